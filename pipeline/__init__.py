@@ -1,0 +1,1 @@
+"""Headrace's engine: Kinesis streams into lake tables, every record exactly once."""

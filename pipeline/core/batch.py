@@ -1,0 +1,87 @@
+"""One (after, upto] range of one shard: first as a plan to read, then as what was staged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pipeline.core.lineage import ParentReason
+from pipeline.core.position import Position, Start
+from pipeline.core.stream import ShardKey
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A plan to read one shard once, from the table's position on."""
+
+    key: ShardKey
+    after: Position | None
+    """The table's position; what the commit will compare. None: nothing committed yet."""
+    start: Start
+    """Where reading begins when `after` holds no record."""
+    witness: datetime
+    """Nothing before the start was lost unseen up to here (protocol: data loss)."""
+    retention: timedelta
+    parents: tuple[ParentReason, ...] = ()
+    """All parents with why each is out of the way; only with the first range of a shard."""
+    weight: float = 1.0
+    """Expected bytes, relative to the other batches of the wave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The box of one wave. A shard ends its batch at the first limit that is reached, or at the tip."""
+
+    records: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What became of one batch: how far it got, and what it staged on the way."""
+
+    key: ShardKey
+    after: Position | None
+    upto: Position
+    rows: int = 0
+    bytes: int = 0
+    first_arrival: datetime | None = None
+    last_arrival: datetime | None = None
+    behind: timedelta | None = None
+    """How far the reader was from the tip at its last page; zero at the tip; None when no page came."""
+    pages: int = 0
+    error: str | None = None
+    """One sentence. What was staged before the error still lands; the shard counts as failed."""
+    data_loss: bool = False
+    """The error says that records may have left the stream unread."""
+
+    @property
+    def moved(self) -> bool:
+        """Whether a commit has anything to say about this shard."""
+        return self.upto.token != (self.after.token if self.after else None) or self.upto.seen != (
+            self.after.seen if self.after else None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """One data file that waits to be named by a commit."""
+
+    path: str
+    shards: frozenset[ShardKey]
+    rows: int
+    size: int
+    footer: bytes
+    """Parquet metadata, so that the driver needn't read the file again."""
+    partition: str
+    """The day (UTC) that all its rows arrived on: YYYY-MM-DD."""
+    staged_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a wave's Spark job brought back: nothing else that was staged exists for us."""
+
+    staged: tuple[Staged, ...]
+    files: tuple[StagedFile, ...] = ()

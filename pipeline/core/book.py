@@ -1,0 +1,215 @@
+"""Positions and ledger as text: the two values that travel in a snapshot's summary.
+
+    "1:" + base85( zlib( JSON ) )          about 30 bytes a shard
+
+The number before the colon is the version of the form. Readers refuse versions that they don't know, and
+keep reading every version that was ever written.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pipeline.core.lineage import Kind, LedgerPage, ParentIs, ParentReason, Range
+from pipeline.core.position import Origin, Position, Positions, Start
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.errors import WrongShape
+
+VERSION = 1
+_MAX_UNPACKED = 64 * 1024 * 1024
+"""Bytes. A summary is under our control, but another engine may write one: no decompression bomb."""
+_PLAIN_SHARD = re.compile(r"shardId-(\d{12})")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Json = Any  # a value as json.loads gives it: checked while it is taken apart
+
+
+def write_positions(positions: Positions) -> str:
+    streams = sorted(positions.streams())
+    number = {stream: i for i, stream in enumerate(streams)}
+    per_stream: list[list[Json]] = [[] for _ in streams]
+    for key in sorted(positions.shards):
+        at = positions.shards[key]
+        per_stream[number[key.stream]].append([_shard_out(key.shard_id), *_position_out(at)])
+    body = [
+        [stream.arn, stream.epoch, _origin_out(positions.origins.get(stream)), shards]
+        for stream, shards in zip(streams, per_stream, strict=True)
+    ]
+    return _pack(body)
+
+
+def read_positions(text: str) -> Positions:
+    origins: dict[StreamId, Origin] = {}
+    shards: dict[ShardKey, Position] = {}
+    with _blaming("positions"):
+        for arn, epoch, origin, rows in _unpack(text):
+            stream = StreamId(arn, epoch)
+            if origin is not None:
+                origins[stream] = _origin_in(origin)
+            for shard, *at in rows:
+                shards[ShardKey(stream, _shard_in(shard))] = _position_in(at)
+    return Positions(origins, shards)
+
+
+def write_ledger(page: LedgerPage) -> str:
+    streams = sorted({r.key.stream for r in page.ranges} | {s for s, _ in page.origins} | {k.stream for k in page.dropped})
+    runs = sorted({(r.run, r.claim) for r in page.ranges})
+    files = sorted({f for r in page.ranges for f in r.files})
+    body = {
+        "streams": [[s.arn, s.epoch] for s in streams],
+        "runs": [list(pair) for pair in runs],
+        "files": files,
+        "ranges": [_range_out(r, streams, runs, files) for r in page.ranges],
+        "origins": [[streams.index(s), _origin_out(o)] for s, o in page.origins],
+        "dropped": [[streams.index(k.stream), _shard_out(k.shard_id)] for k in page.dropped],
+    }
+    return _pack(body)
+
+
+def read_ledger(text: str) -> LedgerPage:
+    with _blaming("ledger"):
+        body = _unpack(text)
+        streams = [StreamId(arn, epoch) for arn, epoch in body["streams"]]
+        return LedgerPage(
+            tuple(_range_in(row, streams, body["runs"], body["files"]) for row in body["ranges"]),
+            tuple((streams[i], _origin_in(o)) for i, o in body["origins"]),
+            tuple(ShardKey(streams[i], _shard_in(s)) for i, s in body["dropped"]),
+        )
+
+
+def _range_out(r: Range, streams: list[StreamId], runs: list[tuple[str, str]], files: list[str]) -> list[Json]:
+    place = {name: i for i, name in enumerate(files)}
+    return [
+        r.kind.value,
+        streams.index(r.key.stream),
+        _shard_out(r.key.shard_id),
+        None if r.after is None else _position_out(r.after),
+        _position_out(r.upto),
+        runs.index((r.run, r.claim)),
+        r.rows,
+        r.bytes,
+        _time_out(r.first_arrival),
+        _time_out(r.last_arrival),
+        [place[f] for f in r.files],
+        [[_shard_out(p.shard_id), p.why.value] for p in r.parents],
+        list(r.supersedes),
+    ]
+
+
+def _range_in(row: Json, streams: list[StreamId], runs: Json, files: Json) -> Range:
+    kind, stream, shard, after, upto, run, rows, size, first, last, named, parents, supersedes = row
+    return Range(
+        Kind(kind),
+        ShardKey(streams[stream], _shard_in(shard)),
+        after=None if after is None else _position_in(after),
+        upto=_position_in(upto),
+        run=runs[run][0],
+        claim=runs[run][1],
+        rows=rows,
+        bytes=size,
+        first_arrival=_time_in(first),
+        last_arrival=_time_in(last),
+        files=tuple(files[i] for i in named),
+        parents=tuple(ParentReason(_shard_in(s), ParentIs(why)) for s, why in parents),
+        supersedes=tuple(supersedes),
+    )
+
+
+def _position_out(at: Position) -> list[Json]:
+    """Trailing fields that say nothing are left out: most positions are a number and a time."""
+    sequence = None if at.sequence is None else str(at.sequence)
+    row: list[Json] = [
+        sequence,
+        _time_out(at.arrival),
+        _time_out(at.seen),
+        at.sub,
+        int(at.ended),
+        [_shard_out(c) for c in at.children],
+        None if at.start is None else [_time_out(at.start.at)],
+    ]
+    while row and not row[-1]:
+        row.pop()
+    return row
+
+
+def _position_in(row: list[Json]) -> Position:
+    sequence, arrival, seen, sub, ended, children, start = row + [None] * (7 - len(row))
+    return Position(
+        None if sequence is None else int(sequence),
+        sub or 0,
+        ended=bool(ended),
+        children=tuple(_shard_in(c) for c in children or ()),
+        arrival=_time_in(arrival),
+        seen=_time_in(seen),
+        start=None if start is None else Start(_time_in(start[0])),
+    )
+
+
+def _origin_out(origin: Origin | None) -> Json:
+    return None if origin is None else [_time_out(origin.start.at), _time_out(origin.decided)]
+
+
+def _origin_in(row: Json) -> Origin:
+    decided = _time_in(row[1])
+    if decided is None:
+        raise WrongShape("an origin without the moment it was decided")
+    return Origin(Start(_time_in(row[0])), decided)
+
+
+def _time_out(at: datetime | None) -> int | None:
+    return None if at is None else (at - _EPOCH) // timedelta(milliseconds=1)
+
+
+def _time_in(milliseconds: int | None) -> datetime | None:
+    return None if milliseconds is None else _EPOCH + timedelta(milliseconds=milliseconds)
+
+
+def _shard_out(shard_id: str) -> int | str:
+    match = _PLAIN_SHARD.fullmatch(shard_id)
+    return shard_id if match is None else int(match[1])
+
+
+def _shard_in(value: int | str) -> str:
+    return value if isinstance(value, str) else f"shardId-{value:012d}"
+
+
+def _pack(body: Json) -> str:
+    text = json.dumps(body, separators=(",", ":"), ensure_ascii=True)
+    return f"{VERSION}:{base64.b85encode(zlib.compress(text.encode(), 9)).decode()}"
+
+
+def _unpack(text: str) -> Json:
+    version, colon, packed = text.partition(":")
+    if not colon or version != str(VERSION):
+        raise WrongShape(
+            f"this value is of version {version[:20]!r}, this Headrace reads version {VERSION}: nothing was changed; "
+            "upgrade Headrace on this deployment"
+        )
+    unpack = zlib.decompressobj()
+    raw = unpack.decompress(base64.b85decode(packed), _MAX_UNPACKED)
+    if unpack.unconsumed_tail or not unpack.eof:
+        raise WrongShape("the packed value is cut off or larger than any that Headrace writes")
+    return json.loads(raw)
+
+
+class _blaming:  # noqa: N801 - reads as the statement it is
+    """Whatever goes wrong while a foreign text is taken apart is one error that names the text."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, (ValueError, TypeError, LookupError, AttributeError, zlib.error)):
+            raise WrongShape(f"the {self.what} in a snapshot of this table can't be read ({error})") from error
+
+
+__all__ = ["VERSION", "read_ledger", "read_positions", "write_ledger", "write_positions"]

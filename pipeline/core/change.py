@@ -1,0 +1,177 @@
+"""Writes on a lease row as values: what must still be true, what becomes of it, and why.
+
+    write      | decided by            | must still be true
+    -----------+-----------------------+---------------------------------------------------
+    create     | sync, end of a shard  | no such row
+    claim      | a run, before a wave  | holder = me, no handover, runClaim and wantedBy as read
+    beat       | a run or a worker     | holder = me, runClaim as read
+    repair     | a run, before a wave  | runClaim = mine, checkpoint as read
+    checkpoint | a run, after a commit | holder = me, runClaim = mine, checkpoint as read
+    release    | a run, after a wave   | runClaim = mine
+    want       | a waiting run         | wantedBy as read
+    assign     | the leader            | owner, checkpointOwner and counter as observed
+    give up    | a stopping worker     | holder = me
+    note_children, back_fill           | the row exists
+
+A run's own writes never demand an exact counter: heartbeats move it beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from pipeline.core.checkpoint import Checkpoint
+from pipeline.core.lease import FIELDS, Lease
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One conditional write on one row. Field names are those of `Lease`; None in `requires` is 'absent'."""
+
+    key: str
+    why: str
+    requires: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    holder: str | None = field(default=None, kw_only=True)
+    """Must be the row's checkpointOwner, or its leaseOwner where there is no checkpointOwner."""
+    put: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    add: Mapping[str, int] = field(default_factory=dict, kw_only=True)
+    remove: frozenset[str] = field(default=frozenset(), kw_only=True)
+    create: Lease | None = field(default=None, kw_only=True)
+    """The whole row; must not exist yet."""
+    delete: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        unknown = (self.requires.keys() | self.put.keys() | self.add.keys() | self.remove) - FIELDS
+        if unknown:
+            raise ValueError(f"a lease row has no {sorted(unknown)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    lease: Lease
+    """The row as it is now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A lost race: somebody else was first, and nothing was written."""
+
+    found: Lease | None
+    """The row that stood in the way; None when there is none."""
+
+
+def create(lease: Lease, why: str) -> Change:
+    return Change(lease.key, why, create=lease)
+
+
+def claim(read: Lease, me: str, run_claim: str, *, over: bool = False) -> Change:
+    """Take the row for one wave. `over`: the run that wants it is over, or is this one."""
+    return Change(
+        read.key,
+        f"{me} reads this shard in run claim {run_claim}",
+        requires={"checkpoint_owner": None, "owner": me, "run_claim": read.run_claim, "wanted_by": read.wanted_by},
+        put={"run_claim": run_claim},
+        add={"counter": 1},
+        remove=frozenset({"wanted_by"} if over and read.wanted_by else ()),
+    )
+
+
+def beat(read: Lease, me: str) -> Change:
+    return Change(
+        read.key, f"{me} lives", holder=me, requires={"run_claim": read.run_claim}, add={"counter": 1}
+    )
+
+
+def repair(read: Lease, run_claim: str, at: Checkpoint) -> Change:
+    return Change(
+        read.key,
+        f"the table stands at {at}, the row at {read.checkpoint}",
+        requires={"run_claim": run_claim, "checkpoint": read.checkpoint},
+        put={"checkpoint": at, "landed": at},
+        add={"counter": 1},
+    )
+
+
+def checkpoint(
+    read: Lease, me: str, run_claim: str, *, at: Checkpoint, throughput_kbps: float | None = None
+) -> Change:
+    put: dict[str, Any] = {"checkpoint": at, "landed": at, "owner_switches": 0}
+    if throughput_kbps is not None:
+        put["throughput_kbps"] = throughput_kbps
+    return Change(
+        read.key,
+        f"landed up to {at}",
+        holder=me,
+        requires={"run_claim": run_claim, "checkpoint": read.checkpoint},
+        put=put,
+        add={"counter": 1},
+        remove=frozenset({"pending", "pending_state"}),
+    )
+
+
+def release(read: Lease, run_claim: str, *, looked_at: datetime | None = None, behind_ms: int | None = None) -> Change:
+    put: dict[str, Any] = {}
+    if looked_at is not None:
+        put["looked_at"] = looked_at
+    if behind_ms is not None:
+        put["behind_ms"] = behind_ms
+    return Change(
+        read.key,
+        "the wave is over",
+        requires={"run_claim": run_claim},
+        put=put,
+        add={"counter": 1},
+        remove=frozenset({"run_claim"}),
+    )
+
+
+def want(read: Lease, run_claim: str) -> Change:
+    return Change(
+        read.key,
+        f"run claim {run_claim} waits for this shard",
+        requires={"wanted_by": read.wanted_by},
+        put={"wanted_by": run_claim},
+    )
+
+
+def assign(read: Lease, to: str, why: str) -> Change:
+    switched = read.holder is not None and read.holder != to
+    return Change(
+        read.key,
+        why,
+        requires={"owner": read.owner, "checkpoint_owner": read.checkpoint_owner, "counter": read.counter},
+        put={"owner": to},
+        add={"counter": 1, "owner_switches": 1} if switched else {"counter": 1},
+        remove=frozenset({"checkpoint_owner", "run_claim"}),
+    )
+
+
+def give_up(read: Lease, me: str) -> Change:
+    return Change(
+        read.key,
+        f"{me} stops",
+        holder=me,
+        add={"counter": 1},
+        remove=frozenset({"owner", "checkpoint_owner", "run_claim"}),
+    )
+
+
+def note_children(read: Lease, children: frozenset[str]) -> Change:
+    """KCL's meta-info update at the end of a shard: touches nothing else."""
+    return Change(read.key, f"the shard ended in {', '.join(sorted(children))}", put={"children": children})
+
+
+def is_own_work(change: Change, found: Lease | None) -> bool:
+    """Whether a refusal is only the echo of this very write, applied before with its answer lost.
+
+    Believed only where the claim *and* every value are ours: a claim's id is fresh with each attempt.
+    """
+    run_claim = change.put.get("run_claim", change.requires.get("run_claim"))
+    if found is None or run_claim is None or found.run_claim != run_claim or not change.put:
+        return False
+    return all(getattr(found, name) == value for name, value in change.put.items()) and not any(
+        getattr(found, name) for name in change.remove
+    )

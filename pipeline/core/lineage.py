@@ -1,0 +1,84 @@
+"""The ledger: which records went into which snapshot. Every commit carries its own page of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from pipeline.core.position import Origin, Position
+from pipeline.core.stream import ShardKey, StreamId
+
+
+class Kind(StrEnum):
+    """Why a position moved."""
+
+    LANDED = "landed"
+    FOREIGN = "foreign"
+    """A KCL worker read this range; its rows are elsewhere."""
+    SKIPPED = "skipped"
+    """Lost to retention or skipped by a person, and recorded as such."""
+    REPOSITION = "reposition"
+    REPAIR = "repair"
+    ADOPT = "adopt"
+    REPLAY = "replay"
+    """Read again; moves no live position."""
+
+
+class ParentIs(StrEnum):
+    """Why a parent is out of its child's way."""
+
+    ENDED = "ended"
+    """END in the table."""
+    BEFORE_START = "before-start"
+    """No row, no position, not in scope of the origin, but the stream still lists it."""
+    GONE = "gone"
+    """No row, no position, and Kinesis says ResourceNotFound."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParentReason:
+    shard_id: str
+    why: ParentIs
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """One line of the ledger: one shard went from `after` to `upto` in this commit."""
+
+    kind: Kind
+    key: ShardKey
+    after: Position | None
+    upto: Position
+    run: str
+    claim: str
+    rows: int = 0
+    bytes: int = 0
+    first_arrival: datetime | None = None
+    last_arrival: datetime | None = None
+    files: tuple[str, ...] = ()
+    """Names (not paths) of the data files that hold its rows."""
+    parents: tuple[ParentReason, ...] = ()
+    """Every parent of the shard, in its first range; empty in all others."""
+    supersedes: tuple[int, ...] = ()
+    """Snapshots whose rows a replay stands in for."""
+
+    @property
+    def moves(self) -> bool:
+        return self.kind is not Kind.REPLAY
+
+    @property
+    def may_go_back(self) -> bool:
+        """The ledger's two kinds of a person's decision are not bound by I8 and I9."""
+        return self.kind in {Kind.REPOSITION, Kind.REPAIR}
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerPage:
+    """The ledger of one commit."""
+
+    ranges: tuple[Range, ...] = ()
+    origins: tuple[tuple[StreamId, Origin], ...] = ()
+    """Origins that this commit decided."""
+    dropped: tuple[ShardKey, ...] = ()
+    """END positions that this commit let go of (section 1: gone from Kinesis, all children placed)."""

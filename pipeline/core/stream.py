@@ -1,0 +1,79 @@
+"""A stream and the names that a shard of it goes by."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pipeline.errors import WrongShape
+
+_ARN = re.compile(r"arn:aws[^:]*:kinesis:(?P<region>[-a-z0-9]+):(?P<account>\d{12}):stream/(?P<name>.+)")
+_SERIALIZED = re.compile(r"(?P<account>[0-9]+):(?P<name>[^:]+):(?P<epoch>[0-9]+)")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class StreamId:
+    """One life of a stream: a stream that is deleted and made again under its name is another one."""
+
+    arn: str
+    epoch: int
+    """When it was created, in whole seconds since 1970, as KCL's lease keys have it."""
+
+    @property
+    def name(self) -> str:
+        return self._part("name")
+
+    @property
+    def account(self) -> str:
+        return self._part("account")
+
+    @property
+    def region(self) -> str:
+        return self._part("region")
+
+    @property
+    def serialized(self) -> str:
+        """KCL's stream identifier in multi-stream mode: `account:name:epoch`."""
+        return f"{self.account}:{self.name}:{self.epoch}"
+
+    def _part(self, which: str) -> str:
+        match = _ARN.fullmatch(self.arn)
+        if match is None:
+            raise WrongShape(f"{self.arn!r} is not the ARN of a Kinesis stream")
+        return match[which]
+
+    def __str__(self) -> str:
+        return f"{self.name} (created {self.epoch})"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ShardKey:
+    """What a position in the lake table belongs to: shard ids repeat between streams and between lives."""
+
+    stream: StreamId
+    shard_id: str
+
+    def __str__(self) -> str:
+        return f"{self.stream.name}/{self.shard_id}"
+
+
+def is_stream_arn(text: str) -> bool:
+    return _ARN.fullmatch(text) is not None
+
+
+def lease_key(key: ShardKey, *, multi: bool) -> str:
+    """KCL's key of a lease row, and Dagster's partition key: the bare shard id with a single stream."""
+    return f"{key.stream.serialized}:{key.shard_id}" if multi else key.shard_id
+
+
+def shard_of_lease_key(text: str) -> str:
+    """The shard id in a lease key of either form."""
+    return text.rsplit(":", 1)[-1]
+
+
+def epoch_of_serialized(text: str) -> int | None:
+    """The creation epoch in KCL's `account:name:epoch`, None where the text isn't of that form."""
+    match = _SERIALIZED.fullmatch(text)
+    if match is None or int(match["epoch"]) == 0:
+        return None
+    return int(match["epoch"])

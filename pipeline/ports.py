@@ -1,0 +1,267 @@
+"""What the engine needs of the world. Adapters on AWS, Spark and Iceberg, and in memory, are held to one
+promise suite each (tests/contract), so that the duties can't tell them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+from pipeline.core.batch import Batch, Limits, Manifest
+from pipeline.core.change import Applied, Change, Refused
+from pipeline.core.election import LockRow
+from pipeline.core.landing import Landing, Proposal
+from pipeline.core.lease import Lease
+from pipeline.core.position import Positions, Start
+from pipeline.core.shard import Child, Shard
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.core.worker import Worker
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Clock(Protocol):
+    def now(self) -> datetime:
+        """This host's wall clock, in UTC: for stamps that people read. Never compared with another host's."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds since whenever: for durations on this host."""
+        ...
+
+
+class Ids(Protocol):
+    def fresh(self) -> str:
+        """An id that nobody has had before."""
+        ...
+
+    def dice(self) -> float:
+        """A number in [0, 1)."""
+        ...
+
+
+# --- Kinesis, as seen by coordinators and drivers -----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFacts:
+    stream: StreamId
+    retention: timedelta
+    asked: datetime
+    """The Date of the answer: Kinesis's clock."""
+
+
+class ShardSource(Protocol):
+    def describe(self, name_or_arn: str) -> StreamFacts: ...
+
+    def list_shards(self, stream: StreamId, since: Start | None = None) -> tuple[Shard, ...]:
+        """All shards, or those in scope of a start (FROM_TIMESTAMP; TRIM_HORIZON is all). All pages or an error."""
+        ...
+
+    def is_gone(self, key: ShardKey) -> bool:
+        """Whether GetShardIterator says ResourceNotFound for this shard."""
+        ...
+
+    def has_news(self, keys: Mapping[ShardKey, Start | int]) -> frozenset[ShardKey]:
+        """Those of the given idle shards (with where each would be read on: a start, or the sequence number of
+        the last record) that have something to read, or that couldn't be asked. One record is fetched at most."""
+        ...
+
+
+# --- coordination tables ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedRow:
+    """A row that isn't ours or that we don't understand: kept, passed over, reported."""
+
+    key: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    leases: tuple[Lease, ...]
+    skipped: tuple[SkippedRow, ...] = ()
+
+
+class LeaseStore(Protocol):
+    def get(self, key: str) -> Lease | None:
+        """One row, read consistently."""
+        ...
+
+    def scan(self) -> Listing:
+        """All rows. Only the leader scans."""
+        ...
+
+    def held_by(self, worker_id: str) -> Listing:
+        """The rows whose owner or checkpoint owner is this worker."""
+        ...
+
+    def apply(self, change: Change) -> Applied | Refused:
+        """One conditional write. A change that doesn't create needs the row to exist."""
+        ...
+
+
+class WorkerStore(Protocol):
+    def list(self) -> tuple[Worker, ...]: ...
+
+    def get(self, worker_id: str) -> Worker | None:
+        """One row, read consistently."""
+        ...
+
+    def beat(self, worker_id: str, instance: str, *, found: str | None) -> Worker | None:
+        """Count up `beat`, stamp lut and `instance`, if the row's instance still is `found` (None: no row or no
+        instance). None when it isn't: somebody else beats here."""
+        ...
+
+    def beat_run(self, worker_id: str, run_claim: str) -> None:
+        """Count up the beat of one claim. Creates what is missing of the row."""
+        ...
+
+    def forget_runs(self, worker_id: str, claims: Iterable[str]) -> None:
+        """Remove the beats of runs that are over."""
+        ...
+
+    def set_stopping(self, worker_id: str, *, stopping: bool) -> None: ...
+
+    def count_assign_pass(self, worker_id: str) -> None: ...
+
+
+class LeaderLock(Protocol):
+    """KCL's lock row, as AWS's lock client writes it."""
+
+    def read(self) -> LockRow | None: ...
+
+    def take(self, mine: LockRow, *, seen: LockRow | None) -> bool:
+        """Put the whole row: if there is none (seen None), or it still is what was seen (same version, or released)."""
+        ...
+
+    def beat(self, mine: LockRow, version: str) -> bool:
+        """Put a new version on one's own row; False when it isn't one's own any more."""
+        ...
+
+    def release(self, mine: LockRow) -> bool:
+        """Delete one's own row."""
+        ...
+
+
+class Tables(Protocol):
+    def ensure(self) -> bool:
+        """The coordination tables are there and ready. True if this call had to create them."""
+        ...
+
+
+# --- the lake -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """The table at one snapshot: what a commit is validated against."""
+
+    positions: Positions
+    snapshot: int | None
+    """None: no snapshot yet."""
+    origin_allowed: bool
+    """The walk over the snapshots ended at a root and nothing of ours was ever here: an origin may be set."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagingSpec:
+    """What an executor must know to write files that a commit can name. Picklable; no credentials in it."""
+
+    location: str
+    """Folder of the data files, as a URI or a local path."""
+    field_ids: tuple[tuple[str, int], ...]
+    """Column name -> field id in the table's schema."""
+    options: tuple[tuple[str, str], ...] = ()
+    """For the file system: region and endpoint."""
+    compression: str = "zstd"
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    landing: Landing
+    snapshot: int | None
+    """None when nothing was left to commit."""
+    state: TableState
+    """The table as this commit left it, or as it was found when nothing was left to commit."""
+
+
+class LandingTable(Protocol):
+    def ensure(self) -> None:
+        """The table is there, with our schema and properties."""
+        ...
+
+    def load(self) -> TableState:
+        """The newest state; raises ChainBroken when no walk leads to the positions."""
+        ...
+
+    def staging_spec(self) -> StagingSpec: ...
+
+    def commit(self, proposal: Proposal) -> Committed:
+        """Land what of the proposal stands on the newest base, by compare-and-swap; refuse the rest.
+
+        Raises CommitUnknown when the table couldn't be asked how it ended.
+        """
+        ...
+
+
+class Stage(Protocol):
+    def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: Limits) -> Manifest:
+        """Read and stage all batches: a whole Spark job is one call. A failing shard is an error in its line
+        of the manifest and doesn't hold up the others."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One answer of a shard, decoded."""
+
+    records: pa.RecordBatch | None
+    """Columns as the landing table has them; None when the answer was empty."""
+    rows: int
+    bytes: int
+    answered: datetime
+    """The Date of the answer: Kinesis's clock."""
+    behind: timedelta
+    last_sequence: int | None
+    first_arrival: datetime | None
+    last_arrival: datetime | None
+    children: tuple[Child, ...] | None
+    """Not None on the last page of a closed shard."""
+
+
+class Pages(Protocol):
+    """The executor's reader. Picklable: it travels to Spark's workers inside the task."""
+
+    def pages(self, batch: Batch) -> Iterator[Page]:
+        """The shard's answers in order from the batch's start, until the caller stops or the shard ends."""
+        ...
+
+
+# --- Dagster's verdicts on runs -----------------------------------------------------------------------------
+
+
+class RunState(StrEnum):
+    UNKNOWN = "unknown"
+    """Not this Dagster instance's run: another deployment, or `headrace consume`."""
+    WAITING = "waiting"
+    """Queued or starting: Dagster's word decides."""
+    STARTED = "started"
+    OVER = "over"
+
+
+@dataclass(frozen=True, slots=True)
+class RunVerdict:
+    state: RunState
+    started: timedelta | None = None
+    """How long ago it started."""
+
+
+class Runs(Protocol):
+    def verdict(self, run_id: str) -> RunVerdict: ...
