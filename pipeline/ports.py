@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from pipeline.core.batch import Batch, Limits, Manifest
 from pipeline.core.change import Applied, Change, Refused
+from pipeline.core.due import RunVerdict
 from pipeline.core.election import LockRow
 from pipeline.core.landing import Landing, Proposal
 from pipeline.core.lease import Lease
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 class Clock(Protocol):
     def now(self) -> datetime:
-        """This host's wall clock, in UTC: for stamps that people read. Never compared with another host's."""
+        """Wall clock of this host, in UTC: for stamps that people read. Never compared with another host's."""
         ...
 
     def monotonic(self) -> float:
@@ -247,21 +247,9 @@ class Pages(Protocol):
 # --- Dagster's verdicts on runs -----------------------------------------------------------------------------
 
 
-class RunState(StrEnum):
-    UNKNOWN = "unknown"
-    """Not this Dagster instance's run: another deployment, or `headrace consume`."""
-    WAITING = "waiting"
-    """Queued or starting: Dagster's word decides."""
-    STARTED = "started"
-    OVER = "over"
-
-
-@dataclass(frozen=True, slots=True)
-class RunVerdict:
-    state: RunState
-    started: timedelta | None = None
-    """How long ago it started."""
-
-
 class Runs(Protocol):
     def verdict(self, run_id: str) -> RunVerdict: ...
+
+    def open_runs(self, worker_id: str) -> tuple[str, ...]:
+        """Runs of this worker that Dagster doesn't count as over."""
+        ...

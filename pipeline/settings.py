@@ -4,6 +4,8 @@ Values come from `headrace.yaml` and the environment (`pipeline.settings_file` r
 else. Durations are `timedelta` here and text such as `20s` or `5m` in the file.
 """
 
+# ruff: noqa: RUF009 -- `_knob` makes a field, not a shared default
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -46,8 +48,8 @@ class Wire(StrEnum):
     CBOR = "cbor"
 
 
-def _knob(default: Any = None, *, doc: str, kcl: str = "", factory: Any = None) -> Any:
-    metadata = {"doc": doc, "kcl": kcl}
+def _knob(default: Any = None, *, doc: str, kcl: str = "", unit: str = "", factory: Any = None) -> Any:
+    metadata = {"doc": doc, "kcl": kcl, "unit": unit}
     if factory is not None:
         return field(default_factory=factory, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -61,41 +63,64 @@ class StreamSettings:
         doc="Where a stream that was never read starts: TRIM_HORIZON, LATEST or AT_TIMESTAMP. KCL's default is LATEST.",
         kcl="initialPositionInStreamExtended",
     )
-    timestamp: datetime | None = _knob(doc="With AT_TIMESTAMP: the moment, with a time zone (2026-01-31T00:00:00Z).")
+    timestamp: datetime | None = _knob(
+        doc="With AT_TIMESTAMP: the moment, with a time zone (2026-01-31T00:00:00Z)."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
     remote: str | None = _knob(
-        doc="A Spark Connect URL (sc://host:15002), or local[N] for the local Connect server that Headrace shares."
+        doc="A Spark Connect URL (sc://host:15002), or local[N] for the local Connect server that Headrace shares. "
+        "Without remote and master: local[2]."
     )
-    master: str | None = _knob(doc="A classic Spark master (spark://..., yarn, k8s://...) instead of `remote`.")
+    master: str | None = _knob(
+        doc="A classic Spark master (spark://..., yarn, k8s://...) instead of `remote`."
+    )
     conf: Mapping[str, str] = _knob(factory=dict, doc="Spark configuration, key: value.")
     threads: int = _knob(16, doc="Shards that one Spark task reads at the same time.")
     tasks: int = _knob(2, doc="The most Spark tasks that one wave becomes; a cluster wants about its cores.")
 
+    def __post_init__(self) -> None:
+        if self.remote is None and self.master is None:
+            object.__setattr__(self, "remote", "local[2]")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
-    id: str = field(metadata={"doc": "The worker's id, as it stands in leaseOwner.", "kcl": "workerIdentifier"})
-    spark: SparkSettings = _knob(factory=lambda: SparkSettings(remote="local[2]"), doc="The Spark that this worker uses.")
+    id: str = field(
+        metadata={"doc": "The worker's id, as it stands in leaseOwner.", "kcl": "workerIdentifier"}
+    )
+    spark: SparkSettings = _knob(
+        factory=lambda: SparkSettings(remote="local[2]"), doc="The Spark that this worker uses."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinationSettings:
     layout: Layout = _knob(Layout.M, doc="M: three tables, as KCL 3.0-3.4. S: one table (not built yet).")
-    lease_table: str | None = _knob(doc="Name of the lease table. Default: the application's name.", kcl="tableName")
+    lease_table: str | None = _knob(
+        doc="Name of the lease table. Default: the application's name.", kcl="tableName"
+    )
     worker_table: str | None = _knob(
-        doc="Name of the worker table. Default: <application>-WorkerMetricStats.", kcl="workerMetricsTableConfig"
+        doc="Name of the worker table. Default: <application>-WorkerMetricStats.",
+        kcl="workerMetricsTableConfig",
     )
     state_table: str | None = _knob(
-        doc="Name of the coordinator table. Default: <application>-CoordinatorState.", kcl="coordinatorStateTableConfig"
+        doc="Name of the coordinator table. Default: <application>-CoordinatorState.",
+        kcl="coordinatorStateTableConfig",
     )
-    create: Create = _knob(Create.AUTO, doc="auto: missing tables are created. never: the command is named instead.")
+    create: Create = _knob(
+        Create.AUTO, doc="auto: missing tables are created. never: the command is named instead."
+    )
     billing: Billing = _knob(Billing.ON_DEMAND, doc="PAY_PER_REQUEST or PROVISIONED.", kcl="billingMode")
     read_capacity: int = _knob(10, doc="With PROVISIONED: read units.", kcl="initialLeaseTableReadCapacity")
-    write_capacity: int = _knob(10, doc="With PROVISIONED: write units.", kcl="initialLeaseTableWriteCapacity")
-    point_in_time_recovery: bool = _knob(default=False, doc="Continuous backups.", kcl="leaseTablePitrEnabled")
+    write_capacity: int = _knob(
+        10, doc="With PROVISIONED: write units.", kcl="initialLeaseTableWriteCapacity"
+    )
+    point_in_time_recovery: bool = _knob(
+        default=False, doc="Continuous backups.", kcl="leaseTablePitrEnabled"
+    )
     deletion_protection: bool = _knob(
         default=False, doc="DynamoDB refuses to delete the tables.", kcl="leaseTableDeletionProtectionEnabled"
     )
@@ -112,37 +137,53 @@ class LandingSettings:
     state: str | None = _knob(
         doc="Folder (URI or path) for positions that outgrow a snapshot's summary; outside the table's location."
     )
-    home: str = _knob("headrace-data", doc="Folder of the embedded catalog and warehouse where `catalog` is left out.")
+    home: str = _knob(
+        "headrace-data", doc="Folder of the embedded catalog and warehouse where `catalog` is left out."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwsSettings:
     region: str | None = _knob(doc="AWS region. Default: the environment's or the profile's.")
     profile: str | None = _knob(doc="Profile in AWS's own configuration files. Keys are never settings.")
-    endpoint: str | None = _knob(doc="Endpoint of all AWS services, for `headrace local` and other stand-ins.")
+    endpoint: str | None = _knob(
+        doc="Endpoint of all AWS services, for `headrace local` and other stand-ins."
+    )
     wire: Wire = _knob(Wire.JSON, doc="What GetRecords answers in. cbor isn't built yet.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaveSettings:
-    records: int = _knob(1_000_000, doc="Records of one wave, over all its shards.", kcl="maxRecords (per call there)")
-    bytes: int = _knob(256 * 1024 * 1024, doc="Payload bytes of one wave, over all its shards.")
+    records: int = _knob(
+        1_000_000, doc="Records of one wave, over all its shards.", kcl="maxRecords (per call there)"
+    )
+    bytes: int = _knob(256 * 1024 * 1024, doc="Payload bytes of one wave, over all its shards.", unit="bytes")
     seconds: timedelta = _knob(timedelta(seconds=60), doc="The longest that one wave reads.")
-    every: timedelta = _knob(timedelta(seconds=10), doc="The least time between the starts of two waves at the tip.")
+    every: timedelta = _knob(
+        timedelta(seconds=10), doc="The least time between the starts of two waves at the tip."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSettings:
-    worker_tick: timedelta = _knob(timedelta(seconds=5), doc="Between two ticks of a worker's sensor (Dagster's loop).")
+    worker_tick: timedelta = _knob(
+        timedelta(seconds=5), doc="Between two ticks of a worker's sensor (Dagster's loop)."
+    )
     worker_deadline: timedelta = _knob(timedelta(seconds=10), doc="A worker tick gives up after this.")
     leader_tick: timedelta = _knob(timedelta(seconds=5), doc="Between two ticks of the leader's sensor.")
     leader_deadline: timedelta = _knob(timedelta(seconds=40), doc="A leader tick gives up after this.")
     lease_duration: timedelta = _knob(
-        timedelta(seconds=20), doc="A worker or run that stood still for longer is dead.", kcl="failoverTimeMillis"
+        timedelta(seconds=20),
+        doc="A worker or run that stood still for longer is dead.",
+        kcl="failoverTimeMillis",
     )
-    hung_after: timedelta = _knob(timedelta(seconds=120), doc="A run stops beating this long after its wave began.")
+    hung_after: timedelta = _knob(
+        timedelta(seconds=120), doc="A run stops beating this long after its wave began."
+    )
     linger: timedelta = _knob(timedelta(minutes=5), doc="The longest that a run goes on from wave to wave.")
-    launch_grace: timedelta = _knob(timedelta(seconds=60), doc="A run that started less than this ago counts as living.")
+    launch_grace: timedelta = _knob(
+        timedelta(seconds=60), doc="A run that started less than this ago counts as living."
+    )
     leader_lock: timedelta = _knob(
         timedelta(seconds=20), doc="The leader's lock.", kcl="dynamoDbLockBasedLeaderLeaseDurationInMillis"
     )
@@ -164,10 +205,15 @@ class TimeSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    application: str = field(metadata={"doc": "Names the lease table and Dagster's partitions.", "kcl": "applicationName"})
-    streams: tuple[StreamSettings, ...] = field(metadata={"doc": "The streams to land. One, until step 2's multi mode."})
+    application: str = field(
+        metadata={"doc": "Names the lease table and Dagster's partitions.", "kcl": "applicationName"}
+    )
+    streams: tuple[StreamSettings, ...] = field(
+        metadata={"doc": "The streams to land. One, until step 2's multi mode."}
+    )
     streams_mode: StreamsMode = _knob(
-        StreamsMode.SINGLE, doc="single or multi: the form of lease and partition keys. Never changes after the first start."
+        StreamsMode.SINGLE,
+        doc="single or multi: the form of lease and partition keys. Never changes after the first start.",
     )
     workers: tuple[WorkerSettings, ...] = _knob(
         factory=lambda: (WorkerSettings(id="w1"),), doc="The workers of this deployment, each with its Spark."

@@ -12,7 +12,6 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -58,7 +57,9 @@ def read_positions(text: str) -> Positions:
 
 
 def write_ledger(page: LedgerPage) -> str:
-    streams = sorted({r.key.stream for r in page.ranges} | {s for s, _ in page.origins} | {k.stream for k in page.dropped})
+    streams = sorted(
+        {r.key.stream for r in page.ranges} | {s for s, _ in page.origins} | {k.stream for k in page.dropped}
+    )
     runs = sorted({(r.run, r.claim) for r in page.ranges})
     files = sorted({f for r in page.ranges for f in r.files})
     body = {
@@ -83,7 +84,9 @@ def read_ledger(text: str) -> LedgerPage:
         )
 
 
-def _range_out(r: Range, streams: list[StreamId], runs: list[tuple[str, str]], files: list[str]) -> list[Json]:
+def _range_out(
+    r: Range, streams: list[StreamId], runs: list[tuple[str, str]], files: list[str]
+) -> list[Json]:
     place = {name: i for i, name in enumerate(files)}
     return [
         r.kind.value,
@@ -97,7 +100,7 @@ def _range_out(r: Range, streams: list[StreamId], runs: list[tuple[str, str]], f
         _time_out(r.first_arrival),
         _time_out(r.last_arrival),
         [place[f] for f in r.files],
-        [[_shard_out(p.shard_id), p.why.value] for p in r.parents],
+        [_parent_out(p) for p in r.parents],
         list(r.supersedes),
     ]
 
@@ -116,9 +119,19 @@ def _range_in(row: Json, streams: list[StreamId], runs: Json, files: Json) -> Ra
         first_arrival=_time_in(first),
         last_arrival=_time_in(last),
         files=tuple(files[i] for i in named),
-        parents=tuple(ParentReason(_shard_in(s), ParentIs(why)) for s, why in parents),
+        parents=tuple(_parent_in(p) for p in parents),
         supersedes=tuple(supersedes),
     )
+
+
+def _parent_out(parent: ParentReason) -> list[Json]:
+    row = [_shard_out(parent.shard_id), parent.why.value]
+    return row if parent.by is None else [*row, _shard_out(parent.by)]
+
+
+def _parent_in(row: Json) -> ParentReason:
+    shard, why, *by = row
+    return ParentReason(_shard_in(shard), ParentIs(why), _shard_in(by[0]) if by else None)
 
 
 def _position_out(at: Position) -> list[Json]:
@@ -209,7 +222,9 @@ class _blaming:  # noqa: N801 - reads as the statement it is
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, (ValueError, TypeError, LookupError, AttributeError, zlib.error)):
-            raise WrongShape(f"the {self.what} in a snapshot of this table can't be read ({error})") from error
+            raise WrongShape(
+                f"the {self.what} in a snapshot of this table can't be read ({error})"
+            ) from error
 
 
 __all__ = ["VERSION", "read_ledger", "read_positions", "write_ledger", "write_positions"]

@@ -11,7 +11,8 @@
     want       | a waiting run         | wantedBy as read
     assign     | the leader            | owner, checkpointOwner and counter as observed
     give up    | a stopping worker     | holder = me
-    note_children, back_fill           | the row exists
+    note children | a run, end of a shard | the row exists
+    retire     | the leader            | stream epoch and counter as observed
 
 A run's own writes never demand an exact counter: heartbeats move it beside them.
 """
@@ -72,7 +73,12 @@ def claim(read: Lease, me: str, run_claim: str, *, over: bool = False) -> Change
     return Change(
         read.key,
         f"{me} reads this shard in run claim {run_claim}",
-        requires={"checkpoint_owner": None, "owner": me, "run_claim": read.run_claim, "wanted_by": read.wanted_by},
+        requires={
+            "checkpoint_owner": None,
+            "owner": me,
+            "run_claim": read.run_claim,
+            "wanted_by": read.wanted_by,
+        },
         put={"run_claim": run_claim},
         add={"counter": 1},
         remove=frozenset({"wanted_by"} if over and read.wanted_by else ()),
@@ -112,7 +118,9 @@ def checkpoint(
     )
 
 
-def release(read: Lease, run_claim: str, *, looked_at: datetime | None = None, behind_ms: int | None = None) -> Change:
+def release(
+    read: Lease, run_claim: str, *, looked_at: datetime | None = None, behind_ms: int | None = None
+) -> Change:
     put: dict[str, Any] = {}
     if looked_at is not None:
         put["looked_at"] = looked_at
@@ -162,6 +170,13 @@ def give_up(read: Lease, me: str) -> Change:
 def note_children(read: Lease, children: frozenset[str]) -> Change:
     """KCL's meta-info update at the end of a shard: touches nothing else."""
     return Change(read.key, f"the shard ended in {', '.join(sorted(children))}", put={"children": children})
+
+
+def retire(read: Lease, why: str) -> Change:
+    """Delete a row of an earlier life of its stream."""
+    return Change(
+        read.key, why, requires={"stream_epoch": read.stream_epoch, "counter": read.counter}, delete=True
+    )
 
 
 def is_own_work(change: Change, found: Lease | None) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pipeline.core.batch import StagedFile
-from pipeline.core.lineage import LedgerPage, ParentIs, Range
+from pipeline.core.lineage import LedgerPage, ParentIs, ParentReason, Range
 from pipeline.core.position import Origin, Position, Positions, is_forward
 from pipeline.core.stream import ShardKey, StreamId
 
@@ -86,16 +86,30 @@ def _why_refused(base: Positions, decided: Mapping[StreamId, Origin], each: Rang
     if each.key.stream not in base.origins and each.key.stream not in decided:
         return f"no origin is decided for {each.key.stream}"
     if each.after is None:
-        for parent in each.parents:
-            at = base.of(ShardKey(each.key.stream, parent.shard_id))
-            if at is not None and not at.ended:
-                return f"its parent {parent.shard_id} hasn't ended in the table (it stands at {at})"
-            if at is None and parent.why is ParentIs.ENDED:
-                return f"its parent {parent.shard_id} was taken as ended, but has no position in the table"
+        return next((why for p in each.parents if (why := _why_in_the_way(base, each.key, p))), None)
     return None
 
 
-def _closed_over_files(proposal: Proposal, refused: Mapping[ShardKey, RangeRefused]) -> dict[ShardKey, RangeRefused]:
+def _why_in_the_way(base: Positions, child: ShardKey, parent: ParentReason) -> str | None:
+    """The reason that the run saw must still hold in the base (a rollback may have taken it away)."""
+    at = base.of(ShardKey(child.stream, parent.shard_id))
+    if at is not None:
+        return (
+            None
+            if at.ended
+            else f"its parent {parent.shard_id} hasn't ended in the table (it stands at {at})"
+        )
+    if parent.why is ParentIs.ENDED:
+        return f"its parent {parent.shard_id} was taken as ended, but has no position in the table"
+    if parent.why is ParentIs.PASSED:
+        if parent.by is None or base.of(ShardKey(child.stream, parent.by)) is None:
+            return f"its parent {parent.shard_id} was taken as passed by {parent.by}, which has no position in the table"
+    return None
+
+
+def _closed_over_files(
+    proposal: Proposal, refused: Mapping[ShardKey, RangeRefused]
+) -> dict[ShardKey, RangeRefused]:
     """No file of a refused shard lands, and no shard lands in part: follow shared files to the end."""
     by_key = {r.key: r for r in proposal.ranges}
     out = set(refused)
@@ -108,7 +122,9 @@ def _closed_over_files(proposal: Proposal, refused: Mapping[ShardKey, RangeRefus
                 continue
             for key in file.shards - out:
                 cause = min(file.shards & out)
-                taken[key] = RangeRefused(by_key[key], by_key[key].after, f"it shares a file with {cause.shard_id}")
+                taken[key] = RangeRefused(
+                    by_key[key], by_key[key].after, f"it shares a file with {cause.shard_id}"
+                )
                 out.add(key)
                 grew = True
     return taken

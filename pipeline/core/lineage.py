@@ -34,12 +34,16 @@ class ParentIs(StrEnum):
     """No row, no position, not in scope of the origin, but the stream still lists it."""
     GONE = "gone"
     """No row, no position, and Kinesis says ResourceNotFound."""
+    PASSED = "passed"
+    """No position, but a descendant of it has one (`by`): it counts as END."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParentReason:
     shard_id: str
     why: ParentIs
+    by: str | None = None
+    """With PASSED: the descendant that has a position."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,11 @@ class Position:
         return max((t for t in (self.arrival, self.seen) if t is not None), default=None)
 
     def __str__(self) -> str:
-        at = "no record yet" if self.sequence is None else f"{self.sequence}" + (f"/{self.sub}" if self.sub else "")
+        at = (
+            "no record yet"
+            if self.sequence is None
+            else f"{self.sequence}" + (f"/{self.sub}" if self.sub else "")
+        )
         return f"{at}, ended" if self.ended else at
 
 

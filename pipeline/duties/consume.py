@@ -1,0 +1,412 @@
+"""A run at work: wave after wave, each in this order, and each arrow may be cut and run again.
+
+    claim -> the row, then the table -> stage -> commit -> checkpoint -> (end of a shard: child leases,
+    childShardIds, SHARD_END) -> release
+
+Reading starts at the *table's* position, always. What a wave tells its caller goes through `on_arrow`: Dagster's
+events, progress, tests and the simulator listen there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from pipeline.core import change
+from pipeline.core.batch import Limits, Manifest, Staged
+from pipeline.core.begin import Begin, Finish, Read, Stop, Wait, plan_begin
+from pipeline.core.change import Applied, Change, Refused
+from pipeline.core.checkpoint import TRIM_HORIZON
+from pipeline.core.due import RunState
+from pipeline.core.landing import Proposal, RangeRefused
+from pipeline.core.lease import Lease, run_of_claim
+from pipeline.core.lineage import Kind, Range
+from pipeline.core.order import Family, a_family, parents_of
+from pipeline.core.position import Position, Positions
+from pipeline.core.shard import Shard
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.core.sync import a_lease
+from pipeline.duties.origin import ensure_origin
+from pipeline.duties.wave import Arrow, Landed, OnArrow, Problem, Wave, WaveReport
+from pipeline.errors import HeadraceError
+from pipeline.ports import (
+    Clock,
+    Committed,
+    Ids,
+    LandingTable,
+    LeaseStore,
+    Runs,
+    ShardSource,
+    Stage,
+    StreamFacts,
+    TableState,
+    WorkerStore,
+)
+from pipeline.settings import Settings, StreamSettings
+
+
+@dataclass(slots=True, kw_only=True)
+class Consumption:
+    """One attempt of a run. `wave()` does one round; the caller decides when the next one comes."""
+
+    worker_id: str
+    run_id: str
+    settings: Settings
+    stream: StreamSettings
+    leases: LeaseStore
+    workers: WorkerStore
+    source: ShardSource
+    table: LandingTable
+    stage: Stage
+    runs: Runs
+    clock: Clock
+    ids: Ids
+    over: frozenset[str] = frozenset()
+    """Claims that the worker's tick judged dead."""
+    on_arrow: OnArrow = lambda _arrow, _keys: None
+    claim: str = ""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Lease key -> why, of shards that this run gave up on. They don't hold up the others."""
+    _wave: Wave | None = None
+
+    def __post_init__(self) -> None:
+        self.claim = self.claim or f"{self.run_id}/{self.ids.fresh()}"
+
+    def beat(self) -> bool:
+        """Called on a timer beside the wave. A wave that hangs stops the beat, so that others may take over."""
+        wave = self._wave
+        if (
+            wave is not None
+            and self.clock.monotonic() - wave.began > self.settings.times.hung_after.total_seconds()
+        ):
+            return False
+        self.workers.beat_run(self.worker_id, self.claim)
+        return True
+
+    def wave(self, keys: Iterable[str] | None = None) -> WaveReport:
+        """Claim, read, land, checkpoint, release. `keys` None: everything that this worker owns."""
+        wave = self._wave = Wave(self.clock.monotonic())
+        self.beat()
+        facts = self.source.describe(self.stream.name)
+        try:
+            self._claim(wave, facts, keys)
+            claimed = len(wave.held)
+            if wave.held:
+                self.on_arrow(Arrow.CLAIMED, self._keys(wave))
+                self._read_and_land(wave, facts)
+        finally:
+            self._release(wave)
+            self._wave = None
+        for problem in wave.problems:
+            if problem.fatal:
+                self.failed[problem.lease_key] = problem.why
+        return WaveReport(claimed, tuple(wave.landed), tuple(wave.problems), wave.snapshot)
+
+    # -- claim -------------------------------------------------------------------------------------------
+
+    def _claim(self, wave: Wave, facts: StreamFacts, keys: Iterable[str] | None) -> None:
+        if keys is None:
+            rows: list[Lease | None] = list(self.leases.held_by(self.worker_id).leases)
+        else:
+            rows = [self.leases.get(key) for key in keys]
+        for row in rows:
+            if row is None or row.has_ended or row.key in self.failed:
+                continue
+            if row.stream_epoch is not None and row.stream_epoch != facts.stream.epoch:
+                wave.problems.append(
+                    Problem(
+                        row.key,
+                        "its row is of another life of the stream; the leader retires it",
+                        fatal=False,
+                    )
+                )
+            elif (why := self._why_not_claimed(row)) is not None:
+                wave.problems.append(Problem(row.key, why, fatal=False))
+            else:
+                self._claim_one(wave, facts.stream, row)
+
+    def _why_not_claimed(self, row: Lease) -> str | None:
+        if row.holder != self.worker_id:
+            return f"worker {row.holder or 'nobody'} holds it, not {self.worker_id}"
+        if row.checkpoint_owner is not None:
+            return f"it is being handed over to {row.owner}"
+        if row.run_claim is not None and not self._is_over(row.run_claim):
+            return f"run {run_of_claim(row.run_claim)} is reading it"
+        if row.wanted_by is not None and row.wanted_by != self.claim and not self._is_over(row.wanted_by):
+            return f"run {run_of_claim(row.wanted_by)} waits for it and goes first"
+        return None
+
+    def _is_over(self, run_claim: str) -> bool:
+        return run_claim in self.over or self.runs.verdict(run_of_claim(run_claim)).state is RunState.OVER
+
+    def _claim_one(self, wave: Wave, stream: StreamId, row: Lease) -> None:
+        wanted_over = row.wanted_by is not None
+        match self.leases.apply(change.claim(row, self.worker_id, self.claim, over=wanted_over)):
+            case Applied(lease):
+                wave.held[ShardKey(stream, lease.shard_id)] = lease
+            case Refused(found):
+                by = found.holder if found else "nobody"
+                wave.problems.append(Problem(row.key, f"{by} was faster; nothing was read", fatal=False))
+
+    def want(self, key: str) -> bool:
+        """Say in the row that this run waits for a shard that another one is reading: it goes first after that wave."""
+        row = self.leases.get(key)
+        if row is None or (
+            row.wanted_by is not None and row.wanted_by != self.claim and not self._is_over(row.wanted_by)
+        ):
+            return False
+        return row.wanted_by == self.claim or isinstance(
+            self.leases.apply(change.want(row, self.claim)), Applied
+        )
+
+    # -- read and land -----------------------------------------------------------------------------------
+
+    def _read_and_land(self, wave: Wave, facts: StreamFacts) -> None:
+        state = self._state(wave, facts)
+        family = self._family(wave, facts, state.positions)
+        plans = self._begin(wave, facts, state.positions, family)
+        if any(isinstance(plan, Stop) for plan in plans.values()):
+            # Rows are read before the table: one look at a newer table before a row ahead of it is believed.
+            state = self.table.load()
+            plans = self._begin(wave, facts, state.positions, family)
+        reads = self._settle(wave, plans)
+        if not reads:
+            return
+        manifest = self.stage.stage(
+            [read.batch for read in reads.values()], self.table.staging_spec(), self._limits()
+        )
+        self.on_arrow(Arrow.STAGED, self._keys(wave))
+        if self.source.describe(self.stream.name).stream != facts.stream:
+            self._all_fail(
+                wave, reads, "the stream was deleted and made anew while it was read; nothing was committed"
+            )
+            return
+        self._note_errors(wave, manifest)
+        committed = self.table.commit(self._proposal(wave, reads, manifest, facts))
+        self.on_arrow(Arrow.COMMITTED, self._keys(wave))
+        self._follow(wave, reads, manifest, committed, facts)
+        self.on_arrow(Arrow.CHECKPOINTED, self._keys(wave))
+
+    def _state(self, wave: Wave, facts: StreamFacts) -> TableState:
+        self.table.ensure()
+        return ensure_origin(
+            self.table, self.table.load(), facts, stream=self.stream, leases=wave.held.values()
+        )
+
+    def _family(self, wave: Wave, facts: StreamFacts, positions: Positions) -> Family:
+        """Kinesis is asked for the shards only where a shard begins: it needs its parents."""
+        begins = [key for key in wave.held if _begins(positions.of(key))]
+        if not begins:
+            return a_family(facts.stream, (), leases=wave.held.values())
+        origin = positions.origins[facts.stream]
+        scope = self.source.list_shards(facts.stream, origin.start)
+        every = scope if origin.start.at is None else self.source.list_shards(facts.stream)
+        rows = list(wave.held.values())
+        for key in begins:
+            for parent in {p for s in scope if s.shard_id == key.shard_id for p in s.parents} | wave.held[
+                key
+            ].parents:
+                found = self.leases.get(wave.held[key].key.removesuffix(key.shard_id) + parent)
+                if found is not None and found.stream_epoch in {None, facts.stream.epoch}:
+                    rows.append(found)
+        return a_family(facts.stream, scope, listed=every, leases=rows)
+
+    def _begin(
+        self, wave: Wave, facts: StreamFacts, positions: Positions, family: Family
+    ) -> dict[ShardKey, Begin]:
+        plans: dict[ShardKey, Begin] = {}
+        for key, row in wave.held.items():
+            reasons, waiting = (
+                parents_of(key.shard_id, family, positions, self.source.is_gone)
+                if _begins(positions.of(key))
+                else ((), ())
+            )
+            plans[key] = plan_begin(
+                row, key, positions, retention=facts.retention, parents=reasons, waiting=waiting
+            )
+        return plans
+
+    def _settle(self, wave: Wave, plans: dict[ShardKey, Begin]) -> dict[ShardKey, Read]:
+        """Do what comes before reading: repairs, and the chores of shards that have ended already."""
+        reads: dict[ShardKey, Read] = {}
+        for key, plan in plans.items():
+            row = wave.held[key]
+            match plan:
+                case Read(repair=None):
+                    reads[key] = plan
+                case Read(repair=at) if at is not None:
+                    if self._write(wave, key, change.repair(row, self.claim, at)):
+                        reads[key] = plan
+                case Finish(position):
+                    self._finish(wave, key, position)
+                case Wait(why):
+                    wave.problems.append(Problem(row.key, why, fatal=False))
+                case Stop(why):
+                    wave.problems.append(Problem(row.key, why, fatal=True))
+        return reads
+
+    def _limits(self) -> Limits:
+        budget = self.settings.wave
+        return Limits(budget.records, budget.bytes, budget.seconds.total_seconds())
+
+    def _note_errors(self, wave: Wave, manifest: Manifest) -> None:
+        for staged in manifest.staged:
+            wave.seen[staged.key] = staged
+            if staged.error is not None:
+                wave.problems.append(Problem(wave.held[staged.key].key, staged.error, fatal=True))
+
+    def _proposal(
+        self, wave: Wave, reads: dict[ShardKey, Read], manifest: Manifest, facts: StreamFacts
+    ) -> Proposal:
+        ranges = []
+        for staged in manifest.staged:
+            if _is_worth_a_range(staged, reads[staged.key].batch.witness, facts.retention):
+                names = tuple(f.path.rsplit("/", 1)[-1] for f in manifest.files if staged.key in f.shards)
+                ranges.append(self._range(staged, reads[staged.key], names))
+        return Proposal(tuple(ranges), manifest.files)
+
+    def _range(self, staged: Staged, read: Read, files: tuple[str, ...]) -> Range:
+        return Range(
+            Kind.LANDED,
+            staged.key,
+            after=read.batch.after,
+            upto=staged.upto,
+            run=self.run_id,
+            claim=self.claim,
+            rows=staged.rows,
+            bytes=staged.bytes,
+            first_arrival=staged.first_arrival,
+            last_arrival=staged.last_arrival,
+            files=files,
+            parents=read.batch.parents,
+        )
+
+    # -- after the commit --------------------------------------------------------------------------------
+
+    def _follow(
+        self,
+        wave: Wave,
+        reads: dict[ShardKey, Read],
+        manifest: Manifest,
+        committed: Committed,
+        facts: StreamFacts,
+    ) -> None:
+        refused: dict[ShardKey, RangeRefused] = {r.range.key: r for r in committed.landing.refused}
+        ranges = {r.key: r for r in committed.landing.page.ranges}
+        listed = self._listed_if_ended(facts, ranges.values())
+        wave.snapshot = committed.snapshot
+        for staged in manifest.staged:
+            row = wave.held[staged.key]
+            if staged.key in refused:
+                why = f"{refused[staged.key].why}; nothing of it was committed, it is read again from the table's position"
+                wave.problems.append(Problem(row.key, why, fatal=False))
+                continue
+            landed = ranges.get(staged.key)
+            if landed is not None:
+                self._checkpoint(wave, staged, listed)
+            wave.landed.append(
+                Landed(
+                    row.key,
+                    staged,
+                    committed.snapshot if landed else None,
+                    files=landed.files if landed else (),
+                    parents=tuple(sorted(row.parents)),
+                )
+            )
+
+    def _listed_if_ended(self, facts: StreamFacts, ranges: Iterable[Range]) -> tuple[Shard, ...]:
+        """The details of children: their hash ranges, and the other parent of a merge."""
+        return self.source.list_shards(facts.stream) if any(r.upto.ended for r in ranges) else ()
+
+    def _checkpoint(self, wave: Wave, staged: Staged, listed: tuple[Shard, ...]) -> None:
+        if staged.upto.ended:
+            self._finish(wave, staged.key, staged.upto, listed)
+            return
+        at = staged.upto.checkpoint
+        row = wave.held[staged.key]
+        if at is not None and at != row.checkpoint:
+            self._write(wave, staged.key, change.checkpoint(row, self.worker_id, self.claim, at=at))
+
+    def _finish(
+        self, wave: Wave, key: ShardKey, position: Position, listed: tuple[Shard, ...] | None = None
+    ) -> None:
+        """Child leases, then childShardIds, then SHARD_END: KCL's readers find the children before the end.
+
+        A child that no listing shows yet is left to the leader's shard sync: without the listing its other
+        parent could be missed.
+        """
+        if listed is None:
+            listed = self.source.list_shards(key.stream)
+        known = {shard.shard_id: shard for shard in listed}
+        for child in position.children:
+            if child in known:
+                lease = a_lease(
+                    key.stream,
+                    known[child],
+                    multi=self.settings.multi,
+                    positions=Positions(),
+                    sentinel=TRIM_HORIZON,
+                    owner=self.worker_id,
+                )
+                self.leases.apply(change.create(lease, f"{key.shard_id} ended; {self.worker_id} reads on"))
+        if position.children and not self._write(
+            wave, key, change.note_children(wave.held[key], frozenset(position.children))
+        ):
+            return
+        end = position.checkpoint
+        if end is not None:
+            self._write(wave, key, change.checkpoint(wave.held[key], self.worker_id, self.claim, at=end))
+
+    def _write(self, wave: Wave, key: ShardKey, wanted: Change) -> bool:
+        """One write on a row that we hold. A refusal means that we hold it no more: the table has the truth."""
+        match self.leases.apply(wanted):
+            case Applied(lease):
+                wave.held[key] = lease
+                return True
+            case Refused(found):
+                by = (found.holder if found else None) or "nobody"
+                wave.problems.append(
+                    Problem(
+                        wanted.key,
+                        f"its row was taken by {by} meanwhile; what was committed stays",
+                        fatal=False,
+                    )
+                )
+                return False
+
+    def _all_fail(self, wave: Wave, reads: Iterable[ShardKey], why: str) -> None:
+        wave.problems.extend(Problem(wave.held[key].key, why, fatal=True) for key in reads)
+
+    # -- release -----------------------------------------------------------------------------------------
+
+    def _release(self, wave: Wave) -> None:
+        """Also after a failure: what can't be released is freed by the silence of this claim."""
+        failed = {p.lease_key for p in wave.problems}
+        for key, row in wave.held.items():
+            staged = wave.seen.get(key)
+            looked_at: datetime | None = None
+            behind: int | None = None
+            if staged is not None and row.key not in failed:
+                looked_at = staged.upto.seen or staged.last_arrival or self.clock.now()
+                behind = (staged.behind or timedelta(0)) // timedelta(milliseconds=1)
+            try:
+                self.leases.apply(change.release(row, self.claim, looked_at=looked_at, behind_ms=behind))
+            except HeadraceError as error:
+                wave.problems.append(Problem(row.key, f"its row couldn't be released ({error})", fatal=False))
+        self.on_arrow(Arrow.RELEASED, self._keys(wave))
+
+    def _keys(self, wave: Wave) -> tuple[str, ...]:
+        return tuple(sorted(row.key for row in wave.held.values()))
+
+
+def _begins(position: Position | None) -> bool:
+    """Nothing of the shard has landed yet: where it starts depends on its parents."""
+    return position is None or (position.sequence is None and not position.ended)
+
+
+def _is_worth_a_range(staged: Staged, witness: datetime, retention: timedelta) -> bool:
+    """Progress always; having merely looked at the tip only when the last witness is getting old."""
+    if staged.upto.token != (staged.after.token if staged.after else (None, 0, False)):
+        return True
+    return staged.upto.seen is not None and staged.upto.seen - witness > retention / 4

@@ -1,0 +1,87 @@
+"""What a wave is made of, and what it tells: its arrows, its outcomes, its one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+
+from pipeline.core.batch import Staged
+from pipeline.core.lease import Lease
+from pipeline.core.stream import ShardKey
+
+
+class Arrow(StrEnum):
+    """The steps of a wave; a run may be cut after each."""
+
+    CLAIMED = "claimed"
+    STAGED = "staged"
+    COMMITTED = "committed"
+    CHECKPOINTED = "checkpointed"
+    RELEASED = "released"
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """One shard went forward (or was found at its tip) in a wave."""
+
+    lease_key: str
+    staged: Staged
+    snapshot: int | None
+    files: tuple[str, ...]
+    parents: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One shard that this wave couldn't read or land, in one sentence."""
+
+    lease_key: str
+    why: str
+    fatal: bool
+    """False: a lost race or something that comes first; it is simply read later."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaveReport:
+    claimed: int = 0
+    landed: tuple[Landed, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    snapshot: int | None = None
+
+    @property
+    def rows(self) -> int:
+        return sum(each.staged.rows for each in self.landed)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether another wave at once has something to do: a shard isn't at its tip, or one has just ended."""
+        return any(
+            each.staged.upto.ended
+            or (each.staged.error is None and (each.staged.behind or timedelta(0)) > timedelta(0))
+            for each in self.landed
+        )
+
+    def __str__(self) -> str:
+        bad = [p for p in self.problems if p.fatal]
+        told = f"{self.rows} records of {len(self.landed)} shards landed"
+        return f"wave: {told}" + (
+            f", {len(bad)} shards failed ({bad[0].lease_key}: {bad[0].why})" if bad else ""
+        )
+
+
+OnArrow = Callable[[Arrow, tuple[str, ...]], None]
+
+
+@dataclass(slots=True)
+class Wave:
+    """One wave's own state."""
+
+    began: float
+    held: dict[ShardKey, Lease] = field(default_factory=dict)
+    """Rows that carry this run's claim, as last read or written."""
+    problems: list[Problem] = field(default_factory=list)
+    landed: list[Landed] = field(default_factory=list)
+    seen: dict[ShardKey, Staged] = field(default_factory=dict)
+    snapshot: int | None = None

@@ -1,0 +1,192 @@
+"""One tick of a worker: beat, see what is due, say whether a run should start.
+
+beat -> stopping? -> a run of mine alive? -> my rows -> due by the rows -> a probe for the idle ones
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from pipeline.core.due import Due, DuePlan, Patience, RunState, plan_due, run_lives
+from pipeline.core.lease import Lease, run_of_claim
+from pipeline.core.position import Start
+from pipeline.core.sighting import Sighting, look
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.core.worker import Worker
+from pipeline.ports import Clock, LeaseStore, Runs, ShardSource, WorkerStore
+from pipeline.settings import TimeSettings
+
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+PROBES_A_TICK = 100
+"""Shards. Each costs one of the five reads a second that a shard grants to all its readers."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerMemory:
+    """What a tick remembers for the next one; losing it costs time only."""
+
+    last_look: datetime | None = None
+    claims: Mapping[str, Sighting] = field(default_factory=dict)
+    """By run claim: its beat as last seen."""
+    rival: Sighting | None = None
+    """Another Dagster instance that beat under this worker's id."""
+    last_probe: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReport:
+    memory: WorkerMemory
+    sentence: str
+    due: tuple[Due, ...] = ()
+    over: tuple[str, ...] = ()
+    """Claims that the tick judged dead: the next run may take their shards at once."""
+    dead_runs: tuple[str, ...] = ()
+    """Runs that Dagster believes alive, but that stopped beating: to be reported failed."""
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerDuty:
+    worker_id: str
+    instance: str
+    leases: LeaseStore
+    workers: WorkerStore
+    source: ShardSource
+    runs: Runs
+    clock: Clock
+    times: TimeSettings
+    stream: Callable[[], tuple[StreamId, timedelta] | None]
+    """The stream's identity and retention as far as this worker knows it already; asked only when needed."""
+
+    def tick(self, memory: WorkerMemory) -> WorkerReport:
+        now = self.clock.now()
+        row = self.workers.get(self.worker_id)
+        rival = self._rival(row, memory, now)
+        if rival is not None and rival.credit <= self.times.lease_duration:
+            return WorkerReport(
+                WorkerMemory(now, memory.claims, rival, memory.last_probe),
+                f"worker {self.worker_id}: another Dagster instance beats under this id; this one does nothing until that "
+                "one has been silent for the lease duration. Give each deployment worker ids of its own",
+            )
+        beaten = self.workers.beat(self.worker_id, self.instance, found=row.instance if row else None)
+        if beaten is None:
+            return WorkerReport(
+                WorkerMemory(now, memory.claims, None, memory.last_probe),
+                f"worker {self.worker_id}: another Dagster instance beat first; looking again at the next tick",
+            )
+        return self._look(beaten, memory, now)
+
+    def _rival(self, row: Worker | None, memory: WorkerMemory, now: datetime) -> Sighting | None:
+        if row is None or row.instance in {None, self.instance}:
+            return None
+        before = {} if memory.rival is None else {"rival": memory.rival}
+        token = {"rival": f"{row.instance}:{row.beat}"}
+        return look(before, token, since=self._since(memory, now), tick=self.times.worker_tick)["rival"]
+
+    def _since(self, memory: WorkerMemory, now: datetime) -> timedelta | None:
+        return None if memory.last_look is None else now - memory.last_look
+
+    def _look(self, row: Worker, memory: WorkerMemory, now: datetime) -> WorkerReport:
+        beats = {claim: str(count) for claim, count in row.run_beats.items()}
+        mine = self.leases.held_by(self.worker_id).leases
+        for lease in mine:
+            if lease.run_claim is not None:
+                beats.setdefault(lease.run_claim, "none")
+        claims = look(memory.claims, beats, since=self._since(memory, now), tick=self.times.worker_tick)
+        memory = WorkerMemory(now, claims, None, memory.last_probe)
+        if row.stopping:
+            return WorkerReport(memory, f"worker {self.worker_id}: stopping, no run is started")
+        alive, dead = self._judge_runs(claims)
+        if alive:
+            return WorkerReport(memory, f"worker {self.worker_id}: run {alive[0]} is at work", dead_runs=dead)
+        living = self._living_claims(claims)
+        self._forget(row, mine, living)
+        plan = self._plan(mine, living, now)
+        over = tuple(sorted({m.run_claim for m in mine if m.run_claim is not None} - living))
+        if plan.due:
+            return WorkerReport(memory, _sentence(self.worker_id, plan, plan.due), plan.due, over, dead)
+        if memory.last_probe is not None and timedelta(0) <= now - memory.last_probe < self.times.probe:
+            return WorkerReport(memory, _sentence(self.worker_id, plan, ()), dead_runs=dead)
+        news = self._probe(plan)
+        probed = WorkerMemory(now, claims, None, now)
+        return WorkerReport(probed, _sentence(self.worker_id, plan, news), news, over, dead)
+
+    def _judge_runs(self, claims: Mapping[str, Sighting]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Open runs of this worker: those that live, and those that only Dagster believes alive."""
+        alive: list[str] = []
+        dead: list[str] = []
+        for run_id in self.runs.open_runs(self.worker_id):
+            its = [seen for claim, seen in claims.items() if run_of_claim(claim) == run_id]
+            lives = run_lives(self.runs.verdict(run_id), its, self._patience)
+            (alive if lives else dead).append(run_id)
+        return tuple(alive), tuple(dead)
+
+    @property
+    def _patience(self) -> Patience:
+        return Patience(self.times.lease_duration, self.times.launch_grace)
+
+    def _living_claims(self, claims: Mapping[str, Sighting]) -> frozenset[str]:
+        return frozenset(
+            claim
+            for claim, seen in claims.items()
+            if run_lives(self.runs.verdict(run_of_claim(claim)), [seen], self._patience)
+        )
+
+    def _forget(self, row: Worker, mine: tuple[Lease, ...], living: frozenset[str]) -> None:
+        """Beats of runs that are over and hold nothing any more."""
+        held = {lease.run_claim for lease in mine}
+        gone = [
+            claim
+            for claim in row.run_beats
+            if claim not in living
+            and claim not in held
+            and self.runs.verdict(run_of_claim(claim)).state in {RunState.OVER, RunState.UNKNOWN}
+        ]
+        if gone:
+            self.workers.forget_runs(self.worker_id, gone)
+
+    def _plan(self, mine: tuple[Lease, ...], living: frozenset[str], now: datetime) -> DuePlan:
+        by_shard = {lease.shard_id: lease for lease in mine}
+        unread = (lease for lease in mine if lease.looked_at is None and not lease.has_ended)
+        for lease in unread:
+            for parent in lease.parents - by_shard.keys():
+                found = self.leases.get(lease.key.removesuffix(lease.shard_id) + parent)
+                if found is not None:
+                    by_shard[parent] = found
+        known = self.stream()
+        quarter = known[1] / 4 if known else timedelta(hours=6)
+        return plan_due(
+            mine, me=self.worker_id, parents=by_shard, living_claims=living, now=now, look_again_after=quarter
+        )
+
+    def _probe(self, plan: DuePlan) -> tuple[Due, ...]:
+        known = self.stream()
+        if known is None or not plan.idle:
+            return ()
+        oldest = sorted(plan.idle, key=lambda row: row.looked_at or _LONG_AGO)
+        asked = {ShardKey(known[0], row.shard_id): row for row in oldest[:PROBES_A_TICK]}
+        news = self.source.has_news({key: _resume(row) for key, row in asked.items()})
+        return tuple(Due(asked[key].key, "a probe found something to read") for key in sorted(news))
+
+
+def _resume(row: Lease) -> Start | int:
+    """Where a shard without a record was last found empty: by Kinesis's clock, as `looked_at` is."""
+    return int(row.checkpoint.sequence) if row.checkpoint.is_digits else Start(row.looked_at)
+
+
+def _sentence(worker_id: str, plan: DuePlan, due: tuple[Due, ...]) -> str:
+    if due:
+        first = f"{due[0].lease_key}: {due[0].why}"
+        return f"worker {worker_id}: {len(due)} shards due ({first}{', ...' if len(due) > 1 else ''})"
+    counts = {
+        "idle": len(plan.idle),
+        "being read": plan.being_read,
+        "waiting": plan.waiting,
+        "ended": plan.ended,
+    }
+    told = ", ".join(f"{n} {what}" for what, n in counts.items() if n)
+    return f"worker {worker_id}: nothing due ({told or 'no shard is assigned'})"
