@@ -247,9 +247,20 @@ class Pages(Protocol):
 # --- Dagster's verdicts on runs -----------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class LatestRun:
+    run_id: str
+    failed: tuple[str, ...]
+    """Keys of the shards that failed in it."""
+
+
 class Runs(Protocol):
     def verdict(self, run_id: str) -> RunVerdict: ...
 
     def open_runs(self, worker_id: str) -> tuple[str, ...]:
         """Runs of this worker that Dagster doesn't count as over."""
+        ...
+
+    def latest(self, worker_id: str) -> LatestRun | None:
+        """The newest run of this worker, over or not."""
         ...

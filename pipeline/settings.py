@@ -4,8 +4,6 @@ Values come from `headrace.yaml` and the environment (`pipeline.settings_file` r
 else. Durations are `timedelta` here and text such as `20s` or `5m` in the file.
 """
 
-# ruff: noqa: RUF009 -- `_knob` makes a field, not a shared default
-
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -106,7 +106,7 @@ def checkpoint(
 ) -> Change:
     put: dict[str, Any] = {"checkpoint": at, "landed": at, "owner_switches": 0}
     if throughput_kbps is not None:
-        put["throughput_kbps"] = throughput_kbps
+        put["throughput_kbps"] = round(throughput_kbps, 6)  # as the row keeps it, or it isn't known again
     return Change(
         read.key,
         f"landed up to {at}",
@@ -123,7 +123,7 @@ def release(
 ) -> Change:
     put: dict[str, Any] = {}
     if looked_at is not None:
-        put["looked_at"] = looked_at
+        put["looked_at"] = looked_at.replace(microsecond=looked_at.microsecond // 1000 * 1000)  # so too
     if behind_ms is not None:
         put["behind_ms"] = behind_ms
     return Change(

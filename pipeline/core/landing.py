@@ -101,9 +101,10 @@ def _why_in_the_way(base: Positions, child: ShardKey, parent: ParentReason) -> s
         )
     if parent.why is ParentIs.ENDED:
         return f"its parent {parent.shard_id} was taken as ended, but has no position in the table"
-    if parent.why is ParentIs.PASSED:
-        if parent.by is None or base.of(ShardKey(child.stream, parent.by)) is None:
-            return f"its parent {parent.shard_id} was taken as passed by {parent.by}, which has no position in the table"
+    if parent.why is ParentIs.PASSED and (
+        parent.by is None or base.of(ShardKey(child.stream, parent.by)) is None
+    ):
+        return f"its parent {parent.shard_id} was taken as passed by {parent.by}, which has no position in the table"
     return None
 
 

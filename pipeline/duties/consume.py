@@ -16,27 +16,23 @@ from datetime import datetime, timedelta
 from pipeline.core import change
 from pipeline.core.batch import Limits, Manifest, Staged
 from pipeline.core.begin import Begin, Finish, Read, Stop, Wait, plan_begin
-from pipeline.core.change import Applied, Change, Refused
 from pipeline.core.checkpoint import TRIM_HORIZON
-from pipeline.core.due import RunState
 from pipeline.core.landing import Proposal, RangeRefused
-from pipeline.core.lease import Lease, run_of_claim
+from pipeline.core.lease import Lease
 from pipeline.core.lineage import Kind, Range
 from pipeline.core.order import Family, a_family, parents_of
 from pipeline.core.position import Position, Positions
 from pipeline.core.shard import Shard
-from pipeline.core.stream import ShardKey, StreamId
+from pipeline.core.stream import ShardKey
 from pipeline.core.sync import a_lease
+from pipeline.duties.claims import Claims
 from pipeline.duties.origin import ensure_origin
 from pipeline.duties.wave import Arrow, Landed, OnArrow, Problem, Wave, WaveReport
-from pipeline.errors import HeadraceError
 from pipeline.ports import (
     Clock,
     Committed,
-    Ids,
     LandingTable,
     LeaseStore,
-    Runs,
     ShardSource,
     Stage,
     StreamFacts,
@@ -50,38 +46,29 @@ from pipeline.settings import Settings, StreamSettings
 class Consumption:
     """One attempt of a run. `wave()` does one round; the caller decides when the next one comes."""
 
-    worker_id: str
     run_id: str
     settings: Settings
     stream: StreamSettings
+    claims: Claims
     leases: LeaseStore
     workers: WorkerStore
     source: ShardSource
     table: LandingTable
     stage: Stage
-    runs: Runs
     clock: Clock
-    ids: Ids
-    over: frozenset[str] = frozenset()
-    """Claims that the worker's tick judged dead."""
     on_arrow: OnArrow = lambda _arrow, _keys: None
-    claim: str = ""
+    later: frozenset[str] = frozenset()
+    """Lease keys that failed lately and are left alone."""
     failed: dict[str, str] = field(default_factory=dict)
     """Lease key -> why, of shards that this run gave up on. They don't hold up the others."""
     _wave: Wave | None = None
 
-    def __post_init__(self) -> None:
-        self.claim = self.claim or f"{self.run_id}/{self.ids.fresh()}"
-
     def beat(self) -> bool:
         """Called on a timer beside the wave. A wave that hangs stops the beat, so that others may take over."""
-        wave = self._wave
-        if (
-            wave is not None
-            and self.clock.monotonic() - wave.began > self.settings.times.hung_after.total_seconds()
-        ):
+        wave, hung = self._wave, self.settings.times.hung_after.total_seconds()
+        if wave is not None and self.clock.monotonic() - wave.began > hung:
             return False
-        self.workers.beat_run(self.worker_id, self.claim)
+        self.workers.beat_run(self.claims.me, self.claims.claim)
         return True
 
     def wave(self, keys: Iterable[str] | None = None) -> WaveReport:
@@ -90,75 +77,26 @@ class Consumption:
         self.beat()
         facts = self.source.describe(self.stream.name)
         try:
-            self._claim(wave, facts, keys)
-            claimed = len(wave.held)
+            self.claims.take(wave, facts.stream, self._rows(keys))
             if wave.held:
-                self.on_arrow(Arrow.CLAIMED, self._keys(wave))
+                self.on_arrow(Arrow.CLAIMED, wave.keys)
                 self._read_and_land(wave, facts)
         finally:
-            self._release(wave)
+            self.claims.release(wave)
+            self.on_arrow(Arrow.RELEASED, wave.keys)
             self._wave = None
-        for problem in wave.problems:
-            if problem.fatal:
-                self.failed[problem.lease_key] = problem.why
-        return WaveReport(claimed, tuple(wave.landed), tuple(wave.problems), wave.snapshot)
+        self.failed.update({p.lease_key: p.why for p in wave.problems if p.fatal})
+        return WaveReport(len(wave.held), tuple(wave.landed), tuple(wave.problems), wave.snapshot)
 
-    # -- claim -------------------------------------------------------------------------------------------
-
-    def _claim(self, wave: Wave, facts: StreamFacts, keys: Iterable[str] | None) -> None:
-        if keys is None:
-            rows: list[Lease | None] = list(self.leases.held_by(self.worker_id).leases)
-        else:
-            rows = [self.leases.get(key) for key in keys]
-        for row in rows:
-            if row is None or row.has_ended or row.key in self.failed:
-                continue
-            if row.stream_epoch is not None and row.stream_epoch != facts.stream.epoch:
-                wave.problems.append(
-                    Problem(
-                        row.key,
-                        "its row is of another life of the stream; the leader retires it",
-                        fatal=False,
-                    )
-                )
-            elif (why := self._why_not_claimed(row)) is not None:
-                wave.problems.append(Problem(row.key, why, fatal=False))
-            else:
-                self._claim_one(wave, facts.stream, row)
-
-    def _why_not_claimed(self, row: Lease) -> str | None:
-        if row.holder != self.worker_id:
-            return f"worker {row.holder or 'nobody'} holds it, not {self.worker_id}"
-        if row.checkpoint_owner is not None:
-            return f"it is being handed over to {row.owner}"
-        if row.run_claim is not None and not self._is_over(row.run_claim):
-            return f"run {run_of_claim(row.run_claim)} is reading it"
-        if row.wanted_by is not None and row.wanted_by != self.claim and not self._is_over(row.wanted_by):
-            return f"run {run_of_claim(row.wanted_by)} waits for it and goes first"
-        return None
-
-    def _is_over(self, run_claim: str) -> bool:
-        return run_claim in self.over or self.runs.verdict(run_of_claim(run_claim)).state is RunState.OVER
-
-    def _claim_one(self, wave: Wave, stream: StreamId, row: Lease) -> None:
-        wanted_over = row.wanted_by is not None
-        match self.leases.apply(change.claim(row, self.worker_id, self.claim, over=wanted_over)):
-            case Applied(lease):
-                wave.held[ShardKey(stream, lease.shard_id)] = lease
-            case Refused(found):
-                by = found.holder if found else "nobody"
-                wave.problems.append(Problem(row.key, f"{by} was faster; nothing was read", fatal=False))
-
-    def want(self, key: str) -> bool:
-        """Say in the row that this run waits for a shard that another one is reading: it goes first after that wave."""
-        row = self.leases.get(key)
-        if row is None or (
-            row.wanted_by is not None and row.wanted_by != self.claim and not self._is_over(row.wanted_by)
-        ):
-            return False
-        return row.wanted_by == self.claim or isinstance(
-            self.leases.apply(change.want(row, self.claim)), Applied
+    def _rows(self, keys: Iterable[str] | None) -> list[Lease]:
+        """Rows that are worth a claim."""
+        found = (
+            self.leases.held_by(self.claims.me).leases
+            if keys is None
+            else [self.leases.get(key) for key in keys]
         )
+        left_alone = self.later | self.failed.keys()
+        return [row for row in found if row is not None and not row.has_ended and row.key not in left_alone]
 
     # -- read and land -----------------------------------------------------------------------------------
 
@@ -176,7 +114,7 @@ class Consumption:
         manifest = self.stage.stage(
             [read.batch for read in reads.values()], self.table.staging_spec(), self._limits()
         )
-        self.on_arrow(Arrow.STAGED, self._keys(wave))
+        self.on_arrow(Arrow.STAGED, wave.keys)
         if self.source.describe(self.stream.name).stream != facts.stream:
             self._all_fail(
                 wave, reads, "the stream was deleted and made anew while it was read; nothing was committed"
@@ -184,9 +122,9 @@ class Consumption:
             return
         self._note_errors(wave, manifest)
         committed = self.table.commit(self._proposal(wave, reads, manifest, facts))
-        self.on_arrow(Arrow.COMMITTED, self._keys(wave))
+        self.on_arrow(Arrow.COMMITTED, wave.keys)
         self._follow(wave, reads, manifest, committed, facts)
-        self.on_arrow(Arrow.CHECKPOINTED, self._keys(wave))
+        self.on_arrow(Arrow.CHECKPOINTED, wave.keys)
 
     def _state(self, wave: Wave, facts: StreamFacts) -> TableState:
         self.table.ensure()
@@ -236,7 +174,7 @@ class Consumption:
                 case Read(repair=None):
                     reads[key] = plan
                 case Read(repair=at) if at is not None:
-                    if self._write(wave, key, change.repair(row, self.claim, at)):
+                    if self.claims.write(wave, key, change.repair(row, self.claims.claim, at)):
                         reads[key] = plan
                 case Finish(position):
                     self._finish(wave, key, position)
@@ -273,7 +211,7 @@ class Consumption:
             after=read.batch.after,
             upto=staged.upto,
             run=self.run_id,
-            claim=self.claim,
+            claim=self.claims.claim,
             rows=staged.rows,
             bytes=staged.bytes,
             first_arrival=staged.first_arrival,
@@ -326,7 +264,9 @@ class Consumption:
         at = staged.upto.checkpoint
         row = wave.held[staged.key]
         if at is not None and at != row.checkpoint:
-            self._write(wave, staged.key, change.checkpoint(row, self.worker_id, self.claim, at=at))
+            self.claims.write(
+                wave, staged.key, change.checkpoint(row, self.claims.me, self.claims.claim, at=at)
+            )
 
     def _finish(
         self, wave: Wave, key: ShardKey, position: Position, listed: tuple[Shard, ...] | None = None
@@ -347,57 +287,21 @@ class Consumption:
                     multi=self.settings.multi,
                     positions=Positions(),
                     sentinel=TRIM_HORIZON,
-                    owner=self.worker_id,
+                    owner=self.claims.me,
                 )
-                self.leases.apply(change.create(lease, f"{key.shard_id} ended; {self.worker_id} reads on"))
-        if position.children and not self._write(
+                self.leases.apply(change.create(lease, f"{key.shard_id} ended; {self.claims.me} reads on"))
+        if position.children and not self.claims.write(
             wave, key, change.note_children(wave.held[key], frozenset(position.children))
         ):
             return
         end = position.checkpoint
         if end is not None:
-            self._write(wave, key, change.checkpoint(wave.held[key], self.worker_id, self.claim, at=end))
-
-    def _write(self, wave: Wave, key: ShardKey, wanted: Change) -> bool:
-        """One write on a row that we hold. A refusal means that we hold it no more: the table has the truth."""
-        match self.leases.apply(wanted):
-            case Applied(lease):
-                wave.held[key] = lease
-                return True
-            case Refused(found):
-                by = (found.holder if found else None) or "nobody"
-                wave.problems.append(
-                    Problem(
-                        wanted.key,
-                        f"its row was taken by {by} meanwhile; what was committed stays",
-                        fatal=False,
-                    )
-                )
-                return False
+            self.claims.write(
+                wave, key, change.checkpoint(wave.held[key], self.claims.me, self.claims.claim, at=end)
+            )
 
     def _all_fail(self, wave: Wave, reads: Iterable[ShardKey], why: str) -> None:
         wave.problems.extend(Problem(wave.held[key].key, why, fatal=True) for key in reads)
-
-    # -- release -----------------------------------------------------------------------------------------
-
-    def _release(self, wave: Wave) -> None:
-        """Also after a failure: what can't be released is freed by the silence of this claim."""
-        failed = {p.lease_key for p in wave.problems}
-        for key, row in wave.held.items():
-            staged = wave.seen.get(key)
-            looked_at: datetime | None = None
-            behind: int | None = None
-            if staged is not None and row.key not in failed:
-                looked_at = staged.upto.seen or staged.last_arrival or self.clock.now()
-                behind = (staged.behind or timedelta(0)) // timedelta(milliseconds=1)
-            try:
-                self.leases.apply(change.release(row, self.claim, looked_at=looked_at, behind_ms=behind))
-            except HeadraceError as error:
-                wave.problems.append(Problem(row.key, f"its row couldn't be released ({error})", fatal=False))
-        self.on_arrow(Arrow.RELEASED, self._keys(wave))
-
-    def _keys(self, wave: Wave) -> tuple[str, ...]:
-        return tuple(sorted(row.key for row in wave.held.values()))
 
 
 def _begins(position: Position | None) -> bool:

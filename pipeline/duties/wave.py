@@ -85,3 +85,7 @@ class Wave:
     landed: list[Landed] = field(default_factory=list)
     seen: dict[ShardKey, Staged] = field(default_factory=dict)
     snapshot: int | None = None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(sorted(row.key for row in self.held.values()))

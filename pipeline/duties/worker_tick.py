@@ -5,17 +5,18 @@ beat -> stopping? -> a run of mine alive? -> my rows -> due by the rows -> a pro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
+from pipeline.core.backoff import Backoff, after_run, held_off
 from pipeline.core.due import Due, DuePlan, Patience, RunState, plan_due, run_lives
 from pipeline.core.lease import Lease, run_of_claim
 from pipeline.core.position import Start
 from pipeline.core.sighting import Sighting, look
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.worker import Worker
-from pipeline.ports import Clock, LeaseStore, Runs, ShardSource, WorkerStore
+from pipeline.ports import Clock, LatestRun, LeaseStore, Runs, ShardSource, WorkerStore
 from pipeline.settings import TimeSettings
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
@@ -33,6 +34,9 @@ class WorkerMemory:
     rival: Sighting | None = None
     """Another Dagster instance that beat under this worker's id."""
     last_probe: datetime | None = None
+    latest_run: str | None = None
+    """The newest run whose failures are counted."""
+    backoff: Mapping[str, Backoff] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,10 @@ class WorkerReport:
     memory: WorkerMemory
     sentence: str
     due: tuple[Due, ...] = ()
+    later: tuple[str, ...] = ()
+    """Shards that failed and are tried again later: the next run leaves them alone."""
+    latest_run: str | None = None
+    """Names the next run request: one after each run, and never a second one after the same."""
     over: tuple[str, ...] = ()
     """Claims that the tick judged dead: the next run may take their shards at once."""
     dead_runs: tuple[str, ...] = ()
@@ -68,14 +76,14 @@ class WorkerDuty:
         rival = self._rival(row, memory, now)
         if rival is not None and rival.credit <= self.times.lease_duration:
             return WorkerReport(
-                WorkerMemory(now, memory.claims, rival, memory.last_probe),
+                replace(memory, last_look=now, rival=rival),
                 f"worker {self.worker_id}: another Dagster instance beats under this id; this one does nothing until that "
                 "one has been silent for the lease duration. Give each deployment worker ids of its own",
             )
         beaten = self.workers.beat(self.worker_id, self.instance, found=row.instance if row else None)
         if beaten is None:
             return WorkerReport(
-                WorkerMemory(now, memory.claims, None, memory.last_probe),
+                replace(memory, last_look=now, rival=None),
                 f"worker {self.worker_id}: another Dagster instance beat first; looking again at the next tick",
             )
         return self._look(beaten, memory, now)
@@ -97,7 +105,8 @@ class WorkerDuty:
             if lease.run_claim is not None:
                 beats.setdefault(lease.run_claim, "none")
         claims = look(memory.claims, beats, since=self._since(memory, now), tick=self.times.worker_tick)
-        memory = WorkerMemory(now, claims, None, memory.last_probe)
+        latest = self.runs.latest(self.worker_id)
+        memory = self._count_failures(replace(memory, last_look=now, claims=claims, rival=None), latest, now)
         if row.stopping:
             return WorkerReport(memory, f"worker {self.worker_id}: stopping, no run is started")
         alive, dead = self._judge_runs(claims)
@@ -105,15 +114,31 @@ class WorkerDuty:
             return WorkerReport(memory, f"worker {self.worker_id}: run {alive[0]} is at work", dead_runs=dead)
         living = self._living_claims(claims)
         self._forget(row, mine, living)
-        plan = self._plan(mine, living, now)
-        over = tuple(sorted({m.run_claim for m in mine if m.run_claim is not None} - living))
-        if plan.due:
-            return WorkerReport(memory, _sentence(self.worker_id, plan, plan.due), plan.due, over, dead)
-        if memory.last_probe is not None and timedelta(0) <= now - memory.last_probe < self.times.probe:
-            return WorkerReport(memory, _sentence(self.worker_id, plan, ()), dead_runs=dead)
-        news = self._probe(plan)
-        probed = WorkerMemory(now, claims, None, now)
-        return WorkerReport(probed, _sentence(self.worker_id, plan, news), news, over, dead)
+        later = held_off(memory.backoff, now)
+        plan = self._plan([lease for lease in mine if lease.key not in later], living, now)
+        due = plan.due
+        if not due and _is_over(memory.last_probe, now, self.times.probe):
+            due, memory = self._probe(plan), replace(memory, last_probe=now)
+        return WorkerReport(
+            memory,
+            _sentence(self.worker_id, plan, due=due, later=len(later)),
+            due,
+            later=tuple(sorted(later)),
+            latest_run=latest.run_id if latest else None,
+            over=tuple(sorted({m.run_claim for m in mine if m.run_claim is not None} - living)),
+            dead_runs=dead,
+        )
+
+    def _count_failures(self, memory: WorkerMemory, latest: LatestRun | None, now: datetime) -> WorkerMemory:
+        if (
+            latest is None
+            or latest.run_id == memory.latest_run
+            or latest.run_id in self.runs.open_runs(self.worker_id)
+        ):
+            return memory
+        return replace(
+            memory, latest_run=latest.run_id, backoff=after_run(memory.backoff, latest.failed, now)
+        )
 
     def _judge_runs(self, claims: Mapping[str, Sighting]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Open runs of this worker: those that live, and those that only Dagster believes alive."""
@@ -149,7 +174,8 @@ class WorkerDuty:
         if gone:
             self.workers.forget_runs(self.worker_id, gone)
 
-    def _plan(self, mine: tuple[Lease, ...], living: frozenset[str], now: datetime) -> DuePlan:
+    def _plan(self, mine: Iterable[Lease], living: frozenset[str], now: datetime) -> DuePlan:
+        mine = tuple(mine)
         by_shard = {lease.shard_id: lease for lease in mine}
         unread = (lease for lease in mine if lease.looked_at is None and not lease.has_ended)
         for lease in unread:
@@ -178,7 +204,11 @@ def _resume(row: Lease) -> Start | int:
     return int(row.checkpoint.sequence) if row.checkpoint.is_digits else Start(row.looked_at)
 
 
-def _sentence(worker_id: str, plan: DuePlan, due: tuple[Due, ...]) -> str:
+def _is_over(last: datetime | None, now: datetime, every: timedelta) -> bool:
+    return last is None or not timedelta(0) <= now - last < every
+
+
+def _sentence(worker_id: str, plan: DuePlan, *, due: tuple[Due, ...], later: int) -> str:
     if due:
         first = f"{due[0].lease_key}: {due[0].why}"
         return f"worker {worker_id}: {len(due)} shards due ({first}{', ...' if len(due) > 1 else ''})"
@@ -186,6 +216,7 @@ def _sentence(worker_id: str, plan: DuePlan, due: tuple[Due, ...]) -> str:
         "idle": len(plan.idle),
         "being read": plan.being_read,
         "waiting": plan.waiting,
+        "failed and tried again later": later,
         "ended": plan.ended,
     }
     told = ", ".join(f"{n} {what}" for what, n in counts.items() if n)

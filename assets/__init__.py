@@ -1,0 +1,1 @@
+"""Dagster's assets: one partition is one shard."""

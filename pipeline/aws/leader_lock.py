@@ -1,0 +1,91 @@
+"""The leader's lock in DynamoDB: the conditions of AWS's lock client, so that KCL's workers may compete for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pipeline.aws import lock_item as wire
+from pipeline.aws.attributes import Item, text_value
+from pipeline.aws.rows import Rows, Stood, Written
+from pipeline.core.election import LockRow
+from pipeline.errors import WrongShape
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+
+class DynamoLeaderLock:
+    """`key` leaseKey and `entity_type` True: layout S, where the lock lives in the lease table."""
+
+    def __init__(
+        self, client: DynamoDBClient, table: str, *, key: str = wire.KEY, entity_type: bool = False
+    ) -> None:
+        self._rows = Rows(client, table, key=key)
+        self._entity_type = entity_type
+
+    def read(self) -> LockRow | None:
+        item = self._rows.get(wire.LEADER)
+        return None if item is None else self._understood(item)
+
+    def take(self, mine: LockRow, *, seen: LockRow | None) -> bool:
+        values: dict[str, Item] = {}
+        if seen is None:
+            condition = "attribute_not_exists(#key)"
+        elif seen.released:
+            condition = f"attribute_exists(#key) AND {wire.RELEASED} = :released"
+            values = {":released": text_value("1")}
+        else:
+            condition = f"attribute_exists(#key) AND {wire.VERSION} = :seen"
+            values = {":seen": text_value(seen.version)}
+        answer = self._rows.write(
+            "put_item",
+            Item=wire.write_lock(mine, key=self._rows.key, entity_type=self._entity_type),
+            ConditionExpression=condition,
+            ExpressionAttributeNames={"#key": self._rows.key},
+            **({"ExpressionAttributeValues": values} if values else {}),
+        )
+        return self._is_mine(answer, mine.owner, mine.version)
+
+    def beat(self, mine: LockRow, version: str) -> bool:
+        answer = self._mine(
+            "update_item",
+            mine,
+            UpdateExpression=f"SET {wire.DURATION} = :duration, {wire.VERSION} = :version",
+            values={":duration": wire.duration_value(mine.duration), ":version": text_value(version)},
+        )
+        return self._is_mine(answer, mine.owner, version)
+
+    def release(self, mine: LockRow) -> bool:
+        """A lock that is gone is released, whoever did it: with a lost answer it was this very call."""
+        answer = self._mine("delete_item", mine)
+        return isinstance(answer, Written) or answer.row is None
+
+    def _mine(self, operation: Any, mine: LockRow, *, values: Any = None, **request: Any) -> Written | Stood:
+        """A write on my own row, as I last wrote it."""
+        me = {":seen": text_value(mine.version), ":me": text_value(mine.owner)}
+        return self._rows.write(
+            operation,
+            Key=self._rows.key_of(wire.LEADER),
+            ConditionExpression=f"attribute_exists(#key) AND {wire.VERSION} = :seen AND {wire.OWNER} = :me",
+            ExpressionAttributeNames={"#key": self._rows.key},
+            ExpressionAttributeValues={**me, **(values or {})},
+            **request,
+        )
+
+    def _is_mine(self, answer: Written | Stood, owner: str, version: str) -> bool:
+        """A version is fresh with each write: who finds it in the row has written it, though its answer was lost."""
+        if isinstance(answer, Written):
+            return True
+        if answer.row is None:
+            return False
+        found = self._understood(answer.row)
+        return (found.owner, found.version) == (owner, version)
+
+    def _understood(self, item: Item) -> LockRow:
+        try:
+            return wire.read_lock(item)
+        except WrongShape as error:
+            raise WrongShape(
+                f"the row {wire.LEADER} of table {self._rows.table} can't be understood: {error}. Nobody leads meanwhile, "
+                "runs go on; delete the row and the next tick of any worker takes the lock"
+            ) from error

@@ -1,0 +1,116 @@
+"""The lease table in DynamoDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import ClientError
+
+from pipeline.aws.attributes import Item, text_value
+from pipeline.aws.clients import code_of
+from pipeline.aws.lease_item import CHECKPOINT_OWNER, KEY, OWNER, OWNER_INDEX, read_lease, write_change
+from pipeline.aws.rows import NO_INDEX, Rows, Stood
+from pipeline.core.change import Applied, Change, Refused, is_own_work
+from pipeline.core.lease import Lease
+from pipeline.errors import WrongShape
+from pipeline.ports import Listing, SkippedRow
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+
+class DynamoLeaseStore:
+    """`entity_type` False: for a table shared with KCL workers that are older than 3.5."""
+
+    def __init__(self, client: DynamoDBClient, table: str, *, entity_type: bool = True) -> None:
+        self._rows = Rows(client, table, key=KEY)
+        self._entity_type = entity_type
+        self._indexed = False
+
+    def get(self, key: str) -> Lease | None:
+        item = self._rows.get(key)
+        return None if item is None else self._understood(item)
+
+    def scan(self) -> Listing:
+        """Eventually consistent: every write that follows from it says what it saw."""
+        return _listing(self._rows.scan())
+
+    def held_by(self, worker_id: str) -> Listing:
+        """Once the index is ACTIVE, rows that this worker is handing over are missing here: the index shows their
+        next owner. Whoever claimed such a row knows its key and gets it (protocol: the leader)."""
+        if self._has_index():
+            found = self._held_by_index(worker_id)
+            if found is not None:
+                return found
+        return self._held_by_scan(worker_id)
+
+    def apply(self, change: Change) -> Applied | Refused:
+        operation, request = write_change(change, entity_type=self._entity_type)
+        answer = self._rows.write(operation, **request)
+        if not isinstance(answer, Stood):
+            return Applied(change.create or self._understood(answer.row))
+        found = None if answer.row is None else self._understood(answer.row)
+        # boto3 asks again when an answer is lost, and is refused by its own first request.
+        if found is not None and is_own_work(change, found):
+            return Applied(found)
+        return Refused(found)
+
+    def _held_by_scan(self, worker_id: str) -> Listing:
+        return _listing(
+            self._rows.scan(
+                consistent=True,
+                FilterExpression=f"{OWNER} = :me OR {CHECKPOINT_OWNER} = :me",
+                ExpressionAttributeValues={":me": text_value(worker_id)},
+            )
+        )
+
+    def _held_by_index(self, worker_id: str) -> Listing | None:
+        """None when the index has gone meanwhile. The index is late, so the rows themselves have the last word."""
+        try:
+            keys = self._keys_of(worker_id)
+        except ClientError as error:
+            if code_of(error) not in NO_INDEX:
+                raise
+            self._indexed = False
+            return None
+        found = _listing(self._rows.get_many(keys))
+        return Listing(
+            tuple(lease for lease in found.leases if worker_id in {lease.owner, lease.checkpoint_owner}),
+            found.skipped,
+        )
+
+    def _keys_of(self, worker_id: str) -> list[str]:
+        rows = self._rows.query(
+            OWNER_INDEX,
+            KeyConditionExpression=f"{OWNER} = :me",
+            ExpressionAttributeValues={":me": text_value(worker_id)},
+        )
+        return [row[KEY]["S"] for row in rows]
+
+    def _has_index(self) -> bool:
+        """Asked until the answer is yes: building the index of a full table takes minutes."""
+        if not self._indexed:
+            self._indexed = any(
+                index.get("IndexName") == OWNER_INDEX and index.get("IndexStatus") == "ACTIVE"
+                for index in self._rows.describe().get("GlobalSecondaryIndexes", ())
+            )
+        return self._indexed
+
+    def _understood(self, item: Item) -> Lease:
+        found = read_lease(item)
+        if isinstance(found, SkippedRow):
+            raise WrongShape(
+                f"row {found.key} of table {self._rows.table} can't be understood: {found.why}. This call changed nothing "
+                "and no record is lost; correct the row, or delete it and it is made again from the lake table"
+            )
+        return found
+
+
+def _listing(items: Iterable[Item]) -> Listing:
+    leases: list[Lease] = []
+    skipped: list[SkippedRow] = []
+    for item in items:
+        found = read_lease(item)
+        leases.append(found) if isinstance(found, Lease) else skipped.append(found)
+    return Listing(tuple(leases), tuple(skipped))

@@ -1,0 +1,51 @@
+"""The wire names of the leader's lock row, as AWS's DynamoDB lock client writes it for KCL."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final
+
+from pipeline.aws import attributes as av
+from pipeline.aws.attributes import Item
+from pipeline.core.election import LockRow
+from pipeline.errors import WrongShape
+
+KEY: Final = "key"
+LEADER: Final = "Leader"
+OWNER: Final = "ownerName"
+DURATION: Final = "leaseDuration"
+VERSION: Final = "recordVersionNumber"
+RELEASED: Final = "isReleased"
+
+_ENTITY: Final = "entityType"
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def read_lock(item: Item) -> LockRow:
+    try:
+        milliseconds = int(av.mandatory_text(item, DURATION))
+        duration = milliseconds * _MILLISECOND
+    except (ValueError, OverflowError) as error:
+        raise WrongShape(f"{DURATION} isn't a number of milliseconds") from error
+    return LockRow(
+        av.mandatory_text(item, OWNER),
+        av.mandatory_text(item, VERSION),
+        duration,
+        released=av.text(item, RELEASED) == "1",
+    )
+
+
+def write_lock(row: LockRow, *, key: str = KEY, entity_type: bool = False) -> Item:
+    """`entity_type` and the key `leaseKey` are layout S's."""
+    item: dict[str, Any] = {
+        key: av.text_value(LEADER),
+        OWNER: av.text_value(row.owner),
+        DURATION: duration_value(row.duration),
+        VERSION: av.text_value(row.version),
+    }
+    return item | {_ENTITY: av.text_value("LEADER")} if entity_type else item
+
+
+def duration_value(duration: timedelta) -> Item:
+    """Milliseconds as text: the lock client's way."""
+    return av.text_value(str(duration // _MILLISECOND))

@@ -1,0 +1,51 @@
+"""The wire names of a worker's row: KCL's worker metrics, and our beats beside them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pipeline.aws import attributes as av
+from pipeline.aws.attributes import Item
+from pipeline.core.worker import Worker
+from pipeline.errors import WrongShape
+from pipeline.ports import SkippedRow
+
+KEY: Final = "wid"
+LAST_UPDATE: Final = "lut"
+STATS: Final = "sts"
+RANGES: Final = "opr"
+# Ours.
+BEAT: Final = "beat"
+RUN_BEATS: Final = "runBeats"
+INSTANCE: Final = "instance"
+STOPPING: Final = "stopping"
+ASSIGN_PASS: Final = "assignPass"  # noqa: S105 - a pass over the leases
+
+_ENTITY: Final = "entityType"
+_WORKER: Final = "WORKER_METRIC_STATS"
+
+
+def read_worker(item: Item, *, key: str = KEY) -> Worker | SkippedRow:
+    name = str(next(iter(item.get(key, {}).values()), f"a row without {key}"))
+    try:
+        kind = av.text(item, _ENTITY)
+        if kind not in {None, _WORKER}:
+            return SkippedRow(name, f"a row of type {kind}, not a worker's")
+        return _worker(item, key)
+    except WrongShape as error:
+        return SkippedRow(name, str(error))
+
+
+def _worker(item: Item, key: str) -> Worker:
+    run_beats, stats, ranges = (av.table_of(item, name) for name in (RUN_BEATS, STATS, RANGES))
+    return Worker(
+        av.mandatory_text(item, key),
+        last_update=av.moment(item, LAST_UPDATE, av.SECOND),
+        beat=av.integer(item, BEAT) or 0,
+        run_beats={claim: av.mandatory_integer(run_beats, claim) for claim in run_beats},
+        instance=av.text(item, INSTANCE),
+        stopping=av.flag(item, STOPPING),
+        assign_pass=av.integer(item, ASSIGN_PASS) or 0,
+        stats={metric: tuple(float(n) for n in av.numbers(stats, metric)) for metric in stats},
+        ranges={metric: av.whole_numbers(ranges, metric) for metric in ranges},
+    )

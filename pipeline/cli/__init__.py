@@ -1,0 +1,77 @@
+"""The `headrace` command.
+
+A subcommand is a module here with `add(subparsers)`, which describes its arguments, and `run(args) -> int`,
+and one line in `COMMANDS`. Only the module of the command that was asked for is imported, and what is heavy
+(Dagster, boto3, pyspark, pyiceberg) only inside its `run`, so that help and mistakes answer at once.
+
+Exit codes: 0 done, 2 a person or a setting has to change something first, 75 try again later (EX_TEMPFAIL),
+130 interrupted, 141 nobody reads the output any more.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from pipeline.errors import HeadraceError, Transient
+
+COMMANDS = {
+    "config": "print the settings and where each came from",
+    "local": "run the AWS stand-in for development and tests",
+    "tables": "create or describe the coordination tables",
+}
+"""Name -> line in the help. `name` lives in `pipeline.cli.<name>`."""
+
+DONE, STOPPED, TRY_LATER, INTERRUPTED, OUTPUT_CLOSED = 0, 2, 75, 130, 141
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    command = arguments[0] if arguments and arguments[0] in COMMANDS else None
+    try:
+        parser = _parser(command)
+        args = parser.parse_args(arguments)
+        if command is None:
+            parser.print_help(sys.stderr)
+            return STOPPED
+        code = int(import_module(f"pipeline.cli.{command}").run(args))
+        sys.stdout.flush()
+    except HeadraceError as error:
+        print("headrace:", " ".join(str(error).split()), file=sys.stderr)
+        return TRY_LATER if isinstance(error, Transient) else STOPPED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has left, as `| head` does. Python would complain once more when it closes it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OUTPUT_CLOSED
+    return code
+
+
+def _parser(command: str | None) -> argparse.ArgumentParser:
+    """The whole command line's names, with the arguments of one command."""
+    parser = argparse.ArgumentParser(
+        prog="headrace", description="Amazon Kinesis streams into Iceberg tables, every record exactly once."
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    subparsers = parser.add_subparsers(metavar="command", dest="command")
+    for name, line in COMMANDS.items():
+        if name == command:
+            import_module(f"pipeline.cli.{name}").add(subparsers)
+        else:
+            subparsers.add_parser(name, help=line)
+    return parser
+
+
+class _Version(argparse.Action):
+    """argparse's own wants the text beforehand, and reading package metadata takes a while."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            print("headrace", version("headrace"))
+        except PackageNotFoundError:
+            print("headrace (not installed: running from its source)")
+        parser.exit()

@@ -1,0 +1,72 @@
+"""`headrace config`: the settings as they are in force, and where each came from."""
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.cli.options import add_config, load
+
+if TYPE_CHECKING:
+    from pipeline.cli.options import Subparsers
+    from pipeline.settings_file import Loaded
+
+
+def add(subparsers: "Subparsers") -> None:
+    parser = subparsers.add_parser("config", description="Print the settings and where each came from.")
+    add_config(parser)
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="as JSON")
+    form.add_argument(
+        "--doc",
+        nargs="?",
+        const="-",
+        metavar="FILE",
+        help="instead print what settings there are, as Markdown; with FILE, renew them between its marks",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.doc:
+        _document(args.doc)
+        return 0
+    loaded = load(args)
+    if args.json:
+        print(json.dumps(as_json(loaded), indent=2))
+    else:
+        print(*as_lines(loaded), sep="\n")
+    return 0
+
+
+def as_lines(loaded: "Loaded") -> Iterator[str]:
+    rows = [(key, text, str(loaded.origins[key])) for key, _, text in _shown(loaded)]
+    width, room = max(len(key) for key, *_ in rows), max(len(text) for _, text, _ in rows)
+    for key, text, source in rows:
+        yield f"{key:{width}}  {text:{min(room, 40)}}  {source}"
+
+
+def as_json(loaded: "Loaded") -> dict[str, Any]:
+    """Values as the file would have them; null is: not set."""
+    settings = {
+        key: {"value": None if value is None else text, "source": str(loaded.origins[key])}
+        for key, value, text in _shown(loaded)
+    }
+    return {"file": loaded.name, "settings": settings}
+
+
+def _shown(loaded: "Loaded") -> Iterator[tuple[str, Any, str]]:
+    from pipeline.settings_values import leaves, show
+
+    for key, value, unit in leaves(loaded.settings):
+        yield key, value, show(value, unit=unit)
+
+
+def _document(target: str) -> None:
+    from pipeline.cli.settings_doc import knob_tables, renewed
+
+    if target == "-":
+        print(knob_tables())
+        return
+    file = Path(target)
+    file.write_text(renewed(file.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,30 @@
+"""`headrace local`: the AWS stand-in, `pipeline.local`."""
+
+import argparse
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from pipeline.errors import MissingPackage
+
+if TYPE_CHECKING:
+    from pipeline.cli.options import Subparsers
+
+
+def add(subparsers: "Subparsers") -> None:
+    _stand_in().add_arguments(
+        subparsers.add_parser("local", description="Run the AWS stand-in for development and tests.")
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    return int(_stand_in().run(args))
+
+
+def _stand_in() -> ModuleType:
+    try:
+        from pipeline.local import __main__ as stand_in
+    except ModuleNotFoundError as missing:
+        raise MissingPackage(
+            f"the AWS stand-in needs the package {missing.name}: pip install 'headrace[local]'"
+        ) from missing
+    return stand_in

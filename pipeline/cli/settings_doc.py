@@ -1,0 +1,65 @@
+"""docs/settings.md's tables of knobs, made from the dataclasses."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import MISSING, Field, fields
+from itertools import groupby
+from typing import Any, get_type_hints
+
+from pipeline.errors import BadSetting
+from pipeline.settings import Settings
+from pipeline.settings_values import allowed, bare, element, knobs, show
+
+BEGIN = "<!-- knobs: made by `headrace config --doc docs/settings.md` -->"
+END = "<!-- end of knobs -->"
+
+
+def renewed(text: str) -> str:
+    """A document with the tables between its marks made anew."""
+    if BEGIN not in text or END not in text:
+        raise BadSetting(f"the document has no place for the tables: put {BEGIN} and {END} where they belong")
+    return f"{text.partition(BEGIN)[0]}{BEGIN}\n\n{knob_tables()}\n\n{END}{text.partition(END)[2]}"
+
+
+def knob_tables() -> str:
+    by_section = groupby(knobs(Settings, index="N"), key=lambda knob: knob[0].rpartition(".")[0])
+    sections: dict[str, list[str]] = {}
+    for section, found in by_section:
+        sections.setdefault(section, []).extend(_row(*knob) for knob in found)
+    return "\n\n".join("\n".join((*_head(section), *rows)) for section, rows in sections.items())
+
+
+def _head(section: str) -> Iterator[str]:
+    yield f"### `{section}`" if section else "### At the top"
+    yield ""
+    if section:
+        yield _doc_of(section)
+        yield ""
+    yield "| Key | Default | Allowed | KCL's name | Meaning |"
+    yield "|---|---|---|---|---|"
+
+
+def _row(key: str, spec: Field[Any], hint: Any) -> str:
+    unit = spec.metadata.get("unit", "")
+    # Durations and sizes have a paragraph of their own above the tables.
+    rule = re.split(r", more than|, such as| that isn't", allowed(hint, unit=unit).replace(" | ", ", "))[0]
+    cells = (f"`{key}`", _default(spec, unit), rule, spec.metadata.get("kcl", ""), spec.metadata["doc"])
+    return "| " + " | ".join(cell.replace("<", "&lt;").replace("|", "\\|") for cell in cells) + " |"
+
+
+def _default(spec: Field[Any], unit: str) -> str:
+    if spec.default is MISSING and spec.default_factory is MISSING:
+        return "required"
+    value = spec.default if spec.default_factory is MISSING else spec.default_factory()
+    return "" if value is None or value == {} else f"`{show(value, unit=unit)}`"
+
+
+def _doc_of(section: str) -> str:
+    kind: Any = Settings
+    doc = ""
+    for name in section.split("."):
+        if name != "N":
+            doc = next(spec for spec in fields(kind) if spec.name == name).metadata["doc"]
+            hint = bare(get_type_hints(kind)[name])
+            kind = element(hint) or hint
+    return doc

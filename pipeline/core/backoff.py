@@ -1,0 +1,34 @@
+"""Shards that keep failing are tried more and more rarely, so that they don't keep runs red for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+_FIRST = timedelta(seconds=15)
+_LONGEST = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    failures: int
+    until: datetime
+
+
+def after_run(before: Mapping[str, Backoff], failed: Iterable[str], now: datetime) -> dict[str, Backoff]:
+    """The first failure is tried again at once, then after 15 s, 30 s, ... 10 min; one success forgets it all."""
+    return {key: _more(before.get(key), now) for key in failed} | {
+        key: wait for key, wait in before.items() if wait.until > now and key not in set(failed)
+    }
+
+
+def _more(before: Backoff | None, now: datetime) -> Backoff:
+    if before is None:
+        return Backoff(1, now)
+    wait = min(_FIRST * 2 ** min(before.failures - 1, 10), _LONGEST)
+    return Backoff(before.failures + 1, now + wait)
+
+
+def held_off(backoff: Mapping[str, Backoff], now: datetime) -> frozenset[str]:
+    return frozenset(key for key, wait in backoff.items() if wait.until > now)

@@ -1,0 +1,85 @@
+"""Reading the landing table without Spark: its ledger, its rows, its files. For checks and summaries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from pyiceberg.manifest import DataFileContent
+
+from pipeline.core.lineage import LedgerPage
+from pipeline.errors import ChainBroken
+from pipeline.lake.catalog import asking
+from pipeline.lake.chain import Link
+from pipeline.lake.iceberg import IcebergTable
+from pipeline.lake.summary import ledger_in
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    snapshot: int
+    parent: int | None
+    """The snapshot before it on main, ours or foreign; None for the oldest that is known."""
+    at: datetime
+    page: LedgerPage
+
+
+@dataclass(frozen=True, slots=True)
+class LandedFile:
+    path: str
+    snapshot: int
+    """The snapshot that added it."""
+    rows: int
+
+
+def ledger(table: IcebergTable, *, partial: bool = False) -> Iterator[LedgerEntry]:
+    """What each snapshot of ours on main landed, oldest first; foreign ones are walked over.
+
+    Where expiry took the older pages: ChainBroken, or with `partial` what is left.
+    """
+    links: list[Link] = []
+    try:
+        links.extend(table.history())
+    except ChainBroken:
+        if not partial:
+            raise
+    parent: int | None = None
+    for link in reversed(links):
+        if link.ours:
+            with asking(f"the state of {table.identifier}"):
+                page = ledger_in(link.summary, table.states)
+            yield LedgerEntry(link.snapshot, parent, _EPOCH + timedelta(milliseconds=link.at), page)
+        parent = link.snapshot
+
+
+def rows(table: IcebergTable, columns: Sequence[str] = ("*",)) -> pa.Table:
+    """All rows of main. Row order within a file is the file's; files come in no order."""
+    with asking(f"the landing table {table.identifier}"):
+        return table.open().scan(selected_fields=tuple(columns)).to_arrow()
+
+
+def batches(table: IcebergTable, columns: Sequence[str] = ("*",)) -> Iterator[pa.RecordBatch]:
+    """As `rows`, without holding them all at once."""
+    with asking(f"the landing table {table.identifier}"):
+        yield from table.open().scan(selected_fields=tuple(columns)).to_arrow_batch_reader()
+
+
+def landed_files(table: IcebergTable) -> list[LandedFile]:
+    """The data files of main, with the snapshot that brought each."""
+    with asking(f"the landing table {table.identifier}"):
+        now = table.open()
+        head = now.current_snapshot()
+        manifests = head.manifests(now.io) if head else []
+        entries = [entry for manifest in manifests for entry in manifest.fetch_manifest_entry(now.io)]
+    return [
+        LandedFile(entry.data_file.file_path, entry.snapshot_id or 0, entry.data_file.record_count)
+        for entry in entries
+        if entry.data_file.content == DataFileContent.DATA
+    ]

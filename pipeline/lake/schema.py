@@ -1,0 +1,104 @@
+"""The landing table as we make it: columns, partitioning, order and properties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.transforms import DayTransform, IdentityTransform
+from pyiceberg.types import BinaryType, LongType, NestedField, PrimitiveType, StringType, TimestamptzType
+
+from pipeline.errors import WrongShape
+
+_COLUMNS: tuple[tuple[str, PrimitiveType, str], ...] = (
+    ("stream", StringType(), "Name of the Kinesis stream"),
+    (
+        "stream_epoch",
+        LongType(),
+        "When the stream was created, in seconds: a stream made again is another one",
+    ),
+    ("shard_id", StringType(), "Unique within stream and stream_epoch only"),
+    ("sequence_number", StringType(), "Decimal digits; compare as a number"),
+    ("sub_sequence_number", LongType(), "Place within a KPL aggregate"),
+    ("partition_key", StringType(), "As the producer gave it"),
+    ("explicit_hash_key", StringType(), "Of a user record in a KPL aggregate"),
+    ("arrival_ts", TimestamptzType(), "When Kinesis received the record"),
+    ("data", BinaryType(), "The payload, untouched"),
+    ("decode_error", StringType(), "Why a record couldn't be taken apart; data then holds it whole"),
+)
+
+SCHEMA = Schema(
+    *(
+        NestedField(field_id=i, name=name, field_type=kind, required=False, doc=doc)
+        for i, (name, kind, doc) in enumerate(_COLUMNS, start=1)
+    )
+)
+"""Nothing is required: a quarantined record may lack any of it."""
+
+_ARRIVAL = SCHEMA.find_field("arrival_ts").field_id
+
+PARTITIONS = PartitionSpec(
+    PartitionField(source_id=_ARRIVAL, field_id=1000, transform=DayTransform(), name="arrival_day")
+)
+
+ORDER = SortOrder(
+    *(
+        SortField(source_id=SCHEMA.find_field(name).field_id, transform=IdentityTransform())
+        for name in ("stream", "stream_epoch", "shard_id", "sequence_number", "sub_sequence_number")
+    )
+)
+"""For other engines' compaction: it keeps a shard's rows together. Readers order by the numbers themselves."""
+
+_HISTORY = "write.metadata.previous-versions-max"
+_HISTORY_LENGTH = 200
+
+PROPERTIES: Mapping[str, str] = {
+    _HISTORY: str(_HISTORY_LENGTH),  # the walk over expired snapshots lives on these
+    "write.metadata.delete-after-commit.enabled": "true",
+    "commit.manifest-merge.enabled": "true",
+    "commit.manifest.min-count-to-merge": "20",  # a commit's cost stays flat over thousands of them
+    "history.expire.max-snapshot-age-ms": str(14 * 24 * 3600 * 1000),  # ledgers go with their snapshots
+    "write.metadata.metrics.column.shard_id": "full",  # bounds cut at 16 letters are all "shardId-00000000"
+    "write.metadata.metrics.column.sequence_number": "full",
+    # Of no help to a query, and a payload or a partition key has no place in metadata.
+    "write.metadata.metrics.column.partition_key": "none",
+    "write.metadata.metrics.column.explicit_hash_key": "none",
+    "write.metadata.metrics.column.data": "none",
+    "write.metadata.metrics.column.decode_error": "none",
+}
+
+
+def missing_properties(found: Mapping[str, str]) -> dict[str, str]:
+    """What somebody removed, or shortened below what the walk needs. Other changes are theirs to make."""
+    missing = {key: value for key, value in PROPERTIES.items() if key not in found}
+    kept = found.get(_HISTORY, "0")
+    if not kept.isdecimal() or int(kept) < _HISTORY_LENGTH:
+        missing[_HISTORY] = PROPERTIES[_HISTORY]
+    return missing
+
+
+def check_shape(table: Table) -> None:
+    """Others may add columns. They may not take ours away, nor divide the table in another way."""
+    name = ".".join(table.name())
+    schema = table.schema()
+    for column, kind, _ in _COLUMNS:
+        found = schema.find_type(column) if column in schema.column_names else None
+        if found != kind:
+            raise WrongShape(
+                f"the landing table {name} has {f'{column} as {found}' if found else f'no column {column}'}, "
+                f"{column} as {kind} is needed. Nothing was written; restore the column or name another table"
+            )
+    by_day = [(f.source_id, f.transform) for f in table.spec().fields]
+    if by_day != [(schema.find_field("arrival_ts").field_id, DayTransform())]:
+        raise WrongShape(
+            f"the landing table {name} is partitioned by [{', '.join(map(str, table.spec().fields))}], "
+            "day(arrival_ts) is needed. Nothing was written; restore the partitioning or name another table"
+        )
+    if table.format_version < 2:
+        raise WrongShape(
+            f"the landing table {name} has Iceberg format version {table.format_version}, 2 is needed: snapshots of "
+            "version 1 have no sequence numbers. Nothing was written; upgrade the table or name another one"
+        )

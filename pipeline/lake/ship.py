@@ -1,0 +1,71 @@
+"""The engine as a zip that Spark's workers import.
+
+Workers of a cluster or of a Connect server have never heard of this project. The zip's name is the hash of
+its content: two versions in one session can't be taken for each other, and the same one isn't sent twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from functools import lru_cache
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+import pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PACKAGE = Path(pipeline.__file__).parent
+_EXECUTORS_NEED = ("__init__.py", "errors.py", "ports.py", "settings.py", "core", "aws", "lake")
+_ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time that a zip can hold: the same content, the same bytes
+
+_shipped: WeakKeyDictionary[SparkSession, str] = WeakKeyDictionary()
+
+
+def ship(session: SparkSession) -> str:
+    """See that this session's workers can import the engine; the zip's name. Sent once per session."""
+    if session not in _shipped:
+        zipped = engine_zip()
+        if is_connect(session):
+            session.addArtifacts(str(zipped), pyfile=True)
+        else:
+            session.sparkContext.addPyFile(str(zipped))
+        _shipped[session] = zipped.name
+    return _shipped[session]
+
+
+def is_connect(session: SparkSession) -> bool:
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+@lru_cache(maxsize=1)
+def engine_zip() -> Path:
+    """Built once per process, in a folder of its own that only this user can read."""
+    content = _zip_bytes()
+    folder = Path(tempfile.mkdtemp(prefix="headrace-ship-"))
+    path = folder / f"headrace-{hashlib.sha256(content).hexdigest()[:16]}.zip"
+    path.write_bytes(content)
+    return path
+
+
+def _zip_bytes() -> bytes:
+    out = BytesIO()
+    with ZipFile(out, "w", ZIP_DEFLATED) as archive:
+        for source in _sources():
+            name = ZipInfo(f"{_PACKAGE.name}/{source.relative_to(_PACKAGE).as_posix()}", _ZIP_EPOCH)
+            name.compress_type = ZIP_DEFLATED
+            archive.writestr(name, source.read_bytes())
+    return out.getvalue()
+
+
+def _sources() -> list[Path]:
+    found: list[Path] = []
+    for name in _EXECUTORS_NEED:
+        path = _PACKAGE / name
+        found += path.rglob("*.py") if path.is_dir() else [path]
+    return sorted(found, key=lambda path: path.relative_to(_PACKAGE).parts)

@@ -1,0 +1,63 @@
+"""What travels between driver and executor besides the task's function: JSON with a version.
+
+No pickle for data, and a worker that runs another Headrace is told apart from a broken one. JSON because
+sequence numbers have 186 bits, which MessagePack can't hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+from pipeline.core.batch import Batch, Manifest
+from pipeline.errors import WrongShape
+
+_VERSION = 1
+_MOST_BYTES = 512 * 1024 * 1024
+"""Of one task's manifest: thousands of shards and their files' footers take a few MB."""
+
+_T = TypeVar("_T")
+
+
+def encode_batches(batches: Sequence[Batch]) -> bytes:
+    return _encode(tuple(batches))
+
+
+def decode_batches(text: bytes) -> tuple[Batch, ...]:
+    return _decode(text, tuple[Batch, ...])
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    return _encode(manifest)
+
+
+def decode_manifest(text: bytes) -> Manifest:
+    return _decode(text, Manifest)
+
+
+def _encode(content: object) -> bytes:
+    return msgspec.json.encode({"version": _VERSION, "content": content})
+
+
+class _Envelope(msgspec.Struct):
+    version: int
+    content: msgspec.Raw
+
+
+def _decode(text: bytes, what: type[_T]) -> _T:
+    if len(text) > _MOST_BYTES:
+        raise WrongShape(
+            f"a staging task sent {len(text):,} bytes, more than any real one; nothing was committed"
+        )
+    try:
+        envelope = msgspec.json.decode(text, type=_Envelope)
+        if envelope.version == _VERSION:
+            return msgspec.json.decode(envelope.content, type=what)
+    except msgspec.DecodeError as error:
+        raise WrongShape(f"what a staging task sent can't be read ({error}); nothing was committed") from None
+    raise WrongShape(
+        f"driver and Spark worker run different versions of Headrace (form {_VERSION} and {envelope.version}); "
+        "nothing was committed; use the same version on both"
+    )

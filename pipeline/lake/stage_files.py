@@ -1,0 +1,167 @@
+"""Data files of one task: one for each day its rows arrived on, holding many shards.
+
+Names carry a fresh uuid, so that a task that runs twice can't write over anything; what no manifest names is
+an orphan, and orphan removal takes it by its age.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from pipeline.core.batch import StagedFile
+from pipeline.core.stream import ShardKey
+from pipeline.errors import BadSetting, WrongShape
+from pipeline.ports import StagingSpec
+
+_ROW_GROUP = 64 * 1024 * 1024
+"""Bytes in memory that a row group has at least: one per shard made manifests six times larger."""
+
+_DICTIONARY = ["stream", "stream_epoch", "shard_id", "sub_sequence_number", "partition_key"]
+_STATISTICS = ["stream", "stream_epoch", "shard_id", "sequence_number", "sub_sequence_number", "arrival_ts"]
+"""Not of data and partition keys: a record of 1 MiB would stand in the footer twice, for all to read."""
+
+_DAY_ZERO = date(1970, 1, 1)
+_ARRIVAL = "arrival_ts"
+
+Rows = Mapping[ShardKey, list[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Where files go, and how."""
+
+    files: fs.FileSystem
+    root: str
+    spec: StagingSpec
+    schema: pa.Schema
+
+    def path(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+
+def write_files(
+    rows: Rows, spec: StagingSpec, *, now: Callable[[], datetime], fresh: Callable[[], str]
+) -> tuple[StagedFile, ...]:
+    """All files or none: on an error what was begun is removed as far as possible, and the error raised."""
+    by_day = _by_day(rows)
+    if not by_day:
+        return ()
+    files, root = _file_system(spec)
+    target = _Target(files, root, spec, _schema_with_ids(next(iter(by_day.values()))[0][1].schema, spec))
+    done: list[str] = []
+    try:
+        return tuple(
+            _write_day(target, day, by_day[day], done, now=now, fresh=fresh) for day in sorted(by_day)
+        )
+    except Exception:
+        for name in done:
+            # The error that brought us here is the one to tell; what stays is an orphan.
+            with contextlib.suppress(OSError):
+                files.delete_file(target.path(name))
+        raise
+
+
+def _by_day(rows: Rows) -> dict[date, list[tuple[ShardKey, pa.Table]]]:
+    """Split by arrival day (UTC), shards in order; a shard's rows stay in the order they were read in."""
+    days: dict[date, list[tuple[ShardKey, pa.Table]]] = {}
+    for key in sorted(rows):
+        table = pa.Table.from_batches(rows[key])
+        day_numbers = pc.floor_temporal(table[_ARRIVAL], unit="day").cast(pa.date32()).cast(pa.int32())
+        distinct: list[Any] = pc.unique(day_numbers).to_pylist()
+        for number in distinct:
+            part = (
+                table
+                if len(distinct) == 1
+                else table.filter(pc.equal(day_numbers, pa.scalar(number, pa.int32())))
+            )
+            days.setdefault(_DAY_ZERO + timedelta(days=number), []).append((key, part))
+    return days
+
+
+def _write_day(
+    target: _Target,
+    day: date,
+    parts: list[tuple[ShardKey, pa.Table]],
+    done: list[str],
+    *,
+    now: Callable[[], datetime],
+    fresh: Callable[[], str],
+) -> StagedFile:
+    folder = f"{_ARRIVAL}_day={day.isoformat()}"
+    name = f"{folder}/{fresh()}.parquet"
+    table = pa.concat_tables(part.select(target.schema.names) for _, part in parts).cast(target.schema)
+    groups = max(1, table.nbytes // _ROW_GROUP)
+    footers: list[pq.FileMetaData] = []
+    options: dict[str, Any] = {
+        "compression": target.spec.compression,
+        "use_dictionary": _DICTIONARY,
+        "write_statistics": _STATISTICS,
+        "store_schema": False,
+    }
+    done.append(name)
+    target.files.create_dir(target.path(folder), recursive=True)
+    with target.files.open_output_stream(target.path(name)) as out:
+        pq.write_table(
+            table, out, row_group_size=-(-len(table) // groups), metadata_collector=footers, **options
+        )
+        size = out.tell()
+    return StagedFile(
+        path=f"{target.spec.location.rstrip('/')}/{name}",
+        shards=frozenset(key for key, _ in parts),
+        rows=len(table),
+        size=size,
+        footer=_footer_bytes(footers[0]),
+        partition=day.isoformat(),
+        staged_at=now().astimezone(UTC),
+    )
+
+
+def _footer_bytes(metadata: pq.FileMetaData) -> bytes:
+    sink = pa.BufferOutputStream()
+    metadata.write_metadata_file(sink)
+    return sink.getvalue().to_pybytes()
+
+
+def _schema_with_ids(read: pa.Schema, spec: StagingSpec) -> pa.Schema:
+    """Our columns in the table's order, each with the field id that the table knows it by. Columns that
+    others added to the table are left out: they read as null.
+    """
+    if unknown := set(read.names) - {name for name, _ in spec.field_ids}:
+        raise WrongShape(f"records bring columns that the landing table lacks: {', '.join(sorted(unknown))}")
+    return pa.schema(
+        read.field(name).with_metadata({b"PARQUET:field_id": str(number).encode()})
+        for name, number in spec.field_ids
+        if name in read.names
+    )
+
+
+def _file_system(spec: StagingSpec) -> tuple[fs.FileSystem, str]:
+    location = spec.location.rstrip("/")
+    scheme, separator, rest = location.partition("://")
+    if not separator:
+        return fs.LocalFileSystem(), location
+    if scheme == "file":
+        return fs.LocalFileSystem(), fs.FileSystem.from_uri(location)[1]
+    if scheme in {"s3", "s3a"}:
+        return _s3(dict(spec.options)), rest
+    raise BadSetting(f"data files can't be written to {location!r}: its scheme is none of file, s3, s3a")
+
+
+def _s3(options: Mapping[str, str]) -> fs.FileSystem:
+    """Credentials come from this process's own chain."""
+    chosen: dict[str, Any] = {}
+    if region := options.get("region"):
+        chosen["region"] = region
+    if endpoint := options.get("endpoint"):
+        chosen["endpoint_override"] = endpoint
+        chosen["scheme"] = endpoint.partition("://")[0] if "://" in endpoint else "https"
+    return fs.S3FileSystem(**chosen)

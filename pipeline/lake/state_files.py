@@ -1,0 +1,68 @@
+"""Positions and ledger that outgrow a snapshot's summary: one JSON file each, named and hashed by the summary.
+
+The files lie outside the table's location, where orphan cleaners of other engines don't look.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from pyiceberg.io import FileIO, load_file_io
+
+from pipeline.errors import ChainBroken, WrongShape
+
+_VERSION = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class StateFiles:
+    location: str
+    """A folder: a local path or a URI."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """The catalog's properties: endpoint and region of the file system are among them."""
+
+    def write(self, values: Mapping[str, str]) -> str:
+        """Store some values and return the pointer to them. Before the commit that names it, always."""
+        body = json.dumps(dict(values), indent=1).encode()
+        name = f"{uuid4().hex}.json"
+        with self._io().new_output(self._path(name)).create() as out:
+            out.write(body)
+        return f"{_VERSION}:{name}:{hashlib.sha256(body).hexdigest()}"
+
+    def read(self, pointer: str) -> dict[str, str]:
+        name, digest = _parse(pointer)
+        path = self._path(name)
+        try:
+            with self._io().new_input(path).open() as source:
+                body = source.read()
+        except FileNotFoundError as error:
+            raise ChainBroken(
+                f"the landing table's positions are in {path}, and that file is gone. Nothing was committed; put it "
+                "back from a backup, or run `headrace repair`, which takes the positions from the rows"
+            ) from error
+        if hashlib.sha256(body).hexdigest() != digest:
+            raise WrongShape(
+                f"{path} isn't what was written there: its hash differs from the one in the snapshot. Nothing was "
+                "committed; put the file back from a backup, or run `headrace repair`"
+            )
+        return dict(json.loads(body))
+
+    def _path(self, name: str) -> str:
+        return f"{self.location.rstrip('/')}/{name}"
+
+    def _io(self) -> FileIO:
+        return load_file_io(dict(self.options), self.location)
+
+
+def _parse(pointer: str) -> tuple[str, str]:
+    version, name, digest = (*pointer.split(":"), "", "")[:3]
+    if version != _VERSION or not name or "/" in name:
+        raise WrongShape(
+            f"a snapshot points to its positions by {pointer[:80]!r}, which this Headrace can't read: nothing was "
+            "changed; upgrade Headrace on this deployment"
+        )
+    return name, digest

@@ -1,0 +1,185 @@
+"""One connection: requests in order, each to Kinesis, to moto or to the control endpoints, with faults around them.
+
+Kinesis answers inline, in the loop's thread: that is its lock, and the fast path. moto answers from its worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+
+from pipeline.local.clock import MovableClock, http_date
+from pipeline.local.control import PREFIX, control
+from pipeline.local.errors import AwsError, unreadable
+from pipeline.local.faults import AROUND, Call, Fault, refusal
+from pipeline.local.http_answer import Answer, encoded, error_answer, json_answer
+from pipeline.local.http_reader import BadHttpError, HttpReader, HttpRequest
+from pipeline.local.kinesis import DEFAULT_REGION, Kinesis
+from pipeline.local.moto_room import MotoRoom
+from pipeline.local.routing import KINESIS_TARGET, call_of, region_of, service_of
+
+_log = logging.getLogger(__name__)
+_CBOR = "application/x-amz-cbor-1.1"
+
+
+class Site:
+    """What all connections share."""
+
+    def __init__(self, kinesis: Kinesis, clock: MovableClock) -> None:
+        """Begin with no connection."""
+        self.kinesis = kinesis
+        self.clock = clock
+        self.moto = MotoRoom()
+        self.connections: set[Connection] = set()
+        self.empty = asyncio.Event()
+        self.empty.set()
+        self._requests = 0
+        self._date = (-1, "")
+
+    def request_id(self) -> str:
+        """Give each request an id that logs can be searched for."""
+        self._requests += 1
+        return f"00000000-0000-4000-8000-{self._requests:012x}"
+
+    def date(self) -> str:
+        """Give the Date header by the simulator's clock; spelled once a second."""
+        second = int(self.clock())
+        if self._date[0] != second:
+            self._date = second, http_date(second)
+        return self._date[1]
+
+
+class Connection(asyncio.Protocol):
+    """A client's connection. One request is in hand at a time; later bytes wait in the reader."""
+
+    def __init__(self, site: Site) -> None:
+        """Begin before the first byte."""
+        self._site = site
+        self._reader = HttpReader()
+        self._transport: asyncio.Transport | None = None
+        self._request: HttpRequest | None = None
+        self._closing = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Join the site."""
+        self._transport = transport if isinstance(transport, asyncio.Transport) else None
+        self._site.connections.add(self)
+        self._site.empty.clear()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Leave the site."""
+        self._transport = None
+        self._site.connections.discard(self)
+        if not self._site.connections:
+            self._site.empty.set()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; answer what is whole."""
+        self._reader.feed(data)
+        self._go_on()
+
+    def finish(self) -> None:
+        """Close: at once where idle, else after the answer in hand."""
+        self._closing = True
+        if self._request is None and self._transport is not None:
+            self._transport.close()
+
+    def _go_on(self) -> None:
+        while self._request is None and self._transport is not None:
+            try:
+                request = self._reader.next_request()
+            except BadHttpError as error:
+                self._send(Answer(400, (), str(error).encode()), keep=False)
+                return
+            if request is None:
+                if self._reader.wants_continue:
+                    self._reader.wants_continue = False
+                    self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                return
+            self._request = request
+            self._begin(request)
+
+    def _begin(self, request: HttpRequest) -> None:
+        if request.target.startswith(PREFIX):
+            self._control(request)
+            return
+        faults = self._site.kinesis.faults
+        if not faults:
+            self._perform(request, self._answer)
+            return
+        call = call_of(request, self._site.kinesis)
+        fault = faults.draw(AROUND, call)
+        self._perform_with(request, fault, call)
+
+    def _perform_with(self, request: HttpRequest, fault: Fault | None, call: Call) -> None:
+        refused = refusal(fault, call) if fault is not None else None
+        if refused is not None:
+            self._answer(error_answer(refused, self._site.request_id(), call.service))
+        elif fault is not None and fault.kind == "delay":
+            loop = asyncio.get_running_loop()
+            loop.call_later(fault.seconds, partial(self._perform, request, self._answer))
+        elif fault is not None and fault.kind == "lost":
+            self._perform(request, self._lose)
+        else:
+            self._perform(request, self._answer)
+
+    def _perform(self, request: HttpRequest, done: Callable[[Answer], None]) -> None:
+        target = request.headers.get("x-amz-target", "")
+        if target.startswith(KINESIS_TARGET) or service_of(request) == "kinesis":
+            done(self._ask_kinesis(request, target.removeprefix(KINESIS_TARGET)))
+            return
+        loop = asyncio.get_running_loop()
+
+        def answered(future: Future[Answer]) -> None:
+            if not future.cancelled():
+                loop.call_soon_threadsafe(done, future.result())
+
+        self._site.moto.submit(request).add_done_callback(answered)
+
+    def _ask_kinesis(self, request: HttpRequest, operation: str) -> Answer:
+        site = self._site
+        request_id = site.request_id()
+        try:
+            if request.headers.get("content-type") == _CBOR:
+                raise unreadable("The stand-in speaks JSON only; for the Java SDK set AWS_CBOR_DISABLE=true")
+            region = region_of(request) or DEFAULT_REGION
+            return json_answer(site.kinesis.answer(operation, request.body, region), request_id)
+        except AwsError as error:
+            return error_answer(error, request_id, "kinesis")
+        except Exception:  # noqa: BLE001 (an edge: the trace is logged)
+            # A bug here must not end the server, and its trace is all that tells of it.
+            _log.exception("%s failed", operation)
+            return error_answer(
+                AwsError("InternalFailure", "a bug of the stand-in", 500), request_id, "kinesis"
+            )
+
+    def _control(self, request: HttpRequest) -> None:
+        answer = control(request, self._site.kinesis, self._site.clock)
+        if request.method == "POST" and request.target == f"{PREFIX}reset":
+            loop = asyncio.get_running_loop()
+            forgotten = self._site.moto.reset()
+            forgotten.add_done_callback(lambda _: loop.call_soon_threadsafe(self._answer, answer))
+        else:
+            self._answer(answer)
+
+    def _lose(self, _answer: Answer) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _answer(self, answer: Answer) -> None:
+        keep = self._request is not None and self._request.keeps_alive and not self._closing
+        self._send(answer, keep=keep)
+        if keep:
+            self._go_on()
+
+    def _send(self, answer: Answer, *, keep: bool) -> None:
+        method = self._request.method if self._request is not None else "GET"
+        self._request = None
+        if self._transport is None:
+            return
+        self._transport.writelines(encoded(answer, date=self._site.date(), method=method, keep=keep))
+        if not keep:
+            self._transport.close()

@@ -1,0 +1,82 @@
+"""The stand-in's own endpoints, under /_headrace/: health, faults, clock, reset.
+
+GET    /_headrace/health
+GET    /_headrace/faults     the plan, with how often each fault matched and struck
+POST   /_headrace/faults     a fault or a list of faults (fields: see faults.py)
+DELETE /_headrace/faults     end all trouble
+GET    /_headrace/clock
+POST   /_headrace/clock      {"advance_seconds": N} or {"offset_seconds": N}
+POST   /_headrace/reset      forget streams, tables, buckets, faults and the clock's offset
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import orjson
+
+from pipeline.local.clock import MovableClock
+from pipeline.local.faults import Fault
+from pipeline.local.http_answer import Answer
+from pipeline.local.http_reader import HttpRequest
+from pipeline.local.kinesis import Kinesis
+
+PREFIX = "/_headrace/"
+
+
+def control(request: HttpRequest, kinesis: Kinesis, clock: MovableClock) -> Answer:
+    """Answer a request to one of the endpoints; what can't be read is a 400 that says why."""
+    route = request.method, request.target.partition("?")[0].removeprefix(PREFIX)
+    try:
+        given = orjson.loads(request.body) if request.body else None
+        answered = _do(route, given, kinesis, clock)
+    except (ValueError, TypeError, AttributeError) as error:
+        return _json({"error": str(error)}, 400)
+    return _json({"error": f"no {' '.join(route)} here"}, 404) if answered is None else _json(answered)
+
+
+def _do(route: tuple[str, str], given: Any, kinesis: Kinesis, clock: MovableClock) -> Any:
+    match route:
+        case ("GET", "health"):
+            return {"status": "ok", "cpu_seconds": time.process_time()}
+        case ("GET", "faults"):
+            return kinesis.faults.described()
+        case ("POST", "faults"):
+            for fault in [Fault.from_json(item) for item in (given if isinstance(given, list) else [given])]:
+                kinesis.faults.add(fault)
+            return kinesis.faults.described()
+        case ("DELETE", "faults"):
+            kinesis.faults.clear()
+            return []
+        case ("POST", "clock"):
+            _move(clock, given)
+            return _time(clock)
+        case ("GET", "clock"):
+            return _time(clock)
+        case ("POST", "reset"):
+            kinesis.reset()
+            kinesis.faults.clear()
+            clock.offset = 0.0
+            return {"status": "reset"}
+        case _:
+            return None
+
+
+def _move(clock: MovableClock, given: Any) -> None:
+    match given:
+        case {"advance_seconds": int() | float() as seconds} if math.isfinite(seconds):
+            clock.advance(seconds)
+        case {"offset_seconds": int() | float() as seconds} if math.isfinite(seconds):
+            clock.offset = float(seconds)
+        case _:
+            raise ValueError('clock: {"advance_seconds": N} or {"offset_seconds": N} is wanted')
+
+
+def _time(clock: MovableClock) -> dict[str, float]:
+    return {"now": clock(), "offset_seconds": clock.offset}
+
+
+def _json(value: Any, status: int = 200) -> Answer:
+    return Answer(status, (("Content-Type", "application/json"),), orjson.dumps(value))

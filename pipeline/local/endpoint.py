@@ -1,0 +1,117 @@
+"""A served stand-in as a test sees it: clients, environment, faults, clock."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+_SECONDS = 30.0
+READY = "headrace local is ready at "  # the line's beginning that __main__ prints
+
+
+class LocalAws:
+    """A stand-in behind an endpoint, in whatever process."""
+
+    def __init__(self, endpoint: str, region: str = "us-east-1") -> None:
+        """Point at a stand-in that is up."""
+        self.endpoint = endpoint
+        self.region = region
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Give what any AWS SDK in any process reads: put it into os.environ or a child's environment."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_REGION": self.region,
+            "AWS_DEFAULT_REGION": self.region,
+            "AWS_ACCESS_KEY_ID": "local",
+            "AWS_SECRET_ACCESS_KEY": "local",
+            "AWS_CBOR_DISABLE": "true",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def client(self, service: str, **more: Any) -> Any:
+        """Give a boto3 client of a service."""
+        import boto3
+
+        session = boto3.session.Session(
+            aws_access_key_id="local",
+            aws_secret_access_key="local",  # noqa: S106 (nothing checks it)
+            region_name=self.region,
+        )
+        return session.client(service, endpoint_url=self.endpoint, **more)  # type: ignore[call-overload]
+
+    def inject(self, kind: str, **fields: Any) -> None:
+        """Put a fault into force: see faults.Fault."""
+        self._ask("POST", "faults", {"kind": kind, **fields})
+
+    def faults(self) -> list[dict[str, Any]]:
+        """Give the plan, with how often each fault matched (`seen`) and struck (`taken`)."""
+        plan: list[dict[str, Any]] = self._ask("GET", "faults")
+        return plan
+
+    def clear_faults(self) -> None:
+        """End all trouble."""
+        self._ask("DELETE", "faults")
+
+    def advance(self, seconds: float) -> None:
+        """Move the stand-in's clock."""
+        self._ask("POST", "clock", {"advance_seconds": seconds})
+
+    def set_clock_off(self, seconds: float) -> None:
+        """Set the stand-in's clock some seconds off the host's."""
+        self._ask("POST", "clock", {"offset_seconds": seconds})
+
+    def now(self) -> float:
+        """Give the stand-in's time."""
+        return float(self._ask("GET", "clock")["now"])
+
+    def cpu_seconds(self) -> float:
+        """Give the CPU time that the stand-in's process has taken so far."""
+        return float(self._ask("GET", "health")["cpu_seconds"])
+
+    def reset(self) -> None:
+        """Forget streams, tables, buckets, faults and the clock's offset."""
+        self._ask("POST", "reset")
+
+    def _ask(self, method: str, what: str, given: Mapping[str, Any] | None = None) -> Any:
+        body = None if given is None else json.dumps(given).encode()
+        request = Request(f"{self.endpoint}/_headrace/{what}", data=body, method=method)  # noqa: S310 (our own http)
+        with urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
+            return json.load(answer)
+
+
+@contextlib.contextmanager
+def local_aws(*options: str) -> Iterator[LocalAws]:
+    """Run a stand-in in a process of its own, on a free port, for as long as the context lasts.
+
+    It reads its standard input, so it ends with this process however that ends.
+    """
+    # The child imports what this process would, installed or not.
+    root = str(Path(__file__).parents[2])
+    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))
+    command = [sys.executable, "-m", "pipeline.local", "--port", "0", "--while-stdin", *options]
+    with subprocess.Popen(  # noqa: S603 (our own module)
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    ) as process:
+        try:
+            line = process.stdout.readline() if process.stdout is not None else ""
+            if not line.startswith(READY):
+                raise RuntimeError(f"the stand-in did not start; it said {line!r}")
+            yield LocalAws(line.removeprefix(READY).split()[0])
+        finally:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_SECONDS)
+            process.kill()  # nothing, where it ended

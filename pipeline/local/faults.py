@@ -1,0 +1,143 @@
+"""What shall go wrong: a plan of faults that each take part in some calls.
+
+| kind     | the caller sees                                                       |
+|----------|-----------------------------------------------------------------------|
+| throttle | the service's throttling error; nothing was done                      |
+| error    | `code` with HTTP `status`; nothing was done                           |
+| delay    | the answer, `seconds` later                                           |
+| lost     | a closed connection, though everything was done                       |
+| empty    | GetRecords: a page without records although there are some            |
+| partial  | PutRecords: each record drawn fails with the throttling error         |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, fields
+from random import Random
+from typing import Any
+
+from pipeline.local.errors import AwsError
+
+KINDS = frozenset({"throttle", "error", "delay", "lost", "empty", "partial"})
+AROUND = frozenset({"throttle", "error", "delay", "lost"})  # kinds that the transport applies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One kind of trouble for the calls that match; an empty field matches every call."""
+
+    kind: str
+    operation: str = ""  # GetRecords, UpdateItem; for S3 the HTTP method
+    service: str = ""  # kinesis, dynamodb, s3, sts
+    resource: str = ""  # stream or table name; for S3 the path's beginning: /bucket/key
+    shard: str = ""
+    count: int | None = None  # how many calls to take part in; None: all
+    skip: int = 0  # matching calls to let pass first
+    probability: float = 1.0
+    seconds: float = 0.0
+    code: str = "InternalFailure"
+    status: int = 500
+    message: str = "injected by the fault plan"
+
+    def __post_init__(self) -> None:
+        """Refuse a kind that nothing would ever apply."""
+        if self.kind not in KINDS:
+            raise ValueError(f"fault kind {self.kind!r} is none of {', '.join(sorted(KINDS))}")
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> Fault:
+        """Read a fault; a misspelled field is refused, or the plan would silently do nothing."""
+        unknown = set(given) - {item.name for item in fields(cls)}
+        if unknown or "kind" not in given:
+            problem = f"unknown fields {sorted(unknown)}" if unknown else "the field 'kind' is missing"
+            raise ValueError(f"fault: {problem}")
+        return cls(**given)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What a fault looks at."""
+
+    service: str
+    operation: str
+    resource: str = ""
+    shard: str = ""
+
+
+@dataclass(slots=True)
+class _Planned:
+    fault: Fault
+    seen: int = 0
+    taken: int = 0
+
+    def matches(self, call: Call) -> bool:
+        fault = self.fault
+        on_resource = call.resource.startswith(fault.resource) if call.service == "s3" else (
+            fault.resource in {"", call.resource}
+        )  # fmt: skip
+        return (
+            on_resource
+            and fault.operation in {"", call.operation}
+            and fault.service in {"", call.service}
+            and fault.shard in {"", call.shard}
+        )
+
+    @property
+    def spent(self) -> bool:
+        return self.fault.count is not None and self.taken >= self.fault.count
+
+
+class FaultPlan:
+    """The faults in force, first come first drawn."""
+
+    def __init__(self, dice: Random) -> None:
+        """Begin without trouble."""
+        self._dice = dice
+        self._planned: list[_Planned] = []
+
+    def __bool__(self) -> bool:
+        """Tell whether any fault may still strike, so that the usual path costs nothing."""
+        return bool(self._planned)
+
+    def add(self, fault: Fault) -> None:
+        """Put a fault into force."""
+        self._planned.append(_Planned(fault))
+
+    def clear(self) -> None:
+        """End all trouble."""
+        self._planned.clear()
+
+    def draw(self, kinds: Collection[str], call: Call) -> Fault | None:
+        """Give the first fault of some kinds that strikes a call."""
+        for planned in self._planned:
+            fault = planned.fault
+            if fault.kind not in kinds or planned.spent or not planned.matches(call):
+                continue
+            planned.seen += 1
+            if planned.seen > fault.skip and (
+                fault.probability >= 1 or self._dice.random() < fault.probability
+            ):
+                planned.taken += 1
+                return fault
+        return None
+
+    def described(self) -> list[dict[str, Any]]:
+        """Give the plan, with how often each fault matched and struck."""
+        return [asdict(item.fault) | {"seen": item.seen, "taken": item.taken} for item in self._planned]
+
+
+_THROTTLED_READS_AND_WRITES = frozenset({"GetRecords", "GetShardIterator", "PutRecord", "PutRecords"})
+
+
+def refusal(fault: Fault, call: Call) -> AwsError | None:
+    """Give the error that a fault answers with instead of doing anything, or None where the call goes on."""
+    if fault.kind == "error":
+        return AwsError(fault.code, fault.message, fault.status)
+    if fault.kind != "throttle":
+        return None
+    if call.service == "s3":
+        return AwsError("SlowDown", "Please reduce your request rate.", 503)
+    plain = call.service == "kinesis" and call.operation not in _THROTTLED_READS_AND_WRITES
+    code = "LimitExceededException" if plain else "ProvisionedThroughputExceededException"
+    return AwsError(code, f"Rate exceeded for {call.operation}: {fault.message}")

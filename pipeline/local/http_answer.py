@@ -1,0 +1,68 @@
+"""Answers, and how they are spelled on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from http import HTTPStatus
+from xml.sax.saxutils import escape
+
+import orjson
+
+from pipeline.local.errors import AwsError
+
+JSON_TYPE = "application/x-amz-json-1.1"
+_PHRASES = {int(status): status.phrase for status in HTTPStatus}
+_BODILESS = frozenset({204, 304})
+# The transport's own business, or computed from the simulator's clock.
+_OURS = frozenset({"connection", "content-length", "date", "keep-alive", "server", "transfer-encoding"})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A status, headers and a body; `length` is what HEAD says in place of a body's own."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    length: str | None = None
+
+
+def json_answer(body: bytes, request_id: str, status: int = 200) -> Answer:
+    """Answer as the JSON protocol does."""
+    return Answer(status, (("Content-Type", JSON_TYPE), ("x-amzn-RequestId", request_id)), body)
+
+
+def error_answer(error: AwsError, request_id: str, service: str) -> Answer:
+    """Answer an error as the service's protocol does: XML for S3 and STS, JSON for the others."""
+    if service in {"s3", "sts"}:
+        return Answer(error.status, (("Content-Type", "application/xml"),), _xml(error, request_id, service))
+    body = orjson.dumps({"__type": error.code, "message": error.message})
+    headers = (
+        ("Content-Type", JSON_TYPE),
+        ("x-amzn-RequestId", request_id),
+        ("x-amzn-ErrorType", error.code),
+    )
+    return Answer(error.status, headers, body)
+
+
+def encoded(answer: Answer, *, date: str, method: str, keep: bool) -> Iterable[bytes]:
+    """Give an answer's bytes: the head, then the body where there is one."""
+    lines = [f"HTTP/1.1 {answer.status} {_PHRASES.get(answer.status, 'Unknown')}", f"Date: {date}"]
+    lines += [f"{name}: {value}" for name, value in answer.headers if name.lower() not in _OURS]
+    if answer.status not in _BODILESS:
+        head_only = method == "HEAD" and answer.length is not None
+        lines.append(f"Content-Length: {answer.length if head_only else len(answer.body)}")
+    lines.append("Connection: keep-alive" if keep else "Connection: close")
+    head = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
+    silent = method == "HEAD" or answer.status in _BODILESS or not answer.body
+    return (head,) if silent else (head, answer.body)
+
+
+def _xml(error: AwsError, request_id: str, service: str) -> bytes:
+    inner = f"<Code>{escape(error.code)}</Code><Message>{escape(error.message)}</Message>"
+    asked = f"<RequestId>{request_id}</RequestId>"
+    text = f"<Error>{inner}{asked}</Error>" if service == "s3" else (
+        f"<ErrorResponse><Error>{inner}</Error>{asked}</ErrorResponse>"
+    )  # fmt: skip
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}'.encode()

@@ -1,0 +1,126 @@
+"""boto3 clients whose Kinesis is in this process: no network, no threads, a clock that only the test moves.
+
+    aws = InProcessKinesis()
+    client = aws.client()
+    client.create_stream(StreamName="orders", ShardCount=2)
+    aws.clock.advance(301)          # every shard iterator has expired
+
+boto3 sends a request through the `before-send` event first; who answers there takes the network's place. So requests
+are built, errors parsed and retries made by botocore's own code.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from pipeline.local.clock import MovableClock, http_date
+from pipeline.local.errors import AwsError
+from pipeline.local.faults import AROUND, Fault, refusal
+from pipeline.local.http_answer import Answer, error_answer, json_answer
+from pipeline.local.kinesis import DEFAULT_REGION, Kinesis
+from pipeline.local.kinesis_region import Options
+from pipeline.local.routing import KINESIS_TARGET
+
+if TYPE_CHECKING:
+    from boto3.session import Session
+    from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+    from mypy_boto3_kinesis import KinesisClient
+
+
+class InProcessKinesis:
+    """A simulator and the clients that reach it. States change at once unless `transition` says otherwise."""
+
+    def __init__(self, *, seed: int = 0, throttle: bool = False, transition: float = 0.0) -> None:
+        """Begin with no stream, at a fixed moment."""
+        self.clock = MovableClock()
+        options = Options(throttle=throttle, transition=transition)
+        self.kinesis = Kinesis(self.clock, Random(seed), options)
+        self._requests = 0
+
+    def client(self, region: str = DEFAULT_REGION, *, attempts: int = 1) -> KinesisClient:
+        """Give a boto3 client; with more than one attempt, boto3 waits between them by the host's clock."""
+        from botocore.config import Config
+
+        client: KinesisClient = _session(region).client(
+            "kinesis",
+            endpoint_url="http://in-process.invalid",
+            config=Config(retries={"total_max_attempts": attempts, "mode": "standard"}),
+        )
+
+        def send(
+            request: AWSPreparedRequest, **_: Any
+        ) -> Any:  # botocore takes an answer, whatever the stubs say
+            return self._send(request, region)
+
+        client.meta.events.register("before-send.kinesis.*", send)
+        return client
+
+    def inject(self, kind: str, **fields: Any) -> None:
+        """Put a fault into force: see faults.Fault."""
+        self.kinesis.faults.add(Fault(kind=kind, **fields))
+
+    def _send(self, request: AWSPreparedRequest, region: str) -> AWSResponse:
+        from botocore.awsrequest import AWSResponse, HTTPHeaders
+
+        target = request.headers["X-Amz-Target"]
+        target = target.decode() if isinstance(target, bytes) else str(target)
+        given: Any = request.body or b""
+        body = given.encode() if isinstance(given, str) else bytes(given)
+        answer = self._answer(target.removeprefix(KINESIS_TARGET), body, region, str(request.url))
+        headers = HTTPHeaders()
+        for name, value in (*answer.headers, ("Date", http_date(self.clock()))):
+            headers[name] = value
+        return AWSResponse(str(request.url), answer.status, headers, _Raw(answer.body))
+
+    def _answer(self, operation: str, body: bytes, region: str, url: str) -> Answer:
+        from botocore.exceptions import ConnectionClosedError
+
+        self._requests += 1
+        request_id = f"00000000-0000-4000-8000-{self._requests:012x}"
+        try:
+            fault = self._fault(operation, body)
+            answer = json_answer(self.kinesis.answer(operation, body, region), request_id)
+        except AwsError as error:
+            return error_answer(error, request_id, "kinesis")
+        if fault is not None and fault.kind == "lost":
+            raise ConnectionClosedError(endpoint_url=url)
+        return answer
+
+    def _fault(self, operation: str, body: bytes) -> Fault | None:
+        faults = self.kinesis.faults
+        if not faults:
+            return None
+        call = self.kinesis.call_of(operation, body)
+        fault = faults.draw(AROUND, call)
+        if fault is None:
+            return None
+        refused = refusal(fault, call)
+        if refused is not None:
+            raise refused
+        if fault.kind == "delay":
+            self.clock.advance(fault.seconds)
+        return fault
+
+
+@cache
+def _session(region: str) -> Session:
+    # Imported here: a second's work, and the pytest plugin loads this module. Kept: each new one reads its models anew.
+    import boto3
+
+    return boto3.session.Session(
+        aws_access_key_id="local",
+        aws_secret_access_key="local",  # noqa: S106 (nothing checks it)
+        region_name=region,
+    )
+
+
+class _Raw:
+    """A body as botocore reads it from urllib3."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def stream(self, *_: Any, **__: Any) -> list[bytes]:
+        return [self._body] if self._body else []

@@ -1,0 +1,115 @@
+"""The Kinesis simulator: one operation at a time, a request in, an answer out; no I/O, no clock and no dice of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import orjson
+
+from pipeline.local import kinesis_changing as changing
+from pipeline.local import kinesis_describing as describing
+from pipeline.local.clock import Clock
+from pipeline.local.errors import AwsError, unreadable
+from pipeline.local.faults import Call, FaultPlan
+from pipeline.local.fields import Request
+from pipeline.local.kinesis_listing import list_shards
+from pipeline.local.kinesis_reading import Iterator, get_records, get_shard_iterator
+from pipeline.local.kinesis_region import Options, Region
+from pipeline.local.kinesis_writing import put_record, put_records
+
+DEFAULT_REGION = "us-east-1"
+
+OPERATIONS: dict[str, Callable[[Region, Request], dict[str, Any]]] = {
+    "AddTagsToStream": changing.add_tags,
+    "CreateStream": changing.create_stream,
+    "DecreaseStreamRetentionPeriod": changing.decrease_retention,
+    "DeleteStream": changing.delete_stream,
+    "DescribeLimits": describing.describe_limits,
+    "DescribeStream": describing.describe_stream,
+    "DescribeStreamSummary": describing.describe_stream_summary,
+    "GetRecords": get_records,
+    "GetShardIterator": get_shard_iterator,
+    "IncreaseStreamRetentionPeriod": changing.increase_retention,
+    "ListShards": list_shards,
+    "ListStreams": describing.list_streams,
+    "ListTagsForStream": describing.list_tags_for_stream,
+    "MergeShards": changing.merge_shards,
+    "PutRecord": put_record,
+    "PutRecords": put_records,
+    "RemoveTagsFromStream": changing.remove_tags,
+    "SplitShard": changing.split_shard,
+    "UpdateMaxRecordSize": changing.update_max_record_size,
+    "UpdateStreamMode": changing.update_stream_mode,
+}
+# These answer with no body at all.
+_SILENT = frozenset({
+    "AddTagsToStream", "CreateStream", "DecreaseStreamRetentionPeriod", "DeleteStream", "IncreaseStreamRetentionPeriod",
+    "MergeShards", "RemoveTagsFromStream", "SplitShard", "UpdateMaxRecordSize", "UpdateStreamMode",
+})  # fmt: skip
+
+
+class Kinesis:
+    """Every region's streams."""
+
+    def __init__(self, clock: Clock, dice: Random, options: Options = Options()) -> None:  # noqa: B008 (it is frozen)
+        """Begin with no stream."""
+        self.clock = clock
+        self.faults = FaultPlan(dice)
+        self._dice = dice
+        self._options = options
+        self._regions: dict[str, Region] = {}
+
+    def answer(self, operation: str, body: bytes, region: str = DEFAULT_REGION) -> bytes:
+        """Do an operation as the wire has it: JSON in, JSON out, AwsError where AWS answers with an error."""
+        do = OPERATIONS.get(operation)
+        if do is None:
+            raise AwsError("UnknownOperationException", f"Unknown operation {operation}")
+        answered = do(self._region(region), read_json(body))
+        return b"" if operation in _SILENT else orjson.dumps(answered)
+
+    def call(self, operation: str, request: Request, region: str = DEFAULT_REGION) -> dict[str, Any]:
+        """Do an operation on a dictionary; blobs are base64 text in both directions."""
+        body = self.answer(operation, orjson.dumps(request), region)
+        answered: dict[str, Any] = orjson.loads(body) if body else {}
+        return answered
+
+    def reset(self) -> None:
+        """Forget every stream."""
+        self._regions.clear()
+
+    def call_of(self, operation: str, body: bytes) -> Call:
+        """Tell which stream and shard a request is about, for the fault plan; what can't be read is about none."""
+        try:
+            return self._call_of(operation, read_json(body))
+        except AwsError:
+            return Call(service="kinesis", operation=operation)
+
+    def _call_of(self, operation: str, request: Request) -> Call:
+        arn = request.get("StreamARN")
+        name = request.get("StreamName") or (str(arn).rpartition("/")[2] if arn else "")
+        shard = request.get("ShardId") or request.get("ShardToSplit") or request.get("ShardToMerge") or ""
+        token = request.get("ShardIterator")
+        if isinstance(token, str):
+            iterator = Iterator.unsealed(token)
+            name, shard = iterator.stream_name, f"shardId-{iterator.shard:012d}"
+        return Call(service="kinesis", operation=operation, resource=str(name), shard=str(shard))
+
+    def _region(self, name: str) -> Region:
+        region = self._regions.get(name)
+        if region is None:
+            region = Region(name, self.clock, self._dice, self._options, self.faults)
+            self._regions[name] = region
+        return region
+
+
+def read_json(body: bytes) -> Request:
+    """Read a request's body: an object, or nothing."""
+    try:
+        request = orjson.loads(body) if body else {}
+    except orjson.JSONDecodeError as error:
+        raise unreadable(f"The body is no JSON: {error}") from error
+    if not isinstance(request, dict):
+        raise unreadable("The body is no JSON object")
+    return request

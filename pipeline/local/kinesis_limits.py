@@ -1,0 +1,115 @@
+"""AWS's quotas that depend on time. They bind with `--throttle` only: a test that isn't about them shouldn't meet them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pipeline.local.errors import AwsError, over_limit, too_fast
+
+MIB = 1024 * 1024
+READ_BYTES = 2 * MIB  # a second and shard
+WRITE_BYTES = MIB
+WRITE_RECORDS = 1000
+READ_CALLS = 5
+
+# Calls a second: for one shard, for one stream or for the account. None of these is said to grow with shards.
+_PER_SHARD = {"GetShardIterator": 5}
+_PER_STREAM = {"ListShards": 1000}
+_PER_ACCOUNT = {
+    "CreateStream": 5,
+    "DeleteStream": 5,
+    "DescribeLimits": 1,
+    "DescribeStream": 10,
+    "DescribeStreamSummary": 20,
+    "ListStreams": 5,
+    "SplitShard": 5,
+    "MergeShards": 5,
+    "IncreaseStreamRetentionPeriod": 5,
+    "DecreaseStreamRetentionPeriod": 5,
+    "AddTagsToStream": 5,
+    "RemoveTagsFromStream": 5,
+    "ListTagsForStream": 5,
+}
+MOST_CREATING = 5
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """An allowance that refills with time, up to one second's worth; it may be overdrawn by one call."""
+
+    rate: float
+    at: float
+    tokens: float
+
+    def holds(self, now: float, amount: float) -> bool:
+        elapsed = max(0.0, now - self.at)
+        self.tokens, self.at = min(self.rate, self.tokens + elapsed * self.rate), max(now, self.at)
+        # What is larger than a whole second's allowance passes when the bucket is full.
+        return self.tokens >= min(amount, self.rate)
+
+
+@dataclass(slots=True)
+class Limits:
+    """Every allowance of a region, by what it is for."""
+
+    enforced: bool
+    _buckets: dict[tuple[str, ...], _Bucket] = field(default_factory=dict)
+
+    def call(self, operation: str, scope: str, now: float) -> None:
+        """Count a control-plane call; refuse it where its rate is used up."""
+        if not self.enforced:
+            return
+        for rates, key in ((_PER_STREAM, (operation, scope)), (_PER_ACCOUNT, (operation,))):
+            rate = rates.get(operation)
+            if rate is not None and not self._take(key, rate, now, amount=1):
+                raise over_limit(f"Rate exceeded for {operation}: {rate} calls a second.")
+
+    def iterator(self, stream: str, shard: str, now: float) -> None:
+        """Count a GetShardIterator call."""
+        rate = _PER_SHARD["GetShardIterator"]
+        if self.enforced and not self._take(("iterator", stream, shard), rate, now, amount=1):
+            raise _exceeded(stream, shard)
+
+    def before_read(self, stream: str, shard: str, now: float) -> None:
+        """Refuse a GetRecords call beyond 5 a second, or while earlier pages are still being paid for."""
+        if not self.enforced:
+            return
+        paid = self._bucket(("read", stream, shard), READ_BYTES, now).holds(now, 1)
+        if not paid or not self._take(("reads", stream, shard), READ_CALLS, now, amount=1):
+            raise _exceeded(stream, shard)
+
+    def after_read(self, stream: str, shard: str, now: float, *, size: int) -> None:
+        """Count a page's bytes. A page above a second's allowance is paid for in full: 10 MiB refuse 5 seconds."""
+        if self.enforced and size:
+            bucket = self._bucket(("read", stream, shard), READ_BYTES, now)
+            bucket.tokens = -size if size > READ_BYTES else bucket.tokens - size
+
+    def write(self, stream: str, shard: str, now: float, *, size: int) -> bool:
+        """Count a record, or say that the shard has no allowance left for it."""
+        if not self.enforced:
+            return True
+        records = self._bucket(("records", stream, shard), WRITE_RECORDS, now)
+        volume = self._bucket(("bytes", stream, shard), WRITE_BYTES, now)
+        if not records.holds(now, 1) or not volume.holds(now, size):
+            return False
+        records.tokens -= 1
+        volume.tokens -= size
+        return True
+
+    def _take(self, key: tuple[str, ...], rate: float, now: float, *, amount: float) -> bool:
+        bucket = self._bucket(key, rate, now)
+        held = bucket.holds(now, amount)
+        bucket.tokens -= amount if held else 0
+        return held
+
+    def _bucket(self, key: tuple[str, ...], rate: float, now: float) -> _Bucket:
+        return self._buckets.setdefault(key, _Bucket(rate, now, rate))
+
+
+def _exceeded(stream: str, shard: str) -> AwsError:
+    return too_fast(exceeded(stream, shard))
+
+
+def exceeded(stream: str, shard: str) -> str:
+    """Spell the refusal of a shard's reads and writes."""
+    return f"Rate exceeded for shard {shard} in stream {stream} under account 123456789012."

@@ -1,0 +1,78 @@
+"""A shard's records, kept as the JSON that GetRecords answers with, so that a page is one join of bytes."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+
+MAX_PAGE_BYTES = 10 * 1024 * 1024
+# Below this many trimmed records it isn't worth moving the rest to the front.
+_COMPACT_FROM = 4096
+
+
+class RecordLog:
+    """Records by position: 0 is the first that the shard ever took, trimmed or not."""
+
+    __slots__ = ("_arrivals", "_gone", "_records", "_sizes", "first")
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self.first = 0  # the oldest position that may still be read
+        self._gone = 0  # positions below it were dropped from memory
+        self._records: list[bytes] = []
+        self._arrivals = array("q")  # ms since the epoch, never falling
+        self._sizes = array("Q")  # running total of record sizes, this one included
+
+    @property
+    def end(self) -> int:
+        """Give the position that the next record will take."""
+        return self._gone + len(self._records)
+
+    @property
+    def last_arrival(self) -> int:
+        """Give the newest record's arrival in ms; 0 before the first."""
+        return self._arrivals[-1] if self._arrivals else 0
+
+    def append(self, record: bytes, arrival: int, size: int) -> None:
+        """Take one record; arrivals don't fall even where the clock does."""
+        self._records.append(record)
+        self._arrivals.append(arrival)
+        self._sizes.append(size + (self._sizes[-1] if self._sizes else 0))
+
+    def arrival(self, position: int) -> int:
+        """Give a kept record's arrival in ms."""
+        return self._arrivals[position - self._gone]
+
+    def position_from(self, arrival: int) -> int:
+        """Give the first readable position that arrived at a moment or later."""
+        return max(self.first, self._gone + bisect_left(self._arrivals, arrival))
+
+    def page(self, start: int, limit: int) -> tuple[bytes, int, int]:
+        """Give a page as JSON list, the position after it and its size: at most `limit` records and 10 MiB."""
+        low = max(start, self.first) - self._gone
+        high = min(low + limit, len(self._records))
+        if low >= high:
+            return b"[]", low + self._gone, 0
+        before = self._sizes[low - 1] if low else 0
+        # One record always fits: none is larger than a page.
+        fitting = bisect_right(self._sizes, before + MAX_PAGE_BYTES, low, high)
+        high = max(fitting, low + 1)
+        return b"[%b]" % b",".join(self._records[low:high]), high + self._gone, self._sizes[high - 1] - before
+
+    def trim(self, before: int) -> None:
+        """Forget what arrived before a moment (ms)."""
+        cut = bisect_left(self._arrivals, before)
+        self.first = max(self.first, self._gone + cut)
+        if cut and (cut == len(self._records) or (cut > _COMPACT_FROM and cut > len(self._records) // 2)):
+            self._drop(cut)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.first = self.end
+        self._drop(len(self._records))
+
+    def _drop(self, cut: int) -> None:
+        total = self._sizes[cut - 1] if cut else 0
+        del self._records[:cut], self._arrivals[:cut]
+        self._sizes = array("Q", (size - total for size in self._sizes[cut:]))
+        self._gone += cut

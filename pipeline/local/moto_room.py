@@ -1,0 +1,130 @@
+"""DynamoDB, S3 and STS: moto's WSGI application, one request at a time.
+
+moto isn't thread-safe (two concurrent conditional puts both win), so one worker thread is its lock. It is loaded with
+the first request that needs it: whoever uses Kinesis alone doesn't wait the seconds that takes.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from pipeline.local.http_answer import Answer
+from pipeline.local.http_reader import HttpRequest
+
+_log = logging.getLogger(__name__)
+_Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+class MotoRoom:
+    """moto behind its one worker."""
+
+    def __init__(self) -> None:
+        """Begin with moto not loaded."""
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="moto")
+        self._application: _Application | None = None
+
+    def submit(self, request: HttpRequest) -> Future[Answer]:
+        """Queue a request."""
+        return self._worker.submit(self._answer, request)
+
+    def reset(self) -> Future[None]:
+        """Queue the forgetting of every table and bucket."""
+        return self._worker.submit(self._forget)
+
+    def close(self) -> None:
+        """Stop the worker after the request in hand."""
+        self._worker.shutdown(wait=True, cancel_futures=True)
+
+    def _load(self) -> _Application:
+        if self._application is None:
+            # Here and not above: moto takes a second or two to import.
+            from moto.moto_server.werkzeug_app import (
+                DomainDispatcherApplication,
+                create_backend_app,
+            )
+
+            self._application = DomainDispatcherApplication(create_backend_app)
+        return self._application
+
+    def _answer(self, request: HttpRequest) -> Answer:
+        started: list[tuple[str, list[tuple[str, str]]]] = []
+
+        def start(status: str, headers: list[tuple[str, str]], _error: object = None) -> None:
+            started.append((status, headers))
+
+        try:
+            chunks = self._load()(environment(request), start)
+            body = b"".join(chunks)
+            close = getattr(chunks, "close", None)
+            if close is not None:
+                close()
+        except Exception:  # noqa: BLE001 (an edge: the trace is logged)
+            # A bug of moto's must not end the server, and its trace is all that tells of it.
+            _log.exception("moto failed on %s %s", request.method, request.target)
+            return Answer(
+                500, (("Content-Type", "application/x-amz-json-1.0"),), b'{"__type": "InternalFailure"}'
+            )
+        status, headers = started[-1]
+        length = next((value for name, value in headers if name.lower() == "content-length"), None)
+        return Answer(int(status[:3]), tuple(headers), body, length)
+
+    def _forget(self) -> None:
+        if self._application is None:
+            return
+        request = HttpRequest("POST", "/moto-api/reset", {"host": "localhost"}, b"")
+        self._answer(request)
+
+
+def environment(request: HttpRequest) -> dict[str, Any]:
+    """Spell a request as WSGI does."""
+    path, _, query = request.target.partition("?")
+    host, _, port = request.headers.get("host", "127.0.0.1").partition(":")
+    environ: dict[str, Any] = {
+        "REQUEST_METHOD": request.method,
+        "SCRIPT_NAME": "",
+        "PATH_INFO": unquote_to_bytes(path).decode("latin-1"),
+        "QUERY_STRING": query,
+        "RAW_URI": request.target,
+        "REQUEST_URI": request.target,
+        "SERVER_NAME": host,
+        "SERVER_PORT": port or "80",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "REMOTE_ADDR": "127.0.0.1",
+        "CONTENT_TYPE": request.headers.get("content-type", ""),
+        "CONTENT_LENGTH": str(len(request.body)),
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": "http",
+        "wsgi.input": io.BytesIO(request.body),
+        "wsgi.input_terminated": True,
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": False,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+    }
+    environ.update(_headers(request.headers))
+    return environ
+
+
+# The body has been put together already.
+_SPENT = frozenset({"content-type", "content-length", "transfer-encoding", "expect", "connection"})
+# Under this key moto looks up how S3's user metadata was spelled: WSGI can't tell my_key from my-key.
+_SPELLED = "moto.preserved_header_names"
+
+
+def _headers(headers: Mapping[str, str]) -> dict[str, Any]:
+    environ: dict[str, Any] = {}
+    spelled: dict[str, str] = {}
+    for name, value in headers.items():
+        if name in _SPENT:
+            continue
+        key = "HTTP_" + name.upper().replace("-", "_")
+        environ[key] = value
+        if "_" in name and name.startswith("x-amz-meta-"):
+            spelled[key] = name
+    return environ | {_SPELLED: spelled}

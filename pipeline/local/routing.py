@@ -1,0 +1,51 @@
+"""Whose request is it: read the service, the region, the operation and what it is about, as fault plans name them."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+from pipeline.local.errors import AwsError
+from pipeline.local.faults import Call
+from pipeline.local.http_reader import HttpRequest
+from pipeline.local.kinesis import Kinesis, read_json
+
+KINESIS_TARGET = "Kinesis_20131202."
+_SCOPE_WORDS = 5  # Credential=key/date/region/service/aws4_request
+
+
+def region_of(request: HttpRequest) -> str | None:
+    """Give the region of the signature's credential scope."""
+    return _scope(request, 2)
+
+
+def service_of(request: HttpRequest) -> str:
+    """Give the service of the signature's credential scope; what isn't signed is S3's, as moto has it."""
+    return _scope(request, 3) or "s3"
+
+
+def call_of(request: HttpRequest, kinesis: Kinesis) -> Call:
+    """Tell what a request is about."""
+    target = request.headers.get("x-amz-target", "")
+    if target.startswith(KINESIS_TARGET):
+        return kinesis.call_of(target.removeprefix(KINESIS_TARGET), request.body)
+    service, operation = service_of(request), target.rpartition(".")[2]
+    if service == "dynamodb":
+        return Call(service=service, operation=operation, resource=_table(request.body))
+    if service == "s3":
+        return Call(
+            service=service, operation=request.method, resource=unquote(request.target.partition("?")[0])
+        )
+    return Call(service=service, operation=operation)
+
+
+def _table(body: bytes) -> str:
+    try:
+        name = read_json(body).get("TableName")
+    except AwsError:
+        return ""
+    return name if isinstance(name, str) else ""
+
+
+def _scope(request: HttpRequest, place: int) -> str | None:
+    words = request.headers.get("authorization", "").split("/", _SCOPE_WORDS)
+    return words[place] if len(words) >= _SCOPE_WORDS else None

@@ -1,0 +1,113 @@
+"""Serve the stand-in on one port of 127.0.0.1: in a thread of this process, or until a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable
+from random import Random
+from types import TracebackType
+from typing import Self
+
+from pipeline.local.clock import Clock, MovableClock
+from pipeline.local.connection import Connection, Site
+from pipeline.local.kinesis import Kinesis
+from pipeline.local.kinesis_region import Options
+
+HOST = "127.0.0.1"  # never another: nothing here checks a signature
+_BACKLOG = 1024
+_FINISH_SECONDS = 5.0  # for answers in hand when the server stops
+_START_SECONDS = 30.0
+
+
+class Server:
+    """A stand-in served from a thread of this process; a context manager."""
+
+    def __init__(self, port: int, *, options: Options, seed: int, base: Clock = time.time) -> None:
+        """Prepare; nothing listens before `start`."""
+        self.clock = MovableClock(base)
+        self.kinesis = Kinesis(self.clock, Random(seed), options)
+        self.port = port
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop = asyncio.Event()
+        self._ready = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
+
+    @property
+    def endpoint(self) -> str:
+        """Give what AWS_ENDPOINT_URL has to be."""
+        return f"http://{HOST}:{self.port}"
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Serve until `stop`; tell when the port is open."""
+        loop = asyncio.get_running_loop()
+        site = Site(self.kinesis, self.clock)
+        server = await loop.create_server(lambda: Connection(site), HOST, self.port, backlog=_BACKLOG)
+        self._loop, self.port = loop, server.sockets[0].getsockname()[1]
+        try:
+            ready()
+            await self._stop.wait()
+        finally:
+            server.close()
+            await _finish(site)
+            await asyncio.to_thread(site.moto.close)
+
+    def stop(self) -> None:
+        """Stop serving, from any thread; answers in hand are given first."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._stop.set)
+        if self._thread is not None:
+            self._thread.join()
+
+    def start(self) -> Self:
+        """Serve from a thread, and return when the port is open."""
+        self._thread = threading.Thread(target=self._serve, name="headrace-local", daemon=True)
+        self._thread.start()
+        if not self._ready.wait(_START_SECONDS) or self._failure is not None:
+            raise OSError(f"the stand-in did not start on {self.endpoint}") from self._failure
+        return self
+
+    def __enter__(self) -> Self:
+        """Start, unless that was done."""
+        return self if self._thread is not None else self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+    def _serve(self) -> None:
+        try:
+            asyncio.run(self.run(self._ready.set))
+        except OSError as error:
+            self._failure = error
+            self._ready.set()
+
+
+def serve(
+    port: int = 0, *, throttle: bool = False, seed: int = 0, transition: float = 0.5, base: Clock = time.time
+) -> Server:
+    """Start a stand-in in a thread, as a context manager; AWS_ENDPOINT_URL has to be its `endpoint`."""
+    options = Options(throttle=throttle, transition=transition)
+    return Server(port, options=options, seed=seed, base=base).start()
+
+
+async def run_until_signal(server: Server, ready: Callable[[], None]) -> None:
+    """Serve until SIGINT or SIGTERM."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, server.stop)
+    await server.run(ready)
+
+
+async def _finish(site: Site) -> None:
+    for connection in list(site.connections):
+        connection.finish()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_FINISH_SECONDS):
+            await site.empty.wait()

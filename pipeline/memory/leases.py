@@ -1,0 +1,89 @@
+"""The lease table in a dictionary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from threading import Lock
+from typing import Any
+
+from pipeline.core.change import Applied, Change, Refused, is_own_work
+from pipeline.core.lease import Lease
+from pipeline.ports import Listing, SkippedRow
+
+_ABSENT: dict[str, Any] = {
+    name: field.default
+    for name, field in Lease.__dataclass_fields__.items()
+    if name not in {"key", "counter", "checkpoint"}
+}
+"""What a field says when its attributes are missing."""
+
+
+class MemoryLeaseStore:
+    """`index`: as AWS's store once its owner index is ACTIVE, rows that a worker is handing over aren't found as held
+    by it. The weaker promise is the default, so that nobody gets to rely on the stronger."""
+
+    def __init__(self, rows: Iterable[Lease] = (), *, index: bool = True) -> None:
+        self._rows = {lease.key: lease for lease in rows}
+        self._skipped: tuple[SkippedRow, ...] = ()
+        self._index = index
+        self._lock = Lock()
+
+    def get(self, key: str) -> Lease | None:
+        with self._lock:
+            return self._rows.get(key)
+
+    def scan(self) -> Listing:
+        with self._lock:
+            return Listing(tuple(self._rows.values()), self._skipped)
+
+    def held_by(self, worker_id: str) -> Listing:
+        found = self.scan().leases
+        if self._index:
+            return Listing(tuple(lease for lease in found if lease.owner == worker_id))
+        return Listing(tuple(lease for lease in found if worker_id in {lease.owner, lease.checkpoint_owner}))
+
+    def apply(self, change: Change) -> Applied | Refused:
+        with self._lock:
+            found = self._rows.get(change.key)
+            if not _holds(change, found):
+                return Applied(found) if found is not None and is_own_work(change, found) else Refused(found)
+            if change.delete and found is not None:
+                return Applied(self._rows.pop(change.key))
+            now = _after(change, found)
+            self._rows[change.key] = now
+            return Applied(now)
+
+    def wipe(self, key: str | None = None) -> None:
+        """A hand, a restored backup: the row, or all of them, are gone behind everybody's back."""
+        with self._lock:
+            gone = list(self._rows) if key is None else [key]
+            for each in gone:
+                self._rows.pop(each, None)
+
+    def hold_odd_row(self, key: str, why: str) -> None:
+        """A row that isn't understood lies in the table from now on."""
+        with self._lock:
+            self._skipped = (*self._skipped, SkippedRow(key, why))
+
+
+def _holds(change: Change, found: Lease | None) -> bool:
+    if change.create is not None or found is None:
+        return change.create is not None and found is None
+    if change.holder is not None and found.holder != change.holder:
+        return False
+    return all(
+        getattr(found, name) == (_ABSENT.get(name) if value is None else value)
+        for name, value in change.requires.items()
+    )
+
+
+def _after(change: Change, found: Lease | None) -> Lease:
+    if change.create is not None:
+        return change.create
+    if found is None:
+        raise AssertionError("a change that doesn't create was held to be true of no row")
+    put = {name: _ABSENT[name] if value is None else value for name, value in change.put.items()}
+    added = {name: (getattr(found, name) or 0) + more for name, more in change.add.items()}
+    removed = {name: _ABSENT[name] for name in change.remove}
+    return replace(found, **{**put, **added, **removed})

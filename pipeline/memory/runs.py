@@ -1,0 +1,47 @@
+"""Dagster's verdicts on runs, told by a script."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pipeline.core.due import RunState, RunVerdict
+from pipeline.ports import Clock
+
+
+class MemoryRuns:
+    """Runs that nobody told of are unknown, as another deployment's are to Dagster."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._states: dict[str, RunState] = {}
+        self._started: dict[str, float] = {}
+        self._workers: dict[str, str] = {}
+
+    def verdict(self, run_id: str) -> RunVerdict:
+        state = self._states.get(run_id, RunState.UNKNOWN)
+        if state is not RunState.STARTED:
+            return RunVerdict(state)
+        return RunVerdict(state, timedelta(seconds=self._clock.monotonic() - self._started[run_id]))
+
+    def open_runs(self, worker_id: str) -> tuple[str, ...]:
+        return tuple(
+            run
+            for run, state in self._states.items()
+            if state is not RunState.OVER and self._workers.get(run) == worker_id
+        )
+
+    def launch(self, run_id: str, worker_id: str) -> None:
+        """Queued, for this worker."""
+        self._workers[run_id] = worker_id
+        self._states[run_id] = RunState.WAITING
+
+    def start(self, run_id: str) -> None:
+        self._states[run_id] = RunState.STARTED
+        self._started[run_id] = self._clock.monotonic()
+
+    def end(self, run_id: str) -> None:
+        self._states[run_id] = RunState.OVER
+
+    def forget(self, run_id: str) -> None:
+        """As if another Dagster instance had launched it."""
+        self._states.pop(run_id, None)

@@ -1,0 +1,177 @@
+"""Streams in memory: shards that split, merge, fill and lose their oldest records, by a clock that a test moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from itertools import count, pairwise
+
+from pipeline.core.position import Start
+from pipeline.core.shard import MAX_HASH_KEY, Child, HashRange, Shard
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.errors import HeadraceError, Unknown
+from pipeline.ports import Clock, StreamFacts
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRecord:
+    sequence: int
+    arrival: datetime
+    data: bytes
+    partition_key: str
+
+
+@dataclass(slots=True)
+class _Stream:
+    stream: StreamId
+    retention: timedelta
+    shards: dict[str, Shard] = field(default_factory=dict)
+    closed_at: dict[str, datetime] = field(default_factory=dict)
+    records: dict[str, list[MemoryRecord]] = field(default_factory=dict)
+
+
+class MemorySource:
+    """`fails`: what every question raises from now on, None to end the trouble; for one shard's, `failing`."""
+
+    def __init__(self, clock: Clock, *, region: str = "us-east-1", account: str = "123456789012") -> None:
+        self._clock = clock
+        self._prefix = f"arn:aws:kinesis:{region}:{account}:stream/"
+        self._streams: dict[str, _Stream] = {}
+        self._sequence = count(10**20)
+        self.fails: HeadraceError | None = None
+        self.failing: dict[ShardKey, HeadraceError] = {}
+
+    # --- the port ---------------------------------------------------------------------------------------------
+
+    def describe(self, name_or_arn: str) -> StreamFacts:
+        found = self._stream(name_or_arn)
+        return StreamFacts(found.stream, found.retention, self._now().replace(microsecond=0))
+
+    def list_shards(self, stream: StreamId, since: Start | None = None) -> tuple[Shard, ...]:
+        found = self._stream(stream.arn)
+        at = None if since is None else since.at
+        return tuple(
+            shard
+            for shard in self._listed(found)
+            if at is None or not shard.closed or found.closed_at[shard.shard_id] >= at
+        )
+
+    def is_gone(self, key: ShardKey) -> bool:
+        return all(shard.shard_id != key.shard_id for shard in self._listed(self._stream(key.stream.arn)))
+
+    def has_news(self, keys: Mapping[ShardKey, Start | int]) -> frozenset[ShardKey]:
+        return frozenset(key for key, at in keys.items() if self._has_news(key, at))
+
+    # --- what happens to a stream -----------------------------------------------------------------------------
+
+    def create_stream(
+        self, name: str, shards: int = 1, *, retention: timedelta = timedelta(hours=24)
+    ) -> StreamId:
+        stream = StreamId(self._prefix + name, int(self._now().timestamp()))
+        self._streams[name] = _Stream(stream, retention)
+        bounds = [(MAX_HASH_KEY + 1) * i // shards for i in range(shards + 1)]
+        for start, end in pairwise(bounds):
+            self._open(self._streams[name], (), HashRange(start, end - 1))
+        return stream
+
+    def delete_stream(self, name: str) -> None:
+        del self._streams[name]
+
+    def put(self, key: ShardKey, data: bytes = b"{}", *, partition_key: str = "key") -> int:
+        """The new record's sequence number."""
+        found = self._stream(key.stream.arn)
+        if found.shards[key.shard_id].closed:
+            raise ValueError(f"{key} is closed: a put goes to an open shard")
+        record = MemoryRecord(next(self._sequence), self._now(), data, partition_key)
+        found.records[key.shard_id].append(record)
+        return record.sequence
+
+    def split(self, key: ShardKey) -> tuple[ShardKey, ShardKey]:
+        found = self._stream(key.stream.arn)
+        whole = _range_of(found.shards[key.shard_id])
+        middle = (whole.start + whole.end) // 2
+        self._close(found, key.shard_id)
+        halves = (HashRange(whole.start, middle), HashRange(middle + 1, whole.end))
+        left, right = (self._open(found, (key.shard_id,), half) for half in halves)
+        return ShardKey(key.stream, left), ShardKey(key.stream, right)
+
+    def merge(self, one: ShardKey, other: ShardKey) -> ShardKey:
+        found = self._stream(one.stream.arn)
+        low, high = sorted(_range_of(found.shards[key.shard_id]) for key in (one, other))
+        if low.end + 1 != high.start:
+            raise ValueError("only neighbours merge")
+        self._close(found, one.shard_id)
+        self._close(found, other.shard_id)
+        return ShardKey(
+            one.stream, self._open(found, (one.shard_id, other.shard_id), HashRange(low.start, high.end))
+        )
+
+    # --- what a reader finds ----------------------------------------------------------------------------------
+
+    def records(self, key: ShardKey, at: Start | int) -> tuple[MemoryRecord, ...]:
+        """What can still be read, from a start or after a sequence number."""
+        found = self._stream(key.stream.arn)
+        if self.is_gone(key):
+            raise Unknown(f"{key} isn't there: nothing was read")
+        horizon = self._now() - found.retention
+        return tuple(r for r in found.records[key.shard_id] if r.arrival >= horizon and _is_ahead(r, at))
+
+    def children(self, key: ShardKey) -> tuple[Child, ...] | None:
+        """As the last page of a closed shard names them; None while it is open."""
+        found = self._stream(key.stream.arn)
+        if not found.shards[key.shard_id].closed:
+            return None
+        return tuple(
+            Child(shard.shard_id, shard.parents, shard.hash_range)
+            for shard in found.shards.values()
+            if key.shard_id in shard.parents
+        )
+
+    def _has_news(self, key: ShardKey, at: Start | int) -> bool:
+        try:
+            if key in self.failing:
+                raise self.failing[key]
+            return bool(self.records(key, at)) or self.children(key) is not None
+        except HeadraceError:
+            return True
+
+    def _stream(self, name_or_arn: str) -> _Stream:
+        if self.fails is not None:
+            raise self.fails
+        name = name_or_arn.removeprefix(self._prefix)
+        if name not in self._streams:
+            raise Unknown(f"there is no stream {name_or_arn}, only {sorted(self._streams)}. Nothing was read")
+        return self._streams[name]
+
+    def _listed(self, found: _Stream) -> Iterable[Shard]:
+        """A closed shard is listed until its last record can't be read any more."""
+        horizon = self._now() - found.retention
+        return (s for s in found.shards.values() if not s.closed or found.closed_at[s.shard_id] >= horizon)
+
+    def _open(self, found: _Stream, parents: tuple[str, ...], hash_range: HashRange) -> str:
+        shard_id = f"shardId-{len(found.shards):012d}"
+        found.shards[shard_id] = Shard(shard_id, parents, hash_range)
+        found.records[shard_id] = []
+        return shard_id
+
+    def _close(self, found: _Stream, shard_id: str) -> None:
+        if found.shards[shard_id].closed:
+            raise ValueError(f"{shard_id} is closed already")
+        found.shards[shard_id] = replace(found.shards[shard_id], closed=True)
+        found.closed_at[shard_id] = self._now()
+
+    def _now(self) -> datetime:
+        return self._clock.now().astimezone(UTC)
+
+
+def _is_ahead(record: MemoryRecord, at: Start | int) -> bool:
+    if isinstance(at, int):
+        return record.sequence > at
+    return at.at is None or record.arrival >= at.at
+
+
+def _range_of(shard: Shard) -> HashRange:
+    if shard.hash_range is None:
+        raise AssertionError(f"{shard.shard_id} was opened without a hash range")
+    return shard.hash_range

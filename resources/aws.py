@@ -1,0 +1,35 @@
+"""What all resources that reach AWS share: where it is, and that keys are refused."""
+
+from typing import Any
+
+from dagster_aws.utils import ResourceWithBoto3Configuration
+from pydantic import model_validator
+
+from pipeline.errors import BadSetting
+from pipeline.settings import AwsSettings
+
+_KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+
+
+class AwsResource(ResourceWithBoto3Configuration):
+    """dagster-aws's base resource, without its three fields for keys: Dagster stores and shows configuration."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_keys(cls, values: dict[str, Any]) -> dict[str, Any]:
+        given = [key for key in _KEYS if values.get(key)]
+        if given:
+            raise BadSetting(
+                f"{', '.join(given)} can't be configured: Dagster stores and shows configuration. Give the process a role, "
+                "or keys in its environment"
+            )
+        return values
+
+    @property
+    def aws(self) -> AwsSettings:
+        return AwsSettings(region=self.region_name, profile=self.profile_name, endpoint=self.endpoint_url)
+
+
+def where(aws: AwsSettings) -> dict[str, Any]:
+    """The base resource's fields, from our settings."""
+    return {"region_name": aws.region, "profile_name": aws.profile, "endpoint_url": aws.endpoint}

@@ -1,0 +1,33 @@
+"""The landing table: the judge of every position."""
+
+from pathlib import Path
+
+from dagster import ConfigurableResource
+
+from pipeline.clock import SystemClock
+from pipeline.ports import LandingTable
+from pipeline.settings import Settings
+
+
+class LakeResource(ConfigurableResource[LandingTable]):
+    table: str
+    catalog: dict[str, str]
+    state: str
+    home: str
+
+    @classmethod
+    def of(cls, settings: Settings) -> "LakeResource":
+        landing = settings.landing
+        return cls(
+            table=landing.table,
+            catalog=dict(landing.catalog),
+            state=landing.state or str(Path(landing.home).resolve() / "state"),
+            home=landing.home,
+        )
+
+    def landing_table(self, writer: str) -> LandingTable:
+        from pipeline.lake.catalog import embedded_catalog
+        from pipeline.lake.iceberg import IcebergTable
+
+        catalog = self.catalog or embedded_catalog(Path(self.home))
+        return IcebergTable(catalog, self.table, state=self.state, clock=SystemClock(), writer=writer)

@@ -1,0 +1,1 @@
+"""Dagster's sensors: the clocks of the duties. Each tick ends in one sentence."""

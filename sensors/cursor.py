@@ -1,0 +1,99 @@
+"""What a tick remembers, as the text of a Dagster cursor: small, versionless, and safe to lose."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from pipeline.core.backoff import Backoff
+from pipeline.core.sighting import Sighting, from_cursor, to_cursor
+from pipeline.duties.leader_tick import LeaderMemory
+from pipeline.duties.worker_tick import WorkerMemory
+
+
+def write_leader(memory: LeaderMemory, failures: int) -> str:
+    return _text(
+        {
+            "look": _time_out(memory.last_look),
+            "lock": _one_out(memory.lock),
+            "workers": to_cursor(memory.workers),
+            "sync": _time_out(memory.last_sync),
+            "assign": _time_out(memory.last_assignment),
+            "failures": failures,
+        }
+    )
+
+
+def read_leader(text: str | None) -> tuple[LeaderMemory, int]:
+    said = _said(text)
+    try:
+        memory = LeaderMemory(
+            last_look=_time_in(said.get("look")),
+            lock=_one_in(said.get("lock")),
+            workers=from_cursor(said.get("workers", {})),
+            last_sync=_time_in(said.get("sync")),
+            last_assignment=_time_in(said.get("assign")),
+        )
+        return memory, int(said.get("failures", 0))
+    except (TypeError, ValueError, AttributeError):
+        return LeaderMemory(), 0
+
+
+def write_worker(memory: WorkerMemory) -> str:
+    return _text(
+        {
+            "look": _time_out(memory.last_look),
+            "claims": to_cursor(memory.claims),
+            "rival": _one_out(memory.rival),
+            "probe": _time_out(memory.last_probe),
+            "run": memory.latest_run,
+            "backoff": {key: [b.failures, _time_out(b.until)] for key, b in memory.backoff.items()},
+        }
+    )
+
+
+def read_worker(text: str | None) -> WorkerMemory:
+    said = _said(text)
+    try:
+        return WorkerMemory(
+            last_look=_time_in(said.get("look")),
+            claims=from_cursor(said.get("claims", {})),
+            rival=_one_in(said.get("rival")),
+            last_probe=_time_in(said.get("probe")),
+            latest_run=said.get("run"),
+            backoff={
+                key: Backoff(int(count), datetime.fromtimestamp(until, UTC))
+                for key, (count, until) in said.get("backoff", {}).items()
+            },
+        )
+    except (TypeError, ValueError, AttributeError):
+        return WorkerMemory()
+
+
+def _text(said: Mapping[str, Any]) -> str:
+    return json.dumps({key: value for key, value in said.items() if value}, separators=(",", ":"))
+
+
+def _said(text: str | None) -> dict[str, Any]:
+    """A cursor that a person edited, or that another version wrote, is a lost one."""
+    try:
+        said = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _time_out(at: datetime | None) -> float | None:
+    return None if at is None else at.timestamp()
+
+
+def _time_in(at: float | None) -> datetime | None:
+    return None if at is None else datetime.fromtimestamp(at, UTC)
+
+
+def _one_out(seen: Sighting | None) -> list[str | int] | None:
+    return None if seen is None else to_cursor({"it": seen})["it"]
+
+
+def _one_in(row: list[str | int] | None) -> Sighting | None:
+    return None if row is None else from_cursor({"it": row})["it"]

@@ -1,0 +1,87 @@
+"""The leader's clock: election, shard sync, assignment, and the partitions of this deployment."""
+
+from dataclasses import replace
+
+import dagster as dg
+
+from assets.names import partitions_name
+from pipeline.clock import SystemClock, SystemIds
+from pipeline.duties.leader_tick import LeaderDuty
+from pipeline.errors import Terminal, Transient
+from pipeline.settings import Settings
+from resources.beating import beating
+from resources.lake import LakeResource
+from resources.lease_tables import LeaseTablesResource
+from resources.stream import StreamResource
+from sensors.cursor import read_leader, write_leader
+from sensors.once import alone
+
+INTERVAL = 4
+"""Seconds. Dagster's loop looks every 5: asking for 5 would be asking for 10."""
+_FAILURES = 3
+"""In a row: then the lock is given up, so that another deployment may do better."""
+
+
+def build_leader(settings: Settings) -> dg.SensorDefinition:
+    @dg.sensor(
+        name="leader",
+        minimum_interval_seconds=INTERVAL,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=__doc__,
+    )
+    def leader(
+        context: dg.SensorEvaluationContext,
+        lease_tables: LeaseTablesResource,
+        stream: StreamResource,
+        lake: LakeResource,
+    ) -> dg.SensorResult:
+        with alone(f"leader of {settings.application}") as free:
+            if not free:
+                return dg.SensorResult(
+                    skip_reason="leader: the tick before is still at work", cursor=context.cursor
+                )
+            return _tick(context, settings, _duty(settings, lease_tables, stream, lake))
+
+    return leader
+
+
+def _duty(
+    settings: Settings, lease_tables: LeaseTablesResource, stream: StreamResource, lake: LakeResource
+) -> LeaderDuty:
+    return LeaderDuty(
+        leader_id=settings.workers[0].id,
+        settings=settings,
+        tables=lease_tables.tables(),
+        leases=lease_tables.leases(),
+        workers=lease_tables.workers(),
+        lock=lease_tables.lock(),
+        source=stream.source(),
+        table=lake.landing_table("leader"),
+        clock=SystemClock(),
+        ids=SystemIds(),
+    )
+
+
+def _tick(context: dg.SensorEvaluationContext, settings: Settings, duty: LeaderDuty) -> dg.SensorResult:
+    memory, failures = read_leader(context.cursor)
+    times = settings.times
+    try:
+        with beating(duty.beat_lock, times.leader_lock / 4, at_most=times.leader_deadline):
+            report = duty.tick(memory)
+    except Transient as error:
+        if failures + 1 >= _FAILURES:
+            duty.release()
+            failures = -1
+        cursor = write_leader(replace(memory, last_look=None), failures + 1)
+        return dg.SensorResult(skip_reason=f"leader: {error}", cursor=cursor)
+    except Terminal:
+        duty.release()
+        raise
+    known = set(context.instance.get_dynamic_partitions(partitions_name(settings)))
+    missing = [key for key in report.partitions if key not in known]
+    partitions = dg.DynamicPartitionsDefinition(name=partitions_name(settings))
+    return dg.SensorResult(
+        skip_reason=str(report),
+        cursor=write_leader(report.memory, 0),
+        dynamic_partitions_requests=[partitions.build_add_request(missing)] if missing else [],
+    )

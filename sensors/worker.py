@@ -1,0 +1,123 @@
+"""A worker's clock: beat, see what is due, ask for one run."""
+
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import dagster as dg
+
+from assets.names import records_key, slug
+from assets.records import RecordsConfig
+from pipeline.clock import SystemClock
+from pipeline.core.stream import StreamId
+from pipeline.duties.worker_tick import WorkerDuty, WorkerReport
+from pipeline.errors import TablesMissing, Transient
+from pipeline.ports import ShardSource, StreamFacts
+from pipeline.settings import Settings
+from resources.lease_tables import LeaseTablesResource
+from resources.runs import WORKER_TAG, DagsterRuns, instance_id
+from resources.stream import StreamResource
+from sensors.cursor import read_worker, write_worker
+from sensors.leader import INTERVAL
+from sensors.once import alone
+
+_FACTS_LIVE = 60.0
+"""Seconds."""
+
+
+def build_worker(
+    settings: Settings, worker_id: str, job: Any
+) -> dg.SensorDefinition:
+    @dg.sensor(
+        name=f"worker_{slug(worker_id)}",
+        job=job,
+        minimum_interval_seconds=INTERVAL,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=__doc__,
+    )
+    def worker(
+        context: dg.SensorEvaluationContext, lease_tables: LeaseTablesResource, stream: StreamResource
+    ) -> dg.SensorResult:
+        with alone(f"worker {worker_id} of {settings.application}") as free:
+            if not free:
+                said = f"worker {worker_id}: the tick before is still at work"
+                return dg.SensorResult(skip_reason=said, cursor=context.cursor)
+            return _tick(context, settings, _duty(context, settings, worker_id, lease_tables, stream))
+
+    return worker
+
+
+def _duty(
+    context: dg.SensorEvaluationContext,
+    settings: Settings,
+    worker_id: str,
+    lease_tables: LeaseTablesResource,
+    stream: StreamResource,
+) -> WorkerDuty:
+    known = _KNOWN.setdefault(f"{settings.application}/{worker_id}", _Known(stream.source()))
+    return WorkerDuty(
+        worker_id=worker_id,
+        instance=instance_id(context.instance),
+        leases=lease_tables.leases(),
+        workers=lease_tables.workers(),
+        source=known.source,
+        runs=DagsterRuns(context.instance),
+        clock=SystemClock(),
+        times=settings.times,
+        stream=lambda: known.facts(settings.streams[0].name),
+    )
+
+
+@dataclass(slots=True)
+class _Known:
+    """Kept between ticks of one process to save calls: shard iterators, and what stream this is."""
+
+    source: ShardSource
+    _facts: StreamFacts | None = None
+    _until: float = 0.0
+
+    def facts(self, name: str) -> tuple[StreamId, timedelta]:
+        now = time.monotonic()
+        if self._facts is None or now > self._until:
+            self._facts, self._until = self.source.describe(name), now + _FACTS_LIVE
+        return self._facts.stream, self._facts.retention
+
+
+_KNOWN: dict[str, _Known] = {}
+
+
+def _tick(context: dg.SensorEvaluationContext, settings: Settings, duty: WorkerDuty) -> dg.SensorResult:
+    try:
+        report = duty.tick(read_worker(context.cursor))
+    except Transient as error:
+        return dg.SensorResult(skip_reason=f"worker {duty.worker_id}: {error}", cursor=context.cursor)
+    except TablesMissing as error:
+        # At the first start of an application the leader's tick makes them a moment later.
+        return dg.SensorResult(skip_reason=f"worker {duty.worker_id}: {error}", cursor=context.cursor)
+    _report_dead(context, report)
+    cursor = write_worker(report.memory)
+    if not report.due:
+        return dg.SensorResult(skip_reason=str(report), cursor=cursor)
+    return dg.SensorResult(run_requests=[_request(settings, duty.worker_id, report)], cursor=cursor)
+
+
+def _request(settings: Settings, worker_id: str, report: WorkerReport) -> dg.RunRequest:
+    op = "__".join(records_key(settings).path)
+    config = RecordsConfig(worker=worker_id, over=list(report.over), later=list(report.later))
+    return dg.RunRequest(
+        run_key=f"{settings.application}/{worker_id}/after/{report.latest_run or 'nothing'}",
+        run_config=dg.RunConfig(ops={op: config}),
+        tags={WORKER_TAG: worker_id},
+    )
+
+
+def _report_dead(context: dg.SensorEvaluationContext, report: WorkerReport) -> None:
+    """A run whose host is gone stays 'started' for Dagster and keeps its slot. If the verdict is wrong, the table's
+    compare-and-swap makes it harmless."""
+    for run_id in report.dead_runs:
+        run = context.instance.get_run_by_id(run_id)
+        if run is not None:
+            context.instance.report_run_failed(
+                run, "this run stopped beating for longer than the lease duration: its host is taken for dead"
+            )

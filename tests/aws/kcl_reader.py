@@ -1,0 +1,80 @@
+"""How KCL reads a lease row, written down from its behaviour and from nothing of ours (I24).
+
+An older KCL throws for the whole list when one row lacks a leaseCounter, so everything here raises.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+WORDS = {"TRIM_HORIZON", "LATEST", "AT_TIMESTAMP", "SHARD_END"}
+TYPES = {
+    "leaseKey": "S",
+    "leaseOwner": "S",
+    "leaseCounter": "N",
+    "ownerSwitchesSinceCheckpoint": "N",
+    "checkpoint": "S",
+    "checkpointSubSequenceNumber": "N",
+    "pendingCheckpoint": "S",
+    "pendingCheckpointSubSequenceNumber": "N",
+    "pendingCheckpointState": "B",
+    "parentShardId": "SS",
+    "childShardIds": "SS",
+    "startingHashKey": "S",
+    "endingHashKey": "S",
+    "throughputKBps": "N",
+    "checkpointOwner": "S",
+    "entityType": "S",
+    "streamName": "S",
+    "shardId": "S",
+}
+WHOLE = {
+    "leaseCounter",
+    "ownerSwitchesSinceCheckpoint",
+    "checkpointSubSequenceNumber",
+    "pendingCheckpointSubSequenceNumber",
+}
+MANDATORY = {
+    "leaseKey",
+    "leaseCounter",
+    "ownerSwitchesSinceCheckpoint",
+    "checkpoint",
+    "checkpointSubSequenceNumber",
+}
+OURS = {"streamEpoch", "runClaim", "wantedBy", "landedCheckpoint", "landedSub", "lookedAt", "behindMs"}
+
+
+def read_as_kcl(row: Mapping[str, Any], *, entity_type: bool = True) -> None:
+    assert row.keys() >= MANDATORY, MANDATORY - row.keys()
+    assert row.keys() <= TYPES.keys() | OURS, row.keys() - TYPES.keys() - OURS
+    for name, value in row.items():
+        assert len(value) == 1
+        if name in TYPES:
+            _typed(name, *next(iter(value.items())))
+    assert (row.get("entityType") == {"S": "LEASE"}) is entity_type
+    _checkpoint(row, "checkpoint", "checkpointSubSequenceNumber")
+    if "pendingCheckpoint" in row or "pendingCheckpointSubSequenceNumber" in row:
+        _checkpoint(row, "pendingCheckpoint", "pendingCheckpointSubSequenceNumber")
+    assert ("startingHashKey" in row) == ("endingHashKey" in row)
+    if "startingHashKey" in row:
+        start, end = int(row["startingHashKey"]["S"]), int(row["endingHashKey"]["S"])
+        assert 0 <= start < end < 2**128
+
+
+def _typed(name: str, kind: str, value: Any) -> None:
+    assert kind == TYPES[name], f"{name} is {kind}"
+    if kind == "S":
+        assert value, f"{name} is empty"
+    if kind == "SS":
+        assert value, f"{name} is an empty set"
+        assert all(value)
+    if name in WHOLE:
+        assert re.fullmatch(r"[0-9]+", value), f"{name} is {value}"
+    elif kind == "N":
+        assert re.fullmatch(r"-?[0-9]+(\.[0-9]{1,6})?", value), f"{name} is {value}"
+
+
+def _checkpoint(row: Mapping[str, Any], sequence: str, sub: str) -> None:
+    text = row[sequence]["S"]
+    assert text in WORDS or re.fullmatch("[0-9]+", text), text
+    assert int(row[sub]["N"]) >= 0

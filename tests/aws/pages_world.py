@@ -1,0 +1,89 @@
+"""A stream in this process, and a reader whose clock, sleep and dice the test holds."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pipeline.aws.pages import Host, KinesisPages
+from pipeline.aws.pages_client import tapped
+from pipeline.core.batch import Batch
+from pipeline.core.position import TRIM, Position, Start
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.local.inprocess import InProcessKinesis
+from pipeline.ports import Page
+
+
+class World:
+    """A stream with one shard, unless told otherwise. Whoever sleeps moves the clock."""
+
+    def __init__(self, shards: int = 1, *, throttle: bool = False) -> None:
+        self.aws = InProcessKinesis(throttle=throttle)
+        self.client: Any = self.aws.client()
+        self.client.create_stream(StreamName="orders", ShardCount=shards)
+        facts = self.client.describe_stream_summary(StreamName="orders")["StreamDescriptionSummary"]
+        self.stream = StreamId(facts["StreamARN"], int(facts["StreamCreationTimestamp"].timestamp()))
+        self.sleeps: list[float] = []
+        self.requests: list[dict[str, Any]] = []
+        self.moments: list[float] = []
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.aws.clock(), UTC)
+
+    def key(self, number: int = 0) -> ShardKey:
+        return ShardKey(self.stream, f"shardId-{number:012d}")
+
+    def put(self, *payloads: bytes, key: str = "customer") -> list[int]:
+        """The sequence numbers given. A moment later, so that what wasn't read yet shows as behind."""
+        given: list[int] = []
+        at_once = 500 if len(payloads[0]) < 10_000 else 8
+        for start in range(0, len(payloads), at_once):
+            entries = [{"Data": data, "PartitionKey": key} for data in payloads[start : start + at_once]]
+            answer = self.client.put_records(StreamName="orders", Records=entries)
+            given += [int(record["SequenceNumber"]) for record in answer["Records"]]
+        self.aws.clock.advance(1)
+        return given
+
+    def split(self) -> None:
+        self.client.split_shard(
+            StreamName="orders", ShardToSplit="shardId-000000000000", NewStartingHashKey=str(2**127)
+        )
+
+    def batch(self, after: Position | int | None = None, *, start: Start = TRIM, shard: int = 0) -> Batch:
+        at = Position(after) if isinstance(after, int) else after
+        return Batch(self.key(shard), at, start, self.now(), timedelta(hours=24))
+
+    def reader(self, **knobs: Any) -> KinesisPages:
+        host = Host(connect=self._connect, sleep=self._sleep, monotonic=self.aws.clock, dice=lambda: 1.0)
+        return KinesisPages(region="us-east-1", host=host, **knobs)
+
+    def _connect(self, region: str, endpoint: str | None) -> Any:
+        client = tapped(self.aws.client(region))
+        client.meta.events.register("provide-client-params.kinesis.*", self._note)
+        return client
+
+    def _note(self, params: dict[str, Any], **_: Any) -> None:
+        self.requests.append(params)
+        if "ShardIterator" in params:
+            self.moments.append(self.aws.clock())
+
+    def _sleep(self, seconds: float) -> None:
+        self.sleeps.append(seconds)
+        self.aws.clock.advance(seconds)
+
+
+def until_tip(pages: Iterable[Page]) -> list[Page]:
+    """As the staging task reads: up to the tip or the end."""
+    read: list[Page] = []
+    for page in pages:
+        read.append(page)
+        if page.children is not None or not page.behind:
+            return read
+    return read
+
+
+def numbers_of(pages: Iterable[Page]) -> list[int]:
+    return [int(n) for page in pages if page.records for n in page.records["sequence_number"].to_pylist()]
+
+
+def payloads_of(pages: Iterable[Page]) -> list[bytes]:
+    return [data for page in pages if page.records for data in page.records["data"].to_pylist()]

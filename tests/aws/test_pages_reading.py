@@ -1,0 +1,229 @@
+"""What the executor's reader brings of a shard."""
+
+import pickle
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+from pipeline.aws.pages import KinesisPages
+from pipeline.aws.pages_decode import decode_answer
+from pipeline.core.position import Position, Start
+from pipeline.errors import BadSetting, WrongShape
+from pipeline.settings import Wire
+from tests.aws.pages_world import World, numbers_of, payloads_of, until_tip
+
+
+def test_every_record_of_a_shard_comes_once_and_in_order():
+    world = World()
+    numbers = world.put(*(f"record {n}".encode() for n in range(1200)))
+
+    pages = until_tip(world.reader().pages(world.batch()))
+
+    assert numbers_of(pages) == numbers
+    assert payloads_of(pages)[:2] == [b"record 0", b"record 1"]
+
+
+def test_reading_goes_on_after_the_position_and_never_repeats_its_record():
+    world = World()
+    numbers = world.put(b"one", b"two", b"three")
+
+    pages = until_tip(world.reader().pages(world.batch(numbers[0])))
+
+    assert numbers_of(pages) == numbers[1:]
+
+
+def test_a_shard_without_position_begins_at_its_timestamp():
+    world = World()
+    world.put(b"before")
+    world.aws.clock.advance(60)
+    at = world.now()
+    after = world.put(b"from here")
+
+    pages = until_tip(world.reader().pages(world.batch(start=Start(at))))
+
+    assert numbers_of(pages) == after
+
+
+def test_a_position_that_holds_no_record_begins_at_the_batchs_start():
+    world = World()
+    world.put(b"before")
+    world.aws.clock.advance(60)
+    at = world.now()
+    after = world.put(b"from here")
+
+    pages = until_tip(world.reader().pages(world.batch(Position(seen=at), start=Start(at))))
+
+    assert numbers_of(pages) == after
+
+
+def test_rows_have_the_landing_tables_columns():
+    world = World()
+    (number,) = world.put(b"\x00\xff payload", key="käse")
+
+    (page,) = until_tip(world.reader().pages(world.batch()))
+
+    assert page.records is not None
+    assert page.records.to_pylist() == [
+        {
+            "stream": "orders",
+            "stream_epoch": world.stream.epoch,
+            "shard_id": "shardId-000000000000",
+            "sequence_number": str(number),
+            "sub_sequence_number": 0,
+            "partition_key": "käse",
+            "explicit_hash_key": None,
+            "arrival_ts": world.now() - timedelta(seconds=1),
+            "data": b"\x00\xff payload",
+            "decode_error": None,
+        }
+    ]
+    assert page.records.schema.field("arrival_ts").type == pa.timestamp("us", tz="UTC")
+
+
+def test_a_page_tells_its_size_its_numbers_and_its_arrivals():
+    world = World()
+    world.put(b"12345")
+    number = world.put(b"678")[-1]
+
+    (page,) = until_tip(world.reader().pages(world.batch()))
+
+    assert (page.rows, page.bytes, page.last_sequence) == (2, 8, number)
+    assert (page.first_arrival, page.last_arrival) == (
+        world.now() - timedelta(seconds=2),
+        world.now() - timedelta(seconds=1),
+    )
+
+
+def test_an_empty_page_at_the_tip_has_no_rows():
+    world = World()
+
+    (page,) = until_tip(world.reader().pages(world.batch()))
+
+    assert (page.records, page.rows, page.last_sequence, page.last_arrival) == (None, 0, None, None)
+    assert page.behind == timedelta(0)
+
+
+def test_empty_pages_while_behind_are_passed_over():
+    world = World()
+    numbers = world.put(b"one")
+    world.aws.inject("empty", count=3)
+
+    pages = until_tip(world.reader().pages(world.batch()))
+
+    assert [page.rows for page in pages] == [0, 0, 0, 1]
+    assert numbers_of(pages) == numbers
+    assert pages[0].behind > timedelta(0)
+
+
+def test_the_last_page_of_a_closed_shard_names_the_children():
+    world = World()
+    numbers = world.put(b"one", b"two")
+    world.split()
+
+    pages = list(world.reader().pages(world.batch()))
+
+    assert numbers_of(pages) == numbers
+    assert pages[-1].children is not None
+    assert [child.shard_id for child in pages[-1].children] == [
+        "shardId-000000000001",
+        "shardId-000000000002",
+    ]
+    assert all(child.parents == ("shardId-000000000000",) for child in pages[-1].children)
+
+
+def test_only_the_last_page_has_children():
+    world = World()
+    world.put(*[b"x" * 1024 * 1024 for _ in range(15)])
+    world.split()
+
+    pages = list(world.reader().pages(world.batch()))
+
+    assert [page.children is None for page in pages] == [True, False]
+
+
+def test_pages_come_whole_at_ten_thousand_records_and_at_ten_mebibytes():
+    many = World()
+    numbers = many.put(*[b"x" for _ in range(10_500)])
+    large = World()
+    large.put(*[b"x" * 1000 * 1024 for _ in range(15)])
+
+    many_pages = until_tip(many.reader().pages(many.batch()))
+    large_pages = until_tip(large.reader().pages(large.batch()))
+
+    assert [page.rows for page in many_pages] == [10_000, 500]
+    assert numbers_of(many_pages) == numbers
+    assert [page.rows for page in large_pages] == [10, 5]
+    assert all(len(data) == 1000 * 1024 for data in payloads_of(large_pages))
+
+
+def test_answered_is_kinesis_clock_not_this_hosts():
+    world = World()
+    world.aws.clock.advance(60)
+
+    (page,) = until_tip(world.reader().pages(world.batch()))
+
+    assert page.answered == world.now()
+    assert abs(datetime.now(UTC) - page.answered) > timedelta(days=1)
+
+
+def test_a_shard_is_asked_five_times_a_second_at_most():
+    world = World()
+    world.put(b"one")
+    world.aws.inject("empty", count=9)
+
+    until_tip(world.reader().pages(world.batch()))
+
+    gaps = [later - earlier for earlier, later in zip(world.moments, world.moments[1:], strict=False)]
+    assert len(gaps) == 9
+    assert min(gaps) >= 0.2 - 1e-6
+
+
+def test_the_reader_travels_without_credentials(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDCANARY")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret-canary")
+    reader = KinesisPages(region="eu-west-1", endpoint="http://127.0.0.1:4567")
+
+    travelled = pickle.dumps(reader)
+
+    assert pickle.loads(travelled) == reader
+    assert b"canary" not in travelled.lower()
+
+
+def test_a_wire_form_that_isnt_built_is_refused_at_once():
+    with pytest.raises(BadSetting, match=r"aws\.wire is cbor"):
+        KinesisPages(region="eu-west-1", wire=Wire.CBOR)
+
+
+def test_a_position_inside_an_aggregate_is_refused_and_nothing_is_read():
+    world = World()
+    (number,) = world.put(b"aggregate")
+
+    with pytest.raises(WrongShape, match="inside an aggregated record"):
+        next(world.reader().pages(world.batch(Position(number, sub=3))))
+
+    assert world.requests == []
+
+
+def test_unknown_fields_of_an_answer_are_passed_over():
+    key = World().key()
+    body = b"""{"Records":[{"Data":"aGk=","PartitionKey":"k","SequenceNumber":"7","EncryptionType":"KMS",
+        "ApproximateArrivalTimestamp":1.769E9}],"MillisBehindLatest":12,"NextShardIterator":"n","New":{"a":[1]}}"""
+
+    answer = decode_answer(body, key)
+
+    assert (answer.rows, answer.last_sequence, answer.next_iterator) == (1, 7, "n")
+    assert answer.first_arrival == datetime.fromtimestamp(1_769_000_000, UTC)
+
+
+@pytest.mark.parametrize("stamp", ["1769000000.123", "1769000000.001", "1769000000.999", "4102444799.007"])
+def test_arrival_times_keep_every_millisecond(stamp: str):
+    record = f'{{"Data":"","PartitionKey":"k","SequenceNumber":"7","ApproximateArrivalTimestamp":{stamp}}}'
+
+    answer = decode_answer(f'{{"Records":[{record}]}}'.encode(), World().key())
+
+    assert answer.records is not None
+    whole, _, thousandths = stamp.partition(".")
+    expected = datetime.fromtimestamp(int(whole), UTC) + timedelta(milliseconds=int(thousandths))
+    assert answer.records["arrival_ts"].to_pylist() == [expected]
+    assert answer.last_arrival == expected

@@ -1,0 +1,91 @@
+"""The wire form of a worker's row."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.aws.worker_item import read_worker
+from pipeline.core.worker import Worker
+from pipeline.ports import SkippedRow
+
+KCL: dict[str, Any] = {
+    "wid": {"S": "w1"},
+    "lut": {"N": "1700000000"},
+    "sts": {"M": {"C": {"L": [{"N": "12.5"}, {"N": "-1"}]}}},
+    "opr": {"M": {"C": {"L": [{"N": "100"}]}}},
+    "entityType": {"S": "WORKER_METRIC_STATS"},
+    "sup": {"N": "1"},
+    "slu": {"N": "1700000000"},
+}
+OURS: dict[str, Any] = {
+    "beat": {"N": "12"},
+    "runBeats": {"M": {"run/1": {"N": "3"}}},
+    "instance": {"S": "dagster-a"},
+    "stopping": {"BOOL": True},
+    "assignPass": {"N": "4"},
+}
+
+
+def test_a_row_that_kcl_wrote_is_a_worker_that_never_beat():
+    assert read_worker(KCL) == Worker(
+        "w1",
+        last_update=datetime.fromtimestamp(1_700_000_000, UTC),
+        stats={"C": (12.5, -1.0)},
+        ranges={"C": (100,)},
+    )
+
+
+def test_our_attributes_stand_beside_kcls():
+    row = read_worker({**KCL, **OURS})
+    assert isinstance(row, Worker)
+    assert (row.beat, dict(row.run_beats), row.instance, row.stopping, row.assign_pass) == (
+        12,
+        {"run/1": 3},
+        "dagster-a",
+        True,
+        4,
+    )
+
+
+def test_a_row_with_nothing_but_its_key_is_a_worker():
+    assert read_worker({"wid": {"S": "w1"}}) == Worker("w1")
+
+
+def test_in_one_table_the_key_is_leasekey():
+    assert read_worker({"leaseKey": {"S": "w1"}}, key="leaseKey") == Worker("w1")
+
+
+@pytest.mark.parametrize(
+    "odd,reason",
+    [
+        ({"entityType": {"S": "LEASE"}}, "a row of type LEASE"),
+        ({"lut": {"S": "yesterday"}}, "lut is of type S"),
+        ({"lut": {"N": "1E+40"}}, "lut"),
+        ({"beat": {"N": "1.5"}}, "beat is 1.5"),
+        ({"runBeats": {"L": []}}, "runBeats is of type L"),
+        ({"runBeats": {"M": {"run/1": {"S": "3"}}}}, "run/1 is of type S"),
+        ({"sts": {"M": {"C": {"L": [{"S": "12"}]}}}}, "C is of type S"),
+        ({"opr": {"M": {"C": {"L": [{"N": "1.5"}]}}}}, "C is 1.5"),
+        ({"stopping": {"S": "yes"}}, "stopping is of type S"),
+    ],
+)
+def test_a_row_that_we_do_not_understand_is_named_with_the_reason(odd: dict[str, Any], reason: str):
+    found = read_worker({**KCL, **odd})
+    assert isinstance(found, SkippedRow)
+    assert found.key == "w1"
+    assert reason in found.why
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([*KCL, *OURS]),
+        st.sampled_from(
+            [{"S": ""}, {"S": "x"}, {"N": "NaN"}, {"N": "1E+99"}, {"M": {"a": {}}}, {"L": [{}]}, {"BOOL": 1}]
+        ),
+    )
+)
+def test_no_row_whatever_is_in_it_raises(odd: dict[str, Any]):
+    assert isinstance(read_worker({**KCL, **odd}), (Worker, SkippedRow))

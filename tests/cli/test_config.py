@@ -1,0 +1,97 @@
+"""`headrace config` shows the settings in force and where each came from."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli import main
+
+CANARY = "c4n4ry-of-the-mine"
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "headrace.yaml"
+    path.write_text(
+        "application: my-app\nstreams:\n  - name: s\nwave:\n  bytes: 64MiB\nlanding: {catalog: {type: rest}}\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+def test_each_setting_is_a_line_with_value_and_source(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("HEADRACE__AWS__REGION", "eu-west-1")
+    assert main(["config"]) == 0
+    lines = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()}
+    assert lines["application"] == ["my-app", "headrace.yaml:1"]
+    assert lines["wave.bytes"] == ["64MiB", "headrace.yaml:5"]
+    assert lines["landing.catalog.type"] == ["rest", "headrace.yaml:6"]
+    assert lines["aws.region"] == ["eu-west-1", "HEADRACE__AWS__REGION"]
+    assert lines["times.linger"] == ["5m", "default"]
+    assert lines["aws.profile"] == ["-", "default"]
+
+
+def test_the_same_as_json(file: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["config", "--json", "--config", str(file)]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["file"] == str(file)
+    assert shown["settings"]["wave.bytes"] == {"value": "64MiB", "source": f"{file}:5"}
+    assert shown["settings"]["aws.profile"] == {"value": None, "source": "default"}
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        f"aws: {{secret_access_key: {CANARY}}}",
+        f"password: *{CANARY}",
+        f"landing2: {{token: {CANARY}}}",
+        f"aws: {{endpoint: 'https://a:{CANARY}@b'}}",
+    ],
+)
+def test_a_secret_is_never_printed(file: Path, form: list[str], bad: str, capsys: pytest.CaptureFixture[str]):
+    file.write_text(f"{file.read_text(encoding='utf-8')}{bad}\n", encoding="utf-8")
+    assert main(["config", *form]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert CANARY not in err
+    assert err.startswith("headrace: headrace.yaml:7: ")
+    assert err.count("\n") == 1
+
+
+def test_secrets_of_the_environment_are_nobodys_business(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CANARY)
+    monkeypatch.setenv("PYICEBERG_CATALOG__HEADRACE__TOKEN", CANARY)
+    assert main(["config"]) == 0
+    assert CANARY not in capsys.readouterr().out
+
+
+def test_a_missing_file_is_one_line_with_a_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HEADRACE_CONFIG", raising=False)
+    assert main(["config"]) == 2
+    assert "the smallest is: {application: my-app" in capsys.readouterr().err
+
+
+def test_the_document_is_renewed_in_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    document = tmp_path / "d.md"
+    before, after = (
+        "# Mine\n\n<!-- knobs: made by `headrace config --doc docs/settings.md` -->",
+        "<!-- end of knobs -->\nmore\n",
+    )
+    document.write_text(f"{before}\nan older table\n{after}", encoding="utf-8")
+    assert main(["config", "--doc", str(document)]) == 0
+    text = document.read_text(encoding="utf-8")
+    assert text.startswith(before)
+    assert text.endswith(after)
+    assert "an older table" not in text
+    assert main(["config", "--doc"]) == 0
+    assert capsys.readouterr().out.strip() in text

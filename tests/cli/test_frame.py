@@ -1,0 +1,181 @@
+"""The command line's frame: one line for what went wrong, a code for scripts, an answer at once."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+import pipeline.cli as frame
+from pipeline.cli import COMMANDS, main
+from pipeline.errors import BadSetting, CommitUnknown, HeadraceError, MissingPackage, Throttled
+
+ROOT = Path(__file__).parents[2]
+HEAVY = {
+    "boto3",
+    "botocore",
+    "dagster",
+    "pandas",
+    "pyarrow",
+    "pyiceberg",
+    "pyspark",
+    "moto",
+    "aiohttp",
+    "yaml",
+}
+
+
+def loaded_modules(code: str) -> set[str]:
+    """What a fresh interpreter has imported after some code."""
+    asked = f"import sys\n{code}\nprint(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, cwd=ROOT, check=True)
+    return set(done.stdout.split("\n")[-2].split())
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A subcommand of the test's own; `body` is what it does."""
+    made = SimpleNamespace(body=lambda args: 0)
+    module = ModuleType("pipeline.cli.trial")
+    attributes: dict[str, Any] = {"add": lambda sub: sub.add_parser("trial").add_argument("--n", type=int)}
+    attributes["run"] = lambda args: made.body(args)  # noqa: PLW0108 -- the body comes later
+    vars(module).update(attributes)
+    monkeypatch.setitem(sys.modules, "pipeline.cli.trial", module)
+    monkeypatch.setitem(frame.COMMANDS, "trial", "try")
+    return made
+
+
+def fail_with(error: BaseException) -> Any:
+    def body(_: object) -> int:
+        raise error
+
+    return body
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (BadSetting("a\n  long\n story"), 2),
+        (HeadraceError("a long story"), 2),
+        (Throttled("a long story"), 75),
+        (CommitUnknown("a long  story"), 75),
+    ],
+)
+def test_an_error_is_one_line_and_a_code(
+    command: SimpleNamespace, capsys: pytest.CaptureFixture[str], error: HeadraceError, code: int
+):
+    command.body = fail_with(error)
+    assert main(["trial"]) == code
+    assert capsys.readouterr() == ("", "headrace: a long story\n")
+
+
+def test_an_interrupt_ends_quietly_with_its_code(
+    command: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+):
+    command.body = fail_with(KeyboardInterrupt())
+    assert main(["trial"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_mistake_of_ours_is_not_dressed_up(command: SimpleNamespace):
+    command.body = fail_with(ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        main(["trial"])
+
+
+@pytest.mark.parametrize("code", [0, 1, 2])
+def test_a_commands_own_code_is_the_exit_code(command: SimpleNamespace, code: int):
+    command.body = lambda _: code
+    assert main(["trial"]) == code
+
+
+def test_a_command_gets_its_arguments(command: SimpleNamespace):
+    command.body = lambda args: args.n
+    assert main(["trial", "--n", "7"]) == 7
+
+
+@pytest.mark.parametrize(
+    "argv", [["nosuch"], ["config", "--nosuch"], ["config", "--json", "--doc"], ["tables"]]
+)
+def test_a_mistyped_command_line_is_argparses_to_answer(argv: list[str], capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as caught:
+        main(argv)
+    assert caught.value.code == 2
+    assert "usage: headrace" in capsys.readouterr().err
+
+
+def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]):
+    assert main([]) == 2
+    shown = capsys.readouterr().err
+    assert all(name in shown for name in COMMANDS)
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out.startswith("headrace ")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as caught:
+        main([name, "--help"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: headrace {name}")
+
+
+def test_the_help_imports_no_command_at_all():
+    code = "from pipeline.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass"
+    assert loaded_modules(code).isdisjoint(HEAVY)
+
+
+def test_arguments_are_read_and_settings_shown_without_anything_heavy(tmp_path: Path):
+    file = tmp_path / "h.yaml"
+    file.write_text("{application: my-app, streams: [{name: s}]}", encoding="utf-8")
+    code = f"from pipeline.cli import main\nmain(['config', '--config', {str(file)!r}])"
+    assert loaded_modules(code) & HEAVY == {"yaml"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_commands_help_imports_nothing_heavy(name: str):
+    code = f"from pipeline.cli import main\ntry: main([{name!r}, '--help'])\nexcept SystemExit: pass"
+    assert loaded_modules(code).isdisjoint(HEAVY)
+
+
+def test_a_reader_that_leaves_is_no_traceback(tmp_path: Path):
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline.cli", "config", "--doc"],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+        check=False,
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_the_stand_in_without_its_packages_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.delitem(sys.modules, "pipeline.local.__main__", raising=False)
+    monkeypatch.setattr("builtins.__import__", _without("pipeline.local"))
+    assert main(["local"]) == 2
+    assert "pip install 'headrace[local]'" in capsys.readouterr().err
+    assert issubclass(MissingPackage, HeadraceError)
+
+
+def _without(package: str) -> Any:
+    real = __import__
+
+    def importing(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name == package:
+            raise ModuleNotFoundError(f"No module named {name!r}", name="moto")
+        return real(name, *args, **kwargs)
+
+    return importing

@@ -1,0 +1,3 @@
+from tests.stand_in import aws, dynamodb, kinesis, no_backoff
+
+__all__ = ["aws", "dynamodb", "kinesis", "no_backoff"]

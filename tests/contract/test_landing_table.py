@@ -1,0 +1,314 @@
+"""What every landing table promises, whatever it is made of."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from pipeline.core.landing import Proposal
+from pipeline.core.lineage import Kind, ParentIs, ParentReason, Range
+from pipeline.core.position import Origin, Position, Start
+from pipeline.core.stream import ShardKey
+from pipeline.errors import CommitUnknown, Transient
+from pipeline.ports import LandingTable
+from tests.lake.files import NOON, ORIGIN, STREAM, a_file, a_key, a_landing, a_range, at, with_origin
+from tests.lake.tables import IcebergLake, Lake, MemoryLake
+
+A, B, C, D = (a_key(i) for i in range(4))
+
+
+@pytest.fixture(params=[MemoryLake, IcebergLake], ids=["memory", "iceberg"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+    made: Lake = request.param(tmp_path)
+    return made
+
+
+@pytest.fixture
+def landed(lake: Lake) -> Lake:
+    """A table where shard A stands at 3."""
+    lake.table.commit(ORIGIN)
+    land(lake, A, None, [1, 2, 3])
+    return lake
+
+
+def land(lake: Lake, key: ShardKey, after: int | None, numbers: list[int]) -> bool:
+    """Whether it landed."""
+    proposal = a_landing(lake.table.staging_spec(), key, after=after, numbers=numbers)
+    return not lake.table.commit(proposal).landing.refused
+
+
+def chain_of(lake: Lake, key: ShardKey) -> list[Range]:
+    return [r for page in lake.pages() for r in page.ranges if r.key == key and r.moves]
+
+
+# --- the origin ---------------------------------------------------------------------------------------------
+
+
+def test_an_untouched_table_stands_nowhere_and_may_get_an_origin(lake: Lake):
+    state = lake.table.load()
+    assert (state.positions.origins, state.positions.shards, state.snapshot) == ({}, {}, None)
+    assert state.origin_allowed
+
+
+def test_an_origin_is_set_once_and_the_second_one_finds_the_first(lake: Lake):
+    first = lake.table.commit(ORIGIN)
+    other = Origin(Start(NOON), NOON)
+    second = lake.handle().commit(Proposal(origins=((STREAM, other),)))
+    assert first.landing.page.origins == ORIGIN.origins
+    assert second.landing.is_empty
+    assert second.snapshot is None
+    assert lake.table.load().positions.origins[STREAM] == ORIGIN.origins[0][1]
+    assert not lake.table.load().origin_allowed
+
+
+def test_no_range_lands_before_the_origin_is_set(lake: Lake):
+    assert not land(lake, A, None, [1])
+    assert lake.numbers() == {}
+    assert lake.table.load().origin_allowed
+
+
+def test_an_origin_and_the_first_range_may_come_together(lake: Lake):
+    committed = lake.table.commit(
+        with_origin(a_landing(lake.table.staging_spec(), A, after=None, numbers=[1]))
+    )
+    assert committed.landing.refused == ()
+    assert lake.numbers() == {A.shard_id: [1]}
+
+
+# --- compare and swap ---------------------------------------------------------------------------------------
+
+
+def test_rows_and_position_land_together(landed: Lake):
+    assert landed.numbers() == {A.shard_id: [1, 2, 3]}
+    assert landed.table.load().positions.of(A) == at(3)
+
+
+def test_a_range_from_an_old_position_is_refused_and_leaves_no_row(landed: Lake):
+    assert land(landed, A, 3, [4])
+    before = landed.table.load()
+    assert not land(landed, A, 3, [4, 5])
+    assert landed.table.load() == before
+    assert landed.numbers() == {A.shard_id: [1, 2, 3, 4]}
+
+
+def test_a_range_from_a_position_ahead_of_the_table_is_refused(landed: Lake):
+    assert not land(landed, A, 7, [8])
+    assert landed.numbers() == {A.shard_id: [1, 2, 3]}
+
+
+def test_a_shard_that_moved_holds_up_no_other(landed: Lake):
+    spec = landed.table.staging_spec()
+    stale, fresh = a_file(spec, {A: [1]}), a_file(spec, {B: [1]})
+    proposal = Proposal(
+        (a_range(A, None, 1, files=[stale]), a_range(B, None, 1, files=[fresh])), (stale, fresh)
+    )
+    committed = landed.table.commit(proposal)
+    assert [refused.range.key for refused in committed.landing.refused] == [A]
+    assert landed.numbers() == {A.shard_id: [1, 2, 3], B.shard_id: [1]}
+
+
+def test_a_refused_shard_takes_along_all_that_share_files_with_it_and_lands_in_no_part(landed: Lake):
+    """D10: its rows lie in two files, and a neighbour's neighbour in a third."""
+    spec = landed.table.staging_spec()
+    own = a_file(spec, {A: [1]}, arrival=NOON - timedelta(days=1))
+    shared = a_file(spec, {A: [2], B: [1]})
+    further = a_file(spec, {B: [2], C: [1]})
+    free = a_file(spec, {D: [1]})
+    files = (own, shared, further, free)
+    ranges = (a_range(A, None, 2), a_range(B, None, 2), a_range(C, None, 1), a_range(D, None, 1))
+    committed = landed.table.commit(Proposal(ranges, files))
+    assert {refused.range.key for refused in committed.landing.refused} == {A, B, C}
+    assert landed.numbers() == {A.shard_id: [1, 2, 3], D.shard_id: [1]}
+    assert landed.table.load().positions.shards.keys() == {A, D}
+
+
+def test_what_moves_between_look_and_swap_is_judged_anew(landed: Lake):
+    other = landed.handle()
+    theirs = a_landing(other.staging_spec(), A, after=3, numbers=[4, 5])
+    landed.before_next_swap(lambda: other.commit(theirs))
+    assert not land(landed, A, 3, [4, 5])
+    assert landed.numbers() == {A.shard_id: [1, 2, 3, 4, 5]}
+
+
+def test_a_commit_of_others_between_look_and_swap_costs_nothing_but_a_second_look(landed: Lake):
+    other = landed.handle()
+    theirs = a_landing(other.staging_spec(), B, after=None, numbers=[1])
+    landed.before_next_swap(lambda: other.commit(theirs))
+    assert land(landed, A, 3, [4])
+    assert landed.numbers() == {A.shard_id: [1, 2, 3, 4], B.shard_id: [1]}
+    assert landed.table.load().positions.shards.keys() == {A, B}
+
+
+# --- the order of families ----------------------------------------------------------------------------------
+
+
+def test_no_row_of_a_child_lands_before_its_parent_has_ended(landed: Lake):
+    spec = landed.table.staging_spec()
+    file = a_file(spec, {B: [10]})
+    parents = (ParentReason(A.shard_id, ParentIs.ENDED),)
+    child = Proposal((a_range(B, None, 10, files=[file], parents=parents),), (file,))
+    assert landed.table.commit(child).landing.refused
+    assert landed.numbers() == {A.shard_id: [1, 2, 3]}
+    landed.table.commit(Proposal((a_range(A, 3, Position(3, ended=True, children=(B.shard_id,))),)))
+    assert not landed.table.commit(child).landing.refused
+    assert landed.numbers() == {A.shard_id: [1, 2, 3], B.shard_id: [10]}
+
+
+def test_the_end_of_a_shard_keeps_its_children_and_its_last_record(landed: Lake):
+    ended = Position(3, ended=True, children=(B.shard_id, C.shard_id))
+    landed.table.commit(Proposal((a_range(A, 3, ended),)))
+    land(landed, D, None, [1])
+    assert landed.handle().load().positions.of(A) == replace(ended, arrival=NOON)
+
+
+def test_an_end_can_be_let_go_of_and_the_ledger_tells(landed: Lake):
+    landed.table.commit(Proposal((a_range(A, 3, Position(3, ended=True, children=(B.shard_id,))),)))
+    committed = landed.table.commit(Proposal(drop=(A, C)))
+    assert committed.landing.page.dropped == (A,)
+    assert A not in landed.handle().load().positions.shards
+    assert landed.pages()[-1].dropped == (A,)
+
+
+# --- what commits carry -------------------------------------------------------------------------------------
+
+
+def test_every_commit_carries_all_positions_forward(landed: Lake):
+    land(landed, B, None, [1])
+    land(landed, C, None, [1])
+    positions = landed.handle().load().positions
+    assert {key: p.sequence for key, p in positions.shards.items()} == {A: 3, B: 1, C: 1}
+    assert STREAM in positions.origins
+
+
+def test_an_empty_range_carries_the_moment_the_tip_was_seen(landed: Lake):
+    seen = NOON + timedelta(hours=6)
+    committed = landed.table.commit(Proposal((a_range(A, 3, Position(3, seen=seen)),)))
+    assert committed.snapshot is not None
+    assert landed.handle().load().positions.of(A) == Position(3, arrival=NOON, seen=seen)
+    assert landed.numbers() == {A.shard_id: [1, 2, 3]}
+
+
+def test_a_range_never_moves_a_position_back(landed: Lake):
+    assert landed.table.commit(Proposal((a_range(A, 3, 2),))).landing.refused
+    assert landed.table.load().positions.of(A) == at(3)
+
+
+def test_a_persons_reposition_may_go_back(landed: Lake):
+    landed.table.commit(Proposal((a_range(A, 3, 1, kind=Kind.REPOSITION),)))
+    assert landed.handle().load().positions.of(A) == at(1)
+    assert [r.kind for r in chain_of(landed, A)] == [Kind.LANDED, Kind.REPOSITION]
+
+
+def test_a_replay_lands_rows_and_moves_nothing(landed: Lake):
+    """I15. It also needs no particular position to start from."""
+    land(landed, A, 3, [4])
+    file = a_file(landed.table.staging_spec(), {A: [2]})
+    landed.table.commit(Proposal((a_range(A, 1, 2, kind=Kind.REPLAY, files=[file]),), (file,)))
+    assert landed.table.load().positions.of(A) == at(4)
+    assert landed.numbers() == {A.shard_id: [1, 2, 2, 3, 4]}
+
+
+def test_the_ledger_tells_every_landing_in_order(landed: Lake):
+    land(landed, A, 3, [4, 5])
+    assert [(r.after, r.upto, r.rows, r.run) for r in chain_of(landed, A)] == [
+        (None, at(3), 3, "run-1"),
+        (at(3), at(5), 2, "run-1"),
+    ]
+    assert landed.pages()[0].origins == ORIGIN.origins
+
+
+def test_a_commit_answers_with_the_table_as_it_left_it(landed: Lake):
+    committed = landed.table.commit(a_landing(landed.table.staging_spec(), A, after=3, numbers=[4]))
+    assert committed.state == landed.handle().load()
+    assert committed.snapshot == committed.state.snapshot
+
+
+def test_an_empty_proposal_commits_nothing(landed: Lake):
+    before = landed.table.load()
+    committed = landed.table.commit(Proposal())
+    assert (committed.snapshot, committed.state) == (None, before)
+    assert len(landed.pages()) == 2
+
+
+def test_two_ranges_of_one_shard_in_one_proposal_are_a_mistake_and_land_nothing(landed: Lake):
+    with pytest.raises(ValueError, match="at most one range"):
+        landed.table.commit(Proposal((a_range(A, 3, 4), a_range(A, 4, 5))))
+    assert landed.table.load().positions.of(A) == at(3)
+
+
+def test_files_staged_half_a_day_ago_are_not_named_any_more(landed: Lake):
+    proposal = a_landing(landed.table.staging_spec(), A, after=3, numbers=[4])
+    landed.clock.at = NOON + timedelta(hours=12, seconds=1)
+    with pytest.raises(Transient, match="Nothing was committed"):
+        landed.table.commit(proposal)
+    assert landed.numbers() == {A.shard_id: [1, 2, 3]}
+
+
+# --- when requests and answers get lost ---------------------------------------------------------------------
+
+
+def test_a_commit_whose_answer_was_lost_lands_once_and_says_so(landed: Lake):
+    landed.lose("answer")
+    committed = landed.table.commit(a_landing(landed.table.staging_spec(), A, after=3, numbers=[4]))
+    assert committed.landing.refused == ()
+    assert committed.snapshot == landed.handle().load().snapshot
+    assert landed.numbers() == {A.shard_id: [1, 2, 3, 4]}
+
+
+def test_a_commit_whose_request_was_lost_lands_once(landed: Lake):
+    landed.lose("request")
+    assert land(landed, A, 3, [4])
+    assert landed.numbers() == {A.shard_id: [1, 2, 3, 4]}
+    assert len(chain_of(landed, A)) == 2
+
+
+def test_a_commit_that_never_gets_through_is_reported_as_unknown_and_can_be_tried_again(landed: Lake):
+    proposal = a_landing(landed.table.staging_spec(), A, after=3, numbers=[4])
+    landed.lose("request", times=3)
+    with pytest.raises(CommitUnknown):
+        landed.table.commit(proposal)
+    assert landed.numbers() == {A.shard_id: [1, 2, 3]}
+    assert not landed.table.commit(proposal).landing.refused
+    assert landed.numbers() == {A.shard_id: [1, 2, 3, 4]}
+
+
+def test_a_proposal_sent_again_after_it_landed_is_refused(landed: Lake):
+    """D7: the first request was thought lost, and its caller comes back."""
+    proposal = a_landing(landed.table.staging_spec(), A, after=3, numbers=[4])
+    landed.table.commit(proposal)
+    assert landed.handle().commit(proposal).landing.refused
+    assert landed.numbers() == {A.shard_id: [1, 2, 3, 4]}
+
+
+# --- races --------------------------------------------------------------------------------------------------
+
+
+def test_writers_that_race_on_the_same_shards_make_one_chain_of_each(lake: Lake):
+    lake.table.commit(ORIGIN)
+    keys = (A, B, C)
+
+    def write(number: int) -> int:
+        table, landings = lake.handle(), 0
+        for turn in range(8):
+            landings += len(race_once(table, keys[(number + turn) % 3], keys[(number + turn + 1) % 3]))
+        return landings
+
+    with ThreadPoolExecutor(4) as writers:
+        landed_by = list(writers.map(write, range(4)))
+    numbers = lake.numbers()
+    chains = {key: chain_of(lake, key) for key in keys}
+    assert sum(landed_by) == sum(map(len, chains.values())) > len(keys)
+    for key, chain in chains.items():
+        assert [r.after for r in chain] == [None, *(r.upto for r in chain[:-1])]
+        assert numbers[key.shard_id] == list(range(1, (chain[-1].upto.sequence or 0) + 1))
+
+
+def race_once(table: LandingTable, *keys: ShardKey) -> tuple[Range, ...]:
+    """Read on in some shards, all rows in one file, and commit: as a wave does."""
+    positions = table.load().positions
+    stands = {key: position.sequence or 0 if (position := positions.of(key)) else 0 for key in keys}
+    file = a_file(table.staging_spec(), {key: [n + 1, n + 2] for key, n in stands.items()})
+    ranges = tuple(a_range(key, n or None, n + 2, rows=2, files=[file]) for key, n in stands.items())
+    return table.commit(Proposal(ranges, (file,))).landing.page.ranges

@@ -1,0 +1,351 @@
+"""What every lease store promises: each write of core.change with its condition, both ways."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from threading import Barrier
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipeline.aws.leases import DynamoLeaseStore
+from pipeline.core import change
+from pipeline.core.change import Applied, Change, Refused
+from pipeline.core.checkpoint import SHARD_END, Checkpoint
+from pipeline.core.lease import Lease
+from pipeline.core.shard import HashRange
+from pipeline.memory.leases import MemoryLeaseStore
+from pipeline.ports import LeaseStore
+from tests.stand_in import a_table
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+KEY = "shardId-000000000007"
+AT = Checkpoint("49590338271490256608559692538361571095921575989136588898", 3)
+IDLE = Lease(KEY, 5, AT, owner="me", owner_switches=2, stream_epoch=1_700_000_000)
+CLAIMED = replace(IDLE, run_claim="run/1")
+PENDING = replace(CLAIMED, pending=Checkpoint("150", 1), pending_state=b"state")
+HANDING = {"owner": "next", "checkpoint_owner": "me"}
+NOON = datetime(2026, 1, 1, 12, 0, 0, 250_000, tzinfo=UTC)
+FURTHER = Checkpoint("49590338271490256608559692538361571095921575989136588999", 0)
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A change, the row that it was decided on, and what it makes of it."""
+
+    change: Change
+    read: Lease
+    becomes: Row | None
+    """None: the row is gone."""
+    refused_by: tuple[Row, ...]
+    allowed_by: tuple[Row, ...] = field(default=({"counter": 77}, {"throughput_kbps": 1.5}))
+
+
+CASES = {
+    "claim": Case(
+        change.claim(IDLE, "me", "run/2"),
+        IDLE,
+        {"counter": 6, "run_claim": "run/2"},
+        refused_by=(
+            {"owner": "other"},
+            {"owner": None},
+            {"checkpoint_owner": "other"},
+            HANDING,
+            {"run_claim": "run/1"},
+            {"wanted_by": "run/9"},
+        ),
+        allowed_by=({"counter": 77}, {"checkpoint": FURTHER}),
+    ),
+    "claim after a run that is over": Case(
+        change.claim(replace(IDLE, run_claim="old/1", wanted_by="old/1"), "me", "run/2", over=True),
+        replace(IDLE, run_claim="old/1", wanted_by="old/1"),
+        {"counter": 6, "run_claim": "run/2", "wanted_by": None},
+        refused_by=({"wanted_by": None}, {"wanted_by": "run/9"}, {"run_claim": None}, {"run_claim": "run/9"}),
+    ),
+    "beat": Case(
+        change.beat(CLAIMED, "me"),
+        CLAIMED,
+        {"counter": 6},
+        refused_by=(
+            {"owner": "other"},
+            {"owner": None},
+            {"checkpoint_owner": "other"},
+            {"run_claim": None},
+            {"run_claim": "run/2"},
+        ),
+        allowed_by=({"counter": 77}, HANDING),
+    ),
+    "repair": Case(
+        change.repair(CLAIMED, "run/1", FURTHER),
+        CLAIMED,
+        {"counter": 6, "checkpoint": FURTHER, "landed": FURTHER},
+        refused_by=(
+            {"run_claim": None},
+            {"run_claim": "run/2"},
+            {"checkpoint": Checkpoint(AT.sequence, 4)},
+            {"checkpoint": Checkpoint("100", 3)},
+            {"checkpoint": SHARD_END},
+        ),
+        allowed_by=({"counter": 77}, {"owner": "other"}, HANDING),
+    ),
+    "checkpoint": Case(
+        change.checkpoint(PENDING, "me", "run/1", at=FURTHER, throughput_kbps=12.345678),
+        PENDING,
+        {
+            "counter": 6,
+            "checkpoint": FURTHER,
+            "landed": FURTHER,
+            "owner_switches": 0,
+            "throughput_kbps": 12.345678,
+            "pending": None,
+            "pending_state": None,
+        },
+        refused_by=(
+            {"owner": "other"},
+            {"owner": None},
+            {"checkpoint_owner": "other"},
+            {"owner": "me", "checkpoint_owner": "other"},
+            {"run_claim": None},
+            {"run_claim": "run/2"},
+            {"checkpoint": Checkpoint(AT.sequence, 4)},
+            {"checkpoint": Checkpoint("100", 3)},
+        ),
+        allowed_by=({"counter": 77}, HANDING),
+    ),
+    "checkpoint of an end": Case(
+        change.checkpoint(CLAIMED, "me", "run/1", at=SHARD_END),
+        CLAIMED,
+        {"counter": 6, "checkpoint": SHARD_END, "landed": SHARD_END, "owner_switches": 0},
+        refused_by=({"run_claim": None}, {"checkpoint": SHARD_END}),
+    ),
+    "release": Case(
+        change.release(CLAIMED, "run/1", looked_at=NOON, behind_ms=0),
+        CLAIMED,
+        {"counter": 6, "run_claim": None, "looked_at": NOON, "behind_ms": 0},
+        refused_by=({"run_claim": None}, {"run_claim": "run/2"}),
+        allowed_by=({"counter": 77}, {"owner": "other"}, HANDING, {"wanted_by": "run/9"}),
+    ),
+    "want": Case(
+        change.want(CLAIMED, "run/2"),
+        CLAIMED,
+        {"wanted_by": "run/2"},
+        refused_by=({"wanted_by": "run/9"},),
+        allowed_by=({"counter": 77}, {"run_claim": None}, HANDING),
+    ),
+    "want in place of a run that is over": Case(
+        change.want(replace(CLAIMED, wanted_by="old/1"), "run/2"),
+        replace(CLAIMED, wanted_by="old/1"),
+        {"wanted_by": "run/2"},
+        refused_by=({"wanted_by": None}, {"wanted_by": "run/9"}),
+    ),
+    "take over": Case(
+        change.assign(CLAIMED, "you", "its worker died"),
+        CLAIMED,
+        {"counter": 6, "owner": "you", "run_claim": None, "owner_switches": 3},
+        refused_by=({"owner": None}, {"owner": "other"}, {"checkpoint_owner": "other"}, {"counter": 6}),
+        allowed_by=({"run_claim": "run/2"}, {"checkpoint": FURTHER}),
+    ),
+    "assign of an orphan": Case(
+        change.assign(replace(IDLE, owner=None), "you", "orphan"),
+        replace(IDLE, owner=None),
+        {"counter": 6, "owner": "you"},
+        refused_by=({"owner": "other"}, {"checkpoint_owner": "other"}, {"counter": 4}),
+        allowed_by=({"checkpoint": FURTHER},),
+    ),
+    "give up": Case(
+        change.give_up(CLAIMED, "me"),
+        CLAIMED,
+        {"counter": 6, "owner": None, "run_claim": None},
+        refused_by=({"owner": "other"}, {"owner": None}, {"checkpoint_owner": "other"}),
+    ),
+    "give up during a handover": Case(
+        change.give_up(replace(CLAIMED, **HANDING), "me"),
+        replace(CLAIMED, **HANDING),
+        {"counter": 6, "owner": None, "checkpoint_owner": None, "run_claim": None},
+        refused_by=({"checkpoint_owner": None}, {"checkpoint_owner": "other"}),
+    ),
+    "note children": Case(
+        change.note_children(CLAIMED, frozenset({"shardId-000000000008", "shardId-000000000009"})),
+        CLAIMED,
+        {"children": frozenset({"shardId-000000000008", "shardId-000000000009"})},
+        refused_by=(),
+        allowed_by=({"owner": "other"}, {"children": frozenset({"shardId-x"})}),
+    ),
+    "retire": Case(
+        change.retire(CLAIMED, "the stream was made again"),
+        CLAIMED,
+        None,
+        refused_by=({"counter": 6}, {"stream_epoch": None}, {"stream_epoch": 1_700_000_001}),
+        allowed_by=({"owner": "other"},),
+    ),
+}
+
+
+@pytest.fixture(params=["memory", "dynamodb"])
+def store(request: pytest.FixtureRequest) -> Iterator[LeaseStore]:
+    if request.param == "memory":
+        yield MemoryLeaseStore()
+        return
+    client: DynamoDBClient = request.getfixturevalue("dynamodb")
+    table = a_table(client, "leaseKey")
+    yield DynamoLeaseStore(client, table)
+    client.delete_table(TableName=table)
+
+
+def hold(store: LeaseStore, *rows: Lease) -> None:
+    for row in rows:
+        assert store.apply(change.create(row, "given")) == Applied(row)
+
+
+def variants(name: str) -> list[Any]:
+    cases = ((case, odd) for case in CASES for odd in getattr(CASES[case], name))
+    return [pytest.param(case, odd, id=f"{case} - {odd}") for case, odd in cases]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_change_makes_of_the_row_it_was_decided_on_just_what_it_says(store: LeaseStore, name: str):
+    case = CASES[name]
+    hold(store, case.read)
+    expected = None if case.becomes is None else replace(case.read, **case.becomes)
+    assert store.apply(case.change) == Applied(expected or case.read)
+    assert store.get(KEY) == expected
+
+
+@pytest.mark.parametrize("name,odd", variants("refused_by"))
+def test_a_change_is_refused_by_a_row_that_moved_on_and_is_shown_that_row(
+    store: LeaseStore, name: str, odd: Row
+):
+    moved = replace(CASES[name].read, **odd)
+    hold(store, moved)
+    assert store.apply(CASES[name].change) == Refused(moved)
+    assert store.get(KEY) == moved
+
+
+@pytest.mark.parametrize("name,odd", variants("allowed_by"))
+def test_a_change_leaves_alone_what_it_does_not_speak_of(store: LeaseStore, name: str, odd: Row):
+    case = CASES[name]
+    moved = replace(case.read, **odd)
+    hold(store, moved)
+    answer = store.apply(case.change)
+    assert isinstance(answer, Applied)
+    if case.becomes is None:
+        assert store.get(KEY) is None
+        return
+    expected = replace(
+        moved, **{k: v for k, v in case.becomes.items() if k not in {"counter", "owner_switches"}}
+    )
+    found = store.get(KEY)
+    assert found == answer.lease
+    assert replace(found, counter=0, owner_switches=0) == replace(expected, counter=0, owner_switches=0)
+    assert found.counter - moved.counter == case.change.add.get("counter", 0)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_change_never_makes_a_row(store: LeaseStore, name: str):
+    assert store.apply(CASES[name].change) == Refused(None)
+    assert store.scan().leases == ()
+
+
+def test_create_leaves_a_row_that_is_there_alone_and_shows_it(store: LeaseStore):
+    hold(store, CLAIMED)
+    assert store.apply(change.create(Lease(KEY), "found in the listing")) == Refused(CLAIMED)
+    assert store.get(KEY) == CLAIMED
+
+
+def test_create_keeps_every_field_of_a_lease(store: LeaseStore):
+    full = Lease(
+        "123456789012:orders:1700000000:shardId-000000000007",
+        9,
+        SHARD_END,
+        owner="next",
+        checkpoint_owner="me",
+        owner_switches=4,
+        pending=Checkpoint("8", 7),
+        pending_state=b"\x00\xff",
+        parents=frozenset({"shardId-000000000001", "shardId-000000000002"}),
+        children=frozenset({"shardId-000000000008"}),
+        hash_range=HashRange(0, 2**128 - 1),
+        throughput_kbps=0.000885,
+        stream="123456789012:orders:1700000000",
+        shard="shardId-000000000007",
+        stream_epoch=1_700_000_000,
+        run_claim="run/1",
+        wanted_by="run/2",
+        landed=Checkpoint("7", 6),
+        looked_at=NOON,
+        behind_ms=1234,
+    )
+    assert not [name for name in Lease.__dataclass_fields__ if not getattr(full, name)]
+    hold(store, full)
+    assert store.get(full.key) == full
+
+
+@pytest.mark.parametrize("name", ["claim", "repair", "checkpoint", "checkpoint of an end"])
+def test_a_write_that_comes_twice_is_known_as_ones_own(store: LeaseStore, name: str):
+    """So boto3 does it when an answer is lost."""
+    case = CASES[name]
+    hold(store, case.read)
+    first = store.apply(case.change)
+    assert store.apply(case.change) == first
+    assert store.get(KEY) == replace(case.read, **case.becomes or {})
+
+
+def test_a_write_of_another_claim_with_the_same_values_is_not_ones_own(store: LeaseStore):
+    hold(store, replace(CLAIMED, checkpoint=FURTHER, landed=FURTHER, owner_switches=0, run_claim="run/2"))
+    assert isinstance(store.apply(change.checkpoint(CLAIMED, "me", "run/1", at=FURTHER)), Refused)
+
+
+def test_throughput_is_kept_to_six_places_and_still_known_as_ones_own(store: LeaseStore):
+    hold(store, CLAIMED)
+    wanted = change.checkpoint(CLAIMED, "me", "run/1", at=FURTHER, throughput_kbps=1.23456789)
+    first = store.apply(wanted)
+    assert isinstance(first, Applied)
+    assert first.lease.throughput_kbps == 1.234568
+    assert store.apply(wanted) == first
+
+
+def test_get_of_a_row_that_is_not_there_is_none(store: LeaseStore):
+    hold(store, IDLE)
+    assert store.get("shardId-000000000008") is None
+
+
+def test_scan_lists_every_row(store: LeaseStore):
+    rows = {Lease(f"shardId-{i:012d}", owner="me" if i % 2 else None) for i in range(30)}
+    hold(store, *rows)
+    listing = store.scan()
+    assert set(listing.leases) == rows
+    assert len(listing.leases) == 30
+    assert listing.skipped == ()
+
+
+def test_held_by_lists_what_a_worker_owns_and_nothing_of_others(store: LeaseStore):
+    mine, coming = Lease("a", owner="me"), Lease("b", owner="me", checkpoint_owner="other")
+    hold(store, mine, coming, Lease("c", owner="other"), Lease("d"))
+    assert set(store.held_by("me").leases) == {mine, coming}
+    assert store.held_by("nobody").leases == ()
+
+
+def test_of_twelve_who_claim_at_once_one_wins(store: LeaseStore):
+    start = Barrier(12)
+
+    def race(name: str) -> Applied | Refused:
+        read = store.get(KEY)
+        assert read is not None
+        start.wait()
+        return store.apply(change.claim(read, "me", name))
+
+    hold(store, IDLE)
+    claims = [f"run-{i}/1" for i in range(12)]
+    with ThreadPoolExecutor(12) as pool:
+        answers = dict(zip(claims, pool.map(race, claims), strict=True))
+    winners = [claim for claim, answer in answers.items() if isinstance(answer, Applied)]
+    assert len(winners) == 1
+    assert store.get(KEY) == replace(IDLE, counter=6, run_claim=winners[0])
+    assert all(
+        a.found and a.found.run_claim == winners[0] for a in answers.values() if isinstance(a, Refused)
+    )

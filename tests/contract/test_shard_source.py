@@ -1,0 +1,286 @@
+"""What every source of shards promises."""
+
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+from pipeline.aws.kinesis import KinesisSource
+from pipeline.core.position import Start
+from pipeline.core.shard import MAX_HASH_KEY
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.errors import Unknown
+from pipeline.local.inprocess import InProcessKinesis
+from pipeline.memory.clock import MemoryClock
+from pipeline.memory.source import MemorySource
+from pipeline.ports import ShardSource
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+TRIM = Start()
+
+
+class World(Protocol):
+    """A source, and the hand that makes things happen to its streams."""
+
+    source: ShardSource
+
+    def create(self, name: str, shards: int = 1) -> StreamId: ...
+    def delete(self, name: str) -> None: ...
+    def put(self, key: ShardKey) -> int: ...
+    def split(self, key: ShardKey) -> None: ...
+    def merge(self, one: ShardKey, other: ShardKey) -> None: ...
+    def advance(self, by: timedelta) -> None: ...
+    def now(self) -> datetime: ...
+
+
+class MemoryWorld:
+    def __init__(self) -> None:
+        self.clock = MemoryClock()
+        self.streams = MemorySource(self.clock)
+        self.source: ShardSource = self.streams
+
+    def create(self, name: str, shards: int = 1) -> StreamId:
+        return self.streams.create_stream(name, shards)
+
+    def delete(self, name: str) -> None:
+        self.streams.delete_stream(name)
+
+    def put(self, key: ShardKey) -> int:
+        return self.streams.put(key)
+
+    def split(self, key: ShardKey) -> None:
+        self.streams.split(key)
+
+    def merge(self, one: ShardKey, other: ShardKey) -> None:
+        self.streams.merge(one, other)
+
+    def advance(self, by: timedelta) -> None:
+        self.clock.advance(by)
+
+    def now(self) -> datetime:
+        return self.clock.now()
+
+
+class KinesisWorld:
+    """The product's source on the stand-in's Kinesis, with a clock that only the test moves."""
+
+    def __init__(self) -> None:
+        self.local = InProcessKinesis()
+        self.client: KinesisClient = self.local.client()
+        self.source: ShardSource = KinesisSource(self.client)
+
+    def create(self, name: str, shards: int = 1) -> StreamId:
+        self.client.create_stream(StreamName=name, ShardCount=shards)
+        return self.source.describe(name).stream
+
+    def delete(self, name: str) -> None:
+        self.client.delete_stream(StreamName=name)
+
+    def put(self, key: ShardKey) -> int:
+        start = self._hash_range(key)[0]
+        answer = self.client.put_record(
+            StreamARN=key.stream.arn, Data=b"{}", PartitionKey="key", ExplicitHashKey=str(start)
+        )
+        assert answer["ShardId"] == key.shard_id
+        return int(answer["SequenceNumber"])
+
+    def split(self, key: ShardKey) -> None:
+        start, end = self._hash_range(key)
+        self.client.split_shard(
+            StreamARN=key.stream.arn,
+            ShardToSplit=key.shard_id,
+            NewStartingHashKey=str((start + end) // 2 + 1),
+        )
+
+    def merge(self, one: ShardKey, other: ShardKey) -> None:
+        self.client.merge_shards(
+            StreamARN=one.stream.arn, ShardToMerge=one.shard_id, AdjacentShardToMerge=other.shard_id
+        )
+
+    def advance(self, by: timedelta) -> None:
+        self.local.clock.advance(by.total_seconds())
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.local.clock(), UTC)
+
+    def _hash_range(self, key: ShardKey) -> tuple[int, int]:
+        found = next(s for s in self.source.list_shards(key.stream) if s.shard_id == key.shard_id)
+        assert found.hash_range is not None
+        return found.hash_range.start, found.hash_range.end
+
+
+@pytest.fixture(params=[MemoryWorld, KinesisWorld])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    made: World = request.param()
+    return made
+
+
+@pytest.fixture
+def stream(world: World) -> StreamId:
+    return world.create(f"orders-{uuid.uuid4().hex[:8]}", 2)
+
+
+def shard(stream: StreamId, number: int) -> ShardKey:
+    return ShardKey(stream, f"shardId-{number:012d}")
+
+
+def ids(world: World, stream: StreamId, since: Start | None = None) -> list[int]:
+    return sorted(int(s.shard_id[8:]) for s in world.source.list_shards(stream, since))
+
+
+def test_a_stream_is_described_by_name_and_by_arn_alike(world: World, stream: StreamId):
+    by_name, by_arn = world.source.describe(stream.name), world.source.describe(stream.arn)
+    assert by_name == by_arn
+    assert by_name.stream == stream
+    assert by_name.retention == timedelta(hours=24)
+
+
+def test_the_date_of_a_description_is_the_sources_clock_to_the_second(world: World, stream: StreamId):
+    world.advance(timedelta(hours=3, milliseconds=300))
+    asked = world.source.describe(stream.name).asked
+    assert asked.tzinfo is not None
+    assert timedelta(0) <= world.now() - asked < timedelta(seconds=1)
+
+
+def test_a_stream_made_again_under_its_name_is_another_one(world: World, stream: StreamId):
+    world.delete(stream.name)
+    world.advance(timedelta(seconds=90))
+    again = world.create(stream.name)
+    assert again.arn == stream.arn
+    assert again.epoch == stream.epoch + 90
+
+
+@pytest.mark.parametrize("ask", ["describe", "list_shards", "is_gone"])
+def test_a_missing_stream_is_unknown_and_named(world: World, ask: str):
+    absent = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/absent", 1)
+    asked = {
+        "describe": lambda: world.source.describe("absent"),
+        "list_shards": lambda: world.source.list_shards(absent),
+        "is_gone": lambda: world.source.is_gone(shard(absent, 0)),
+    }
+    with pytest.raises(Unknown, match="absent"):
+        asked[ask]()
+
+
+def test_shards_cover_every_hash_key_once(world: World, stream: StreamId):
+    ranges = sorted(s.hash_range for s in world.source.list_shards(stream) if s.hash_range)
+    assert (ranges[0].start, ranges[-1].end) == (0, MAX_HASH_KEY)
+    assert ranges[0].end + 1 == ranges[1].start
+    assert not any(s.closed or s.parents for s in world.source.list_shards(stream))
+
+
+def test_a_split_closes_a_shard_and_opens_its_two_children(world: World, stream: StreamId):
+    world.split(shard(stream, 0))
+    found = {s.shard_id: s for s in world.source.list_shards(stream)}
+    assert [found[shard(stream, i).shard_id].closed for i in range(4)] == [True, False, False, False]
+    assert [found[shard(stream, i).shard_id].parents for i in (2, 3)] == [("shardId-000000000000",)] * 2
+
+
+def test_a_merged_shard_names_both_its_parents(world: World, stream: StreamId):
+    world.merge(shard(stream, 0), shard(stream, 1))
+    merged = next(s for s in world.source.list_shards(stream) if s.shard_id == shard(stream, 2).shard_id)
+    assert set(merged.parents) == {"shardId-000000000000", "shardId-000000000001"}
+
+
+def test_from_a_moment_on_shards_closed_before_it_are_out_of_scope(world: World, stream: StreamId):
+    world.advance(timedelta(minutes=10))
+    world.split(shard(stream, 0))
+    world.advance(timedelta(minutes=10))
+    assert ids(world, stream, Start(world.now())) == [1, 2, 3]
+    assert ids(world, stream, Start(world.now() - timedelta(minutes=15))) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("since", [None, TRIM])
+def test_from_the_trim_horizon_on_all_shards_are_in_scope(
+    world: World, stream: StreamId, since: Start | None
+):
+    world.advance(timedelta(minutes=10))
+    world.split(shard(stream, 0))
+    world.advance(timedelta(minutes=10))
+    assert ids(world, stream, since) == [0, 1, 2, 3]
+
+
+def test_a_start_before_the_stream_was_made_is_its_beginning(world: World, stream: StreamId):
+    assert ids(world, stream, Start(datetime.fromtimestamp(stream.epoch, UTC) - timedelta(days=400))) == [
+        0,
+        1,
+    ]
+
+
+def test_a_long_list_comes_whole(world: World):
+    wide = world.create("wide", 2_300)
+    found = world.source.list_shards(wide)
+    assert ids(world, wide) == list(range(2_300))
+    assert len(found) == 2_300
+
+
+def test_a_shard_is_gone_once_its_last_record_is_past_retention(world: World, stream: StreamId):
+    world.put(shard(stream, 0))
+    world.split(shard(stream, 0))
+    assert not world.source.is_gone(shard(stream, 0))
+    world.advance(timedelta(hours=26))
+    assert world.source.is_gone(shard(stream, 0))
+    assert not world.source.is_gone(shard(stream, 1))
+
+
+def test_a_shard_that_never_was_is_gone(world: World, stream: StreamId):
+    assert world.source.is_gone(shard(stream, 99))
+
+
+def test_an_empty_shard_has_no_news(world: World, stream: StreamId):
+    starts = {shard(stream, 0): TRIM, shard(stream, 1): Start(world.now())}
+    assert world.source.has_news(starts) == frozenset()
+    assert world.source.has_news({}) == frozenset()
+
+
+def test_a_record_is_news_until_the_position_is_past_it(world: World, stream: StreamId):
+    first = world.put(shard(stream, 0))
+    assert world.source.has_news({shard(stream, 0): TRIM, shard(stream, 1): TRIM}) == {shard(stream, 0)}
+    assert world.source.has_news({shard(stream, 0): first}) == frozenset()
+    world.put(shard(stream, 0))
+    assert world.source.has_news({shard(stream, 0): first}) == {shard(stream, 0)}
+
+
+def test_news_is_told_again_and_again_until_the_position_moves(world: World, stream: StreamId):
+    world.put(shard(stream, 0))
+    for _ in range(3):
+        assert world.source.has_news({shard(stream, 0): TRIM}) == {shard(stream, 0)}
+
+
+def test_a_record_put_between_two_looks_is_news(world: World, stream: StreamId):
+    at = world.put(shard(stream, 0))
+    for _ in range(3):
+        assert world.source.has_news({shard(stream, 0): at}) == frozenset()
+        world.advance(timedelta(seconds=15))
+    world.put(shard(stream, 0))
+    assert world.source.has_news({shard(stream, 0): at}) == {shard(stream, 0)}
+
+
+def test_looks_hours_apart_are_looks_all_the_same(world: World, stream: StreamId):
+    at = world.put(shard(stream, 0))
+    assert world.source.has_news({shard(stream, 0): at}) == frozenset()
+    world.advance(timedelta(hours=2))
+    assert world.source.has_news({shard(stream, 0): at}) == frozenset()
+
+
+def test_the_end_of_a_shard_is_news(world: World, stream: StreamId):
+    at = world.put(shard(stream, 0))
+    assert world.source.has_news({shard(stream, 0): at}) == frozenset()
+    world.split(shard(stream, 0))
+    assert world.source.has_news({shard(stream, 0): at}) == {shard(stream, 0)}
+
+
+def test_a_shard_that_cannot_be_asked_counts_as_one_with_news(world: World, stream: StreamId):
+    assert world.source.has_news({shard(stream, 99): TRIM, shard(stream, 1): TRIM}) == {shard(stream, 99)}
+
+
+def test_many_idle_shards_are_told_apart(world: World):
+    wide = world.create("wide", 40)
+    fresh = {shard(wide, i) for i in range(0, 40, 7)}
+    for key in sorted(fresh):
+        world.put(key)
+    assert world.source.has_news({shard(wide, i): TRIM for i in range(40)}) == fresh

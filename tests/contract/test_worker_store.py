@@ -1,0 +1,187 @@
+"""What every worker store promises."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipeline.aws.workers import DynamoWorkerStore
+from pipeline.core.worker import Worker
+from pipeline.memory.clock import START, MemoryClock
+from pipeline.memory.workers import MemoryWorkerStore
+from pipeline.ports import WorkerStore
+from tests.stand_in import a_table
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+CLAIM = "5b0e8a4c-run/1f0c-attempt"
+
+
+@pytest.fixture
+def clock() -> MemoryClock:
+    return MemoryClock(START + timedelta(milliseconds=700))
+
+
+@pytest.fixture(params=["memory", "dynamodb"])
+def store(request: pytest.FixtureRequest, clock: MemoryClock) -> Iterator[WorkerStore]:
+    if request.param == "memory":
+        yield MemoryWorkerStore(clock=clock)
+        return
+    client: DynamoDBClient = request.getfixturevalue("dynamodb")
+    table = a_table(client, "wid")
+    yield DynamoWorkerStore(client, table, clock=clock)
+    client.delete_table(TableName=table)
+
+
+def test_the_first_beat_makes_the_row(store: WorkerStore):
+    row = Worker("w1", last_update=START, beat=1, instance="dagster-a")
+    assert store.beat("w1", "dagster-a", found=None) == row
+    assert store.get("w1") == row
+    assert store.list() == (row,)
+
+
+def test_every_beat_counts_and_stamps_whole_seconds(store: WorkerStore, clock: MemoryClock):
+    store.beat("w1", "dagster-a", found=None)
+    clock.advance(timedelta(seconds=5))
+    row = store.beat("w1", "dagster-a", found="dagster-a")
+    assert row == Worker("w1", last_update=START + timedelta(seconds=5), beat=2, instance="dagster-a")
+    assert store.get("w1") == row
+
+
+def test_a_second_instance_that_saw_no_row_is_refused_and_changes_nothing(store: WorkerStore):
+    row = store.beat("w1", "dagster-a", found=None)
+    assert store.beat("w1", "dagster-b", found=None) is None
+    assert store.get("w1") == row
+
+
+def test_a_second_instance_that_saw_a_third_is_refused(store: WorkerStore):
+    row = store.beat("w1", "dagster-a", found=None)
+    assert store.beat("w1", "dagster-b", found="dagster-c") is None
+    assert store.get("w1") == row
+
+
+def test_an_instance_may_be_replaced_by_who_knows_it(store: WorkerStore):
+    store.beat("w1", "dagster-a", found=None)
+    row = store.beat("w1", "dagster-b", found="dagster-a")
+    assert row is not None
+    assert (row.instance, row.beat) == ("dagster-b", 2)
+
+
+def test_a_replaced_instance_is_refused_from_then_on(store: WorkerStore):
+    store.beat("w1", "dagster-a", found=None)
+    store.beat("w1", "dagster-b", found="dagster-a")
+    assert store.beat("w1", "dagster-a", found="dagster-a") is None
+
+
+def test_an_instance_is_never_refused_for_its_own_sake(store: WorkerStore):
+    """It asked with what it read before its own first write, whose answer was lost."""
+    store.beat("w1", "dagster-a", found=None)
+    row = store.beat("w1", "dagster-a", found=None)
+    assert row is not None
+    assert (row.instance, row.beat) == ("dagster-a", 2)
+
+
+def test_no_instance_but_a_first_one_beats_a_row_that_is_not_there(store: WorkerStore):
+    assert store.beat("w1", "dagster-b", found="dagster-a") is None
+    assert store.get("w1") is None
+
+
+def test_a_run_beats_before_its_worker_ever_did(store: WorkerStore):
+    store.beat_run("w1", CLAIM)
+    assert store.get("w1") == Worker("w1", last_update=START, run_beats={CLAIM: 1})
+
+
+def test_runs_beat_each_for_itself_and_beside_the_worker(store: WorkerStore):
+    store.beat("w1", "dagster-a", found=None)
+    for claim in (CLAIM, "run-2/b", CLAIM):
+        store.beat_run("w1", claim)
+    store.beat("w1", "dagster-a", found="dagster-a")
+    row = store.get("w1")
+    assert row is not None
+    assert (row.beat, dict(row.run_beats)) == (2, {CLAIM: 2, "run-2/b": 1})
+
+
+def test_a_claim_may_hold_any_characters(store: WorkerStore):
+    odd = "run.with.dots[0]/#:é "
+    store.beat_run("w1", odd)
+    store.beat_run("w1", odd)
+    row = store.get("w1")
+    assert row is not None
+    assert dict(row.run_beats) == {odd: 2}
+
+
+def test_beats_of_many_runs_at_once_are_all_counted(store: WorkerStore):
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda i: store.beat_run("w1", f"run-{i % 3}/a"), range(24)))
+    row = store.get("w1")
+    assert row is not None
+    assert dict(row.run_beats) == {f"run-{i}/a": 8 for i in range(3)}
+
+
+def test_forget_runs_forgets_those_and_no_other(store: WorkerStore):
+    claims = [f"run-{i}/a" for i in range(130)]
+    for claim in claims:
+        store.beat_run("w1", claim)
+    store.forget_runs("w1", [*claims[:-1], "never-seen/a"])
+    row = store.get("w1")
+    assert row is not None
+    assert dict(row.run_beats) == {claims[-1]: 1}
+
+
+def test_forgetting_nothing_and_forgetting_of_nobody_make_no_row(store: WorkerStore):
+    store.forget_runs("w1", ["run-1/a"])
+    store.forget_runs("w1", [])
+    assert store.list() == ()
+
+
+def test_stopping_is_kept_until_it_is_taken_back(store: WorkerStore):
+    store.beat("w1", "dagster-a", found=None)
+    store.set_stopping("w1", stopping=True)
+    after = store.beat("w1", "dagster-a", found="dagster-a")
+    assert after is not None
+    assert after.stopping
+    store.set_stopping("w1", stopping=False)
+    assert [w.stopping for w in store.list()] == [False]
+
+
+def test_a_worker_can_be_told_to_stop_before_it_starts(store: WorkerStore):
+    store.set_stopping("w1", stopping=True)
+    row = store.beat("w1", "dagster-a", found=None)
+    assert row == Worker("w1", last_update=START, beat=1, instance="dagster-a", stopping=True)
+
+
+def test_assignment_passes_are_counted_with_or_without_a_row(store: WorkerStore):
+    store.count_assign_pass("w1")
+    store.beat("w1", "dagster-a", found=None)
+    store.count_assign_pass("w1")
+    row = store.get("w1")
+    assert row is not None
+    assert (row.assign_pass, row.beat) == (2, 1)
+
+
+def test_list_shows_every_worker(store: WorkerStore):
+    for i in range(5):
+        store.beat(f"w{i}", "dagster-a", found=None)
+    assert {w.worker_id for w in store.list()} == {f"w{i}" for i in range(5)}
+
+
+def test_get_of_a_worker_that_never_was_is_none(store: WorkerStore):
+    store.beat("w1", "dagster-a", found=None)
+    assert store.get("w2") is None
+
+
+def test_the_token_moves_with_every_kind_of_beat(store: WorkerStore):
+    store.beat("w1", "dagster-a", found=None)
+    tokens = []
+    for beat in (
+        lambda: store.beat("w1", "dagster-a", found="dagster-a"),
+        lambda: store.beat_run("w1", CLAIM),
+    ):
+        beat()
+        row = store.get("w1")
+        assert row is not None
+        tokens.append(row.token)
+    assert len(set(tokens)) == 2

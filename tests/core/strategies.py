@@ -1,0 +1,119 @@
+"""Hypothesis strategies of the core's values, in the ranges that Kinesis and KCL give them."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hypothesis import strategies as st
+
+from pipeline.core.checkpoint import Checkpoint
+from pipeline.core.lease import Lease
+from pipeline.core.lineage import Kind, LedgerPage, ParentIs, ParentReason, Range
+from pipeline.core.position import Origin, Position, Positions, Start
+from pipeline.core.shard import MAX_HASH_KEY, HashRange
+from pipeline.core.stream import ShardKey, StreamId
+
+NAMES = st.text("abcXYZ019_.-", min_size=1, max_size=12)
+SEQUENCES = st.integers(0, 10**129 - 1) | st.integers(0, 50) | st.integers(10**55, 10**55 + 50)
+SUBS = st.integers(0, 3) | st.integers(0, 2**31)
+EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
+MOMENTS = st.integers(0, 8_000 * 365 * 86_400_000 // 2).map(lambda ms: EARLIEST + timedelta(milliseconds=ms))
+"""In whole milliseconds, as Kinesis stamps arrivals."""
+
+SHARD_IDS = st.integers(0, 10**12 - 1).map("shardId-{:012d}".format) | NAMES
+STREAMS = st.builds(
+    lambda name, epoch: StreamId(f"arn:aws:kinesis:eu-west-1:123456789012:stream/{name}", epoch),
+    NAMES,
+    st.integers(1, 2**33),
+)
+KEYS = st.builds(ShardKey, STREAMS, SHARD_IDS)
+
+WORDS = st.sampled_from(["AT_TIMESTAMP", "TRIM_HORIZON", "LATEST", "SHARD_END"])
+DIGITS = SEQUENCES.map(str) | st.text("0123456789", min_size=1, max_size=20)
+CHECKPOINTS = st.builds(Checkpoint, WORDS | DIGITS, SUBS)
+
+STARTS = st.builds(Start, st.none() | MOMENTS)
+ORIGINS = st.builds(Origin, STARTS, MOMENTS)
+POSITIONS = st.builds(
+    Position,
+    st.none() | SEQUENCES,
+    SUBS,
+    ended=st.booleans(),
+    children=st.lists(SHARD_IDS, max_size=2).map(tuple),
+    arrival=st.none() | MOMENTS,
+    seen=st.none() | MOMENTS,
+    start=st.none() | STARTS,
+)
+
+
+@st.composite
+def books(draw: st.DrawFn) -> Positions:
+    """Everything a commit carries, of a few streams."""
+    shards = draw(st.dictionaries(KEYS, POSITIONS, max_size=6))
+    origins = draw(st.dictionaries(STREAMS, ORIGINS, max_size=3))
+    return Positions(origins, shards)
+
+
+PARENTS = st.builds(ParentReason, SHARD_IDS, st.sampled_from(ParentIs), st.none() | SHARD_IDS)
+RANGES = st.builds(
+    Range,
+    st.sampled_from(Kind),
+    KEYS,
+    after=st.none() | POSITIONS,
+    upto=POSITIONS,
+    run=NAMES,
+    claim=NAMES,
+    rows=st.integers(0, 2**40),
+    bytes=st.integers(0, 2**50),
+    first_arrival=st.none() | MOMENTS,
+    last_arrival=st.none() | MOMENTS,
+    files=st.lists(NAMES, max_size=3, unique=True).map(tuple),
+    parents=st.lists(PARENTS, max_size=2).map(tuple),
+    supersedes=st.lists(st.integers(0, 2**63), max_size=2).map(tuple),
+)
+PAGES = st.builds(
+    LedgerPage,
+    st.lists(RANGES, max_size=4).map(tuple),
+    st.lists(st.tuples(STREAMS, ORIGINS), max_size=2).map(tuple),
+    st.lists(KEYS, max_size=3).map(tuple),
+)
+
+HASH_RANGES = st.tuples(st.integers(0, MAX_HASH_KEY), st.integers(0, MAX_HASH_KEY)).map(
+    lambda pair: HashRange(min(pair), max(pair))
+)
+_TEXTS = st.none() | st.text(min_size=1, max_size=10)
+LEASES = st.builds(
+    Lease,
+    st.text(min_size=1, max_size=20),
+    st.integers(0, 10**15),
+    CHECKPOINTS,
+    owner=_TEXTS,
+    checkpoint_owner=_TEXTS,
+    owner_switches=st.integers(0, 10**6),
+    pending=st.none() | CHECKPOINTS,
+    pending_state=st.none() | st.binary(min_size=1, max_size=20),
+    parents=st.frozensets(SHARD_IDS, max_size=2),
+    children=st.frozensets(SHARD_IDS, max_size=2),
+    hash_range=st.none() | HASH_RANGES.filter(lambda r: r.start < r.end),
+    throughput_kbps=st.none() | st.floats(0, 10**6).map(lambda x: round(x, 6)),
+    stream=_TEXTS,
+    shard=_TEXTS,
+    stream_epoch=st.none() | st.integers(1, 2**33),
+    run_claim=_TEXTS,
+    wanted_by=_TEXTS,
+    landed=st.none() | CHECKPOINTS,
+    looked_at=st.none() | MOMENTS,
+    behind_ms=st.none() | st.integers(0, 10**12),
+)
+
+SCALARS: st.SearchStrategy[Any] = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from([10**30, -1])
+)
+ANY_JSON = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=8) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+)

@@ -1,0 +1,16 @@
+"""quick for every change, long for the nights; HYPOTHESIS_PROFILE=long chooses."""
+
+import os
+from datetime import timedelta
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "quick",
+    max_examples=50,
+    deadline=timedelta(seconds=2),  # generous: a shared machine stalls now and then
+    derandomize=True,  # the same examples on every run: a red build is somebody's change
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("long", max_examples=2_000, deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))

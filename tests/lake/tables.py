@@ -1,0 +1,154 @@
+"""The landing tables that the promises are checked on, each with what a test needs to disturb it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from pipeline.core.lineage import LedgerPage
+from pipeline.lake import read
+from pipeline.lake.catalog import embedded_catalog
+from pipeline.lake.data_files import data_files, ids_of
+from pipeline.lake.iceberg import IcebergTable
+from pipeline.memory.table import Lost, MemoryTable, Way
+from pipeline.ports import LandingTable, StagingSpec
+from tests.lake.files import StandingClock, a_file, a_key, numbers_in
+
+
+class Lake(Protocol):
+    """One table and what can be seen of it from outside."""
+
+    table: LandingTable
+    clock: StandingClock
+
+    def handle(self) -> LandingTable:
+        """The same table, as another process opens it."""
+        ...
+
+    def lose(self, way: Way, *, times: int = 1) -> None:
+        """The next requests never arrive, or their answers don't."""
+        ...
+
+    def before_next_swap(self, act: Callable[[], object]) -> None:
+        """Something happens between the look and the request."""
+        ...
+
+    def numbers(self) -> dict[str, list[int]]:
+        """Shard id -> the sequence numbers that a reader finds in the table."""
+        ...
+
+    def pages(self) -> list[LedgerPage]:
+        """The ledger, oldest first."""
+        ...
+
+
+class MemoryLake:
+    def __init__(self, folder: Path) -> None:
+        self.clock = StandingClock()
+        self.memory = MemoryTable(self.clock, str(folder / "data"))
+        self.table: LandingTable = self.memory
+
+    def handle(self) -> LandingTable:
+        return self.table
+
+    def lose(self, way: Way, *, times: int = 1) -> None:
+        left = times
+
+        def fault(now: Way) -> None:
+            nonlocal left
+            if now == way and left:
+                left -= 1
+                raise Lost(way)
+
+        self.memory.fault = fault
+
+    def before_next_swap(self, act: Callable[[], object]) -> None:
+        def fault(now: Way) -> None:
+            if now == "request":
+                self.memory.fault = lambda _: None
+                act()
+
+        self.memory.fault = fault
+
+    def numbers(self) -> dict[str, list[int]]:
+        files = [file for snapshot in self.memory.history(self.memory.head) for file in snapshot.files]
+        found: dict[str, list[int]] = {}
+        for file in files:
+            for shard, numbers in numbers_in(pq.read_table(file.path)).items():
+                found[shard] = sorted(found.get(shard, []) + numbers)
+        return dict(sorted(found.items()))
+
+    def pages(self) -> list[LedgerPage]:
+        return [snapshot.page for snapshot in self.memory.history(self.memory.head)][::-1]
+
+
+class IcebergLake:
+    def __init__(self, folder: Path) -> None:
+        self.clock = StandingClock()
+        self.folder = folder
+        self.iceberg = self.handle()
+        self.iceberg.ensure()
+        self.table: LandingTable = self.iceberg
+
+    def handle(self) -> IcebergTable:
+        return IcebergTable(
+            embedded_catalog(self.folder), "lake.records", state=str(self.folder / "state"), clock=self.clock
+        )
+
+    def lose(self, way: Way, *, times: int = 1) -> None:
+        lose(self.iceberg.catalog, way, times=times)
+
+    def before_next_swap(self, act: Callable[[], object]) -> None:
+        before_next_swap(self.iceberg.catalog, act)
+
+    def numbers(self) -> dict[str, list[int]]:
+        return numbers_in(read.rows(self.handle()))
+
+    def pages(self) -> list[LedgerPage]:
+        return [entry.page for entry in read.ledger(self.handle())]
+
+
+def append_as_others(table: Table, *, number: int = 1, summary: dict[str, str] | None = None) -> None:
+    """A foreign engine's INSERT: a row of a shard that is none of ours, by plain pyiceberg."""
+    spec = StagingSpec(f"{table.location()}/data", tuple(ids_of(table.schema()).items()))
+    row = a_file(spec, {a_key(999): [number]})
+    with (
+        table.transaction() as change,
+        change.update_snapshot(snapshot_properties=summary or {}).fast_append() as append,
+    ):
+        append.append_data_file(next(data_files((row,), table.metadata)))
+
+
+def patch(thing: object, name: str, method: Callable[..., Any]) -> None:
+    """Put a fault into one test's own object."""
+    setattr(thing, name, method)
+
+
+def lose(catalog: Catalog, way: Way, *, times: int = 1) -> None:
+    """As a broken connection does: the request or its answer is gone, and nobody says which."""
+    commit, left = catalog.commit_table, times
+
+    def lossy(*args: Any) -> Any:
+        nonlocal left
+        if not left:
+            return commit(*args)
+        left -= 1
+        if way == "answer":
+            commit(*args)
+        raise ConnectionResetError(f"the {way} was lost")
+
+    patch(catalog, "commit_table", lossy)
+
+
+def before_next_swap(catalog: Catalog, act: Callable[[], object]) -> None:
+    commit = catalog.commit_table
+
+    def late(*args: Any) -> Any:
+        patch(catalog, "commit_table", commit)
+        act()
+        return commit(*args)
+
+    patch(catalog, "commit_table", late)

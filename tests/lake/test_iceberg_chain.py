@@ -1,0 +1,156 @@
+"""The walk to the newest positions, on snapshots as values."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.errors import ChainBroken
+from pipeline.lake.chain import POSITIONS, STATE, Known, Link, ancestors, landed, nearest_ours
+
+OURS = {POSITIONS: "1:..."}
+PICKED = {"source-snapshot-id": "5"}
+
+
+def known(*links: Link) -> dict[int, Link]:
+    return {link.snapshot: link for link in links}
+
+
+def line(*numbers: int, ours: Sequence[int] = ()) -> dict[int, Link]:
+    """Each the child of the one before, its id being its sequence number; the first has an unknown parent."""
+    return known(*(Link(n, n - 1 if n > 1 else None, n, summary=OURS if n in ours else {}) for n in numbers))
+
+
+def never() -> Iterator[Known]:
+    raise AssertionError("the metadata log was read, though nothing is missing")
+    yield {}
+
+
+def test_the_head_itself_is_the_nearest():
+    found = nearest_ours(3, line(1, 2, 3, ours=[2, 3]), never())
+    assert found is not None
+    assert found.snapshot == 3
+
+
+def test_a_pointer_to_a_state_file_counts_as_positions():
+    found = nearest_ours(2, known(Link(1, None, 1), Link(2, 1, 2, summary={STATE: "1:a:b"})), never())
+    assert found is not None
+    assert found.snapshot == 2
+
+
+def test_foreign_snapshots_are_walked_over():
+    found = nearest_ours(9, line(*range(1, 10), ours=[1, 5]), never())
+    assert found is not None
+    assert found.snapshot == 5
+
+
+def test_a_root_without_positions_ends_the_walk_without_reading_the_log():
+    assert nearest_ours(3, line(1, 2, 3), never()) is None
+
+
+def test_an_empty_table_has_nothing_to_walk():
+    assert nearest_ours(None, {}, never()) is None
+
+
+def test_compaction_rewritten_manifests_and_expiry_lead_through_the_log_to_the_landing():
+    """Walk 2b: the landing is 5; 6 to 8 are foreign, expiry left 7 and 8 (and the tagged 5, not trusted)."""
+    current = line(5, 7, 8, ours=[5])
+    before_expiry = line(5, 6, 7, 8, ours=[5])
+    seen = islice(ancestors(8, current, iter([before_expiry])), 4)
+    assert [link.snapshot for link in seen] == [8, 7, 6, 5]
+    found = nearest_ours(8, current, iter([before_expiry]))
+    assert found is not None
+    assert found.snapshot == 5
+
+
+def test_the_landing_is_found_in_the_log_when_it_has_expired_itself():
+    found = nearest_ours(8, line(7, 8), iter([line(7, 8), line(6, 7), line(4, 5, 6, ours=[4, 5])]))
+    assert found is not None
+    assert found.snapshot == 5
+
+
+def test_a_parent_that_expiry_took_from_its_child_is_found_in_the_log():
+    """pyiceberg makes orphans of the children of what it expires; they look like roots."""
+    current = known(Link(8, None, 8))
+    found = nearest_ours(8, current, iter([line(5, 6, 7, 8, ours=[5])]))
+    assert found is not None
+    assert found.snapshot == 5
+
+
+def test_a_root_that_isnt_the_first_is_believed_where_the_log_shows_its_birth():
+    """A replaced table begins anew, with a later sequence number."""
+    current = known(Link(8, None, 8))
+    before = line(1, 2, 3, ours=[2])
+    assert nearest_ours(8, current, iter([current, before])) is None
+
+
+def test_a_root_whose_birth_nobody_knows_breaks_the_chain():
+    current = known(Link(8, None, 8))
+    with pytest.raises(ChainBroken, match="headrace repair"):
+        nearest_ours(8, current, iter([current, current]))
+
+
+def test_a_lost_link_breaks_the_chain_and_the_tagged_snapshot_is_no_way_around():
+    current = line(5, 7, 8, ours=[5])
+    with pytest.raises(ChainBroken, match="snapshot 6"):
+        nearest_ours(8, current, iter([current]))
+
+
+def test_after_a_rollback_what_is_ahead_of_main_is_not_seen():
+    current = line(1, 2, 3, 4, ours=[2, 4])
+    found = nearest_ours(3, current, never())
+    assert found is not None
+    assert found.snapshot == 2
+
+
+def test_a_cherry_pick_breaks_the_chain():
+    links = line(1, 2, ours=[2]) | known(Link(3, 2, 3, summary=PICKED), Link(4, 3, 4))
+    with pytest.raises(ChainBroken, match="cherry-pick"):
+        nearest_ours(4, links, never())
+
+
+def test_a_cherry_pick_below_the_newest_positions_is_history():
+    links = line(1, ours=[1]) | known(Link(2, 1, 2, summary=PICKED), Link(3, 2, 3, summary=OURS))
+    found = nearest_ours(3, links, never())
+    assert found is not None
+    assert found.snapshot == 3
+
+
+def test_a_try_has_landed_only_as_an_ancestor_of_main():
+    """D17: 4 is in the metadata, and main was rolled back to 3."""
+    links = line(1, 2, 3, 4)
+    assert landed(3, links, never(), tries=[4], since=4) is None
+    assert landed(4, links, never(), tries=[4], since=4) == 4
+
+
+def test_a_try_is_found_below_what_others_committed_on_it():
+    assert landed(9, line(*range(1, 10)), never(), tries=[4, 77], since=4) == 4
+
+
+def test_the_search_for_a_try_ends_where_it_cannot_be_any_more():
+    links = line(5, 6, 7)  # 4 is missing: going on would break
+    assert landed(7, links, never(), tries=[66], since=6) is None
+
+
+@given(st.data())
+def test_whatever_expiry_takes_the_walk_finds_what_it_would_have_found_before(data: st.DataObject):
+    length = data.draw(st.integers(1, 12))
+    ours = data.draw(st.sets(st.integers(1, length)))
+    whole = line(*range(1, length + 1), ours=sorted(ours))
+    log: list[Known] = []
+    current = dict(whole)
+    for _ in range(data.draw(st.integers(0, 4))):
+        log.insert(0, dict(current))
+        gone = data.draw(st.sets(st.sampled_from(sorted(current)), max_size=len(current))) - {length}
+        orphaning = data.draw(st.booleans())
+        current = {
+            n: Link(n, None if orphaning and link.parent in gone else link.parent, n, summary=link.summary)
+            for n, link in current.items()
+            if n not in gone
+        }
+    log += [line(*range(1, n + 1), ours=sorted(ours)) for n in range(length, 0, -1)]
+    found = nearest_ours(length, current, iter(log))
+    assert (found.snapshot if found else None) == max(ours, default=None)
+    assert [link.snapshot for link in ancestors(length, current, iter(log))] == list(range(length, 0, -1))

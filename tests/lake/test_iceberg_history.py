@@ -1,0 +1,314 @@
+"""When others work on the table: the walk, the tag, rollbacks and lost answers, on a real table."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table.refs import SnapshotRefType
+from sqlalchemy import create_engine, text
+
+from pipeline.core.landing import Proposal
+from pipeline.core.lineage import Kind
+from pipeline.core.position import Position
+from pipeline.errors import ChainBroken, CommitUnknown, Unreachable
+from pipeline.lake import catalog as catalogs
+from pipeline.lake import read
+from tests.lake.files import NOON, ORIGIN, a_file, a_key, a_landing, a_range, at
+from tests.lake.tables import IcebergLake, append_as_others, patch
+
+A, B = a_key(0), a_key(1)
+OTHERS = a_key(999).shard_id
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> IcebergLake:
+    """Shard A stands at 3, in two landings."""
+    made = IcebergLake(tmp_path)
+    made.iceberg.commit(ORIGIN)
+    land(made, None, [1, 2])
+    land(made, 2, [3])
+    return made
+
+
+def land(lake: IcebergLake, after: int | None, numbers: list[int]) -> int | None:
+    proposal = a_landing(lake.iceberg.staging_spec(), A, after=after, numbers=numbers)
+    committed = lake.iceberg.commit(proposal)
+    assert not committed.landing.refused
+    return committed.snapshot
+
+
+def rollback(lake: IcebergLake, steps: int) -> None:
+    links = list(lake.iceberg.history())
+    lake.iceberg.open().manage_snapshots().set_current_snapshot(links[steps].snapshot).commit()
+
+
+def expire_all(lake: IcebergLake) -> None:
+    lake.iceberg.open().maintenance.expire_snapshots().older_than(
+        datetime.now(UTC) + timedelta(days=1)
+    ).commit()
+
+
+def tag_of(lake: IcebergLake) -> int:
+    return lake.iceberg.open().refs()["headrace"].snapshot_id
+
+
+# --- foreign snapshots --------------------------------------------------------------------------------------
+
+
+def test_foreign_appends_are_walked_over_and_landed_on(lake: IcebergLake):
+    append_as_others(lake.iceberg.open())
+    assert lake.iceberg.load().positions.of(A) == at(3)
+    land(lake, 3, [4])
+    assert lake.numbers() == {A.shard_id: [1, 2, 3, 4], OTHERS: [1]}
+    assert [len(page.ranges) for page in lake.pages()] == [0, 1, 1, 1]
+
+
+def test_a_foreign_append_between_look_and_swap_is_walked_over_too(lake: IcebergLake):
+    lake.before_next_swap(lambda: append_as_others(lake.handle().open()))
+    land(lake, 3, [4])
+    assert lake.numbers() == {A.shard_id: [1, 2, 3, 4], OTHERS: [1]}
+
+
+def test_a_table_with_rows_of_others_alone_may_get_an_origin(tmp_path: Path):
+    lake = IcebergLake(tmp_path)
+    append_as_others(lake.iceberg.open())
+    assert lake.iceberg.load().origin_allowed
+    lake.iceberg.commit(ORIGIN)
+    assert lake.iceberg.load().positions.origins.keys() == dict(ORIGIN.origins).keys()
+
+
+def test_a_cherry_pick_stops_the_landing(lake: IcebergLake):
+    append_as_others(lake.iceberg.open(), summary={"source-snapshot-id": "5"})
+    with pytest.raises(ChainBroken, match="headrace repair"):
+        lake.iceberg.commit(a_landing(lake.iceberg.staging_spec(), A, after=3, numbers=[4]))
+    assert lake.numbers()[A.shard_id] == [1, 2, 3]
+
+
+# --- expiry -------------------------------------------------------------------------------------------------
+
+
+def test_expiry_leaves_the_tagged_landing_and_the_walk_finds_it_through_the_metadata_log(lake: IcebergLake):
+    for number in range(3):
+        append_as_others(lake.iceberg.open(), number=number)
+    landing = tag_of(lake)
+    expire_all(lake)
+    left = lake.iceberg.open()
+    assert {snapshot.snapshot_id for snapshot in left.snapshots()} == {
+        landing,
+        left.current_snapshot().snapshot_id,
+    }  # type: ignore[union-attr] # there is one
+    assert lake.iceberg.load().positions.of(A) == at(3)
+    land(lake, 3, [4])
+    assert lake.numbers()[A.shard_id] == [1, 2, 3, 4]
+
+
+def test_expiry_without_the_tag_is_survived_by_the_metadata_log(lake: IcebergLake):
+    lake.iceberg.open().manage_snapshots().remove_tag("headrace").commit()
+    append_as_others(lake.iceberg.open())
+    expire_all(lake)
+    assert len(lake.iceberg.open().snapshots()) == 1
+    assert lake.iceberg.load().positions.of(A) == at(3)
+    assert not lake.iceberg.load().origin_allowed
+
+
+def test_the_ledger_reaches_through_the_metadata_log_as_well(lake: IcebergLake):
+    before = [(entry.snapshot, entry.parent) for entry in read.ledger(lake.iceberg)]
+    append_as_others(lake.iceberg.open())
+    expire_all(lake)
+    assert [(entry.snapshot, entry.parent) for entry in read.ledger(lake.iceberg)] == before
+    assert before[0][1] is None
+
+
+def test_where_the_metadata_files_are_gone_too_the_chain_is_broken_and_no_origin_is_chosen(lake: IcebergLake):
+    append_as_others(lake.iceberg.open())
+    append_as_others(lake.iceberg.open())
+    expire_all(lake)
+    for entry in lake.iceberg.open().metadata.metadata_log:
+        Path(entry.metadata_file).unlink()
+    with pytest.raises(ChainBroken, match="headrace repair"):
+        lake.iceberg.load()
+    with pytest.raises(ChainBroken):
+        list(read.ledger(lake.iceberg))
+    assert list(read.ledger(lake.iceberg, partial=True)) == []
+
+
+def test_a_metadata_file_that_cannot_be_read_now_is_no_broken_chain(
+    lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
+):
+    append_as_others(lake.iceberg.open())
+    expire_all(lake)
+
+    def refuse(*_: Any) -> Any:
+        raise ConnectionResetError("storage went away")
+
+    monkeypatch.setattr("pipeline.lake.iceberg.FromInputFile.table_metadata", refuse)
+    with pytest.raises(Unreachable):
+        lake.iceberg.load()
+
+
+# --- the tag and rollbacks ----------------------------------------------------------------------------------
+
+
+def test_the_tag_follows_what_moves_a_position_and_nothing_else(lake: IcebergLake):
+    moved = tag_of(lake)
+    assert moved == lake.iceberg.load().snapshot
+    file = a_file(lake.iceberg.staging_spec(), {A: [2]})
+    lake.iceberg.commit(Proposal((a_range(A, 1, 2, kind=Kind.REPLAY, files=[file]),), (file,)))
+    assert tag_of(lake) == moved
+    seen = lake.iceberg.commit(Proposal((a_range(A, 3, Position(3, seen=NOON)),)))
+    assert tag_of(lake) == seen.snapshot
+    tag = lake.iceberg.open().refs()["headrace"]
+    assert (tag.snapshot_ref_type, tag.max_ref_age_ms, tag.max_snapshot_age_ms) == (
+        SnapshotRefType.TAG,
+        None,
+        None,
+    )
+
+
+def test_after_a_rollback_the_table_stands_where_main_does_not_where_the_tag_is(lake: IcebergLake):
+    rollback(lake, 1)
+    assert tag_of(lake) != lake.iceberg.load().snapshot
+    assert lake.iceberg.load().positions.of(A) == at(2)
+    land(lake, 2, [3, 4])
+    assert lake.numbers() == {A.shard_id: [1, 2, 3, 4]}
+
+
+def test_after_a_rollback_and_expiry_the_tag_is_still_not_trusted(lake: IcebergLake):
+    rollback(lake, 1)
+    append_as_others(lake.iceberg.open())
+    expire_all(lake)
+    assert lake.iceberg.load().positions.of(A) == at(2)
+
+
+@pytest.mark.parametrize("trace", ["tag", "property", "snapshot"])
+def test_a_rollback_to_before_the_origin_chooses_no_new_one(tmp_path: Path, trace: str):
+    lake = IcebergLake(tmp_path)
+    append_as_others(lake.iceberg.open())
+    lake.iceberg.commit(ORIGIN)
+    rollback(lake, 1)
+    if trace != "tag":
+        lake.iceberg.open().manage_snapshots().remove_tag("headrace").commit()
+    if trace == "snapshot":
+        with lake.iceberg.open().transaction() as change:
+            change.remove_properties("headrace.landed")
+    with pytest.raises(ChainBroken, match=rf"the {trace}|{trace} \d+"):
+        lake.iceberg.commit(ORIGIN)
+
+
+def test_a_table_dropped_and_made_again_is_a_new_one_and_takes_no_range_of_the_old(lake: IcebergLake):
+    proposal = a_landing(lake.iceberg.staging_spec(), A, after=3, numbers=[4])
+    lake.iceberg.catalog.drop_table("lake.records")
+    lake.iceberg.ensure()
+    assert lake.iceberg.commit(proposal).landing.refused
+    assert lake.iceberg.load().origin_allowed
+
+
+# --- answers ------------------------------------------------------------------------------------------------
+
+
+def wrap(lake: IcebergLake, act: Callable[[Callable[..., Any], tuple[Any, ...]], Any]) -> None:
+    """The next commit request goes through `act`; those after it don't."""
+    commit = lake.iceberg.catalog.commit_table
+
+    def wrapped(*args: Any) -> Any:
+        patch(lake.iceberg.catalog, "commit_table", commit)
+        return act(commit, args)
+
+    patch(lake.iceberg.catalog, "commit_table", wrapped)
+
+
+def test_a_commit_that_landed_and_was_rolled_back_before_the_look_lands_anew(lake: IcebergLake):
+    """D17: it is in the metadata, so a look for its mere presence would lose its rows."""
+
+    def land_and_roll_back(commit: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        commit(*args)
+        rollback(lake, 1)
+        raise ConnectionResetError("the answer was lost")
+
+    wrap(lake, land_and_roll_back)
+    land(lake, 3, [4])
+    assert lake.numbers() == {A.shard_id: [1, 2, 3, 4]}
+    assert lake.handle().load().positions.of(A) == at(4)
+
+
+def test_a_request_that_was_thought_lost_and_arrives_late_lands_once(lake: IcebergLake):
+    """D7: it wins against its own repetition, and both are one landing."""
+    held: list[Callable[[], Any]] = []
+
+    def hold(commit: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        held.append(lambda: commit(*args))
+        lake.before_next_swap(held[0])
+        raise TimeoutError("no answer yet")
+
+    wrap(lake, hold)
+    snapshot = land(lake, 3, [4])
+    assert lake.iceberg.load().snapshot == snapshot
+    assert lake.numbers() == {A.shard_id: [1, 2, 3, 4]}
+
+
+def test_a_conflict_reported_for_a_commit_that_landed_deletes_nothing(lake: IcebergLake):
+    """Trap b: a client's own retry of the request meets its first."""
+
+    def conflict_with_itself(commit: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        commit(*args)
+        raise CommitFailedException("the repeated request met its own first")
+
+    wrap(lake, conflict_with_itself)
+    land(lake, 3, [4])
+    assert lake.numbers() == {A.shard_id: [1, 2, 3, 4]}
+
+
+def test_a_landing_is_recognised_below_what_others_put_on_it_before_the_look(lake: IcebergLake):
+    def land_and_go_on(commit: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        commit(*args)
+        append_as_others(lake.handle().open())
+        lake.handle().commit(a_landing(lake.iceberg.staging_spec(), A, after=4, numbers=[5]))
+        raise ConnectionResetError("the answer was lost")
+
+    wrap(lake, land_and_go_on)
+    land(lake, 3, [4])
+    assert lake.numbers() == {A.shard_id: [1, 2, 3, 4, 5], OTHERS: [1]}
+
+
+def test_when_the_table_cannot_be_asked_the_outcome_is_unknown_and_the_files_stay(lake: IcebergLake):
+    proposal = a_landing(lake.iceberg.staging_spec(), A, after=3, numbers=[4])
+
+    def land_and_go_away(commit: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        commit(*args)
+        patch(lake.iceberg.catalog, "load_table", refuse)
+        raise ConnectionResetError("the answer was lost")
+
+    def refuse(*_: Any) -> Any:
+        raise ConnectionRefusedError("catalog down")
+
+    wrap(lake, land_and_go_away)
+    with pytest.raises(CommitUnknown, match="files are kept"):
+        lake.iceberg.commit(proposal)
+    assert lake.numbers() == {A.shard_id: [1, 2, 3, 4]}
+    assert lake.handle().commit(proposal).landing.refused
+
+
+def test_a_locked_database_is_an_unknown_outcome_and_the_next_try_lands(
+    lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(catalogs, "_BUSY_MS", 20)
+    impatient = lake.handle()
+    proposal = a_landing(lake.iceberg.staging_spec(), A, after=3, numbers=[4])
+    with create_engine(f"sqlite:///{lake.folder / 'catalog.db'}").connect() as other:
+        other.execute(text("BEGIN IMMEDIATE"))
+        with pytest.raises(CommitUnknown, match="database is locked"):
+            impatient.commit(proposal)
+        assert impatient.load().positions.of(A) == at(3)
+        other.rollback()
+    assert not impatient.commit(proposal).landing.refused
+    assert lake.numbers() == {A.shard_id: [1, 2, 3, 4]}
+
+
+def test_readers_do_not_wait_for_a_writer(lake: IcebergLake):
+    with create_engine(f"sqlite:///{lake.folder / 'catalog.db'}").connect() as other:
+        assert other.execute(text("PRAGMA journal_mode")).scalar() == "wal"
+        other.execute(text("BEGIN IMMEDIATE"))
+        assert lake.handle().load().positions.of(A) == at(3)

@@ -1,0 +1,144 @@
+"""Habits of pyiceberg that our commit works around. A failure here after an upgrade says that one changed:
+read `pipeline/lake/append.py` and `pipeline/lake/chain.py` anew before going on.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.update import SetPropertiesUpdate, update_table_metadata
+from pyiceberg.typedef import Record
+from pyiceberg.types import LongType, NestedField
+
+from pipeline.core.landing import Proposal
+from pipeline.lake.catalog import embedded_catalog, open_catalog
+from pipeline.ports import StagingSpec
+from tests.lake.files import a_file, a_key, a_range, with_origin
+from tests.lake.tables import IcebergLake, append_as_others, patch
+
+ROW = pa.table({"n": pa.array([1], pa.int64())})
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Iterator[tuple[Catalog, Table]]:
+    catalog = open_catalog(embedded_catalog(tmp_path))
+    catalog.create_namespace("lake")
+    yield catalog, catalog.create_table("lake.plain", Schema(NestedField(1, "n", LongType(), required=False)))
+    catalog.close()
+
+
+def test_a_its_retry_rebases_an_append_that_was_refused_on_its_base(plain: tuple[Catalog, Table]):
+    """A stale writer's rows land without anybody asking whether they still may."""
+    catalog, stale = plain
+    append = stale.transaction()
+    append.append(ROW)
+    catalog.load_table("lake.plain").append(ROW)
+    append.commit_transaction()
+    assert catalog.load_table("lake.plain").scan().count() == 2
+
+
+def test_b_without_retries_it_deletes_the_manifests_of_a_commit_that_landed_when_told_that_it_failed(
+    plain: tuple[Catalog, Table],
+):
+    """A proxy or client that repeats a request gets a conflict with itself."""
+    catalog, table = plain
+    with table.transaction() as change:
+        change.set_properties({"commit.retry.num-retries": "0"})
+    commit = catalog.commit_table
+
+    def repeated(*args: Any) -> Any:
+        commit(*args)
+        raise CommitFailedException("the repeated request met its own first")
+
+    patch(catalog, "commit_table", repeated)
+    with pytest.raises(CommitFailedException):
+        table.append(ROW)
+    landed = catalog.load_table("lake.plain").current_snapshot()
+    assert landed is not None
+    assert not Path(landed.manifest_list).exists()
+
+
+def test_c_files_without_field_ids_commit_and_cannot_be_read(tmp_path: Path):
+    lake = IcebergLake(tmp_path)
+    table = lake.iceberg.open()
+    file = a_file(lake.iceberg.staging_spec(), {a_key(): [1]}, with_ids=False)
+    with table.transaction() as change, change.update_snapshot().fast_append() as append:
+        append.append_data_file(
+            DataFile.from_args(
+                content=DataFileContent.DATA,
+                file_path=file.path,
+                file_format=FileFormat.PARQUET,
+                partition=Record(20484),
+                file_size_in_bytes=file.size,
+                record_count=1,
+                spec_id=0,
+            )
+        )
+    with pytest.raises(ValueError, match="does not have field-ids"):
+        lake.iceberg.open().scan().to_arrow()
+    assert lake.iceberg.open().current_snapshot() is not None
+
+
+def test_d_adding_files_reads_each_of_them_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    lake = IcebergLake(tmp_path)
+    spec: StagingSpec = lake.iceberg.staging_spec()
+    paths = [a_file(spec, {a_key(): [n]}, with_ids=False).path for n in (1, 2)]
+    opened: list[str] = []
+    new_input = PyArrowFileIO.new_input
+
+    def noting(io: PyArrowFileIO, path: str) -> Any:
+        opened.append(path)
+        return new_input(io, path)
+
+    monkeypatch.setattr(PyArrowFileIO, "new_input", noting)
+    lake.iceberg.open().add_files(paths, check_duplicate_files=False)
+    assert set(paths) <= set(opened)
+
+
+def test_g_it_stamps_a_snapshot_before_its_parent_where_the_hosts_clock_is_behind(tmp_path: Path):
+    lake = IcebergLake(tmp_path)
+    lake.clock.at = datetime.now(UTC) + timedelta(hours=1)
+    lake.iceberg.commit(a_landing_of_one(lake))
+    table = lake.iceberg.open()
+    ours = table.metadata.last_updated_ms
+    append_as_others(table)
+    assert lake.iceberg.open().metadata.last_updated_ms < ours - 3_500_000
+
+
+def test_its_expiry_takes_the_parent_from_the_children_of_what_it_removes(plain: tuple[Catalog, Table]):
+    """They look like roots: an origin could be chosen anew, and all be read twice."""
+    _, table = plain
+    for _ in range(3):
+        table.append(ROW)
+    head = table.current_snapshot()
+    assert head is not None
+    assert head.parent_snapshot_id is not None
+    table.maintenance.expire_snapshots().older_than(datetime.now(UTC) + timedelta(hours=1)).commit()
+    head = table.refresh().current_snapshot()
+    assert head is not None
+    assert head.parent_snapshot_id is None
+    assert head.sequence_number == 3
+
+
+def test_it_takes_a_stamp_equal_to_the_bases_for_a_missing_one(tmp_path: Path):
+    """So ours is one millisecond later than the base's at least: see `pipeline.lake.append`."""
+    lake = IcebergLake(tmp_path)
+    lake.clock.at = datetime.now(UTC) + timedelta(hours=1)
+    lake.iceberg.commit(a_landing_of_one(lake))
+    ahead = lake.iceberg.open().metadata
+    changed = update_table_metadata(ahead, (SetPropertiesUpdate(updates={"a": "b"}),))
+    assert changed.last_updated_ms < ahead.last_updated_ms
+
+
+def a_landing_of_one(lake: IcebergLake) -> Proposal:
+    file = a_file(lake.iceberg.staging_spec(), {a_key(): [1]}, staged_at=lake.clock.at)
+    return with_origin(Proposal((a_range(a_key(), None, 1, files=[file]),), (file,)))

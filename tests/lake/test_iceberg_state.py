@@ -1,0 +1,95 @@
+"""Positions and ledger of very many shards: a file outside the table, pointed to by the summary."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.core.landing import Proposal
+from pipeline.core.lineage import Kind
+from pipeline.core.stream import ShardKey
+from pipeline.errors import ChainBroken, WrongShape
+from pipeline.lake import read
+from pipeline.lake.state_files import StateFiles
+from tests.lake.files import ORIGIN, a_key, a_landing, a_range, at, with_origin
+from tests.lake.tables import IcebergLake
+
+MANY = [a_key(n) for n in range(4_000)]
+DIGITS = 49_590_338_271_490_256_608_559_692_538_361_571_095_921_575_989_136_588_898
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> IcebergLake:
+    """Thousands of shards, each with digits of their own: past what a summary may hold."""
+    made = IcebergLake(tmp_path)
+    ranges = tuple(a_range(key, None, at(DIGITS + hash_of(key)), kind=Kind.ADOPT) for key in MANY)
+    made.iceberg.commit(with_origin(Proposal(ranges)))
+    return made
+
+
+def hash_of(key: ShardKey) -> int:
+    """Digits that don't pack."""
+    return pow(7, int(key.shard_id[-12:]) + 1, 10**30 + 57)
+
+
+def summary_of(lake: IcebergLake) -> dict[str, str]:
+    head = lake.iceberg.open().current_snapshot()
+    assert head is not None
+    assert head.summary is not None
+    return head.summary.additional_properties
+
+
+def test_large_positions_go_to_a_file_and_come_back_whole(lake: IcebergLake):
+    summary = summary_of(lake)
+    assert summary.keys() & {"headrace.positions", "headrace.ledger"} == set()
+    assert sum(len(value) for value in summary.values()) < 2_000
+    positions = lake.handle().load().positions
+    assert {key: p.sequence for key, p in positions.shards.items()} == {
+        key: DIGITS + hash_of(key) for key in MANY
+    }
+    assert positions.origins == dict(ORIGIN.origins)
+
+
+def test_the_ledger_is_read_from_the_file_too(lake: IcebergLake):
+    (entry,) = read.ledger(lake.iceberg)
+    assert [r.key for r in entry.page.ranges] == MANY
+
+
+def test_landings_go_on_from_the_file_each_with_a_file_of_its_own(lake: IcebergLake):
+    key = a_key(5_000)
+    lake.iceberg.commit(a_landing(lake.iceberg.staging_spec(), key, after=None, numbers=[1]))
+    assert lake.iceberg.load().positions.of(key) == at(1)
+    assert len(lake.iceberg.load().positions.shards) == len(MANY) + 1
+    assert len(list((lake.folder / "state").iterdir())) == 2
+
+
+def test_the_files_lie_where_cleaners_of_the_table_do_not_look(lake: IcebergLake):
+    (file,) = (lake.folder / "state").iterdir()
+    assert lake.iceberg.open().location() not in str(file)
+    assert summary_of(lake)["headrace.state"].split(":")[1] == file.name
+
+
+def test_small_positions_stay_in_the_summary(tmp_path: Path):
+    lake = IcebergLake(tmp_path)
+    lake.iceberg.commit(ORIGIN)
+    assert "headrace.positions" in summary_of(lake)
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_missing_file_breaks_the_chain_and_is_named(lake: IcebergLake):
+    (file,) = (lake.folder / "state").iterdir()
+    file.unlink()
+    with pytest.raises(ChainBroken, match=file.name):
+        lake.iceberg.load()
+
+
+def test_a_file_that_was_changed_is_not_believed(lake: IcebergLake):
+    (file,) = (lake.folder / "state").iterdir()
+    file.write_text(file.read_text().replace("1:", "1: ", 1))
+    with pytest.raises(WrongShape, match="hash differs"):
+        lake.iceberg.load()
+
+
+@pytest.mark.parametrize("pointer", ["2:a.json:00", "1", "1:../secrets:00", ""])
+def test_a_pointer_of_another_form_is_refused_with_advice(tmp_path: Path, pointer: str):
+    with pytest.raises(WrongShape, match="upgrade Headrace"):
+        StateFiles(str(tmp_path)).read(pointer)

@@ -1,0 +1,46 @@
+"""Sequence numbers: what readers may rely on."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.local.kinesis_sequence import END_ORDINAL, base_of, number_at, ordinal_of, second_of
+
+seconds = st.integers(1_300_000_000, 16_000_000_000)
+indexes = st.integers(0, 2**31 - 1)
+ordinals = st.integers(0, END_ORDINAL)
+
+
+@given(seconds, indexes, ordinals, seconds)
+def test_a_number_has_56_digits_and_its_parts_can_be_read_back(created, index, ordinal, second):
+    base = base_of(created, index)
+    number = number_at(base, ordinal, second)
+    assert (len(str(number)), ordinal_of(base, number), second_of(number)) == (56, ordinal, second)
+
+
+@given(seconds, indexes, ordinals, seconds, seconds)
+def test_the_ordinal_orders_numbers_of_a_shard_whatever_the_clock_did(created, index, ordinal, one, other):
+    base = base_of(created, index)
+    assert number_at(base, ordinal, one) < number_at(base, ordinal + 1, other)
+
+
+@given(seconds, indexes, indexes, ordinals, seconds)
+def test_a_shard_made_later_begins_above_all_that_an_earlier_one_can_give(
+    created, one, other, ordinal, second
+):
+    last_of_parent = number_at(base_of(created, one), END_ORDINAL, second)
+    assert last_of_parent < number_at(base_of(created + 1, other), 0, created + 1)
+
+
+@given(seconds, indexes, indexes, ordinals, seconds)
+def test_a_number_is_read_by_its_own_shard_only(created, one, other, ordinal, second):
+    number = number_at(base_of(created, one), ordinal, second)
+    assert (ordinal_of(base_of(created, other), number) == ordinal) == (one == other)
+
+
+@given(seconds, indexes, st.integers(0, 10**129))
+def test_no_bogus_number_breaks_the_reading(created, index, number):
+    base = base_of(created, index)
+    ordinal = ordinal_of(base, number)
+    assert ordinal is None or number_at(base, ordinal, second_of(number)) == number

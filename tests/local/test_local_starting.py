@@ -1,0 +1,163 @@
+"""Starting and stopping: in a thread, as a command, as pytest fixtures."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from http.client import HTTPConnection
+
+import pytest
+
+from pipeline.local.__main__ import main
+from pipeline.local.clock import MovableClock
+from pipeline.local.endpoint import LocalAws, local_aws
+from pipeline.local.server import serve
+from tests.local.builders import a_stream, an_iterator, refuses
+
+COMMAND = [sys.executable, "-m", "pipeline.local", "--port", "0"]
+
+
+def is_open(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_a_server_in_a_thread_serves_until_its_context_ends():
+    with serve(transition=0) as server:
+        client = LocalAws(server.endpoint).client("kinesis")
+        a_stream(client, name="orders")
+        assert client.list_streams()["StreamNames"] == ["orders"]
+        assert is_open(server.port)
+    assert not is_open(server.port)
+
+
+def test_a_server_may_stand_on_any_clock_and_throttle():
+    with serve(throttle=True, transition=0, base=MovableClock()) as server:
+        aws = LocalAws(server.endpoint)
+        client = aws.client("kinesis", config=None)
+        a_stream(client)
+        token = an_iterator(client)
+        server.kinesis.faults.clear()
+        for _ in range(5):
+            client.get_records(ShardIterator=token)
+        once = aws.client("kinesis", config=one_attempt())
+        with refuses("ProvisionedThroughputExceededException"):
+            once.get_records(ShardIterator=token)
+        aws.advance(1)
+        assert once.get_records(ShardIterator=token)["Records"] == []
+
+
+def one_attempt():
+    from botocore.config import Config
+
+    return Config(retries={"total_max_attempts": 1})
+
+
+def test_it_listens_on_loopback_only_and_a_taken_port_is_an_error(capsys):
+    with serve() as server:
+        assert server.endpoint == f"http://127.0.0.1:{server.port}"
+        with pytest.raises(OSError, match="did not start"):
+            serve(server.port)
+        assert main(["--port", str(server.port)]) == 1
+        assert "headrace local: port" in capsys.readouterr().err
+
+
+def test_two_seeds_name_streams_differently_and_one_seed_the_same():
+    def stream_id(seed):
+        with serve(seed=seed) as server:
+            client = LocalAws(server.endpoint).client("kinesis")
+            a_stream(client)
+            return client.describe_stream_summary(StreamName="orders")["StreamDescriptionSummary"]["StreamId"]
+
+    first, again, other = stream_id(1), stream_id(1), stream_id(2)
+    assert first == again != other
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_the_command_says_where_it_is_and_ends_well_on_a_signal(stop):
+    with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, text=True) as process:
+        line = process.stdout.readline()
+        port = int(line.split()[5].rpartition(":")[2])
+        connection = HTTPConnection(
+            "127.0.0.1", port
+        )  # kept alive: an idle connection mustn't hold the stop up
+        connection.request("GET", "/_headrace/health")
+        status = connection.getresponse().status
+        process.send_signal(stop)
+        rest = process.stdout.read()
+        code = process.wait()
+        connection.close()
+    assert (status, rest, code) == (200, "", 0)
+    assert f"AWS_ENDPOINT_URL=http://127.0.0.1:{port}" in line
+
+
+def test_the_command_may_end_with_its_parent():
+    with subprocess.Popen(
+        [*COMMAND, "--while-stdin"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        ready = process.stdout.readline()
+        process.stdin.close()
+        code = process.wait()
+    assert "ready" in ready
+    assert code == 0
+
+
+@pytest.mark.parametrize(
+    "argv", [["--port", "x"], ["--port", "70000"], ["--transition", "-1"], ["--transition", "nan"]]
+)
+def test_a_bad_option_is_refused(argv, capsys):
+    with pytest.raises(SystemExit):
+        main(argv)
+    assert "error: argument" in capsys.readouterr().err
+
+
+def test_reset_forgets_streams_tables_buckets_faults_and_the_clocks_offset():
+    with local_aws("--transition", "0") as aws:
+        kinesis, s3 = aws.client("kinesis"), aws.client("s3")
+        a_stream(kinesis)
+        s3.create_bucket(Bucket="lake")
+        aws.set_clock_off(60)
+        aws.inject("delay", operation="Nothing")
+        aws.reset()
+        assert (kinesis.list_streams()["StreamNames"], s3.list_buckets()["Buckets"], aws.faults()) == (
+            [],
+            [],
+            [],
+        )
+
+
+def test_the_environment_is_all_that_another_process_needs():
+    code = "import boto3; print(boto3.client('kinesis').list_streams()['StreamNames'])"
+    with local_aws("--transition", "0") as aws:
+        a_stream(aws.client("kinesis"))
+        said = subprocess.run(
+            [sys.executable, "-c", code], env=aws.environment, capture_output=True, text=True, check=True
+        )
+    assert said.stdout == "['orders']\n"
+
+
+def test_users_get_fixtures(tmp_path):
+    (tmp_path / "test_mine.py").write_text(
+        "def test_served(headrace_aws):\n"
+        "    kinesis = headrace_aws.client('kinesis')\n"
+        "    kinesis.create_stream(StreamName='mine', ShardCount=1)\n"
+        "    assert kinesis.list_streams()['StreamNames'] == ['mine']\n"
+        "def test_in_process(headrace_kinesis):\n"
+        "    client = headrace_kinesis.client()\n"
+        "    client.create_stream(StreamName='mine', ShardCount=1)\n"
+        "    headrace_kinesis.clock.advance(1)\n"
+        "    assert client.list_streams()['StreamNames'] == ['mine']\n"
+    )
+    # By path and not by entry point, so that it holds in a checkout that isn't installed as well.
+    plugin = ["-p", "no:headrace", "-p", "pipeline.local.pytest_plugin", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", *plugin, "--rootdir", str(tmp_path), str(tmp_path)]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "2 passed" in said.stdout, said.stdout + said.stderr
+
+
+def test_the_plugin_costs_runs_that_dont_use_it_nothing():
+    code = "import sys, pipeline.local.pytest_plugin; print({'moto', 'boto3', 'orjson', 'flask'} & set(sys.modules))"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout == "set()\n"

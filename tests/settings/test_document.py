@@ -1,0 +1,59 @@
+"""docs/settings.md says what the code says."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli.settings_doc import knob_tables, renewed
+from pipeline.errors import BadSetting
+from pipeline.settings import Settings
+from pipeline.settings_file import parse_settings
+from pipeline.settings_values import knobs
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```yaml\n(.*?)```", TEXT, flags=re.DOTALL)
+
+
+def test_the_committed_tables_are_up_to_date():
+    assert renewed(TEXT) == TEXT, "run: headrace config --doc docs/settings.md"
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_the_examples_are_settings(example: str):
+    assert parse_settings(example, {}, name="docs/settings.md").settings.application in {"my-app", "orders"}
+
+
+def test_the_full_example_speaks_of_every_section():
+    loaded = parse_settings(EXAMPLES[-1], {}, name="full")
+    given = {key.partition(".")[0] for key, source in loaded.origins.items() if source.line}
+    assert given == {key.partition(".")[0] for key, *_ in knobs(Settings)}
+
+
+def test_the_examples_variables_are_taken():
+    block = re.findall(r"```sh\n(.*?)```", TEXT, flags=re.DOTALL)[0]
+    environ = {
+        name: value.strip("'")
+        for name, value in re.findall(r"^(HEADRACE\w+)=(.*)$", block, flags=re.MULTILINE)
+    }
+    loaded = parse_settings(EXAMPLES[0], environ, name="h.yaml")
+    assert len(environ) == 4
+    assert {str(source) for source in loaded.origins.values()} >= set(environ)
+
+
+def test_every_knob_has_a_row_with_a_meaning():
+    tables = knob_tables()
+    for key, spec, _ in knobs(Settings, index="N"):
+        assert len(re.findall(rf"^\| `{re.escape(key)}` \|.*\| \S.* \|$", tables, flags=re.MULTILINE)) == 1
+        assert spec.metadata["doc"].endswith(".")
+
+
+def test_each_row_has_five_cells():
+    rows = [line for line in knob_tables().splitlines() if line.startswith("|")]
+    assert {len(re.split(r"(?<!\\)\|", row)) for row in rows} == {7}
+
+
+def test_a_document_without_a_place_for_the_tables_is_refused():
+    with pytest.raises(BadSetting, match="no place for the tables"):
+        renewed("# Settings\n")

@@ -1,0 +1,223 @@
+"""What the file and the environment say is what the settings are, and each value knows where it came from."""
+
+from dataclasses import FrozenInstanceError
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import BadSetting
+from pipeline.settings import InitialPosition, Settings, SparkSettings, StreamSettings, WorkerSettings
+from pipeline.settings_file import MINIMAL, Loaded, Source, parse_settings, read_settings
+from pipeline.settings_names import variable_for
+from pipeline.settings_values import is_mapping, knobs, leaves
+
+SMALLEST = Settings(application="my-app", streams=(StreamSettings(name="my-stream"),))
+
+FILE = """\
+application: orders
+streams:
+  - name: orders
+    initial_position: AT_TIMESTAMP
+    timestamp: 2026-01-31T01:00:00+01:00
+workers:
+  - id: w1
+    spark: {remote: "sc://one:15002", conf: {spark.a: 1, spark.b: true, spark.c: "no"}}
+  -
+    id: w2
+    spark:
+      master: yarn
+aws:
+wave:
+  bytes: 64 MiB
+  seconds: 1m30s
+coordination:
+  create: never
+  deletion_protection: true
+"""
+
+
+def parse(text: str, **environ: str) -> Loaded:
+    return parse_settings(text, environ, name="headrace.yaml")
+
+
+def test_the_smallest_file_is_the_one_that_errors_show():
+    assert parse(MINIMAL).settings == SMALLEST
+
+
+def test_a_file_gives_every_kind_of_value():
+    settings = parse(FILE).settings
+    assert settings.streams == (
+        StreamSettings(
+            name="orders",
+            initial_position=InitialPosition.AT_TIMESTAMP,
+            timestamp=datetime(2026, 1, 31, tzinfo=UTC),
+        ),
+    )
+    assert settings.workers == (
+        WorkerSettings(
+            id="w1",
+            spark=SparkSettings(
+                remote="sc://one:15002", conf={"spark.a": "1", "spark.b": "true", "spark.c": "no"}
+            ),
+        ),
+        WorkerSettings(id="w2", spark=SparkSettings(master="yarn")),
+    )
+    assert (settings.wave.bytes, settings.wave.seconds) == (64 * 1024 * 1024, timedelta(seconds=90))
+    assert settings.coordination.deletion_protection is True
+    assert settings.aws.region is None
+
+
+@pytest.mark.parametrize(
+    ("key", "source"),
+    [
+        ("application", "headrace.yaml:1"),
+        ("streams.0.timestamp", "headrace.yaml:5"),
+        ("workers.0.spark.conf.spark.b", "headrace.yaml:8"),
+        ("workers.1.id", "headrace.yaml:10"),
+        ("wave.bytes", "headrace.yaml:15"),
+        ("wave.records", "default"),
+        ("aws.region", "HEADRACE__AWS__REGION"),
+        ("landing.catalog.uri", "HEADRACE__LANDING__CATALOG"),
+    ],
+)
+def test_each_value_knows_where_it_came_from(key: str, source: str):
+    loaded = parse(
+        FILE, HEADRACE__AWS__REGION="eu-west-1", HEADRACE__LANDING__CATALOG="{uri: 'http://catalog'}"
+    )
+    assert str(loaded.origins[key]) == source
+
+
+def test_every_value_has_exactly_one_source():
+    loaded = parse(FILE, HEADRACE__WORKERS__1__ID="w9")
+    assert set(loaded.origins) == {key for key, *_ in leaves(loaded.settings)}
+
+
+def test_settings_are_frozen():
+    settings = parse(MINIMAL).settings
+    with pytest.raises(FrozenInstanceError):
+        settings.application = "another"  # type: ignore[misc]
+
+
+# --- the environment ----------------------------------------------------------------------------------------
+
+_SAMPLES = {
+    "streams.0.name": "other",
+    "streams.0.initial_position": "LATEST",
+    "streams_mode": "multi",
+    "coordination.layout": "M",
+    "coordination.create": "never",
+    "coordination.billing": "PROVISIONED",
+    "coordination.point_in_time_recovery": "true",
+    "coordination.deletion_protection": "true",
+    "landing.table": "lake.other",
+    "aws.endpoint": "http://127.0.0.1:4567",
+    "aws.wire": "json",
+    "workers.0.spark.remote": "sc://one:1",
+}
+
+
+def _sample(key: str, hint: object) -> str:
+    if is_mapping(hint):
+        return "{a: b}"
+    kinds = {int: "7", timedelta: "2m30s" if key.endswith(("after", "lock", "linger", "duration")) else "9s"}
+    return _SAMPLES.get(key) or (kinds.get(hint, "some-text") if isinstance(hint, type) else "some-text")
+
+
+@pytest.mark.parametrize(("key", "hint"), [(key, hint) for key, _, hint in knobs(Settings)])
+def test_every_knob_can_be_set_by_its_variable(key: str, hint: object):
+    variable = variable_for(key)
+    environ = {variable: _sample(key, hint)}
+    if key == "streams.0.timestamp":
+        environ = {
+            variable: "2026-01-31T00:00:00Z",
+            "HEADRACE__STREAMS__0__INITIAL_POSITION": "AT_TIMESTAMP",
+        }
+    loaded = parse(MINIMAL, **environ)
+    at = f"{key}.a" if is_mapping(hint) else key
+    assert loaded.origins[at] == Source(variable)
+
+
+def test_the_environment_wins_over_the_file_and_the_file_over_the_default():
+    text = f"{MINIMAL[:-1]}, wave: {{records: 5, every: 3s}}}}"
+    wave = parse(text, HEADRACE__WAVE__RECORDS="6").settings.wave
+    assert (wave.records, wave.every, wave.seconds) == (6, timedelta(seconds=3), timedelta(seconds=60))
+
+
+def test_a_variable_appends_to_a_list_and_overlays_its_entries():
+    workers = parse(
+        FILE, HEADRACE__WORKERS__0__SPARK__THREADS="4", HEADRACE__WORKERS__2__ID="w3"
+    ).settings.workers
+    assert [(worker.id, worker.spark.threads) for worker in workers] == [("w1", 4), ("w2", 16), ("w3", 16)]
+    assert workers[0].spark.remote == "sc://one:15002"
+
+
+def test_a_variable_overlays_the_default_worker():
+    workers = parse(MINIMAL, HEADRACE__WORKERS__0__SPARK__THREADS="4").settings.workers
+    assert workers == (WorkerSettings(id="w1", spark=SparkSettings(threads=4)),)
+
+
+def test_a_mappings_variable_takes_the_place_of_the_files():
+    text = f"{MINIMAL[:-1]}, landing: {{catalog: {{type: sql, uri: 'sqlite://'}}}}}}"
+    settings = parse(text, HEADRACE__LANDING__CATALOG='{"type": "rest"}').settings
+    assert settings.landing.catalog == {"type": "rest"}
+
+
+@pytest.mark.parametrize("empty", ["", "  "])
+def test_an_empty_variable_means_the_default(empty: str):
+    text = f"{MINIMAL[:-1]}, wave: {{records: 5}}}}"
+    assert parse(text, HEADRACE__WAVE__RECORDS=empty).settings.wave.records == 1_000_000
+
+
+def test_an_empty_value_and_an_empty_section_mean_the_default():
+    text = (
+        "application: my-app\nstreams: [{name: my-stream}]\nworkers:\naws:\nwave:\n  records:\n  bytes: ~\n"
+    )
+    assert parse(text).settings == SMALLEST
+
+
+def test_without_remote_and_master_a_worker_has_the_local_spark():
+    assert SparkSettings(threads=3).remote == "local[2]"
+    assert SparkSettings(master="yarn").remote is None
+
+
+def test_yaml_anchors_work():
+    text = (
+        "application: my-app\nstreams: [{name: my-stream}]\nworkers:\n"
+        "  - {id: w1, spark: &spark {master: yarn}}\n  - {id: w2, spark: *spark}\n"
+    )
+    assert [worker.spark.master for worker in parse(text).settings.workers] == ["yarn", "yarn"]
+
+
+# --- which file ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def three_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("given", "named", "headrace"):
+        text = f"{{application: {name}, streams: [{{name: s}}]}}"
+        (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_given_file_comes_before_the_named_one_and_that_before_the_working_directorys(three_files: Path):
+    environ = {"HEADRACE_CONFIG": str(three_files / "named.yaml")}
+    assert read_settings("given.yaml", environ).settings.application == "given"
+    assert read_settings(None, environ).settings.application == "named"
+    assert read_settings(None, {"HEADRACE_CONFIG": ""}).settings.application == "headrace"
+
+
+def test_a_missing_file_says_what_to_do(tmp_path: Path):
+    with pytest.raises(BadSetting) as caught:
+        read_settings(tmp_path / "no.yaml", {})
+    message = str(caught.value)
+    assert all(part in message for part in ("no.yaml", "--config", "HEADRACE_CONFIG", MINIMAL))
+
+
+def test_a_folder_and_a_file_that_isnt_text_are_errors_with_their_name(tmp_path: Path):
+    (tmp_path / "bytes.yaml").write_bytes(b"application: x\nstreams: \xff\xfe\n")
+    with pytest.raises(BadSetting, match=r"bytes\.yaml:2: .*UTF-8"):
+        read_settings(tmp_path / "bytes.yaml", {})
+    with pytest.raises(BadSetting, match="can't be read"):
+        read_settings(tmp_path, {})

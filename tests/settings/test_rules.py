@@ -1,0 +1,127 @@
+"""Settings that don't fit together are refused, and those at the edge are not."""
+
+import pytest
+
+from pipeline.errors import BadSetting
+from pipeline.settings import Settings
+from pipeline.settings_file import parse_settings
+
+HEAD = "application: my-app\nstreams:\n  - name: my-stream\n"
+ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
+
+
+def parse(text: str, *, head: str = HEAD) -> Settings:
+    return parse_settings(head + text, {}, name="h.yaml").settings
+
+
+def worker(**fields: str) -> str:
+    return "workers: [{" + ", ".join(f"{name}: {value}" for name, value in fields.items()) + "}]"
+
+
+BROKEN = [
+    (
+        "  - name: second",
+        "h.yaml:2: streams has 2 entries, and more than one stream in an application isn't built",
+    ),
+    ("    initial_position: AT_TIMESTAMP", "streams.0.timestamp is missing, and AT_TIMESTAMP needs it"),
+    (
+        "    timestamp: 2026-01-31T00:00:00Z",
+        "h.yaml:4: streams.0.timestamp is given, but initial_position is TRIM",
+    ),
+    ("workers: []", "h.yaml:4: workers is an empty list"),
+    ("workers: [{id: a}, {id: b}, {id: a}]", "h.yaml:4: workers.2.id is 'a' like another worker's"),
+    (worker(id="Leader"), "workers.0.id is 'Leader', which is a key of KCL's own rows"),
+    (worker(id="Migration3.0"), "which is a key of KCL's own rows"),
+    (worker(id="TableMigration3.5"), "which is a key of KCL's own rows"),
+    (worker(id="shardId-000000000001"), "which is a key of KCL's own rows"),
+    (worker(id="'1234:s:17:shardId-000000000001'"), "which is a key of KCL's own rows"),
+    (worker(id="'a,b'"), "workers.0.id is 'a,b'; allowed: text without spaces, commas and slashes"),
+    (worker(id="a/b"), "workers.0.id is 'a/b'"),
+    (worker(id="a b"), "workers.0.id is 'a b'"),
+    (worker(id='"a\\u0007b"'), "workers.0.id is 'a\\x07b'"),
+    (
+        worker(id="a", spark="{remote: 'local[2]', master: yarn}"),
+        "workers.0.spark has both remote and master",
+    ),
+    (worker(id="a", spark="{remote: yarn}"), "workers.0.spark.remote is 'yarn'; allowed: sc://host:port"),
+    ("coordination: {lease_table: a/b}", "coordination.lease_table is 'a/b' (3 signs); allowed: 3 to 255"),
+    (
+        "coordination: {worker_table: my-app}",
+        "coordination.lease_table is 'my-app' like coordination.worker_table",
+    ),
+    ("coordination: {layout: S}", "coordination.layout is S, one table, which isn't built yet; allowed: M"),
+    ("aws: {wire: cbor}", "h.yaml:4: aws.wire is cbor, which isn't built yet; allowed: json"),
+    ("aws: {endpoint: 'localhost:4567'}", "aws.endpoint is 'localhost:4567'; allowed: http://host:port"),
+    ("landing: {table: records}", "landing.table is 'records'; allowed: a namespace and a name"),
+    ("landing: {table: lake.}", "landing.table is 'lake.'"),
+    (
+        "landing: {catalog: {warehouse: 's3://b/w/'}, state: 's3://b/w/lake/records/state'}",
+        "landing.state is",
+    ),
+    ("landing: {catalog: {warehouse: 's3a://b/w'}, state: 's3://b/w/lake.db/records'}", "landing.state is"),
+    ("landing: {catalog: {warehouse: 'file:///w'}, state: '/w/x/../lake/records/s'}", "landing.state is"),
+    ("landing: {state: headrace-data/warehouse/lake/records/x}", "landing.state is"),
+    ("times: {lease_duration: 9s}", "times.lease_duration is 9s; allowed: at least two worker ticks (10s)"),
+    ("times: {worker_tick: 11s}", "times.lease_duration is 20s; allowed: at least two worker ticks (22s)"),
+    ("times: {leader_lock: 10s}", "times.leader_lock is 10s; allowed: more than two leader ticks (10s)"),
+    ("wave: {seconds: 2m}", "wave.seconds is 2m; allowed: less than times.hung_after (2m)"),
+    ("wave: {every: 301s}", "wave.every is 5m1s; allowed: at most times.linger (5m)"),
+    ("times: {worker_deadline: 60s}", "times.worker_deadline is 1m; allowed: less than 1m"),
+    ("times: {leader_deadline: 60s}", "times.leader_deadline is 1m; allowed: less than 1m"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), BROKEN)
+def test_what_does_not_fit_together_is_refused(text: str, expected: str):
+    with pytest.raises(BadSetting) as caught:
+        parse(text)
+    assert expected in str(caught.value)
+
+
+FITTING = [
+    "    initial_position: AT_TIMESTAMP\n    timestamp: 2026-01-31T00:00:00Z",
+    "    initial_position: LATEST",
+    "streams_mode: multi",
+    worker(id="host-1.example:5f0c@x"),
+    "landing: {catalog: {warehouse: 's3://b/w'}, state: 's3://b/w/lake/records-state'}",
+    "landing: {catalog: {type: rest}, state: 's3://b/state'}",
+    "times: {lease_duration: 10s, leader_lock: 10001ms}",
+    "wave: {seconds: 119s, every: 5m}",
+    "times: {worker_deadline: 59s}",
+]
+
+
+@pytest.mark.parametrize("text", FITTING)
+def test_what_just_fits_is_taken(text: str):
+    assert parse(text).application == "my-app"
+
+
+@pytest.mark.parametrize("name", ["s", "a.b_c-D9", "..", "x" * 128, ARN])
+def test_a_streams_name_follows_kinesis(name: str):
+    assert parse(f"streams: [{{name: '{name}'}}]", head="application: app\n").streams[0].name == name
+
+
+@pytest.mark.parametrize("name", ["x" * 129, "a/b", "a b", "ä", "arn:aws:sqs:eu-west-1:123456789012:orders"])
+def test_what_kinesis_could_not_name_is_refused(name: str):
+    with pytest.raises(BadSetting, match=r"h\.yaml:2: streams\.0\.name is "):
+        parse(f"streams: [{{name: '{name}'}}]", head="application: app\n")
+
+
+def test_an_arn_and_the_region_agree():
+    text = f"streams: [{{name: '{ARN}'}}]\naws: {{region: %s}}"
+    assert parse(text % "eu-west-1", head="application: app\n").aws.region == "eu-west-1"
+    with pytest.raises(BadSetting, match=r"is in eu-west-1 by its ARN, but aws\.region is us-east-1"):
+        parse(text % "us-east-1", head="application: app\n")
+
+
+@pytest.mark.parametrize("name", ["ab", "a b c", "x" * 256, "grün"])
+def test_an_application_must_be_able_to_name_a_table(name: str):
+    with pytest.raises(BadSetting, match=r"h\.yaml:1: application is .*; allowed: 3 to 255"):
+        parse("streams: [{name: s}]", head=f"application: {name}\n")
+
+
+def test_the_derived_tables_names_have_to_fit_too():
+    longest = 255 - len("-WorkerMetricStats")
+    assert parse("streams: [{name: s}]", head=f"application: {'x' * longest}\n").worker_table.startswith("x")
+    with pytest.raises(BadSetting, match=r"coordination\.worker_table is .* \(256 signs\)"):
+        parse("streams: [{name: s}]", head=f"application: {'x' * (longest + 1)}\n")

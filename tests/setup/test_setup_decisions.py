@@ -1,0 +1,172 @@
+from pathlib import Path
+
+import pytest
+
+from bin import setup
+from bin.setup import Java, Python
+
+OLD_PYTHON = Python("/usr/bin/python3", (3, 9))
+PYTHON_312 = Python("/usr/bin/python3.12", (3, 12))
+JAVA_8, JAVA_17, JAVA_21, JAVA_25 = (Java(f"/jvm/{major}", major) for major in (8, 17, 21, 25))
+WANTED = {"venv": "3.11 in /here", "packages": "lock", "project": "toml"}
+
+SAID_BY_JAVA = """\
+Property settings:
+    java.class.version = 61.0
+    java.home = /Library/Java/Virtual Machines/17/Contents/Home
+    java.specification.version = 17
+    java.vm.specification.version = 16
+    java.vendor = Debian
+
+openjdk version "17.0.15" 2025-04-15
+"""
+
+
+def test_a_finished_setup_has_nothing_to_do():
+    assert not setup.steps_to_do({**WANTED, "told": "/jvm/17"}, WANTED)
+
+
+def test_a_fresh_clone_does_every_step():
+    assert setup.steps_to_do({}, WANTED) == ("venv", "packages", "project")
+
+
+@pytest.mark.parametrize(
+    ("changed", "steps"),
+    [
+        ("venv", ("venv", "packages", "project")),
+        ("packages", ("packages", "project")),
+        ("project", ("project",)),
+    ],
+)
+def test_a_changed_cause_repeats_its_step_and_all_that_build_on_it(changed, steps):
+    assert setup.steps_to_do({**WANTED, changed: "as it was"}, WANTED) == steps
+
+
+def test_an_interrupted_setup_goes_on_where_it_stopped():
+    assert setup.steps_to_do({"venv": WANTED["venv"]}, WANTED) == ("packages", "project")
+
+
+def test_the_python_that_was_called_is_taken_if_it_fits():
+    called = Python("/opt/python3", (3, 14))
+    assert setup.choose_python([called, PYTHON_312]) == called
+
+
+def test_an_old_python_gives_way_to_the_first_that_fits():
+    assert setup.choose_python([OLD_PYTHON, PYTHON_312, Python("/x", (3, 11))]) == PYTHON_312
+
+
+@pytest.mark.parametrize("version", [(3, 10), (3, 15)])
+def test_a_python_outside_what_spark_and_dagster_take_is_not_used(version):
+    assert setup.choose_python([Python("/usr/bin/python3", version)]) is None
+
+
+def test_no_fitting_python_is_said_with_what_was_found_and_how_to_go_on():
+    said = setup.no_python([OLD_PYTHON])
+    assert "3.9 at /usr/bin/python3" in said
+    assert "3.11 to 3.14" in said
+    assert "Nothing was changed" in said
+    assert "\n" not in said
+
+
+def test_this_python_is_found_even_from_within_the_venv():
+    first = next(iter(setup.find_pythons()))
+    assert ".venv" not in first.path
+    assert Path(first.path).exists()
+
+
+def test_the_java_that_the_user_names_wins_over_a_better_tried_one():
+    assert setup.choose_java([JAVA_25, JAVA_17], [JAVA_21]) == JAVA_25
+
+
+def test_a_named_java_that_is_too_old_gives_way_to_the_one_on_path():
+    assert setup.choose_java([JAVA_8, JAVA_21], [JAVA_17]) == JAVA_21
+
+
+def test_of_the_javas_that_lie_around_the_oldest_fitting_is_taken():
+    assert setup.choose_java([], [JAVA_25, JAVA_8, JAVA_17, JAVA_21]) == JAVA_17
+
+
+def test_too_old_javas_are_as_none():
+    assert setup.choose_java([JAVA_8], [JAVA_8]) is None
+
+
+def test_the_usual_places_are_not_asked_when_the_named_java_fits():
+    usual = iter([JAVA_17])
+    assert setup.choose_java([JAVA_21], usual) == JAVA_21
+    assert next(usual) == JAVA_17
+
+
+def test_a_java_tells_its_home_and_version():
+    assert setup.read_java(SAID_BY_JAVA) == Java("/Library/Java/Virtual Machines/17/Contents/Home", 17)
+
+
+def test_java_8_spells_its_version_another_way():
+    assert setup.read_java("  java.home = /jvm/8/jre\n  java.specification.version = 1.8\n") == Java(
+        "/jvm/8/jre", 8
+    )
+
+
+def test_what_only_looks_like_java_is_none():
+    assert setup.read_java("The operation couldn't be completed. Unable to locate a Java Runtime.") is None
+
+
+@pytest.fixture
+def home(tmp_path):
+    java = tmp_path / "bin/java"
+    java.parent.mkdir()
+    java.touch(mode=0o755)
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize("told", ["", "/jvm/8"])
+def test_a_recorded_java_is_not_looked_for_again(home, told):
+    assert setup.java_is_settled(home, told, told_then="/jvm/8")
+
+
+def test_a_make_within_make_hands_the_recorded_java_on(home):
+    assert setup.java_is_settled(home, home, told_then="")
+
+
+def test_another_java_home_is_a_new_word(home):
+    assert not setup.java_is_settled(home, "/jvm/21", told_then="/jvm/8")
+
+
+def test_a_java_that_was_removed_is_looked_for_again(home):
+    Path(home, "bin/java").unlink()
+    assert not setup.java_is_settled(home, "", told_then="")
+
+
+def test_before_the_first_setup_no_java_is_settled():
+    assert not setup.java_is_settled("", "", told_then="")
+
+
+@pytest.mark.parametrize(
+    ("output", "what", "then"),
+    [
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE", "refused", "again"),
+        ("OSError: [Errno 28] No space left on device", "disk is full", "free about 3 GB"),
+        ("Failed to establish a new connection: Errno -3", "registry", "network is back"),
+        ("ERROR: No matching distribution found for pip==26.3", "registry", "PIP_INDEX_URL"),
+        ("ReadTimeoutError: Read timed out.", "registry", "network is back"),
+        ("error: subprocess-exited-with-error", "failed as shown above", "cause is gone"),
+    ],
+)
+def test_a_failed_pip_says_what_happened_what_is_safe_and_what_next(output, what, then):
+    said = setup.why_pip_failed(output)
+    assert what in said
+    assert then in said
+    assert "Nothing outside .venv was touched" in said
+    assert "\n" not in said
+
+
+def test_what_takes_root_is_said_as_one_command():
+    said = setup.please_install("Spark needs Java", "sudo apt-get install x")
+    assert said.startswith("Spark needs Java")
+    assert "`sudo apt-get install x`" in said
+
+
+def test_the_tools_that_build_the_rest_are_taken_from_the_lock_with_their_hashes():
+    lock = "pip==26 \\\n    --hash=sha256:aa\npip-tools==7 \\\n    --hash=sha256:bb\nsetuptools==84 \\\n    --hash=sha256:cc\n"
+    assert setup.only({"pip", "setuptools"}, lock) == (
+        "pip==26 \\\n    --hash=sha256:aa\nsetuptools==84 \\\n    --hash=sha256:cc\n"
+    )

@@ -1,0 +1,43 @@
+import re
+import subprocess
+
+import pytest
+
+from bin.setup import ROOT
+
+TARGETS = [
+    "help",
+    "setup",
+    "fmt",
+    "check",
+    "test",
+    "test-all",
+    "vectors",
+    "wire",
+    "sim",
+    "local",
+    "dev",
+    "demo",
+    "bench",
+]
+
+
+def make(target):
+    return subprocess.run(["make", "-C", ROOT, target], capture_output=True, text=True, check=False)
+
+
+def test_help_has_a_line_for_every_target():
+    said = make("help").stdout
+    assert [target for target in TARGETS if not re.search(rf"^  make {target} +\S", said, re.MULTILINE)] == []
+
+
+@pytest.mark.parametrize("target", ["vectors", "wire", "sim"])
+def test_a_target_that_is_not_built_says_so_and_fails(target):
+    done = make(target)
+    assert done.returncode != 0
+    assert f"make {target} isn't built yet" in done.stderr
+
+
+def test_ci_calls_the_same_targets_as_people():
+    script = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    assert re.findall(r"^make (.+)$", script, re.MULTILINE) == ["check", "test"]

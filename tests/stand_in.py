@@ -1,0 +1,56 @@
+"""The stand-in, served for the tests of the adapters, and clients made as the product makes them."""
+
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipeline.aws.clients import dynamodb_client, kinesis_client
+from pipeline.local.endpoint import LocalAws, local_aws
+from pipeline.settings import AwsSettings
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_kinesis import KinesisClient
+
+
+@pytest.fixture(scope="session")
+def aws() -> Iterator[LocalAws]:
+    """Streams and tables have names of a test's own, and so have faults."""
+    with local_aws("--transition", "0") as served:
+        yield served
+
+
+@pytest.fixture(scope="session")
+def dynamodb(aws: LocalAws) -> Iterator["DynamoDBClient"]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in aws.environment.items():
+            patch.setenv(name, value)
+        yield dynamodb_client(AwsSettings(region=aws.region, endpoint=aws.endpoint))
+
+
+@pytest.fixture(scope="session")
+def kinesis(aws: LocalAws) -> Iterator["KinesisClient"]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in aws.environment.items():
+            patch.setenv(name, value)
+        yield kinesis_client(AwsSettings(region=aws.region, endpoint=aws.endpoint))
+
+
+@pytest.fixture
+def no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    """boto3 asks again at once."""
+    monkeypatch.setattr("botocore.endpoint.time.sleep", lambda _: None)
+
+
+def a_table(client: "DynamoDBClient", key: str) -> str:
+    """A table of this test's own with a key and nothing else."""
+    name = f"t-{uuid.uuid4().hex[:12]}"
+    client.create_table(
+        TableName=name,
+        KeySchema=[{"AttributeName": key, "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    return name
