@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 Write = Literal["put_item", "update_item", "delete_item"]
 
-NO_INDEX: Final = frozenset({"ValidationException"})
 _NO_TABLE: Final = "ResourceNotFoundException"
+NO_INDEX: Final = frozenset({"ValidationException", _NO_TABLE})
+"""AWS says the first, stand-ins the second; who then scans learns whether the table itself is missing."""
 _REFUSED: Final = frozenset({"ConditionalCheckFailedException"})
 _BATCH: Final = 100
 """Rows of one BatchGetItem, by DynamoDB's limit."""

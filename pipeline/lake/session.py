@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.errors import BadSetting, Unreachable
+from pipeline.lake.ship import private_folder
 from pipeline.settings import SparkSettings
 
 if TYPE_CHECKING:
@@ -133,10 +133,7 @@ def _discovery() -> Path:
     """Headrace's local server is not the one of the user's other Spark work: stopping it stops nothing else."""
     if told := os.environ.get(DISCOVERY):
         return Path(told)
-    folder = Path(tempfile.gettempdir()) / f"headrace-spark-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    folder.chmod(0o700)  # it holds the server's token; fails if the folder is somebody else's
-    return folder / "connect.json"
+    return private_folder("spark") / "connect.json"  # PySpark keeps the server's token there
 
 
 @contextmanager

@@ -7,6 +7,7 @@ its content: two versions in one session can't be taken for each other, and the 
 from __future__ import annotations
 
 import hashlib
+import os
 import tempfile
 from functools import lru_cache
 from io import BytesIO
@@ -45,12 +46,22 @@ def is_connect(session: SparkSession) -> bool:
 
 @lru_cache(maxsize=1)
 def engine_zip() -> Path:
-    """Built once per process, in a folder of its own that only this user can read."""
+    """Built once per process; processes with the same engine share the file."""
     content = _zip_bytes()
-    folder = Path(tempfile.mkdtemp(prefix="headrace-ship-"))
-    path = folder / f"headrace-{hashlib.sha256(content).hexdigest()[:16]}.zip"
-    path.write_bytes(content)
+    path = private_folder("ship") / f"headrace-{hashlib.sha256(content).hexdigest()[:16]}.zip"
+    if not path.exists():
+        begun = path.with_suffix(f".{os.getpid()}")
+        begun.write_bytes(content)
+        begun.replace(path)
     return path
+
+
+def private_folder(name: str) -> Path:
+    """A folder for temporary files of this user that nobody else may read or write."""
+    folder = Path(tempfile.gettempdir()) / f"headrace-{os.getuid()}-{name}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    folder.chmod(0o700)  # fails where somebody else made it before us
+    return folder
 
 
 def _zip_bytes() -> bytes:

@@ -60,14 +60,19 @@ def _read_all(readings: Sequence[ShardReading], box: Box, threads: int) -> None:
     waiting = sorted(readings, key=lambda r: (r.batch.witness, r.batch.key))
     with ThreadPoolExecutor(max(1, min(threads, len(waiting))), "headrace-shard") as pool:
         while waiting and box.has_room:
-            total = sum(_weight(r.batch) for r in waiting)
-            jobs = []
-            for reading in waiting:
-                records, bytes_ = box.share(_weight(reading.batch) / total)
-                jobs.append(pool.submit(reading.read_on, box, records=records, bytes_=bytes_))
+            shares = _shares(waiting, box)  # all of them before the first page shrinks the box
+            jobs = [
+                pool.submit(reading.read_on, box, records=records, bytes_=bytes_)
+                for reading, (records, bytes_) in zip(waiting, shares, strict=True)
+            ]
             for job in jobs:
                 job.result()
             waiting = [r for r in waiting if not r.over]
+
+
+def _shares(waiting: Sequence[ShardReading], box: Box) -> list[tuple[int, int]]:
+    total = sum(_weight(reading.batch) for reading in waiting)
+    return [box.share(_weight(reading.batch) / total) for reading in waiting]
 
 
 def _weight(batch: Batch) -> float:

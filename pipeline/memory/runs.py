@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from pipeline.core.due import RunState, RunVerdict
-from pipeline.ports import Clock
+from pipeline.ports import Clock, LatestRun
 
 
 class MemoryRuns:
@@ -16,6 +16,7 @@ class MemoryRuns:
         self._states: dict[str, RunState] = {}
         self._started: dict[str, float] = {}
         self._workers: dict[str, str] = {}
+        self._failed: dict[str, tuple[str, ...]] = {}
 
     def verdict(self, run_id: str) -> RunVerdict:
         state = self._states.get(run_id, RunState.UNKNOWN)
@@ -30,6 +31,10 @@ class MemoryRuns:
             if state is not RunState.OVER and self._workers.get(run) == worker_id
         )
 
+    def latest(self, worker_id: str) -> LatestRun | None:
+        mine = [run for run, worker in self._workers.items() if worker == worker_id]
+        return LatestRun(mine[-1], self._failed.get(mine[-1], ())) if mine else None
+
     def launch(self, run_id: str, worker_id: str) -> None:
         """Queued, for this worker."""
         self._workers[run_id] = worker_id
@@ -41,6 +46,11 @@ class MemoryRuns:
 
     def end(self, run_id: str) -> None:
         self._states[run_id] = RunState.OVER
+
+    def fail(self, run_id: str, shards: tuple[str, ...]) -> None:
+        """Over, and these shards failed in it."""
+        self.end(run_id)
+        self._failed[run_id] = shards
 
     def forget(self, run_id: str) -> None:
         """As if another Dagster instance had launched it."""

@@ -82,8 +82,12 @@ def until_tip(pages: Iterable[Page]) -> list[Page]:
 
 
 def numbers_of(pages: Iterable[Page]) -> list[int]:
-    return [int(n) for page in pages if page.records for n in page.records["sequence_number"].to_pylist()]
+    return [int(number) for number in _column(pages, "sequence_number")]
 
 
 def payloads_of(pages: Iterable[Page]) -> list[bytes]:
-    return [data for page in pages if page.records for data in page.records["data"].to_pylist()]
+    return _column(pages, "data")
+
+
+def _column(pages: Iterable[Page], name: str) -> list[Any]:
+    return [value for page in pages if page.records for value in page.records[name].to_pylist()]

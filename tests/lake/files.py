@@ -94,7 +94,7 @@ def a_file(
     storage, inside = _storage(spec, path)
     footers: list[pq.FileMetaData] = []
     with storage.open_output_stream(inside) as out:
-        pq.write_table(table, out, compression=spec.compression, metadata_collector=footers)
+        pq.write_table(table, out, compression="zstd", metadata_collector=footers)
     size = storage.get_file_info(inside).size
     footer = pa.BufferOutputStream()
     footers[0].write_metadata_file(footer)
@@ -124,10 +124,8 @@ def with_origin(proposal: Proposal) -> Proposal:
 def numbers_in(table: pa.Table) -> dict[str, list[int]]:
     """Shard id -> its sequence numbers, sorted: doubles stay visible."""
     found: dict[str, list[int]] = {}
-    for shard, number in zip(
-        table["shard_id"].to_pylist(), table["sequence_number"].to_pylist(), strict=True
-    ):
-        found.setdefault(shard, []).append(int(number))
+    for row in table.select(["shard_id", "sequence_number"]).to_pylist():
+        found.setdefault(row["shard_id"], []).append(int(row["sequence_number"]))
     return {shard: sorted(numbers) for shard, numbers in sorted(found.items())}
 
 

@@ -1,0 +1,72 @@
+"""Reading and staging in memory: files are lists of rows by path, so that a test can count what landed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from itertools import count
+
+from pipeline.core.batch import Batch, Limits, Manifest, Staged, StagedFile
+from pipeline.core.position import Position
+from pipeline.core.stream import ShardKey
+from pipeline.errors import DataLoss, HeadraceError
+from pipeline.memory.source import MemoryRecord, MemorySource
+from pipeline.ports import Clock, StagingSpec
+
+Row = tuple[ShardKey, int]
+"""A record as a test knows it: shard and sequence number."""
+
+
+class MemoryStage:
+    """`fault` is called for each shard before it is read, and may raise. One file holds a whole wave."""
+
+    def __init__(self, source: MemorySource, clock: Clock) -> None:
+        self.rows: dict[str, tuple[Row, ...]] = {}
+        self.fault: Callable[[ShardKey], None] = lambda _: None
+        self._source = source
+        self._clock = clock
+        self._names = count(1)
+
+    def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: Limits) -> Manifest:
+        read = [self._read(batch, limits.records // len(batches)) for batch in batches]
+        rows = tuple((staged.key, r.sequence) for staged, records in read for r in records)
+        if not rows:
+            return Manifest(tuple(staged for staged, _ in read))
+        path = f"{spec.location}/{next(self._names)}"
+        self.rows[path] = rows
+        now = self._clock.now()
+        shards = frozenset(key for key, _ in rows)
+        file = StagedFile(
+            path, shards, len(rows), len(rows), footer=b"", partition=f"{now:%Y-%m-%d}", staged_at=now
+        )
+        return Manifest(tuple(staged for staged, _ in read), (file,))
+
+    def _read(self, batch: Batch, most: int) -> tuple[Staged, tuple[MemoryRecord, ...]]:
+        before = batch.after or Position()
+        nothing = Staged(batch.key, batch.after, before)
+        try:
+            self.fault(batch.key)
+            now = self._source.describe(batch.key.stream.arn).asked
+            if now - batch.witness > batch.retention:
+                raise DataLoss(f"records of {batch.key} may have left the stream before they were read")
+            found = self._source.records(
+                batch.key, batch.start if before.sequence is None else before.sequence
+            )
+        except HeadraceError as error:
+            return replace(nothing, error=str(error), data_loss=isinstance(error, DataLoss)), ()
+        taken = found[: max(1, most)]
+        behind = now - taken[-1].arrival if len(taken) < len(found) else timedelta(0)
+        children = self._source.children(batch.key) if len(taken) == len(found) else None
+        last = taken[-1] if taken else None
+        upto = Position(
+            last.sequence if last else before.sequence,
+            ended=children is not None,
+            children=tuple(c.shard_id for c in children or ()),
+            arrival=last.arrival if last else before.arrival,
+            seen=now if not behind and children is None else before.seen,
+            start=before.start,
+        )
+        size = sum(len(r.data) for r in taken)
+        first, latest = (taken[0].arrival, taken[-1].arrival) if taken else (None, None)
+        return Staged(batch.key, batch.after, upto, len(taken), size, first, latest, behind, pages=1), taken

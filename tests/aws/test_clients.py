@@ -1,0 +1,62 @@
+"""Clients by the settings, and no secret in them."""
+
+from dataclasses import fields
+
+import pytest
+
+from pipeline.aws.clients import dynamodb_client, kinesis_client
+from pipeline.errors import BadSetting
+from pipeline.settings import AwsSettings
+
+HERE = AwsSettings(region="eu-west-1", endpoint="http://127.0.0.1:1")
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path_factory.mktemp("aws") / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path_factory.mktemp("aws") / "none"))
+
+
+@pytest.mark.parametrize("make", [dynamodb_client, kinesis_client])
+def test_a_client_goes_where_the_settings_say_and_says_who_it_is(make):
+    client = make(HERE)
+    assert client.meta.region_name == "eu-west-1"
+    assert client.meta.endpoint_url == "http://127.0.0.1:1"
+    assert "headrace" in client.meta.config.user_agent
+    assert client.meta.config.retries == {"mode": "standard", "total_max_attempts": 3}
+    assert client.meta.config.connect_timeout + client.meta.config.read_timeout < 10
+
+
+def test_without_an_endpoint_a_client_goes_to_aws():
+    assert (
+        kinesis_client(AwsSettings(region="eu-west-1")).meta.endpoint_url
+        == "https://kinesis.eu-west-1.amazonaws.com"
+    )
+
+
+def test_no_setting_holds_a_key():
+    assert not [
+        f.name for f in fields(AwsSettings) if "key" in f.name or "secret" in f.name or "token" in f.name
+    ]
+
+
+@pytest.mark.parametrize("endpoint", ["http://user:word@127.0.0.1:1", "http://key@127.0.0.1:1"])
+def test_credentials_in_an_endpoint_are_refused_and_not_repeated(endpoint: str):
+    with pytest.raises(BadSetting, match="aws.endpoint") as error:
+        dynamodb_client(AwsSettings(region="eu-west-1", endpoint=endpoint))
+    assert endpoint not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "settings,named",
+    [
+        (AwsSettings(region="eu-west-1", profile="absent"), "aws.profile 'absent'"),
+        (AwsSettings(), "aws.region"),
+        (AwsSettings(region="eu-west-1", endpoint="not an address"), "aws.endpoint"),
+    ],
+)
+def test_a_setting_that_leads_nowhere_is_named(settings: AwsSettings, named: str):
+    with pytest.raises(BadSetting, match=named):
+        dynamodb_client(settings)

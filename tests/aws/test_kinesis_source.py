@@ -1,0 +1,220 @@
+"""The source of shards on Kinesis: errors, retries, expired tokens and iterators, the budget of calls."""
+
+from collections import Counter
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipeline.aws.clients import kinesis_client
+from pipeline.aws.kinesis import KinesisSource
+from pipeline.core.position import Start
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.errors import Terminal, Throttled, Unknown, Unreachable, WrongShape
+from pipeline.local.endpoint import LocalAws
+from pipeline.local.inprocess import InProcessKinesis
+from pipeline.settings import AwsSettings
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+TRIM = Start()
+
+
+class Kinesis:
+    """One stream on the stand-in in process, and what was asked of it."""
+
+    def __init__(self, shards: int = 1) -> None:
+        self.local = InProcessKinesis()
+        self.client: KinesisClient = self.local.client()
+        self.client.create_stream(StreamName="orders", ShardCount=shards)
+        self.source = KinesisSource(self.client)
+        self.stream: StreamId = self.source.describe("orders").stream
+        self.calls: Counter[str] = Counter()
+        self.asked: list[Any] = []
+        self.client.meta.events.register("before-call.kinesis", self._count)
+        self.client.meta.events.register("provide-client-params.kinesis", self._note)
+
+    def key(self, number: int = 0) -> ShardKey:
+        return ShardKey(self.stream, f"shardId-{number:012d}")
+
+    def put(self) -> int:
+        return int(
+            self.client.put_record(StreamName="orders", Data=b"{}", PartitionKey="k")["SequenceNumber"]
+        )
+
+    def _count(self, model: Any, **_: Any) -> None:
+        self.calls[model.name] += 1
+
+    def _note(self, params: Any, **_: Any) -> None:
+        self.asked.append(params)
+
+
+@pytest.fixture
+def orders() -> Kinesis:
+    return Kinesis()
+
+
+def test_a_missing_stream_is_named_with_region_and_endpoint(orders: Kinesis):
+    with pytest.raises(Unknown, match=r"no stream absent in us-east-1 at http://in-process\.invalid"):
+        orders.source.describe("absent")
+
+
+def test_an_epoch_is_the_whole_second_before_the_creation(orders: Kinesis):
+    created = orders.client.describe_stream_summary(StreamName="orders")["StreamDescriptionSummary"]
+    moment = created["StreamCreationTimestamp"].timestamp()
+    assert orders.stream.epoch <= moment < orders.stream.epoch + 1
+
+
+def test_an_answer_without_a_date_decides_nothing(orders: Kinesis):
+    def strip(parsed: Any, **_: Any) -> None:
+        parsed["ResponseMetadata"]["HTTPHeaders"].pop("date")
+
+    orders.client.meta.events.register("after-call.kinesis.DescribeStreamSummary", strip)
+    with pytest.raises(WrongShape, match="no Date"):
+        orders.source.describe("orders")
+
+
+def test_pages_of_a_list_are_asked_for_by_their_token_alone():
+    wide = Kinesis(1_500)
+    assert len(wide.source.list_shards(wide.stream)) == 1_500
+    first, second = wide.asked
+    assert first == {"StreamARN": wide.stream.arn}
+    assert set(second) == {"NextToken"}
+
+
+def test_a_token_that_expired_between_two_pages_starts_the_list_over():
+    wide = Kinesis(1_500)
+    pages = iter([301.0])
+
+    def dawdle(**_: Any) -> None:
+        wide.local.clock.advance(next(pages, 0.0))
+
+    wide.client.meta.events.register("after-call.kinesis.ListShards", dawdle)
+    assert len(wide.source.list_shards(wide.stream)) == 1_500
+    assert wide.calls["ListShards"] == 4
+
+
+def test_a_list_that_always_outlives_its_tokens_is_given_up():
+    wide = Kinesis(1_500)
+
+    def dawdle(**_: Any) -> None:
+        wide.local.clock.advance(301)
+
+    wide.client.meta.events.register("after-call.kinesis.ListShards", dawdle)
+    with pytest.raises(Unreachable, match="longer than its pages' tokens live"):
+        wide.source.list_shards(wide.stream)
+
+
+def test_a_start_goes_as_a_filter_and_the_beginning_goes_without(orders: Kinesis):
+    since = orders.source.describe("orders").asked + timedelta(minutes=5)
+    orders.local.clock.advance(600)
+    orders.asked.clear()
+    for start in (Start(since), TRIM, None, Start(since - timedelta(days=9))):
+        orders.source.list_shards(orders.stream, start)
+    assert [asked.get("ShardFilter") for asked in orders.asked] == [
+        {"Type": "FROM_TIMESTAMP", "Timestamp": since},
+        None,
+        None,
+        None,
+    ]
+
+
+def test_a_shard_of_a_missing_stream_is_not_gone_but_unknown(orders: Kinesis):
+    orders.client.delete_stream(StreamName="orders")
+    with pytest.raises(Unknown, match="orders"):
+        orders.source.is_gone(orders.key())
+
+
+def test_an_idle_shard_costs_one_call_a_look_after_the_first(orders: Kinesis):
+    at = orders.put()
+    for _ in range(4):
+        assert orders.source.has_news({orders.key(): at}) == frozenset()
+    assert orders.calls["GetShardIterator"] == 1
+    assert orders.calls["GetRecords"] == 4
+
+
+def test_a_look_fetches_one_record_at_most(orders: Kinesis):
+    for _ in range(3):
+        orders.put()
+    orders.asked.clear()
+    assert orders.source.has_news({orders.key(): TRIM}) == {orders.key()}
+    assert [asked["Limit"] for asked in orders.asked if "Limit" in asked] == [1]
+
+
+def test_an_iterator_that_expired_is_made_again(orders: Kinesis):
+    at = orders.put()
+    assert orders.source.has_news({orders.key(): at}) == frozenset()
+    orders.local.clock.advance(301)
+    assert orders.source.has_news({orders.key(): at}) == frozenset()
+    assert orders.calls["GetShardIterator"] == 2
+    assert orders.calls["GetRecords"] == 3
+
+
+def test_an_iterator_is_dropped_when_the_position_moves_and_when_nobody_asks(orders: Kinesis):
+    first = orders.put()
+    orders.source.has_news({orders.key(): first})
+    second = orders.put()
+    assert orders.source.has_news({orders.key(): second}) == frozenset()
+    assert orders.calls["GetShardIterator"] == 2
+    orders.source.has_news({})
+    orders.source.has_news({orders.key(): second})
+    assert orders.calls["GetShardIterator"] == 3
+
+
+def test_an_empty_page_behind_the_tip_is_news(orders: Kinesis):
+    orders.put()
+    orders.local.clock.advance(60)
+    orders.local.inject("empty", operation="GetRecords")
+    assert orders.source.has_news({orders.key(): TRIM}) == {orders.key()}
+
+
+@pytest.mark.parametrize("kind", ["throttle", "error", "lost"])
+@pytest.mark.parametrize("operation", ["GetShardIterator", "GetRecords"])
+def test_trouble_with_a_look_is_news_and_the_next_look_is_a_fresh_one(
+    orders: Kinesis, kind: str, operation: str
+):
+    at = orders.put()
+    orders.local.inject(kind, operation=operation, count=1)
+    assert orders.source.has_news({orders.key(): at}) == {orders.key()}
+    assert orders.source.has_news({orders.key(): at}) == frozenset()
+
+
+def test_of_an_endpoint_that_is_down_only_a_few_shards_are_asked(orders: Kinesis):
+    orders.local.inject("lost")
+    keys = {orders.key(number): TRIM for number in range(200)}
+    assert orders.source.has_news(keys) == frozenset(keys)
+    assert orders.calls["GetShardIterator"] <= 20
+
+
+@pytest.mark.parametrize(
+    "kind,error", [("throttle", Throttled), ("lost", Unreachable), ("error", Unreachable)]
+)
+def test_trouble_is_transient_and_named(orders: Kinesis, kind: str, error: type[Exception]):
+    orders.local.inject(kind)
+    asked = (
+        lambda: orders.source.describe("orders"),
+        lambda: orders.source.list_shards(orders.stream),
+        lambda: orders.source.is_gone(orders.key()),
+    )
+    for ask in asked:
+        with pytest.raises(error, match="orders"):
+            ask()
+
+
+def test_a_refusal_of_the_policy_is_terminal(orders: Kinesis):
+    orders.local.inject("error", code="AccessDeniedException", status=400)
+    with pytest.raises(Terminal, match=r"AccessDeniedException.*policy"):
+        orders.source.list_shards(orders.stream)
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_the_products_own_client_asks_a_throttled_kinesis_again(aws: LocalAws, kinesis: "KinesisClient"):
+    kinesis.create_stream(StreamName="throttled", ShardCount=1)
+    source = KinesisSource(kinesis_client(AwsSettings(region=aws.region, endpoint=aws.endpoint)))
+    for operation in ("DescribeStreamSummary", "ListShards"):
+        aws.inject("throttle", operation=operation, resource="throttled", count=2)
+    stream = source.describe("throttled").stream
+    assert len(source.list_shards(stream)) == 1
+    assert source.has_news({ShardKey(stream, "shardId-000000000000"): TRIM}) == frozenset()
+    aws.clear_faults()

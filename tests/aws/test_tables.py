@@ -1,0 +1,282 @@
+"""The coordination tables: made once, as KCL makes them, and written to only when something is missing."""
+
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipeline.aws.clients import dynamodb_client
+from pipeline.aws.tables import DynamoTables
+from pipeline.errors import TablesMissing, Terminal, Unreachable, WrongShape
+from pipeline.local.endpoint import LocalAws
+from pipeline.settings import (
+    AwsSettings,
+    Billing,
+    CoordinationSettings,
+    Create,
+    Settings,
+    StreamSettings,
+)
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+INDEX = "LeaseOwnerToLeaseKeyIndex"
+READS = {"DescribeTable"}
+
+
+@dataclass
+class Account:
+    aws: LocalAws
+    client: "DynamoDBClient"
+    settings: Settings
+    calls: Counter[str] = field(default_factory=Counter)
+    said: list[str] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)
+
+    def tables(self, **coordination: Any) -> DynamoTables:
+        settings = replace(self.settings, coordination=CoordinationSettings(**coordination))
+        return DynamoTables(self.client, settings, progress=self.said.append, pause=self.waits.append)
+
+    @property
+    def names(self) -> list[str]:
+        return [self.settings.lease_table, self.settings.worker_table, self.settings.state_table]
+
+    def described(self, name: str) -> Any:
+        return self.client.describe_table(TableName=name)["Table"]
+
+    def on_answer(self, operation: str, tell: Any) -> None:
+        self.client.meta.events.register(f"after-call.dynamodb.{operation}", tell)
+
+
+@pytest.fixture
+def account(aws: LocalAws, dynamodb: "DynamoDBClient") -> Iterator[Account]:
+    settings = Settings(application=f"app-{uuid.uuid4().hex[:8]}", streams=(StreamSettings(name="orders"),))
+    client = dynamodb_client(AwsSettings(region=aws.region, endpoint=aws.endpoint))
+    made = Account(aws, client, settings)
+
+    def count(model: Any, **_: Any) -> None:
+        made.calls[model.name] += 1
+
+    client.meta.events.register("before-call.dynamodb", count)
+    yield made
+    aws.clear_faults()
+    for name in set(made.names) & set(dynamodb.list_tables()["TableNames"]):
+        dynamodb.update_table(TableName=name, DeletionProtectionEnabled=False)
+        dynamodb.delete_table(TableName=name)
+
+
+def test_missing_tables_are_made_with_kcls_names_and_keys(account: Account):
+    assert account.tables().ensure() is True
+    keys = [account.described(name)["KeySchema"] for name in account.names]
+    assert keys == [[{"AttributeName": key, "KeyType": "HASH"}] for key in ("leaseKey", "wid", "key")]
+    assert [account.described(name)["BillingModeSummary"]["BillingMode"] for name in account.names] == [
+        "PAY_PER_REQUEST"
+    ] * 3
+    assert [name.removeprefix(account.settings.application) for name in account.names] == [
+        "",
+        "-WorkerMetricStats",
+        "-CoordinatorState",
+    ]
+
+
+def test_the_lease_table_gets_kcls_owner_index(account: Account):
+    account.tables().ensure()
+    (index,) = account.described(account.settings.lease_table)["GlobalSecondaryIndexes"]
+    assert index["IndexName"] == INDEX
+    assert index["Projection"] == {"ProjectionType": "KEYS_ONLY"}
+    assert [(part["AttributeName"], part["KeyType"]) for part in index["KeySchema"]] == [
+        ("leaseOwner", "HASH"),
+        ("leaseKey", "RANGE"),
+    ]
+
+
+def test_existing_tables_are_only_looked_at(account: Account):
+    account.tables().ensure()
+    account.calls.clear()
+    assert account.tables(point_in_time_recovery=True, tags={"team": "data"}).ensure() is False
+    assert set(account.calls) == READS
+
+
+def test_what_the_settings_say_goes_into_new_tables(account: Account):
+    account.tables(
+        billing=Billing.PROVISIONED,
+        read_capacity=7,
+        write_capacity=3,
+        point_in_time_recovery=True,
+        deletion_protection=True,
+        tags={"team": "data"},
+    ).ensure()
+    for name in account.names:
+        found = account.described(name)
+        units = found["ProvisionedThroughput"]
+        assert (units["ReadCapacityUnits"], units["WriteCapacityUnits"]) == (7, 3)
+        assert found["DeletionProtectionEnabled"] is True
+        assert account.client.list_tags_of_resource(ResourceArn=found["TableArn"])["Tags"] == [
+            {"Key": "team", "Value": "data"}
+        ]
+        backups = account.client.describe_continuous_backups(TableName=name)["ContinuousBackupsDescription"]
+        assert backups["PointInTimeRecoveryDescription"]["PointInTimeRecoveryStatus"] == "ENABLED"
+    (index,) = account.described(account.settings.lease_table)["GlobalSecondaryIndexes"]
+    assert index["ProvisionedThroughput"]["ReadCapacityUnits"] == 7
+
+
+def test_where_creation_is_not_allowed_missing_tables_are_named_with_the_command(account: Account):
+    with pytest.raises(TablesMissing, match=r"WorkerMetricStats.*`headrace tables create`") as error:
+        account.tables(create=Create.NEVER).ensure()
+    assert all(name in str(error.value) for name in account.names)
+    assert set(account.calls) == READS
+
+
+def test_the_command_makes_them_whatever_the_settings_say(account: Account):
+    assert account.tables(create=Create.NEVER).create() is True
+    account.calls.clear()
+    assert account.tables(create=Create.NEVER).ensure() is False
+    assert set(account.calls) == READS
+
+
+def test_one_missing_table_of_three_is_made_and_the_others_left(account: Account):
+    account.tables().ensure()
+    account.client.delete_table(TableName=account.settings.state_table)
+    account.calls.clear()
+    assert account.tables().ensure() is True
+    assert account.calls["CreateTable"] == 1
+    assert account.calls["UpdateTable"] == 0
+
+
+def test_an_index_that_a_killed_start_left_unmade_is_made_by_the_next(account: Account):
+    account.tables().ensure()
+    lease_table = account.settings.lease_table
+    account.client.update_table(
+        TableName=lease_table, GlobalSecondaryIndexUpdates=[{"Delete": {"IndexName": INDEX}}]
+    )
+    assert account.tables(create=Create.NEVER).ensure() is False
+    assert not account.described(lease_table).get("GlobalSecondaryIndexes")
+    assert account.tables().ensure() is False
+    assert account.described(lease_table)["GlobalSecondaryIndexes"][0]["IndexName"] == INDEX
+
+
+def test_a_table_that_somebody_else_makes_at_the_same_moment_is_as_good(account: Account):
+    rival = account.aws.client("dynamodb")
+
+    def first(params: Any, **_: Any) -> None:
+        if params["TableName"] == account.settings.worker_table:
+            rival.create_table(**{k: v for k, v in params.items() if k != "Tags"})
+
+    account.client.meta.events.register("provide-client-params.dynamodb.CreateTable", first)
+    assert account.tables().ensure() is True
+    assert account.described(account.settings.worker_table)["TableStatus"] == "ACTIVE"
+
+
+@pytest.mark.parametrize("code", ["ResourceInUseException", "LimitExceededException"])
+@pytest.mark.usefixtures("no_backoff")
+def test_losing_the_race_for_the_index_is_no_failure(account: Account, code: str):
+    account.aws.inject(
+        "error",
+        operation="UpdateTable",
+        resource=account.settings.lease_table,
+        code=code,
+        status=400,
+        count=3,
+    )
+    assert account.tables().ensure() is True
+
+
+def test_an_index_that_dynamodb_refuses_is_told(account: Account):
+    account.aws.inject(
+        "error",
+        operation="UpdateTable",
+        resource=account.settings.lease_table,
+        code="ValidationException",
+        status=400,
+    )
+    with pytest.raises(WrongShape, match="owner index"):
+        account.tables().ensure()
+
+
+def test_a_table_is_waited_for_and_told_of_while_it_is_made(account: Account):
+    states = iter(["CREATING", "CREATING", "UPDATING"])
+
+    def slow(parsed: Any, **_: Any) -> None:
+        if parsed.get("Table", {}).get("TableName") == account.settings.lease_table:
+            parsed["Table"]["TableStatus"] = next(states, "ACTIVE")
+
+    account.on_answer("DescribeTable", slow)
+    account.tables().ensure()
+    assert account.waits == [1.0, 1.0]
+    assert any(f"table {account.settings.lease_table}: CREATING, waited 1 s" in line for line in account.said)
+
+
+def test_a_table_that_is_never_ready_is_given_up_with_its_name(account: Account):
+    def stuck(parsed: Any, **_: Any) -> None:
+        if "Table" in parsed:
+            parsed["Table"]["TableStatus"] = "CREATING"
+
+    account.on_answer("DescribeTable", stuck)
+    with pytest.raises(Unreachable, match=f"table {account.settings.lease_table} .*CREATING after 600 s"):
+        account.tables().ensure()
+
+
+def test_backups_that_are_not_available_yet_are_asked_for_again(account: Account):
+    account.aws.inject(
+        "error",
+        operation="UpdateContinuousBackups",
+        resource=account.settings.state_table,
+        code="ContinuousBackupsUnavailableException",
+        status=400,
+        count=2,
+    )
+    account.tables(point_in_time_recovery=True).ensure()
+    assert account.waits == [1.0, 1.0]
+    assert any("backups" in line for line in account.said)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        [("leaseKey", "HASH", "N")],
+        [("id", "HASH", "S")],
+        [("leaseKey", "HASH", "S"), ("at", "RANGE", "N")],
+    ],
+)
+def test_a_table_of_another_shape_is_left_alone_and_named(account: Account, keys: list[tuple[str, Any, Any]]):
+    account.client.create_table(
+        TableName=account.settings.lease_table,
+        KeySchema=[{"AttributeName": name, "KeyType": role} for name, role, _ in keys],
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": kind} for name, _, kind in keys],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    account.calls.clear()
+    for tables in (account.tables(), account.tables(create=Create.NEVER)):
+        with pytest.raises(
+            WrongShape, match=rf"table {account.settings.lease_table} .*{keys[-1][0]}.*not leaseKey"
+        ):
+            tables.ensure()
+    assert set(account.calls) == READS
+
+
+def test_a_description_names_every_table_missing_or_not(account: Account):
+    assert [(facts.name, facts.status) for facts in account.tables().describe()] == [
+        (name, None) for name in account.names
+    ]
+    account.tables().ensure()
+    facts = account.tables().describe()
+    assert [each.status for each in facts] == ["ACTIVE"] * 3
+    assert [each.index for each in facts] == ["ACTIVE", None, None]
+    assert [each.key for each in facts] == ["leaseKey", "wid", "key"]
+    assert [(each.rows, each.billing) for each in facts] == [(0, "PAY_PER_REQUEST")] * 3
+
+
+def test_a_refusal_of_the_policy_names_the_table(account: Account):
+    account.aws.inject(
+        "error",
+        operation="CreateTable",
+        resource=account.settings.lease_table,
+        code="AccessDeniedException",
+        status=400,
+    )
+    with pytest.raises(Terminal, match=f"creating table {account.settings.lease_table}.*AccessDenied"):
+        account.tables().ensure()

@@ -1,0 +1,197 @@
+"""The worker table and the leader's lock in DynamoDB: rows of KCL's, lost answers, odd rows."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipeline.aws.leader_lock import DynamoLeaderLock
+from pipeline.aws.workers import DynamoWorkerStore
+from pipeline.core.election import LockRow
+from pipeline.core.worker import Worker
+from pipeline.errors import TablesMissing, Throttled, WrongShape
+from pipeline.local.endpoint import LocalAws
+from pipeline.memory.clock import START, MemoryClock
+from tests.stand_in import a_table
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+MINE = LockRow("w1", "v1", timedelta(seconds=20))
+THEIRS = LockRow("w0", "v0", timedelta(seconds=120))
+
+
+@dataclass
+class Tables:
+    aws: LocalAws
+    client: "DynamoDBClient"
+    worker_table: str
+    state_table: str
+
+    @property
+    def workers(self) -> DynamoWorkerStore:
+        return DynamoWorkerStore(self.client, self.worker_table, clock=MemoryClock())
+
+    @property
+    def lock(self) -> DynamoLeaderLock:
+        return DynamoLeaderLock(self.client, self.state_table)
+
+    def lose_an_answer(self, operation: str) -> None:
+        for table in (self.worker_table, self.state_table):
+            self.aws.inject("lost", operation=operation, resource=table, count=1)
+
+    def worker_row(self) -> dict[str, Any]:
+        return dict(
+            self.client.get_item(TableName=self.worker_table, Key={"wid": {"S": "w1"}}).get("Item", {})
+        )
+
+
+@pytest.fixture
+def tables(aws: LocalAws, dynamodb: "DynamoDBClient") -> Iterator[Tables]:
+    made = Tables(aws, dynamodb, a_table(dynamodb, "wid"), a_table(dynamodb, "key"))
+    yield made
+    aws.clear_faults()
+    for name in (made.worker_table, made.state_table):
+        dynamodb.delete_table(TableName=name)
+
+
+def test_a_row_that_we_make_is_kcls_worker_without_a_metric_source(tables: Tables):
+    makers = [
+        lambda store: store.beat("w1", "dagster-a", found=None),
+        lambda store: store.beat_run("w1", "run/1"),
+        lambda store: store.set_stopping("w1", stopping=True),
+        lambda store: store.count_assign_pass("w1"),
+    ]
+    for make in makers:
+        make(tables.workers)
+        row = tables.worker_row()
+        assert (row["sts"], row["opr"]) == ({"M": {}}, {"M": {}})
+        assert row["lut"] == {"N": str(int(START.timestamp()))}
+        tables.client.delete_item(TableName=tables.worker_table, Key={"wid": {"S": "w1"}})
+
+
+def test_metrics_that_kcl_wrote_and_attributes_of_the_future_survive_our_beats(tables: Tables):
+    kcl: dict[str, Any] = {
+        "wid": {"S": "w1"},
+        "lut": {"N": "1600000000"},
+        "sts": {"M": {"C": {"L": [{"N": "12.5"}]}}},
+        "opr": {"M": {"C": {"L": [{"N": "80"}]}}},
+        "sup": {"N": "1"},
+    }
+    tables.client.put_item(TableName=tables.worker_table, Item=kcl)
+    tables.workers.beat_run("w1", "run/1")
+    row = tables.workers.beat("w1", "dagster-a", found=None)
+    assert row == Worker(
+        "w1",
+        last_update=START,
+        beat=1,
+        run_beats={"run/1": 1},
+        instance="dagster-a",
+        stats={"C": (12.5,)},
+        ranges={"C": (80,)},
+    )
+    assert {name: tables.worker_row()[name] for name in ("sts", "opr", "sup")} == {
+        name: kcl[name] for name in ("sts", "opr", "sup")
+    }
+
+
+def test_an_odd_worker_row_hides_no_other_and_is_named_when_asked_for(tables: Tables):
+    tables.client.put_item(
+        TableName=tables.worker_table, Item={"wid": {"S": "w1"}, "lut": {"S": "yesterday"}}
+    )
+    tables.workers.beat("w2", "dagster-a", found=None)
+    assert [w.worker_id for w in tables.workers.list()] == ["w2"]
+    with pytest.raises(WrongShape, match=r"row w1 .*lut is of type S"):
+        tables.workers.get("w1")
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_a_first_beat_whose_answer_was_lost_is_a_beat(tables: Tables):
+    tables.lose_an_answer("UpdateItem")
+    row = tables.workers.beat("w1", "dagster-a", found=None)
+    assert row is not None
+    assert row.instance == "dagster-a"
+    assert row == tables.workers.get("w1")
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_a_replacing_beat_whose_answer_was_lost_is_a_beat(tables: Tables):
+    tables.workers.beat("w1", "dagster-a", found=None)
+    tables.lose_an_answer("UpdateItem")
+    row = tables.workers.beat("w1", "dagster-b", found="dagster-a")
+    assert row is not None
+    assert row.instance == "dagster-b"
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_a_take_whose_answer_was_lost_is_a_take(tables: Tables):
+    for seen in (None, THEIRS):
+        if seen is not None:
+            assert tables.lock.take(THEIRS, seen=None)
+        tables.lose_an_answer("PutItem")
+        assert tables.lock.take(MINE, seen=seen)
+        assert tables.lock.read() == MINE
+        assert tables.lock.release(MINE)
+        tables.aws.clear_faults()
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_a_beat_of_the_lock_whose_answer_was_lost_is_a_beat(tables: Tables):
+    assert tables.lock.take(MINE, seen=None)
+    tables.lose_an_answer("UpdateItem")
+    assert tables.lock.beat(MINE, "v2")
+    assert tables.lock.read() == replace(MINE, version="v2")
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_a_release_whose_answer_was_lost_is_a_release(tables: Tables):
+    assert tables.lock.take(MINE, seen=None)
+    tables.lose_an_answer("DeleteItem")
+    assert tables.lock.release(MINE)
+    assert tables.lock.read() is None
+
+
+def test_a_take_leaves_nothing_of_the_row_before_it(tables: Tables):
+    row: dict[str, Any] = {
+        "key": {"S": "Leader"},
+        "ownerName": {"S": "w0"},
+        "leaseDuration": {"S": "120000"},
+        "recordVersionNumber": {"S": "v0"},
+        "data": {"B": b"x"},
+    }
+    tables.client.put_item(TableName=tables.state_table, Item=row)
+    assert tables.lock.read() == THEIRS
+    assert tables.lock.take(MINE, seen=THEIRS)
+    found = tables.client.get_item(TableName=tables.state_table, Key={"key": {"S": "Leader"}})["Item"]
+    assert found == {
+        "key": {"S": "Leader"},
+        "ownerName": {"S": "w1"},
+        "leaseDuration": {"S": "20000"},
+        "recordVersionNumber": {"S": "v1"},
+    }
+
+
+def test_an_odd_lock_row_is_named_with_what_to_do(tables: Tables):
+    tables.client.put_item(
+        TableName=tables.state_table, Item={"key": {"S": "Leader"}, "ownerName": {"S": "w0"}}
+    )
+    with pytest.raises(WrongShape, match=r"row Leader of table .* delete the row"):
+        tables.lock.read()
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_throttling_and_missing_tables_are_told_of_both(tables: Tables):
+    for table in (tables.worker_table, tables.state_table):
+        tables.aws.inject("throttle", operation="GetItem", resource=table, count=3)
+    for ask in (lambda: tables.workers.get("w1"), tables.lock.read):
+        with pytest.raises(Throttled):
+            ask()
+    clock = MemoryClock()
+    for missing in (
+        DynamoWorkerStore(tables.client, "nowhere", clock=clock).list,
+        DynamoLeaderLock(tables.client, "nowhere").read,
+    ):
+        with pytest.raises(TablesMissing, match="headrace tables create"):
+            missing()

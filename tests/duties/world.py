@@ -1,0 +1,227 @@
+"""A small world in memory: a stream, tables, workers and runs, with the real duties at work in it.
+
+The promises that every test of the duties relies on are checked in one place, `World.check`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from pipeline.core.lineage import Kind
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.duties.claims import Claims
+from pipeline.duties.consume import Consumption
+from pipeline.duties.leader_tick import LeaderDuty, LeaderMemory, LeaderReport
+from pipeline.duties.wave import Arrow, WaveReport
+from pipeline.duties.worker_tick import WorkerDuty, WorkerMemory, WorkerReport
+from pipeline.memory.clock import CountingIds, MemoryClock
+from pipeline.memory.leader_lock import MemoryLeaderLock
+from pipeline.memory.leases import MemoryLeaseStore
+from pipeline.memory.runs import MemoryRuns
+from pipeline.memory.source import MemorySource
+from pipeline.memory.stage import MemoryStage
+from pipeline.memory.table import MemoryTable
+from pipeline.memory.workers import MemoryWorkerStore
+from pipeline.settings import InitialPosition, Settings, StreamSettings, WaveSettings, WorkerSettings
+
+TICK = timedelta(seconds=5)
+STREAM = "orders"
+
+
+class Cut(BaseException):
+    """A process that dies at an arrow: nothing after it happens, not even a release."""
+
+
+@dataclass
+class MadeTables:
+    """Tables that are there, or are made by the first look."""
+
+    missing: bool = False
+
+    def ensure(self) -> bool:
+        was, self.missing = self.missing, False
+        return was
+
+
+@dataclass
+class World:
+    workers: tuple[str, ...] = ("w1",)
+    position: InitialPosition = InitialPosition.TRIM_HORIZON
+    shards: int = 2
+    wave_records: int = 1_000_000
+    clock: MemoryClock = field(default_factory=MemoryClock)
+    cut_at: Arrow | None = None
+    put: list[tuple[ShardKey, int]] = field(default_factory=list)
+    skipped: set[tuple[ShardKey, int]] = field(default_factory=set)
+    """Put before a LATEST start: not to be landed."""
+
+    def __post_init__(self) -> None:
+        self.settings = Settings(
+            application="app",
+            streams=(StreamSettings(name=STREAM, initial_position=self.position),),
+            workers=tuple(WorkerSettings(id=w) for w in self.workers),
+            wave=WaveSettings(records=self.wave_records),
+        )
+        self.source = MemorySource(self.clock)
+        self.stream: StreamId = self.source.create_stream(STREAM, self.shards)
+        self.leases = MemoryLeaseStore()
+        self.rows = MemoryWorkerStore(clock=self.clock)
+        self.lock = MemoryLeaderLock()
+        self.runs = MemoryRuns(self.clock)
+        self.table = MemoryTable(self.clock)
+        self.stage = MemoryStage(self.source, self.clock)
+        self.ids = CountingIds()
+        self.tables = MadeTables()
+        self.leader_memory: dict[str, LeaderMemory] = {}
+        self.worker_memory: dict[str, WorkerMemory] = {}
+
+    # -- what happens --------------------------------------------------------------------------------------------
+
+    def shard(self, number: int) -> ShardKey:
+        return ShardKey(self.stream, f"shardId-{number:012d}")
+
+    def produce(self, shard: int, count: int = 10, *, landed: bool = True) -> None:
+        for _ in range(count):
+            record = (self.shard(shard), self.source.put(self.shard(shard)))
+            self.put.append(record)
+            if not landed:
+                self.skipped.add(record)
+        self.clock.advance(timedelta(milliseconds=10))
+
+    def lead(self, leader: str = "w1") -> LeaderReport:
+        duty = LeaderDuty(
+            leader_id=leader,
+            settings=self.settings,
+            tables=self.tables,
+            leases=self.leases,
+            workers=self.rows,
+            lock=self.lock,
+            source=self.source,
+            table=self.table,
+            clock=self.clock,
+            ids=self.ids,
+        )
+        report = duty.tick(self.leader_memory.get(leader, LeaderMemory()))
+        self.leader_memory[leader] = report.memory
+        return report
+
+    def work(self, worker: str = "w1", *, instance: str = "dagster-1") -> WorkerReport:
+        duty = WorkerDuty(
+            worker_id=worker,
+            instance=instance,
+            leases=self.leases,
+            workers=self.rows,
+            source=self.source,
+            runs=self.runs,
+            clock=self.clock,
+            times=self.settings.times,
+            stream=lambda: (self.stream, timedelta(hours=24)),
+        )
+        memory = self.worker_memory.get(instance + worker, WorkerMemory())
+        report = duty.tick(memory)
+        self.worker_memory[instance + worker] = report.memory
+        return report
+
+    def tick(self, times: int = 1) -> None:
+        """Time goes by for every sensor."""
+        for _ in range(times):
+            self.lead()
+            for worker in self.workers:
+                self.work(worker)
+            self.clock.advance(TICK)
+
+    def settle(self) -> None:
+        """Leases made and given out: two looks at each worker, then an assignment."""
+        self.tick(3)
+
+    def a_run(self, worker: str = "w1", run: str = "run", *, over: Iterable[str] = ()) -> Consumption:
+        claims = Claims(
+            me=worker,
+            claim=f"{run}/{self.ids.fresh()}",
+            leases=self.leases,
+            workers=self.rows,
+            runs=self.runs,
+            clock=self.clock,
+            times=self.settings.times,
+            over=frozenset(over),
+        )
+        return Consumption(
+            run_id=run,
+            settings=self.settings,
+            stream=self.settings.streams[0],
+            claims=claims,
+            leases=self.leases,
+            workers=self.rows,
+            source=self.source,
+            table=self.table,
+            stage=self.stage,
+            clock=self.clock,
+            on_arrow=self._on_arrow,
+        )
+
+    def wave(self, worker: str = "w1", run: str = "run", keys: Iterable[str] | None = None) -> WaveReport:
+        self.runs.launch(run, worker)
+        self.runs.start(run)
+        report = self.a_run(worker, run).wave(keys)
+        self.runs.end(run)
+        return report
+
+    def killed_run(self, arrow: Arrow, worker: str = "w1", run: str = "killed") -> None:
+        """A run whose process dies at an arrow. Dagster doesn't know yet."""
+        self.runs.launch(run, worker)
+        self.runs.start(run)
+        self.cut_at = arrow
+        held = self.leases.apply
+        try:
+            self.a_run(worker, run).wave()
+        except Cut:
+            pass
+        else:
+            raise AssertionError(f"the run never came to {arrow}")
+        finally:
+            self.cut_at = None
+            self.leases.apply = held  # type: ignore[method-assign]
+
+    def _on_arrow(self, arrow: Arrow, _keys: tuple[str, ...]) -> None:
+        if arrow is self.cut_at:
+            self.leases.apply = _dead  # type: ignore[method-assign,assignment]
+            raise Cut
+
+    # -- what must hold ------------------------------------------------------------------------------------------
+
+    def landed(self) -> list[tuple[ShardKey, int]]:
+        head = self.table.load().snapshot
+        snapshots = list(self.table.history(head))[::-1]
+        return [row for s in snapshots for f in s.files for row in self.stage.rows[f.path]]
+
+    def check(self) -> None:
+        """I1, I3, I4, I8, I12 on what is there now."""
+        landed = self.landed()
+        doubled = [row for row, n in Counter(landed).items() if n > 1]
+        assert not doubled, f"landed more than once: {doubled}"
+        assert set(landed) == set(self.put) - self.skipped
+        self.check_chains()
+        for lease in self.leases.scan().leases:
+            position = self.table.load().positions.of(ShardKey(self.stream, lease.shard_id))
+            stands = position.checkpoint if position else None
+            assert not lease.checkpoint.is_digits or (stands is not None and lease.checkpoint <= stands)
+
+    def check_chains(self) -> None:
+        snapshots = list(self.table.history(self.table.load().snapshot))[::-1]
+        at: dict[ShardKey, object] = {}
+        for snapshot in snapshots:
+            ended = {key for key, p in at.items() if p is not None and p[2]}  # type: ignore[index]
+            for each in snapshot.page.ranges:
+                assert each.kind is Kind.LANDED
+                assert at.get(each.key) == (each.after.token if each.after else None)
+                assert each.after is not None or {
+                    ShardKey(self.stream, p.shard_id) for p in each.parents
+                } <= ended | ({ShardKey(self.stream, p.shard_id) for p in each.parents if p.why != "ended"})
+                at[each.key] = each.upto.token
+
+
+def _dead(_change: object) -> object:
+    raise Cut

@@ -1,0 +1,105 @@
+"""What travels between driver and executor, and the zip that executors import."""
+
+from datetime import timedelta
+from pathlib import Path
+from zipfile import ZipFile
+
+import msgspec
+import pytest
+
+from pipeline.core.batch import Batch, Manifest
+from pipeline.core.lineage import ParentIs, ParentReason
+from pipeline.core.position import Position, Start
+from pipeline.errors import WrongShape
+from pipeline.lake import ship
+from pipeline.lake.stage_codec import decode_batches, decode_manifest, encode_batches, encode_manifest
+from tests.lake.files import NOON, a_key
+from tests.lake.stage_script import DAY, a_batch, a_page, script, stage
+
+_HUGE = 49_664_278_173_267_300_919_209_422_211_173_581_000_000_000_000_000_000_001
+
+
+def test_a_batch_arrives_as_it_was_sent():
+    sent = (
+        a_batch(),
+        Batch(
+            a_key(1),
+            Position(
+                _HUGE, 3, children=("shardId-000000000009",), arrival=NOON, seen=NOON, start=Start(NOON)
+            ),
+            Start(NOON),
+            NOON,
+            timedelta(days=365, seconds=1),
+            (ParentReason("shardId-000000000000", ParentIs.BEFORE_START),),
+            weight=0.25,
+        ),
+    )
+
+    assert decode_batches(encode_batches(sent)) == sent
+
+
+def test_a_manifest_arrives_as_it_was_sent(tmp_path: Path):
+    pages = script(s0=[a_page(_HUGE, children=("shardId-000000000001",))], s1=[OSError("x")])
+    sent = stage([a_batch(), a_batch(1, _HUGE, witness=NOON - DAY / 2)], pages, tmp_path)
+    assert sent.files
+
+    assert decode_manifest(encode_manifest(sent)) == sent
+
+
+def test_another_version_is_named_not_misread():
+    other = msgspec.json.encode({"version": 2, "content": {"new": "form"}})
+
+    with pytest.raises(WrongShape, match="different versions of Headrace"):
+        decode_manifest(other)
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[]", b'{"version":1,"content":{"staged":7}}', b"\x80\x04pickle"]
+)
+def test_nonsense_is_refused_with_a_sentence(text: bytes):
+    with pytest.raises(WrongShape, match="nothing was committed"):
+        decode_manifest(text)
+
+
+def test_the_zip_holds_what_executors_import_and_nothing_else():
+    with ZipFile(ship.engine_zip()) as archive:
+        names = set(archive.namelist())
+
+    assert {
+        "pipeline/__init__.py",
+        "pipeline/errors.py",
+        "pipeline/ports.py",
+        "pipeline/core/batch.py",
+        "pipeline/aws/pages.py",
+        "pipeline/lake/stage_task.py",
+    } <= names
+    assert all(name.endswith(".py") for name in names)
+    assert not [
+        name for name in names if name.startswith(("pipeline/local/", "pipeline/cli/", "pipeline/duties/"))
+    ]
+
+
+def test_the_same_content_makes_the_same_zip_and_other_content_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    package = tmp_path / "pipeline"
+    for room in ("core", "aws", "lake"):
+        (package / room).mkdir(parents=True)
+    for name in ("__init__.py", "errors.py", "ports.py", "settings.py", "core/batch.py"):
+        (package / name).write_text("a = 1\n")
+    monkeypatch.setattr(ship, "_PACKAGE", package)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    first = ship.engine_zip.__wrapped__()
+    first_bytes = first.read_bytes()
+    first.unlink()
+    again = ship.engine_zip.__wrapped__()
+    (package / "core" / "batch.py").write_text("a = 2\n")
+    changed = ship.engine_zip.__wrapped__()
+
+    assert first_bytes == again.read_bytes()
+    assert first.name == again.name != changed.name
+
+
+def test_a_manifest_of_nothing_is_still_a_manifest():
+    assert decode_manifest(encode_manifest(Manifest(()))) == Manifest(())

@@ -1,0 +1,252 @@
+"""The data files that a staging task leaves, and what it says of them."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.core.position import Position
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.errors import BadSetting, WrongShape
+from pipeline.lake import stage_files
+from pipeline.lake.stage_task import stage_batches
+from tests.lake.files import NOON, StandingClock, a_key
+from tests.lake.stage_script import (
+    ROOMY,
+    a_batch,
+    a_page,
+    a_spec,
+    across_midnight,
+    left_in,
+    line,
+    rows_of,
+    script,
+    stage,
+)
+
+
+def test_a_task_writes_one_file_a_day_with_all_its_shards_in_order(tmp_path: Path):
+    pages = script(
+        **{f"s{n}": [a_page(5, 6, key=a_key(n), behind=1), a_page(7, key=a_key(n))] for n in range(3)}
+    )
+
+    manifest = stage([a_batch(n) for n in (2, 0, 1)], pages, tmp_path, threads=3)
+
+    (file,) = manifest.files
+    assert rows_of(manifest) == [(a_key(n).shard_id, number) for n in range(3) for number in (5, 6, 7)]
+    assert file.shards == {a_key(0), a_key(1), a_key(2)}
+    assert (file.rows, file.partition, file.staged_at) == (9, "2026-01-31", NOON)
+
+
+def test_a_file_lies_in_its_days_folder_under_a_fresh_name(tmp_path: Path):
+    manifest = stage([a_batch()], script(s0=[a_page(1)]), f"{tmp_path}/data/")
+
+    assert manifest.files[0].path == f"{tmp_path}/data/arrival_ts_day=2026-01-31/file-0.parquet"
+    assert left_in(tmp_path) == ["data/arrival_ts_day=2026-01-31/file-0.parquet"]
+
+
+def test_names_are_never_used_twice(tmp_path: Path):
+    paths = [
+        file.path
+        for _ in range(2)
+        for file in stage_batches(
+            [a_batch()], script(s0=[a_page(1)]), spec=a_spec(tmp_path), limits=ROOMY, threads=1
+        ).files
+    ]
+
+    assert len(set(paths)) == 2
+    assert len(left_in(tmp_path)) == 2
+
+
+def test_a_file_uri_keeps_its_form_in_the_manifest(tmp_path: Path):
+    manifest = stage([a_batch()], script(s0=[a_page(1)]), f"file://{tmp_path}/data")
+
+    assert manifest.files[0].path.startswith(f"file://{tmp_path}/data/arrival_ts_day=")
+    assert len(left_in(tmp_path)) == 1
+
+
+def test_rows_around_midnight_utc_go_to_the_day_they_arrived_on(tmp_path: Path):
+    midnight = datetime(2026, 2, 1, tzinfo=UTC)
+    tick = timedelta(microseconds=1)
+    arrivals = [
+        midnight - tick,
+        midnight,
+        midnight + timedelta(hours=23, minutes=59),
+        midnight + timedelta(days=1),
+    ]
+
+    manifest = stage([a_batch()], script(s0=[across_midnight(*arrivals)]), tmp_path)
+
+    by_day = {file.partition: file for file in manifest.files}
+    assert {day: file.rows for day, file in by_day.items()} == {
+        "2026-01-31": 1,
+        "2026-02-01": 2,
+        "2026-02-02": 1,
+    }
+    assert all(file.shards == {a_key()} for file in manifest.files)
+    numbers = pq.ParquetFile(by_day["2026-02-01"].path).read()["sequence_number"].to_pylist()
+    assert numbers == ["2", "3"]
+
+
+def test_arrivals_that_go_back_over_midnight_stay_in_sequence_order(tmp_path: Path):
+    midnight = datetime(2026, 2, 1, tzinfo=UTC)
+    second = timedelta(seconds=1)
+    page = across_midnight(midnight - second, midnight, midnight - second, midnight)
+
+    manifest = stage([a_batch()], script(s0=[page]), tmp_path)
+
+    found = [pq.ParquetFile(file.path).read()["sequence_number"].to_pylist() for file in manifest.files]
+    assert found == [["1", "3"], ["2", "4"]]
+
+
+def test_every_column_carries_the_tables_field_id(tmp_path: Path):
+    manifest = stage([a_batch()], script(s0=[a_page(1)]), tmp_path)
+
+    schema = pq.ParquetFile(manifest.files[0].path).schema_arrow
+    ids = {f.name: int((f.metadata or {})[b"PARQUET:field_id"]) for f in schema}
+    assert ids == dict(a_spec(tmp_path).field_ids)
+
+
+def test_columns_that_others_added_to_the_table_are_left_out(tmp_path: Path):
+    spec = a_spec(tmp_path, added_by_spark=99)
+
+    manifest = stage_batches([a_batch()], script(s0=[a_page(1)]), spec=spec, limits=ROOMY, threads=1)
+
+    assert "added_by_spark" not in pq.ParquetFile(manifest.files[0].path).schema_arrow.names
+
+
+def test_a_table_that_lacks_a_column_is_refused_and_nothing_is_left(tmp_path: Path):
+    spec = a_spec(tmp_path)
+    spec = replace(spec, field_ids=tuple(pair for pair in spec.field_ids if pair[0] != "data"))
+
+    manifest = stage_batches([a_batch(after=1)], script(s0=[a_page(2)]), spec=spec, limits=ROOMY, threads=1)
+
+    assert "the landing table lacks: data" in (line(manifest).error or "")
+    assert (manifest.files, left_in(tmp_path)) == ((), [])
+
+
+def test_the_footer_travels_and_equals_the_files_own(tmp_path: Path):
+    (file,) = stage([a_batch()], script(s0=[a_page(1, 2, 3)]), tmp_path).files
+
+    footer = pq.read_metadata(pa.BufferReader(file.footer))
+
+    own = pq.read_metadata(file.path)
+    assert (footer.num_rows, footer.num_row_groups) == (own.num_rows, own.num_row_groups) == (3, 1)
+    assert footer.row_group(0).to_dict() == own.row_group(0).to_dict()
+    assert file.size == Path(file.path).stat().st_size
+
+
+def test_neither_payloads_nor_partition_keys_stand_in_the_footer(tmp_path: Path):
+    (file,) = stage([a_batch()], script(s0=[a_page(1, payload=b"payload-canary")]), tmp_path).files
+
+    assert b"canary" not in file.footer
+    assert b"customer" not in file.footer
+    assert b"shardId-000000000000" in file.footer
+
+
+def test_compression_is_what_the_spec_says(tmp_path: Path):
+    (file,) = stage([a_batch()], script(s0=[a_page(1)]), tmp_path).files
+
+    assert pq.read_metadata(file.path).row_group(0).column(8).compression == "ZSTD"
+
+
+def test_row_groups_span_shards_and_hold_at_least_their_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(stage_files, "_ROW_GROUP", 1_000_000)
+    payload = b"x" * 100_000
+    pages = script(**{f"s{n}": [a_page(*range(1, 9), key=a_key(n), payload=payload)] for n in range(4)})
+
+    (file,) = stage([a_batch(n) for n in range(4)], pages, tmp_path).files
+
+    metadata = pq.read_metadata(file.path)
+    assert metadata.num_row_groups == 3
+    sizes = [metadata.row_group(i).num_rows for i in range(3)]
+    assert sum(sizes) == 32
+    assert all(size * 100_000 >= 1_000_000 for size in sizes)
+
+
+def test_shards_of_two_streams_lie_side_by_side(tmp_path: Path):
+    other = ShardKey(
+        StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/clicks", 5), "shardId-000000000000"
+    )
+    pages = script(s0=[a_page(1)])
+    batch = replace(a_batch(), key=other)
+
+    manifest = stage([a_batch(), batch], pages, tmp_path)
+
+    assert manifest.files[0].shards == {a_key(), other}
+
+
+def test_files_are_named_by_scheme_or_refused(tmp_path: Path):
+    manifest = stage([a_batch(after=1)], script(s0=[a_page(2)]), "ftp://somewhere/data")
+
+    assert "its scheme is none of" in (line(manifest).error or "")
+    assert not line(manifest).moved
+
+
+# --- disk full ----------------------------------------------------------------------------------------------
+
+
+def _full_disk_at_file(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The n-th file begun writes something, then there is no space."""
+    real, begun = pq.write_table, [0]
+
+    def write_table(table: pa.Table, where: Any, **options: Any) -> None:
+        begun[0] += 1
+        real(table, where, **options)
+        if begun[0] == number:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pq, "write_table", write_table)
+
+
+def test_a_full_disk_fails_every_shard_of_the_file_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    _full_disk_at_file(1, monkeypatch)
+    pages = script(s0=[a_page(6)], s1=[a_page(6, key=a_key(1))], s2=[a_page(key=a_key(2), answered=NOON)])
+
+    manifest = stage([a_batch(n, 5) for n in range(3)], pages, tmp_path)
+
+    assert [each.upto for each in manifest.staged[:2]] == [each.after for each in manifest.staged[:2]]
+    assert all("No space left on device" in (each.error or "") for each in manifest.staged[:2])
+    assert not any(each.rows or each.moved for each in manifest.staged[:2])
+    assert line(manifest, 2).upto == Position(5, arrival=NOON, seen=NOON)
+    assert (manifest.files, left_in(tmp_path)) == ((), [])
+
+
+def test_a_full_disk_at_the_second_day_takes_the_first_days_file_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    _full_disk_at_file(2, monkeypatch)
+    midnight = datetime(2026, 2, 1, tzinfo=UTC)
+
+    manifest = stage(
+        [a_batch(after=5)], script(s0=[across_midnight(midnight - timedelta(seconds=1), midnight)]), tmp_path
+    )
+
+    assert manifest.files == ()
+    assert left_in(tmp_path) == []
+    assert not line(manifest).moved
+
+
+def test_a_folder_that_cant_be_made_is_told(tmp_path: Path):
+    (tmp_path / "data").write_text("a file where a folder should be")
+
+    manifest = stage([a_batch(after=5)], script(s0=[a_page(6)]), tmp_path / "data")
+
+    assert f"could not be written to {tmp_path}/data" in (line(manifest).error or "")
+    assert not line(manifest).moved
+
+
+def test_wrong_shape_and_bad_setting_are_the_errors_behind_the_sentences(tmp_path: Path):
+    clock = StandingClock()
+    rows = {a_key(): [page.records for page in [a_page(1)] if page.records]}
+
+    with pytest.raises(BadSetting):
+        stage_files.write_files(rows, a_spec("ftp://x/y"), now=clock.now, fresh=str)
+    with pytest.raises(WrongShape):
+        stage_files.write_files(rows, replace(a_spec(tmp_path), field_ids=()), now=clock.now, fresh=str)

@@ -1,0 +1,257 @@
+"""How far a staging task reads each shard, and what it says of it."""
+
+from datetime import timedelta
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+
+from pipeline.core.batch import Limits
+from pipeline.core.position import Position
+from pipeline.errors import DataLoss, Unreachable
+from tests.lake.files import NOON, a_key
+from tests.lake.stage_script import DAY, ROOMY, a_batch, a_page, left_in, line, rows_of, script, stage
+
+
+def test_a_shard_is_read_to_its_tip_and_no_further(tmp_path: Path):
+    pages = script(s0=[a_page(1, 2, behind=3), a_page(3, answered=NOON + DAY / 2), a_page(4)])
+
+    manifest = stage([a_batch()], pages, tmp_path)
+
+    done = line(manifest)
+    assert done.upto == Position(3, arrival=NOON, seen=NOON + DAY / 2)
+    assert (done.rows, done.bytes, done.pages, done.behind) == (3, 21, 2, timedelta(0))
+    assert (done.first_arrival, done.last_arrival, done.error) == (NOON, NOON, None)
+    assert [number for _, number in rows_of(manifest)] == [1, 2, 3]
+
+
+def test_empty_pages_while_behind_dont_end_a_shard(tmp_path: Path):
+    pages = script(s0=[a_page(behind=5), a_page(behind=5), a_page(1)])
+
+    assert line(stage([a_batch()], pages, tmp_path)).upto.sequence == 1
+
+
+def test_an_idle_shard_moves_its_witness_and_nothing_else(tmp_path: Path):
+    before = Position(7, arrival=NOON - DAY / 2, seen=NOON - DAY / 4)
+
+    manifest = stage([a_batch(after=before)], script(s0=[a_page(answered=NOON)]), tmp_path)
+
+    assert line(manifest).upto == Position(7, arrival=NOON - DAY / 2, seen=NOON)
+    assert manifest.files == ()
+    assert left_in(tmp_path) == []
+
+
+def test_a_shard_that_is_behind_doesnt_count_as_seen(tmp_path: Path):
+    few = Limits(records=1, bytes=1 << 30, seconds=60)
+    before = Position(7, arrival=NOON, seen=NOON)
+
+    manifest = stage(
+        [a_batch(after=before)],
+        script(s0=[a_page(8, 9, behind=60, answered=NOON + DAY / 2)]),
+        tmp_path,
+        limits=few,
+    )
+
+    assert line(manifest).upto == Position(9, arrival=NOON, seen=NOON)
+    assert line(manifest).behind == timedelta(seconds=60)
+
+
+def test_the_end_of_a_closed_shard_carries_its_children(tmp_path: Path):
+    children = ("shardId-000000000001", "shardId-000000000002")
+
+    manifest = stage([a_batch(after=5)], script(s0=[a_page(6, children=children)]), tmp_path)
+
+    assert line(manifest).upto == Position(6, ended=True, children=children, arrival=NOON)
+
+
+def test_a_shard_that_ends_without_a_record_keeps_where_it_began(tmp_path: Path):
+    before = Position(seen=NOON)
+
+    manifest = stage([a_batch(after=before)], script(s0=[a_page(children=())]), tmp_path)
+
+    assert line(manifest).upto == Position(ended=True, seen=NOON)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [Limits(records=3, bytes=1 << 30, seconds=60), Limits(records=1 << 30, bytes=3 * 7, seconds=60)],
+    ids=["records", "bytes"],
+)
+def test_a_shard_stops_at_the_first_limit_that_is_reached(tmp_path: Path, limits: Limits):
+    pages = script(s0=[a_page(n, behind=9) for n in range(1, 10)])
+
+    manifest = stage([a_batch()], pages, tmp_path, limits=limits)
+
+    assert line(manifest).upto == Position(3, arrival=NOON)
+    assert line(manifest).error is None
+
+
+def test_no_time_left_reads_nothing_and_moves_nothing(tmp_path: Path):
+    pages = script(s0=[a_page(1)])
+
+    manifest = stage([a_batch(after=5)], pages, tmp_path, limits=Limits(100, 100, seconds=0))
+
+    assert pages.asked == []
+    assert line(manifest).upto == line(manifest).after
+    assert not line(manifest).moved
+
+
+def test_shards_share_the_box_by_weight(tmp_path: Path):
+    endless = {f"s{n}": [a_page(i, key=a_key(n), behind=9) for i in range(1, 100)] for n in range(2)}
+    box = Limits(records=40, bytes=1 << 30, seconds=60)
+
+    manifest = stage([a_batch(0, weight=1), a_batch(1, weight=3)], script(**endless), tmp_path, limits=box)
+
+    assert 9 <= line(manifest, 0).rows <= 12
+    assert 28 <= line(manifest, 1).rows <= 31
+
+
+def test_what_idle_shards_leave_over_goes_to_those_that_are_behind(tmp_path: Path):
+    idle = {f"s{n}": [a_page(key=a_key(n))] for n in range(1, 10)}
+    behind = [a_page(i, behind=9) for i in range(1, 200)]
+    box = Limits(records=100, bytes=1 << 30, seconds=60)
+
+    manifest = stage([a_batch(n) for n in range(10)], script(s0=behind, **idle), tmp_path, limits=box)
+
+    assert line(manifest, 0).rows >= 100
+
+
+def test_memory_is_bounded_by_the_box_however_many_shards_there_are(tmp_path: Path):
+    full = b"x" * 1000
+    many = {f"s{n}": [a_page(1, key=a_key(n), payload=full, behind=9)] * 5 for n in range(50)}
+    box = Limits(records=1 << 30, bytes=10_000, seconds=60)
+
+    manifest = stage([a_batch(n) for n in range(50)], script(**many), tmp_path, limits=box)
+
+    assert sum(each.bytes for each in manifest.staged) == 10_000
+
+
+def test_a_shard_that_found_the_box_full_is_first_in_the_next_wave(tmp_path: Path):
+    pages = script(s0=[a_page(1, behind=9)], s1=[a_page(1, key=a_key(1), behind=9)])
+    one = Limits(records=1, bytes=1 << 30, seconds=60)
+    batches = [a_batch(0, witness=NOON), a_batch(1, witness=NOON - timedelta(hours=1))]
+
+    stage(batches, pages, tmp_path, limits=one)
+
+    assert pages.asked == ["shardId-000000000001"]
+
+
+def test_many_shards_are_read_at_the_same_time(tmp_path: Path):
+    together = Barrier(4, timeout=20)
+    steps = {f"s{n}": [together.wait, a_page(1, key=a_key(n))] for n in range(4)}
+
+    manifest = stage([a_batch(n) for n in range(4)], script(**steps), tmp_path, threads=4)
+
+    assert [each.error for each in manifest.staged] == [None] * 4
+
+
+# --- data loss ----------------------------------------------------------------------------------------------
+
+
+def test_a_page_past_a_gap_is_judged_before_its_rows_are_taken(tmp_path: Path):
+    late = NOON + DAY + timedelta(seconds=1)
+    pages = script(s0=[a_page(6, behind=9), a_page(7, 8, arrival=late, answered=late, behind=9), a_page(9)])
+
+    manifest = stage([a_batch(after=5)], pages, tmp_path)
+
+    done = line(manifest)
+    assert done.data_loss
+    assert "records may have left the stream unread" in (done.error or "")
+    assert done.upto == Position(6, arrival=NOON)
+    assert [number for _, number in rows_of(manifest)] == [6]
+
+
+def test_the_first_page_is_judged_too(tmp_path: Path):
+    manifest = stage(
+        [a_batch(after=5, witness=NOON - DAY - timedelta(seconds=1))], script(s0=[a_page(6)]), tmp_path
+    )
+
+    assert line(manifest).data_loss
+    assert line(manifest).upto == line(manifest).after
+    assert manifest.files == ()
+
+
+def test_an_empty_page_and_an_end_are_judged_like_any_other(tmp_path: Path):
+    old = NOON - DAY - timedelta(seconds=1)
+    pages = script(s0=[a_page()], s1=[a_page(children=())])
+
+    manifest = stage([a_batch(0, 5, witness=old), a_batch(1, 5, witness=old)], pages, tmp_path)
+
+    assert [each.data_loss for each in manifest.staged] == [True, True]
+    assert [each.upto.ended for each in manifest.staged] == [False, False]
+
+
+def test_exactly_retention_is_not_yet_a_loss(tmp_path: Path):
+    manifest = stage([a_batch(after=5, witness=NOON - DAY)], script(s0=[a_page(6)]), tmp_path)
+
+    assert line(manifest).error is None
+
+
+def test_records_read_on_the_way_are_witnesses(tmp_path: Path):
+    steps = [
+        a_page(n, arrival=NOON + n * DAY / 2, answered=NOON + n * DAY / 2, behind=9) for n in range(1, 9)
+    ]
+
+    manifest = stage([a_batch()], script(s0=steps), tmp_path)
+
+    assert line(manifest).rows == 8
+    assert not line(manifest).data_loss
+
+
+def test_an_idle_shard_that_was_seen_within_retention_has_lost_nothing(tmp_path: Path):
+    long_ago = Position(5, arrival=NOON - 30 * DAY, seen=NOON - DAY / 2)
+
+    manifest = stage([a_batch(after=long_ago, witness=NOON - DAY / 2)], script(s0=[a_page(6)]), tmp_path)
+
+    assert line(manifest).error is None
+
+
+def test_a_shard_that_vanished_is_data_loss_of_the_rest(tmp_path: Path):
+    manifest = stage([a_batch(after=5)], script(s0=[a_page(6, behind=9), DataLoss("it is gone")]), tmp_path)
+
+    done = line(manifest)
+    assert (done.data_loss, done.error, done.upto.ended) == (True, "it is gone", False)
+    assert done.upto.sequence == 6
+
+
+# --- one shard's trouble ------------------------------------------------------------------------------------
+
+
+def test_what_was_read_before_an_error_still_lands(tmp_path: Path):
+    steps = [a_page(6, behind=9), Unreachable("Kinesis is away"), a_page(7)]
+
+    manifest = stage([a_batch(after=5)], script(s0=steps), tmp_path)
+
+    assert (line(manifest).error, line(manifest).data_loss) == ("Kinesis is away", False)
+    assert line(manifest).upto.sequence == 6
+    assert [number for _, number in rows_of(manifest)] == [6]
+
+
+def test_a_failing_shard_doesnt_hold_up_the_others(tmp_path: Path):
+    pages = script(s0=[Unreachable("Kinesis is away")], s1=[a_page(1, key=a_key(1))])
+
+    manifest = stage([a_batch(0), a_batch(1)], pages, tmp_path, threads=2)
+
+    assert [each.error for each in manifest.staged] == ["Kinesis is away", None]
+    assert manifest.files[0].shards == {a_key(1)}
+
+
+def test_an_unexpected_error_names_its_kind_but_quotes_nothing(tmp_path: Path):
+    manifest = stage([a_batch()], script(s0=[ValueError("payload-canary")]), tmp_path)
+
+    assert "unexpected ValueError" in (line(manifest).error or "")
+    assert "canary" not in (line(manifest).error or "")
+
+
+def test_a_missing_package_is_the_whole_tasks_trouble(tmp_path: Path):
+    with pytest.raises(ModuleNotFoundError):
+        stage([a_batch()], script(s0=[ModuleNotFoundError("No module named 'x'", name="x")]), tmp_path)
+
+
+def test_lines_come_in_the_order_of_the_batches(tmp_path: Path):
+    pages = script(**{f"s{n}": [a_page(1, key=a_key(n))] for n in range(6)})
+    order = [3, 0, 5, 1, 4, 2]
+
+    manifest = stage([a_batch(n) for n in order], pages, tmp_path, limits=ROOMY, threads=3)
+
+    assert [each.key for each in manifest.staged] == [a_key(n) for n in order]

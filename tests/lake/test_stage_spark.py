@@ -1,0 +1,210 @@
+"""Staging through a real Spark Connect server, which one session of tests boots once (5 s).
+
+The server starts in an empty folder with a Python path that doesn't have this project on it, so its workers
+know of the engine only what is shipped to them.
+"""
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+
+from pipeline.aws.pages import KinesisPages
+from pipeline.core.batch import Batch
+from pipeline.core.position import TRIM
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.errors import MissingPackage, Unreachable
+from pipeline.lake.session import DISCOVERY, spark_session, stop_local_server
+from pipeline.lake.ship import engine_zip, ship
+from pipeline.lake.stage import SparkStage
+from pipeline.local.endpoint import LocalAws, local_aws
+from pipeline.ports import Page
+from pipeline.settings import SparkSettings
+from tests.lake.files import a_key
+from tests.lake.stage_script import ROOMY, a_batch, a_page, a_spec, left_in, rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+
+
+@pytest.fixture(scope="module")
+def aws() -> Iterator[LocalAws]:
+    with local_aws("--transition", "0") as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def spark(aws: LocalAws, tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, aws.environment[name])
+        patch.delenv("PYTHONPATH", raising=False)
+        patch.chdir(tmp_path_factory.mktemp("elsewhere"))
+        patch.setenv(DISCOVERY, str(tmp_path_factory.mktemp("spark") / "connect.json"))
+        try:
+            yield spark_session(SparkSettings(remote="local[2,2]"), "headrace-test")  # a task may fail once
+        finally:
+            stop_local_server()
+
+
+class Stream:
+    def __init__(self, aws: LocalAws, shards: int = 2) -> None:
+        self.client: Any = aws.client("kinesis")
+        self.name = f"s-{uuid4().hex[:8]}"
+        self.client.create_stream(StreamName=self.name, ShardCount=shards)
+        facts = self.client.describe_stream_summary(StreamName=self.name)["StreamDescriptionSummary"]
+        self.created = facts["StreamCreationTimestamp"]
+        self.id = StreamId(facts["StreamARN"], int(self.created.timestamp()))
+
+    def put(self, count: int) -> list[int]:
+        entries = [{"Data": f"{n}".encode(), "PartitionKey": f"key-{n}"} for n in range(count)]
+        answer = self.client.put_records(StreamName=self.name, Records=entries)
+        return sorted(int(record["SequenceNumber"]) for record in answer["Records"])
+
+    def batch(self, shard: int) -> Batch:
+        key = ShardKey(self.id, f"shardId-{shard:012d}")
+        return Batch(key, None, TRIM, self.created, timedelta(hours=24))
+
+
+def _stage(spark: "SparkSession", aws: LocalAws) -> SparkStage:
+    return SparkStage(lambda: spark, KinesisPages(region=aws.region, endpoint=aws.endpoint))
+
+
+def test_a_wave_of_shards_is_staged_as_one_job(spark: "SparkSession", aws: LocalAws, tmp_path: Path):
+    stream = Stream(aws, shards=5)
+    numbers = stream.put(300)
+
+    manifest = _stage(spark, aws).stage([stream.batch(n) for n in range(5)], a_spec(tmp_path), ROOMY)
+
+    assert sorted(number for _, number in rows_of(manifest)) == numbers
+    assert [each.error for each in manifest.staged] == [None] * 5
+    assert all(each.upto.seen is not None for each in manifest.staged)
+    assert len(manifest.files) == len(left_in(tmp_path)) == 2
+
+
+def test_workers_import_the_engine_that_was_shipped(spark: "SparkSession"):
+    def where(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pipeline
+        from pipeline.lake import stage_task
+
+        for _ in rows:
+            yield pa.RecordBatch.from_pydict({"file": [str(pipeline.__file__), str(stage_task.__file__)]})
+
+    ship(spark)
+    found = [row.file for row in spark.range(0, 1, 1, 1).mapInArrow(where, "file string").collect()]
+
+    assert len(found) == 2
+    assert all(f"/{engine_zip().name}/pipeline/" in file for file in found)
+    assert not [file for file in found if file.startswith(str(Path(__file__).parents[2]))]
+
+
+def test_the_engine_is_shipped_once_per_session(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch):
+    ship(spark)
+    monkeypatch.setattr(type(spark), "addArtifacts", lambda *_, **__: pytest.fail("shipped again"))
+
+    assert ship(spark) == engine_zip().name
+
+
+def test_a_shard_that_fails_fails_alone(spark: "SparkSession", aws: LocalAws, tmp_path: Path):
+    stream = Stream(aws, shards=2)
+    numbers = stream.put(50)
+
+    manifest = _stage(spark, aws).stage([stream.batch(n) for n in (0, 1, 7)], a_spec(tmp_path), ROOMY)
+
+    assert [each.data_loss for each in manifest.staged] == [False, False, True]
+    assert "is gone from Kinesis" in (manifest.staged[2].error or "")
+    assert sorted(number for _, number in rows_of(manifest)) == numbers
+
+
+def test_a_package_missing_on_a_worker_is_named(spark: "SparkSession", tmp_path: Path):
+    class Pages:
+        def pages(self, batch: Batch) -> Iterator[Page]:
+            import a_package_nobody_has
+
+            yield a_package_nobody_has.page(batch)
+
+    with pytest.raises(MissingPackage, match="lacks the Python package 'a_package_nobody_has'"):
+        SparkStage(lambda: spark, Pages()).stage([a_batch()], a_spec(tmp_path), ROOMY)
+
+
+def test_a_worker_that_dies_is_tried_again_and_every_row_counts_once(spark: "SparkSession", tmp_path: Path):
+    pages: Sequence[Page] = [a_page(1, 2)]
+    died = tmp_path / "died"
+
+    class Pages:
+        def pages(self, batch: Batch) -> Iterator[Page]:
+            if not died.exists():
+                died.touch()
+                os._exit(1)
+            yield from pages
+
+    manifest = SparkStage(lambda: spark, Pages()).stage([a_batch()], a_spec(tmp_path / "data"), ROOMY)
+
+    assert died.exists()
+    assert rows_of(manifest) == [(a_key().shard_id, 1), (a_key().shard_id, 2)]
+
+
+def test_a_wave_staged_twice_leaves_orphans_and_a_manifest_of_its_own(
+    spark: "SparkSession", aws: LocalAws, tmp_path: Path
+):
+    stream = Stream(aws, shards=1)
+    numbers = stream.put(10)
+    stage = _stage(spark, aws)
+
+    abandoned = stage.stage([stream.batch(0)], a_spec(tmp_path), ROOMY)
+    manifest = stage.stage([stream.batch(0)], a_spec(tmp_path), ROOMY)
+
+    assert not {file.path for file in abandoned.files} & {file.path for file in manifest.files}
+    assert [number for _, number in rows_of(manifest)] == numbers
+    assert len(left_in(tmp_path)) == 2
+
+
+def test_a_job_that_keeps_failing_is_one_sentence(spark: "SparkSession", tmp_path: Path):
+    class Pages:
+        def pages(self, batch: Batch) -> Iterator[Page]:
+            os._exit(1)
+
+    with pytest.raises(Unreachable, match="the Spark job that stages records failed") as caught:
+        SparkStage(lambda: spark, Pages()).stage([a_batch()], a_spec(tmp_path), ROOMY)
+
+    assert "\n" not in str(caught.value)
+
+
+def test_cancel_ends_the_job_that_runs(spark: "SparkSession", tmp_path: Path):
+    reached = tmp_path / "reached"
+    os.mkfifo(reached)
+
+    class Pages:
+        def pages(self, batch: Batch) -> Iterator[Page]:
+            reached.write_text("reading")  # a FIFO: whoever opens one end waits for the other
+            threading.Event().wait(120)
+            yield a_page(1)
+
+    stage = SparkStage(lambda: spark, Pages())
+    with ThreadPoolExecutor(1) as pool:
+        wave = pool.submit(stage.stage, [a_batch()], a_spec(tmp_path / "data"), ROOMY)
+        assert reached.read_text() == "reading"
+        stage.cancel()
+
+        with pytest.raises(Unreachable, match="nothing was committed"):
+            wave.result(timeout=30)
+
+    assert left_in(tmp_path / "data") == []
+
+
+def test_the_session_goes_on_after_trouble(spark: "SparkSession", aws: LocalAws, tmp_path: Path):
+    stream = Stream(aws, shards=1)
+    numbers = stream.put(3)
+
+    manifest = _stage(spark, aws).stage([stream.batch(0)], a_spec(tmp_path), ROOMY)
+
+    assert manifest.staged[0].upto.sequence == numbers[-1]
