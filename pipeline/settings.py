@@ -136,7 +136,8 @@ class LandingSettings:
         doc="Folder (URI or path) for positions that outgrow a snapshot's summary; outside the table's location."
     )
     home: str = _knob(
-        "headrace-data", doc="Folder of the embedded catalog and warehouse where `catalog` is left out."
+        "headrace-data",
+        doc="Folder of the embedded catalog and warehouse where `catalog` is left out. Relative: beside the settings file.",
     )
 
 

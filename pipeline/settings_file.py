@@ -74,7 +74,17 @@ def read_settings(path: Path | str | None, environ: Mapping[str, str]) -> Loaded
         raise BadSetting(f"{file}:{line}: the settings file isn't UTF-8 text: save it as UTF-8") from None
     except OSError as error:
         raise BadSetting(f"the settings file {file} can't be read: {error.strerror}") from None
-    return parse_settings(text, environ, name=str(file))
+    loaded = parse_settings(text, environ, name=str(file))
+    return replace(loaded, settings=_anchored(loaded.settings, file.resolve().parent))
+
+
+def _anchored(settings: Settings, folder: Path) -> Settings:
+    """Relative folders lie beside the settings file: a daemon and a shell that stand elsewhere mean the same table."""
+    landing = settings.landing
+    state = landing.state
+    if state is not None and "://" not in state:
+        state = str(folder / state)
+    return replace(settings, landing=replace(landing, home=str(folder / landing.home), state=state))
 
 
 def parse_settings(text: str, environ: Mapping[str, str], *, name: str) -> Loaded:

@@ -35,7 +35,7 @@ _SENSOR_LIMIT = timedelta(seconds=60)  # Dagster fails a longer tick and starts 
 
 
 def broken_rules(settings: Settings) -> Iterator[Broken]:
-    for rule in (_streams, _workers, _tables, _aws, _not_built, _landing, _times):
+    for rule in (_streams, _workers, _tables, _aws, _not_built, _landing, _times, _deadlines):
         yield from rule(settings)
 
 
@@ -202,6 +202,10 @@ def _times(settings: Settings) -> Iterator[Broken]:
             f"is {show(wave.every)}; allowed: at most times.linger ({show(times.linger)}), "
             "else no run ever has a second wave",
         )
+
+
+def _deadlines(settings: Settings) -> Iterator[Broken]:
+    times = settings.times
     for knob, deadline in (
         ("worker_deadline", times.worker_deadline),
         ("leader_deadline", times.leader_deadline),

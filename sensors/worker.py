@@ -26,9 +26,7 @@ _FACTS_LIVE = 60.0
 """Seconds."""
 
 
-def build_worker(
-    settings: Settings, worker_id: str, job: Any
-) -> dg.SensorDefinition:
+def build_worker(settings: Settings, worker_id: str, job: Any) -> dg.SensorDefinition:
     @dg.sensor(
         name=f"worker_{slug(worker_id)}",
         job=job,

@@ -1,14 +1,13 @@
 """quick for every change, long for the nights; HYPOTHESIS_PROFILE=long chooses."""
 
 import os
-from datetime import timedelta
 
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
     "quick",
     max_examples=50,
-    deadline=timedelta(seconds=2),  # generous: a shared machine stalls now and then
+    deadline=None,  # wall-clock times are no test
     derandomize=True,  # the same examples on every run: a red build is somebody's change
     suppress_health_check=[HealthCheck.too_slow],
 )

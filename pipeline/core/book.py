@@ -23,7 +23,16 @@ from pipeline.errors import WrongShape
 VERSION = 1
 _MAX_UNPACKED = 64 * 1024 * 1024
 """Bytes. A summary is under our control, but another engine may write one: no decompression bomb."""
-_PLAIN_SHARD = re.compile(r"shardId-(\d{12})")
+_PLAIN_SHARD = re.compile(r"shardId-([0-9]{12})")
+_UNREADABLE = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,  # a moment beyond the year 9999
+    RecursionError,  # lists in lists in lists
+    zlib.error,
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Json = Any  # a value as json.loads gives it: checked while it is taken apart
@@ -221,7 +230,7 @@ class _blaming:  # noqa: N801 - reads as the statement it is
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, (ValueError, TypeError, LookupError, AttributeError, zlib.error)):
+        if isinstance(error, _UNREADABLE):
             raise WrongShape(
                 f"the {self.what} in a snapshot of this table can't be read ({error})"
             ) from error

@@ -12,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError, RESTError
-from sqlalchemy import event
+from sqlalchemy import NullPool, create_engine, event
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from pipeline.errors import Unknown, Unreachable
@@ -44,7 +44,9 @@ def open_catalog(properties: Mapping[str, str]) -> Catalog:
 def _open(properties: Mapping[str, str]) -> Catalog:
     catalog = load_catalog(CATALOG_NAME, **properties)
     if isinstance(catalog, SqlCatalog) and catalog.engine.dialect.name == "sqlite":
+        # No pool: an open connection to a file survives neither a fork nor the end of a process in peace.
         catalog.engine.dispose()
+        catalog.engine = create_engine(catalog.engine.url, poolclass=NullPool)
         event.listen(catalog.engine, "connect", _be_patient)
         with catalog.engine.connect():
             pass

@@ -44,13 +44,13 @@ def test_no_setting_holds_a_key():
 
 @pytest.mark.parametrize("endpoint", ["http://user:word@127.0.0.1:1", "http://key@127.0.0.1:1"])
 def test_credentials_in_an_endpoint_are_refused_and_not_repeated(endpoint: str):
-    with pytest.raises(BadSetting, match="aws.endpoint") as error:
+    with pytest.raises(BadSetting, match=r"aws\.endpoint") as error:
         dynamodb_client(AwsSettings(region="eu-west-1", endpoint=endpoint))
     assert endpoint not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    "settings,named",
+    ("settings", "named"),
     [
         (AwsSettings(region="eu-west-1", profile="absent"), "aws.profile 'absent'"),
         (AwsSettings(), "aws.region"),

@@ -188,7 +188,7 @@ def test_of_an_endpoint_that_is_down_only_a_few_shards_are_asked(orders: Kinesis
 
 
 @pytest.mark.parametrize(
-    "kind,error", [("throttle", Throttled), ("lost", Unreachable), ("error", Unreachable)]
+    ("kind", "error"), [("throttle", Throttled), ("lost", Unreachable), ("error", Unreachable)]
 )
 def test_trouble_is_transient_and_named(orders: Kinesis, kind: str, error: type[Exception]):
     orders.local.inject(kind)

@@ -50,8 +50,8 @@ def test_a_lease_comes_back_from_its_row_as_it_was(lease: Lease):
     assert read_lease(write_lease(lease)) == lease
 
 
-@given(LEASES, st.booleans())
-def test_every_row_that_we_make_is_one_that_kcl_reads(lease: Lease, entity_type: bool):
+@given(lease=LEASES, entity_type=st.booleans())
+def test_every_row_that_we_make_is_one_that_kcl_reads(lease: Lease, *, entity_type: bool):
     item = write_lease(lease, entity_type=entity_type)
     assert item["leaseKey"] == {"S": lease.key}
     read_as_kcl(item, entity_type=entity_type)
@@ -84,7 +84,7 @@ def test_a_range_of_one_hash_key_is_left_out_for_kcl_refuses_it():
 
 
 @pytest.mark.parametrize(
-    "kbps,text",
+    ("kbps", "text"),
     [(0.000885, "0.000885"), (0.0, "0"), (1e-7, "0"), (5e-7, "0.000001"), (1e6, "1000000"), (2, "2")],
 )
 def test_throughput_is_rounded_half_up_to_six_places_without_exponent(kbps: float, text: str):
@@ -104,7 +104,7 @@ def test_attributes_that_nobody_told_us_of_are_passed_over():
     assert read_lease({**ROW, "fromTheFuture": {"M": {"x": {"N": "1"}}}}) == read_lease(ROW)
 
 
-@pytest.mark.parametrize("text,value", [("1E+2", 100), ("5e0", 5), ("7.0", 7), ("0007", 7)])
+@pytest.mark.parametrize(("text", "value"), [("1E+2", 100), ("5e0", 5), ("7.0", 7), ("0007", 7)])
 def test_whole_numbers_may_come_with_exponents_and_zeros(text: str, value: int):
     lease = read_lease({**ROW, "leaseCounter": {"N": text}})
     assert isinstance(lease, Lease)
@@ -117,7 +117,7 @@ def test_throughput_may_come_with_an_exponent():
     assert lease.throughput_kbps == 0.000885
 
 
-ODD = {
+ODD: dict[str, tuple[dict[str, Any], str]] = {
     "another kind of row": ({"entityType": {"S": "LEADER"}}, "LEADER"),
     "no counter": ({"leaseCounter": None}, "leaseCounter is missing"),
     "no checkpoint": ({"checkpoint": None}, "checkpoint is missing"),

@@ -390,7 +390,7 @@ def test_a_throttled_table_is_asked_again_a_few_times(table: Table):
 
 @pytest.mark.usefixtures("no_backoff")
 @pytest.mark.parametrize(
-    "kind,error", [("throttle", Throttled), ("lost", Unreachable), ("error", Unreachable)]
+    ("kind", "error"), [("throttle", Throttled), ("lost", Unreachable), ("error", Unreachable)]
 )
 def test_trouble_beyond_our_patience_is_transient_and_says_what_is_safe(
     table: Table, kind: str, error: type[Exception]

@@ -34,8 +34,8 @@ def test_a_row_that_kcl_wrote_reads_as_it_was_meant():
     assert read_lock({**KCL, "entityType": {"S": "LEADER"}}) == LockRow("w0", "r0", timedelta(seconds=120))
 
 
-@pytest.mark.parametrize("text,released", [("1", True), ("0", False)])
-def test_only_a_one_is_a_release(text: str, released: bool):
+@pytest.mark.parametrize(("text", "released"), [("1", True), ("0", False)])
+def test_only_a_one_is_a_release(text: str, *, released: bool):
     assert read_lock({**KCL, "isReleased": {"S": text}}).released is released
 
 

@@ -210,13 +210,17 @@ def test_a_table_is_waited_for_and_told_of_while_it_is_made(account: Account):
     assert any(f"table {account.settings.lease_table}: CREATING, waited 1 s" in line for line in account.said)
 
 
-def test_a_table_that_is_never_ready_is_given_up_with_its_name(account: Account):
+def test_a_table_that_is_never_ready_is_given_up_with_its_name(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("pipeline.aws.tables._PATIENCE", 30.0)
+
     def stuck(parsed: Any, **_: Any) -> None:
         if "Table" in parsed:
             parsed["Table"]["TableStatus"] = "CREATING"
 
     account.on_answer("DescribeTable", stuck)
-    with pytest.raises(Unreachable, match=f"table {account.settings.lease_table} .*CREATING after 600 s"):
+    with pytest.raises(Unreachable, match=f"table {account.settings.lease_table} .*CREATING after 30 s"):
         account.tables().ensure()
 
 

@@ -59,7 +59,7 @@ def test_in_one_table_the_key_is_leasekey():
 
 
 @pytest.mark.parametrize(
-    "odd,reason",
+    ("odd", "reason"),
     [
         ({"entityType": {"S": "LEASE"}}, "a row of type LEASE"),
         ({"lut": {"S": "yesterday"}}, "lut is of type S"),

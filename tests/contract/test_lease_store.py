@@ -22,16 +22,16 @@ from tests.stand_in import a_table
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+Row = dict[str, Any]
+
 KEY = "shardId-000000000007"
 AT = Checkpoint("49590338271490256608559692538361571095921575989136588898", 3)
 IDLE = Lease(KEY, 5, AT, owner="me", owner_switches=2, stream_epoch=1_700_000_000)
 CLAIMED = replace(IDLE, run_claim="run/1")
 PENDING = replace(CLAIMED, pending=Checkpoint("150", 1), pending_state=b"state")
-HANDING = {"owner": "next", "checkpoint_owner": "me"}
+HANDING: Row = {"owner": "next", "checkpoint_owner": "me"}
 NOON = datetime(2026, 1, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 FURTHER = Checkpoint("49590338271490256608559692538361571095921575989136588999", 0)
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ def test_a_change_makes_of_the_row_it_was_decided_on_just_what_it_says(store: Le
     assert store.get(KEY) == expected
 
 
-@pytest.mark.parametrize("name,odd", variants("refused_by"))
+@pytest.mark.parametrize(("name", "odd"), variants("refused_by"))
 def test_a_change_is_refused_by_a_row_that_moved_on_and_is_shown_that_row(
     store: LeaseStore, name: str, odd: Row
 ):
@@ -226,7 +226,7 @@ def test_a_change_is_refused_by_a_row_that_moved_on_and_is_shown_that_row(
     assert store.get(KEY) == moved
 
 
-@pytest.mark.parametrize("name,odd", variants("allowed_by"))
+@pytest.mark.parametrize(("name", "odd"), variants("allowed_by"))
 def test_a_change_leaves_alone_what_it_does_not_speak_of(store: LeaseStore, name: str, odd: Row):
     case = CASES[name]
     moved = replace(case.read, **odd)

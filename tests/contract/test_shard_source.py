@@ -1,7 +1,6 @@
 """What every source of shards promises."""
 
 import uuid
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
@@ -114,7 +113,7 @@ class KinesisWorld:
 
 
 @pytest.fixture(params=[MemoryWorld, KinesisWorld])
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
+def world(request: pytest.FixtureRequest) -> World:
     made: World = request.param()
     return made
 

@@ -6,7 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io import InputFile
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
 from sqlalchemy import create_engine, text
 
@@ -134,14 +138,18 @@ def test_where_the_metadata_files_are_gone_too_the_chain_is_broken_and_no_origin
 def test_a_metadata_file_that_cannot_be_read_now_is_no_broken_chain(
     lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
 ):
-    append_as_others(lake.iceberg.open())
+    for number in range(2):
+        append_as_others(lake.iceberg.open(), number=number)
     expire_all(lake)
+    read_metadata, newest = FromInputFile.table_metadata, lake.iceberg.open().metadata_location
 
-    def refuse(*_: Any) -> Any:
-        raise ConnectionResetError("storage went away")
+    def refuse_older(file: InputFile) -> TableMetadata:
+        if file.location != newest:
+            raise ConnectionResetError("storage went away")
+        return read_metadata(file)
 
-    monkeypatch.setattr("pipeline.lake.iceberg.FromInputFile.table_metadata", refuse)
-    with pytest.raises(Unreachable):
+    monkeypatch.setattr(FromInputFile, "table_metadata", refuse_older)
+    with pytest.raises(Unreachable, match="an earlier metadata file"):
         lake.iceberg.load()
 
 
@@ -170,6 +178,14 @@ def test_after_a_rollback_the_table_stands_where_main_does_not_where_the_tag_is(
     assert lake.iceberg.load().positions.of(A) == at(2)
     land(lake, 2, [3, 4])
     assert lake.numbers() == {A.shard_id: [1, 2, 3, 4]}
+
+
+def test_a_rollback_between_look_and_swap_is_not_undone_by_the_commit(lake: IcebergLake):
+    """The base is still there and its sequence number the highest: only asserting main tells."""
+    proposal = a_landing(lake.iceberg.staging_spec(), A, after=3, numbers=[4])
+    lake.before_next_swap(lambda: rollback(lake, 1))
+    assert lake.iceberg.commit(proposal).landing.refused
+    assert lake.numbers() == {A.shard_id: [1, 2]}
 
 
 def test_after_a_rollback_and_expiry_the_tag_is_still_not_trusted(lake: IcebergLake):
@@ -308,3 +324,10 @@ def test_readers_do_not_wait_for_a_writer(lake: IcebergLake):
         assert other.execute(text("PRAGMA journal_mode")).scalar() == "wal"
         other.execute(text("BEGIN IMMEDIATE"))
         assert lake.handle().load().positions.of(A) == at(3)
+
+
+def test_a_writer_waits_half_a_minute_for_another(lake: IcebergLake):
+    catalog = lake.iceberg.catalog
+    assert isinstance(catalog, SqlCatalog)
+    with catalog.engine.connect() as connection:
+        assert connection.execute(text("PRAGMA busy_timeout")).scalar() == 30_000

@@ -221,3 +221,10 @@ def test_a_folder_and_a_file_that_isnt_text_are_errors_with_their_name(tmp_path:
         read_settings(tmp_path / "bytes.yaml", {})
     with pytest.raises(BadSetting, match="can't be read"):
         read_settings(tmp_path, {})
+
+
+def test_relative_folders_lie_beside_the_settings_file(tmp_path: Path) -> None:
+    file = tmp_path / "headrace.yaml"
+    file.write_text("application: app\nstreams: [{name: s}]\nlanding: {home: data, state: states}\n")
+    landing = read_settings(file, {}).settings.landing
+    assert (landing.home, landing.state) == (str(tmp_path / "data"), str(tmp_path / "states"))

@@ -1,0 +1,112 @@
+"""The demo's folder: everything lives in it, and it is emptied only if it is ours."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.errors import BadSetting
+
+_MARKER = ".headrace-demo"
+
+APPLICATION, STREAM = "demo", "orders"
+_SETTINGS = """\
+# Written by `headrace demo`.
+application: {application}
+streams: [{{name: {stream}}}]
+workers: [{{id: w1}}, {{id: w2}}]
+landing: {{home: {lake}}}
+aws: {{region: us-east-1, endpoint: {endpoint}}}
+wave: {{every: 1s}}  # the default of 10 s is for tables that last
+times: {{materialize: 15s}}  # so that the UI shows what happens while it happens
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    folder: Path
+
+    @property
+    def settings(self) -> Path:
+        return self.folder / "headrace.yaml"
+
+    @property
+    def lake(self) -> Path:
+        return self.folder / "lake"
+
+    @property
+    def dagster(self) -> Path:
+        return self.folder / "dagster"
+
+    @property
+    def spark(self) -> Path:
+        return self.folder / "spark"
+
+    @property
+    def puts(self) -> Path:
+        return self.folder / "put.jsonl"
+
+    @property
+    def shards(self) -> Path:
+        return self.folder / "shards.json"
+
+    def log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+    def write_settings(self, endpoint: str) -> None:
+        lake, where = (json.dumps(text) for text in (str(self.lake), endpoint))
+        text = _SETTINGS.format(application=APPLICATION, stream=STREAM, lake=lake, endpoint=where)
+        self.settings.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def emptied(folder: Path) -> Iterator[Home]:
+    """An empty folder for one demo at a time. A folder that holds anything else is refused."""
+    folder = folder.resolve()
+    marker = folder / _MARKER
+    if folder.exists() and not marker.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise BadSetting(
+            f"{folder} holds things that aren't the demo's, and the demo empties its folder: name another with --home; "
+            "nothing was touched"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    with marker.open("a", encoding="utf-8") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise BadSetting(f"a demo is running in {folder}: stop it, or name another folder with --home") from None
+        for thing in folder.iterdir():
+            if thing.is_dir() and not thing.is_symlink():
+                shutil.rmtree(thing)
+            elif thing != marker:
+                thing.unlink()
+        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+        yield Home(folder)
+
+
+def as_it_was_left(folder: Path) -> Home:
+    home = Home(folder.resolve())
+    for file in (home.puts, home.shards):
+        if not file.exists():
+            raise BadSetting(f"{file} isn't there: no demo has come to its summary in {home.folder}")
+    return home
+
+
+def surroundings(endpoint: str) -> dict[str, str]:
+    """The environment of the demo's processes: of AWS they see the stand-in and nothing else."""
+    ours = {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_REGION": "us-east-1",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "local",
+        "AWS_SECRET_ACCESS_KEY": "local",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    theirs = {k: v for k, v in os.environ.items() if not k.startswith(("HEADRACE__", "AWS_"))}
+    return {**theirs, **ours}

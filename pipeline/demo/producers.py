@@ -1,0 +1,107 @@
+"""Producers that know what they put: each record has an id, and each acknowledgement is kept."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from pipeline.demo.evidence import Put
+from pipeline.errors import Unreachable
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+PRODUCERS = 4
+_MOST = 500
+"""Records of one PutRecords call, by Kinesis's API."""
+_CALLS = 50
+"""Of each producer, about: what is put comes evenly and not in lumps."""
+ONE_TRY = Config(retries={"total_max_attempts": 1}, read_timeout=60)
+"""For the producers' client: a second try after a lost answer would put a record twice."""
+_BACKOFF = 0.2
+"""Seconds before what Kinesis refused is put again."""
+_CUSTOMERS = 997
+
+
+class Producers:
+    """They put `records` between them, evenly over `seconds`."""
+
+    def __init__(self, client: KinesisClient, stream: str, *, records: int, seconds: float) -> None:
+        self.records = records
+        self._client = client
+        self._stream = stream
+        self._seconds = seconds
+        self._puts: dict[str, Put] = {}
+        self._stop = threading.Event()
+        self._pool = ThreadPoolExecutor(PRODUCERS, "producer")
+        self._jobs: list[Future[None]] = []
+
+    def start(self) -> None:
+        self._jobs = [self._pool.submit(self._produce, number) for number in range(PRODUCERS)]
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._pool.shutdown()
+
+    @property
+    def put(self) -> int:
+        return len(self._puts)
+
+    @property
+    def puts(self) -> dict[str, Put]:
+        return dict(self._puts)
+
+    @property
+    def are_done(self) -> bool:
+        """Raises what made a producer give up: the demo knows what was put, or it knows nothing."""
+        for job in self._jobs:
+            if job.done():
+                job.result()
+        return bool(self._jobs) and all(job.done() for job in self._jobs)
+
+    def _produce(self, number: int) -> None:
+        mine = range(number, self.records, PRODUCERS)
+        size = max(1, min(_MOST, -(-len(mine) // _CALLS)))
+        began = time.monotonic()
+        for first in range(0, len(mine), size):
+            due = began + self._seconds * first / len(mine)
+            if self._stop.wait(max(0.0, due - time.monotonic())):
+                return
+            self._put([_record(number, n) for n in mine[first : first + size]])
+
+    def _put(self, entries: Sequence[tuple[str, Any]]) -> None:
+        """Until all are in: PutRecords may take some and refuse others."""
+        while entries and not self._stop.is_set():
+            answer = self._ask([entry for _, entry in entries])
+            refused = []
+            for entry, result in zip(entries, answer["Records"], strict=True):
+                if "SequenceNumber" in result:
+                    self._puts[entry[0]] = Put(entry[0], result["ShardId"], int(result["SequenceNumber"]))
+                else:
+                    refused.append(entry)
+            entries = refused
+            if entries:
+                self._stop.wait(_BACKOFF)
+
+    def _ask(self, entries: list[Any]) -> Any:
+        try:
+            return self._client.put_records(StreamName=self._stream, Records=entries)
+        except (BotoCoreError, ClientError) as error:
+            raise Unreachable(
+                f"a producer got no answer from the stand-in ({error}): what it put isn't known, so nothing that has "
+                "landed can be judged"
+            ) from error
+
+
+def _record(producer: int, number: int) -> tuple[str, Any]:
+    its = f"p{producer}-{number:06d}"
+    customer = f"customer-{number * 7919 % _CUSTOMERS}"
+    data = json.dumps({"id": its, "customer": customer, "cents": number * 31 % 10_000}).encode()
+    return its, {"Data": data, "PartitionKey": customer}

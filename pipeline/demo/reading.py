@@ -1,0 +1,79 @@
+"""Reading the evidence: the table's files one by one, in the order their rows lie in, and its ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from pipeline.clock import SystemClock
+from pipeline.core.shard import Shard
+from pipeline.demo.evidence import Evidence, File, Page, Put, Row, id_in
+from pipeline.lake import read
+from pipeline.lake.catalog import embedded_catalog
+from pipeline.lake.iceberg import IcebergTable
+
+TABLE = "lake.records"
+_COLUMNS = ["shard_id", "sequence_number", "sub_sequence_number", "data"]
+
+
+def the_table(lake: Path) -> IcebergTable:
+    return IcebergTable(
+        embedded_catalog(lake), TABLE, state=str(lake / "state"), clock=SystemClock(), writer="demo"
+    )
+
+
+def read_evidence(table: IcebergTable, puts: Mapping[str, Put], shards: tuple[Shard, ...]) -> Evidence:
+    """Of one moment: if a commit came in between, it is read again."""
+    while True:
+        head = table.load().snapshot
+        pages = tuple(Page(entry.snapshot, entry.page.ranges) for entry in read.ledger(table))
+        files = _files(table)
+        if table.load().snapshot == head:
+            return Evidence(puts, shards, files, pages)
+
+
+def _files(table: IcebergTable) -> tuple[File, ...]:
+    io = table.open().io
+    found = []
+    for file in read.landed_files(table):
+        # File by file and not by a scan: what lies where, and in what order, is part of what is checked.
+        with io.new_input(file.path).open() as data:
+            rows = _rows(pq.read_table(data, columns=_COLUMNS).to_pydict())
+        found.append(File(file.path.rsplit("/", 1)[-1], file.snapshot, file.rows, rows))
+    return tuple(found)
+
+
+def _rows(columns: Mapping[str, list[Any]]) -> tuple[Row, ...]:
+    shards, sequences, subs, payloads = (columns[name] for name in _COLUMNS)
+    return tuple(
+        Row(id_in(data), shard, int(sequence), sub or 0)
+        for shard, sequence, sub, data in zip(shards, sequences, subs, payloads, strict=True)
+    )
+
+
+# --- what the demo leaves in its folder, so that the summary can be made again ------------------------------
+
+
+def write_puts(file: Path, puts: Mapping[str, Put]) -> None:
+    with file.open("w", encoding="utf-8") as out:
+        out.writelines(f"{json.dumps([p.id, p.shard_id, str(p.sequence)])}\n" for p in puts.values())
+
+
+def read_puts(file: Path) -> dict[str, Put]:
+    lines = file.read_text(encoding="utf-8").splitlines()
+    puts = [Put(its, shard, int(sequence)) for its, shard, sequence in map(json.loads, lines)]
+    return {put.id: put for put in puts}
+
+
+def write_shards(file: Path, shards: tuple[Shard, ...]) -> None:
+    said = [{"id": s.shard_id, "parents": list(s.parents), "closed": s.closed} for s in shards]
+    file.write_text(json.dumps(said, indent=1), encoding="utf-8")
+
+
+def read_shards(file: Path) -> tuple[Shard, ...]:
+    said = json.loads(file.read_text(encoding="utf-8"))
+    return tuple(Shard(s["id"], tuple(s["parents"]), closed=s["closed"]) for s in said)

@@ -1,0 +1,63 @@
+"""The summary as a person reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pipeline.demo.evidence import Evidence
+from pipeline.demo.verdict import Finding, Verdict
+
+_TOLD = 5
+"""Of the things that break one promise; the number is told of all."""
+
+
+def summary(evidence: Evidence, verdict: Verdict) -> Iterator[str]:
+    yield "Computed from the table's files and its snapshots' ledger:"
+    yield ""
+    for name, count in _counts(verdict):
+        yield f"  {name:14}{count:>9,}"
+    yield ""
+    yield from _shards(evidence)
+    yield ""
+    snapshots = sum(1 for page in evidence.pages if page.ranges)
+    runs = len({r.run for page in evidence.pages for r in page.ranges})
+    yield f"  {snapshots} snapshots by {runs} runs brought {len(evidence.files)} data files"
+    yield ""
+    for finding in verdict.findings:
+        yield from _finding(finding)
+
+
+def _counts(verdict: Verdict) -> Iterator[tuple[str, int]]:
+    yield "put", verdict.put
+    yield "landed", verdict.landed
+    for name in ("missing", "duplicates", "out of order"):
+        yield name, len(verdict.wrong(name))
+
+
+def _shards(evidence: Evidence) -> Iterator[str]:
+    """The chain of ranges of each shard, and its family."""
+    yield f"  {'shard':22}{'rows':>9}  {'ranges':>6}  {'parents':8}  up to"
+    for shard in sorted(evidence.shards, key=lambda s: s.shard_id):
+        ranges = [its for _, its in evidence.ranges.get(shard.shard_id, ())]
+        rows = sum(its.rows for its in ranges)
+        last = ranges[-1].upto if ranges else None
+        if last is None:
+            upto = "nothing yet"
+        elif last.ended:
+            upto = f"its end -> {', '.join(map(_short, last.children)) or 'no child'}"
+        else:
+            upto = str(last)
+        parents = ", ".join(map(_short, shard.parents)) or "-"
+        yield f"  {shard.shard_id:22}{rows:>9,}  {len(ranges):>6}  {parents:8}  {upto}"
+
+
+def _finding(finding: Finding) -> Iterator[str]:
+    yield f"  {'NO ' if finding.wrong else 'yes'}  {finding.promise}  ({finding.looked_at})"
+    for sentence in finding.wrong[:_TOLD]:
+        yield f"         {sentence}"
+    if len(finding.wrong) > _TOLD:
+        yield f"         and {len(finding.wrong) - _TOLD:,} more"
+
+
+def _short(shard_id: str) -> str:
+    return str(int(shard_id.rsplit("-", 1)[-1]))

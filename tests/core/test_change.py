@@ -1,0 +1,101 @@
+"""Writes on a lease row as values."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.core import change
+from pipeline.core.change import Change, is_own_work
+from pipeline.core.checkpoint import SHARD_END, Checkpoint
+from pipeline.core.lease import Lease, run_of_claim
+from tests.core.strategies import CHECKPOINTS, LEASES
+
+READ = Lease("shardId-0", 5, Checkpoint("100"), owner="me", run_claim="run/1")
+CLAIM = change.claim(replace(READ, run_claim=None), "me", "run/1")
+LAND = change.checkpoint(READ, "me", "run/1", at=Checkpoint("200"))
+
+
+def test_a_change_of_a_field_that_no_row_has_is_a_mistake():
+    for said in ({"put": {"ownr": "me"}}, {"requires": {"ownr": None}}, {"add": {"ownr": 1}}):
+        with pytest.raises(ValueError, match="ownr"):
+            Change("k", "typing error", **said)
+
+
+def test_a_claim_applied_before_is_ones_own():
+    assert is_own_work(CLAIM, replace(READ, counter=6))
+    assert is_own_work(CLAIM, replace(READ, counter=9, checkpoint=SHARD_END))
+
+
+def test_a_claim_of_somebody_else_is_not():
+    assert not is_own_work(CLAIM, replace(READ, run_claim="run/2"))
+    assert not is_own_work(CLAIM, replace(READ, run_claim=None))
+    assert not is_own_work(CLAIM, None)
+
+
+def test_a_checkpoint_is_ones_own_only_with_the_claim_and_every_value():
+    done = replace(READ, checkpoint=Checkpoint("200"), landed=Checkpoint("200"))
+    assert is_own_work(LAND, done)
+    assert not is_own_work(LAND, replace(done, run_claim="run/2"))
+    assert not is_own_work(LAND, replace(done, landed=None))
+    assert not is_own_work(LAND, replace(done, checkpoint=Checkpoint("200", 1)))
+    assert not is_own_work(LAND, replace(done, pending=Checkpoint("300")))
+    assert not is_own_work(LAND, READ)
+
+
+@given(LEASES, CHECKPOINTS, st.floats(0, 10**6))
+def test_a_checkpoint_leaves_values_that_a_row_can_keep(read: Lease, at: Checkpoint, kbps: float):
+    wanted = change.checkpoint(read, "me", "run/1", at=at, throughput_kbps=kbps)
+    kept = wanted.put["throughput_kbps"]
+    assert float(f"{kept:.6f}") == kept
+    assert abs(kept - kbps) <= 1e-6
+
+
+def test_a_release_says_when_it_looked_in_whole_milliseconds():
+    wanted = change.release(READ, "run/1", looked_at=datetime(2026, 1, 1, microsecond=123_999, tzinfo=UTC))
+    assert wanted.put["looked_at"] == datetime(2026, 1, 1, microsecond=123_000, tzinfo=UTC)
+
+
+@given(LEASES)
+def test_a_take_over_names_owner_holder_and_counter_as_seen(read: Lease):
+    wanted = change.assign(read, "you", "dead")
+    assert wanted.requires == {
+        "owner": read.owner,
+        "checkpoint_owner": read.checkpoint_owner,
+        "counter": read.counter,
+    }
+    switched = read.holder not in {None, "you"}
+    assert wanted.add == ({"counter": 1, "owner_switches": 1} if switched else {"counter": 1})
+
+
+@given(LEASES)
+def test_a_runs_own_writes_never_demand_a_counter(read: Lease):
+    for wanted in (
+        change.claim(read, "me", "run/1"),
+        change.beat(read, "me"),
+        change.repair(read, "run/1", SHARD_END),
+        change.checkpoint(read, "me", "run/1", at=SHARD_END),
+        change.release(read, "run/1"),
+        change.want(read, "run/1"),
+        change.give_up(read, "me"),
+    ):
+        assert "counter" not in wanted.requires
+        assert wanted.why
+
+
+@given(LEASES)
+def test_a_claim_demands_the_claim_and_the_wish_that_it_read_and_no_handover(read: Lease):
+    wanted = change.claim(read, "me", "run/9")
+    assert wanted.requires == {
+        "owner": "me",
+        "checkpoint_owner": None,
+        "run_claim": read.run_claim,
+        "wanted_by": read.wanted_by,
+    }
+
+
+@given(st.text("abc-", min_size=1), st.text("abc/-"))
+def test_the_run_of_a_claim_is_what_stands_before_the_first_slash(run: str, attempt: str):
+    assert run_of_claim(f"{run}/{attempt}") == run

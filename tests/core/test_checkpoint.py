@@ -1,0 +1,91 @@
+"""A checkpoint's order is KCL's: one total order, by number and never by text."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
+from pipeline.errors import WrongShape
+from tests.core.strategies import CHECKPOINTS, DIGITS, SEQUENCES, SUBS
+
+RANKS = {"AT_TIMESTAMP": -3, "TRIM_HORIZON": -2, "LATEST": -1}
+
+
+def rank(at: Checkpoint) -> tuple[float, int]:
+    """KCL's order, said another way."""
+    if at.sequence == "SHARD_END":
+        return (float("inf"), 0)
+    return (RANKS[at.sequence] if at.sequence in RANKS else int(at.sequence), at.sub)
+
+
+@given(CHECKPOINTS, CHECKPOINTS)
+def test_the_order_is_kcls(a: Checkpoint, b: Checkpoint):
+    assert (a < b) == (rank(a) < rank(b))
+    assert (a > b) == (rank(a) > rank(b))
+    assert (a <= b) == (rank(a) <= rank(b))
+    assert (a >= b) == (rank(a) >= rank(b))
+
+
+@given(CHECKPOINTS, CHECKPOINTS)
+def test_of_two_at_most_one_is_greater_and_either_is_at_least_the_other(a: Checkpoint, b: Checkpoint):
+    assert [a < b, b < a].count(True) <= 1
+    assert [a > b, b > a].count(True) <= 1
+    assert a <= b or b <= a
+
+
+@given(st.lists(CHECKPOINTS, min_size=3, max_size=3))
+def test_the_order_is_transitive(found: list[Checkpoint]):
+    for a, b, c in itertools.permutations(found):
+        assert a <= c or not a <= b <= c
+
+
+@given(SEQUENCES, SEQUENCES)
+def test_numbers_compare_as_numbers(a: int, b: int):
+    assert (Checkpoint(str(a)) < Checkpoint(str(b))) == (a < b)
+
+
+def test_a_shorter_number_is_not_greater_for_its_first_digit():
+    assert Checkpoint("9") < Checkpoint("10")
+    assert Checkpoint("49" + "0" * 54) > Checkpoint("9" * 20)
+
+
+@given(SUBS, SUBS, DIGITS)
+def test_words_stand_around_all_numbers_in_kcls_order(a: int, b: int, digits: str):
+    assert AT_TIMESTAMP < TRIM_HORIZON < LATEST < Checkpoint(digits, a) < SHARD_END
+    assert Checkpoint("LATEST", b) < Checkpoint(digits, a) < Checkpoint("SHARD_END", b)
+
+
+@given(DIGITS, SUBS, SUBS)
+def test_of_one_record_the_sub_sequence_number_decides(digits: str, a: int, b: int):
+    assert (Checkpoint(digits, a) < Checkpoint(digits, b)) == (a < b)
+
+
+@given(SUBS, SUBS)
+def test_an_end_is_an_end_whatever_its_sub_sequence_number(a: int, b: int):
+    one, other = Checkpoint("SHARD_END", a), Checkpoint("SHARD_END", b)
+    assert one <= other <= one
+    assert one.is_end
+
+
+def test_equality_is_of_texts_order_of_values():
+    assert Checkpoint("007") != Checkpoint("7")
+    assert Checkpoint("007") <= Checkpoint("7") <= Checkpoint("007")
+    assert not Checkpoint("007") > Checkpoint("7")
+
+
+@given(st.text(max_size=6).filter(lambda t: not (t.isascii() and t.isdigit())))
+def test_any_other_text_is_refused(text: str):
+    with pytest.raises(WrongShape):
+        Checkpoint(text)
+
+
+@pytest.mark.parametrize("text", ["", "-1", "+1", " 1", "1.0", "1e3", "٣", "²", "shard_end", "9" * 130])
+def test_what_looks_like_a_number_and_is_none_of_kinesis_is_refused(text: str):
+    with pytest.raises(WrongShape):
+        Checkpoint(text)
+
+
+def test_the_longest_number_that_kinesis_knows_can_be_compared():
+    assert Checkpoint("9" * 129) < SHARD_END

@@ -1,0 +1,78 @@
+"""The names that a shard goes by."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.core.stream import (
+    ShardKey,
+    StreamId,
+    epoch_of_serialized,
+    is_stream_arn,
+    lease_key,
+    shard_of_lease_key,
+)
+from pipeline.errors import WrongShape
+from tests.core.strategies import KEYS, SHARD_IDS, STREAMS
+
+
+@given(STREAMS)
+def test_an_arn_holds_name_account_and_region(stream: StreamId):
+    assert stream.arn == f"arn:aws:kinesis:{stream.region}:{stream.account}:stream/{stream.name}"
+    assert is_stream_arn(stream.arn)
+
+
+@given(STREAMS)
+def test_a_serialized_stream_is_kcls_and_gives_back_its_epoch(stream: StreamId):
+    assert stream.serialized == f"{stream.account}:{stream.name}:{stream.epoch}"
+    assert epoch_of_serialized(stream.serialized) == stream.epoch
+
+
+@given(key=KEYS, multi=st.booleans())
+def test_a_lease_key_gives_back_its_shard(key: ShardKey, *, multi: bool):
+    assert shard_of_lease_key(lease_key(key, multi=multi)) == key.shard_id
+
+
+@given(STREAMS, STREAMS, SHARD_IDS)
+def test_in_multi_mode_shards_of_two_streams_or_lives_have_two_keys(
+    one: StreamId, other: StreamId, shard_id: str
+):
+    keys = {lease_key(ShardKey(stream, shard_id), multi=True) for stream in (one, other)}
+    assert len(keys) == len({one, other})
+
+
+def test_a_lease_key_of_a_single_stream_is_the_bare_shard_id():
+    stream = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 17)
+    key = ShardKey(stream, "shardId-000000000001")
+    assert lease_key(key, multi=False) == "shardId-000000000001"
+    assert lease_key(key, multi=True) == "123456789012:orders:17:shardId-000000000001"
+
+
+@pytest.mark.parametrize("partition", ["aws", "aws-cn", "aws-us-gov"])
+def test_every_partition_of_aws_has_streams(partition: str):
+    arn = f"arn:{partition}:kinesis:eu-west-1:123456789012:stream/orders"
+    assert is_stream_arn(arn)
+    assert StreamId(arn, 1).name == "orders"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "orders",
+        "",
+        "arn:aws:s3:::orders",
+        "arn:aws:kinesis:eu-west-1:12:stream/orders",
+        "arn:aws:kinesis:eu-west-1:123456789012:stream/",
+    ],
+)
+def test_what_is_no_arn_of_a_stream_is_said_to_be_none(text: str):
+    assert not is_stream_arn(text)
+    with pytest.raises(WrongShape):
+        _ = StreamId(text, 1).name
+
+
+@pytest.mark.parametrize(
+    "text", ["orders", "1:orders", "1:orders:0", "x:orders:1", "1:or:ders:1", "1:orders:1.5", ""]
+)
+def test_what_is_not_a_serialized_stream_has_no_epoch(text: str):
+    assert epoch_of_serialized(text) is None
