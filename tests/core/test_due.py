@@ -1,0 +1,89 @@
+"""Is a shard being read, is it due, and who gets the unowned ones."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.core.assign import plan_assign
+from pipeline.core.backoff import after_run, held_off
+from pipeline.core.checkpoint import SHARD_END
+from pipeline.core.due import Patience, RunState, RunVerdict, is_being_read, run_lives
+from pipeline.core.lease import Lease
+from pipeline.core.sighting import Sighting
+
+PATIENCE = Patience(timedelta(seconds=20), timedelta(seconds=60))
+LONG = timedelta(hours=1)
+BEATS = Sighting("5", timedelta(seconds=10))
+SILENT = Sighting("5", timedelta(seconds=21))
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_dagster_decides_before_a_run_has_started_and_after_it_ended() -> None:
+    assert run_lives(RunVerdict(RunState.WAITING), [], PATIENCE)
+    assert not run_lives(RunVerdict(RunState.OVER), [BEATS], PATIENCE)
+
+
+def test_a_started_run_lives_by_its_beat_after_a_grace() -> None:
+    assert run_lives(RunVerdict(RunState.STARTED, timedelta(seconds=59)), [], PATIENCE)
+    assert run_lives(RunVerdict(RunState.STARTED, LONG), [BEATS], PATIENCE)
+    assert not run_lives(RunVerdict(RunState.STARTED, LONG), [SILENT], PATIENCE)
+    assert not run_lives(RunVerdict(RunState.STARTED, LONG), [], PATIENCE)
+
+
+def test_a_run_that_dagster_does_not_know_is_judged_by_its_beat_alone() -> None:
+    assert run_lives(RunVerdict(RunState.UNKNOWN), [BEATS], PATIENCE)
+    assert not run_lives(RunVerdict(RunState.UNKNOWN), [SILENT], PATIENCE)
+
+
+def test_a_row_without_a_claim_is_not_being_read() -> None:
+    assert not is_being_read(Lease("a"), RunVerdict(RunState.WAITING), BEATS, PATIENCE)
+    assert is_being_read(Lease("a", run_claim="r/1"), RunVerdict(RunState.UNKNOWN), BEATS, PATIENCE)
+
+
+leases = st.lists(
+    st.builds(
+        Lease,
+        st.integers(0, 500).map(lambda n: f"shardId-{n:012d}"),
+        owner=st.sampled_from([None, None, "a", "b", "dead"]),
+    ),
+    unique_by=lambda row: row.key,
+    max_size=60,
+)
+
+
+@given(leases, st.sets(st.sampled_from(["a", "b", "c", "d"])))
+def test_every_unowned_lease_is_given_out_as_evenly_as_can_be(rows: list[Lease], workers: set[str]) -> None:
+    plan = plan_assign(rows, workers)
+    assert plan == plan_assign(list(reversed(rows)), sorted(workers)), "the same input, the same plan"
+    given_out = {c.key: c.put["owner"] for c in plan}
+    assert given_out.keys() == ({row.key for row in rows if row.owner is None} if workers else set())
+    before = {w: sum(row.owner == w for row in rows) for w in workers}
+    after = {w: before[w] + sum(owner == w for owner in given_out.values()) for w in workers}
+    grown = [after[w] for w in workers if after[w] > before[w]]
+    assert not grown or max(grown) - min(after.values()) <= 1
+
+
+def test_a_shard_that_ended_is_nobodys_to_read() -> None:
+    assert plan_assign([Lease("a", checkpoint=SHARD_END)], ["w1"]) == []
+
+
+def test_failures_wait_longer_and_longer_up_to_ten_minutes() -> None:
+    backoff, now, waits = after_run({}, ["s"], NOW), NOW, []
+    for _ in range(8):
+        backoff = after_run(backoff, ["s"], now)
+        waits.append((backoff["s"].until - now).total_seconds())
+        now = backoff["s"].until
+    assert waits == [15, 30, 60, 120, 240, 480, 600, 600]
+
+
+def test_the_first_failure_holds_nothing_off_and_a_success_forgets_all() -> None:
+    first = after_run({}, ["s"], NOW)
+    assert held_off(first, NOW) == frozenset()
+    second = after_run(first, ["s"], NOW)
+    assert held_off(second, NOW) == {"s"}
+    later = NOW + timedelta(minutes=1)
+    assert after_run(second, [], later) == {}
+    assert held_off(after_run(second, ["other"], NOW), NOW) == {"s"}
