@@ -90,7 +90,8 @@ class _Execution:
         self._config = config
         self._parts = parts
         self._heard_by = on_arrow
-        self._partitions = tuple(context.partition_keys) if context.has_partition_key_range else ()
+        is_asked = context.has_partition_key or context.has_partition_key_range
+        self._partitions = tuple(context.partition_keys) if is_asked else ()
         self._failed: dict[str, str] = {}
         self._last_claimed: tuple[str, ...] = ()
         self._reporter = Reporter(
@@ -132,7 +133,7 @@ class _Execution:
     def _as_worker(self, worker_id: str, keys: tuple[str, ...] | None) -> None:
         consumption = self._parts.consumption(
             worker_id,
-            self._context.run_id,
+            self._context.run.run_id,
             over=frozenset(self._config.over),
             later=frozenset(self._config.later),
             on_arrow=self._on_arrow,
@@ -183,6 +184,6 @@ class _Execution:
     def _fail(self, sentence: str) -> None:
         self._reporter.finish(self._failed)
         told = sorted(self._failed)[:_FAILED_KEYS_TOLD]
-        self._context.instance.add_run_tags(self._context.run_id, {FAILED_TAG: ",".join(told)})
+        self._context.instance.add_run_tags(self._context.run.run_id, {FAILED_TAG: ",".join(told)})
         metadata = {key: dg.MetadataValue.text(self._failed[key]) for key in told}
         raise dg.Failure(description=sentence, metadata=metadata, allow_retries=False)

@@ -133,7 +133,8 @@ class LandingSettings:
         doc="pyiceberg's catalog properties (type, uri, warehouse, ...). Default: SQLite and files under `home`.",
     )
     state: str | None = _knob(
-        doc="Folder (URI or path) for positions that outgrow a snapshot's summary; outside the table's location."
+        doc="Folder (URI or path) for positions that outgrow a snapshot's summary; outside the table's location. "
+        "Needed with `catalog`. Default: below `home`."
     )
     home: str = _knob(
         "headrace-data",

@@ -153,6 +153,12 @@ def _landing(settings: Settings) -> Iterator[Broken]:
             "landing.table",
             f"is {landing.table!r}; allowed: a namespace and a name with a dot between them (lake.records)",
         )
+    if landing.catalog and landing.state is None:
+        yield Broken(
+            "landing.state",
+            "is missing, and with a catalog of your own it is needed: positions that outgrow a snapshot's summary go "
+            "there. Allowed: a folder (s3://bucket/headrace-state) that every host reaches, outside the table's own",
+        )
     for table in _table_locations(landing):
         if landing.state is not None and _inside(landing.state, table):
             yield Broken(

@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 import boto3
 from botocore import exceptions as boto
 from botocore.config import Config
-from botocore.parsers import ResponseParserError
 
 from pipeline.errors import BadSetting, HeadraceError, Terminal, Throttled, Unreachable
 from pipeline.settings import AwsSettings
@@ -36,12 +35,6 @@ _THROTTLED: Final = frozenset(
         "ThrottlingException",
         "TooManyRequestsException",
     }
-)
-_NO_ANSWER: Final = (
-    boto.ConnectionError,
-    boto.HTTPClientError,
-    boto.ResponseStreamingError,
-    ResponseParserError,  # somebody else's answer: a proxy's, a load balancer's
 )
 _EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"})
 
@@ -105,7 +98,7 @@ def asking(what: str, *, passing: Container[str] = ()) -> Iterator[None]:
         if code_of(error) in passing:
             raise
         raise _meaning(what, error) from error
-    except _NO_ANSWER as error:
+    except (boto.ConnectionError, boto.HTTPClientError, boto.ResponseStreamingError) as error:
         raise Unreachable(
             f"{what}: no answer ({error}). Whether a write arrived isn't known; its condition makes a second try safe"
         ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
@@ -18,10 +19,14 @@ from pipeline.settings import Billing, Create, Settings
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_PATIENCE: Final = 600.0
-"""Seconds, KCL's. A table takes ten."""
-_LOOK: Final = 1.0
-"""Seconds between two looks. KCL's ten would be most of a demo's start."""
+Table = Mapping[str, Any]
+"""As DescribeTable has it."""
+Found = Mapping[str, Table | None]
+
+PATIENCE: Final = timedelta(minutes=10)
+"""KCL's. A table takes ten seconds; a tick that can't wait so long hands in less and goes on with the next one."""
+_LOOK: Final = timedelta(seconds=1)
+"""Between two looks. KCL's ten seconds would be most of a demo's start."""
 _READY: Final = frozenset({"ACTIVE", "UPDATING"})
 _MISSING: Final = "ResourceNotFoundException"
 _BUSY: Final = frozenset({"ResourceInUseException", "LimitExceededException"})
@@ -53,11 +58,13 @@ class DynamoTables:
         *,
         progress: Callable[[str], None] | None = None,
         pause: Callable[[float], None] = time.sleep,
+        patience: timedelta = PATIENCE,
     ) -> None:
         self._client = client
         self._settings = settings
         self._progress = progress or (lambda _: None)
         self._pause = pause
+        self._patience = patience
         self._keys: Mapping[str, str] = {
             settings.lease_table: lease_item.KEY,
             settings.worker_table: worker_item.KEY,
@@ -66,16 +73,25 @@ class DynamoTables:
 
     def ensure(self) -> bool:
         """With coordination.create `never`, missing tables raise TablesMissing, and an index is nobody's business."""
-        missing = self._missing()
-        if self._settings.coordination.create is Create.NEVER:
-            if missing:
-                raise missing_tables(missing, self._client)
-            return False
-        return self.create()
+        found = self._look_at_all()
+        if self._settings.coordination.create is Create.AUTO:
+            return self._complete(found)
+        if missing := _missing(found):
+            raise missing_tables(missing, self._client)
+        return False
 
     def create(self) -> bool:
         """What a person asks for by `headrace tables create`, whatever the settings say."""
-        made = [name for name in self._missing() if self._make(name)]
+        return self._complete(self._look_at_all())
+
+    def describe(self) -> tuple[TableFacts, ...]:
+        return tuple(self._facts(name, table) for name, table in self._look_at_all().items())
+
+    def _complete(self, found: Found) -> bool:
+        """A tick asks this every time: where nothing is missing it ends with the three looks that it began with."""
+        if all(_is_ready(table) for table in found.values()) and _index_of(found[self._settings.lease_table]):
+            return False
+        made = [name for name in _missing(found) if self._make(name)]
         for name in self._keys:
             self._wait_for(name)
         for name in made:
@@ -83,17 +99,14 @@ class DynamoTables:
         self._index()
         return bool(made)
 
-    def describe(self) -> tuple[TableFacts, ...]:
-        return tuple(self._facts(name) for name in self._keys)
+    def _look_at_all(self) -> Found:
+        return {name: self._look(name) for name in self._keys}
 
-    def _missing(self) -> list[str]:
-        return [name for name in self._keys if self._look(name) is None]
-
-    def _look(self, name: str) -> Mapping[str, Any] | None:
+    def _look(self, name: str) -> Table | None:
         """The table as DescribeTable has it, with the shape that we need."""
         try:
             with asking(f"table {name}", passing={_MISSING}):
-                found: Mapping[str, Any] = self._client.describe_table(TableName=name)["Table"]
+                found: Table = self._client.describe_table(TableName=name)["Table"]
         except ClientError:
             return None
         wanted = self._keys[name]
@@ -132,24 +145,24 @@ class DynamoTables:
         return True
 
     def _wait_for(self, name: str) -> None:
-        waited = 0.0
+        waited = timedelta(0)
         while True:
             found = self._look(name)
-            status = "not there yet" if found is None else found["TableStatus"]
-            if status in _READY:
+            if _is_ready(found):
                 return
-            if waited >= _PATIENCE:
+            status = "not there yet" if found is None else found["TableStatus"]
+            if waited >= self._patience:
                 raise Unreachable(
-                    f"table {name} in {where(self._client)} is {status} after {_PATIENCE:.0f} s. Nothing else was done; "
+                    f"table {name} in {where(self._client)} is {status} after {waited.total_seconds():.0f} s. Nothing else was done; "
                     "the next start goes on from here"
                 )
-            self._progress(f"table {name}: {status}, waited {waited:.0f} s")
-            self._pause(_LOOK)
+            self._progress(f"table {name}: {status}, waited {waited.total_seconds():.0f} s")
+            self._pause(_LOOK.total_seconds())
             waited += _LOOK
 
     def _back_up(self, name: str) -> None:
         """DynamoDB says for some seconds of a new table that backups aren't available yet."""
-        waited = 0.0
+        waited = timedelta(0)
         while self._settings.coordination.point_in_time_recovery:
             try:
                 with asking(f"backups of table {name}", passing={"ContinuousBackupsUnavailableException"}):
@@ -157,13 +170,15 @@ class DynamoTables:
                         TableName=name, PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True}
                     )
             except ClientError as error:
-                if waited >= _PATIENCE:
+                if waited >= self._patience:
                     raise Unreachable(
                         f"table {name} was created, but its backups couldn't be switched on ({error}). It is safe to "
                         "use; switch them on in DynamoDB's console"
                     ) from error
-                self._progress(f"table {name}: backups aren't available yet, waited {waited:.0f} s")
-                self._pause(_LOOK)
+                self._progress(
+                    f"table {name}: backups aren't available yet, waited {waited.total_seconds():.0f} s"
+                )
+                self._pause(_LOOK.total_seconds())
                 waited += _LOOK
             else:
                 return
@@ -200,13 +215,12 @@ class DynamoTables:
                 )
         except ClientError as error:
             # Somebody else was first; or is changing the table, and then the next start sees to the index.
-            if code_of(error) not in _BUSY and _index_of(self._look(name) or {}) is None:
+            if code_of(error) not in _BUSY and _index_of(self._look(name)) is None:
                 raise WrongShape(
                     f"the owner index of table {name} was refused ({error}). Leases are found by scans meanwhile"
                 ) from error
 
-    def _facts(self, name: str) -> TableFacts:
-        found = self._look(name)
+    def _facts(self, name: str, found: Table | None) -> TableFacts:
         if found is None:
             return TableFacts(name, self._keys[name], None)
         return TableFacts(
@@ -219,13 +233,21 @@ class DynamoTables:
         )
 
 
-def _index_of(table: Mapping[str, Any]) -> str | None:
+def _missing(found: Found) -> list[str]:
+    return [name for name, table in found.items() if table is None]
+
+
+def _is_ready(table: Table | None) -> bool:
+    return table is not None and table["TableStatus"] in _READY
+
+
+def _index_of(table: Table | None) -> str | None:
     """The status of the owner index, None where there is none."""
-    indexes = table.get("GlobalSecondaryIndexes", ())
+    indexes = () if table is None else table.get("GlobalSecondaryIndexes", ())
     return next((i.get("IndexStatus") for i in indexes if i["IndexName"] == lease_item.OWNER_INDEX), None)
 
 
-def _billing_of(table: Mapping[str, Any]) -> Billing:
+def _billing_of(table: Table) -> Billing:
     """A table that was always provisioned says nothing about it."""
     return Billing(table.get("BillingModeSummary", {}).get("BillingMode", Billing.PROVISIONED))
 

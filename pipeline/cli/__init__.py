@@ -18,6 +18,9 @@ from pipeline.errors import HeadraceError, Transient
 
 COMMANDS = {
     "config": "print the settings and where each came from",
+    "consume": "read shards to their tip, without Dagster",
+    "demo": "a stream, two workers and two reshards on this machine, and a summary to trust",
+    "dev": "run Dagster on these settings",
     "local": "run the AWS stand-in for development and tests",
     "tables": "create or describe the coordination tables",
 }

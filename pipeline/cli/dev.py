@@ -28,10 +28,10 @@ def run(args: argparse.Namespace) -> int:
     config = Path(loaded.name)
     if not services.is_free(args.port):
         raise BadSetting(f"port {args.port} is taken: name a free one with --port; nothing was started")
-    home = Path(os.environ.get("DAGSTER_HOME") or config.resolve().parent / ".dagster").resolve()
+    home = services.dagster_home(config)
     workspace = services.prepare_dagster_home(home)
     print(_sentence(loaded, home), flush=True)
-    with services.stopped_by_signals(), services.spark_of_its_own(home / "spark"):
+    with services.stopped_by_signals(), services.spark_of_its_own(home):
         command = services.dagster_command(workspace, args.port)
         dagster = services.Group(command, env=services.environment(os.environ, config, home))
         try:
@@ -42,9 +42,8 @@ def run(args: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             return 0
         finally:
-            with services.undisturbed():
-                print("headrace: stopping Dagster, its runs and the local Spark", flush=True)
-                dagster.stop()
+            print("headrace: stopping Dagster, its runs and the local Spark", flush=True)
+            dagster.stop()
 
 
 def _sentence(loaded: "Loaded", home: Path) -> str:

@@ -18,19 +18,20 @@ from typing import Any
 
 import pipeline
 from pipeline.errors import BadSetting, HeadraceError, Unreachable
+from pipeline.lake.session import DISCOVERY
 
 HOST = "127.0.0.1"  # whoever reaches Dagster's UI may run code
 ROOT = Path(pipeline.__file__).parents[1]
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _CLEAN_STOP = 20.0
 """Seconds for a run to end its wave and let go of its shards."""
+_LAST_WORD = 5.0
 _LOOK_EVERY = 0.1
 _UI_STARTS_WITHIN = 120.0
 """Seconds. Ten on an idle machine."""
 
 _WORKSPACE = """\
-# Written by headrace at each start. The working directory comes first on the path: a folder that happens to be
-# called pipeline, where the command was given, is not ours.
+# Written by headrace at each start.
 load_from:
   - python_module:
       module_name: pipeline.definitions
@@ -43,7 +44,12 @@ class Group:
     """A child in a process group of its own: a Ctrl-C at the terminal reaches us only, and we stop it in order."""
 
     def __init__(
-        self, command: Sequence[str], *, env: Mapping[str, str], cwd: Path | None = None, log: Path | None = None
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: Path | None = None,
+        log: Path | None = None,
     ) -> None:
         self.log = log
         with (log or Path(os.devnull)).open("ab") as out:
@@ -60,24 +66,22 @@ class Group:
     def wait(self) -> int:
         return self._process.wait()
 
-    def stop(self, within: float = _CLEAN_STOP) -> None:
-        """Asked, then told, then killed: nothing of the group is left."""
-        self._signal(signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(within)
-        for last_word in (signal.SIGTERM, signal.SIGKILL):
-            self._signal(last_word)
+    def stop(self) -> None:
+        """The child is asked and given time; whatever is left of its group is told, then killed."""
+        with undisturbed():
+            self._signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(2)
-            if self._is_gone(2.0):
-                break
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+                self._process.wait(_CLEAN_STOP)
+            for last_word in (signal.SIGTERM, signal.SIGKILL):
+                if not self._signal(last_word) or self._is_gone(_LAST_WORD):
+                    break
+            if self._process.stdin is not None:
+                self._process.stdin.close()
 
     def _is_gone(self, within: float) -> bool:
-        """The first process is reaped; what it left behind may take a moment."""
         until = time.monotonic() + within
         while self._signal(0) and time.monotonic() < until:
+            self._process.poll()  # reaped, it is gone from its group
             time.sleep(_LOOK_EVERY)
         return not self._signal(0)
 
@@ -129,12 +133,18 @@ def environment(base: Mapping[str, str], config: Path, dagster_home: Path) -> di
     env["DAGSTER_HOME"] = str(dagster_home)
     env["HEADRACE_CONFIG"] = str(config.resolve())
     env["DAGSTER_DISABLE_TELEMETRY"] = "yes"
-    # A code server imports what this process would, installed or not.
+    # A code server imports what this process would, installed or not, and nothing from the folder it is started in.
+    env["PYTHONSAFEPATH"] = "1"
     env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), env.get("PYTHONPATH"))))
     found = Path(sys.prefix, "java_home")  # by `make setup`
     if "JAVA_HOME" not in env and found.exists():
         env["JAVA_HOME"] = found.read_text(encoding="utf-8").strip()
     return env
+
+
+def dagster_home(config: Path) -> Path:
+    """DAGSTER_HOME as the user has it, else a folder beside the settings."""
+    return Path(os.environ.get("DAGSTER_HOME") or config.resolve().parent / ".dagster").resolve()
 
 
 def prepare_dagster_home(home: Path) -> Path:
@@ -143,7 +153,9 @@ def prepare_dagster_home(home: Path) -> Path:
     instance = home / "dagster.yaml"
     if not instance.exists():
         # In a wheel it lies in the package, in a checkout beside it.
-        shipped = next((f for f in (ROOT / "pipeline/dagster.yaml", ROOT / "dagster.yaml") if f.exists()), None)
+        shipped = next(
+            (f for f in (ROOT / "pipeline/dagster.yaml", ROOT / "dagster.yaml") if f.exists()), None
+        )
         if shipped is None:
             raise BadSetting(f"{instance} is missing and none was shipped: put Headrace's dagster.yaml there")
         shutil.copyfile(shipped, instance)
@@ -195,44 +207,45 @@ def _answers(port: int) -> bool:
 
 
 @contextmanager
-def spark_of_its_own(folder: Path) -> Iterator[Path]:
-    """Where the local Connect server of this deployment is found; whoever started it, it is stopped at the end.
+def spark_of_its_own(dagster: Path) -> Iterator[None]:
+    """The local Connect server of one deployment; whichever run started it, it is stopped at the end.
 
-    One for each deployment, because a server keeps the credentials of the process that started it.
+    Not the one that a user's processes share, because a server keeps the credentials it was started with.
     """
-    from pipeline.lake.session import DISCOVERY
-
+    folder = discovery_in(dagster).parent
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)  # it holds the server's token
     before = os.environ.get(DISCOVERY)
-    os.environ[DISCOVERY] = str(folder / "connect.json")
+    os.environ[DISCOVERY] = str(discovery_in(dagster))
     try:
-        yield folder
+        yield
     finally:
         with undisturbed():
-            stop_spark(folder)
+            _stop_spark(folder)
         if before is None:
             del os.environ[DISCOVERY]
         else:
             os.environ[DISCOVERY] = before
 
 
-def stop_spark(folder: Path) -> None:
-    """The server itself, by what PySpark wrote of it: also one that hadn't finished starting."""
-    from pipeline.lake.session import stop_local_server
+def discovery_in(dagster: Path) -> Path:
+    return dagster / "spark" / "connect.json"
 
-    pids = [int(file.read_text(encoding="utf-8")) for file in folder.glob("spark-*.pid")]
-    stop_local_server()
-    for pid in filter(_is_spark, pids):
-        _end(pid)
+
+def _stop_spark(folder: Path) -> None:
+    """By what Spark's own script wrote, so that a server which hadn't finished starting is found too."""
+    for file in folder.glob("spark-*.pid"):
+        pid = int(file.read_text(encoding="utf-8"))
+        if _is_spark(pid):
+            _end(pid)
+        file.unlink()
+    (folder / "connect.json").unlink(missing_ok=True)
 
 
 def _is_spark(pid: int) -> bool:
     """A file that outlived its server may name a process of somebody else by now."""
-    said = subprocess.run(
-        ["ps", "-ww", "-p", str(pid), "-o", "command="], capture_output=True, text=True, check=False
-    )
-    return "SparkConnectServer" in said.stdout
+    command = ["ps", "-ww", "-p", str(pid), "-o", "command="]
+    return "SparkConnectServer" in subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def _end(pid: int) -> None:

@@ -42,11 +42,8 @@ class Home:
 
     @property
     def dagster(self) -> Path:
-        return self.folder / "dagster"
-
-    @property
-    def spark(self) -> Path:
-        return self.folder / "spark"
+        """Where `headrace dev` would have it, so that a shell finds it by the settings."""
+        return self.folder / ".dagster"
 
     @property
     def puts(self) -> Path:
@@ -80,7 +77,9 @@ def emptied(folder: Path) -> Iterator[Home]:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise BadSetting(f"a demo is running in {folder}: stop it, or name another folder with --home") from None
+            raise BadSetting(
+                f"a demo is running in {folder}: stop it, or name another folder with --home"
+            ) from None
         for thing in folder.iterdir():
             if thing.is_dir() and not thing.is_symlink():
                 shutil.rmtree(thing)

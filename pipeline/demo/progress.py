@@ -16,29 +16,30 @@ class Progress:
     landed: int = 0
     ended: frozenset[str] = frozenset()
     """Shards that the table has an end of."""
-    known: int = 0
-    """Shards that the table has a position of."""
+    shards: int = 0
+    """All that Kinesis lists."""
     snapshots: int = 0
 
     def __str__(self) -> str:
         landed = f"landed {self.landed:,}"
-        shards = f"{self.known - len(self.ended)} of {self.known} shards open"
-        return f"put {self.put:,} of {self.of:,} · {landed} · {shards} · {self.snapshots} snapshots"
+        shards = f"{self.shards - len(self.ended)} of {self.shards} shards open"
+        snapshots = f"{self.snapshots} snapshot{'' if self.snapshots == 1 else 's'}"
+        return f"put {self.put:,} of {self.of:,} · {landed} · {shards} · {snapshots}"
 
 
-def progress(table: IcebergTable, *, put: int, of: int) -> Progress:
+def progress(table: IcebergTable, *, put: int, of: int, shards: int) -> Progress:
     """By the table's own ledger. Before the first commit there is no table to ask."""
     try:
         entries = list(read.ledger(table))
-        shards = table.load().positions.shards
+        positions = table.load().positions.shards
     except (Unknown, Transient):
-        return Progress(put, of)
+        return Progress(put, of, shards=shards)
     return Progress(
         put,
         of,
         landed=sum(r.rows for entry in entries for r in entry.page.ranges),
-        ended=frozenset(key.shard_id for key, position in shards.items() if position.ended),
-        known=len(shards),
+        ended=frozenset(key.shard_id for key, position in positions.items() if position.ended),
+        shards=shards,
         snapshots=len(entries),
     )
 

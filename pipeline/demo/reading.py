@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.clock import SystemClock
@@ -42,7 +43,7 @@ def _files(table: IcebergTable) -> tuple[File, ...]:
     for file in read.landed_files(table):
         # File by file and not by a scan: what lies where, and in what order, is part of what is checked.
         with io.new_input(file.path).open() as data:
-            rows = _rows(pq.read_table(data, columns=_COLUMNS).to_pydict())
+            rows = _rows(pq.read_table(pa.BufferReader(data.read()), columns=_COLUMNS).to_pydict())
         found.append(File(file.path.rsplit("/", 1)[-1], file.snapshot, file.rows, rows))
     return tuple(found)
 

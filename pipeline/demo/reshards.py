@@ -36,8 +36,12 @@ class Reshards:
             return None
         (verb, parents), self._under_way = self._under_way, None
         self.closed |= parents
-        children = [s["ShardId"] for s in shards_of(self._client, self._stream) if _parents(s) & parents]
+        children = [s["ShardId"] for s in self.shards() if _parents(s) & parents]
         return f"{verb} {' and '.join(sorted(parents))} -> {', '.join(_short(child) for child in children)}"
+
+    def shards(self) -> list[Any]:
+        """All of the stream; one page holds them, for there is a handful."""
+        return list(self._client.list_shards(StreamName=self._stream)["Shards"])
 
     def _split(self) -> tuple[str, frozenset[str]]:
         shard = self._open()[0]
@@ -56,22 +60,13 @@ class Reshards:
         return "merged", frozenset({lower, upper})
 
     def _open(self) -> list[Any]:
-        found = [
-            s
-            for s in shards_of(self._client, self._stream)
-            if "EndingSequenceNumber" not in s["SequenceNumberRange"]
-        ]
+        found = [s for s in self.shards() if "EndingSequenceNumber" not in s["SequenceNumberRange"]]
         return sorted(found, key=lambda s: int(s["HashKeyRange"]["StartingHashKey"]))
 
 
 def is_active(client: KinesisClient, stream: str) -> bool:
     answer = client.describe_stream_summary(StreamName=stream)
     return answer["StreamDescriptionSummary"]["StreamStatus"] == "ACTIVE"
-
-
-def shards_of(client: KinesisClient, stream: str) -> list[Any]:
-    """One page holds them all: the demo's stream has a handful."""
-    return list(client.list_shards(StreamName=stream)["Shards"])
 
 
 def _parents(shard: Any) -> set[str]:

@@ -139,11 +139,11 @@ def _by_shard(file: File) -> dict[str, list[Row]]:
 
 
 def _breaks(evidence: Evidence) -> Iterator[str]:
-    for shard, ranges in evidence.ranges.items():
+    for name, ranges in evidence.ranges.items():
         at: Position | None = None
         for snapshot, its in ranges:
             if _token(its.after) != _token(at):
-                yield f"{shard}: snapshot {snapshot} goes on from {_told(its.after)}, the one before ended at {_told(at)}"
+                yield f"{name}: snapshot {snapshot} goes on from {_told(its.after)}, the one before ended at {_told(at)}"
             at = its.upto
     for shard in evidence.shards:
         last = evidence.ranges.get(shard.shard_id)
@@ -174,8 +174,8 @@ def _ledger(evidence: Evidence) -> Iterator[str]:
 
 def _early_children(evidence: Evidence) -> Iterator[str]:
     ended = {
-        shard: evidence.age[snapshot]
-        for shard, ranges in evidence.ranges.items()
+        name: evidence.age[snapshot]
+        for name, ranges in evidence.ranges.items()
         for snapshot, its in ranges
         if its.upto.ended
     }

@@ -123,6 +123,17 @@ class IcebergTable(LandingTable):
         self._check_age(proposal.files)
         self._check_clock()
         tries: dict[int, tuple[Attempt, Landing]] = {}
+        try:
+            return self._land(proposal, tries)
+        except Unreachable as error:
+            if not tries:
+                raise
+            raise CommitUnknown(
+                f"{self.identifier} couldn't be asked whether a commit landed ({error}). The files are kept: either "
+                "it landed whole or not at all, and the next wave starts where the table stands"
+            ) from error
+
+    def _land(self, proposal: Proposal, tries: dict[int, tuple[Attempt, Landing]]) -> Committed:
         unsure: list[Exception] = []
         while True:
             base, mine = self._look_for(tries)
@@ -173,21 +184,12 @@ class IcebergTable(LandingTable):
 
     def _look_for(self, tries: Mapping[int, tuple[Attempt, Landing]]) -> tuple[_Base, int | None]:
         """The newest base, and which of my tries is part of it."""
-        try:
-            base = self._look()
-            if not tries:
-                return base, None
-            since = min(attempt.sequence for attempt, _ in tries.values())
-            links = _links(base.table.metadata)
-            mine = landed(_head(base.table), links, self._older(base.table), tries=tries.keys(), since=since)
-        except Unreachable as error:
-            if not tries:
-                raise
-            raise CommitUnknown(
-                f"{self.identifier} couldn't be asked whether a commit landed ({error}). The files are kept: either "
-                "it landed whole or not at all, and the next wave starts where the table stands"
-            ) from error
-        return base, mine
+        base = self._look()
+        if not tries:
+            return base, None
+        since = min(attempt.sequence for attempt, _ in tries.values())
+        links, older = _links(base.table.metadata), self._older(base.table)
+        return base, landed(_head(base.table), links, older, tries=tries.keys(), since=since)
 
     def _older(self, table: Table) -> Iterator[Known]:
         """What the metadata files said that the log still names, newest first; read only when asked."""

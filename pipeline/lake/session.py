@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import socket
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -19,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.errors import BadSetting, Unreachable
-from pipeline.lake.ship import private_folder
+from pipeline.lake.ship import ON_SERVER, engine_zip, private_folder
 from pipeline.settings import SparkSettings
 
 if TYPE_CHECKING:
@@ -77,14 +79,24 @@ def _local(remote: str, conf: Mapping[str, str], java_home: str | None) -> Spark
     server that runs already would refuse it with a warning.
     """
     session_conf = {key: value for key, value in conf.items() if key.startswith("spark.sql.")}
+    zipped = engine_zip()
+    conf = {ON_SERVER: zipped.name, **conf}
     starting = {
         **_for_workers(java_home),
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(zipped), os.environ.get("PYTHONPATH")))),
         DISCOVERY: str(_discovery()),
         "PYSPARK_REMOTE_INIT_CONF_LEN": "1",
         "PYSPARK_REMOTE_INIT_CONF_0": json.dumps(dict(conf)),
     }
     with _environment(starting):
-        return _connect(remote, {"spark.local.connect.reuse": "true", **session_conf})
+        return _connect(
+            remote,
+            {
+                "spark.local.connect.reuse": "true",
+                "spark.local.connect.server.port": _free_port(),
+                **session_conf,
+            },
+        )
 
 
 def _connect(url: str, conf: Mapping[str, str]) -> SparkSession:
@@ -97,8 +109,14 @@ def _connect(url: str, conf: Mapping[str, str]) -> SparkSession:
     try:
         return builder.getOrCreate()
     except PySparkException as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = _reason(str(error)) or type(error).__name__
         raise Unreachable(f"Spark at {url} gave no session: {reason}; nothing was read") from error
+
+
+def _reason(text: str) -> str:
+    """Its first line, or what a gRPC error calls its details."""
+    details = re.search(r'details = "(.*?)"', text)
+    return details[1] if details else text.strip().partition("\n")[0]
 
 
 def _classic(master: str, conf: Mapping[str, str], java_home: str | None) -> SparkSession:
@@ -127,6 +145,15 @@ def _for_workers(java_home: str | None) -> dict[str, str]:
         "PYTHONSAFEPATH": "1",
         **({"JAVA_HOME": home} if home else {}),
     }
+
+
+def _free_port() -> str:
+    """PySpark would take 15002 where nobody listens yet: two servers that start together then get in each
+    other's way, and the one that lost is talked to as if it had won.
+    """
+    with socket.socket() as asked:
+        asked.bind(("127.0.0.1", 0))
+        return str(asked.getsockname()[1])
 
 
 def _discovery() -> Path:

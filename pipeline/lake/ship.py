@@ -2,6 +2,9 @@
 
 Workers of a cluster or of a Connect server have never heard of this project. The zip's name is the hash of
 its content: two versions in one session can't be taken for each other, and the same one isn't sent twice.
+
+The local server starts with the zip on its workers' path, and says so. Shipping to it would give each session
+a Python daemon of its own (46 MB) that lives as long as the server: a run every few minutes makes gigabytes.
 """
 
 from __future__ import annotations
@@ -25,19 +28,22 @@ _PACKAGE = Path(pipeline.__file__).parent
 _EXECUTORS_NEED = ("__init__.py", "errors.py", "ports.py", "settings.py", "core", "aws", "lake")
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time that a zip can hold: the same content, the same bytes
 
+ON_SERVER = "spark.headrace.engine"
+"""Configuration of a server that has the engine on its workers' path: the zip's name."""
+
 _shipped: WeakKeyDictionary[SparkSession, str] = WeakKeyDictionary()
 
 
 def ship(session: SparkSession) -> str:
     """See that this session's workers can import the engine; the zip's name. Sent once per session."""
+    zipped = engine_zip()
     if session not in _shipped:
-        zipped = engine_zip()
-        if is_connect(session):
-            session.addArtifacts(str(zipped), pyfile=True)
-        else:
+        if not is_connect(session):
             session.sparkContext.addPyFile(str(zipped))
+        elif session.conf.get(ON_SERVER, "") != zipped.name:
+            session.addArtifacts(str(zipped), pyfile=True)
         _shipped[session] = zipped.name
-    return _shipped[session]
+    return zipped.name
 
 
 def is_connect(session: SparkSession) -> bool:

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 _COLUMN = "manifest"
 _MISSING = re.compile(r"(?:ModuleNotFoundError: No module named '|PACKAGE_NOT_INSTALLED\] )([\w.-]+)")
-_PYTHON_ERROR = re.compile(
-    r"^(?:[A-Za-z_][\w.]*\.)?[A-Za-z_]*(?:Error|Exception|Exit|Shape|Setting)\b.*", re.MULTILINE
-)
+_CANCELLED = re.compile(r"\[(?:OPERATION_CANCELED|SPARK_JOB_CANCELLED)\]")
+_PYTHON_ERROR = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)")
+_JAVA_ERROR = re.compile(r"Exception: ([^.\n]+)")
 _LEAST_WEIGHT = 0.01
 
 
@@ -135,7 +135,7 @@ def _manifests(lines: pa.Table) -> list[Manifest]:
 
 def _joined(manifests: Sequence[Manifest], batches: Sequence[Batch]) -> Manifest:
     by_key = {line.key: line for manifest in manifests for line in manifest.staged}
-    if len(by_key) != len(batches):
+    if by_key.keys() != {batch.key for batch in batches}:
         raise Unreachable(
             f"Spark brought back {len(by_key)} of {len(batches)} shards; nothing was committed, the wave is read again"
         )
@@ -165,7 +165,9 @@ def _told(error: Exception) -> HeadraceError | None:
 
 
 def _cause(text: str) -> str:
-    """The last line of the worker's traceback, or the first line that Spark itself says."""
-    if lines := _PYTHON_ERROR.findall(text):
-        return str(lines[-1]).strip()
+    """What the worker's traceback ends in, or the innermost thing that Spark itself says."""
+    if _CANCELLED.search(text):
+        return "it was cancelled"
+    if found := _PYTHON_ERROR.findall(text) or _JAVA_ERROR.findall(text):
+        return str(found[-1]).strip()
     return next((line.strip() for line in text.splitlines() if line.strip()), "it gave no reason")

@@ -108,7 +108,10 @@ def _write_day(
         "store_schema": False,
     }
     done.append(name)
-    target.files.create_dir(target.path(folder), recursive=True)
+    if isinstance(
+        target.files, fs.LocalFileSystem
+    ):  # an object store has no folders; making one leaves an object
+        target.files.create_dir(target.path(folder), recursive=True)
     with target.files.open_output_stream(target.path(name)) as out:
         pq.write_table(
             table, out, row_group_size=-(-len(table) // groups), metadata_collector=footers, **options

@@ -15,7 +15,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "headrace.yaml"
     path.write_text(
-        "application: my-app\nstreams:\n  - name: s\nwave:\n  bytes: 64MiB\nlanding: {catalog: {type: rest}}\n",
+        "application: my-app\nstreams:\n  - name: s\nwave:\n  bytes: 64MiB\nlanding: {catalog: {type: rest}, state: /states}\n",
         encoding="utf-8",
     )
     return path

@@ -9,12 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.core.landing import Proposal
 from pipeline.core.position import Position
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.errors import BadSetting, WrongShape
 from pipeline.lake import stage_files
 from pipeline.lake.stage_task import stage_batches
-from tests.lake.files import NOON, StandingClock, a_key
+from tests.lake.files import NOON, StandingClock, a_key, a_range, with_origin
 from tests.lake.stage_script import (
     ROOMY,
     a_batch,
@@ -27,6 +28,7 @@ from tests.lake.stage_script import (
     script,
     stage,
 )
+from tests.lake.tables import IcebergLake
 
 
 def test_a_task_writes_one_file_a_day_with_all_its_shards_in_order(tmp_path: Path):
@@ -185,6 +187,24 @@ def test_files_are_named_by_scheme_or_refused(tmp_path: Path):
 
     assert "its scheme is none of" in (line(manifest).error or "")
     assert not line(manifest).moved
+
+
+def test_what_is_staged_can_be_committed_and_read_back(tmp_path: Path):
+    lake = IcebergLake(tmp_path / "lake")
+    spec = lake.table.staging_spec()
+    pages = script(s0=[a_page(1, 2, 3)], s1=[a_page(4, key=a_key(1))])
+    manifest = stage_batches(
+        [a_batch(), a_batch(1)], pages, spec=spec, limits=ROOMY, threads=1, clock=StandingClock()
+    )
+    ranges = tuple(
+        a_range(each.key, each.after, each.upto, rows=each.rows, files=manifest.files)
+        for each in manifest.staged
+    )
+
+    committed = lake.table.commit(with_origin(Proposal(ranges, manifest.files)))
+
+    assert committed.landing.refused == ()
+    assert lake.numbers() == {a_key(0).shard_id: [1, 2, 3], a_key(1).shard_id: [4]}
 
 
 # --- disk full ----------------------------------------------------------------------------------------------

@@ -1,14 +1,18 @@
 """How shards are packed into tasks, and what a failed Spark job is taken for."""
 
 from itertools import permutations
+from unittest.mock import Mock
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
-from pipeline.core.batch import Limits, Manifest
+from pipeline.core.batch import Limits, Manifest, Staged
+from pipeline.core.position import Position
 from pipeline.errors import BadSetting, MissingPackage, Transient
 from pipeline.lake.session import spark_session
 from pipeline.lake.stage import SparkStage, pack
+from pipeline.lake.stage_codec import encode_manifest
 from pipeline.settings import SparkSettings
 from tests.lake.files import a_key
 from tests.lake.stage_script import ROOMY, a_batch, a_spec, script
@@ -84,6 +88,57 @@ def test_a_failed_job_is_one_sentence_and_may_be_tried_again():
     assert "\n" not in str(caught.value)
 
 
+_CLASSIC_DIED = """An error occurred while calling o60.getResult.
+: org.apache.spark.SparkException: Exception thrown in awaitResult:
+\tat org.apache.spark.util.SparkThreadUtils$.awaitResult(SparkThreadUtils.scala:54)
+Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, \
+most recent failure: Lost task 0.0 in stage 0.0 (TID 0) (192.0.2.2 executor driver): \
+org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider setting 'x' to 'true'.
+\tat org.apache.spark.api.python.BasePythonRunner
+Caused by: java.io.EOFException
+\t... 24 more
+"""
+_CONNECT_RAISED = """
+  An exception was thrown from the Python worker. Please see the stack trace below.
+[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
+  File "stage.py", line 122, in work
+    manifest = stage_batches(
+               ^^^^^^^^^^^^^^
+MemoryError: no more
+ SQLSTATE: 38000
+"""
+_CONNECT_CANCELLED = """(org.apache.spark.SparkSQLException) [OPERATION_CANCELED] Operation has been canceled.
+
+JVM stacktrace:
+org.apache.spark.SparkSQLException
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (_CLASSIC_DIED, "Python worker exited unexpectedly (crashed)"),
+        (_CONNECT_RAISED, "MemoryError: no more"),
+        (_CONNECT_CANCELLED, "it was cancelled"),
+        ("", "it gave no reason"),
+    ],
+)
+def test_the_sentence_tells_what_the_worker_died_of(text: str, told: str):
+    with pytest.raises(Transient) as caught:
+        _stage_failing_with(text).stage([a_batch()], a_spec("unused"), ROOMY)
+
+    assert f"failed: {told}; nothing was committed" in str(caught.value)
+
+
+def test_a_shard_that_spark_brings_nothing_back_of_is_noticed():
+    session = Mock()
+    told = pa.table({"manifest": [encode_manifest(Manifest((Staged(a_key(0), None, Position()),)))]})
+    session.range.return_value.mapInArrow.return_value.toArrow.return_value = told
+
+    with pytest.raises(Transient, match="Spark brought back 1 of 2 shards; nothing was committed"):
+        SparkStage(lambda: session, script()).stage([a_batch(0), a_batch(1)], a_spec("unused"), ROOMY)
+
+
 def test_a_mistake_of_our_own_is_not_blamed_on_spark():
     def broken() -> None:
         raise ValueError("ours")
@@ -95,12 +150,11 @@ def test_a_mistake_of_our_own_is_not_blamed_on_spark():
 
 
 def test_cancelling_when_nothing_runs_asks_for_no_session():
-    asked: list[str] = []
-    stage = SparkStage(lambda: asked.append("session"), script())  # type: ignore[arg-type, func-returns-value]
+    asked = Mock()
 
-    stage.cancel()
+    SparkStage(asked, script()).cancel()
 
-    assert asked == []
+    asked.assert_not_called()
 
 
 @pytest.mark.parametrize(

@@ -198,6 +198,17 @@ def test_records_read_on_the_way_are_witnesses(tmp_path: Path):
     assert not line(manifest).data_loss
 
 
+def test_an_answer_behind_the_tip_is_no_witness(tmp_path: Path):
+    """Only what was read, and an answer that nothing is left to read, prove that nothing was lost."""
+    old = NOON - timedelta(hours=20)
+    steps = [a_page(6, arrival=old, behind=9), a_page(7, answered=NOON + timedelta(hours=10), behind=9)]
+
+    manifest = stage([a_batch(after=5, witness=old)], script(s0=steps), tmp_path)
+
+    assert line(manifest).data_loss
+    assert line(manifest).upto.sequence == 6
+
+
 def test_an_idle_shard_that_was_seen_within_retention_has_lost_nothing(tmp_path: Path):
     long_ago = Position(5, arrival=NOON - 30 * DAY, seen=NOON - DAY / 2)
 

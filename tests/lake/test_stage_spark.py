@@ -8,12 +8,15 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from select import select
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.aws.pages import KinesisPages
@@ -125,10 +128,38 @@ def test_a_shard_that_fails_fails_alone(spark: "SparkSession", aws: LocalAws, tm
     assert sorted(number for _, number in rows_of(manifest)) == numbers
 
 
+def test_files_go_to_s3_at_the_specs_endpoint(spark: "SparkSession", aws: LocalAws, tmp_path: Path):
+    stream, s3 = Stream(aws, shards=1), aws.client("s3")
+    numbers = stream.put(20)
+    s3.create_bucket(Bucket=stream.name)
+    spec = replace(
+        a_spec(f"s3://{stream.name}/lake/data"), options=(("endpoint", aws.endpoint), ("region", aws.region))
+    )
+
+    (file,) = _stage(spark, aws).stage([stream.batch(0)], spec, ROOMY).files
+
+    (stored,) = s3.list_objects_v2(Bucket=stream.name)["Contents"]
+    assert (file.path, file.size) == (f"s3://{stream.name}/{stored['Key']}", stored["Size"])
+    body = s3.get_object(Bucket=stream.name, Key=stored["Key"])["Body"].read()
+    found: list[Any] = pq.read_table(pa.BufferReader(body))["sequence_number"].to_pylist()
+    assert [int(number) for number in found] == numbers
+
+
+def test_a_bucket_that_isnt_there_moves_nothing(spark: "SparkSession", aws: LocalAws):
+    stream = Stream(aws, shards=1)
+    stream.put(1)
+    spec = replace(a_spec("s3://nowhere/data"), options=(("endpoint", aws.endpoint), ("region", aws.region)))
+
+    manifest = _stage(spark, aws).stage([stream.batch(0)], spec, ROOMY)
+
+    assert "could not be written to s3://nowhere/data" in (manifest.staged[0].error or "")
+    assert (manifest.files, manifest.staged[0].rows) == ((), 0)
+
+
 def test_a_package_missing_on_a_worker_is_named(spark: "SparkSession", tmp_path: Path):
     class Pages:
         def pages(self, batch: Batch) -> Iterator[Page]:
-            import a_package_nobody_has
+            import a_package_nobody_has  # type: ignore[import-not-found]
 
             yield a_package_nobody_has.page(batch)
 
@@ -173,7 +204,7 @@ def test_a_job_that_keeps_failing_is_one_sentence(spark: "SparkSession", tmp_pat
         def pages(self, batch: Batch) -> Iterator[Page]:
             os._exit(1)
 
-    with pytest.raises(Unreachable, match="the Spark job that stages records failed") as caught:
+    with pytest.raises(Unreachable, match="failed: Python worker exited unexpectedly") as caught:
         SparkStage(lambda: spark, Pages()).stage([a_batch()], a_spec(tmp_path), ROOMY)
 
     assert "\n" not in str(caught.value)
@@ -185,19 +216,21 @@ def test_cancel_ends_the_job_that_runs(spark: "SparkSession", tmp_path: Path):
 
     class Pages:
         def pages(self, batch: Batch) -> Iterator[Page]:
-            reached.write_text("reading")  # a FIFO: whoever opens one end waits for the other
+            reached.write_text("reading")
             threading.Event().wait(120)
-            yield a_page(1)
+            yield from ()
 
+    listening = os.open(reached, os.O_RDONLY | os.O_NONBLOCK)
     stage = SparkStage(lambda: spark, Pages())
     with ThreadPoolExecutor(1) as pool:
         wave = pool.submit(stage.stage, [a_batch()], a_spec(tmp_path / "data"), ROOMY)
-        assert reached.read_text() == "reading"
+        assert select([listening], [], [], 60)[0], "the job never came to its reader"
         stage.cancel()
 
-        with pytest.raises(Unreachable, match="nothing was committed"):
+        with pytest.raises(Unreachable, match="it was cancelled; nothing was committed"):
             wave.result(timeout=30)
 
+    os.close(listening)
     assert left_in(tmp_path / "data") == []
 
 

@@ -38,7 +38,7 @@ def test_the_examples_variables_are_taken():
         for name, value in re.findall(r"^(HEADRACE\w+)=(.*)$", block, flags=re.MULTILINE)
     }
     loaded = parse_settings(EXAMPLES[0], environ, name="h.yaml")
-    assert len(environ) == 4
+    assert len(environ) == 5
     assert {str(source) for source in loaded.origins.values()} >= set(environ)
 
 

@@ -93,7 +93,7 @@ settings_ = st.builds(
     streams_mode=st.sampled_from(StreamsMode),
     workers=workers.map(tuple),
     coordination=coordination,
-    landing=st.builds(LandingSettings, table=st.just("a.b.c"), catalog=mappings, state=maybe(names)),
+    landing=st.builds(LandingSettings, table=st.just("a.b.c"), catalog=mappings, state=names),
     aws=st.builds(AwsSettings, region=maybe(texts), profile=maybe(texts)),
     wave=st.builds(WaveSettings, records=counts, bytes=counts, seconds=short, every=short),
     times=st.builds(

@@ -83,7 +83,10 @@ def test_a_file_gives_every_kind_of_value():
 )
 def test_each_value_knows_where_it_came_from(key: str, source: str):
     loaded = parse(
-        FILE, HEADRACE__AWS__REGION="eu-west-1", HEADRACE__LANDING__CATALOG="{uri: 'http://catalog'}"
+        FILE,
+        HEADRACE__AWS__REGION="eu-west-1",
+        HEADRACE__LANDING__CATALOG="{uri: 'http://catalog'}",
+        HEADRACE__LANDING__STATE="s3://b/state",
     )
     assert str(loaded.origins[key]) == source
 
@@ -133,6 +136,8 @@ def test_every_knob_can_be_set_by_its_variable(key: str, hint: object):
             variable: "2026-01-31T00:00:00Z",
             "HEADRACE__STREAMS__0__INITIAL_POSITION": "AT_TIMESTAMP",
         }
+    if key == "landing.catalog":
+        environ["HEADRACE__LANDING__STATE"] = "s3://b/state"
     loaded = parse(MINIMAL, **environ)
     at = f"{key}.a" if is_mapping(hint) else key
     assert loaded.origins[at] == Source(variable)
@@ -158,7 +163,7 @@ def test_a_variable_overlays_the_default_worker():
 
 
 def test_a_mappings_variable_takes_the_place_of_the_files():
-    text = f"{MINIMAL[:-1]}, landing: {{catalog: {{type: sql, uri: 'sqlite://'}}}}}}"
+    text = f"{MINIMAL[:-1]}, landing: {{state: /s, catalog: {{type: sql, uri: 'sqlite://'}}}}}}"
     settings = parse(text, HEADRACE__LANDING__CATALOG='{"type": "rest"}').settings
     assert settings.landing.catalog == {"type": "rest"}
 

@@ -58,6 +58,7 @@ BROKEN = [
         "landing: {catalog: {warehouse: 's3://b/w/'}, state: 's3://b/w/lake/records/state'}",
         "landing.state is",
     ),
+    ("landing: {catalog: {warehouse: 's3://b/w'}}", "landing.state is missing"),
     ("landing: {catalog: {warehouse: 's3a://b/w'}, state: 's3://b/w/lake.db/records'}", "landing.state is"),
     ("landing: {catalog: {warehouse: 'file:///w'}, state: '/w/x/../lake/records/s'}", "landing.state is"),
     ("landing: {state: headrace-data/warehouse/lake/records/x}", "landing.state is"),

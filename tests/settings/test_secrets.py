@@ -119,7 +119,7 @@ def test_a_key_that_only_speaks_of_secrets_is_taken(name: str):
     ["sc://host:15002/;user_id=me@example.com", "s3://bucket/a@b", "sqlite:///a.db", "postgresql://me@db/x"],
 )
 def test_a_value_that_only_looks_a_little_like_a_login_is_taken(value: str):
-    loaded = parse_settings(f"{HEAD}landing: {{catalog: {{uri: '{value}'}}}}", {}, name="h.yaml")
+    loaded = parse_settings(f"{HEAD}landing: {{state: /s, catalog: {{uri: '{value}'}}}}", {}, name="h.yaml")
     assert loaded.settings.landing.catalog == {"uri": value}
 
 

@@ -1,0 +1,144 @@
+"""The demo while it runs: what it starts, and how it watches the table fill."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+from pipeline.aws.kinesis import KinesisSource
+from pipeline.cli.services import (
+    Group,
+    dagster_command,
+    environment,
+    prepare_dagster_home,
+    wait_for_ui,
+)
+from pipeline.demo.home import STREAM, Home, surroundings
+from pipeline.demo.producers import ONE_TRY, PRODUCERS, Producers
+from pipeline.demo.progress import Patience, Progress, progress
+from pipeline.demo.reading import the_table, write_puts, write_shards
+from pipeline.demo.reshards import Reshards, is_active
+from pipeline.errors import HeadraceError
+from pipeline.local.endpoint import READY, LocalAws
+
+_SHARDS = 4
+_PACE = 625.0
+"""Records a second: slow enough for most of them to come while others land."""
+_LEAST_SECONDS = 20.0
+_TELL_EVERY = 2.0
+_LOOK_EVERY = 1.0
+_STAND_IN_STARTS_WITHIN = 30.0
+
+_BEGAN = time.monotonic()
+
+
+def say(sentence: object) -> None:
+    print(f"{time.monotonic() - _BEGAN:4.0f} s  {sentence}", flush=True)
+
+
+class Show:
+    def __init__(self, home: Home, started: ExitStack, *, records: int, patience: float) -> None:
+        """`started` stops, in reverse order, whatever this starts."""
+        self.dagster: Group
+        self._home = home
+        self._started = started
+        self._records = records
+        self._patience = patience
+
+    def run(self, port: int) -> str | None:
+        """Until all has landed; what went wrong, if anything did. Leaves what a summary is made of in the home."""
+        say(
+            f"{self._records:,} records for a stream of {_SHARDS} shards; all of it lives in {self._home.folder}"
+        )
+        aws = self._stand_in()
+        self._dagster(aws, port)
+        client = self._a_stream(aws)
+        told = -_TELL_EVERY
+        for passed in wait_for_ui(self.dagster, port):
+            if passed - told >= _TELL_EVERY:
+                say("Dagster and Spark are starting")
+                told = passed
+        say(f"Dagster's UI is at http://127.0.0.1:{port}")
+        seconds = max(_LEAST_SECONDS, self._records / _PACE)
+        producers = Producers(client, STREAM, records=self._records, seconds=seconds)
+        self._started.callback(producers.stop)
+        self._started.callback(say, "stopping everything that was started")
+        trouble = self._watch(producers, Reshards(client, STREAM))
+        producers.stop()
+        source = KinesisSource(client)
+        write_puts(self._home.puts, producers.puts)
+        write_shards(self._home.shards, source.list_shards(source.describe(STREAM).stream))
+        return trouble
+
+    # --- starting -------------------------------------------------------------------------------------------
+
+    def _stand_in(self) -> LocalAws:
+        log = self._home.log("stand-in")
+        command = [sys.executable, "-m", "pipeline.local", "--port", "0", "--while-stdin"]
+        served = self._start(command, surroundings(""), name="stand-in")
+        until = time.monotonic() + _STAND_IN_STARTS_WITHIN
+        while not (
+            lines := [li for li in log.read_text(encoding="utf-8").splitlines() if li.startswith(READY)]
+        ):
+            if served.code is not None or time.monotonic() > until:
+                raise HeadraceError(f"the AWS stand-in didn't start; its log: {log}")
+            time.sleep(0.05)
+        return LocalAws(lines[0].removeprefix(READY).split()[0])
+
+    def _dagster(self, aws: LocalAws, port: int) -> None:
+        """Spark's start goes on beside Dagster's: no run has to wait for it."""
+        self._home.write_settings(aws.endpoint)
+        workspace = prepare_dagster_home(self._home.dagster)
+        base = surroundings(aws.endpoint)
+        self._start([sys.executable, "-m", "pipeline.demo.warm"], base, name="spark")
+        self.dagster = self._start(dagster_command(workspace, port), base, name="dagster")
+
+    def _start(self, command: list[str], base: dict[str, str], *, name: str) -> Group:
+        env = environment(base, self._home.settings, self._home.dagster)
+        group = Group(command, env=env, cwd=self._home.folder, log=self._home.log(name))
+        self._started.callback(group.stop)
+        return group
+
+    def _a_stream(self, aws: LocalAws) -> Any:
+        client = aws.client("kinesis", config=ONE_TRY)
+        client.create_stream(StreamName=STREAM, ShardCount=_SHARDS)
+        while not is_active(client, STREAM):
+            time.sleep(0.1)
+        return client
+
+    # --- watching -------------------------------------------------------------------------------------------
+
+    def _watch(self, producers: Producers, reshards: Reshards) -> str | None:
+        say(f"{PRODUCERS} producers begin")
+        producers.start()
+        patience = Patience(self._patience)
+        told, was_all = 0.0, False
+        for now, seen in self._looks(producers, reshards):
+            milestone = reshards.look(seen.put / self._records)
+            if milestone is not None:
+                say(f"{milestone}, while {seen.put:,} of {self._records:,} were put")
+            if now - told >= _TELL_EVERY:
+                say(seen)
+                told = now
+            is_all = producers.are_done and reshards.are_done and _is_all(seen, reshards)
+            if is_all and was_all:  # twice: a record that lands again a moment later isn't to be missed
+                say(seen)
+                return None
+            was_all = is_all
+            if self.dagster.code is not None:
+                return f"Dagster ended with code {self.dagster.code}"
+            if patience.is_out(now, seen):
+                return f"nothing moved for {self._patience:.0f} s"
+        raise AssertionError("unreachable")
+
+    def _looks(self, producers: Producers, reshards: Reshards) -> Iterator[tuple[float, Progress]]:
+        table = the_table(self._home.lake)
+        while True:
+            shards = len(reshards.shards())
+            yield time.monotonic(), progress(table, put=producers.put, of=self._records, shards=shards)
+            time.sleep(_LOOK_EVERY)
+
+
+def _is_all(seen: Progress, reshards: Reshards) -> bool:
+    return seen.landed >= seen.put and seen.ended >= reshards.closed

@@ -1,0 +1,153 @@
+"""`headrace consume`: shards read from the shell, through the claim, without Dagster."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from pipeline.aws.kinesis import KinesisSource
+from pipeline.aws.leases import DynamoLeaseStore
+from pipeline.aws.tables import DynamoTables
+from pipeline.cli import main
+from pipeline.cli.services import spark_of_its_own
+from pipeline.core import change
+from pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
+from pipeline.core.position import Positions
+from pipeline.core.sync import a_lease
+from pipeline.demo.reading import the_table
+from pipeline.lake import read
+from pipeline.local.endpoint import LocalAws
+from pipeline.settings_file import read_settings
+from tests.stand_in import aws, dynamodb, kinesis
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_kinesis import KinesisClient
+
+__all__ = ["aws", "dynamodb", "kinesis"]
+
+ROOT = Path(__file__).parents[2]
+UNOWNED, MINE, ELSEWHERE = (f"shardId-{n:012d}" for n in range(3))
+OWNERS = {UNOWNED: None, MINE: "w1", ELSEWHERE: "other"}
+RECORDS = 60
+
+
+@dataclass
+class App:
+    """A stream with records, and its lease rows as a leader would have made them."""
+
+    folder: Path
+    leases: DynamoLeaseStore
+    put: dict[str, list[str]]
+
+    @property
+    def arguments(self) -> list[str]:
+        return ["consume", "--config", str(self.folder / "headrace.yaml")]
+
+    def shell(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "pipeline.cli", *self.arguments, *arguments],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=200,
+        )
+
+    def landed(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for row in read.rows(the_table(self.folder / "lake"), ["shard_id", "sequence_number"]).to_pylist():
+            found.setdefault(row["shard_id"], []).append(row["sequence_number"])
+        return {shard: sorted(numbers, key=int) for shard, numbers in found.items()}
+
+
+@pytest.fixture(scope="module")
+def app(
+    aws: LocalAws,
+    dynamodb: "DynamoDBClient",
+    kinesis: "KinesisClient",
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[App]:
+    folder, name = tmp_path_factory.mktemp("app"), f"c-{uuid4().hex[:8]}"
+    kinesis.create_stream(StreamName=name, ShardCount=len(OWNERS))
+    put: dict[str, list[str]] = {}
+    for n in range(RECORDS):
+        answer = kinesis.put_record(StreamName=name, Data=b"{}", PartitionKey=f"k{n}")
+        put.setdefault(answer["ShardId"], []).append(answer["SequenceNumber"])
+    file = folder / "headrace.yaml"
+    file.write_text(
+        f"application: {name}\nstreams: [{{name: {name}}}]\nlanding: {{home: lake}}\n"
+        f"aws: {{region: {aws.region}, endpoint: '{aws.endpoint}'}}\n",
+        encoding="utf-8",
+    )
+    settings = read_settings(str(file), {}).settings
+    DynamoTables(dynamodb, settings).create()
+    leases = DynamoLeaseStore(dynamodb, settings.lease_table)
+    source = KinesisSource(kinesis)
+    stream = source.describe(name).stream
+    for shard in source.list_shards(stream):
+        owner = OWNERS[shard.shard_id]
+        row = a_lease(stream, shard, multi=False, positions=Positions(), sentinel=TRIM_HORIZON, owner=owner)
+        leases.apply(change.create(row, "for the test"))
+    with pytest.MonkeyPatch.context() as patch:
+        for variable, value in aws.environment.items():
+            patch.setenv(variable, value)
+        patch.delenv("DAGSTER_HOME", raising=False)
+        yield App(folder, leases, put)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--shard", "shardId-000000000007"], "near it: shardId-00000000000"),
+        (["--shard", UNOWNED, "orders"], "there is no shard 'orders'"),
+        (["--worker", "w7"], "no worker 'w7' is configured (there are: w1)"),
+        (["--shard", ELSEWHERE], f"{ELSEWHERE} is read by worker other, which isn't configured here"),
+        (["--shard", ELSEWHERE, "--worker", "w1"], f"{ELSEWHERE} is read by worker other, not by w1"),
+        ([], "--shard KEY..., or --worker ID"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_anything_is_read(
+    app: App, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+):
+    assert main([*app.arguments, *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert told in err
+    assert out == ""
+    assert all(row.run_claim is None for row in app.leases.scan().leases)
+
+
+def test_shards_land_from_the_shell_and_one_that_fails_holds_up_none(app: App):
+    with spark_of_its_own(app.folder / ".dagster"):
+        first = app.shell("--shard", UNOWNED)
+        assert first.returncode == 0, first.stderr
+        assert f"{UNOWNED}: {len(app.put[UNOWNED])} records landed, now at " in first.stdout
+        assert app.landed() == {UNOWNED: app.put[UNOWNED]}
+
+        stand_ahead_of_the_table(app, MINE)
+        second = app.shell("--shard", UNOWNED, MINE)
+    assert second.returncode == 1, second.stderr
+    assert f"{UNOWNED}: 0 records landed, now at {app.put[UNOWNED][-1]}, the tip" in second.stdout
+    assert f"{MINE}: FAILED: " in second.stdout
+    assert app.landed() == {UNOWNED: app.put[UNOWNED]}
+    rows = {row.key: row for row in app.leases.scan().leases}
+    assert rows[UNOWNED].owner == "w1"
+    assert all(row.run_claim is None for row in rows.values())
+
+
+def stand_ahead_of_the_table(app: App, key: str) -> None:
+    """As if another application of the same name had read it."""
+    row = app.leases.get(key)
+    assert row is not None
+    claimed = change.claim(row, "w1", "test/1")
+    app.leases.apply(claimed)
+    held = replace(row, run_claim="test/1")
+    app.leases.apply(change.checkpoint(held, "w1", "test/1", at=Checkpoint(app.put[key][0])))
+    app.leases.apply(change.release(held, "test/1", looked_at=None, behind_ms=None))

@@ -1,0 +1,21 @@
+"""Each partition's status as Dagster's own UI shows it."""
+
+import dagster as dg
+from dagster._core.storage.partition_status_cache import get_and_update_asset_status_cache_value
+
+
+def partition_statuses(
+    instance: dg.DagsterInstance, partitions: dg.PartitionsDefinition, asset: dg.AssetKey
+) -> dict[str, list[str]]:
+    """Status -> keys, from Dagster's status cache; statuses that no partition has are left out.
+
+    A partition that was materialized once and failed since counts as failed, as in the UI.
+    """
+    with dg.partition_loading_context(dynamic_partitions_store=instance):
+        cached = get_and_update_asset_status_cache_value(instance, asset, partitions)
+        assert cached is not None
+        failed = set(cached.deserialize_failed_partition_subsets(partitions).get_partition_keys())
+        running = set(cached.deserialize_in_progress_partition_subsets(partitions).get_partition_keys())
+        done = set(cached.deserialize_materialized_partition_subsets(partitions).get_partition_keys())
+    found = {"FAILED": failed, "IN PROGRESS": running, "MATERIALIZED": done - failed - running}
+    return {status: sorted(keys) for status, keys in found.items() if keys}

@@ -1,0 +1,109 @@
+"""A demo's folder as a finished demo leaves it, with a small real table: no Spark, no Dagster, no AWS."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.aws.pages_decode import record_schema
+from pipeline.clock import SystemClock
+from pipeline.core.landing import Proposal
+from pipeline.core.lineage import Kind, ParentIs, ParentReason, Range
+from pipeline.core.position import Position
+from pipeline.core.shard import Shard
+from pipeline.core.stream import ShardKey
+from pipeline.demo.evidence import Put
+from pipeline.demo.home import Home
+from pipeline.demo.reading import the_table, write_puts, write_shards
+from pipeline.lake import read
+from pipeline.lake.stage_files import write_files
+from tests.lake.files import NOON, ORIGIN, STREAM, a_key
+
+PARENT, OTHER, CHILD = (a_key(n) for n in range(3))
+"""The child is the merge of the other two."""
+SHARDS = (
+    Shard(PARENT.shard_id, closed=True),
+    Shard(OTHER.shard_id, closed=True),
+    Shard(CHILD.shard_id, (PARENT.shard_id, OTHER.shard_id)),
+)
+
+Rows = list[dict[str, object]]
+
+
+def a_home(folder: Path) -> Home:
+    """Three commits: half of both parents in one file, the rest of them to their end, the child."""
+    home = Home(folder)
+    table = the_table(home.lake)
+    table.ensure()
+    table.commit(ORIGIN)
+    end = (CHILD.shard_id,)
+    _land(home, [(PARENT, None, range(10, 14)), (OTHER, None, range(20, 24))])
+    _land(home, [(PARENT, Position(13), range(14, 17)), (OTHER, Position(23), range(24, 27))], children=end)
+    _land(home, [(CHILD, None, range(30, 36))])
+    numbers = {PARENT: range(10, 17), OTHER: range(20, 27), CHILD: range(30, 36)}
+    puts = [Put(f"r{n}", key.shard_id, n) for key, its in numbers.items() for n in its]
+    write_puts(home.puts, {put.id: put for put in puts})
+    write_shards(home.shards, SHARDS)
+    return home
+
+
+def rewrite(home: Home, change: Callable[[Rows], Rows], *, with_row: str) -> None:
+    """Change the rows of the data file that holds a record, on disk, behind the table's back."""
+    for path in data_files(home):
+        found = pq.read_table(path)
+        rows = found.to_pylist()
+        if place(rows, with_row) is not None:
+            pq.write_table(pa.Table.from_pylist(change(rows), found.schema), path)
+            return
+    raise AssertionError(f"no data file holds {with_row}")
+
+
+def place(rows: Rows, its: str) -> int | None:
+    ids = [json.loads(str(row["data"], "utf-8"))["id"] for row in rows if isinstance(row["data"], bytes)]
+    return ids.index(its) if its in ids else None
+
+
+def data_files(home: Home) -> Iterator[str]:
+    for file in read.landed_files(the_table(home.lake)):
+        yield file.path.removeprefix("file://")
+
+
+def _land(
+    home: Home, parts: list[tuple[ShardKey, Position | None, range]], *, children: tuple[str, ...] = ()
+) -> None:
+    table = the_table(home.lake)
+    rows = {key: [_records(key, numbers)] for key, _, numbers in parts}
+    names = iter(["part"])
+    spec = table.staging_spec()
+    snapshot = table.load().snapshot
+    files = write_files(rows, spec, now=SystemClock().now, fresh=lambda: f"{next(names)}-{snapshot}")
+    ranges = tuple(_range(key, after, numbers, children) for key, after, numbers in parts)
+    assert not table.commit(Proposal(ranges, files)).landing.refused
+
+
+def _range(key: ShardKey, after: Position | None, numbers: range, children: tuple[str, ...]) -> Range:
+    upto = Position(numbers[-1], ended=bool(children), children=children, arrival=NOON)
+    ended = tuple(ParentReason(parent.shard_id, ParentIs.ENDED) for parent in (PARENT, OTHER))
+    parents = ended if key == CHILD else ()
+    return Range(
+        Kind.LANDED, key, after, upto, run="run-1", claim="run-1/c", rows=len(numbers), parents=parents
+    )
+
+
+def _records(key: ShardKey, numbers: range) -> pa.RecordBatch:
+    rows = [
+        {
+            "stream": STREAM.name,
+            "stream_epoch": STREAM.epoch,
+            "shard_id": key.shard_id,
+            "sequence_number": str(number),
+            "sub_sequence_number": 0,
+            "partition_key": "customer",
+            "arrival_ts": NOON,
+            "data": json.dumps({"id": f"r{number}"}).encode(),
+        }
+        for number in numbers
+    ]
+    return pa.RecordBatch.from_pylist(rows, record_schema())

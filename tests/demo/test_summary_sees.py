@@ -1,0 +1,139 @@
+"""The summary isn't blind: what is wrong in the table's files is named, and the exit code says so (F2)."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli import main
+from pipeline.demo.home import Home
+from tests.demo.homes import OTHER, PARENT, Rows, a_home, data_files, place, rewrite
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return a_home(tmp_path)
+
+
+def check(home: Home, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    code = main(["demo", "--check", "--home", str(home.folder)])
+    return code, capsys.readouterr().out
+
+
+def without(its: str) -> Callable[[Rows], Rows]:
+    return lambda rows: [row for n, row in enumerate(rows) if n != place(rows, its)]
+
+
+def doubled(its: str) -> Callable[[Rows], Rows]:
+    return lambda rows: [
+        again for n, row in enumerate(rows) for again in [row] * (1 + (n == place(rows, its)))
+    ]
+
+
+def swapped(its: str, other: str) -> Callable[[Rows], Rows]:
+    def change(rows: Rows) -> Rows:
+        one, two = place(rows, its), place(rows, other)
+        assert one is not None
+        assert two is not None
+        rows[one], rows[two] = rows[two], rows[one]
+        return rows
+
+    return change
+
+
+def payloads_swapped(its: str, other: str) -> Callable[[Rows], Rows]:
+    def change(rows: Rows) -> Rows:
+        one, two = place(rows, its), place(rows, other)
+        assert one is not None
+        assert two is not None
+        rows[one]["data"], rows[two]["data"] = rows[two]["data"], rows[one]["data"]
+        return rows
+
+    return change
+
+
+def test_a_table_that_holds_what_was_put_matches(home: Home, capsys: pytest.CaptureFixture[str]):
+    code, said = check(home, capsys)
+    assert code == 0
+    assert said.splitlines()[-2] == (
+        "everything matches: 20 put, 20 landed, 0 missing, 0 duplicates, 0 out of order"
+    )
+    assert f"{PARENT.shard_id}          7       2  -         its end -> 2" in said
+    assert "NO " not in said
+
+
+def test_a_removed_row_is_named(home: Home, capsys: pytest.CaptureFixture[str]):
+    rewrite(home, without("r22"), with_row="r22")
+    code, said = check(home, capsys)
+    assert code == 1
+    assert "DOES NOT MATCH: 20 put, 19 landed, 1 missing" in said
+    assert f"r22 ({OTHER.shard_id} 22) isn't in the table; snapshot " in said
+    assert "says that it brought 4 rows, 3 are there" in said
+    assert "has 7 rows, the table's metadata says 8" in said
+
+
+def test_a_doubled_row_is_named(home: Home, capsys: pytest.CaptureFixture[str]):
+    rewrite(home, doubled("r15"), with_row="r15")
+    code, said = check(home, capsys)
+    assert code == 1
+    assert "DOES NOT MATCH: 20 put, 21 landed, 1 duplicates" in said
+    assert f"r15 ({PARENT.shard_id} 15) is there again in file part-" in said
+    assert "  out of order          0" in said.splitlines()
+
+
+@pytest.mark.parametrize(("one", "two"), [("r31", "r32"), ("r30", "r35"), ("r11", "r12"), ("r15", "r25")])
+def test_two_swapped_rows_are_named(home: Home, capsys: pytest.CaptureFixture[str], one: str, two: str):
+    """Neighbours, the ends of a file, within a shard and from shard to shard."""
+    rewrite(home, swapped(one, two), with_row=one)
+    code, said = check(home, capsys)
+    assert code == 1
+    assert "out of order; first: " in said.splitlines()[-2]
+    assert f"{one} (" in said or f"{two} (" in said
+    assert "comes after" in said
+    assert " of snapshot " in said
+    assert "0 missing" not in said
+
+
+def test_two_swapped_payloads_are_named(home: Home, capsys: pytest.CaptureFixture[str]):
+    rewrite(home, payloads_swapped("r31", "r32"), with_row="r31")
+    code, said = check(home, capsys)
+    assert code == 1
+    assert "2 misplaced" in said
+    assert "was put as" in said
+
+
+def test_a_payload_that_nobody_put_is_named(home: Home, capsys: pytest.CaptureFixture[str]):
+    def foreign(rows: Rows) -> Rows:
+        rows[0]["data"] = b"not json"
+        return rows
+
+    rewrite(home, foreign, with_row="r30")
+    code, said = check(home, capsys)
+    assert code == 1
+    assert "1 missing, 1 unknown" in said
+    assert "a record without id (shardId-000000000002 30)" in said
+
+
+def test_many_wrong_rows_are_counted_and_some_named(home: Home, capsys: pytest.CaptureFixture[str]):
+    rewrite(home, lambda rows: rows[:1], with_row="r12")
+    code, said = check(home, capsys)
+    assert code == 1
+    assert "7 missing" in said
+    assert "and 2 more" in said
+
+
+def test_a_folder_without_a_finished_demo_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["demo", "--check", "--home", str(tmp_path)]) == 2
+    assert "no demo has come to its summary" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_not_the_demos_is_never_emptied(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    mine = tmp_path / "thesis.txt"
+    mine.write_text("years of work", encoding="utf-8")
+    assert main(["demo", "--home", str(tmp_path)]) == 2
+    assert mine.read_text(encoding="utf-8") == "years of work"
+    assert "nothing was touched" in capsys.readouterr().err
+
+
+def test_the_world_of_these_tests_has_a_file_for_each_commit(home: Home):
+    assert len(list(data_files(home))) == 3

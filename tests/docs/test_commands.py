@@ -1,0 +1,58 @@
+"""The documents don't rot: what they tell people to type exists, and what they link to is there.
+
+Commands that start something long are run by the tests of those commands (demo, e2e); here each is at least known to
+the Makefile or the command line, with its options.
+"""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli import _parser
+from pipeline.settings_file import parse_settings
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
+
+
+def blocks(language: str) -> list[tuple[str, str]]:
+    return [(p.name, body) for p in PAGES for lang, body in _BLOCK.findall(p.read_text()) if lang == language]
+
+
+def commands(name: str) -> list[list[str]]:
+    lines = (line for _, body in blocks("sh") for line in body.splitlines())
+    words = (shlex.split(line, comments=True) for line in lines)
+    return [[w for w in said if "=" not in w or said.index(w)] for said in words if name in said[:2]]
+
+
+@pytest.mark.parametrize("said", commands("make"), ids=" ".join)
+def test_every_make_target_in_the_documents_exists(said: list[str]) -> None:
+    targets = re.findall(r"^([a-z-]+)(?= *[:a-z])", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert said[said.index("make") + 1] in targets
+
+
+@pytest.mark.parametrize("said", commands("headrace"), ids=" ".join)
+def test_every_headrace_command_in_the_documents_parses(said: list[str]) -> None:
+    words = said[said.index("headrace") + 1 :]
+    assert _parser(words[0]).parse_args(words).command == words[0]
+
+
+def test_the_documents_tell_of_both_commands() -> None:
+    assert ["make", "demo"] in commands("make")
+    assert ["make", "test"] in commands("make")
+
+
+@pytest.mark.parametrize(("page", "text"), blocks("yaml"))
+def test_every_settings_example_in_the_readme_is_valid(page: str, text: str) -> None:
+    if "application:" in text:
+        assert parse_settings(text, {}, name=page).settings.application
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    dead = [to for to in _LINK.findall(page.read_text()) if not (page.parent / to).exists()]
+    assert dead == []

@@ -1,0 +1,334 @@
+"""One application with a stream of its own on the stand-in, a Dagster home and a lake, driven as Dagster does."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import yaml
+
+from assets.names import slug
+from pipeline.core.lease import Lease
+from pipeline.core.lineage import Kind, Range
+from pipeline.core.stream import ShardKey
+from pipeline.core.worker import Worker
+from pipeline.lake.iceberg import IcebergTable
+from pipeline.lake.read import ledger, rows
+from pipeline.local.endpoint import LocalAws
+from pipeline.settings import Settings
+from pipeline.settings_file import read_settings
+from resources.lake import LakeResource
+from resources.lease_tables import LeaseTablesResource
+from resources.runs import WORKER_TAG
+from tests.dagster.partition_status import partition_statuses
+from tests.e2e.eventually import eventually
+
+ROOT = Path(__file__).parents[2]
+_HASHES = 2**128
+
+TIMES = {
+    "worker_tick": "1s",
+    "leader_tick": "1s",
+    "lease_duration": "3s",
+    "leader_lock": "3s",
+    "launch_grace": "1s",
+    "linger": "3s",
+    "probe": "10ms",
+    "shard_sync": "10ms",
+    "assignment": "10ms",
+    "materialize": "10ms",
+}
+"""Short, so that a death is noticed within a test. What they mean to each other is as in production."""
+
+
+@dataclass(kw_only=True)
+class App:
+    name: str
+    home: Path
+    aws: LocalAws
+    shards: int = 2
+    workers: tuple[str, ...] = ("w1",)
+    times: Mapping[str, str] = field(default_factory=dict)
+    wave: Mapping[str, Any] = field(default_factory=dict)
+    put: list[str] = field(default_factory=list)
+    cursors: dict[str, str | None] = field(default_factory=dict)
+    processes: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.kinesis = self.aws.client("kinesis")
+        self.kinesis.create_stream(StreamName=self.name, ShardCount=self.shards)
+        self.config = self.home / "headrace.yaml"
+        self.config.write_text(yaml.safe_dump(self._document()))
+        self.cut = self.home / "cut"
+        self.cut.mkdir()
+        self.dagster_home = self.home / "dagster"
+        self.dagster_home.mkdir()
+        (self.dagster_home / "dagster.yaml").write_text((ROOT / "dagster.yaml").read_text())
+        self.settings: Settings = read_settings(self.config, {}).settings
+
+    def _document(self) -> dict[str, Any]:
+        return {
+            "application": self.name,
+            "streams": [{"name": self.name}],
+            "workers": [{"id": worker} for worker in self.workers],
+            "landing": {"home": str(self.home / "lake")},
+            "aws": {"region": self.aws.region, "endpoint": self.aws.endpoint},
+            "times": {**TIMES, **self.times},
+            "wave": {"every": "100ms", **self.wave},
+        }
+
+    def close(self) -> None:
+        """No process of a test outlives it."""
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait(30)
+        if "instance" in self.__dict__:
+            self.instance.dispose()
+
+    # -- the stream ----------------------------------------------------------------------------------------------
+
+    def produce(self, count: int = 40, *, within: tuple[float, float] = (0.0, 1.0)) -> None:
+        """Numbered records, spread evenly over the range of hash keys or a part of it."""
+        new = [f"{self.name}-{len(self.put) + n}" for n in range(count)]
+        low, high = (int(share * _HASHES) for share in within)
+        records = [
+            {
+                "Data": each.encode(),
+                "PartitionKey": each,
+                "ExplicitHashKey": str(low + (high - low) * n // count),
+            }
+            for n, each in enumerate(new)
+        ]
+        answer = self.kinesis.put_records(StreamName=self.name, Records=records)
+        assert answer["FailedRecordCount"] == 0
+        self.put += new
+
+    def split(self, shard: int) -> None:
+        start = shard * (_HASHES // self.shards)
+        middle = start + _HASHES // self.shards // 2
+        self.kinesis.split_shard(
+            StreamName=self.name, ShardToSplit=key(shard), NewStartingHashKey=str(middle)
+        )
+
+    # -- Dagster in this process ---------------------------------------------------------------------------------
+
+    @cached_property
+    def instance(self) -> dg.DagsterInstance:
+        return dg.DagsterInstance.from_config(str(self.dagster_home))
+
+    @cached_property
+    def defs(self) -> dg.Definitions:
+        from pipeline.definitions import build_definitions
+
+        return build_definitions(self.settings)
+
+    @property
+    def job(self) -> dg.JobDefinition:
+        return self.defs.resolve_job_def(self.job_name)
+
+    @property
+    def job_name(self) -> str:
+        return f"{slug(self.name)}_consume"
+
+    @property
+    def records(self) -> dg.AssetKey:
+        return dg.AssetKey([slug(self.name), "records"])
+
+    @property
+    def partitions(self) -> str:
+        return f"{self.name}_shards"
+
+    def tick(self, sensor: str) -> dg.SensorResult:
+        """One tick as the daemon makes it: the cursor is kept and the partitions are added."""
+        resources = {name: each for name, each in (self.defs.resources or {}).items() if name != "spark"}
+        context = dg.build_sensor_context(
+            instance=self.instance, cursor=self.cursors.get(sensor), resources=resources
+        )
+        result = self.defs.get_repository_def().get_sensor_def(sensor)(context)
+        assert isinstance(result, dg.SensorResult)
+        self.cursors[sensor] = result.cursor
+        for request in result.dynamic_partitions_requests or ():
+            assert isinstance(request, dg.AddDynamicPartitionsRequest)
+            self.instance.add_dynamic_partitions(request.partitions_def_name, request.partition_keys)
+        return result
+
+    def asked(self, worker: str = "w1") -> dg.RunRequest | None:
+        """What a tick of this worker asks for."""
+        requests = self.tick(f"worker_{worker}").run_requests or ()
+        return requests[0] if requests else None
+
+    def settle(self) -> None:
+        """Tables, leases and owners are there, and so are the partitions."""
+
+        def settled() -> bool:
+            self.tick("leader")
+            for worker in self.workers:
+                self.tick(f"worker_{worker}")
+            found = self.leases.scan().leases
+            return bool(found) and all(row.owner for row in found)
+
+        eventually(settled, "each lease has an owner", every=0.01)
+
+    def read(self, worker: str = "w1", *, within: float = 20) -> dg.ExecuteInProcessResult:
+        """The next run that the worker's sensor asks for."""
+        request = eventually(lambda: self.asked(worker), f"{worker} asks for a run", within=within)
+        return self.execute(request)
+
+    def execute(self, request: dg.RunRequest) -> dg.ExecuteInProcessResult:
+        return self.job.execute_in_process(
+            instance=self.instance,
+            run_config=request.run_config,
+            tags=dict(request.tags),
+            raise_on_error=False,
+        )
+
+    def materialize(self, partition: str, **config: Any) -> dg.ExecuteInProcessResult:
+        """As the UI does for one partition."""
+        return self.job.execute_in_process(
+            instance=self.instance, partition_key=partition, run_config=config, raise_on_error=False
+        )
+
+    def read_all(self) -> None:
+        """Run after run, until everything that was put has landed."""
+
+        def landed_all() -> bool:
+            self.tick("leader")
+            for worker in self.workers:
+                if (request := self.asked(worker)) is not None:
+                    assert self.execute(request).success
+            return set(self.landed()) >= set(self.put)
+
+        eventually(landed_all, "all that was put has landed")
+
+    # -- Dagster in processes of its own -------------------------------------------------------------------------
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What a process of this application finds in its environment."""
+        return {
+            "HEADRACE_CONFIG": str(self.config),
+            "DAGSTER_HOME": str(self.dagster_home),
+            "DAGSTER_DISABLE_TELEMETRY": "yes",
+            "E2E_CUT": str(self.cut),
+            "PYTHONPATH": str(ROOT),
+        }
+
+    def start(self, *command: str, program: str = "dagster") -> subprocess.Popen[str]:
+        """`dagster ...` with this application's settings, its output in a file."""
+        log = (self.home / f"process-{time.monotonic_ns()}.log").open("w")
+        with log:
+            process = subprocess.Popen(
+                [str(Path(sys.executable).with_name(program)), *command],
+                env={**os.environ, **self.variables},
+                cwd=self.home,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        self.processes.append(process)
+        return process
+
+    def start_run(self, request: dg.RunRequest) -> subprocess.Popen[str]:
+        """The requested run in a process of its own, with the tests' ear at its arrows."""
+        config = self.home / "run.yaml"
+        config.write_text(yaml.safe_dump(dict(request.run_config)))
+        module = ("-m", "tests.e2e.cut_definitions")
+        tags = json.dumps(dict(request.tags))
+        return self.start("job", "execute", *module, "-j", self.job_name, "-c", str(config), "--tags", tags)
+
+    def killed_run(self, arrow: str, worker: str = "w1") -> dg.DagsterRun:
+        """A run that died by SIGKILL at this arrow, as Dagster still knows it."""
+        request = eventually(lambda: self.asked(worker), f"{worker} asks for a run")
+        (self.cut / "kill").write_text(arrow)
+        with self.start_run(request) as process:
+            code = process.wait(120)
+        assert code == -9, self.logs()
+        assert (self.cut / "killed").read_text() == arrow
+        return self.latest_run(worker)
+
+    def hold(self, arrow: str) -> None:
+        """Whoever comes to this arrow waits there for `let_go`."""
+        (self.cut / "hold").write_text(arrow)
+
+    def await_held(self, *, within: float = 60) -> None:
+        eventually((self.cut / "holding").exists, "a run waits at its arrow", within=within)
+
+    def let_go(self) -> None:
+        (self.cut / "hold").unlink()
+        (self.cut / "holding").unlink()
+
+    def latest_run(self, worker: str = "w1") -> dg.DagsterRun:
+        return self.instance.get_runs(dg.RunsFilter(tags={WORKER_TAG: worker}), limit=1)[0]
+
+    def logs(self) -> str:
+        return "\n".join(file.read_text()[-5000:] for file in sorted(self.home.glob("process-*.log")))
+
+    # -- what is there -------------------------------------------------------------------------------------------
+
+    @property
+    def leases(self) -> Any:
+        return LeaseTablesResource.of(self.settings).leases()
+
+    def lease(self, shard: int) -> Lease:
+        found = self.leases.get(key(shard))
+        assert isinstance(found, Lease)
+        return found
+
+    def worker(self, worker: str = "w1") -> Worker:
+        found = LeaseTablesResource.of(self.settings).workers().get(worker)
+        assert found is not None
+        return found
+
+    @property
+    def table(self) -> IcebergTable:
+        table = LakeResource.of(self.settings).landing_table("test")
+        assert isinstance(table, IcebergTable)
+        return table
+
+    def landed(self) -> list[str]:
+        return [bytes(each).decode() for each in rows(self.table, ["data"])["data"].to_pylist()]
+
+    def ranges(self) -> list[Range]:
+        return [each for entry in ledger(self.table) for each in entry.page.ranges]
+
+    def check(self) -> None:
+        """Each record that was put has landed once (I1), and each shard's ranges form one chain (I4)."""
+        counts = Counter(self.landed())
+        assert {each: n for each, n in counts.items() if n > 1} == {}, "landed more than once"
+        assert set(counts) == set(self.put)
+        at: dict[ShardKey, object] = {}
+        for each in self.ranges():
+            assert each.kind is Kind.LANDED
+            assert at.get(each.key) == (each.after.token if each.after else None)
+            at[each.key] = each.upto.token
+        for row in self.leases.scan().leases:
+            stands = at.get(ShardKey(next(iter(at)).stream, row.shard_id))
+            assert stands is not None or not row.checkpoint.is_digits
+
+    def statuses(self) -> dict[str, list[str]]:
+        return partition_statuses(
+            self.instance, dg.DynamicPartitionsDefinition(name=self.partitions), self.records
+        )
+
+    def materializations(self, partition: str) -> Sequence[dg.AssetMaterialization]:
+        """Newest first."""
+        wanted = dg.AssetRecordsFilter(self.records, asset_partitions=[partition])
+        found = self.instance.fetch_materializations(wanted, limit=100).records
+        return [each.asset_materialization for each in found if each.asset_materialization is not None]
+
+
+def key(shard: int) -> str:
+    return f"shardId-{shard:012d}"
+
+
+def keys(shards: Iterable[int]) -> list[str]:
+    return [key(shard) for shard in shards]

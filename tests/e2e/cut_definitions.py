@@ -1,0 +1,36 @@
+"""The product's definitions with an ear at the arrows, for runs in processes of their own (`dagster -m` loads it).
+
+A test writes files into the folder that E2E_CUT names:
+
+    kill    an arrow's name: the next process that comes to it dies by SIGKILL, once
+    hold    an arrow's name: the process that comes to it says so in `holding` and stays until `hold` is gone
+"""
+
+import os
+import signal
+from pathlib import Path
+from threading import Event
+
+from pipeline.definitions import build_definitions
+from pipeline.duties.wave import Arrow
+from pipeline.settings_file import read_settings
+
+CUT = "E2E_CUT"
+
+
+def _on_arrow(arrow: Arrow, keys: tuple[str, ...]) -> None:
+    folder = Path(os.environ[CUT])
+    if keys and _told(folder / "kill") == arrow:
+        (folder / "kill").rename(folder / "killed")
+        os.kill(os.getpid(), signal.SIGKILL)
+    if keys and _told(folder / "hold") == arrow:
+        (folder / "holding").write_text(str(os.getpid()))
+        while (folder / "hold").exists():
+            Event().wait(0.05)
+
+
+def _told(file: Path) -> str | None:
+    return file.read_text().strip() if file.exists() else None
+
+
+defs = build_definitions(read_settings(None, os.environ).settings, on_arrow=_on_arrow)

@@ -1,0 +1,20 @@
+"""Waiting for what other processes do: looked at again and again, with a deadline and never a fixed time."""
+
+import time
+from collections.abc import Callable
+from threading import Event
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def eventually(look: Callable[[], T], what: str, *, within: float = 60, every: float = 0.1) -> T:
+    """The first answer of `look` that is true; fails with a sentence if none comes within so many seconds."""
+    deadline = time.monotonic() + within
+    while True:
+        found = look()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"after {within} s still not so: {what} (last seen: {found!r})")
+        Event().wait(every)

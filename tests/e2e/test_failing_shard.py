@@ -1,0 +1,65 @@
+"""E3: a shard that fails doesn't hold up the others and shows as failed alone, until it is read again."""
+
+from tests.e2e.app import App, key
+from tests.e2e.conftest import MakeApp
+
+
+def _break(app: App, shard: int) -> None:
+    app.aws.inject(
+        "error",
+        operation="GetRecords",
+        resource=app.name,
+        shard=key(shard),
+        code="AccessDeniedException",
+        status=400,
+    )
+
+
+def test_a_failing_shard_shows_as_failed_alone_and_as_materialized_after_its_recovery(make_app: MakeApp):
+    app = make_app(shards=3)
+    app.produce(30)
+    app.settle()
+    _break(app, 1)
+
+    failed = app.read()
+
+    assert not failed.success
+    assert app.statuses() == {"FAILED": [key(1)], "MATERIALIZED": [key(0), key(2)]}
+    assert len(app.landed()) == 20
+    app.aws.clear_faults()
+    app.read_all()
+    app.check()
+    assert app.statuses() == {"MATERIALIZED": [key(0), key(1), key(2)]}
+
+
+def test_a_shard_that_fails_after_it_was_materialized_shows_as_failed(make_app: MakeApp):
+    app = make_app()
+    app.produce(20)
+    app.settle()
+    assert app.read().success
+    app.produce(20)
+    _break(app, 1)
+
+    failed = app.read()
+
+    assert not failed.success
+    assert app.statuses() == {"FAILED": [key(1)], "MATERIALIZED": [key(0)]}
+    app.aws.clear_faults()
+    app.read_all()
+    assert app.statuses() == {"MATERIALIZED": [key(0), key(1)]}
+
+
+def test_a_failing_shard_shows_as_failed_alone_when_it_was_asked_for_by_its_partition(make_app: MakeApp):
+    app = make_app()
+    app.produce(20)
+    app.settle()
+    _break(app, 1)
+
+    assert app.materialize(key(0)).success
+    assert not app.materialize(key(1)).success
+
+    assert app.statuses() == {"FAILED": [key(1)], "MATERIALIZED": [key(0)]}
+    app.aws.clear_faults()
+    assert app.materialize(key(1)).success
+    assert app.statuses() == {"MATERIALIZED": [key(0), key(1)]}
+    app.check()

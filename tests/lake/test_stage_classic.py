@@ -1,0 +1,76 @@
+"""The same on classic Spark, in a process of its own: one process can't hold both of PySpark's clients."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_SCRIPT = """
+import sys
+from collections.abc import Iterator
+
+from pipeline.core.batch import Batch
+from pipeline.errors import MissingPackage
+from pipeline.lake.session import spark_session
+from pipeline.lake.ship import engine_zip, is_connect
+from pipeline.lake.stage import SparkStage
+from pipeline.ports import Page
+from pipeline.settings import SparkSettings
+from tests.lake.stage_script import ROOMY, a_batch, a_key, a_page, a_spec, rows_of
+
+session = spark_session(SparkSettings(master="local[2]"), "headrace-test")
+pages = {a_key(n).shard_id: a_page(1, 2, key=a_key(n)) for n in range(3)}
+shipped = engine_zip().name
+
+
+class Static:
+    def pages(self, batch: Batch) -> Iterator[Page]:
+        from pipeline.lake import stage_task
+
+        assert shipped in stage_task.__file__, stage_task.__file__
+        yield pages[batch.key.shard_id]
+
+
+class Lacking:
+    def pages(self, batch: Batch) -> Iterator[Page]:
+        import a_package_nobody_has
+
+        yield from ()
+
+
+def stage(source):
+    return SparkStage(lambda: session, source).stage([a_batch(n) for n in range(3)], a_spec(sys.argv[1]), ROOMY)
+
+
+assert not is_connect(session)
+manifest = stage(Static())
+assert [each.error for each in manifest.staged] == [None] * 3, manifest.staged
+assert sorted(rows_of(manifest)) == [(a_key(n).shard_id, number) for n in range(3) for number in (1, 2)]
+try:
+    stage(Lacking())
+except MissingPackage as error:
+    assert "'a_package_nobody_has'" in str(error)
+else:
+    raise AssertionError("nothing was missing")
+session.stop()
+print("all of it held")
+"""
+
+
+@pytest.mark.slow  # a JVM of its own: 10 s
+def test_a_wave_is_staged_by_a_classic_session_too(tmp_path: Path):
+    root = Path(__file__).parents[2]
+    script = tmp_path / "classic.py"
+    script.write_text(f"import sys\nsys.path.insert(0, {str(root)!r})\n{_SCRIPT}")
+
+    done = subprocess.run(
+        [sys.executable, script, tmp_path / "data"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert done.stdout.splitlines()[-1:] == ["all of it held"], done.stderr[-3000:]
