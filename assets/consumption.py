@@ -35,6 +35,7 @@ class Parts:
         on_arrow: OnArrow,
     ) -> Consumption:
         leases, workers, clock = self.lease_tables.leases(), self.lease_tables.workers(), SystemClock()
+        source = self.stream.source()
         claims = Claims(
             me=worker_id,
             claim=f"{run_id}/{SystemIds().fresh()}",
@@ -52,8 +53,8 @@ class Parts:
             claims=claims,
             leases=leases,
             workers=workers,
-            source=self.stream.source(),
-            table=self.lake.landing_table(worker_id),
+            source=source,
+            table=self.lake.landing_table(worker_id, source),
             stage=self.spark.stage(worker_id, self.stream.pages()),
             clock=clock,
             on_arrow=on_arrow,

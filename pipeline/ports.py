@@ -56,6 +56,10 @@ class StreamFacts:
 
 
 class ShardSource(Protocol):
+    def aws_now(self) -> datetime | None:
+        """Kinesis's clock now, as far as its newest answer tells; None before the first."""
+        ...
+
     def describe(self, name_or_arn: str) -> StreamFacts: ...
 
     def list_shards(self, stream: StreamId, since: Start | None = None) -> tuple[Shard, ...]:

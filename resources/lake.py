@@ -5,7 +5,7 @@ from pathlib import Path
 from dagster import ConfigurableResource
 
 from pipeline.clock import SystemClock
-from pipeline.ports import LandingTable
+from pipeline.ports import LandingTable, ShardSource
 from pipeline.settings import Settings
 
 
@@ -25,9 +25,18 @@ class LakeResource(ConfigurableResource[LandingTable]):
             home=landing.home,
         )
 
-    def landing_table(self, writer: str) -> LandingTable:
+    def landing_table(self, writer: str, source: ShardSource | None = None) -> LandingTable:
+        """`writer` names who commits; by `source` the host's clock is checked before each commit."""
         from pipeline.lake.catalog import embedded_catalog
         from pipeline.lake.iceberg import IcebergTable
 
+        date = source.aws_now if source is not None else lambda: None
         catalog = self.catalog or embedded_catalog(Path(self.home))
-        return IcebergTable(catalog, self.table, state=self.state, clock=SystemClock(), writer=writer)
+        return IcebergTable(
+            catalog,
+            self.table,
+            state=self.state,
+            clock=SystemClock(),
+            writer=writer,
+            date_of_aws=source.aws_now,
+        )

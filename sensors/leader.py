@@ -48,6 +48,7 @@ def build_leader(settings: Settings) -> dg.SensorDefinition:
 def _duty(
     settings: Settings, lease_tables: LeaseTablesResource, stream: StreamResource, lake: LakeResource
 ) -> LeaderDuty:
+    source = stream.source()
     return LeaderDuty(
         leader_id=settings.workers[0].id,
         settings=settings,
@@ -55,8 +56,8 @@ def _duty(
         leases=lease_tables.leases(),
         workers=lease_tables.workers(),
         lock=lease_tables.lock(),
-        source=stream.source(),
-        table=lake.landing_table("leader"),
+        source=source,
+        table=lake.landing_table("leader", source),
         clock=SystemClock(),
         ids=SystemIds(),
     )

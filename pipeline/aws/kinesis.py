@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -33,7 +34,15 @@ _AT_ONCE: Final = 8
 class KinesisSource:
     def __init__(self, client: KinesisClient) -> None:
         self._client = client
+        self._told: tuple[datetime, float] | None = None
+        """The newest Date, and when it was told by this host's steady clock."""
         self._iterators: dict[ShardKey, tuple[Start | int, str]] = {}
+
+    def aws_now(self) -> datetime | None:
+        if self._told is None:
+            return None
+        told, then = self._told
+        return told + timedelta(seconds=time.monotonic() - then)
 
     def describe(self, name_or_arn: str) -> StreamFacts:
         which: dict[str, Any] = {"StreamARN" if is_stream_arn(name_or_arn) else "StreamName": name_or_arn}
@@ -159,7 +168,9 @@ class KinesisSource:
                 f"the answer of {where(self._client)} has no Date: no origin can be decided by it. Nothing was changed; if "
                 "a proxy stands before Kinesis, let it pass the header on"
             )
-        return parsedate_to_datetime(date).astimezone(UTC)
+        told = parsedate_to_datetime(date).astimezone(UTC)
+        self._told = (told, time.monotonic())
+        return told
 
 
 def _shard(found: Any) -> Shard:

@@ -63,9 +63,9 @@ def _show(args: argparse.Namespace) -> int:
     ):
         show = Show(home, started, records=args.records, patience=args.patience)
         trouble = show.run(port)
-        code = max(judge(home), 1 if trouble else 0)
         if trouble:
             say(f"{trouble}; sensors and runs: {ui}/overview, logs: {home.folder}/*.log")
+        code = max(judge(home), 1 if trouble else 0)
         if os.environ.get("DEMO_EXIT") != "1" and sys.stdin.isatty() and sys.stdout.isatty():
             say(f"UI at {ui} - press Ctrl-C to stop")
             with suppress(KeyboardInterrupt):

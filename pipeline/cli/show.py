@@ -8,13 +8,14 @@ from typing import Any
 
 from pipeline.aws.kinesis import KinesisSource
 from pipeline.cli.services import (
+    HOST,
     Group,
     dagster_command,
     environment,
     prepare_dagster_home,
     wait_for_ui,
 )
-from pipeline.demo.home import STREAM, Home, surroundings
+from pipeline.demo.home import APPLICATION, STREAM, Home, surroundings
 from pipeline.demo.producers import ONE_TRY, PRODUCERS, Producers
 from pipeline.demo.progress import Patience, Progress, progress
 from pipeline.demo.reading import the_table, write_puts, write_shards
@@ -59,7 +60,8 @@ class Show:
             if passed - told >= _TELL_EVERY:
                 say("Dagster and Spark are starting")
                 told = passed
-        say(f"Dagster's UI is at http://127.0.0.1:{port}")
+        ui = f"http://{HOST}:{port}"
+        say(f"Dagster's UI is at {ui}, the shards at {ui}/assets/{APPLICATION}/records?view=partitions")
         seconds = max(_LEAST_SECONDS, self._records / _PACE)
         producers = Producers(client, STREAM, records=self._records, seconds=seconds)
         self._started.callback(producers.stop)

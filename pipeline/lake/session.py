@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.errors import BadSetting, Unreachable
-from pipeline.lake.ship import ON_SERVER, engine_zip, private_folder
+from pipeline.lake.ship import engine_zip, private_folder
 from pipeline.settings import SparkSettings
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ _LOCAL = {
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
 }
+_SHARED = {**_LOCAL, "spark.python.daemon.module": "pipeline.lake.worker_daemon"}
 
 
 def spark_session(settings: SparkSettings, app: str, *, java_home: str | None = None) -> SparkSession:
@@ -53,7 +54,7 @@ def spark_session(settings: SparkSettings, app: str, *, java_home: str | None = 
     if remote.startswith("sc://"):
         return _connect(remote, {"spark.app.name": app, **settings.conf})
     if remote.startswith("local"):
-        return _local(remote, {**_LOCAL, "spark.app.name": app, **settings.conf}, java_home)
+        return _local(remote, {**_SHARED, "spark.app.name": app, **settings.conf}, java_home)
     raise BadSetting(
         f"spark.remote is {remote!r}; it may be sc://host:port, or local[N] for the local server"
     )
@@ -79,11 +80,9 @@ def _local(remote: str, conf: Mapping[str, str], java_home: str | None) -> Spark
     server that runs already would refuse it with a warning.
     """
     session_conf = {key: value for key, value in conf.items() if key.startswith("spark.sql.")}
-    zipped = engine_zip()
-    conf = {ON_SERVER: zipped.name, **conf}
     starting = {
         **_for_workers(java_home),
-        "PYTHONPATH": os.pathsep.join(filter(None, (str(zipped), os.environ.get("PYTHONPATH")))),
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(engine_zip()), os.environ.get("PYTHONPATH")))),
         DISCOVERY: str(_discovery()),
         "PYSPARK_REMOTE_INIT_CONF_LEN": "1",
         "PYSPARK_REMOTE_INIT_CONF_0": json.dumps(dict(conf)),

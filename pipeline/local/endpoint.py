@@ -9,8 +9,12 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 from urllib.request import Request, urlopen
+
+if TYPE_CHECKING:
+    from boto3.session import Session
 
 _SECONDS = 30.0
 READY = "headrace local is ready at "  # the line's beginning that __main__ prints
@@ -23,6 +27,9 @@ class LocalAws:
         """Point at a stand-in that is up."""
         self.endpoint = endpoint
         self.region = region
+        # Kept, since each new session reads the service models anew; locked, since making clients isn't thread-safe.
+        self._session: Session | None = None
+        self._lock = Lock()
 
     @property
     def environment(self) -> dict[str, str]:
@@ -37,16 +44,13 @@ class LocalAws:
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 
-    def client(self, service: str, **more: Any) -> Any:
+    def client(self, service: str, *, region: str | None = None, **more: Any) -> Any:
         """Give a boto3 client of a service."""
-        import boto3
-
-        session = boto3.session.Session(
-            aws_access_key_id="local",
-            aws_secret_access_key="local",  # noqa: S106 (nothing checks it)
-            region_name=self.region,
-        )
-        return session.client(service, endpoint_url=self.endpoint, **more)  # type: ignore[call-overload]
+        with self._lock:
+            if self._session is None:
+                self._session = _a_session()
+            make: Any = self._session.client  # its stubs want a literal service
+            return make(service, region_name=region or self.region, endpoint_url=self.endpoint, **more)
 
     def inject(self, kind: str, **fields: Any) -> None:
         """Put a fault into force: see faults.Fault."""
@@ -86,6 +90,15 @@ class LocalAws:
         request = Request(f"{self.endpoint}/_headrace/{what}", data=body, method=method)  # noqa: S310 (our own http)
         with urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
             return json.load(answer)
+
+
+def _a_session() -> Session:
+    import boto3  # here: a second's work, and the pytest plugin loads this module
+
+    return boto3.session.Session(
+        aws_access_key_id="local",
+        aws_secret_access_key="local",  # noqa: S106 (nothing checks it)
+    )
 
 
 @contextlib.contextmanager

@@ -14,13 +14,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields
+from math import inf
 from random import Random
+from types import NoneType
 from typing import Any
 
 from pipeline.local.errors import AwsError
 
 KINDS = frozenset({"throttle", "error", "delay", "lost", "empty", "partial"})
 AROUND = frozenset({"throttle", "error", "delay", "lost"})  # kinds that the transport applies
+
+
+# Faults come as JSON from other processes: what passes here must not break a later call.
+_TYPES: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("operation", "service", "resource", "shard", "code", "message"), (str,)),
+    "count": (int, NoneType),
+    "skip": (int,),
+    "status": (int,),
+    "probability": (int, float),
+    "seconds": (int, float),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +57,12 @@ class Fault:
         """Refuse a kind that nothing would ever apply."""
         if self.kind not in KINDS:
             raise ValueError(f"fault kind {self.kind!r} is none of {', '.join(sorted(KINDS))}")
+        for name, wanted in _TYPES.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, wanted):
+                raise TypeError(f"fault: {name} can't be {value!r}")
+        if not (0 <= self.probability <= 1 and 0 <= self.seconds < inf and 400 <= self.status <= 599):
+            raise ValueError("fault: probability is 0 to 1, seconds are not negative, status is 400 to 599")
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Fault:

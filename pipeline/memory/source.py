@@ -44,6 +44,9 @@ class MemorySource:
 
     # --- the port ---------------------------------------------------------------------------------------------
 
+    def aws_now(self) -> datetime | None:
+        return self._now()
+
     def describe(self, name_or_arn: str) -> StreamFacts:
         found = self._stream(name_or_arn)
         return StreamFacts(found.stream, found.retention, self._now().replace(microsecond=0))

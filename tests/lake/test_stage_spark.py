@@ -5,6 +5,9 @@ know of the engine only what is shipped to them.
 """
 
 import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -107,7 +110,24 @@ def test_workers_import_the_engine_that_was_shipped(spark: "SparkSession"):
 
     assert len(found) == 2
     assert all(f"/{engine_zip().name}/pipeline/" in file for file in found)
-    assert not [file for file in found if file.startswith(str(Path(__file__).parents[2]))]
+    # Neither the checkout, nor the copy that the server's own daemon is started from.
+    assert not [
+        file for file in found if file.startswith((str(Path(__file__).parents[2]), str(engine_zip().parent)))
+    ]
+
+
+def test_the_local_servers_daemon_ends_when_it_has_no_worker():
+    with subprocess.Popen(
+        [sys.executable, "-m", "pipeline.lake.worker_daemon", "pyspark.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+    ) as daemon:
+        assert daemon.stdout is not None
+        assert len(daemon.stdout.read(4)) == 4  # its port: it is up
+        daemon.send_signal(signal.SIGALRM)
+
+        assert daemon.wait(timeout=30) == 0
 
 
 def test_the_engine_is_shipped_once_per_session(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch):

@@ -74,10 +74,18 @@ def test_probability_is_drawn_from_the_seed():
 
 
 @pytest.mark.parametrize(
-    "given", [{"kind": "thunder"}, {"kind": "lost", "operations": "PutRecord"}, {"operation": "x"}]
+    "given",
+    [
+        {"kind": "thunder"},
+        {"kind": "lost", "operations": "PutRecord"},
+        {"operation": "x"},
+        {"kind": "lost", "probability": 2},
+        {"kind": "delay", "seconds": -1},
+        {"kind": "lost", "count": True},
+    ],
 )
 def test_a_misspelled_fault_is_refused(given):
-    with pytest.raises(ValueError, match="fault"):
+    with pytest.raises((ValueError, TypeError), match="fault"):
         Fault.from_json(given)
 
 

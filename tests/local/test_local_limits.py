@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pipeline.local.inprocess import InProcessKinesis
@@ -23,7 +25,7 @@ def client(strict):
 
 
 def test_without_throttle_no_rate_is_refused():
-    client = InProcessKinesis().client()
+    client: Any = InProcessKinesis().client()
     a_stream(client)
     records = [{"Data": b"x" * 3000, "PartitionKey": "k"}] * 500
     answers = [client.put_records(StreamName=STREAM, Records=records) for _ in range(3)]

@@ -182,7 +182,7 @@ def test_whatever_the_reshards_what_is_read_is_what_was_acked_in_order_per_key(s
     client = local.client()
     a_stream(client, dice.randint(1, 4))
     local.clock.advance(2)
-    acked = defaultdict(list)
+    acked: dict[str, list[bytes]] = defaultdict(list)
     for step in range(40):
         local.clock.advance(dice.choice([0, 0.5, 3]))
         if dice.random() < 0.4:

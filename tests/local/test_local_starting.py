@@ -78,6 +78,7 @@ def test_two_seeds_name_streams_differently_and_one_seed_the_same():
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
 def test_the_command_says_where_it_is_and_ends_well_on_a_signal(stop):
     with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
         line = process.stdout.readline()
         port = int(line.split()[5].rpartition(":")[2])
         connection = HTTPConnection(
@@ -97,6 +98,8 @@ def test_the_command_may_end_with_its_parent():
     with subprocess.Popen(
         [*COMMAND, "--while-stdin"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
         ready = process.stdout.readline()
         process.stdin.close()
         code = process.wait()

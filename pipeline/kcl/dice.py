@@ -1,0 +1,21 @@
+"""Shuffles where KCL shuffles, by dice that the caller hands in; without dice, everything stays in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+Dice = Callable[[], float]
+"""A number in [0, 1), as `pipeline.ports.Ids.dice`."""
+
+
+def shuffled(items: Iterable[T], dice: Dice | None) -> list[T]:
+    out = list(items)
+    if dice is None:
+        return out
+    for last in range(len(out) - 1, 0, -1):
+        chosen = int(dice() * (last + 1))
+        out[last], out[chosen] = out[chosen], out[last]
+    return out

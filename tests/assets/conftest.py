@@ -1,0 +1,3 @@
+from tests.dagster.fixtures import definitions_module, make_instance, make_world
+
+__all__ = ["definitions_module", "make_instance", "make_world"]

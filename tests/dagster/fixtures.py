@@ -1,0 +1,44 @@
+"""Fixtures of tests/dagster, tests/assets and tests/sensors; their conftest files import them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from tests.dagster.world import DagsterWorld
+
+MakeInstance = Callable[[], dg.DagsterInstance]
+MakeWorld = Callable[..., DagsterWorld]
+SMALLEST = "{application: my-app, streams: [{name: my-stream}]}"
+
+
+@pytest.fixture(scope="session")
+def definitions_module(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The module of the definitions reads a settings file when it is imported; here tests bring their own."""
+    file = tmp_path_factory.mktemp("settings") / "headrace.yaml"
+    file.write_text(SMALLEST)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADRACE_CONFIG", str(file))
+        import pipeline.definitions  # noqa: F401 - for its effect
+
+
+@pytest.fixture
+def make_instance(tmp_path: Path) -> Iterator[MakeInstance]:
+    """A Dagster of this test's own, with its history in memory."""
+    with ExitStack() as stack:
+
+        def make() -> dg.DagsterInstance:
+            return stack.enter_context(dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)))
+
+        yield make
+
+
+@pytest.fixture
+def make_world(definitions_module: None, make_instance: MakeInstance) -> MakeWorld:
+    def make(**how: Any) -> DagsterWorld:
+        return DagsterWorld(instance=make_instance(), **how)
+
+    return make

@@ -1,0 +1,198 @@
+"""The product's own definitions on a real Dagster instance, with everything behind the ports in memory.
+
+`tests/duties/world.py` has the stream, the tables and the lake; here Dagster drives them.
+"""
+
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+import dagster as dg
+
+from assets.names import partitions_name, records_key
+from pipeline.duties.wave import OnArrow
+from pipeline.memory.clock import MemoryClock
+from pipeline.settings import Settings, TimeSettings
+from tests.dagster.partition_status import partition_statuses
+from tests.duties.world import World
+
+_NUMBERS = itertools.count(1)
+AN_HOUR = timedelta(hours=1)
+
+TIMES = TimeSettings(
+    worker_tick=AN_HOUR,  # a look after a long time counts in full: `later` makes time go by
+    leader_tick=AN_HOUR,
+    launch_grace=timedelta(0),
+    probe=timedelta(0),
+    shard_sync=timedelta(0),
+    assignment=timedelta(0),
+)
+
+
+@dataclass
+class Ports:
+    """Stands in for each of the product's resources: hands out the small world's ports."""
+
+    world: World
+
+    def leases(self) -> Any:
+        return self.world.leases
+
+    def workers(self) -> Any:
+        return self.world.rows
+
+    def lock(self) -> Any:
+        return self.world.lock
+
+    def tables(self) -> Any:
+        return self.world.tables
+
+    def source(self) -> Any:
+        return self.world.source
+
+    def pages(self) -> Any:
+        return None
+
+    def landing_table(self, *_writer_and_source: Any) -> Any:
+        return self.world.table
+
+    def stage(self, _worker: str, _pages: Any) -> Any:
+        return self.world.stage
+
+
+@dataclass(kw_only=True)
+class DagsterWorld:
+    instance: dg.DagsterInstance
+    workers: tuple[str, ...] = ("w1",)
+    shards: int = 2
+    wave_records: int = 1_000_000
+    times: TimeSettings = TIMES
+    on_arrow: OnArrow | None = None
+    cursors: dict[str, str | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.world = World(
+            workers=self.workers,
+            shards=self.shards,
+            wave_records=self.wave_records,
+            clock=MemoryClock(datetime.now(UTC)),
+        )
+        self.settings: Settings = replace(
+            self.world.settings,
+            # The sensors keep what they know of an application for as long as the process lives.
+            application=f"memory{next(_NUMBERS)}",
+            times=self.times,
+            wave=replace(self.world.settings.wave, every=timedelta(milliseconds=1)),
+        )
+        self.world.settings = self.settings
+        self.ports = Ports(self.world)
+
+    @cached_property
+    def defs(self) -> dg.Definitions:
+        from pipeline.definitions import build_definitions
+
+        return build_definitions(self.settings, on_arrow=self.on_arrow)
+
+    @property
+    def job(self) -> dg.JobDefinition:
+        return self.defs.resolve_job_def(f"{self.settings.application}_consume")
+
+    @property
+    def records(self) -> dg.AssetKey:
+        return records_key(self.settings)
+
+    # -- sensors -------------------------------------------------------------------------------------------------
+
+    def tick(self, sensor: str, *, instance: dg.DagsterInstance | None = None) -> dg.SensorResult:
+        instance = instance or self.instance
+        slot = f"{id(instance)}/{sensor}"
+        context = dg.build_sensor_context(
+            instance=instance,
+            cursor=self.cursors.get(slot),
+            resources=dict.fromkeys(("lease_tables", "stream", "lake"), self.ports),
+        )
+        result = self.defs.get_repository_def().get_sensor_def(sensor)(context)
+        assert isinstance(result, dg.SensorResult)
+        self.cursors[slot] = result.cursor
+        for request in result.dynamic_partitions_requests or ():
+            assert isinstance(request, dg.AddDynamicPartitionsRequest)
+            instance.add_dynamic_partitions(request.partitions_def_name, request.partition_keys)
+        return result
+
+    def later(self, by: timedelta) -> None:
+        """Every sensor's last look was longer ago."""
+        for slot, text in self.cursors.items():
+            said = json.loads(text or "{}")
+            for name in ("look", "probe", "sync", "assign"):
+                if name in said:
+                    said[name] -= by.total_seconds()
+            self.cursors[slot] = json.dumps(said)
+
+    def settle(self) -> None:
+        for _ in range(3):
+            self.tick("leader")
+            for worker in self.workers:
+                self.tick(f"worker_{worker}")
+
+    def asked(self, worker: str = "w1") -> dg.RunRequest | None:
+        requests = self.tick(f"worker_{worker}").run_requests or ()
+        assert len(requests) <= 1
+        return requests[0] if requests else None
+
+    # -- runs ----------------------------------------------------------------------------------------------------
+
+    def read(self, worker: str = "w1") -> dg.ExecuteInProcessResult:
+        request = self.asked(worker)
+        assert request is not None
+        return self.execute(request.run_config, tags=dict(request.tags))
+
+    def execute(
+        self, config: Any = None, *, tags: Any = None, partition: str | None = None
+    ) -> dg.ExecuteInProcessResult:
+        return self.job.execute_in_process(
+            instance=self.instance,
+            run_config=config,
+            tags=tags,
+            partition_key=partition,
+            resources=dict.fromkeys(("lease_tables", "stream", "lake", "spark"), self.ports),
+            raise_on_error=False,
+        )
+
+    def config(self, **fields: Any) -> dict[str, Any]:
+        return {"ops": {"__".join(self.records.path): {"config": fields}}}
+
+    # -- what Dagster shows --------------------------------------------------------------------------------------
+
+    def statuses(self) -> dict[str, list[str]]:
+        partitions = dg.DynamicPartitionsDefinition(name=partitions_name(self.settings))
+        return partition_statuses(self.instance, partitions, self.records)
+
+    def known(self) -> Sequence[str]:
+        return self.instance.get_dynamic_partitions(partitions_name(self.settings))
+
+    def materializations(self, partition: str) -> list[dg.AssetMaterialization]:
+        """Oldest first."""
+        wanted = dg.AssetRecordsFilter(self.records, asset_partitions=[partition])
+        found = self.instance.fetch_materializations(wanted, limit=100).records
+        return [each.asset_materialization for each in found if each.asset_materialization][::-1]
+
+
+def why_failed(result: dg.ExecuteInProcessResult) -> str:
+    """The sentence that the run's failure says."""
+    assert not result.success
+    data = result.failure_data_for_node(result.job_def.nodes[0].name)
+    assert data is not None
+    assert data.user_failure_data is not None
+    return data.user_failure_data.description or ""
+
+
+def key(shard: int) -> str:
+    return f"shardId-{shard:012d}"
+
+
+def keys(*shards: int) -> list[str]:
+    return [key(shard) for shard in shards]

@@ -1,0 +1,93 @@
+"""What `headrace dev` and `headrace demo` start is stopped with all that it started; the user's files stay."""
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli import main, services
+from pipeline.lake.session import DISCOVERY
+
+STUBBORN = """
+import os, signal, subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); \
+print(1, flush=True); signal.pause()"], stdout=subprocess.PIPE)
+child.stdout.readline()
+print("ready", child.pid, flush=True)
+try:
+    signal.pause()
+except KeyboardInterrupt:
+    sys.exit(7)
+"""
+
+
+def test_a_group_is_stopped_with_what_its_first_process_left_behind(tmp_path: Path):
+    log = tmp_path / "log"
+    group = services.Group([sys.executable, "-c", STUBBORN], env=os.environ, log=log)
+    while not log.read_text(encoding="utf-8").startswith("ready"):
+        assert group.code is None
+    grandchild = int(log.read_text(encoding="utf-8").split()[1])
+    group.stop()
+    assert group.code == 7
+    with pytest.raises(ProcessLookupError):
+        os.kill(grandchild, 0)
+
+
+def test_a_group_can_be_stopped_twice(tmp_path: Path):
+    group = services.Group([sys.executable, "-c", "pass"], env=os.environ, log=tmp_path / "log")
+    group.wait()
+    group.stop()
+    group.stop()
+    assert group.code == 0
+
+
+def test_a_new_dagster_home_gets_the_shipped_instance_and_an_old_one_keeps_its_own(tmp_path: Path):
+    workspace = services.prepare_dagster_home(tmp_path / "home")
+    assert "module_name: pipeline.definitions" in workspace.read_text(encoding="utf-8")
+    instance = tmp_path / "home" / "dagster.yaml"
+    assert instance.read_bytes() == (services.ROOT / "dagster.yaml").read_bytes()
+    instance.write_text("mine: true\n", encoding="utf-8")
+    services.prepare_dagster_home(tmp_path / "home")
+    assert instance.read_text(encoding="utf-8") == "mine: true\n"
+
+
+def test_dagster_is_told_the_settings_by_their_full_path_and_finds_java(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    (tmp_path / "java_home").write_text("/jvm/17\n", encoding="utf-8")
+    env = services.environment({"PYTHONPATH": "mine"}, Path("h.yaml"), tmp_path / "home")
+    assert env["HEADRACE_CONFIG"] == str(tmp_path / "h.yaml")
+    assert env["JAVA_HOME"] == "/jvm/17"
+    assert env["PYTHONPATH"].split(os.pathsep) == [str(services.ROOT), "mine"]
+    assert services.environment({"JAVA_HOME": "/mine"}, Path("h.yaml"), tmp_path)["JAVA_HOME"] == "/mine"
+
+
+def test_a_taken_port_is_said_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    Path("h.yaml").write_text("{application: my-app, streams: [{name: s}]}", encoding="utf-8")
+    with socket.socket() as taken:
+        taken.bind((services.HOST, 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        assert main(["dev", "--config", "h.yaml", "--port", port]) == 2
+    assert f"port {port} is taken" in capsys.readouterr().err
+    assert not Path(".dagster").exists()
+
+
+def test_the_spark_of_a_deployment_is_told_to_children_and_forgotten_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv(DISCOVERY, raising=False)
+    with services.spark_of_its_own(tmp_path):
+        assert os.environ[DISCOVERY] == str(services.discovery_in(tmp_path))
+        # A server of long ago, whose number is somebody else's now: ours, to be exact.
+        stale = services.discovery_in(tmp_path).parent / "spark-x-1.pid"
+        stale.write_text(str(os.getpid()), encoding="utf-8")
+    assert DISCOVERY not in os.environ
+    assert not stale.exists()

@@ -1,0 +1,111 @@
+"""The leader's sensor: the lock, leases in step with the shards, given out evenly, and this Dagster's partitions."""
+
+from collections import Counter
+from datetime import timedelta
+
+import dagster as dg
+import pytest
+
+from assets.names import partitions_name
+from pipeline.core.election import LockRow
+from pipeline.errors import Throttled
+from tests.dagster.fixtures import MakeInstance, MakeWorld
+from tests.dagster.world import DagsterWorld, key, keys
+
+
+def test_the_first_tick_makes_the_leases_and_the_partitions_and_says_so(make_world: MakeWorld):
+    world = make_world(shards=3)
+
+    result = world.tick("leader")
+
+    assert "3 shards added" in str(result.skip_reason)
+    assert sorted(world.known()) == keys(0, 1, 2)
+    assert {row.key for row in world.world.leases.scan().leases} == {*keys(0, 1, 2)}
+    assert not result.run_requests
+
+
+def test_leases_wait_for_a_worker_that_beats(make_world: MakeWorld):
+    world = make_world(shards=3)
+    world.tick("leader")
+
+    assert "3 leases wait for a worker that beats" in str(world.tick("leader").skip_reason)
+
+
+@pytest.mark.parametrize(("shards", "each"), [(4, {2}), (5, {2, 3}), (9, {4, 5})])
+def test_leases_are_spread_evenly_over_beating_workers(make_world: MakeWorld, shards: int, each: set[int]):
+    world = make_world(workers=("w1", "w2"), shards=shards)
+
+    world.settle()
+
+    counts = Counter(row.owner for row in world.world.leases.scan().leases)
+    assert set(counts) == {"w1", "w2"}
+    assert set(counts.values()) == each
+
+
+def test_a_worker_that_never_beats_is_given_nothing(make_world: MakeWorld):
+    world = make_world(workers=("w1", "w2"), shards=4)
+    for _ in range(3):
+        world.tick("leader")
+        world.tick("worker_w1")
+
+    assert {row.owner for row in world.world.leases.scan().leases} == {"w1"}
+
+
+def test_partitions_are_added_as_differences_parents_first(make_world: MakeWorld):
+    world = make_world(shards=1)
+    world.settle()
+    assert world.tick("leader").dynamic_partitions_requests == []
+    world.world.produce(0)
+    world.world.source.split(world.world.shard(0))
+    assert world.read().success
+    world.instance.delete_dynamic_partition(partitions_name(world.settings), key(0))
+
+    requests = world.tick("leader").dynamic_partitions_requests or ()
+
+    assert [each.partition_keys for each in requests] == [keys(0)]
+    assert {*world.known()} == {*keys(0, 1, 2)}
+
+
+def test_a_follower_keeps_the_partitions_of_its_own_dagster(
+    make_world: MakeWorld, make_instance: MakeInstance
+):
+    world = make_world(shards=2)
+    world.settle()
+    assert world.world.lock.release(world.world.lock.read() or LockRow("", "", timedelta(0)))
+    assert world.world.lock.take(LockRow("far-away", "1", timedelta(seconds=20)), seen=None)
+    mine = make_instance()
+    result = world.tick("leader", instance=mine)
+
+    assert "far-away leads" in str(result.skip_reason)
+    assert sorted(mine.get_dynamic_partitions(partitions_name(world.settings))) == keys(0, 1)
+
+
+def test_a_leader_that_stood_still_for_the_locks_time_is_replaced(make_world: MakeWorld):
+    world = make_world()
+    assert world.world.lock.take(LockRow("far-away", "1", timedelta(seconds=20)), seen=None)
+    assert "far-away leads" in str(world.tick("leader").skip_reason)
+    assert "far-away leads" in str(world.tick("leader").skip_reason)
+    world.later(timedelta(seconds=21))
+
+    assert "shards added" in str(world.tick("leader").skip_reason)
+
+
+def test_a_leader_that_fails_three_times_in_a_row_gives_the_lock_up(make_world: MakeWorld):
+    world = make_world()
+    world.settle()
+    world.world.source.fails = Throttled("Kinesis throttles")
+    for _ in range(2):
+        assert str(_said(world)) == "leader: Kinesis throttles"
+        assert world.world.lock.read() is not None
+
+    assert _said(world) == "leader: Kinesis throttles"
+
+    assert world.world.lock.read() is None
+    world.world.source.fails = None
+    assert "nothing to do" in str(_said(world))
+
+
+def _said(world: DagsterWorld) -> str | None:
+    reason = world.tick("leader").skip_reason
+    assert isinstance(reason, dg.SkipReason)
+    return reason.skip_message

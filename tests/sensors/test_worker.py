@@ -1,0 +1,244 @@
+"""A worker's sensor: it beats, sees what is due and asks for one run; else it says why not in one sentence."""
+
+from datetime import timedelta
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from pipeline.core.change import Applied, claim
+from pipeline.errors import TablesMissing, Throttled
+from resources.runs import WORKER_TAG
+from tests.dagster.fixtures import MakeInstance, MakeWorld
+from tests.dagster.world import DagsterWorld, key
+
+
+def a_settled_world(make_world: MakeWorld, **how: Any) -> DagsterWorld:
+    world = make_world(**how)
+    world.settle()
+    return world
+
+
+def test_one_run_is_asked_for_however_many_shards_are_due(make_world: MakeWorld):
+    world = a_settled_world(make_world, shards=5)
+
+    request = world.asked()
+
+    assert request is not None
+    assert request.tags[WORKER_TAG] == "w1"
+    config = request.run_config["ops"]["__".join(world.records.path)]["config"]
+    assert (config["worker"], config["shards"]) == ("w1", [])
+
+
+def test_each_tick_beats(make_world: MakeWorld):
+    world = a_settled_world(make_world)
+    before = world.world.rows.get("w1")
+
+    world.tick("worker_w1")
+
+    after = world.world.rows.get("w1")
+    assert before is not None
+    assert after is not None
+    assert after.beat == before.beat + 1
+
+
+def test_two_ticks_after_the_same_run_ask_for_the_same_run_and_a_tick_after_it_for_another(
+    make_world: MakeWorld,
+):
+    world = a_settled_world(make_world)
+    first, again = world.asked(), world.asked()
+    assert first is not None
+    assert again is not None
+    assert first.run_key == again.run_key, "Dagster makes one run of a key"
+    world.world.produce(0)
+    assert world.execute(first.run_config, tags=dict(first.tags)).success
+    world.world.produce(0)
+
+    after = world.asked()
+
+    assert after is not None
+    assert after.run_key != first.run_key
+    assert str(after.run_key).endswith(world.instance.get_runs(limit=1)[0].run_id)
+
+
+def test_a_lost_cursor_asks_for_no_second_run(make_world: MakeWorld):
+    world = a_settled_world(make_world)
+    first = world.asked()
+    world.cursors.clear()
+
+    again = world.asked()
+
+    assert first is not None
+    assert again is not None
+    assert again.run_key == first.run_key
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"look": "yesterday"}', '{"claims": 3}', '{"backoff": {"a": 1}}']
+)
+def test_a_cursor_that_nobody_can_read_is_a_lost_one(make_world: MakeWorld, text: str):
+    world = a_settled_world(make_world)
+    world.cursors = dict.fromkeys(world.cursors, text)
+
+    assert world.asked() is not None
+
+
+def test_before_any_shard_is_assigned_it_skips_with_a_sentence(make_world: MakeWorld):
+    assert _why_skipped(make_world()) == "worker w1: nothing due (no shard is assigned)"
+
+
+def test_while_a_run_of_its_worker_is_queued_it_skips_with_a_sentence(make_world: MakeWorld):
+    world = a_settled_world(make_world)
+    run = world.instance.create_run_for_job(
+        world.job, tags={WORKER_TAG: "w1"}, status=dg.DagsterRunStatus.QUEUED
+    )
+
+    assert _why_skipped(world) == f"worker w1: run {run.run_id} is at work"
+
+
+def test_with_every_shard_at_its_tip_it_skips_with_a_sentence(make_world: MakeWorld):
+    world = a_settled_world(make_world)
+    assert world.read().success
+
+    assert _why_skipped(world) == "worker w1: nothing due (2 idle)"
+
+
+def test_a_stopping_worker_skips_with_a_sentence(make_world: MakeWorld):
+    world = a_settled_world(make_world)
+    world.world.rows.set_stopping("w1", stopping=True)
+
+    assert _why_skipped(world) == "worker w1: stopping, no run is started"
+
+
+@pytest.mark.parametrize("error", [Throttled("DynamoDB throttles"), TablesMissing("the tables aren't there")])
+def test_trouble_that_passes_is_a_sentence_and_keeps_the_cursor(
+    make_world: MakeWorld, error: Exception, monkeypatch: pytest.MonkeyPatch
+):
+    world = a_settled_world(make_world)
+    before = dict(world.cursors)
+
+    def fails(_worker: str) -> None:
+        raise error
+
+    monkeypatch.setattr(world.world.rows, "get", fails)
+
+    assert _why_skipped(world) == f"worker w1: {error}"
+    assert world.cursors == before
+
+
+def test_a_second_dagster_under_the_same_worker_id_is_refused_with_a_sentence_while_the_first_beats(
+    make_world: MakeWorld, make_instance: MakeInstance
+):
+    world = a_settled_world(make_world)
+    second = make_instance()
+    for _ in range(5):
+        world.later(timedelta(seconds=5))
+        world.tick("worker_w1")
+        refused = world.tick("worker_w1", instance=second)
+        assert not refused.run_requests
+        assert "another Dagster instance beats under this id" in str(refused.skip_reason)
+
+
+def test_a_second_dagster_takes_over_once_the_first_has_been_silent_for_the_lease_duration(
+    make_world: MakeWorld, make_instance: MakeInstance
+):
+    world = a_settled_world(make_world)
+    second = make_instance()
+    assert not world.tick("worker_w1", instance=second).run_requests
+    world.later(world.settings.times.lease_duration + timedelta(seconds=1))
+
+    assert world.tick("worker_w1", instance=second).run_requests
+
+
+def test_a_run_that_dagster_believes_alive_but_that_stopped_beating_is_reported_failed(make_world: MakeWorld):
+    world = a_settled_world(make_world)
+    run = world.instance.create_run_for_job(world.job, tags={WORKER_TAG: "w1"})
+    _start(world, run)
+    row = world.world.leases.get(key(0))
+    assert row is not None
+    assert isinstance(world.world.leases.apply(claim(row, "w1", f"{run.run_id}/1")), Applied)
+    world.world.rows.beat_run("w1", f"{run.run_id}/1")
+    assert _why_skipped(world) == f"worker w1: run {run.run_id} is at work"
+    world.later(world.settings.times.lease_duration + timedelta(seconds=1))
+
+    request = world.asked()
+
+    assert request is not None
+    found = world.instance.get_run_by_id(run.run_id)
+    assert found is not None
+    assert found.status is dg.DagsterRunStatus.FAILURE
+    config = request.run_config["ops"]["__".join(world.records.path)]["config"]
+    assert config["over"] == [f"{run.run_id}/1"]
+    assert str(request.run_key).endswith(run.run_id)
+
+
+def test_a_run_that_beats_is_left_alone_however_long_it_takes(make_world: MakeWorld):
+    world = a_settled_world(make_world)
+    run = world.instance.create_run_for_job(world.job, tags={WORKER_TAG: "w1"})
+    _start(world, run)
+    for _ in range(5):
+        world.world.rows.beat_run("w1", f"{run.run_id}/1")
+        assert _why_skipped(world) == f"worker w1: run {run.run_id} is at work"
+        world.later(world.settings.times.lease_duration * 0.9)
+
+
+def test_shards_that_failed_are_left_to_a_later_run(make_world: MakeWorld):
+    world = a_settled_world(make_world)
+    bad = world.world.shard(1)
+
+    def fault(shard: object) -> None:
+        if shard == bad:
+            raise Throttled("too much")
+
+    world.world.stage.fault = fault
+    for _ in range(2):
+        world.world.produce(0)
+        assert not world.read().success
+    world.world.produce(0)
+
+    request = world.asked()
+
+    assert request is not None
+    config = request.run_config["ops"]["__".join(world.records.path)]["config"]
+    assert config["later"] == [key(1)]
+
+
+def test_two_workers_of_one_deployment_each_ask_for_a_run_of_their_own(make_world: MakeWorld):
+    world = a_settled_world(make_world, workers=("w1", "w2"), shards=4)
+
+    asked = [world.asked(worker) for worker in world.workers]
+
+    assert [each.tags[WORKER_TAG] for each in asked if each] == ["w1", "w2"]
+    assert len({each.run_key for each in asked if each}) == 2
+
+
+def test_a_tick_beside_one_that_is_still_at_work_does_nothing(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+):
+    world = a_settled_world(make_world)
+    get = world.world.rows.get
+    beside: list[dg.SensorResult] = []
+
+    def slow(worker: str) -> Any:
+        if not beside:
+            beside.append(world.tick("worker_w1"))
+        return get(worker)
+
+    monkeypatch.setattr(world.world.rows, "get", slow)
+
+    assert world.tick("worker_w1").run_requests
+    assert (
+        str(beside[0].skip_reason) == "SkipReason(skip_message='worker w1: the tick before is still at work')"
+    )
+
+
+def _start(world: DagsterWorld, run: dg.DagsterRun) -> None:
+    event = dg.DagsterEvent(dg.DagsterEventType.PIPELINE_START.value, world.job.name)
+    world.instance.report_dagster_event(event, run.run_id)
+
+
+def _why_skipped(world: DagsterWorld, worker: str = "w1") -> str | None:
+    result = world.tick(f"worker_{worker}")
+    assert not result.run_requests
+    assert isinstance(result.skip_reason, dg.SkipReason)
+    return result.skip_reason.skip_message
