@@ -38,5 +38,5 @@ class LakeResource(ConfigurableResource[LandingTable]):
             state=self.state,
             clock=SystemClock(),
             writer=writer,
-            date_of_aws=source.aws_now,
+            date_of_aws=date,
         )

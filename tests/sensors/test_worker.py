@@ -87,11 +87,9 @@ def test_before_any_shard_is_assigned_it_skips_with_a_sentence(make_world: MakeW
     assert _why_skipped(make_world()) == "worker w1: nothing due (no shard is assigned)"
 
 
-def test_while_a_run_of_its_worker_is_queued_it_skips_with_a_sentence(make_world: MakeWorld):
+def test_while_a_run_of_its_worker_waits_for_its_start_it_skips_with_a_sentence(make_world: MakeWorld):
     world = a_settled_world(make_world)
-    run = world.instance.create_run_for_job(
-        world.job, tags={WORKER_TAG: "w1"}, status=dg.DagsterRunStatus.QUEUED
-    )
+    run = world.instance.create_run_for_job(world.job, tags={WORKER_TAG: "w1"})
 
     assert _why_skipped(world) == f"worker w1: run {run.run_id} is at work"
 

@@ -1,0 +1,229 @@
+"""A run that a worker's sensor asked for: whatever is due, and Dagster is told of each shard."""
+
+from datetime import timedelta
+from typing import Any
+
+import dagster as dg
+
+from pipeline.duties.wave import Arrow
+from pipeline.errors import Throttled, Unreachable
+from resources.runs import FAILED_TAG
+from tests.dagster.fixtures import MakeWorld
+from tests.dagster.world import DagsterWorld, key, keys, why_failed
+
+
+def _fail(world: DagsterWorld, *shards: int) -> None:
+    bad = [world.world.shard(shard) for shard in shards]
+
+    def fault(shard: Any) -> None:
+        if shard in bad:
+            raise Throttled("Kinesis throttles")
+
+    world.world.stage.fault = fault
+
+
+def test_every_shard_is_planned_before_it_is_materialized(make_world: MakeWorld):
+    world = make_world(shards=3)
+    world.settle()
+    world.world.produce(0)
+
+    result = world.read()
+
+    assert result.success
+    events = [
+        (event.event_type, event.partition)
+        for log in world.instance.all_logs(result.run_id)
+        if (event := log.dagster_event) is not None and event.partition is not None
+    ]
+    for each in keys(0, 1, 2):
+        assert [kind.value for kind, partition in events if partition == each] == [
+            "ASSET_MATERIALIZATION_PLANNED",
+            "ASSET_MATERIALIZATION",
+        ]
+
+
+def test_a_run_adds_the_partitions_that_dagster_does_not_know_yet(make_world: MakeWorld):
+    world = make_world()
+    world.settle()
+    for each in world.known():
+        world.instance.delete_dynamic_partition(f"{world.settings.application}_shards", each)
+
+    assert world.read().success
+
+    assert sorted(world.known()) == keys(0, 1)
+    assert world.statuses() == {"MATERIALIZED": keys(0, 1)}
+
+
+def test_a_failing_shard_fails_alone_and_is_named_by_the_run(make_world: MakeWorld):
+    world = make_world(shards=3)
+    world.settle()
+    for shard in range(3):
+        world.world.produce(shard)
+    _fail(world, 1)
+
+    result = world.read()
+
+    assert why_failed(result) == f"1 shards failed; {key(1)}: Kinesis throttles"
+    run = world.instance.get_run_by_id(result.run_id)
+    assert run is not None
+    assert run.tags[FAILED_TAG] == key(1)
+    assert world.statuses() == {"FAILED": keys(1), "MATERIALIZED": keys(0, 2)}
+    world.world.stage.fault = lambda _: None
+    assert world.read().success
+    assert world.statuses() == {"MATERIALIZED": keys(0, 1, 2)}
+    world.world.check()
+
+
+def test_a_shard_that_fails_in_a_later_wave_than_it_was_materialized_in_shows_as_failed(
+    make_world: MakeWorld,
+):
+    waves: list[Arrow] = []
+
+    def on_arrow(arrow: Arrow, _keys: tuple[str, ...]) -> None:
+        waves.append(arrow)
+        if arrow is Arrow.RELEASED and waves.count(Arrow.RELEASED) == 1:
+            world.world.produce(0)
+            world.world.produce(1)
+            _fail(world, 1)
+
+    world = make_world(on_arrow=on_arrow)
+    world.settle()
+    world.world.produce(0)
+    world.world.produce(1)
+
+    result = world.read()
+
+    assert "Kinesis throttles" in why_failed(result)
+    assert len(world.materializations(key(1))) == 1
+    assert world.statuses() == {"FAILED": keys(1), "MATERIALIZED": keys(0)}
+
+
+def test_a_run_that_a_person_starts_without_a_worker_or_shards_is_refused_with_a_sentence(
+    make_world: MakeWorld,
+):
+    world = make_world()
+    world.settle()
+
+    assert "a run without partitions needs `worker` in its config" in why_failed(world.execute())
+
+
+def test_named_shards_alone_are_read(make_world: MakeWorld):
+    world = make_world(shards=3)
+    world.settle()
+    for shard in range(3):
+        world.world.produce(shard)
+
+    assert world.execute(world.config(shards=keys(1))).success
+
+    assert {shard.shard_id for shard, _ in world.world.landed()} == {key(1)}
+    assert world.statuses() == {"MATERIALIZED": keys(1)}
+
+
+def test_an_unknown_shard_is_refused_by_naming_near_ones_and_becomes_no_partition(make_world: MakeWorld):
+    world = make_world(shards=3)
+    world.settle()
+
+    said = why_failed(world.execute(world.config(shards=[key(7)])))
+
+    assert said.startswith(f"there is no shard {key(7)!r} (near it: shardId-00000000000")
+    assert sorted(world.known()) == keys(0, 1, 2)
+    assert world.statuses() == {}
+
+
+def test_progress_is_told_at_once_and_then_only_now_and_then(make_world: MakeWorld):
+    world = make_world(shards=1, wave_records=10)
+    world.settle()
+    world.world.produce(0, 50)
+
+    assert world.read().success
+
+    told = [each.metadata["records"].value for each in world.materializations(key(0))]
+    assert told == [10, 40], "the first wave's, and at the end what came after it"
+
+
+def test_beyond_fifty_shards_only_those_with_something_to_tell_are_announced(make_world: MakeWorld):
+    world = make_world(shards=51)
+    world.settle()
+    world.world.produce(3)
+    world.world.produce(7)
+    _fail(world, 9)
+
+    assert not world.read().success
+
+    assert world.statuses() == {"FAILED": keys(9), "MATERIALIZED": keys(3, 7)}
+
+
+def test_trouble_of_the_whole_wave_fails_the_shards_that_it_claimed(make_world: MakeWorld):
+    world = make_world()
+    world.settle()
+    world.world.produce(0)
+
+    def fails(*_: object) -> None:
+        raise Unreachable("Spark gave no session; nothing was read")
+
+    world.world.stage.stage = fails  # type: ignore[method-assign,assignment]
+
+    assert why_failed(world.read()) == "Spark gave no session; nothing was read"
+    assert world.statuses() == {"FAILED": keys(0, 1)}
+    assert [row.run_claim for row in world.world.leases.scan().leases] == [None, None]
+
+
+def test_children_are_taken_up_by_the_run_that_ended_their_parent(make_world: MakeWorld):
+    world = make_world(shards=1)
+    world.settle()
+    world.world.produce(0)
+    world.world.source.split(world.world.shard(0))
+    world.world.produce(1)
+    world.world.produce(2)
+
+    assert world.read().success
+
+    world.world.check()
+    assert world.statuses() == {"MATERIALIZED": keys(0, 1, 2)}
+    assert world.materializations(key(0))[0].metadata["children"].value == f"{key(1)}, {key(2)}"
+    assert world.materializations(key(1))[0].metadata["parents"].value == key(0)
+
+
+def test_a_stopping_workers_run_ends_after_its_wave(make_world: MakeWorld):
+    def on_arrow(arrow: Arrow, _keys: tuple[str, ...]) -> None:
+        if arrow is Arrow.STAGED:
+            world.world.rows.set_stopping("w1", stopping=True)
+
+    world = make_world(shards=1, wave_records=10, on_arrow=on_arrow)
+    world.settle()
+    world.world.produce(0, 50)
+
+    assert world.read().success
+
+    assert len(world.world.landed()) == 10
+
+
+def test_a_run_beats_while_it_works(make_world: MakeWorld):
+    seen: list[int] = []
+
+    def on_arrow(arrow: Arrow, _keys: tuple[str, ...]) -> None:
+        if arrow is Arrow.STAGED:
+            row = world.world.rows.get("w1")
+            assert row is not None
+            seen.append(sum(row.run_beats.values()))
+
+    world = make_world(on_arrow=on_arrow)
+    world.settle()
+    world.world.produce(0)
+
+    assert world.read().success
+    assert seen
+    assert seen[0] >= 1
+    assert timedelta(0) < world.settings.times.lease_duration
+
+
+def test_no_output_is_emitted_so_that_nothing_is_pickled(make_world: MakeWorld):
+    world = make_world()
+    world.settle()
+
+    result = world.read()
+
+    assert result.get_output_events() == [] if hasattr(result, "get_output_events") else True
+    kinds = {event.event_type for event in result.all_events}
+    assert dg.DagsterEventType.HANDLED_OUTPUT not in kinds
+    assert dg.DagsterEventType.STEP_OUTPUT not in kinds

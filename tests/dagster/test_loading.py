@@ -1,0 +1,60 @@
+"""E4: what Dagster's code server loads stays light, and no clock of ours starts Spark."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.dagster.fixtures import SMALLEST, MakeWorld
+
+HEAVY = ("pyspark.sql.connect", "pandas", "pyarrow", "grpc", "pyiceberg", "boto3", "deltalake")
+_LOAD = """
+import sys, json
+from dagster._core.workspace.autodiscovery import loadable_targets_from_python_module
+[target] = loadable_targets_from_python_module("pipeline.definitions", working_directory=None)
+repository = target.target_definition.get_repository_def()
+json.dump({"loaded": sorted(sys.modules), "sensors": sorted(s.name for s in repository.sensor_defs)}, sys.stdout)
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """A fresh process loads the definitions as Dagster does."""
+    folder = tmp_path_factory.mktemp("loading")
+    (folder / "headrace.yaml").write_text(SMALLEST)
+    env = {**os.environ, "HEADRACE_CONFIG": str(folder / "headrace.yaml")}
+    env["PYTHONPATH"] = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", _LOAD], env=env, cwd=folder, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, list[str]] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("module", HEAVY)
+def test_loading_the_definitions_imports_nothing_heavy(loaded: dict[str, list[str]], module: str):
+    if module == "grpc":
+        # Dagster itself speaks gRPC; the Spark Connect client would bring pyspark's stubs beside it.
+        assert [name for name in loaded["loaded"] if name.startswith("pyspark") and "proto" in name] == []
+    else:
+        assert [name for name in loaded["loaded"] if name == module or name.startswith(f"{module}.")] == []
+
+
+def test_loading_the_definitions_reaches_no_network_and_needs_no_table(loaded: dict[str, list[str]]):
+    assert loaded["sensors"] == ["leader", "worker_w1"]
+
+
+def test_no_sensor_is_handed_spark(make_world: MakeWorld):
+    repository = make_world(workers=("w1", "w2")).defs.get_repository_def()
+
+    needed = {sensor.name: sensor.required_resource_keys for sensor in repository.sensor_defs}
+
+    assert needed == {
+        "leader": {"lease_tables", "stream", "lake"},
+        "worker_w1": {"lease_tables", "stream"},
+        "worker_w2": {"lease_tables", "stream"},
+    }
