@@ -70,8 +70,10 @@ class Reporter:
         """Every announced shard that did well is materialized, with no record too, so that none stays pending."""
         bad = set(failed)
         for key, untold in list(self._untold.items()):
-            if key not in bad and (untold.rows or key not in self._told_at):
+            if key not in bad and (untold.rows or key in self._announced - self._told_at.keys()):
                 self._materialize(key, untold)
+        # Materialized in an earlier wave: without a new announcement they'd be shown as well.
+        self._announce(bad & self._told_at.keys())
         for key in sorted(self._announced - bad - self._told_at.keys()):
             self._tell(key, {"records": 0})
         self._wait()

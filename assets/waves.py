@@ -32,10 +32,13 @@ class Run:
 
     def all_that_is_due(self) -> None:
         """Every wave plans anew: children and new leases are taken up, given-away ones are dropped."""
+        news = self._began
         while True:
             began = self.clock.monotonic()
             report = self._wave(None)
-            if self._is_over() or (report.rows == 0 and not report.goes_on):
+            if report.rows or report.goes_on:
+                news = self.clock.monotonic()
+            if self._is_over() or self.clock.monotonic() - news >= self.settings.times.idle.total_seconds():
                 return
             if not report.goes_on:
                 self._pause_until(began + self.settings.wave.every.total_seconds())
@@ -83,9 +86,5 @@ class Run:
 
 def _reached_tip(report: WaveReport, key: str) -> bool:
     return any(
-        each.lease_key == key
-        and each.staged.error is None
-        and each.staged.behind is not None
-        and not each.staged.behind
-        for each in report.landed
+        each.lease_key == key and each.staged.error is None and each.staged.at_tip for each in report.landed
     )

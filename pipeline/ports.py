@@ -103,7 +103,7 @@ class LeaseStore(Protocol):
         ...
 
     def held_by(self, worker_id: str) -> Listing:
-        """The rows whose owner or checkpoint owner is this worker."""
+        """The rows whose owner is this worker. Rows that it is handing over may be missing: the index shows the next owner."""
         ...
 
     def apply(self, change: Change) -> Applied | Refused:

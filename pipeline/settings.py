@@ -181,6 +181,9 @@ class TimeSettings:
         timedelta(seconds=120), doc="A run stops beating this long after its wave began."
     )
     linger: timedelta = _knob(timedelta(minutes=5), doc="The longest that a run goes on from wave to wave.")
+    idle: timedelta = _knob(
+        timedelta(seconds=20), doc="A run ends when nothing came for this long; a probe starts the next one."
+    )
     launch_grace: timedelta = _knob(
         timedelta(seconds=60), doc="A run that started less than this ago counts as living."
     )

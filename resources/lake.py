@@ -1,12 +1,16 @@
 """The landing table: the judge of every position."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dagster import ConfigurableResource
 
 from pipeline.clock import SystemClock
 from pipeline.ports import LandingTable, ShardSource
 from pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from pipeline.lake.iceberg import IcebergTable
 
 
 class LakeResource(ConfigurableResource[LandingTable]):
@@ -25,7 +29,7 @@ class LakeResource(ConfigurableResource[LandingTable]):
             home=landing.home,
         )
 
-    def landing_table(self, writer: str, source: ShardSource | None = None) -> LandingTable:
+    def landing_table(self, writer: str, source: ShardSource | None = None) -> "IcebergTable":
         """`writer` names who commits; by `source` the host's clock is checked before each commit."""
         from pipeline.lake.catalog import embedded_catalog
         from pipeline.lake.iceberg import IcebergTable

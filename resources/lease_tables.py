@@ -1,5 +1,6 @@
 """The coordination tables: the only way from assets and sensors to lease, worker and coordinator rows."""
 
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -9,6 +10,8 @@ from pipeline.settings import Billing, CoordinationSettings, Create, Layout, Set
 from resources.aws import AwsResource, where
 from resources.told import told
 
+_PATIENCE = timedelta(seconds=30)
+"""For tables in the making: below the deadline of a leader's tick, which looks again at its next one."""
 _WORDS: dict[str, type[StrEnum]] = {"layout": Layout, "create": Create, "billing": Billing}
 
 
@@ -48,7 +51,7 @@ class LeaseTablesResource(AwsResource):
         from pipeline.aws.clients import dynamodb_client
         from pipeline.aws.tables import DynamoTables
 
-        return DynamoTables(dynamodb_client(self.aws), self._settings)
+        return DynamoTables(dynamodb_client(self.aws), self._settings, patience=_PATIENCE)
 
     @property
     def _settings(self) -> Settings:

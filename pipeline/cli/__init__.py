@@ -21,6 +21,7 @@ COMMANDS = {
     "consume": "read shards to their tip, without Dagster",
     "demo": "a stream, two workers and two reshards on this machine, and a summary to trust",
     "dev": "run Dagster on these settings",
+    "lineage": "tell which records of which shard went into which snapshot",
     "local": "run the AWS stand-in for development and tests",
     "tables": "create or describe the coordination tables",
 }

@@ -58,10 +58,13 @@ class Staged:
 
     @property
     def moved(self) -> bool:
-        """Whether a commit has anything to say about this shard."""
-        return self.upto.token != (self.after.token if self.after else None) or self.upto.seen != (
-            self.after.seen if self.after else None
-        )
+        """Whether it got anywhere; merely having looked is not progress."""
+        return self.upto.token != (self.after or Position()).token
+
+    @property
+    def at_tip(self) -> bool:
+        """Whether the last page found nothing newer. A shard that the full box left no page for isn't."""
+        return self.behind is not None and not self.behind
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,8 @@ class Claims:
             looked_at = behind = None
             if staged is not None and row.key not in troubled:
                 looked_at = staged.upto.seen or staged.last_arrival or self.clock.now()
-                behind = (staged.behind or timedelta(0)) // timedelta(milliseconds=1)
+                # No page at all: the box was full before its turn. It isn't at its tip, so it says so.
+                behind = 1 if staged.behind is None else staged.behind // timedelta(milliseconds=1)
             try:
                 self.leases.apply(change.release(row, self.claim, looked_at=looked_at, behind_ms=behind))
             except HeadraceError as error:

@@ -311,6 +311,6 @@ def _begins(position: Position | None) -> bool:
 
 def _is_worth_a_range(staged: Staged, witness: datetime, retention: timedelta) -> bool:
     """Progress always; having merely looked at the tip only when the last witness is getting old."""
-    if staged.upto.token != (staged.after.token if staged.after else (None, 0, False)):
+    if staged.moved:
         return True
     return staged.upto.seen is not None and staged.upto.seen - witness > retention / 4

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
 from enum import StrEnum
 
 from pipeline.core.batch import Staged
@@ -58,8 +57,7 @@ class WaveReport:
     def goes_on(self) -> bool:
         """Whether another wave at once has something to do: a shard isn't at its tip, or one has just ended."""
         return any(
-            each.staged.upto.ended
-            or (each.staged.error is None and (each.staged.behind or timedelta(0)) > timedelta(0))
+            each.staged.upto.ended or (each.staged.error is None and not each.staged.at_tip)
             for each in self.landed
         )
 

@@ -1,10 +1,10 @@
 """Shard sync as KCL does it: which leases are missing, and where each of them starts.
 
-    table is empty      -> one lease for each shard of the filtered listing, at the initial position
-    table has leases    -> for each open shard without one, look up its ancestors:
-        none of them has a lease (or gets one below)   -> the shard itself, at the initial position
-        one does                                       -> not the shard (it appears when its parent ends), but
-                                                          what is missing on the way down to it
+table is empty      -> one lease for each shard of the filtered listing, at the initial position
+table has leases    -> for each open shard without one, look up its ancestors:
+    none of them has a lease (or gets one below)   -> the shard itself, at the initial position
+    one does                                       -> not the shard (it appears when its parent ends), but
+                                                      what is missing on the way down to it
 """
 
 from __future__ import annotations
@@ -90,9 +90,7 @@ def _in_order(every: Mapping[str, Listed], wanted: Mapping[str, Checkpoint]) -> 
 
 def _lease(shard: Shard, at: Checkpoint) -> Lease:
     # Parents are named even where they were trimmed long ago.
-    return Lease(
-        shard.shard_id, checkpoint=at, parents=frozenset(shard.parents), hash_range=shard.hash_range
-    )
+    return Lease(shard.shard_id, checkpoint=at, parents=frozenset(shard.parents), hash_range=shard.hash_range)
 
 
 @dataclass(slots=True)

@@ -54,9 +54,7 @@ class Pick:
         return tuple(shuffled(self.among, dice)[: self.count])
 
 
-def observe(
-    before: Mapping[str, Observed], leases: Mapping[str, Lease], at_ns: int
-) -> dict[str, Observed]:
+def observe(before: Mapping[str, Observed], leases: Mapping[str, Lease], at_ns: int) -> dict[str, Observed]:
     """What a 2.x worker remembers after a scan. Any change of the counter is a sign of life, a fall too."""
     return {key: Observed(lease, _moved(before.get(key), lease, at_ns)) for key, lease in leases.items()}
 

@@ -1,5 +1,7 @@
 """A person or a backfill asks for shards by name: catch up to the tip as of now, through the same claim."""
 
+from datetime import timedelta
+
 import pytest
 
 from pipeline.core.change import Applied, assign, claim
@@ -28,6 +30,7 @@ def test_a_partition_is_read_to_its_tip_and_released(make_world: MakeWorld):
     world.settle()
     world.world.produce(0, 35)
     world.world.produce(1, 5)
+    world.world.clock.advance(timedelta(seconds=2))
 
     assert world.execute(partition=key(0)).success
 

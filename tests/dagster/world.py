@@ -27,6 +27,7 @@ TIMES = TimeSettings(
     worker_tick=AN_HOUR,  # a look after a long time counts in full: `later` makes time go by
     leader_tick=AN_HOUR,
     launch_grace=timedelta(0),
+    idle=timedelta(milliseconds=200),
     probe=timedelta(0),
     shard_sync=timedelta(0),
     assignment=timedelta(0),
@@ -86,7 +87,7 @@ class DagsterWorld:
             # The sensors keep what they know of an application for as long as the process lives.
             application=f"memory{next(_NUMBERS)}",
             times=self.times,
-            wave=replace(self.world.settings.wave, every=timedelta(milliseconds=1)),
+            wave=replace(self.world.settings.wave, every=timedelta(milliseconds=50)),
         )
         self.world.settings = self.settings
         self.ports = Ports(self.world)

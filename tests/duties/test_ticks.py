@@ -171,3 +171,12 @@ def test_partitions_are_told_parents_first() -> None:
     world.wave()
     world.clock.advance(timedelta(seconds=60))
     assert [key[-1] for key in world.lead().partitions] == ["0", "1", "2"]
+
+
+def test_a_row_that_is_not_understood_is_neither_made_anew_nor_fatal_and_is_reported() -> None:
+    world = World(shards=2)
+    world.leases.hold_odd_row("shardId-000000000001", "leaseCounter is a text")
+    said = str(world.lead())
+    assert "1 shards added" in said
+    assert "1 rows not understood" in said
+    assert [row.key for row in world.leases.scan().skipped] == ["shardId-000000000001"]

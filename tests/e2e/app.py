@@ -41,6 +41,7 @@ TIMES = {
     "leader_lock": "3s",
     "launch_grace": "1s",
     "linger": "3s",
+    "idle": "10ms",
     "probe": "10ms",
     "shard_sync": "10ms",
     "assignment": "10ms",

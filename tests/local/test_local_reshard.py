@@ -72,6 +72,14 @@ def test_childrens_numbers_are_above_all_of_their_parents_even_within_a_second(c
     assert all(numbers(parent)[1] < numbers(child)[0] for parent, child in pairs)
 
 
+def test_childrens_numbers_are_above_where_an_index_spills_over_its_digit(client):
+    """An index's last hexadecimal digit comes before the ordinal: 15 is followed by 0."""
+    a_stream(client, 16)
+    split(client, 15)
+    listed = shards_of(client)
+    assert [numbers(listed[15])[1] < numbers(child)[0] for child in listed[16:]] == [True, True]
+
+
 def test_the_ending_number_is_above_every_records(client):
     a_stream(client)
     last = int(put(client)["SequenceNumber"])

@@ -1,0 +1,117 @@
+"""KCL 3.x's lease assignment manager: one run of the leader, and what it remembers until the next.
+
+    rows, worker rows -> plan: what is free? -> assign the free -> every third run: balance -> writes
+                          ^                                                                      |
+                          `-- a term: each lease as it was left, when it moved, its deadline <---'  remember
+
+A new leader waits one full lease duration before it calls an owned lease dead: it has to see it stand still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from pipeline.core.change import Change
+from pipeline.core.lease import Lease
+from pipeline.core.worker import Worker
+from pipeline.kcl import lease_count, variance
+from pipeline.kcl.dice import Dice
+from pipeline.kcl.fleet import Fleet, Rules, Seen, a_fleet
+from pipeline.kcl.handover import is_blocked, is_expired, may_hand_over
+from pipeline.kcl.writes import assign, begin_handover
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """What a leader remembers; empty when it gains leadership."""
+
+    leases: Mapping[str, Seen] = field(default_factory=dict)
+    runs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    changes: tuple[Change, ...]
+    spilled: tuple[str, ...]
+    """Keys of free leases for which no worker has room."""
+    term: Term
+
+
+def plan_assignment(
+    leases: Iterable[Lease],
+    workers: Iterable[Worker],
+    *,
+    term: Term,
+    rules: Rules,
+    at_ns: int,
+    now: datetime,
+    dice: Dice | None = None,
+) -> Plan:
+    """`at_ns`: this host's monotonic clock after the scan; `now`: its wall clock, which worker rows are judged by."""
+    seen = {lease.key: _observe(lease, term.leases.get(lease.key), rules, at_ns=at_ns) for lease in leases}
+    fleet = a_fleet(seen.values(), workers, now, rules=rules)
+    balancing = term.runs % rules.balance_every == 0
+    if rules.by_count:
+        lease_count.assign_free(fleet)
+        if balancing:
+            lease_count.balance(fleet, at_ns)
+    else:
+        assignment = variance.begin(fleet)
+        variance.assign_free(assignment)
+        if balancing:
+            variance.balance(assignment, dice)
+    return Plan(_changes(fleet, at_ns), fleet.spilled, Term(seen, term.runs + 1))
+
+
+def remember(term: Term, applied: Iterable[Lease], *, rules: Rules, at_ns: int) -> Term:
+    """The term after those writes of the plan that succeeded, given as the rows they left behind."""
+    leases = dict(term.leases)
+    for row in applied:
+        before = leases[row.key]
+        if row.checkpoint_owner is None:
+            leases[row.key] = replace(before, lease=row, moved_ns=at_ns)
+        else:
+            leases[row.key] = replace(before, lease=row, deadline_ns=_deadline(rules, at_ns))
+    return replace(term, leases=leases)
+
+
+def _observe(lease: Lease, before: Seen | None, rules: Rules, *, at_ns: int) -> Seen:
+    if before is None:
+        moved = 0 if lease.holder is None else at_ns
+    elif lease.counter > before.lease.counter:
+        moved = at_ns
+    else:
+        moved = before.moved_ns  # a counter that fell is no sign of life
+    free = lease.holder is None or is_expired(moved, duration_ns=rules.duration_ns, at_ns=at_ns)
+    return Seen(lease, moved, _pending_until(lease, before, rules, at_ns=at_ns), free)
+
+
+def _pending_until(lease: Lease, before: Seen | None, rules: Rules, *, at_ns: int) -> int:
+    if lease.checkpoint_owner is None:
+        return 0
+    if before is not None:
+        was = before.lease
+        if (was.owner, was.checkpoint_owner) == (lease.owner, lease.checkpoint_owner):
+            return before.deadline_ns
+    return _deadline(rules, at_ns)
+
+
+def _deadline(rules: Rules, at_ns: int) -> int:
+    return at_ns + rules.handover_ns + rules.duration_ns
+
+
+def _changes(fleet: Fleet, at_ns: int) -> tuple[Change, ...]:
+    """Handovers that aren't due yet are left alone, whatever the plan would like."""
+    changes: list[Change] = []
+    for key, to in sorted(fleet.moves.items()):
+        each = fleet.seen[key]
+        if is_blocked(each.lease, each.deadline_ns, at_ns=at_ns, free=each.free):
+            continue
+        why = f"{each.lease.holder or 'unowned'} -> {to}, " + ("it was free" if each.free else "to balance")
+        if fleet.rules.graceful and may_hand_over(each.lease, free=each.free):
+            changes.append(begin_handover(each.lease, to, why))
+        else:
+            changes.append(assign(each.lease, to, why))
+    return tuple(changes)

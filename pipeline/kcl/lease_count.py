@@ -1,0 +1,65 @@
+"""KCL 3.4.3+'s assignment by the number of leases (LEASE_COUNT_BASED)."""
+
+from __future__ import annotations
+
+from pipeline.kcl.fleet import Fleet
+from pipeline.kcl.handover import is_blocked
+from pipeline.kcl.taker import target
+
+
+def _fair(fleet: Fleet) -> int:
+    return max(1, target(len(fleet.seen), len(fleet.load), fleet.rules.max_leases))
+
+
+def _by_count(fleet: Fleet) -> list[str]:
+    return sorted(fleet.load, key=lambda worker: (fleet.count(worker), worker))
+
+
+def assign_free(fleet: Fleet) -> None:
+    """Fill the emptiest worker up to the target, then the next; when no worker is left, the rest spills.
+
+    As in KCL the first worker in line gets one lease even where it stands at the target.
+    """
+    free = sorted(
+        (key for key, each in fleet.seen.items() if each.free), key=lambda k: (fleet.seen[k].moved_ns, k)
+    )
+    if not free or not fleet.load:
+        return
+    fair, waiting = _fair(fleet), _by_count(fleet)
+    counts = {worker: fleet.count(worker) for worker in waiting}
+    for key in free:
+        if not waiting:
+            return
+        worker = waiting[0]
+        fleet.give(key, worker)
+        counts[worker] += 1
+        if counts[worker] >= fair:
+            waiting.pop(0)
+
+
+def balance(fleet: Fleet, at_ns: int) -> None:
+    """Two pointers over the workers by count: from the fullest above the target to the emptiest below it."""
+    if not fleet.load:
+        return
+    fair, order = _fair(fleet), _by_count(fleet)
+    counts = {worker: fleet.count(worker) for worker in order}
+    movable = {worker: _movable(fleet, worker, at_ns) for worker in order}
+    low, high = 0, len(order) - 1
+    while low < high:
+        empty, full = order[low], order[high]
+        if counts[empty] >= fair:
+            low += 1
+        elif counts[full] <= fair or not movable[full]:
+            high -= 1
+        else:
+            fleet.give(movable[full].pop(0), empty)
+            counts[empty] += 1
+            counts[full] -= 1
+
+
+def _movable(fleet: Fleet, worker: str, at_ns: int) -> list[str]:
+    def is_stuck(key: str) -> bool:
+        each = fleet.seen[key]
+        return is_blocked(each.lease, each.deadline_ns, at_ns=at_ns, free=each.free)
+
+    return [key for key in fleet.held.get(worker, {}) if not is_stuck(key)]

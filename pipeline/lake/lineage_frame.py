@@ -1,0 +1,62 @@
+"""The ledger as a pandas data frame: which records of which shard went into which snapshot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipeline.core.position import Position
+from pipeline.lake.read import ledger
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pipeline.lake.iceberg import IcebergTable
+
+COLUMNS = {
+    "at": "datetime64[ms, UTC]",
+    "snapshot": "int64",
+    "stream": "string",
+    "shard": "string",
+    "kind": "string",
+    "after": "string",
+    "upto": "string",
+    "rows": "int64",
+    "bytes": "int64",
+    "first_arrival": "datetime64[ms, UTC]",
+    "last_arrival": "datetime64[ms, UTC]",
+    "run": "string",
+    "parents": "string",
+    "children": "string",
+}
+"""Sequence numbers are text: no number of pandas holds 56 digits."""
+
+
+def lineage_frame(table: IcebergTable) -> pd.DataFrame:
+    """One row for each range of each commit on main, oldest first; what expiry took is left out."""
+    import pandas as pd
+
+    rows = [
+        (
+            entry.at,
+            entry.snapshot,
+            each.key.stream.name,
+            each.key.shard_id,
+            each.kind.value,
+            _told(each.after),
+            _told(each.upto),
+            each.rows,
+            each.bytes,
+            each.first_arrival,
+            each.last_arrival,
+            each.run,
+            ", ".join(f"{p.shard_id} ({p.why})" for p in each.parents),
+            ", ".join(each.upto.children),
+        )
+        for entry in ledger(table, partial=True)
+        for each in entry.page.ranges
+    ]
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+
+
+def _told(position: Position | None) -> str:
+    return "the start" if position is None else str(position)

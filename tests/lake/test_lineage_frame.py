@@ -1,0 +1,75 @@
+"""The ledger as a data frame, and `headrace lineage` on top of it."""
+
+import io
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from pipeline.cli import main
+from pipeline.core.landing import Proposal
+from pipeline.core.position import Position
+from pipeline.lake.lineage_frame import COLUMNS, lineage_frame
+from tests.lake.files import a_key, a_landing, a_range, with_origin
+from tests.lake.tables import IcebergLake
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> IcebergLake:
+    lake = IcebergLake(tmp_path)
+    spec = lake.iceberg.staging_spec()
+    lake.iceberg.commit(with_origin(a_landing(spec, a_key(0), after=None, numbers=[1, 2])))
+    lake.iceberg.commit(a_landing(spec, a_key(1), after=None, numbers=[5]))
+    end = Position(2, ended=True, children=("shardId-000000000007",))
+    lake.iceberg.commit(Proposal((a_range(a_key(0), after=Position(2), upto=end),)))
+    return lake
+
+
+def test_each_range_is_a_row_in_the_order_of_the_snapshots(lake: IcebergLake):
+    frame = lineage_frame(lake.iceberg)
+    assert list(frame.columns) == list(COLUMNS)
+    assert frame["shard"].tolist() == [a_key(0).shard_id, a_key(1).shard_id, a_key(0).shard_id]
+    assert frame["rows"].tolist() == [2, 1, 0]
+    assert frame["after"].tolist() == ["the start", "the start", "2"]
+    assert frame["upto"].tolist() == ["2", "5", "2, ended"]
+    assert frame["children"].tolist() == ["", "", "shardId-000000000007"]
+    assert frame["at"].is_monotonic_increasing
+
+
+def test_a_table_without_a_landing_is_an_empty_frame_of_the_same_columns(tmp_path: Path):
+    frame = lineage_frame(IcebergLake(tmp_path).iceberg)
+    assert frame.empty
+    assert list(frame.columns) == list(COLUMNS)
+
+
+@pytest.fixture
+def settings(lake: IcebergLake, tmp_path: Path) -> Path:
+    file = tmp_path / "headrace.yaml"
+    catalog = {name: lake.iceberg.catalog.properties[name] for name in ("type", "uri", "warehouse")}
+    file.write_text(
+        "application: app\nstreams: [{name: orders}]\n"
+        f"landing: {{table: {lake.iceberg.identifier}, state: {tmp_path / 'state'}, catalog: {catalog}}}\n"
+    )
+    return file
+
+
+def test_the_command_tells_the_lineage_of_one_shard(settings: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["lineage", "--config", str(settings), "--shard", a_key(0).shard_id]) == 0
+    said = capsys.readouterr().out
+    assert said.splitlines()[-1] == "2 records in 2 ranges of 1 shards"
+    assert a_key(1).shard_id not in said
+
+
+def test_the_command_writes_csv_that_pandas_reads_back(
+    settings: Path, lake: IcebergLake, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["lineage", "--config", str(settings), "--csv"]) == 0
+    back = pd.read_csv(io.StringIO(capsys.readouterr().out), dtype={"upto": str})
+    assert back["upto"].tolist() == lineage_frame(lake.iceberg)["upto"].tolist()
+
+
+def test_the_command_says_when_nothing_has_landed_of_a_shard(
+    settings: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["lineage", "--config", str(settings), "--shard", "shardId-000000000099"]) == 0
+    assert capsys.readouterr().out == "no range has landed of shardId-000000000099\n"
