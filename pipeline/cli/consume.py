@@ -87,8 +87,8 @@ def _require_owner(worker_id: str | None, keys: tuple[str, ...], parts: "Parts")
 
 def _join_spark(config: Path) -> None:
     """The local Spark of a `headrace dev` that runs on the same settings saves the start of another one."""
-    from pipeline.cli.services import dagster_home, discovery_in
-    from pipeline.lake.session import DISCOVERY
+    from pipeline.cli.services import dagster_home
+    from pipeline.lake.session import DISCOVERY, discovery_in
 
     its = discovery_in(dagster_home(config))
     if its.exists():

@@ -18,7 +18,7 @@ from typing import Any
 
 import pipeline
 from pipeline.errors import BadSetting, HeadraceError, Unreachable
-from pipeline.lake.session import DISCOVERY
+from pipeline.lake.session import DISCOVERY, discovery_in
 
 HOST = "127.0.0.1"  # whoever reaches Dagster's UI may run code
 ROOT = Path(pipeline.__file__).parents[1]
@@ -226,10 +226,6 @@ def spark_of_its_own(dagster: Path) -> Iterator[None]:
             del os.environ[DISCOVERY]
         else:
             os.environ[DISCOVERY] = before
-
-
-def discovery_in(dagster: Path) -> Path:
-    return dagster / "spark" / "connect.json"
 
 
 def _stop_spark(folder: Path) -> None:

@@ -54,15 +54,15 @@ def plan_assignment(
     fleet = a_fleet(seen.values(), workers, now, rules=rules)
     balancing = term.runs % rules.balance_every == 0
     if rules.by_count:
-        lease_count.assign_free(fleet)
+        spilled = lease_count.assign_free(fleet)
         if balancing:
             lease_count.balance(fleet, at_ns)
     else:
         assignment = variance.begin(fleet)
-        variance.assign_free(assignment)
+        spilled = variance.assign_free(assignment)
         if balancing:
             variance.balance(assignment, dice)
-    return Plan(_changes(fleet, at_ns), fleet.spilled, Term(seen, term.runs + 1))
+    return Plan(_changes(fleet, at_ns), spilled, Term(seen, term.runs + 1))
 
 
 def remember(term: Term, applied: Iterable[Lease], *, rules: Rules, at_ns: int) -> Term:

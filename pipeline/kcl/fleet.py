@@ -86,6 +86,11 @@ class Fleet:
         self.total[holder] -= self.kbps[key]
         self.moves[key] = to
 
+    def free(self) -> list[str]:
+        """Keys of the free leases: the unassigned first (they moved at 0), then by how long they stood still."""
+        keys = (key for key, each in self.seen.items() if each.free)
+        return sorted(keys, key=lambda key: (self.seen[key].moved_ns, key))
+
     def count(self, worker: str) -> int:
         return len(self.held.get(worker, {}))
 
@@ -93,11 +98,6 @@ class Fleet:
         count = self.count(worker)
         below = self.total.get(worker, 0.0) <= self.rules.max_kbps
         return below and (count == 0 or count < self.rules.max_leases)
-
-    @property
-    def spilled(self) -> tuple[str, ...]:
-        """Leases that need a worker and got none."""
-        return tuple(key for key, each in self.seen.items() if each.free and key not in self.moves)
 
 
 def a_fleet(seen: Iterable[Seen], workers: Iterable[Worker], now: datetime, *, rules: Rules) -> Fleet:

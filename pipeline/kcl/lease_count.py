@@ -15,26 +15,23 @@ def _by_count(fleet: Fleet) -> list[str]:
     return sorted(fleet.load, key=lambda worker: (fleet.count(worker), worker))
 
 
-def assign_free(fleet: Fleet) -> None:
-    """Fill the emptiest worker up to the target, then the next; when no worker is left, the rest spills.
+def assign_free(fleet: Fleet) -> tuple[str, ...]:
+    """Fill the emptiest worker up to the target, then the next; answers the keys for which none is left.
 
     As in KCL the first worker in line gets one lease even where it stands at the target.
     """
-    free = sorted(
-        (key for key, each in fleet.seen.items() if each.free), key=lambda k: (fleet.seen[k].moved_ns, k)
-    )
-    if not free or not fleet.load:
-        return
-    fair, waiting = _fair(fleet), _by_count(fleet)
-    counts = {worker: fleet.count(worker) for worker in waiting}
-    for key in free:
-        if not waiting:
-            return
-        worker = waiting[0]
-        fleet.give(key, worker)
+    free = fleet.free()
+    if not fleet.load:
+        return tuple(free)
+    fair, workers = _fair(fleet), _by_count(fleet)
+    counts = {worker: fleet.count(worker) for worker in workers}
+    while free and workers:
+        worker = workers[0]
+        fleet.give(free.pop(0), worker)
         counts[worker] += 1
         if counts[worker] >= fair:
-            waiting.pop(0)
+            workers.pop(0)
+    return tuple(free)
 
 
 def balance(fleet: Fleet, at_ns: int) -> None:

@@ -51,15 +51,15 @@ def begin(fleet: Fleet) -> Assignment:
     return Assignment(fleet, {worker for worker in fleet.load if fleet.has_room(worker)})
 
 
-def assign_free(assignment: Assignment) -> None:
-    """Unassigned leases come first (they moved at 0), then by how long they stood still."""
-    fleet = assignment.fleet
-    free = [key for key, each in fleet.seen.items() if each.free]
-    for key in sorted(free, key=lambda k: (fleet.seen[k].moved_ns, k)):
+def assign_free(assignment: Assignment) -> tuple[str, ...]:
+    """Give the free leases away; answers the keys of those that no worker has room for."""
+    waiting = assignment.fleet.free()
+    while waiting:
         worker = assignment.best()
         if worker is None:
-            return
-        assignment.give(key, worker, free=True)
+            break
+        assignment.give(waiting.pop(0), worker, free=True)
+    return tuple(waiting)
 
 
 def balance(assignment: Assignment, dice: Dice | None) -> None:

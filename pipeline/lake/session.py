@@ -155,10 +155,20 @@ def _free_port() -> str:
         return str(asked.getsockname()[1])
 
 
+def discovery_in(dagster_home: Path) -> Path:
+    """Of the server that belongs to one Dagster."""
+    return dagster_home / "spark" / "connect.json"
+
+
 def _discovery() -> Path:
     """Headrace's local server is not the one of the user's other Spark work: stopping it stops nothing else."""
     if told := os.environ.get(DISCOVERY):
         return Path(told)
+    home = os.environ.get("DAGSTER_HOME")
+    if home and discovery_in(Path(home)).exists():
+        return discovery_in(
+            Path(home)
+        )  # a run from the shell joins the server of the `headrace dev` that is up
     return private_folder("spark") / "connect.json"  # PySpark keeps the server's token there
 
 

@@ -55,6 +55,7 @@ class Server:
             server.close()
             await _finish(site)
             await asyncio.to_thread(site.moto.close)
+            await _finish(site)  # whoever came in between
 
     def stop(self) -> None:
         """Stop serving, from any thread; answers in hand are given first."""
@@ -106,6 +107,7 @@ async def run_until_signal(server: Server, ready: Callable[[], None]) -> None:
 
 
 async def _finish(site: Site) -> None:
+    site.closing = True
     for connection in list(site.connections):
         connection.finish()
     with contextlib.suppress(TimeoutError):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.cli import main, services
-from pipeline.lake.session import DISCOVERY
+from pipeline.lake.session import DISCOVERY, discovery_in
 
 STUBBORN = """
 import os, signal, subprocess, sys
@@ -85,9 +85,9 @@ def test_the_spark_of_a_deployment_is_told_to_children_and_forgotten_afterwards(
 ):
     monkeypatch.delenv(DISCOVERY, raising=False)
     with services.spark_of_its_own(tmp_path):
-        assert os.environ[DISCOVERY] == str(services.discovery_in(tmp_path))
+        assert os.environ[DISCOVERY] == str(discovery_in(tmp_path))
         # A server of long ago, whose number is somebody else's now: ours, to be exact.
-        stale = services.discovery_in(tmp_path).parent / "spark-x-1.pid"
+        stale = discovery_in(tmp_path).parent / "spark-x-1.pid"
         stale.write_text(str(os.getpid()), encoding="utf-8")
     assert DISCOVERY not in os.environ
     assert not stale.exists()

@@ -1,0 +1,156 @@
+"""The protobuf inside an aggregated record of the Kinesis Producer Library, parsed by hand.
+
+    AggregatedRecord { repeated string partition_key_table = 1;  repeated string explicit_hash_key_table = 2;
+                       repeated Record records = 3; }
+    Record           { required uint64 partition_key_index = 1;  optional uint64 explicit_hash_key_index = 2;
+                       required bytes data = 3;                  repeated Tag tags = 4; }
+    Tag              { required string key = 1;                  optional string value = 2; }
+
+As strict as Java's parser, so that both see an aggregate in the same bytes: fields that aren't known, or come in
+another wire type, are passed over, whole groups of them too; what is required must be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_VARINT, _FIXED64, _BYTES, _GROUP, _END_GROUP, _FIXED32 = range(6)
+_DEEPEST = 100
+"""Java's limit of messages and groups within each other."""
+
+
+class Malformed(ValueError):
+    """These bytes are no such message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One record of the aggregate, as it stands there."""
+
+    key_index: int
+    hash_key_index: int | None
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    keys: tuple[bytes, ...]
+    hash_keys: tuple[bytes, ...]
+    entries: tuple[Entry, ...]
+
+
+def parse(message: bytes) -> Aggregate:
+    keys: list[bytes] = []
+    hash_keys: list[bytes] = []
+    entries: list[Entry] = []
+    for number, value in _fields(message, 0):
+        match number, value:
+            case 1, bytes():
+                keys.append(value)
+            case 2, bytes():
+                hash_keys.append(value)
+            case 3, bytes():
+                entries.append(_entry(value))
+            case _:
+                pass
+    return Aggregate(tuple(keys), tuple(hash_keys), tuple(entries))
+
+
+def _entry(message: bytes) -> Entry:
+    key_index: int | None = None
+    hash_key_index: int | None = None
+    data: bytes | None = None
+    for number, value in _fields(message, 1):
+        match number, value:
+            case 1, int():
+                key_index = value
+            case 2, int():
+                hash_key_index = value
+            case 3, bytes():
+                data = value
+            case 4, bytes():
+                _check_tag(value)
+            case _:
+                pass
+    if key_index is None or data is None:
+        raise Malformed("a record without partition key or data")
+    return Entry(key_index, hash_key_index, data)
+
+
+def _check_tag(message: bytes) -> None:
+    if not any(number == 1 and isinstance(value, bytes) for number, value in _fields(message, 2)):
+        raise Malformed("a tag without key")
+
+
+def _fields(message: bytes, depth: int) -> Iterator[tuple[int, int | bytes | None]]:
+    """Number and value of each field: an integer of a varint, bytes with a length, None of all others."""
+    at = 0
+    while at < len(message):
+        number, wire, at = _tag(message, at)
+        if wire == _END_GROUP:
+            raise Malformed("the end of a group that never began")
+        value, at = _value(message, at, number=number, wire=wire, depth=depth)
+        yield number, value
+
+
+def _tag(message: bytes, at: int) -> tuple[int, int, int]:
+    tag, at = _varint(message, at)
+    tag &= 0xFFFF_FFFF  # as Java reads it: longer ones lose their upper bits
+    if tag >> 3 == 0:
+        raise Malformed("field number 0")
+    return tag >> 3, tag & 7, at
+
+
+def _value(message: bytes, at: int, *, number: int, wire: int, depth: int) -> tuple[int | bytes | None, int]:
+    match wire:
+        case 0:
+            return _varint(message, at)
+        case 2:
+            size, at = _varint(message, at)
+            end = _end(message, at, size & 0xFFFF_FFFF)
+            return message[at:end], end
+        case 1:
+            return None, _end(message, at, 8)
+        case 5:
+            return None, _end(message, at, 4)
+        case 3:
+            return None, _after_group(message, at, number, depth=depth)
+        case _:
+            raise Malformed(f"wire type {wire}")
+
+
+def _end(message: bytes, at: int, size: int) -> int:
+    if at + size > len(message):
+        raise Malformed("the message ends within a field")
+    return at + size
+
+
+def _after_group(message: bytes, at: int, number: int, *, depth: int) -> int:
+    """Where a group ends. A loop over the open ones, not a recursion."""
+    open_groups = [number]
+    while open_groups:
+        if depth + len(open_groups) > _DEEPEST:
+            raise Malformed("groups within groups, too deep")
+        inner, wire, at = _tag(message, at)
+        if wire == _GROUP:
+            open_groups.append(inner)
+        elif wire == _END_GROUP:
+            if inner != open_groups.pop():
+                raise Malformed("a group that ends as another")
+        else:
+            _, at = _value(message, at, number=inner, wire=wire, depth=depth)
+    return at
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    """64 bits at most, of ten bytes at most."""
+    value = 0
+    for index in range(10):
+        if at + index >= len(message):
+            raise Malformed("the message ends within a number")
+        byte = message[at + index]
+        value |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            return value & 0xFFFF_FFFF_FFFF_FFFF, at + index + 1
+    raise Malformed("a number of more than ten bytes")

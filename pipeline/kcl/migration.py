@@ -1,0 +1,73 @@
+"""Upgrades of KCL's tables: in which state does a worker start?
+
+CLIENT_VERSION   INIT -> UPGRADE_FROM_2X -> 3X_WITH_ROLLBACK -> 3X      (rows of 2.x, `Migration3.0`)
+                               ^-- 2X <----------'  rolled back
+
+TABLE_MIGRATION  INIT -> DEPLOYED -> PENDING -> COMPLETE                (three tables to one, `TableMigration3.5`)
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pipeline.errors import BadSetting
+
+
+class ClientVersion(StrEnum):
+    """The row's `cv`, without its prefix CLIENT_VERSION_."""
+
+    INIT = "INIT"
+    UPGRADE_FROM_2X = "UPGRADE_FROM_2X"
+    ROLLED_BACK = "2X"
+    WITH_ROLLBACK = "3X_WITH_ROLLBACK"
+    V3 = "3X"
+
+
+class ClientConfig(StrEnum):
+    """KCL's clientVersionConfig."""
+
+    PHASE1 = "PHASE1"
+    COMPATIBLE_WITH_2X = "2X"
+    V3 = "3X"
+
+
+class TableStatus(StrEnum):
+    """The row's `tm`, without its prefix TABLE_MIGRATION_STATUS_."""
+
+    INIT = "INIT"
+    DEPLOYED = "DEPLOYED"
+    PENDING = "PENDING"
+    COMPLETE = "COMPLETE"
+
+
+def first_version(config: ClientConfig, stored: ClientVersion | None) -> ClientVersion:
+    """Only a rollback that is still open is decided by the configuration; otherwise the row decides."""
+    if stored is ClientVersion.WITH_ROLLBACK:
+        return ClientVersion.V3 if config is ClientConfig.V3 else stored
+    if stored is not None and stored is not ClientVersion.INIT:
+        return stored
+    match config:
+        case ClientConfig.PHASE1:
+            return ClientVersion.INIT
+        case ClientConfig.COMPATIBLE_WITH_2X:
+            return ClientVersion.UPGRADE_FROM_2X
+        case ClientConfig.V3:
+            return ClientVersion.V3
+
+
+def table_status(stored: TableStatus | None, *, legacy_table: bool, migrate: bool) -> TableStatus:
+    """`legacy_table`: the coordinator table of 3.0-3.4 is there. `migrate`: migrateAllEntitiesToLeaseTable."""
+    match stored:
+        case None if not legacy_table:
+            return TableStatus.COMPLETE
+        case None | TableStatus.INIT:
+            if migrate:
+                raise BadSetting(
+                    "migrateAllEntitiesToLeaseTable is on, but not every worker supports it yet: nothing was moved; "
+                    "start with it off, and turn it on once the status is DEPLOYED"
+                )
+            return TableStatus.INIT
+        case TableStatus.DEPLOYED | TableStatus.PENDING:
+            return TableStatus.PENDING if migrate else TableStatus.DEPLOYED
+        case TableStatus.COMPLETE:
+            return stored
