@@ -50,10 +50,12 @@ bench: setup ## measure against named baselines
 		$(in_venv) python "$$file" $(ARGS) || exit 1; \
 	done
 
-vectors: ## (not built yet) our decisions beside those of the original KCL
+vectors: setup ## KCL's rules by cases given as data: make vectors VECTORS=path
+	@$(in_venv) python -m tests.vectors "$(VECTORS)"
+
 wire: ## (not built yet) a table shared with an unmodified KCL application
 sim: ## (not built yet) a fleet's year in seconds, by many seeds
-vectors wire sim:
+wire sim:
 	@echo "make $@ isn't built yet: nothing was run." >&2; exit 1
 
 lock: setup ## resolve requirements.lock anew after an edit of pyproject.toml, keeping the versions that still fit

@@ -62,7 +62,8 @@ def plan_assignment(
         spilled = variance.assign_free(assignment)
         if balancing:
             variance.balance(assignment, dice)
-    return Plan(_changes(fleet, at_ns), spilled, Term(seen, term.runs + 1))
+    left = tuple(key for key in spilled if key not in fleet.moves)
+    return Plan(_changes(fleet, at_ns), left, Term(seen, term.runs + 1))
 
 
 def remember(term: Term, applied: Iterable[Lease], *, rules: Rules, at_ns: int) -> Term:

@@ -18,7 +18,7 @@ MAGIC = bytes.fromhex("f3899ac2")
 _DIGEST = 16
 _EVERYTHING = HashRange(0, MAX_HASH_KEY)
 _INTEGER = re.compile(r"[+-]?\d+")
-_SURROGATE = re.compile(b"\xed[\xa0-\xbf][\x80-\xbf]")
+_SURROGATE = re.compile(b"\xed[\xa0-\xbf][\x80-\xbf]?")
 _OUTSIDE = -1
 _MOST_DIGITS = 39
 

@@ -1,0 +1,39 @@
+"""A tiny encoder of what the Kinesis Producer Library writes."""
+
+from hashlib import md5
+
+MAGIC = bytes.fromhex("f3899ac2")
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def number(field: int, value: int) -> bytes:
+    return varint(field << 3) + varint(value)
+
+
+def text(field: int, value: bytes) -> bytes:
+    return varint(field << 3 | 2) + varint(len(value)) + value
+
+
+def group(field: int, inside: bytes) -> bytes:
+    return varint(field << 3 | 3) + inside + varint(field << 3 | 4)
+
+
+def entry(key: int, data: bytes, *, hash_key: int | None = None, more: bytes = b"") -> bytes:
+    hashed = b"" if hash_key is None else number(2, hash_key)
+    return text(3, number(1, key) + hashed + text(3, data) + more)
+
+
+def message(*entries: bytes, keys: tuple[bytes, ...] = (b"k",), hash_keys: tuple[bytes, ...] = ()) -> bytes:
+    tables = b"".join(text(1, key) for key in keys) + b"".join(text(2, key) for key in hash_keys)
+    return tables + b"".join(entries)
+
+
+def sealed(body: bytes) -> bytes:
+    return MAGIC + body + md5(body, usedforsecurity=False).digest()

@@ -1,0 +1,351 @@
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.core.change import Applied
+from pipeline.core.checkpoint import SHARD_END
+from pipeline.core.lease import Lease
+from pipeline.core.worker import Worker
+from pipeline.kcl.assignment import Plan, Term, plan_assignment, remember
+from pipeline.kcl.fleet import Rules
+from pipeline.memory.leases import MemoryLeaseStore
+
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+SECOND = 1_000_000_000
+
+
+def a_worker(name, cpu=None, limit=80, age=0):
+    """Without `cpu`: a worker without metrics."""
+    return Worker(
+        name,
+        NOW - timedelta(seconds=age),
+        stats={} if cpu is None else {"C": (cpu, cpu)},
+        ranges={} if cpu is None else {"C": (limit,)},
+    )
+
+
+def held(owner, *kbps, prefix=""):
+    return [Lease(f"{prefix}{owner}{n}", 1, owner=owner, throughput_kbps=each) for n, each in enumerate(kbps)]
+
+
+def free(count):
+    return [Lease(f"free{n:02}") for n in range(count)]
+
+
+class World:
+    """A lease table and one leader over several runs."""
+
+    def __init__(self, leases, rules):
+        self.store, self.rules, self.term, self.at = MemoryLeaseStore(leases), rules, Term(), 1_000 * SECOND
+
+    def run(self, workers, *, after=1, beating=True) -> Plan:
+        if beating:
+            self.store = MemoryLeaseStore(_beaten(row) for row in self.store.scan().leases)
+        self.at += after * SECOND
+        plan = plan_assignment(
+            self.store.scan().leases, workers, term=self.term, rules=self.rules, at_ns=self.at, now=NOW
+        )
+        results = [self.store.apply(change) for change in plan.changes]
+        assert all(isinstance(result, Applied) for result in results)
+        rows = [result.lease for result in results if isinstance(result, Applied)]
+        self.term = remember(plan.term, rows, rules=self.rules, at_ns=self.at)
+        return plan
+
+    @property
+    def counts(self):
+        return Counter(row.owner for row in self.store.scan().leases)
+
+    def row(self, key):
+        found = self.store.get(key)
+        assert found is not None
+        return found
+
+
+def _beaten(row):
+    """Its holder renews it."""
+    if row.holder is None:
+        return row
+    return Lease(
+        row.key,
+        row.counter + 1,
+        row.checkpoint,
+        owner=row.owner,
+        checkpoint_owner=row.checkpoint_owner,
+        owner_switches=row.owner_switches,
+        throughput_kbps=row.throughput_kbps,
+    )
+
+
+AT_ONCE = Rules(graceful=False, balance_every=1)
+
+
+def after_one_run(leases, workers, rules=AT_ONCE):
+    world = World(leases, rules)
+    world.run(workers)
+    return dict(world.counts)
+
+
+def test_a_free_lease_goes_to_the_worker_that_is_furthest_below_the_average():
+    assert after_one_run(free(1), [a_worker("busy", 70.0), a_worker("idle", 20.0)]) == {"idle": 1}
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 4, 6])
+def test_a_cold_start_without_metrics_spreads_evenly(workers):
+    counts = after_one_run(free(12), [a_worker(f"w{n}") for n in range(workers)])
+    assert counts == {f"w{n}": 12 // workers for n in range(workers)}
+
+
+def test_without_throughput_a_worker_without_metrics_has_no_privilege():
+    workers = [a_worker("idle", 5.0), a_worker("busy", 90.0), a_worker("blind")]
+    not_balancing = Term(runs=1)
+    plan = plan_assignment(free(4), workers, term=not_balancing, rules=Rules(), at_ns=SECOND, now=NOW)
+    assert [change.put["owner"] for change in plan.changes] == ["idle", "blind", "blind", "blind"]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        a_worker("odd", 1.0, age=61),
+        Worker("odd", NOW, stats={"C": (5.0, -1.0)}, ranges={"C": (80,)}),
+        Worker("odd", NOW, stats={"C": (5.0,)}, ranges={"C": (0,)}),
+        Worker("odd", NOW, stats={"C": (5.0,)}),
+        Worker("odd", None),
+    ],
+    ids=["silent", "failing", "no range", "no ranges", "never reported"],
+)
+def test_a_worker_whose_row_cant_be_trusted_is_given_nothing(odd):
+    assert after_one_run(free(3), [odd, a_worker("good", 60.0)]) == {"good": 3}
+
+
+def test_a_worker_whose_row_is_exactly_two_periods_old_still_counts():
+    assert after_one_run(free(1), [a_worker("w", 5.0, age=60)]) == {"w": 1}
+
+
+def test_what_no_worker_has_room_for_is_spilled():
+    world = World(free(5), Rules(max_leases=2))
+    assert world.run([a_worker("w1"), a_worker("w2")]).spilled == ("free04",)
+    assert World(free(2), Rules()).run([]).spilled == ("free00", "free01")
+    assert World(free(2), Rules(by_count=True)).run([]).spilled == ("free00", "free01")
+
+
+def test_a_worker_above_the_throughput_cap_is_given_nothing():
+    leases = [*held("full", 100.0, 100.0), *free(2)]
+    rules = Rules(max_kbps=150.0, graceful=False, balance_every=100)
+    assert after_one_run(leases, [a_worker("full", 1.0), a_worker("w", 70.0)], rules)["w"] == 2
+
+
+def test_a_dampened_part_of_the_excess_moves():
+    # 400 KB/s * (80 - 60) / 80 * 0.6 = 60: one lease of 50.
+    leases = [*held("hot", *[50.0] * 8), *held("cool", *[50.0] * 2)]
+    assert after_one_run(leases, [a_worker("hot", 80.0), a_worker("cool", 40.0)]) == {"hot": 7, "cool": 3}
+
+
+@pytest.mark.parametrize(("overshoot", "moved"), [(True, 1), (False, 0)])
+def test_the_lightest_lease_moves_where_none_fits_and_overshoot_is_allowed(overshoot, moved):
+    leases = [*held("hot", 300.0, 290.0, 310.0), *held("cool", 2_000.0)]
+    world = World(leases, Rules(graceful=False, overshoot=overshoot))
+    world.run([a_worker("hot", 80.0), a_worker("cool", 40.0)])
+    assert [row.key for row in world.store.scan().leases if row.owner == "cool" and "hot" in row.key] == [
+        "hot1"
+    ][:moved]
+
+
+@pytest.mark.parametrize(("cpus", "moved"), [((54.0, 46.0), 0), ((60.0, 40.0), 1)])
+def test_nothing_moves_within_the_tolerance(cpus, moved):
+    leases = [*held("a", *[1.0] * 10), *held("b", *[1.0] * 10)]
+    world = World(leases, AT_ONCE)
+    world.run([a_worker("a", cpus[0]), a_worker("b", cpus[1])])
+    assert (world.counts["b"] > 10) == bool(moved)
+
+
+def test_a_worker_above_its_operating_range_gives_though_it_is_near_the_average():
+    leases = [*held("a", *[0.5] * 40), *held("b", *[0.5] * 40)]
+    calm = [a_worker("a", 52.0), a_worker("b", 48.0)]
+    strict = [a_worker("a", 52.0, limit=50), a_worker("b", 48.0)]
+    assert after_one_run(leases, calm)["a"] == 40
+    assert after_one_run(leases, strict)["a"] == 39
+
+
+def test_nothing_is_moved_that_would_lift_its_target_above_the_average():
+    leases = [*held("a", 1_000.0, 1_000.0), *held("b", 1.0, 1.0)]
+    assert after_one_run(leases, [a_worker("a"), a_worker("b")]) == {"a": 2, "b": 2}
+
+
+def test_every_third_run_balances():
+    leases = [*held("hot", *[10.0] * 30), *held("cool", *[10.0] * 2)]
+    world = World(leases, Rules(graceful=False))
+    workers = [a_worker("hot", 80.0), a_worker("cool", 20.0)]
+    moved = [len(world.run(workers).changes) > 0 for _ in range(7)]
+    assert moved == [True, False, False, True, False, False, True]
+
+
+def test_a_new_leader_waits_a_whole_duration_before_it_calls_an_owner_dead():
+    world = World(held("gone", 5.0), Rules())
+    idle = [a_worker("w", 20.0)]
+    assert world.run(idle, beating=False).changes == ()
+    assert world.run(idle, after=10, beating=False).changes == ()
+    assert len(world.run(idle, after=1, beating=False).changes) == 1
+    assert world.counts == {"w": 1}
+
+
+def test_a_counter_that_falls_is_no_sign_of_life():
+    rules = Rules()
+    first = plan_assignment([Lease("a", 9, owner="x")], [], term=Term(), rules=rules, at_ns=SECOND, now=NOW)
+    later = plan_assignment(
+        [Lease("a", 8, owner="x")], [a_worker("w")], term=first.term, rules=rules, at_ns=20 * SECOND, now=NOW
+    )
+    assert [change.put["owner"] for change in later.changes] == ["w"]
+
+
+def test_a_living_holder_is_asked_to_hand_over_and_isnt_hurried():
+    world = World([*held("hot", *[10.0] * 10), *held("cool", 10.0)], Rules(balance_every=1))
+    workers = [a_worker("hot", 80.0), a_worker("cool", 40.0)]
+    changes = world.run(workers).changes
+    assert changes
+    key = changes[0].key
+    row = world.row(key)
+    assert (row.owner, row.checkpoint_owner, row.counter) == ("cool", "hot", 2)
+    # The pending lease still counts as its holder's; for 40 s it isn't touched whatever balancing would like.
+    before = world.row(key)
+    world.run(workers, after=39)
+    assert (world.row(key).owner, world.row(key).checkpoint_owner) == (before.owner, before.checkpoint_owner)
+
+
+def test_an_expired_handover_is_ended_even_in_favour_of_who_left_it_unfinished():
+    pending = Lease("a", 1, owner="next", checkpoint_owner="last", throughput_kbps=1.0)
+    world = World([pending], Rules())
+    world.run([a_worker("last", 5.0)], beating=False)
+    world.run([a_worker("last", 5.0)], after=11, beating=False)
+    row = world.row("a")
+    assert (row.owner, row.checkpoint_owner, row.owner_switches) == ("last", None, 1)
+
+
+def test_a_lease_at_its_end_is_simply_assigned():
+    leases = [Lease(f"a{n}", 1, SHARD_END, owner="hot", throughput_kbps=10.0) for n in range(5)]
+    world = World(leases, Rules())
+    changes = world.run([a_worker("hot", 90.0), a_worker("cool", 30.0)]).changes
+    assert changes
+    assert all("checkpoint_owner" in change.remove for change in changes)
+
+
+@pytest.mark.parametrize(
+    ("before", "cap", "after"),
+    [
+        ({"a": 5, "b": 1}, 100, {"a": 3, "b": 3}),
+        ({"a": 3, "b": 3, "c": 2, "d": 2}, 100, {"a": 3, "b": 3, "c": 2, "d": 2}),
+        ({"a": 9, "b": 0, "c": 0}, 100, {"a": 3, "b": 3, "c": 3}),
+        ({"a": 4, "b": 4}, 3, {"a": 4, "b": 4}),
+        ({"a": 6, "b": 1}, 3, {"a": 4, "b": 3}),
+        ({"a": 1, "b": 0}, 100, {"a": 1, "b": 0}),
+    ],
+)
+def test_balancing_by_count_brings_everybody_to_the_target(before, cap, after):
+    leases = [lease for owner, count in before.items() for lease in held(owner, *[1.0] * count)]
+    rules = Rules(by_count=True, graceful=False, max_leases=cap)
+    counts = after_one_run(leases, [a_worker(name, 50.0) for name in before], rules)
+    assert {name: counts.get(name, 0) for name in before} == after
+
+
+def test_by_count_the_first_worker_in_line_gets_one_though_it_is_at_its_target():
+    leases = [*held("a", 1.0), *free(1)]
+    rules = Rules(by_count=True, balance_every=100)
+    assert after_one_run(leases, [a_worker("a")], rules) == {"a": 2}
+
+
+def test_by_count_a_pending_handover_isnt_moved():
+    pending = [Lease(f"a{n}", 1, owner="b", checkpoint_owner="a", throughput_kbps=1.0) for n in range(4)]
+    world = World(pending, Rules(by_count=True))
+    assert world.run([a_worker("a"), a_worker("c")]).changes == ()
+
+
+# --- properties ---------------------------------------------------------------------------------------------
+
+FLEETS = st.tuples(st.integers(0, 10**9), st.integers(0, 6), st.integers(0, 25))
+
+
+def a_fleet_of(seed, workers, leases):
+    dice = Random(seed)
+    names = [f"w{n}" for n in range(workers)]
+    rows = [
+        Lease(
+            f"l{n:02}",
+            dice.randrange(9),
+            owner=dice.choice([None, "gone", *names]),
+            throughput_kbps=dice.choice([None, 0.0, dice.uniform(0, 500)]),
+        )
+        for n in range(leases)
+    ]
+    return rows, [a_worker(name, dice.choice([None, dice.uniform(0, 100)])) for name in names]
+
+
+def plans(rows, workers, rules):
+    first = plan_assignment(rows, workers, term=Term(), rules=rules, at_ns=SECOND, now=NOW)
+    dead = plan_assignment(rows, workers, term=first.term, rules=rules, at_ns=60 * SECOND, now=NOW)
+    return first, dead
+
+
+@given(fleet=FLEETS, by_count=st.booleans(), seed=st.integers(0, 9))
+def test_the_order_that_rows_are_read_in_changes_nothing(fleet, by_count, seed):
+    rows, workers = a_fleet_of(*fleet)
+    rules, dice = Rules(by_count=by_count), Random(seed)
+    mixed = dice.sample(rows, len(rows)), dice.sample(workers, len(workers))
+    assert [plan.changes for plan in plans(*mixed, rules)] == [
+        plan.changes for plan in plans(rows, workers, rules)
+    ]
+
+
+@given(fleet=FLEETS, by_count=st.booleans(), cap=st.integers(1, 8))
+def test_each_lease_moves_once_to_a_living_worker_and_all_free_ones_are_accounted_for(fleet, by_count, cap):
+    rows, workers = a_fleet_of(*fleet)
+    for plan in plans(rows, workers, Rules(by_count=by_count, max_leases=cap, balance_every=1)):
+        moved = [change.key for change in plan.changes]
+        assert len(moved) == len(set(moved))
+        assert {change.put["owner"] for change in plan.changes} <= {worker.worker_id for worker in workers}
+        unowned = {row.key for row in rows if row.owner is None}
+        assert unowned <= set(moved) | set(plan.spilled)
+        assert not set(moved).intersection(plan.spilled)
+
+
+@given(fleet=FLEETS, cap=st.integers(1, 8))
+def test_by_utilisation_nobody_is_filled_beyond_the_cap(fleet, cap):
+    rows, workers = a_fleet_of(*fleet)
+    rules = Rules(max_leases=cap, balance_every=100, graceful=False)
+    world = World(rows, rules)
+    before = Counter(row.owner for row in rows)
+    world.run(workers)
+    for worker in workers:
+        assert world.counts[worker.worker_id] <= max(cap, before[worker.worker_id])
+
+
+_CHILD = """
+import json, sys
+from tests.kcl.test_kcl_assignment import a_fleet_of, plans
+from pipeline.kcl.fleet import Rules
+out = []
+for seed in range(40):
+    rows, workers = a_fleet_of(seed, 5, 20)
+    for by_count in (False, True):
+        out += [[c.key, c.put] for p in plans(rows, workers, Rules(by_count=by_count)) for c in p.changes]
+print(json.dumps(out))
+"""
+
+
+def test_two_processes_make_the_same_plan():
+    def answer(hash_seed):
+        env = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(
+            [sys.executable, "-c", _CHILD], env=env, capture_output=True, check=True, text=True
+        )
+        return json.loads(done.stdout)
+
+    first, second = answer("1"), answer("2")
+    assert first
+    assert first == second

@@ -1,0 +1,195 @@
+"""One lease's life: is it free, may it start, how does it end, where is it read from?"""
+
+from itertools import product
+
+import pytest
+
+from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
+from pipeline.core.lease import Lease
+from pipeline.core.shard import Child, HashRange
+from pipeline.errors import Unknown, WrongShape
+from pipeline.kcl.handover import is_available, is_blocked, may_hand_over
+from pipeline.kcl.iterator import From, plan_start
+from pipeline.kcl.shard_end import (
+    Ending,
+    Reason,
+    is_blocked_on_parents,
+    is_whole,
+    may_become,
+    may_clean_up,
+    plan_shard_end,
+)
+from pipeline.kcl.writes import assign, begin_handover
+
+YEAR = 365 * 24 * 3600 * 10**9
+
+
+@pytest.mark.parametrize(
+    ("owner", "moved", "free"),
+    [
+        ("w", 901, False),
+        ("w", 900, False),
+        ("w", 899, True),
+        ("w", None, True),
+        (None, 1_000, True),
+        ("w", 1_000 + YEAR, False),
+        ("w", 1_001 + YEAR, True),
+    ],
+)
+def test_a_lease_is_available_once_it_stood_still_for_longer_than_its_duration(owner, moved, free):
+    assert is_available(owner, moved, duration_ns=100, at_ns=1_000) is free
+
+
+PENDING = Lease("a", checkpoint=Checkpoint("7"), owner="new", checkpoint_owner="old")
+ENDED = Lease("a", checkpoint=SHARD_END, owner="new", checkpoint_owner="old")
+CALM = Lease("a", checkpoint=Checkpoint("7"), owner="old")
+
+
+def test_a_pending_handover_blocks_until_its_deadline():
+    assert is_blocked(PENDING, 100, at_ns=99)
+    assert not is_blocked(PENDING, 100, at_ns=100)
+    assert not is_blocked(PENDING, 100, at_ns=99, free=True)
+    assert not is_blocked(ENDED, 100, at_ns=99)
+    assert not is_blocked(CALM, 100, at_ns=99)
+
+
+def test_only_a_calm_living_unended_lease_is_handed_over():
+    assert [may_hand_over(each, free=False) for each in (CALM, PENDING, ENDED)] == [True, False, False]
+    assert not may_hand_over(CALM, free=True)
+
+
+@pytest.mark.parametrize(
+    ("lease", "to", "switched"),
+    [
+        (Lease("a"), "w", False),
+        (Lease("a", owner="x"), "w", True),
+        (Lease("a", owner="w"), "w", False),
+        (Lease("a", owner="w", checkpoint_owner="x"), "w", False),
+        (Lease("a", owner="x", checkpoint_owner="w"), "w", True),
+        (Lease("a", owner="w", checkpoint_owner="w"), "w", True),
+    ],
+)
+def test_an_assignment_counts_a_switch_where_the_owner_changes(lease, to, switched):
+    change = assign(lease, to, "why")
+    assert change.add == ({"counter": 1, "owner_switches": 1} if switched else {"counter": 1})
+    assert change.requires == {"owner": lease.owner, "checkpoint_owner": lease.checkpoint_owner}
+
+
+def test_a_handover_leaves_the_counter_to_the_holder():
+    change = begin_handover(CALM, "new", "why")
+    assert (change.put, change.add) == ({"owner": "new", "checkpoint_owner": "old"}, {})
+    assert change.requires == {"owner": "old", "checkpoint_owner": None}
+
+
+@pytest.mark.parametrize(
+    ("parents", "blocked"),
+    [
+        ([], False),
+        ([None, None], False),
+        ([SHARD_END], False),
+        ([None, TRIM_HORIZON], True),
+        ([SHARD_END, LATEST], True),
+    ],
+)
+def test_a_shard_waits_for_parents_that_have_a_lease_and_havent_ended(parents, blocked):
+    assert is_blocked_on_parents(parents) is blocked
+
+
+def test_only_a_graver_reason_replaces_another():
+    for before, new in product(Reason, Reason):
+        assert may_become(before, new) is (new.value > before.value)
+    assert all(may_become(None, new) for new in Reason)
+    assert not may_become(Reason.REQUESTED, None)
+
+
+@pytest.mark.parametrize(
+    ("iterator", "children", "whole"),
+    [
+        ("next", [], True),
+        (None, [], False),
+        (None, [["p"], ["p"]], True),
+        ("next", [["p"]], False),
+        (None, [["p"], []], False),
+        (None, [None], False),
+    ],
+)
+def test_an_answer_goes_on_or_ends_in_children_with_parents(iterator, children, whole):
+    assert is_whole(iterator, children) is whole
+
+
+MERGED = Child("m", ("a", "b"), HashRange(0, 9))
+SPLIT = (Child("l", ("a",)), Child("r", ("a",)))
+
+
+@pytest.mark.parametrize(
+    ("children", "options", "ending", "created"),
+    [
+        (SPLIT, {}, Ending.END, ["l", "r"]),
+        (SPLIT, {"with_lease": ["l"]}, Ending.END, ["r"]),
+        ((), {}, Ending.END, []),
+        ((MERGED,), {}, Ending.END, ["m"]),
+        ((MERGED,), {"with_lease": ["m"]}, Ending.END, []),
+        ((MERGED,), {"parent_leases": (True, False)}, Ending.RETRY, []),
+        ((MERGED,), {"parent_leases": (False, True), "give_up": True}, Ending.GIVE_UP, []),
+        ((MERGED,), {"parent_leases": (False, False)}, Ending.GIVE_UP, ["m"]),
+        ((Child("m", ("a",)),), {}, Ending.GIVE_UP, []),
+    ],
+)
+def test_a_shard_ends_once_its_children_are_provided_for(children, options, ending, created):
+    plan = plan_shard_end(children, **options)
+    assert (plan.ending, [lease.key for lease in plan.create]) == (ending, created)
+    assert plan.why
+
+
+def test_children_start_at_the_horizon_and_name_all_their_parents():
+    (lease,) = plan_shard_end((MERGED,)).create
+    assert (lease.checkpoint, lease.parents, lease.hash_range) == (
+        TRIM_HORIZON,
+        frozenset("ab"),
+        HashRange(0, 9),
+    )
+
+
+@pytest.mark.parametrize(
+    ("children", "parents", "clean"),
+    [
+        ([LATEST, Checkpoint("5")], False, True),
+        ([SHARD_END], False, True),
+        ([SHARD_END], True, False),
+        ([TRIM_HORIZON], False, False),
+        ([Checkpoint("5"), AT_TIMESTAMP], False, False),
+        ([], False, True),
+        ([], True, False),
+    ],
+)
+def test_an_ended_lease_goes_once_all_children_were_begun_and_no_parent_is_left(children, parents, clean):
+    assert may_clean_up(children, parents_present=parents) is clean
+
+
+def test_a_child_without_a_lease_keeps_the_ended_one():
+    for parents in (True, False):
+        with pytest.raises(Unknown, match="is kept"):
+            may_clean_up([SHARD_END, None], parents_present=parents)
+
+
+@pytest.mark.parametrize(
+    ("at", "restart", "start"),
+    [
+        (LATEST, False, From("LATEST")),
+        (LATEST, True, From("LATEST")),
+        (TRIM_HORIZON, True, From("TRIM_HORIZON")),
+        (Checkpoint("7", 3), False, From("AT_SEQUENCE_NUMBER", "7")),
+        (Checkpoint("7", 3), True, From("AFTER_SEQUENCE_NUMBER", "7")),
+        (AT_TIMESTAMP, False, From("AT_TIMESTAMP", timestamp=1_234)),
+        (AT_TIMESTAMP, True, From("AT_TIMESTAMP", timestamp=1_234)),
+        (SHARD_END, True, From("LATEST")),
+    ],
+)
+def test_reading_begins_at_the_checkpoint_and_goes_on_after_it(at, restart, start):
+    assert plan_start(at, restart=restart, configured=1_234) == start
+
+
+@pytest.mark.parametrize("at", [AT_TIMESTAMP, SHARD_END])
+def test_a_start_that_cant_be_asked_for_is_refused(at):
+    with pytest.raises(WrongShape):
+        plan_start(at)

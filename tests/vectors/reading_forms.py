@@ -1,0 +1,91 @@
+"""Cases of reading a shard and of what a worker measures about itself."""
+
+from datetime import timedelta
+from typing import Any
+
+from pipeline.core.checkpoint import Checkpoint
+from pipeline.core.shard import HashRange
+from pipeline.errors import WrongShape
+from pipeline.kcl import cpu, deaggregate, iterator, pace
+
+_MS = timedelta(milliseconds=1)
+
+
+def start(case: Any, expected: Any, graphs: Any) -> Any:
+    try:
+        found = iterator.plan_start(
+            Checkpoint(case["checkpoint"]), restart=case["restart"], configured=case["configured_timestamp"]
+        )
+    except WrongShape:
+        return "error" if isinstance(expected, dict) else expected  # a refusal's text is the file's own
+    every = {"type": found.type, "sequence": found.sequence, "timestamp": found.timestamp}
+    return {name: value for name, value in every.items() if value is not None}
+
+
+def sleep(case: Any, expected: Any, graphs: Any) -> Any:
+    def duration(name: str) -> timedelta | None:
+        return None if case.get(name) is None else case[name] * _MS
+
+    pause = pace.pause_before_call(
+        duration("elapsed"), case["idle"] * _MS, behind=duration("mbl"), threshold=duration("thr")
+    )
+    return pause // _MS
+
+
+def intervals(case: Any, expected: Any, graphs: Any) -> Any:
+    found = pace.intervals(
+        case["failover_ms"] * _MS, case["assignment_ms"] * _MS, epsilon=case["epsilon_ms"] * _MS
+    )
+    return {
+        "renewer_ms": found.renew // _MS,
+        "taker_ms": found.take // _MS,
+        "discoverer_ms": found.discover // _MS,
+    }
+
+
+def segments(case: Any, expected: Any, graphs: Any) -> Any:
+    return pace.scan_segments(case["bytes"])
+
+
+def throughput(case: Any, expected: Any, graphs: Any) -> Any:
+    return pace.throughput_kbps(case["bytes"], case["period_ms"] * _MS, previous=case["previous"])
+
+
+def kpl(case: Any, expected: Any, graphs: Any) -> Any:
+    low, high = case["shard_range"]
+    found = deaggregate.unpack(
+        bytes.fromhex(case["data_hex"]), case["partition_key"], HashRange(int(low), int(high))
+    )
+    return [[r.partition_key, r.explicit_hash_key, r.data.hex(), r.sub, r.aggregated] for r in found.records]
+
+
+def cpuset(case: Any, expected: Any, graphs: Any) -> Any:
+    return cpu.cpus_in(case["text"])
+
+
+def proc_stat(case: Any, expected: Any, graphs: Any) -> Any:
+    return cpu.from_proc_stat(case["first"], case["second"])
+
+
+def cgroup(case: Any, expected: Any, graphs: Any) -> Any:
+    return cpu.from_cgroup(case["use"], case["wall"], case["limit"])
+
+
+def ecs(case: Any, expected: Any, graphs: Any) -> Any:
+    limit = cpu.ecs_limit(case["mine"], case["shares"], task=case["task"], online=case["online"])
+    before, now = cpu.Usage(case["pre"], case["pre_sys"]), cpu.Usage(case["cur"], case["cur_sys"])
+    return cpu.from_ecs(before, now, online=case["online"], limit=limit)
+
+
+FORMS = {
+    "iterator": start,
+    "sleep": sleep,
+    "intervals": intervals,
+    "segments": segments,
+    "throughput": throughput,
+    "kpl": kpl,
+    "cpuset": cpuset,
+    "proc_stat": proc_stat,
+    "cgroup": cgroup,
+    "ecs": ecs,
+}

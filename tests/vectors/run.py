@@ -1,0 +1,89 @@
+"""Runs cases and compares. A `form` turns one case into the product's answer, in the shape of what is expected."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.vectors import assignment_forms, lease_forms, reading_forms, sync_forms
+
+Form = Callable[[Any, Any, Any], Any]
+"""(input, expected, graphs) -> got"""
+
+FORMS: dict[str, Form] = {
+    **sync_forms.FORMS,
+    **assignment_forms.FORMS,
+    **lease_forms.FORMS,
+    **reading_forms.FORMS,
+}
+NOT_BUILT: dict[str, str] = {}
+"""fn -> why it isn't built."""
+
+
+@dataclass
+class Report:
+    passed: int = 0
+    failed: int = 0
+    lines: list[str] = field(default_factory=list)
+
+
+def run_all(document: Any, forms: dict[str, Form] | None = None) -> Report:
+    known, report = FORMS if forms is None else forms, Report()
+    for case in document["vectors"]:
+        if case["fn"] in NOT_BUILT:
+            continue
+        got = _answer(known.get(case["fn"]), case, document.get("graphs", {}))
+        if is_same(got, case["expected"]) and _is_in_order(got, case):
+            report.passed += 1
+        else:
+            report.failed += 1
+            report.lines.append(_failure(case, got))
+    counts = Counter(case["fn"] for case in document["vectors"])
+    report.lines += [
+        f"not built: {fn} ({counts[fn]} cases): {why}" for fn, why in NOT_BUILT.items() if counts[fn]
+    ]
+    return report
+
+
+def _answer(form: Form | None, case: Any, graphs: Any) -> Any:
+    if form is None:
+        return f"unknown fn {case['fn']!r}"
+    try:
+        return form(case["input"], case["expected"], graphs)
+    except Exception as error:  # noqa: BLE001 - one case that breaks is a failure of its own, and the others still run
+        return f"raised {type(error).__name__}: {error}"
+
+
+def _is_in_order(got: Any, case: Any) -> bool:
+    """Dictionaries are equal in any order; where the order counts, the case's note says so."""
+    return "ordered list" not in (case.get("note") or "") or list(got) == list(case["expected"])
+
+
+def _failure(case: Any, got: Any) -> str:
+    note = f" (note: {case['note']})" if case.get("note") else ""
+    return f"{case['id']} {case['fn']}: expected {_text(case['expected'])}, got {_text(got)}{note}"
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def is_same(got: Any, expected: Any) -> bool:
+    """Equal, with numbers to the last few bits: Java and Python add in different orders."""
+    if isinstance(expected, dict) and isinstance(got, dict):
+        return got.keys() == expected.keys() and all(is_same(got[key], expected[key]) for key in expected)
+    if isinstance(expected, list) and isinstance(got, list):
+        return len(got) == len(expected) and all(map(is_same, got, expected))
+    if _is_number(got) and _is_number(expected):
+        both_nan = math.isnan(expected) and math.isnan(got)
+        whole = isinstance(got, int) and isinstance(expected, int)
+        return both_nan or (
+            got == expected if whole else math.isclose(got, expected, rel_tol=1e-12, abs_tol=1e-12)
+        )
+    return type(got) is type(expected) and bool(got == expected)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
