@@ -34,7 +34,6 @@ class Site:
         self.clock = clock
         self.moto = MotoRoom()
         self.connections: set[Connection] = set()
-        self.closing = False
         self.empty = asyncio.Event()
         self.empty.set()
         self._requests = 0
@@ -69,8 +68,6 @@ class Connection(asyncio.Protocol):
         self._transport = transport if isinstance(transport, asyncio.Transport) else None
         self._site.connections.add(self)
         self._site.empty.clear()
-        if self._site.closing:  # it was accepted just before the port closed
-            self.finish()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Leave the site."""

@@ -14,11 +14,11 @@ from typing import Self
 
 from pipeline.local.clock import Clock, MovableClock
 from pipeline.local.connection import Connection, Site
+from pipeline.local.door import Door
 from pipeline.local.kinesis import Kinesis
 from pipeline.local.kinesis_region import Options
 
 HOST = "127.0.0.1"  # never another: nothing here checks a signature
-_BACKLOG = 1024
 _FINISH_SECONDS = 5.0  # for answers in hand when the server stops
 _START_SECONDS = 30.0
 
@@ -44,18 +44,16 @@ class Server:
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Serve until `stop`; tell when the port is open."""
-        loop = asyncio.get_running_loop()
         site = Site(self.kinesis, self.clock)
-        server = await loop.create_server(lambda: Connection(site), HOST, self.port, backlog=_BACKLOG)
-        self._loop, self.port = loop, server.sockets[0].getsockname()[1]
+        door = Door(HOST, self.port, lambda: Connection(site))
+        self._loop, self.port = asyncio.get_running_loop(), door.port
         try:
             ready()
             await self._stop.wait()
         finally:
-            server.close()
+            await door.close()
             await _finish(site)
             await asyncio.to_thread(site.moto.close)
-            await _finish(site)  # whoever came in between
 
     def stop(self) -> None:
         """Stop serving, from any thread; answers in hand are given first."""
@@ -107,7 +105,6 @@ async def run_until_signal(server: Server, ready: Callable[[], None]) -> None:
 
 
 async def _finish(site: Site) -> None:
-    site.closing = True
     for connection in list(site.connections):
         connection.finish()
     with contextlib.suppress(TimeoutError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
 import subprocess
@@ -31,6 +32,19 @@ def test_a_server_in_a_thread_serves_until_its_context_ends():
         assert client.list_streams()["StreamNames"] == ["orders"]
         assert is_open(server.port)
     assert not is_open(server.port)
+
+
+def test_connections_that_come_while_it_stops_are_closed_as_well():
+    for _ in range(20):
+        with serve() as server:
+            probes = [socket.create_connection(("127.0.0.1", server.port), timeout=30) for _ in range(5)]
+        assert [what_is_left(probe) for probe in probes] == [b""] * 5
+
+
+def what_is_left(probe):
+    with probe, contextlib.suppress(ConnectionResetError):
+        return probe.recv(1)
+    return b""
 
 
 def test_a_server_may_stand_on_any_clock_and_throttle():

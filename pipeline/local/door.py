@@ -1,0 +1,50 @@
+"""Take connections in. asyncio's own server loses those that arrive while it closes: they stay open, unanswered, until
+the garbage collector meets them (its transport asserts that the server is open, and nobody closes the socket then).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+_BACKLOG = 1024
+_AT_ONCE = 100  # connections a turn of the loop, so that those that are in are served meanwhile
+
+
+class Door:
+    """A listening socket, and the connections that are on their way in."""
+
+    def __init__(self, host: str, port: int, connection: Callable[[], asyncio.Protocol]) -> None:
+        """Listen, in the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._connection = connection
+        self._coming: set[asyncio.Task[object]] = set()
+        self._listener = socket.create_server((host, port), backlog=_BACKLOG)
+        self._listener.setblocking(False)
+        self._loop.add_reader(self._listener, self._accept)
+
+    @property
+    def port(self) -> int:
+        """Give the port that it is."""
+        return int(self._listener.getsockname()[1])
+
+    async def close(self) -> None:
+        """Listen no more; whoever was on the way in has come in when this returns."""
+        self._loop.remove_reader(self._listener)
+        self._listener.close()
+        await asyncio.gather(*self._coming, return_exceptions=True)
+
+    def _accept(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                accepted, _ = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            accepted.setblocking(False)
+            coming = self._loop.create_task(self._take_in(accepted))
+            self._coming.add(coming)
+            coming.add_done_callback(self._coming.discard)
+
+    async def _take_in(self, accepted: socket.socket) -> None:
+        await self._loop.connect_accepted_socket(self._connection, accepted)
