@@ -27,7 +27,7 @@ check: setup ## lint, formatting, types, layers, dependencies, and whether Dagst
 	@$(in_venv) mypy $(parts)
 	@$(in_venv) lint-imports --no-logo
 	@$(in_venv) deptry . --no-ansi
-	@$(in_venv) dagster definitions validate -m pipeline.definitions
+	@$(in_venv) HEADRACE_CONFIG=tests/setup/headrace.yaml dagster definitions validate -m pipeline.definitions
 
 test: setup ## the tests a change needs: units, contracts, one path end to end (12 minutes at most)
 	@$(in_venv) pytest -m "not slow" $(ARGS)

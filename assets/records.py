@@ -40,6 +40,7 @@ class RecordsConfig(dg.Config):
     shards: list[str] = Field(default=[], description="Lease keys. Empty: everything that the worker owns.")
     over: list[str] = Field(default=[], description="Claims of runs that the worker's sensor judged dead.")
     later: list[str] = Field(default=[], description="Lease keys that failed lately and are left alone.")
+    recovering: list[str] = Field(default=[], description="Lease keys that failed in the run before.")
 
 
 def build_records(settings: Settings, on_arrow: OnArrow | None = None) -> dg.AssetsDefinition:
@@ -100,6 +101,7 @@ class _Execution:
             throttle=parts.settings.times.materialize,
             clock=SystemClock(),
             announced_by_dagster=frozenset(self._partitions),
+            recovering=frozenset(config.recovering),
         )
 
     def run(self) -> None:
@@ -176,6 +178,7 @@ class _Execution:
             self._heard_by(arrow, keys)
 
     def _on_wave(self, report: WaveReport) -> None:
+        self._last_claimed = ()  # an error before the next wave's claims is no failure of these shards
         self._context.log.info(str(report))
         for problem in report.problems:
             self._context.log.info("%s: %s", problem.lease_key, problem.why)

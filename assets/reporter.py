@@ -40,6 +40,9 @@ class Reporter:
     clock: Clock
     announced_by_dagster: frozenset[str] = frozenset()
     """In partition mode Dagster has announced the run's partitions itself."""
+    recovering: frozenset[str] = frozenset()
+    """Failed in the run before: materialized when they do well, with no record too, so that none stays failed."""
+    _claimed: set[str] = field(default_factory=set)
     _announced: set[str] = field(default_factory=set)
     _told_at: dict[str, float] = field(default_factory=dict)
     _untold: dict[str, _Untold] = field(default_factory=dict)
@@ -51,9 +54,9 @@ class Reporter:
 
     def claimed(self, keys: Iterable[str]) -> None:
         """Announce beside the Spark job, in a thread of its own."""
-        new = set(keys) - self._announced
-        if len(new) <= ANNOUNCE_ALL_UP_TO:
-            self._announce(new)
+        self._claimed |= set(keys)
+        few = len(self._claimed) <= ANNOUNCE_ALL_UP_TO
+        self._announce((self._claimed if few else self._claimed & self.recovering) - self._announced)
 
     def heard(self, report: WaveReport) -> None:
         self._announce({p.lease_key for p in report.problems if p.fatal} - self._announced)

@@ -102,7 +102,12 @@ def _tick(context: dg.SensorEvaluationContext, settings: Settings, duty: WorkerD
 
 def _request(settings: Settings, worker_id: str, report: WorkerReport) -> dg.RunRequest:
     op = "__".join(records_key(settings).path)
-    config = RecordsConfig(worker=worker_id, over=list(report.over), later=list(report.later))
+    config = RecordsConfig(
+        worker=worker_id,
+        over=list(report.over),
+        later=list(report.later),
+        recovering=sorted(report.memory.backoff.keys() - set(report.later)),
+    )
     return dg.RunRequest(
         run_key=f"{settings.application}/{worker_id}/after/{report.latest_run or 'nothing'}",
         run_config=dg.RunConfig(ops={op: config}),

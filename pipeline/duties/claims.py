@@ -67,8 +67,7 @@ class Claims:
                 wave.held[key] = lease
                 return True
             case Refused(found):
-                by = (found.holder if found else None) or "nobody"
-                why = f"its row was taken by {by} meanwhile; what was committed stays"
+                why = f"its row was taken by {_taker(found, self.claim)} meanwhile; what was committed stays"
                 wave.problems.append(Problem(wanted.key, why, fatal=False))
                 return False
 
@@ -119,3 +118,11 @@ class Claims:
         since = None if self._looked is None else timedelta(seconds=now - self._looked)
         self._beats = look(self._beats, beats, since=since, tick=self.times.worker_tick)
         self._looked = now
+
+
+def _taker(found: Lease | None, mine: str) -> str:
+    if found is None:
+        return "nobody (it is gone)"
+    if found.run_claim is not None and found.run_claim != mine:
+        return f"run {run_of_claim(found.run_claim)} of worker {found.holder}"
+    return f"worker {found.holder}" if found.holder else "nobody"

@@ -21,6 +21,7 @@ from pipeline.core.sighting import Sighting, living, look
 from pipeline.core.stream import shard_of_lease_key
 from pipeline.core.sync import plan_sync
 from pipeline.duties.origin import ensure_origin
+from pipeline.errors import TablesMissing
 from pipeline.ports import (
     Clock,
     Ids,
@@ -118,7 +119,10 @@ class LeaderDuty:
 
     def beat_lock(self) -> bool:
         """Called on a timer while a long tick is at work."""
-        found = self.lock.read()
+        try:
+            found = self.lock.read()
+        except TablesMissing:
+            return False  # the tick is making them
         return (
             found is not None
             and found.owner == self.leader_id

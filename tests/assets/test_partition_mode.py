@@ -1,13 +1,14 @@
 """A person or a backfill asks for shards by name: catch up to the tip as of now, through the same claim."""
 
+from dataclasses import replace
 from datetime import timedelta
 
+import dagster as dg
 import pytest
 
-from pipeline.core.change import Applied, assign, claim
+from pipeline.core.change import Applied, Change, assign, claim, release
 from pipeline.core.lease import Lease
 from pipeline.duties.wave import Arrow
-from pipeline.settings import TimeSettings
 from tests.dagster.fixtures import MakeWorld
 from tests.dagster.world import TIMES, DagsterWorld, key, keys, why_failed
 
@@ -104,6 +105,14 @@ def test_a_shard_of_a_worker_elsewhere_is_refused_with_its_owners_name(make_worl
     assert world.statuses() == {"FAILED": keys(0)}
 
 
+def test_dagster_itself_refuses_a_partition_that_nobody_added(make_world: MakeWorld):
+    world = make_world()
+    world.settle()
+
+    with pytest.raises(dg.DagsterUnknownPartitionError, match=key(7)):
+        world.execute(partition=key(7))
+
+
 def test_an_unowned_shard_is_taken_for_the_first_worker_here(make_world: MakeWorld):
     world = make_world()
     world.settle()
@@ -152,7 +161,7 @@ def test_a_shard_that_a_living_run_reads_is_waited_for_and_then_read(
 
 
 def test_waiting_ends_after_the_linger_time_with_a_sentence(make_world: MakeWorld):
-    world = make_world(times=TimeSettings(**{**_fields(TIMES), "linger": TIMES.probe}))
+    world = make_world(times=replace(TIMES, linger=timedelta(0)))
     world.settle()
     row = world.world.leases.get(key(0))
     assert row is not None
@@ -165,7 +174,7 @@ def test_waiting_ends_after_the_linger_time_with_a_sentence(make_world: MakeWorl
 
 
 def test_a_shard_whose_parent_has_not_ended_is_not_read_before_it(make_world: MakeWorld):
-    world = make_world(shards=1, times=TimeSettings(**{**_fields(TIMES), "linger": TIMES.probe}))
+    world = make_world(shards=1, times=replace(TIMES, linger=timedelta(0)))
     world.settle()
     world.world.produce(0)
     world.world.source.split(world.world.shard(0))
@@ -199,11 +208,5 @@ def test_claims_are_released_when_a_wave_breaks(make_world: MakeWorld):
     assert world.statuses() == {"FAILED": keys(0)}
 
 
-def _fields(times: TimeSettings) -> dict[str, object]:
-    return {name: getattr(times, name) for name in TimeSettings.__dataclass_fields__}
-
-
-def _release(found: Lease) -> object:
-    from pipeline.core.change import release
-
+def _release(found: Lease) -> Change:
     return release(found, found.run_claim or "")

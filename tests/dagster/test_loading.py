@@ -28,7 +28,13 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     env = {**os.environ, "HEADRACE_CONFIG": str(folder / "headrace.yaml")}
     env["PYTHONPATH"] = str(Path(__file__).parents[2])
     done = subprocess.run(
-        [sys.executable, "-c", _LOAD], check=False, env=env, cwd=folder, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", _LOAD],
+        check=False,
+        env=env,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, list[str]] = json.loads(done.stdout)
@@ -37,11 +43,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("module", HEAVY)
 def test_loading_the_definitions_imports_nothing_heavy(loaded: dict[str, list[str]], module: str):
-    if module == "grpc":
-        # Dagster itself speaks gRPC; the Spark Connect client would bring pyspark's stubs beside it.
-        assert [name for name in loaded["loaded"] if name.startswith("pyspark") and "proto" in name] == []
-    else:
-        assert [name for name in loaded["loaded"] if name == module or name.startswith(f"{module}.")] == []
+    assert [name for name in loaded["loaded"] if name == module or name.startswith(f"{module}.")] == []
 
 
 def test_loading_the_definitions_reaches_no_network_and_needs_no_table(loaded: dict[str, list[str]]):

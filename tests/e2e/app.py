@@ -1,10 +1,8 @@
 """One application with a stream of its own on the stand-in, a Dagster home and a lake, driven as Dagster does."""
 
 import json
-import os
+import signal
 import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +28,7 @@ from resources.lease_tables import LeaseTablesResource
 from resources.runs import WORKER_TAG
 from tests.dagster.partition_status import partition_statuses
 from tests.e2e.eventually import eventually
+from tests.e2e.processes import CUT, Cuts, Processes
 
 ROOT = Path(__file__).parents[2]
 _HASHES = 2**128
@@ -61,19 +60,19 @@ class App:
     wave: Mapping[str, Any] = field(default_factory=dict)
     put: list[str] = field(default_factory=list)
     cursors: dict[str, str | None] = field(default_factory=dict)
-    processes: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.kinesis = self.aws.client("kinesis")
         self.kinesis.create_stream(StreamName=self.name, ShardCount=self.shards)
         self.config = self.home / "headrace.yaml"
         self.config.write_text(yaml.safe_dump(self._document()))
-        self.cut = self.home / "cut"
-        self.cut.mkdir()
+        self.cuts = Cuts(self.home / "cut")
+        self.cuts.folder.mkdir()
         self.dagster_home = self.home / "dagster"
         self.dagster_home.mkdir()
         (self.dagster_home / "dagster.yaml").write_text((ROOT / "dagster.yaml").read_text())
         self.settings: Settings = read_settings(self.config, {}).settings
+        self.processes = Processes(self.home, self._variables())
 
     def _document(self) -> dict[str, Any]:
         return {
@@ -88,10 +87,7 @@ class App:
 
     def close(self) -> None:
         """No process of a test outlives it."""
-        for process in self.processes:
-            if process.poll() is None:
-                process.kill()
-                process.wait(30)
+        self.processes.close()
         if "instance" in self.__dict__:
             self.instance.dispose()
 
@@ -212,31 +208,14 @@ class App:
 
     # -- Dagster in processes of its own -------------------------------------------------------------------------
 
-    @property
-    def variables(self) -> dict[str, str]:
-        """What a process of this application finds in its environment."""
+    def _variables(self) -> dict[str, str]:
         return {
             "HEADRACE_CONFIG": str(self.config),
             "DAGSTER_HOME": str(self.dagster_home),
             "DAGSTER_DISABLE_TELEMETRY": "yes",
-            "E2E_CUT": str(self.cut),
+            CUT: str(self.cuts.folder),
             "PYTHONPATH": str(ROOT),
         }
-
-    def start(self, *command: str, program: str = "dagster") -> subprocess.Popen[str]:
-        """`dagster ...` with this application's settings, its output in a file."""
-        log = (self.home / f"process-{time.monotonic_ns()}.log").open("w")
-        with log:
-            process = subprocess.Popen(
-                [str(Path(sys.executable).with_name(program)), *command],
-                env={**os.environ, **self.variables},
-                cwd=self.home,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-        self.processes.append(process)
-        return process
 
     def start_run(self, request: dg.RunRequest) -> subprocess.Popen[str]:
         """The requested run in a process of its own, with the tests' ear at its arrows."""
@@ -244,34 +223,22 @@ class App:
         config.write_text(yaml.safe_dump(dict(request.run_config)))
         module = ("-m", "tests.e2e.cut_definitions")
         tags = json.dumps(dict(request.tags))
-        return self.start("job", "execute", *module, "-j", self.job_name, "-c", str(config), "--tags", tags)
+        return self.processes.start(
+            "job", "execute", *module, "-j", self.job_name, "-c", str(config), "--tags", tags
+        )
 
     def killed_run(self, arrow: str, worker: str = "w1") -> dg.DagsterRun:
         """A run that died by SIGKILL at this arrow, as Dagster still knows it."""
         request = eventually(lambda: self.asked(worker), f"{worker} asks for a run")
-        (self.cut / "kill").write_text(arrow)
+        self.cuts.kill(arrow)
         with self.start_run(request) as process:
             code = process.wait(120)
-        assert code == -9, self.logs()
-        assert (self.cut / "killed").read_text() == arrow
+        assert code == -signal.SIGKILL, self.processes.logs()
+        self.cuts.await_killed()
         return self.latest_run(worker)
-
-    def hold(self, arrow: str) -> None:
-        """Whoever comes to this arrow waits there for `let_go`."""
-        (self.cut / "hold").write_text(arrow)
-
-    def await_held(self, *, within: float = 60) -> None:
-        eventually((self.cut / "holding").exists, "a run waits at its arrow", within=within)
-
-    def let_go(self) -> None:
-        (self.cut / "hold").unlink()
-        (self.cut / "holding").unlink()
 
     def latest_run(self, worker: str = "w1") -> dg.DagsterRun:
         return self.instance.get_runs(dg.RunsFilter(tags={WORKER_TAG: worker}), limit=1)[0]
-
-    def logs(self) -> str:
-        return "\n".join(file.read_text()[-5000:] for file in sorted(self.home.glob("process-*.log")))
 
     # -- what is there -------------------------------------------------------------------------------------------
 
@@ -296,10 +263,13 @@ class App:
         return table
 
     def landed(self) -> list[str]:
-        return [bytes(each).decode() for each in rows(self.table, ["data"])["data"].to_pylist()]
+        return [bytes(each or b"").decode() for each in rows(self.table, ["data"])["data"].to_pylist()]
 
     def ranges(self) -> list[Range]:
         return [each for entry in ledger(self.table) for each in entry.page.ranges]
+
+    def snapshots(self) -> set[int]:
+        return {entry.snapshot for entry in ledger(self.table)}
 
     def check(self) -> None:
         """Each record that was put has landed once (I1), and each shard's ranges form one chain (I4)."""

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,10 @@ import pytest
 from pipeline.lake.session import DISCOVERY, spark_session, stop_local_server
 from pipeline.local.endpoint import LocalAws, local_aws
 from pipeline.settings import SparkSettings
+from tests.dagster.fixtures import definitions_module
 from tests.e2e.app import App
+
+__all__ = ["definitions_module"]
 
 MakeApp = Callable[..., App]
 _NUMBERS = itertools.count(1)
@@ -23,40 +27,46 @@ def aws() -> Iterator[LocalAws]:
 
 
 @pytest.fixture(scope="package")
-def spark_server(aws: LocalAws, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The variables by which every process here finds the one Spark Connect server, which runs by then."""
-    found = {**aws.environment, DISCOVERY: str(tmp_path_factory.mktemp("spark") / "connect.json")}
+def _spark_server(aws: LocalAws, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Every process here finds the one Spark Connect server by its environment; it runs by then."""
     with pytest.MonkeyPatch.context() as patch:
-        _set(patch, found)
+        for name, value in aws.environment.items():
+            patch.setenv(name, value)
+        patch.setenv(DISCOVERY, str(tmp_path_factory.mktemp("spark") / "connect.json"))
         spark_session(SparkSettings(remote="local[2]"), "headrace-e2e").stop()
-    yield found
-    with pytest.MonkeyPatch.context() as patch:
-        _set(patch, found)
+        yield
         stop_local_server()
 
 
 @pytest.fixture
 def make_app(
-    aws: LocalAws, spark_server: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    aws: LocalAws, _spark_server: None, definitions_module: None, tmp_path: Path
 ) -> Iterator[MakeApp]:
-    _set(monkeypatch, spark_server)
-    made: list[App] = []
-
-    def make(**how: Any) -> App:
-        name = f"app{next(_NUMBERS)}"
-        home = tmp_path / name
-        home.mkdir()
-        app = App(name=name, home=home, aws=aws, **how)
-        # This process and those that it starts; the module of the definitions reads the settings when imported.
-        _set(monkeypatch, app.variables)
-        made.append(app)
-        return app
-
-    yield make
-    for app in made:
-        app.close()
+    with _apps(aws, tmp_path) as make:
+        yield make
 
 
-def _set(patch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
-    for name, value in variables.items():
-        patch.setenv(name, value)
+@pytest.fixture(scope="module")
+def shared_app(
+    aws: LocalAws, _spark_server: None, definitions_module: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[App]:
+    """For tests that each add to the same stream and check all that is there."""
+    with _apps(aws, tmp_path_factory.mktemp("shared")) as make:
+        app = make()
+        app.settle()
+        yield app
+
+
+@contextmanager
+def _apps(aws: LocalAws, folder: Path) -> Iterator[MakeApp]:
+    with ExitStack() as stack:
+
+        def make(**how: Any) -> App:
+            name = f"app{next(_NUMBERS)}"
+            home = folder / name
+            home.mkdir()
+            app = App(name=name, home=home, aws=aws, **how)
+            stack.callback(app.close)
+            return app
+
+        yield make

@@ -14,8 +14,7 @@ from threading import Event
 from pipeline.definitions import build_definitions
 from pipeline.duties.wave import Arrow
 from pipeline.settings_file import read_settings
-
-CUT = "E2E_CUT"
+from tests.e2e.processes import CUT
 
 
 def _on_arrow(arrow: Arrow, keys: tuple[str, ...]) -> None:

@@ -41,3 +41,9 @@ def test_a_target_that_is_not_built_says_so_and_fails(target):
 def test_ci_calls_the_same_targets_as_people():
     script = (ROOT / ".ci/run").read_text(encoding="utf-8")
     assert re.findall(r"^make (.+)$", script, re.MULTILINE) == ["check", "test"]
+
+
+def test_what_check_lets_dagster_load_is_there():
+    named = re.search(r"HEADRACE_CONFIG=(\S+)", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    assert named
+    assert (ROOT / named[1]).is_file()

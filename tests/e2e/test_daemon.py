@@ -1,0 +1,107 @@
+"""Everything real: Dagster's daemon ticks the sensors, queues and launches runs; they are killed and cancelled."""
+
+from subprocess import Popen
+
+import dagster as dg
+import pytest
+
+from pipeline.duties.wave import Arrow
+from resources.runs import WORKER_TAG
+from tests.e2e.app import App, keys
+from tests.e2e.conftest import MakeApp
+from tests.e2e.eventually import eventually
+
+
+def _daemon(app: App) -> Popen[str]:
+    return app.processes.start("run", "-m", "tests.e2e.cut_definitions", program="dagster-daemon")
+
+
+def _stop(daemon: Popen[str]) -> None:
+    daemon.terminate()
+    daemon.wait(60)
+
+
+def _await_landed(app: App) -> None:
+    eventually(lambda: len(app.landed()) >= len(app.put), "all that was put has landed", within=120)
+
+
+def _an_app(make_app: MakeApp) -> App:
+    """With ticks as Dagster's loop makes them."""
+    return make_app(
+        times={"worker_tick": "5s", "leader_tick": "5s", "leader_lock": "15s", "lease_duration": "15s"}
+    )
+
+
+def _runs(app: App, *statuses: dg.DagsterRunStatus) -> set[str]:
+    wanted = dg.RunsFilter(tags={WORKER_TAG: "w1"}, statuses=list(statuses))
+    return {run.run_id for run in app.instance.get_runs(wanted)}
+
+
+def _held_run(app: App) -> str:
+    app.cuts.await_held(within=120)
+    [run] = _runs(app, dg.DagsterRunStatus.STARTED)
+    return run
+
+
+def test_under_the_daemon_a_killed_and_a_cancelled_run_lose_and_double_nothing(make_app: MakeApp):
+    app = _an_app(make_app)
+    app.cuts.kill(Arrow.COMMITTED)
+    app.produce(20)
+    daemon = _daemon(app)
+    app.cuts.await_killed(within=120)
+    app.produce(20)
+    _await_landed(app)
+    killed = eventually(lambda: _runs(app, dg.DagsterRunStatus.FAILURE), "Dagster saw the run fail")
+    app.cuts.hold(Arrow.STAGED)
+    app.produce(20)
+    cancelled = _held_run(app)
+
+    assert app.instance.run_launcher.terminate(cancelled)
+
+    eventually(lambda: _runs(app, dg.DagsterRunStatus.CANCELED) == {cancelled}, "the run is cancelled")
+    app.cuts.let_go()
+    _await_landed(app)
+    assert len(killed) == 1
+    _stop(daemon)
+    app.check()
+    assert app.statuses() == {"MATERIALIZED": keys(range(2))}
+    assert all(row.run_claim is None for row in app.leases.scan().leases)
+    asked = [run.tags["dagster/run_key"] for run in app.instance.get_runs()]
+    assert len(asked) == len(set(asked)), "one run of each key"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arrow", [Arrow.CLAIMED, Arrow.STAGED, Arrow.CHECKPOINTED])
+def test_under_the_daemon_run_after_run_is_killed_at_an_arrow(make_app: MakeApp, arrow: Arrow):
+    app = _an_app(make_app)
+    daemon = _daemon(app)
+    for _ in range(3):
+        app.cuts.kill(arrow)
+        app.produce(20)
+        app.cuts.await_killed(within=120)
+    _await_landed(app)
+    _stop(daemon)
+    app.check()
+    assert len(_runs(app, dg.DagsterRunStatus.FAILURE)) == 3
+
+
+@pytest.mark.slow
+def test_a_daemon_that_is_killed_with_its_runs_is_followed_by_another(make_app: MakeApp):
+    app = _an_app(make_app)
+    app.produce(20)
+    app.cuts.hold(Arrow.COMMITTED)
+    first = _daemon(app)
+    held = _held_run(app)
+    first.kill()
+    first.wait(30)
+    app.produce(20)
+    second = _daemon(app)
+
+    app.cuts.let_go()
+    _await_landed(app)
+
+    eventually(
+        lambda: held not in _runs(app, dg.DagsterRunStatus.STARTED), "no run stays started", within=120
+    )
+    _stop(second)
+    app.check()

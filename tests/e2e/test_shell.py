@@ -1,0 +1,80 @@
+"""E6: the real `dagster asset materialize` goes the same way as the sensors' runs: through the claim on the row."""
+
+from subprocess import Popen
+
+import pytest
+
+from pipeline.core.lease import run_of_claim
+from pipeline.duties.wave import Arrow
+from tests.e2e.app import App, key
+from tests.e2e.conftest import MakeApp
+from tests.e2e.eventually import eventually
+
+
+def _materialize(app: App, shard: int) -> Popen[str]:
+    select = app.records.to_user_string()
+    return app.processes.start(
+        "asset", "materialize", "-m", "pipeline.definitions", "--select", select, "--partition", key(shard)
+    )
+
+
+def test_a_shard_is_materialized_from_the_shell_and_only_that_one(make_app: MakeApp):
+    app = make_app()
+    app.produce(20)
+    app.settle()
+
+    with _materialize(app, 1) as shell:
+        assert shell.wait(120) == 0, app.processes.logs()
+
+    [landed] = app.ranges()
+    assert (landed.key.shard_id, landed.rows) == (key(1), 10)
+    assert run_of_claim(landed.claim) == landed.run == app.instance.get_runs(limit=1)[0].run_id
+    row = app.lease(1)
+    assert (row.run_claim, row.landed) == (None, landed.upto.checkpoint)
+    assert row.counter > app.lease(0).counter, "claimed, checkpointed and released"
+    assert app.statuses() == {"MATERIALIZED": [key(1)]}
+    app.read_all()
+    app.check()
+
+
+def test_the_shell_waits_for_a_shard_that_a_living_run_reads_and_then_reads_it(make_app: MakeApp):
+    app = make_app(times={"linger": "90s"})
+    app.produce(20)
+    app.settle()
+    request = eventually(app.asked, "a run is asked for")
+    app.cuts.hold(Arrow.STAGED)
+    with app.start_run(request) as holder:
+        app.cuts.await_held()
+        holding = app.lease(1).run_claim or ""
+        app.produce(20)
+        with _materialize(app, 1) as shell:
+            wanted = eventually(lambda: app.lease(1).wanted_by, "the row says who waits")
+            assert app.landed() == []
+            app.cuts.let_go()
+            assert shell.wait(120) == 0, app.processes.logs()
+        assert holder.wait(120) == 0, app.processes.logs()
+
+    of_shard = [each for each in app.ranges() if each.key.shard_id == key(1)]
+    assert [each.run for each in of_shard][:2] == [run_of_claim(holding), run_of_claim(wanted)]
+    assert app.lease(1).wanted_by is None
+    app.read_all()
+    app.check()
+
+
+@pytest.mark.slow
+def test_the_shell_is_told_why_when_it_waited_in_vain(make_app: MakeApp):
+    app = make_app(times={"linger": "1s"})
+    app.produce(20)
+    app.settle()
+    request = eventually(app.asked, "a run is asked for")
+    app.cuts.hold(Arrow.STAGED)
+    with app.start_run(request) as holder:
+        app.cuts.await_held()
+        with _materialize(app, 1) as shell:
+            assert shell.wait(120) != 0
+        assert f"run {app.latest_run().run_id} is reading it" in app.processes.logs()
+        app.cuts.let_go()
+        assert holder.wait(120) == 0
+
+    app.read_all()
+    app.check()
