@@ -95,6 +95,7 @@ class _Execution:
         self._partitions = tuple(context.partition_keys) if is_asked else ()
         self._failed: dict[str, str] = {}
         self._last_claimed: tuple[str, ...] = ()
+        self._run: Run | None = None
         self._reporter = Reporter(
             context=context,
             partitions=partitions_name(parts.settings),
@@ -108,7 +109,8 @@ class _Execution:
         try:
             self._read()
         except HeadraceError as error:
-            self._failed.update(dict.fromkeys(self._last_claimed or self._asked, str(error)))
+            open_keys = self._asked if self._run is None else (*self._run.waiting, *self._last_claimed)
+            self._failed.update(dict.fromkeys(open_keys, str(error)))
             self._fail(str(error))
         if self._failed:
             first = min(self._failed)
@@ -129,7 +131,8 @@ class _Execution:
             self._as_worker(self._config.worker, None)
             return
         require_known(self._asked, self._parts.lease_tables.leases())
-        for worker, keys in self._parts.workers_of(self._asked).items():
+        todo = self._parts.workers_of(self._asked)
+        for worker, keys in todo.items():
             self._as_worker(worker, keys)
 
     def _as_worker(self, worker_id: str, keys: tuple[str, ...] | None) -> None:
@@ -146,7 +149,7 @@ class _Execution:
             row = workers.get(worker_id)
             return row is not None and row.stopping
 
-        run = Run(
+        run = self._run = Run(
             consumption=consumption,
             settings=self._parts.settings,
             clock=SystemClock(),
@@ -156,6 +159,7 @@ class _Execution:
         )
         with beating(consumption.beat, self._beat_every):
             self._drive(run, consumption, keys)
+        consumption.end()
 
     def _drive(self, run: Run, consumption: Consumption, keys: tuple[str, ...] | None) -> None:
         try:
@@ -173,7 +177,8 @@ class _Execution:
     def _on_arrow(self, arrow: Arrow, keys: tuple[str, ...]) -> None:
         if arrow is Arrow.CLAIMED:
             self._last_claimed = keys
-            self._reporter.claimed(keys)
+            # A shard that only may have news is announced once it has: quiet ones cost Dagster nothing.
+            self._reporter.claimed(self._run.consumption.expected() if self._run else keys)
         if self._heard_by is not None:
             self._heard_by(arrow, keys)
 

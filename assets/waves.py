@@ -5,9 +5,10 @@ Dagster's asset and `headrace consume` both run it; nothing in here knows Dagste
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from pipeline.duties.consume import Consumption
-from pipeline.duties.wave import WaveReport
+from pipeline.duties.wave import Landed, WaveReport
 from pipeline.ports import Clock
 from pipeline.settings import Settings
 
@@ -25,6 +26,8 @@ class Run:
     pause: Callable[[float], None]
     on_wave: Callable[[WaveReport], None]
     is_stopping: Callable[[], bool]
+    waiting: dict[str, str] = field(default_factory=dict)
+    """In partition mode: shards that aren't done, with why."""
     _began: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -46,28 +49,35 @@ class Run:
                 self.pause(_BREATH)
 
     def catch_up(self, keys: tuple[str, ...]) -> dict[str, str]:
-        """Read each of these shards once to its tip (or its end). Returns those that couldn't be, with why."""
-        waiting = dict.fromkeys(keys, "no wave has looked at it yet")
+        """Read each of these shards to its tip as of now, or its end. Returns those that couldn't be, with why.
+
+        As long as records land it goes on, however long the backlog; without any, it waits for the linger time.
+        """
+        since = self.clock.now()
+        self.waiting = dict.fromkeys(keys, "its tip wasn't reached")
         while True:
-            report = self._wave(tuple(waiting))
-            for key in waiting.copy():
-                row = self.consumption.leases.get(key)
-                if (
-                    row is None
-                    or row.has_ended
-                    or key in self.consumption.failed
-                    or _reached_tip(report, key)
-                ):
-                    del waiting[key]
-            if not waiting:
+            report = self._wave(tuple(self.waiting))
+            for key in [key for key in self.waiting if self._is_done(key, report, since)]:
+                del self.waiting[key]
+            if not self.waiting:
                 return {}
-            waiting.update({p.lease_key: p.why for p in report.problems if p.lease_key in waiting})
+            self.waiting.update({p.lease_key: p.why for p in report.problems if p.lease_key in self.waiting})
+            if report.rows:
+                self._began = self.clock.monotonic()
             if self._is_over():
-                return waiting
-            for key in {p.lease_key for p in report.problems} & waiting.keys():
+                for key in self.waiting:
+                    self.consumption.claims.unwant(key)
+                return self.waiting
+            for key in {p.lease_key for p in report.problems if p.busy} & self.waiting.keys():
                 self.consumption.claims.want(key)
             if not report.goes_on:
                 self.pause(_RETRY)
+
+    def _is_done(self, key: str, report: WaveReport, since: datetime) -> bool:
+        if key in self.consumption.failed or any(_is_current(each, key, since) for each in report.landed):
+            return True
+        row = self.consumption.leases.get(key)
+        return row is not None and row.has_ended
 
     def _wave(self, keys: tuple[str, ...] | None) -> WaveReport:
         report = self.consumption.wave(keys)
@@ -84,7 +94,8 @@ class Run:
             self.pause(left)
 
 
-def _reached_tip(report: WaveReport, key: str) -> bool:
-    return any(
-        each.lease_key == key and each.staged.error is None and each.staged.at_tip for each in report.landed
-    )
+def _is_current(landed: Landed, key: str, since: datetime) -> bool:
+    """At the tip, or past what was the tip when the run began: a busy shard may never stand at its tip."""
+    staged = landed.staged
+    arrived = staged.last_arrival is not None and staged.last_arrival >= since
+    return landed.lease_key == key and staged.error is None and (staged.at_tip or arrived)

@@ -1,4 +1,4 @@
-"""Makes this folder ready: .venv with exactly what requirements.lock names, and a Java for Spark.
+"""Makes this folder ready: .venv with exactly what requirements.lock names, and Java and ps for Spark.
 
 Needs nothing but a Python 3 (any from 3.8 on can read this file and say that the project wants 3.11).
 
@@ -7,6 +7,7 @@ Needs nothing but a Python 3 (any from 3.8 on can read this file and say that th
     packages    requirements.lock
     project     pyproject.toml
     java        the Java that .venv/java_home names is gone, or JAVA_HOME names another one
+    ps          it is gone: Spark's start script calls it, and small containers lack it
 
 Each finished step is written to .venv/setup.json: an interrupted set-up goes on where it stopped, and a
 finished one calls neither pip nor apt.
@@ -206,6 +207,13 @@ def install_java() -> Java:
     return java
 
 
+def install_ps() -> None:
+    need = "Spark's start script calls ps, and this machine has none"
+    if not shutil.which("apt-get"):
+        stop(f"{need}. Nothing was changed; install it (most systems call it procps), then run make again.")
+    apt_install(need, "procps")
+
+
 def make_venv(python: Python) -> None:
     if run(python.path, "-c", "import ensurepip, venv").returncode != 0:
         need = f"{python} can't make a virtual environment"
@@ -251,7 +259,7 @@ def pip(*arguments: str, count: int = 0) -> None:
             elif count and line.startswith("Installing collected packages"):
                 say("  unpacking")
     if process.returncode != 0:
-        print("".join([line for line in lines if "Retrying" not in line][-12:]), file=sys.stderr)
+        print("".join([line for line in lines if "Retrying" not in line][-30:]), file=sys.stderr)
         stop(why_pip_failed("".join(lines)))
 
 
@@ -272,9 +280,12 @@ def set_up() -> None:
     home = JAVA_HOME.read_text(encoding="utf-8").strip() if JAVA_HOME.exists() else ""
     told = os.environ.get("JAVA_HOME", "")
     settled = java_is_settled(home, told, done.get("told", ""))
-    if settled and not todo:
+    has_ps = shutil.which("ps")
+    if settled and has_ps and not todo:
         return
-    if not settled:  # before the long work, so that a missing Java is said at once
+    if not has_ps:  # what only root can install comes first, so that its lack is said before the long work
+        install_ps()
+    if not settled:
         home = (find_java() or install_java()).home
     work = {"venv": lambda: make_venv(python), "packages": install_packages, "project": install_project}
     for step in todo:

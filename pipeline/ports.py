@@ -256,6 +256,8 @@ class LatestRun:
     run_id: str
     failed: tuple[str, ...]
     """Keys of the shards that failed in it."""
+    left_alone: tuple[str, ...] = ()
+    """Keys of the shards that it was told to leave alone."""
 
 
 class Runs(Protocol):

@@ -1,6 +1,7 @@
 """Dagster's word on runs, as the Runs port."""
 
 import time
+from collections.abc import Mapping
 from datetime import timedelta
 
 from dagster import DagsterInstance, DagsterRunStatus, RunsFilter
@@ -13,6 +14,8 @@ WORKER_TAG = "headrace/worker"
 """On every run that reads: whose it is."""
 FAILED_TAG = "headrace/failed-shards"
 """On a run that ended badly: the partitions that failed."""
+LATER_TAG = "headrace/left-alone-shards"
+"""On a run that leaves shards alone which failed lately."""
 
 _WAITING = (
     DagsterRunStatus.QUEUED,
@@ -56,7 +59,11 @@ class DagsterRuns:
         if not records:
             return None
         run = records[0].dagster_run
-        return LatestRun(run.run_id, tuple(filter(None, run.tags.get(FAILED_TAG, "").split(","))))
+        return LatestRun(run.run_id, _keys(run.tags, FAILED_TAG), _keys(run.tags, LATER_TAG))
+
+
+def _keys(tags: Mapping[str, str], tag: str) -> tuple[str, ...]:
+    return tuple(filter(None, tags.get(tag, "").split(",")))
 
 
 class NoDagster:

@@ -31,9 +31,16 @@ class SparkResource(LazyPySparkResource):
             raise Unknown(
                 f"no worker {worker_id!r} is configured here; there are {', '.join(sorted(self.workers))}"
             )
-        self._worker = worker_id
         spark = SparkSettings(**self.workers[worker_id])
-        return SparkStage(lambda: self.spark_session, pages, threads=spark.threads, tasks=spark.tasks)
+        return SparkStage(
+            lambda: self._session_of(worker_id), pages, threads=spark.threads, tasks=spark.tasks
+        )
+
+    def _session_of(self, worker_id: str) -> Any:
+        if self._worker != worker_id:
+            self._close()  # a run by partitions may read for one worker after the other
+            self._worker = worker_id
+        return self.spark_session
 
     def _init_session(self) -> None:
         from pipeline.lake.session import spark_session
@@ -44,6 +51,9 @@ class SparkResource(LazyPySparkResource):
             )
 
     def teardown_after_execution(self, context: InitResourceContext) -> None:
+        self._close()
+
+    def _close(self) -> None:
         if self._spark_session is not None:
             self._spark_session.stop()
             self._spark_session = None

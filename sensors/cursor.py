@@ -46,6 +46,7 @@ def write_worker(memory: WorkerMemory) -> str:
             "claims": to_cursor(memory.claims),
             "rival": _one_out(memory.rival),
             "probe": _time_out(memory.last_probe),
+            "probed": memory.probed,
             "run": memory.latest_run,
             "backoff": {key: [b.failures, _time_out(b.until)] for key, b in memory.backoff.items()},
         }
@@ -60,6 +61,7 @@ def read_worker(text: str | None) -> WorkerMemory:
             claims=from_cursor(said.get("claims", {})),
             rival=_one_in(said.get("rival")),
             last_probe=_time_in(said.get("probe")),
+            probed=said.get("probed"),
             latest_run=said.get("run"),
             backoff={
                 key: Backoff(int(count), datetime.fromtimestamp(until, UTC))

@@ -1,5 +1,6 @@
 """The leader's clock: election, shard sync, assignment, and the partitions of this deployment."""
 
+from contextlib import suppress
 from dataclasses import replace
 
 import dagster as dg
@@ -7,7 +8,7 @@ import dagster as dg
 from assets.names import partitions_name
 from pipeline.clock import SystemClock, SystemIds
 from pipeline.duties.leader_tick import LeaderDuty
-from pipeline.errors import Terminal, Transient
+from pipeline.errors import HeadraceError, Terminal, Transient
 from pipeline.settings import Settings
 from resources.beating import beating
 from resources.lake import LakeResource
@@ -63,6 +64,12 @@ def _duty(
     )
 
 
+def _give_up(duty: LeaderDuty) -> None:
+    """Best effort: a lock that can't be released in this trouble is taken over once it stands still."""
+    with suppress(HeadraceError):
+        duty.release()
+
+
 def _tick(context: dg.SensorEvaluationContext, settings: Settings, duty: LeaderDuty) -> dg.SensorResult:
     memory, failures = read_leader(context.cursor)
     times = settings.times
@@ -71,12 +78,12 @@ def _tick(context: dg.SensorEvaluationContext, settings: Settings, duty: LeaderD
             report = duty.tick(memory)
     except Transient as error:
         if failures + 1 >= _FAILURES:
-            duty.release()
+            _give_up(duty)
             failures = -1
         cursor = write_leader(replace(memory, last_look=None), failures + 1)
         return dg.SensorResult(skip_reason=f"leader: {error}", cursor=cursor)
     except Terminal:
-        duty.release()
+        _give_up(duty)
         raise
     known = set(context.instance.get_dynamic_partitions(partitions_name(settings)))
     missing = [key for key in report.partitions if key not in known]

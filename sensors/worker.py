@@ -16,7 +16,7 @@ from pipeline.errors import TablesMissing, Transient
 from pipeline.ports import ShardSource, StreamFacts
 from pipeline.settings import Settings
 from resources.lease_tables import LeaseTablesResource
-from resources.runs import WORKER_TAG, DagsterRuns, instance_id
+from resources.runs import LATER_TAG, WORKER_TAG, DagsterRuns, instance_id
 from resources.stream import StreamResource
 from sensors.cursor import read_worker, write_worker
 from sensors.leader import INTERVAL
@@ -111,7 +111,7 @@ def _request(settings: Settings, worker_id: str, report: WorkerReport) -> dg.Run
     return dg.RunRequest(
         run_key=f"{settings.application}/{worker_id}/after/{report.latest_run or 'nothing'}",
         run_config=dg.RunConfig(ops={op: config}),
-        tags={WORKER_TAG: worker_id},
+        tags={WORKER_TAG: worker_id} | ({LATER_TAG: ",".join(report.later)} if report.later else {}),
     )
 
 

@@ -27,6 +27,8 @@ _STALE_PAGE: Final = "ExpiredNextTokenException"
 _STALE_ITERATOR: Final = "ExpiredIteratorException"
 _LISTINGS: Final = 3
 """A page's token lives for 300 s: a listing that outlives it three times never ends."""
+_LATELY: Final = 60.0
+"""Seconds."""
 _AT_ONCE: Final = 8
 """Shards asked side by side: a hundred idle ones in a second or two of a tick."""
 
@@ -36,6 +38,9 @@ class KinesisSource:
         self._client = client
         self._told: tuple[datetime, float] | None = None
         """The newest Date, and when it was told by this host's steady clock."""
+        self._there: dict[str, float] = {}
+        """When a stream was last found to exist, by its ARN."""
+        self._gone: set[ShardKey] = set()
         self._iterators: dict[ShardKey, tuple[Start | int, str]] = {}
 
     def aws_now(self) -> datetime | None:
@@ -66,6 +71,8 @@ class KinesisSource:
         ) from stale
 
     def is_gone(self, key: ShardKey) -> bool:
+        if key in self._gone:
+            return True  # for ever: shard ids aren't used again in a stream's life
         try:
             with asking(str(key), passing={_MISSING}):
                 self._client.get_shard_iterator(
@@ -73,7 +80,8 @@ class KinesisSource:
                 )
         except ClientError:
             # The same answer is given for a stream that is missing altogether: that one is no word about a shard.
-            self.describe(key.stream.arn)
+            self._require_stream(key.stream)
+            self._gone.add(key)
             return True
         return False
 
@@ -86,6 +94,13 @@ class KinesisSource:
         with ThreadPoolExecutor(min(_AT_ONCE, len(keys))) as pool:
             news = pool.map(lambda each: self._has_news(each[0], each[1], silent), keys.items())
             return frozenset(key for key, has in zip(keys, news, strict=True) if has)
+
+    def _require_stream(self, stream: StreamId) -> None:
+        """Once in a while is enough: asking for each of hundreds of trimmed parents would be throttled."""
+        then = self._there.get(stream.arn)
+        if then is None or time.monotonic() - then > _LATELY:
+            self.describe(stream.arn)
+            self._there[stream.arn] = time.monotonic()
 
     def _listed(self, stream: StreamId, since: Start | None) -> tuple[Shard, ...]:
         """By hand: boto3's paginator repeats the stream beside the token, which Kinesis refuses."""

@@ -137,12 +137,19 @@ class _Reading:
                 "it wasn't taken; look for a proxy that drops the header"
             )
         try:
-            return decode_answer(held_body(raw), self._key), answered
+            answer = decode_answer(held_body(raw), self._key)
         except msgspec.DecodeError as error:
             # Its text names a place in the document ("$.Records[3].Data"), never a value.
             raise Unreachable(
                 f"an answer for {self._key} could not be read and wasn't taken: {error}"
             ) from None
+        if answer.next_iterator is None and not answer.children:
+            # An end is for ever: it is believed only with the children that Kinesis names in the same answer.
+            raise Unreachable(
+                f"an answer for {self._key} has neither a next iterator nor children, so it is no end of a shard; it wasn't "
+                "taken, and the shard is asked again"
+            )
+        return answer, answered
 
     def _keep_pace(self) -> None:
         wait = self._next_call - self._host.monotonic()

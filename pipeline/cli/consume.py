@@ -139,6 +139,7 @@ def _read(parts: "Parts", worker_id: str, keys: tuple[str, ...] | None, told: "_
         late = {} if keys is None else run.catch_up(keys)
         if keys is None:
             run.all_that_is_due()
+    consumption.end()
     return late | consumption.failed
 
 

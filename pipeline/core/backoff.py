@@ -16,11 +16,15 @@ class Backoff:
     until: datetime
 
 
-def after_run(before: Mapping[str, Backoff], failed: Iterable[str], now: datetime) -> dict[str, Backoff]:
-    """The first failure is tried again at once, then after 15 s, 30 s, ... 10 min; one success forgets it all."""
-    return {key: _more(before.get(key), now) for key in failed} | {
-        key: wait for key, wait in before.items() if wait.until > now and key not in set(failed)
-    }
+def after_run(
+    before: Mapping[str, Backoff], failed: Iterable[str], now: datetime, *, left_alone: Iterable[str] = ()
+) -> dict[str, Backoff]:
+    """The first failure is tried again at once, then after 15 s, 30 s, ... 10 min; one success forgets it all.
+
+    A run that left a shard alone says nothing about it.
+    """
+    kept = {key: before[key] for key in left_alone if key in before}
+    return kept | {key: _more(before.get(key), now) for key in failed}
 
 
 def _more(before: Backoff | None, now: datetime) -> Backoff:
@@ -31,4 +35,5 @@ def _more(before: Backoff | None, now: datetime) -> Backoff:
 
 
 def held_off(backoff: Mapping[str, Backoff], now: datetime) -> frozenset[str]:
-    return frozenset(key for key, wait in backoff.items() if wait.until > now)
+    """A wait beyond the longest is a clock that was set back: it holds nothing off."""
+    return frozenset(key for key, wait in backoff.items() if now < wait.until <= now + _LONGEST)

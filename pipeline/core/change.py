@@ -145,6 +145,15 @@ def want(read: Lease, run_claim: str) -> Change:
     )
 
 
+def unwant(read: Lease, run_claim: str) -> Change:
+    return Change(
+        read.key,
+        f"run claim {run_claim} waits no more",
+        requires={"wanted_by": run_claim},
+        remove=frozenset({"wanted_by"}),
+    )
+
+
 def assign(read: Lease, to: str, why: str) -> Change:
     switched = read.holder is not None and read.holder != to
     return Change(

@@ -56,19 +56,23 @@ def plan_sync(
     stream = family.stream
     rows = {lease.key: lease for lease in leases}
     shards = {s.shard_id: s for s in in_scope}
-    changes: list[Change] = []
-    for shard_id in parents_first(shards, family.parents):
-        shard = shards[shard_id]
-        key = lease_key(ShardKey(stream, shard_id), multi=multi)
-        row = rows.get(key)
-        if row is not None:
-            if row.stream_epoch is not None and row.stream_epoch < stream.epoch:
-                changes.append(
-                    retire(row, f"{stream.name} was made anew: this row is of its life of {row.stream_epoch}")
-                )
+    # A shard that is read and no longer listed keeps its row: its reader tells what became of it.
+    unlisted = {
+        key.shard_id: Shard(key.shard_id)
+        for key, position in positions.shards.items()
+        if key.stream == stream and not position.ended and key.shard_id not in shards
+    }
+    changes = [
+        retire(row, f"{stream.name} was made anew: this row is of its life of {row.stream_epoch}")
+        for row in sorted(rows.values(), key=lambda row: row.key)
+        if row.stream_epoch is not None and row.stream_epoch < stream.epoch
+    ]
+    for shard_id in parents_first({**shards, **unlisted}, family.parents):
+        if lease_key(ShardKey(stream, shard_id), multi=multi) in rows:
             continue
         why = _why_created(shard_id, family, positions)
         if why is not None:
+            shard = shards.get(shard_id) or unlisted[shard_id]
             lease = a_lease(stream, shard, multi=multi, positions=positions, sentinel=sentinel)
             changes.append(create(lease, why))
     return changes

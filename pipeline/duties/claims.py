@@ -38,9 +38,11 @@ class Claims:
         wanted = tuple(rows)
         self._watch(wanted)
         for row in wanted:
-            why = self._why_not(row, stream)
+            why, busy = self._why_not(row, stream), None
+            if why is None:
+                why = busy = self._why_busy(row)
             if why is not None:
-                wave.problems.append(Problem(row.key, why, fatal=False))
+                wave.problems.append(Problem(row.key, why, fatal=False, busy=busy is not None))
                 continue
             match self.leases.apply(change.claim(row, self.me, self.claim, over=row.wanted_by is not None)):
                 case Applied(lease):
@@ -60,6 +62,12 @@ class Claims:
             self.leases.apply(change.want(row, self.claim)), Applied
         )
 
+    def unwant(self, key: str) -> None:
+        """This run waits no more: nobody is to be held up by it."""
+        row = self.leases.get(key)
+        if row is not None and row.wanted_by == self.claim:
+            self.leases.apply(change.unwant(row, self.claim))
+
     def write(self, wave: Wave, key: ShardKey, wanted: Change) -> bool:
         """One write on a row that we hold. A refusal means that we hold it no more: the table has the truth."""
         match self.leases.apply(wanted):
@@ -74,8 +82,9 @@ class Claims:
     def release(self, wave: Wave) -> None:
         """Also after a failure: what can't be released is freed by the silence of this claim."""
         troubled = {p.lease_key for p in wave.problems}
-        for key, row in wave.held.items():
-            staged = wave.seen.get(key)
+        landed = {each.lease_key: each.staged for each in wave.landed}
+        for row in wave.held.values():
+            staged = landed.get(row.key)  # None too where the commit failed: the shard stays as due as it was
             looked_at = behind = None
             if staged is not None and row.key not in troubled:
                 looked_at = staged.upto.seen or staged.last_arrival or self.clock.now()
@@ -93,8 +102,12 @@ class Claims:
             return f"worker {row.holder or 'nobody'} holds it, not {self.me}"
         if row.checkpoint_owner is not None:
             return f"it is being handed over to {row.owner}"
-        if row.run_claim is not None and not self._is_over(row.run_claim):
-            return f"run {run_of_claim(row.run_claim)} is reading it"
+        return None
+
+    def _why_busy(self, row: Lease) -> str | None:
+        """Only these are worth waiting for: the row says so in `wantedBy`."""
+        if row.run_claim not in {None, self.claim} and not self._is_over(row.run_claim or ""):
+            return f"run {run_of_claim(row.run_claim or '')} is reading it"
         if row.wanted_by is not None and row.wanted_by != self.claim and not self._is_over(row.wanted_by):
             return f"run {run_of_claim(row.wanted_by)} waits for it and goes first"
         return None

@@ -28,6 +28,7 @@ from pipeline.core.sync import a_lease
 from pipeline.duties.claims import Claims
 from pipeline.duties.origin import ensure_origin
 from pipeline.duties.wave import Arrow, Landed, OnArrow, Problem, Wave, WaveReport
+from pipeline.errors import WrongShape
 from pipeline.ports import (
     Clock,
     Committed,
@@ -70,6 +71,15 @@ class Consumption:
             return False
         self.workers.beat_run(self.claims.me, self.claims.claim)
         return True
+
+    def end(self) -> None:
+        """The run is over: its beat isn't waited for any more."""
+        self.workers.forget_runs(self.claims.me, [self.claims.claim])
+
+    def expected(self) -> tuple[str, ...]:
+        """Keys of the claimed rows that surely have something to read: never looked at, or left behind."""
+        held = self._wave.held.values() if self._wave else ()
+        return tuple(row.key for row in held if row.looked_at is None or row.behind_ms)
 
     def wave(self, keys: Iterable[str] | None = None) -> WaveReport:
         """Claim, read, land, checkpoint, release. `keys` None: everything that this worker owns."""
@@ -128,9 +138,11 @@ class Consumption:
 
     def _state(self, wave: Wave, facts: StreamFacts) -> TableState:
         self.table.ensure()
-        return ensure_origin(
-            self.table, self.table.load(), facts, stream=self.stream, leases=wave.held.values()
-        )
+        state = self.table.load()
+        if facts.stream in state.positions.origins:
+            return state
+        every = self.leases.scan().leases  # once in a table's life: no row at all may have digits
+        return ensure_origin(self.table, state, facts, stream=self.stream, leases=every)
 
     def _family(self, wave: Wave, facts: StreamFacts, positions: Positions) -> Family:
         """Kinesis is asked for the shards only where a shard begins: it needs its parents."""
@@ -140,15 +152,24 @@ class Consumption:
         origin = positions.origins[facts.stream]
         scope = self.source.list_shards(facts.stream, origin.start)
         every = scope if origin.start.at is None else self.source.list_shards(facts.stream)
-        rows = list(wave.held.values())
-        for key in begins:
-            for parent in {p for s in scope if s.shard_id == key.shard_id for p in s.parents} | wave.held[
+        known = a_family(facts.stream, scope, listed=every, leases=wave.held.values())
+        parents = {
+            wave.held[key].key.removesuffix(key.shard_id) + parent
+            for key in begins
+            for parent in known.parents.get(key.shard_id, ())
+            if positions.of(ShardKey(facts.stream, parent)) is None  # else the table's word is enough
+        }
+        found = [self._row_of(key) for key in sorted(parents - {row.key for row in wave.held.values()})]
+        rows = [row for row in found if row and row.stream_epoch in {None, facts.stream.epoch}]
+        return a_family(facts.stream, scope, listed=every, leases=[*wave.held.values(), *rows])
+
+    def _row_of(self, key: str) -> Lease | None:
+        try:
+            return self.leases.get(key)
+        except WrongShape:
+            return Lease(
                 key
-            ].parents:
-                found = self.leases.get(wave.held[key].key.removesuffix(key.shard_id) + parent)
-                if found is not None and found.stream_epoch in {None, facts.stream.epoch}:
-                    rows.append(found)
-        return a_family(facts.stream, scope, listed=every, leases=rows)
+            )  # there, but not for us to understand: a parent in the way unless the table says END
 
     def _begin(
         self, wave: Wave, facts: StreamFacts, positions: Positions, family: Family
@@ -190,7 +211,6 @@ class Consumption:
 
     def _note_errors(self, wave: Wave, manifest: Manifest) -> None:
         for staged in manifest.staged:
-            wave.seen[staged.key] = staged
             if staged.error is not None:
                 wave.problems.append(Problem(wave.held[staged.key].key, staged.error, fatal=True))
 
@@ -289,7 +309,7 @@ class Consumption:
                     sentinel=TRIM_HORIZON,
                     owner=self.claims.me,
                 )
-                self.leases.apply(change.create(lease, f"{key.shard_id} ended; {self.claims.me} reads on"))
+                self._create(wave, lease, f"{key.shard_id} ended; {self.claims.me} reads on")
         if position.children and not self.claims.write(
             wave, key, change.note_children(wave.held[key], frozenset(position.children))
         ):
@@ -299,6 +319,13 @@ class Consumption:
             self.claims.write(
                 wave, key, change.checkpoint(wave.held[key], self.claims.me, self.claims.claim, at=end)
             )
+
+    def _create(self, wave: Wave, lease: Lease, why: str) -> None:
+        """A child's row. One that is there already is as good, understood or not."""
+        try:
+            self.leases.apply(change.create(lease, why))
+        except WrongShape as error:
+            wave.problems.append(Problem(lease.key, str(error), fatal=False))
 
     def _all_fail(self, wave: Wave, reads: Iterable[ShardKey], why: str) -> None:
         wave.problems.extend(Problem(wave.held[key].key, why, fatal=True) for key in reads)

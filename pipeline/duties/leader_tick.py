@@ -174,7 +174,8 @@ class LeaderDuty:
         state = ensure_origin(self.table, self.table.load(), facts, stream=stream, leases=listing.leases)
         origin = state.positions.origins[facts.stream]
         shards = self.source.list_shards(facts.stream, origin.start)
-        family = a_family(facts.stream, shards, leases=listing.leases)
+        living = [row for row in listing.leases if row.stream_epoch in {None, facts.stream.epoch}]
+        family = a_family(facts.stream, shards, leases=living)
         plan = plan_sync(
             family,
             shards,

@@ -40,6 +40,8 @@ class Problem:
     why: str
     fatal: bool
     """False: a lost race or something that comes first; it is simply read later."""
+    busy: bool = False
+    """Another living run reads it, or waits for it before us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,6 @@ class Wave:
     """Rows that carry this run's claim, as last read or written."""
     problems: list[Problem] = field(default_factory=list)
     landed: list[Landed] = field(default_factory=list)
-    seen: dict[ShardKey, Staged] = field(default_factory=dict)
     snapshot: int | None = None
 
     @property

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from pipeline.core.backoff import Backoff, after_run, held_off
 from pipeline.core.due import Due, DuePlan, Patience, RunState, plan_due, run_lives
@@ -16,10 +16,10 @@ from pipeline.core.position import Start
 from pipeline.core.sighting import Sighting, look
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.worker import Worker
+from pipeline.errors import WrongShape
 from pipeline.ports import Clock, LatestRun, LeaseStore, Runs, ShardSource, WorkerStore
 from pipeline.settings import TimeSettings
 
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 PROBES_A_TICK = 100
 """Shards. Each costs one of the five reads a second that a shard grants to all its readers."""
 
@@ -34,6 +34,9 @@ class WorkerMemory:
     rival: Sighting | None = None
     """Another Dagster instance that beat under this worker's id."""
     last_probe: datetime | None = None
+    """When all idle shards had been probed."""
+    probed: str | None = None
+    """The last shard of a round that isn't finished."""
     latest_run: str | None = None
     """The newest run whose failures are counted."""
     backoff: Mapping[str, Backoff] = field(default_factory=dict)
@@ -102,8 +105,8 @@ class WorkerDuty:
         beats = {claim: str(count) for claim, count in row.run_beats.items()}
         mine = self.leases.held_by(self.worker_id).leases
         for lease in mine:
-            if lease.run_claim is not None:
-                beats.setdefault(lease.run_claim, "none")
+            for claim in _claims_on(lease):
+                beats.setdefault(claim, "none")
         claims = look(memory.claims, beats, since=self._since(memory, now), tick=self.times.worker_tick)
         latest = self.runs.latest(self.worker_id)
         memory = self._count_failures(replace(memory, last_look=now, claims=claims, rival=None), latest, now)
@@ -117,15 +120,16 @@ class WorkerDuty:
         later = held_off(memory.backoff, now)
         plan = self._plan([lease for lease in mine if lease.key not in later], living, now)
         due = plan.due
-        if not due and _is_over(memory.last_probe, now, self.times.probe):
-            due, memory = self._probe(plan), replace(memory, last_probe=now)
+        if not due and (memory.probed is not None or _is_over(memory.last_probe, now, self.times.probe)):
+            due, probed = self._probe(plan, memory.probed)
+            memory = replace(memory, probed=probed, last_probe=memory.last_probe if probed else now)
         return WorkerReport(
             memory,
             _sentence(self.worker_id, plan, due=due, later=len(later)),
             due,
             later=tuple(sorted(later)),
             latest_run=latest.run_id if latest else None,
-            over=tuple(sorted({m.run_claim for m in mine if m.run_claim is not None} - living)),
+            over=tuple(sorted({claim for lease in mine for claim in _claims_on(lease)} - living)),
             dead_runs=dead,
         )
 
@@ -137,7 +141,9 @@ class WorkerDuty:
         ):
             return memory
         return replace(
-            memory, latest_run=latest.run_id, backoff=after_run(memory.backoff, latest.failed, now)
+            memory,
+            latest_run=latest.run_id,
+            backoff=after_run(memory.backoff, latest.failed, now, left_alone=latest.left_alone),
         )
 
     def _judge_runs(self, claims: Mapping[str, Sighting]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -163,7 +169,7 @@ class WorkerDuty:
 
     def _forget(self, row: Worker, mine: tuple[Lease, ...], living: frozenset[str]) -> None:
         """Beats of runs that are over and hold nothing any more."""
-        held = {lease.run_claim for lease in mine}
+        held = {claim for lease in mine for claim in _claims_on(lease)}
         gone = [
             claim
             for claim in row.run_beats
@@ -180,7 +186,7 @@ class WorkerDuty:
         unread = (lease for lease in mine if lease.looked_at is None and not lease.has_ended)
         for lease in unread:
             for parent in lease.parents - by_shard.keys():
-                found = self.leases.get(lease.key.removesuffix(lease.shard_id) + parent)
+                found = self._understood(lease.key.removesuffix(lease.shard_id) + parent)
                 if found is not None:
                     by_shard[parent] = found
         known = self.stream()
@@ -189,14 +195,28 @@ class WorkerDuty:
             mine, me=self.worker_id, parents=by_shard, living_claims=living, now=now, look_again_after=quarter
         )
 
-    def _probe(self, plan: DuePlan) -> tuple[Due, ...]:
+    def _understood(self, key: str) -> Lease | None:
+        """A parent's row that can't be read blocks nobody here: the run asks the table."""
+        try:
+            return self.leases.get(key)
+        except WrongShape:
+            return None
+
+    def _probe(self, plan: DuePlan, after: str | None) -> tuple[tuple[Due, ...], str | None]:
+        """A hundred of the idle shards, from where the last tick stopped; and where this one stopped."""
         known = self.stream()
-        if known is None or not plan.idle:
-            return ()
-        oldest = sorted(plan.idle, key=lambda row: row.looked_at or _LONG_AGO)
-        asked = {ShardKey(known[0], row.shard_id): row for row in oldest[:PROBES_A_TICK]}
+        if known is None:
+            return (), None
+        rest = [row for row in plan.idle if after is None or row.key > after]
+        asked = {ShardKey(known[0], row.shard_id): row for row in rest[:PROBES_A_TICK]}
         news = self.source.has_news({key: _resume(row) for key, row in asked.items()})
-        return tuple(Due(asked[key].key, "a probe found something to read") for key in sorted(news))
+        due = tuple(Due(asked[key].key, "a probe found something to read") for key in sorted(news))
+        return due, rest[PROBES_A_TICK - 1].key if len(rest) > PROBES_A_TICK else None
+
+
+def _claims_on(row: Lease) -> tuple[str, ...]:
+    """Of the run that reads it, and of the one that waits for it."""
+    return tuple(claim for claim in (row.run_claim, row.wanted_by) if claim is not None)
 
 
 def _resume(row: Lease) -> Start | int:

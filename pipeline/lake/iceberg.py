@@ -158,10 +158,10 @@ class IcebergTable(LandingTable):
 
     def _create(self) -> None:
         """Two that create at the same moment are fine: the second finds it made."""
+        if self.catalog.table_exists(self.identifier):
+            return  # asked first: a role that may only write to the table needs no right to make things
         with suppress(NamespaceAlreadyExistsError, IntegrityError):
             self.catalog.create_namespace(self.identifier.rpartition(".")[0])
-        if self.catalog.table_exists(self.identifier):
-            return
         with suppress(TableAlreadyExistsError):
             self.catalog.create_table(
                 self.identifier,

@@ -116,7 +116,7 @@ class ShardReading:
         self._witness = _latest(self._witness, page.last_arrival, page.answered if at_tip else None)
         self._staged = replace(
             was,
-            upto=_position(was.upto, page, at_tip=at_tip),
+            upto=_position(was.upto, page, at_tip=at_tip, witness=self._witness),
             rows=was.rows + page.rows,
             bytes=was.bytes + page.bytes,
             first_arrival=was.first_arrival or page.first_arrival,
@@ -138,12 +138,18 @@ class ShardReading:
         )
 
 
-def _position(was: Position, page: Page, *, at_tip: bool) -> Position:
+def _position(was: Position, page: Page, *, at_tip: bool, witness: datetime) -> Position:
     seen = page.answered if at_tip else was.seen
     if page.last_sequence is not None:
         was = Position(sequence=page.last_sequence, arrival=page.last_arrival)
     if page.children is not None:
-        return replace(was, seen=seen, ended=True, children=tuple(c.shard_id for c in page.children))
+        # The children's witness: a shard that never had a record was whole up to its own.
+        return replace(
+            was,
+            seen=_latest(witness, seen),
+            ended=True,
+            children=tuple(c.shard_id for c in page.children),
+        )
     return replace(was, seen=seen)
 
 

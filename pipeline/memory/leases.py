@@ -9,6 +9,7 @@ from typing import Any
 
 from pipeline.core.change import Applied, Change, Refused, is_own_work
 from pipeline.core.lease import Lease
+from pipeline.errors import WrongShape
 from pipeline.ports import Listing, SkippedRow
 
 _ABSENT: dict[str, Any] = {
@@ -31,6 +32,7 @@ class MemoryLeaseStore:
 
     def get(self, key: str) -> Lease | None:
         with self._lock:
+            self._refuse_odd(key)
             return self._rows.get(key)
 
     def scan(self) -> Listing:
@@ -45,6 +47,7 @@ class MemoryLeaseStore:
 
     def apply(self, change: Change) -> Applied | Refused:
         with self._lock:
+            self._refuse_odd(change.key)
             found = self._rows.get(change.key)
             if not _holds(change, found):
                 return Applied(found) if found is not None and is_own_work(change, found) else Refused(found)
@@ -60,6 +63,11 @@ class MemoryLeaseStore:
             gone = list(self._rows) if key is None else [key]
             for each in gone:
                 self._rows.pop(each, None)
+
+    def _refuse_odd(self, key: str) -> None:
+        for row in self._skipped:
+            if row.key == key:
+                raise WrongShape(f"the row {key} can't be read ({row.why}); it was left as it is")
 
     def hold_odd_row(self, key: str, why: str) -> None:
         """A row that isn't understood lies in the table from now on."""

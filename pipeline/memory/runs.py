@@ -17,6 +17,7 @@ class MemoryRuns:
         self._started: dict[str, float] = {}
         self._workers: dict[str, str] = {}
         self._failed: dict[str, tuple[str, ...]] = {}
+        self._left_alone: dict[str, tuple[str, ...]] = {}
 
     def verdict(self, run_id: str) -> RunVerdict:
         state = self._states.get(run_id, RunState.UNKNOWN)
@@ -33,7 +34,9 @@ class MemoryRuns:
 
     def latest(self, worker_id: str) -> LatestRun | None:
         mine = [run for run, worker in self._workers.items() if worker == worker_id]
-        return LatestRun(mine[-1], self._failed.get(mine[-1], ())) if mine else None
+        if not mine:
+            return None
+        return LatestRun(mine[-1], self._failed.get(mine[-1], ()), self._left_alone.get(mine[-1], ()))
 
     def launch(self, run_id: str, worker_id: str) -> None:
         """Queued, for this worker."""
@@ -46,6 +49,10 @@ class MemoryRuns:
 
     def end(self, run_id: str) -> None:
         self._states[run_id] = RunState.OVER
+
+    def leave_alone(self, run_id: str, shards: tuple[str, ...]) -> None:
+        """It was told not to try these."""
+        self._left_alone[run_id] = shards
 
     def fail(self, run_id: str, shards: tuple[str, ...]) -> None:
         """Over, and these shards failed in it."""

@@ -56,7 +56,8 @@ class MemoryStage:
         except HeadraceError as error:
             return replace(nothing, error=str(error), data_loss=isinstance(error, DataLoss)), ()
         taken = found[: max(1, most)]
-        behind = now - taken[-1].arrival if len(taken) < len(found) else timedelta(0)
+        more = len(taken) < len(found)
+        behind = max(now - taken[-1].arrival, timedelta(milliseconds=1)) if more else timedelta(0)
         children = self._source.children(batch.key) if len(taken) == len(found) else None
         last = taken[-1] if taken else None
         upto = Position(
@@ -64,7 +65,11 @@ class MemoryStage:
             ended=children is not None,
             children=tuple(c.shard_id for c in children or ()),
             arrival=last.arrival if last else before.arrival,
-            seen=now if not behind and children is None else before.seen,
+            seen=now
+            if not behind and children is None
+            else before.seen
+            if children is None
+            else batch.witness,
             start=before.start,
         )
         size = sum(len(r.data) for r in taken)

@@ -1,9 +1,12 @@
 """What the executor's reader does when Kinesis or the way to it is in trouble."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from pipeline.aws import pages
+from pipeline.aws.pages_decode import decode_answer
 from pipeline.core.position import Start
 from pipeline.errors import BadSetting, DataLoss, Terminal, Throttled, Unreachable
 from tests.aws.pages_world import World, numbers_of, until_tip
@@ -174,3 +177,14 @@ def test_errors_name_no_payload_and_no_partition_key():
         next(world.reader(patience=1.0).pages(world.batch()))
 
     assert "canary" not in str(caught.value)
+
+
+def test_an_answer_with_neither_a_next_iterator_nor_children_is_no_end(monkeypatch: pytest.MonkeyPatch):
+    world = World()
+    world.put(b"one")
+    monkeypatch.setattr(
+        pages, "decode_answer", lambda body, key: replace(decode_answer(body, key), next_iterator=None)
+    )
+
+    with pytest.raises(Unreachable, match="no end of a shard"):
+        until_tip(world.reader().pages(world.batch()))

@@ -86,4 +86,9 @@ def test_the_first_failure_holds_nothing_off_and_a_success_forgets_all() -> None
     assert held_off(second, NOW) == {"s"}
     later = NOW + timedelta(minutes=1)
     assert after_run(second, [], later) == {}
-    assert held_off(after_run(second, ["other"], NOW), NOW) == {"s"}
+    assert held_off(after_run(second, ["other"], NOW, left_alone=["s"]), NOW) == {"s"}
+
+
+def test_a_wait_that_lies_further_off_than_the_longest_holds_nothing_off() -> None:
+    backoff = after_run(after_run({}, ["s"], NOW), ["s"], NOW)
+    assert held_off(backoff, NOW - timedelta(hours=1)) == frozenset()

@@ -61,7 +61,7 @@ def test_the_end_of_a_closed_shard_carries_its_children(tmp_path: Path):
 
     manifest = stage([a_batch(after=5)], script(s0=[a_page(6, children=children)]), tmp_path)
 
-    assert line(manifest).upto == Position(6, ended=True, children=children, arrival=NOON)
+    assert line(manifest).upto == Position(6, ended=True, children=children, arrival=NOON, seen=NOON)
 
 
 def test_a_shard_that_ends_without_a_record_keeps_where_it_began(tmp_path: Path):

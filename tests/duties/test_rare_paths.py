@@ -1,0 +1,222 @@
+"""Paths that are walked rarely, each of which once lost time or could have lost records."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from pipeline.core.change import Applied, assign, claim, want
+from pipeline.core.checkpoint import Checkpoint
+from pipeline.core.lease import Lease
+from pipeline.duties.wave import Arrow
+from pipeline.errors import OriginUnsafe, Unreachable
+from pipeline.settings import InitialPosition
+from tests.duties.world import TICK, World
+
+
+def key(number: int) -> str:
+    return f"shardId-{number:012d}"
+
+
+def row(world: World, number: int) -> Lease:
+    found = world.leases.get(key(number))
+    assert found is not None
+    return found
+
+
+def test_children_of_a_shard_that_never_had_a_record_are_no_data_loss() -> None:
+    world = World(shards=1)
+    world.settle()
+    for day in range(3):
+        world.produce(0)
+        world.wave(run=f"day{day}")
+        world.clock.advance(timedelta(hours=14))
+    world.source.split(world.shard(0))
+    world.source.split(world.shard(1))
+    world.produce(3)
+    for number in range(4):
+        report = world.wave(run=f"late{number}")
+        assert [p.why for p in report.problems if p.fatal] == []
+    world.check()
+
+
+def test_a_shard_whose_commit_failed_is_due_again_at_once() -> None:
+    world = World(shards=1)
+    world.produce(0)
+    world.settle()
+
+    def fails(_proposal: object) -> object:
+        raise Unreachable("no answer from the catalog; nothing was committed")
+
+    commit, world.table.commit = world.table.commit, fails  # type: ignore[method-assign,assignment]
+    with pytest.raises(Unreachable):
+        world.wave(run="r1")
+    world.table.commit = commit  # type: ignore[method-assign]
+    world.runs.end("r1")
+    assert [d.lease_key for d in world.work().due] == [key(0)]
+    world.wave(run="r2")
+    world.check()
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_waiting_run_that_died_holds_a_shard_up_no_longer_than_the_lease_duration(*, known: bool) -> None:
+    world = World(shards=1)
+    world.produce(0)
+    world.settle()
+    if known:
+        world.runs.launch("gone", "another-worker")
+        world.runs.start("gone")
+    assert isinstance(world.leases.apply(want(row(world, 0), "gone/1")), Applied)
+    over: tuple[str, ...] = ()
+    for _ in range(20):
+        over = world.work().over
+        if over:
+            break
+        world.clock.advance(TICK)
+    assert over == ("gone/1",)
+    assert world.a_run(run="next", over=over).wave().rows == 10
+    assert row(world, 0).wanted_by is None
+
+
+def test_a_run_that_gives_up_waiting_takes_its_wish_back() -> None:
+    world = World(shards=1)
+    world.settle()
+    run = world.a_run(run="waits")
+    assert run.claims.want(key(0))
+    run.claims.unwant(key(0))
+    assert row(world, 0).wanted_by is None
+
+
+def test_only_a_shard_that_another_run_reads_is_busy() -> None:
+    world = World(workers=("w1", "w2"), shards=2)
+    world.settle()
+    theirs, mine = sorted(world.leases.scan().leases, key=lambda r: r.owner == "w1")
+    world.runs.launch("other", "w1")
+    world.leases.apply(claim(mine, "w1", "other/1"))
+    report = world.a_run(run="r").wave([theirs.key, mine.key])
+    assert {p.lease_key: p.busy for p in report.problems} == {theirs.key: False, mine.key: True}
+
+
+def test_a_release_that_failed_does_not_lock_the_run_out_of_its_own_shard() -> None:
+    world = World(shards=1)
+    world.settle()
+    world.runs.launch("r", "w1")
+    run = world.a_run(run="r")
+    world.leases.apply(claim(row(world, 0), "w1", run.claims.claim))
+    world.produce(0)
+    assert run.wave().rows == 10
+
+
+def test_every_idle_shard_is_probed_in_turn_however_many_there_are() -> None:
+    world = World(shards=150)
+    world.settle()
+    world.wave()
+    world.produce(149)
+    found = []
+    for _ in range(8):
+        found += [d.lease_key for d in world.work().due]
+        world.clock.advance(TICK)
+    assert key(149) in found
+
+
+def test_all_rows_of_a_former_life_are_retired_also_those_the_new_one_has_no_shard_for() -> None:
+    world = World(shards=4)
+    world.settle()
+    world.source.delete_stream("orders")
+    world.clock.advance(timedelta(minutes=1))
+    world.stream = world.source.create_stream("orders", 2)
+    world.produce(0)
+    world.leader_memory.clear()
+    for _ in range(8):
+        world.tick()
+        world.clock.advance(timedelta(seconds=30))
+    assert {r.key: r.stream_epoch for r in world.leases.scan().leases} == dict.fromkeys(
+        [key(0), key(1)], world.stream.epoch
+    )
+
+
+def test_an_odd_row_of_a_parent_stops_neither_the_tick_nor_the_wave() -> None:
+    world = World(shards=1)
+    child = Lease(key(7), owner="w1", parents=frozenset({key(6)}), stream_epoch=world.stream.epoch)
+    world.settle()
+    world.leases.apply(assign(row(world, 0), "w1", "a test"))
+    world.leases = type(world.leases)([row(world, 0), child])
+    world.leases.hold_odd_row(key(6), "leaseCounter is a text")
+    world.produce(0)
+    assert world.work().due
+    report = world.wave()
+    assert report.rows == 10
+    assert [p.why for p in report.problems] == [f"{key(6)} hasn't been read to its end"]
+
+
+def test_an_odd_row_of_a_child_does_not_keep_its_parent_from_ending() -> None:
+    world = World(shards=1)
+    world.settle()
+    world.source.split(world.shard(0))
+    world.leases.hold_odd_row(key(1), "leaseCounter is a text")
+    world.wave()
+    assert row(world, 0).has_ended
+
+
+def test_no_origin_is_chosen_by_a_run_while_any_row_of_the_application_counts() -> None:
+    world = World(position=InitialPosition.LATEST, shards=2)
+    world.produce(0)
+    world.settle()
+    counted = Lease(key(1), checkpoint=Checkpoint("123"), owner="w9", stream_epoch=world.stream.epoch)
+    world.table = type(world.table)(world.clock)
+    world.leases = type(world.leases)([row(world, 0), counted])
+    with pytest.raises(OriginUnsafe):
+        world.wave()
+    assert world.table.load().positions.origins == {}
+
+
+def test_a_shard_with_a_position_whose_row_is_lost_gets_one_though_no_listing_shows_it() -> None:
+    world = World(shards=1)
+    world.settle()
+    world.produce(0)
+    world.wave()
+    world.source.split(world.shard(0))
+    world.clock.advance(timedelta(hours=25))
+    world.leases.wipe()
+    world.leader_memory.clear()
+    world.settle()
+    assert row(world, 0).checkpoint.is_digits
+    report = world.wave(run="late", keys=[key(0)])
+    assert report.problems[0].fatal
+    assert len(world.landed()) == 10
+
+
+def test_a_shard_that_keeps_failing_is_not_forgotten_by_runs_that_left_it_alone() -> None:
+    world = World()
+    world.settle()
+    for number in range(2):
+        world.runs.launch(f"bad{number}", "w1")
+        world.runs.fail(f"bad{number}", (key(1),))
+        world.work()
+    later = world.work().later
+    assert later == (key(1),)
+    world.runs.launch("good", "w1")
+    world.runs.leave_alone("good", later)
+    world.runs.end("good")
+    world.work()
+    world.clock.advance(timedelta(seconds=16))
+    world.work()
+    world.runs.launch("bad-again", "w1")
+    world.runs.fail("bad-again", (key(1),))
+    world.work()
+    world.clock.advance(timedelta(seconds=20))
+    assert world.work().later == (key(1),), "the third failure waits for 30 s"
+
+
+def test_a_kill_between_commit_and_checkpoint_of_an_ending_shard_leaves_only_chores() -> None:
+    world = World(shards=1)
+    world.produce(0)
+    world.source.split(world.shard(0))
+    world.settle()
+    world.killed_run(Arrow.COMMITTED)
+    world.runs.end("killed")
+    assert not row(world, 0).has_ended
+    world.wave(run="chores")
+    assert row(world, 0).has_ended
+    world.check()
