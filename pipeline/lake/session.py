@@ -8,6 +8,7 @@ dev, headrace demo, a pytest session) stops it with `stop_local_server`.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -156,8 +157,12 @@ def _free_port() -> str:
 
 
 def discovery_in(dagster_home: Path) -> Path:
-    """Of the server that belongs to one Dagster."""
-    return dagster_home / "spark" / "connect.json"
+    """Of the server that belongs to one Dagster. Its log and pid file lie beside it."""
+    if " " not in str(dagster_home):
+        return dagster_home / "spark" / "connect.json"
+    # Spark's own start script leaves these two names unquoted: a path with a space starts no server.
+    name = hashlib.sha256(str(dagster_home).encode()).hexdigest()[:12]
+    return private_folder(f"spark-{name}") / "connect.json"
 
 
 def _discovery() -> Path:

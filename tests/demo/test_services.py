@@ -91,3 +91,11 @@ def test_the_spark_of_a_deployment_is_told_to_children_and_forgotten_afterwards(
         stale.write_text(str(os.getpid()), encoding="utf-8")
     assert DISCOVERY not in os.environ
     assert not stale.exists()
+
+
+def test_the_files_of_spark_never_lie_in_a_path_with_a_space(tmp_path: Path):
+    plain, spaced, other = (discovery_in(tmp_path / name) for name in ("a", "a b", "a c"))
+    assert plain == tmp_path / "a" / "spark" / "connect.json"
+    assert " " not in str(spaced)
+    assert spaced != other
+    assert discovery_in(tmp_path / "a b") == spaced

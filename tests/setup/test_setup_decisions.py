@@ -174,13 +174,13 @@ def test_the_tools_that_build_the_rest_are_taken_from_the_lock_with_their_hashes
 
 def test_a_small_container_without_ps_gets_it_before_spark_fails_for_its_lack(monkeypatch):
     asked = []
-    monkeypatch.setattr(setup.shutil, "which", lambda name: "/usr/bin/apt-get" if name == "apt-get" else None)
+    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/apt-get" if name == "apt-get" else None)
     monkeypatch.setattr(setup, "apt_install", lambda need, *packages: asked.append(packages))
     setup.install_ps()
     assert asked == [("procps",)]
 
 
 def test_without_ps_and_apt_it_is_said_what_to_install(monkeypatch):
-    monkeypatch.setattr(setup.shutil, "which", lambda _: None)
-    with pytest.raises(SystemExit, match="Spark's start script calls ps.*Nothing was changed; install it"):
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    with pytest.raises(SystemExit, match=r"Spark's start script calls ps.*Nothing was changed; install it"):
         setup.install_ps()
