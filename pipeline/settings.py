@@ -187,6 +187,15 @@ class TimeSettings:
     launch_grace: timedelta = _knob(
         timedelta(seconds=60), doc="A run that started less than this ago counts as living."
     )
+    dwell: timedelta = _knob(
+        timedelta(minutes=5),
+        doc="The least time that a lease stays with a worker. Not used yet: leases with an owner aren't moved.",
+    )
+    handover_deadline: timedelta = _knob(
+        timedelta(seconds=90),
+        doc="A handover that takes longer is forced. Not used yet: leases with an owner aren't moved.",
+        kcl="gracefulLeaseHandoffTimeoutMillis",
+    )
     leader_lock: timedelta = _knob(
         timedelta(seconds=20), doc="The leader's lock.", kcl="dynamoDbLockBasedLeaderLeaseDurationInMillis"
     )

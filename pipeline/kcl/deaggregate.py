@@ -43,13 +43,14 @@ class Unpacked:
 
 def unpack(data: bytes, partition_key: str, shard: HashRange = _EVERYTHING) -> Unpacked:
     """`shard`: its hash range. An aggregate with one user record outside of it is not this shard's, all of it."""
+    plain = Unpacked((UserRecord(partition_key, None, data),))
     message = _message(data)
-    if message is not None:
-        try:
-            return _user_records(parse(message), shard)
-        except Malformed:
-            pass  # by chance a plain record looks like an aggregate up to here
-    return Unpacked((UserRecord(partition_key, None, data),))
+    if message is None:
+        return plain
+    try:
+        return _user_records(parse(message), shard)
+    except Malformed:
+        return plain  # by chance a plain record looks like an aggregate up to here
 
 
 def _message(data: bytes) -> bytes | None:
