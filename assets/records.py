@@ -40,6 +40,9 @@ class RecordsConfig(dg.Config):
     shards: list[str] = Field(default=[], description="Lease keys. Empty: everything that the worker owns.")
     over: list[str] = Field(default=[], description="Claims of runs that the worker's sensor judged dead.")
     later: list[str] = Field(default=[], description="Lease keys that failed lately and are left alone.")
+    due: list[str] = Field(
+        default=[], description="Lease keys that have something to read; told to Dagster at once."
+    )
     recovering: list[str] = Field(default=[], description="Lease keys that failed in the run before.")
 
 
@@ -178,7 +181,8 @@ class _Execution:
         if arrow is Arrow.CLAIMED:
             self._last_claimed = keys
             # A shard that only may have news is announced once it has: quiet ones cost Dagster nothing.
-            self._reporter.claimed(self._run.consumption.expected() if self._run else keys)
+            expected = {*self._config.due, *(self._run.consumption.expected() if self._run else ())}
+            self._reporter.claimed(key for key in keys if key in expected)
         if self._heard_by is not None:
             self._heard_by(arrow, keys)
 

@@ -9,6 +9,7 @@ import dagster as dg
 
 from assets.names import records_key, slug
 from assets.records import RecordsConfig
+from assets.reporter import ANNOUNCE_ALL_UP_TO
 from pipeline.clock import SystemClock
 from pipeline.core.stream import StreamId
 from pipeline.duties.worker_tick import WorkerDuty, WorkerReport
@@ -106,6 +107,7 @@ def _request(settings: Settings, worker_id: str, report: WorkerReport) -> dg.Run
         worker=worker_id,
         over=list(report.over),
         later=list(report.later),
+        due=[due.lease_key for due in report.due[:ANNOUNCE_ALL_UP_TO]],
         recovering=sorted(report.memory.backoff.keys() - set(report.later)),
     )
     return dg.RunRequest(
