@@ -120,6 +120,8 @@ def _reason(text: str) -> str:
 
 
 def _classic(master: str, conf: Mapping[str, str], java_home: str | None) -> SparkSession:
+    for name in ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE"):
+        os.environ.pop(name, None)  # a Connect session of this process or its parent left it: it would win
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master)
