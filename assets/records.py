@@ -96,6 +96,8 @@ class _Execution:
         self._heard_by = on_arrow
         is_asked = context.has_partition_key or context.has_partition_key_range
         self._partitions = tuple(context.partition_keys) if is_asked else ()
+        self._unread = set(self._asked)
+        """Asked for by name, and no worker has begun with them."""
         self._failed: dict[str, str] = {}
         self._last_claimed: tuple[str, ...] = ()
         self._run: Run | None = None
@@ -112,7 +114,8 @@ class _Execution:
         try:
             self._read()
         except HeadraceError as error:
-            open_keys = self._asked if self._run is None else (*self._run.waiting, *self._last_claimed)
+            at_work = self._run.waiting if self._run else ()
+            open_keys = (*self._unread, *at_work, *self._last_claimed)
             self._failed.update(dict.fromkeys(open_keys, str(error)))
             self._fail(str(error))
         if self._failed:
@@ -134,8 +137,7 @@ class _Execution:
             self._as_worker(self._config.worker, None)
             return
         require_known(self._asked, self._parts.lease_tables.leases())
-        todo = self._parts.workers_of(self._asked)
-        for worker, keys in todo.items():
+        for worker, keys in self._parts.workers_of(self._asked).items():
             self._as_worker(worker, keys)
 
     def _as_worker(self, worker_id: str, keys: tuple[str, ...] | None) -> None:
@@ -160,6 +162,7 @@ class _Execution:
             on_wave=self._on_wave,
             is_stopping=is_stopping,
         )
+        self._unread -= set(keys or ())
         with beating(consumption.beat, self._beat_every):
             self._drive(run, consumption, keys)
         consumption.end()

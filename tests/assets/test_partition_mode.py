@@ -9,6 +9,7 @@ import pytest
 from pipeline.core.change import Applied, Change, assign, claim, release
 from pipeline.core.lease import Lease
 from pipeline.duties.wave import Arrow
+from pipeline.errors import Unreachable
 from tests.dagster.fixtures import MakeWorld
 from tests.dagster.world import TIMES, DagsterWorld, key, keys, why_failed
 
@@ -210,3 +211,23 @@ def test_claims_are_released_when_a_wave_breaks(make_world: MakeWorld):
 
 def _release(found: Lease) -> Change:
     return release(found, found.run_claim or "")
+
+
+def test_shards_of_a_worker_that_never_came_to_its_turn_are_failed_and_not_materialized(
+    make_world: MakeWorld,
+):
+    world = make_world(shards=2, workers=("w1", "w2"))
+    world.settle()
+    _owned_by(world, 0, "w1")
+    _owned_by(world, 1, "w2")
+
+    def fails(_proposal: object) -> object:
+        raise Unreachable("no answer from the catalog; nothing was committed")
+
+    world.world.produce(0)
+    world.world.produce(1)
+    world.world.table.commit = fails  # type: ignore[method-assign,assignment]
+    result = world.execute(tags={RANGE_START: key(0), RANGE_END: key(1)})
+
+    assert not result.success
+    assert world.statuses() == {"FAILED": keys(0, 1)}
