@@ -31,6 +31,19 @@ class Layout(StrEnum):
     """One table, as KCL 3.5+ has it for new applications."""
 
 
+class Heartbeat(StrEnum):
+    WORKER = "worker"
+    """One row per worker and tick."""
+    LEASE = "lease"
+    """Each lease's own counter, as KCL does: needed beside KCL workers."""
+
+
+class Strategy(StrEnum):
+    GAP = "gap"
+    VARIANCE = "variance"
+    LEASE_COUNT = "lease-count"
+
+
 class Create(StrEnum):
     AUTO = "auto"
     NEVER = "never"
@@ -123,6 +136,26 @@ class CoordinationSettings:
         default=False, doc="DynamoDB refuses to delete the tables.", kcl="leaseTableDeletionProtectionEnabled"
     )
     tags: Mapping[str, str] = _knob(factory=dict, doc="Tags of created tables.", kcl="tags")
+    heartbeat: Heartbeat = _knob(
+        Heartbeat.WORKER,
+        doc="worker: one write per worker and tick shows that it lives. lease: every lease's counter moves too, as in KCL.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignmentSettings:
+    strategy: Strategy = _knob(
+        Strategy.GAP,
+        doc="gap: a lease moves only where that shrinks the gap between two workers. variance, lease-count: KCL 3.x's "
+        "WORKER_UTILIZATION_AWARE and LEASE_COUNT_BASED.",
+        kcl="leaseAssignmentStrategy",
+    )
+    graceful: bool = _knob(
+        default=True,
+        doc="The holder finishes its wave before a lease moves. false: leases move at once, and what was staged is read again.",
+        kcl="isGracefulLeaseHandoffEnabled",
+    )
+    max_leases: int | None = _knob(doc="The most open leases of one worker.", kcl="maxLeasesForWorker")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,11 +222,11 @@ class TimeSettings:
     )
     dwell: timedelta = _knob(
         timedelta(minutes=5),
-        doc="The least time that a lease stays with a worker. Not used yet: leases with an owner aren't moved.",
+        doc="The least time that a lease stays with a living worker before balancing moves it again.",
     )
     handover_deadline: timedelta = _knob(
         timedelta(seconds=90),
-        doc="A handover that takes longer is forced. Not used yet: leases with an owner aren't moved.",
+        doc="A handover that takes longer is forced: what its holder was reading is refused by the table, and read again.",
         kcl="gracefulLeaseHandoffTimeoutMillis",
     )
     leader_lock: timedelta = _knob(
@@ -231,6 +264,7 @@ class Settings:
         factory=lambda: (WorkerSettings(id="w1"),), doc="The workers of this deployment, each with its Spark."
     )
     coordination: CoordinationSettings = _knob(factory=CoordinationSettings, doc="The tables in DynamoDB.")
+    assignment: AssignmentSettings = _knob(factory=AssignmentSettings, doc="How leases are given out.")
     landing: LandingSettings = _knob(factory=LandingSettings, doc="The lake table.")
     aws: AwsSettings = _knob(factory=AwsSettings, doc="Where AWS is. No secrets here.")
     wave: WaveSettings = _knob(factory=WaveSettings, doc="The budget of one wave.")

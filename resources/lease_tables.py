@@ -6,13 +6,18 @@ from typing import Any
 
 from pipeline.clock import SystemClock
 from pipeline.ports import LeaderLock, LeaseStore, Tables, WorkerStore
-from pipeline.settings import Billing, CoordinationSettings, Create, Layout, Settings
+from pipeline.settings import Billing, CoordinationSettings, Create, Heartbeat, Layout, Settings
 from resources.aws import AwsResource, where
 from resources.told import told
 
 _PATIENCE = timedelta(seconds=30)
 """For tables in the making: below the deadline of a leader's tick, which looks again at its next one."""
-_WORDS: dict[str, type[StrEnum]] = {"layout": Layout, "create": Create, "billing": Billing}
+_WORDS: dict[str, type[StrEnum]] = {
+    "layout": Layout,
+    "create": Create,
+    "billing": Billing,
+    "heartbeat": Heartbeat,
+}
 
 
 class LeaseTablesResource(AwsResource):

@@ -50,6 +50,7 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     "landed": ("landedCheckpoint", "landedSub"),
     "looked_at": ("lookedAt",),
     "behind_ms": ("behindMs",),
+    "assigned_at": ("assignedAt",),
 }
 
 _ZERO_IF_MISSING: Final = frozenset(
@@ -103,6 +104,7 @@ def _lease(item: Item) -> Lease:
         landed=_checkpoint(item, "landed"),
         looked_at=av.moment(item, "lookedAt", av.MILLISECOND),
         behind_ms=av.integer(item, "behindMs"),
+        assigned_at=av.moment(item, "assignedAt", av.MILLISECOND),
     )
 
 

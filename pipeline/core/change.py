@@ -10,9 +10,12 @@
     release    | a run, after a wave   | runClaim = mine
     want       | a waiting run         | wantedBy as read
     assign     | the leader            | owner, checkpointOwner and counter as observed
+    initiate   | the leader            | owner = old, no handover yet (the counter is left alone, as KCL does)
+    complete   | the holder, or anyone once overdue | owner, checkpointOwner and runClaim as read
     give up    | a stopping worker     | holder = me
     note children | a run, end of a shard | the row exists
     retire     | the leader            | stream epoch and counter as observed
+    delete     | the leader            | the counter as observed (of an ended one: SHARD_END too)
 
 A run's own writes never demand an exact counter: heartbeats move it beside them.
 """
@@ -154,14 +157,40 @@ def unwant(read: Lease, run_claim: str) -> Change:
     )
 
 
-def assign(read: Lease, to: str, why: str) -> Change:
+def assign(read: Lease, to: str, why: str, *, at: datetime | None = None) -> Change:
+    """Give the row to a worker at once. `at`: when, for the least time that it is to stay there."""
     switched = read.holder is not None and read.holder != to
     return Change(
         read.key,
         why,
         requires={"owner": read.owner, "checkpoint_owner": read.checkpoint_owner, "counter": read.counter},
-        put={"owner": to},
+        put={"owner": to} | _stamp(at),
         add={"counter": 1, "owner_switches": 1} if switched else {"counter": 1},
+        remove=frozenset({"checkpoint_owner", "run_claim"}),
+    )
+
+
+def initiate_handover(read: Lease, to: str, why: str, *, at: datetime | None = None) -> Change:
+    """Ask the holder to finish its wave and hand the shard over. It goes on beating meanwhile: the counter is left alone."""
+    return Change(
+        read.key,
+        why,
+        requires={"owner": read.owner, "checkpoint_owner": None},
+        put={"owner": to, "checkpoint_owner": read.owner} | _stamp(at),
+    )
+
+
+def complete_handover(read: Lease, why: str) -> Change:
+    """The next owner may read from now on."""
+    return Change(
+        read.key,
+        why,
+        requires={
+            "owner": read.owner,
+            "checkpoint_owner": read.checkpoint_owner,
+            "run_claim": read.run_claim,
+        },
+        add={"counter": 1},
         remove=frozenset({"checkpoint_owner", "run_claim"}),
     )
 
@@ -186,6 +215,21 @@ def retire(read: Lease, why: str) -> Change:
     return Change(
         read.key, why, requires={"stream_epoch": read.stream_epoch, "counter": read.counter}, delete=True
     )
+
+
+def delete_ended(read: Lease, why: str) -> Change:
+    return Change(
+        read.key, why, requires={"checkpoint": read.checkpoint, "counter": read.counter}, delete=True
+    )
+
+
+def delete_garbage(read: Lease, why: str) -> Change:
+    """Of a shard that Kinesis doesn't know any more, or of a stream that isn't read any more."""
+    return Change(read.key, why, requires={"counter": read.counter}, delete=True)
+
+
+def _stamp(at: datetime | None) -> dict[str, Any]:
+    return {} if at is None else {"assigned_at": at.replace(microsecond=at.microsecond // 1000 * 1000)}
 
 
 def is_own_work(change: Change, found: Lease | None) -> bool:

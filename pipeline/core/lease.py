@@ -41,6 +41,8 @@ class Lease:
     """The last checkpoint that we ourselves wrote: ahead of the table, it betrays a rollback."""
     looked_at: datetime | None = field(default=None, kw_only=True)
     behind_ms: int | None = field(default=None, kw_only=True)
+    assigned_at: datetime | None = field(default=None, kw_only=True)
+    """By the clock of the leader that gave it to its owner: a hint, so that it isn't moved again at once."""
 
     @property
     def holder(self) -> str | None:

@@ -279,6 +279,7 @@ def test_create_keeps_every_field_of_a_lease(store: LeaseStore):
         landed=Checkpoint("7", 6),
         looked_at=NOON,
         behind_ms=1234,
+        assigned_at=NOON,
     )
     assert not [name for name in Lease.__dataclass_fields__ if not getattr(full, name)]
     hold(store, full)
