@@ -103,6 +103,7 @@ LEASES = st.builds(
     landed=st.none() | CHECKPOINTS,
     looked_at=st.none() | MOMENTS,
     behind_ms=st.none() | st.integers(0, 10**12),
+    assigned_at=st.none() | MOMENTS,
 )
 
 SCALARS: st.SearchStrategy[Any] = (
