@@ -2,6 +2,7 @@
 
 from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from pathlib import Path
 
 import pytest
@@ -123,7 +124,14 @@ _SAMPLES = {
 def _sample(key: str, hint: object) -> str:
     if is_mapping(hint):
         return "{a: b}"
-    kinds = {int: "7", timedelta: "2m30s" if key.endswith(("after", "lock", "linger", "duration")) else "9s"}
+    if isinstance(hint, type) and issubclass(hint, StrEnum) and key not in _SAMPLES:
+        return list(hint)[-1]
+    kinds = {
+        int: "7",
+        bool: "false",
+        float: "0.5",
+        timedelta: "2m30s" if key.endswith(("after", "lock", "linger", "duration")) else "9s",
+    }
     return _SAMPLES.get(key) or (kinds.get(hint, "some-text") if isinstance(hint, type) else "some-text")
 
 
