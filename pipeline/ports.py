@@ -18,7 +18,7 @@ from pipeline.core.lease import Lease
 from pipeline.core.position import Positions, Start
 from pipeline.core.shard import Child, Shard
 from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.worker import Worker
+from pipeline.core.worker import Metrics, Worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -98,6 +98,10 @@ class LeaseStore(Protocol):
         """One row, read consistently."""
         ...
 
+    def get_many(self, keys: Sequence[str]) -> Listing:
+        """Those of some rows that are there, read consistently, in few requests."""
+        ...
+
     def scan(self) -> Listing:
         """All rows. Only the leader scans."""
         ...
@@ -111,8 +115,22 @@ class LeaseStore(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerListing:
+    workers: tuple[Worker, ...]
+    skipped: tuple[SkippedRow, ...] = ()
+
+
 class WorkerStore(Protocol):
     def list(self) -> tuple[Worker, ...]: ...
+
+    def listing(self) -> WorkerListing:
+        """All rows, and those that aren't understood. Where they share the lease table this reads all of that."""
+        ...
+
+    def get_many(self, worker_ids: Sequence[str]) -> WorkerListing:
+        """Those of some rows that are there, read consistently, in few requests."""
+        ...
 
     def get(self, worker_id: str) -> Worker | None:
         """One row, read consistently."""
@@ -120,7 +138,7 @@ class WorkerStore(Protocol):
 
     def beat(self, worker_id: str, instance: str, *, found: str | None) -> Worker | None:
         """Count up `beat`, stamp lut and `instance`, if the row's instance still is `found` (None: no row or no
-        instance). None when it isn't: somebody else beats here."""
+        instance). None when it isn't: somebody else beats here. Metrics that are outdated are taken back with it."""
         ...
 
     def beat_run(self, worker_id: str, run_claim: str) -> None:
@@ -134,6 +152,15 @@ class WorkerStore(Protocol):
     def set_stopping(self, worker_id: str, *, stopping: bool) -> None: ...
 
     def count_assign_pass(self, worker_id: str) -> None: ...
+
+    def report(self, worker_id: str, metrics: Metrics, *, seen: datetime | None) -> bool:
+        """Replace the row's metrics and stamp lut, if they still are those measured at `seen`, as read. Creates
+        what is missing of the row."""
+        ...
+
+    def delete_stale(self, worker: Worker) -> bool:
+        """Delete the row, if its lut still is as read. True too when it is gone already."""
+        ...
 
 
 class LeaderLock(Protocol):

@@ -24,7 +24,14 @@ class InitialPosition(StrEnum):
     AT_TIMESTAMP = "AT_TIMESTAMP"
 
 
+class OnDataLoss(StrEnum):
+    STOP = "stop"
+    CONTINUE = "continue"
+
+
 class Layout(StrEnum):
+    AUTO = "auto"
+    """What is there already; M where nothing is."""
     M = "M"
     """Three tables, as KCL 3.0-3.4 has them."""
     S = "S"
@@ -77,6 +84,11 @@ class StreamSettings:
     timestamp: datetime | None = _knob(
         doc="With AT_TIMESTAMP: the moment, with a time zone (2026-01-31T00:00:00Z)."
     )
+    on_data_loss: OnDataLoss = _knob(
+        OnDataLoss.STOP,
+        doc="Where records left the stream before they were read. stop: the shard stops until a person decides "
+        "(`headrace skip`). continue: the gap is recorded in the table, and what is left is read.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +121,15 @@ class WorkerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinationSettings:
-    layout: Layout = _knob(Layout.M, doc="M: three tables, as KCL 3.0-3.4. S: one table (not built yet).")
+    layout: Layout = _knob(
+        Layout.AUTO,
+        doc="M: three tables, as KCL 3.0-3.4. S: one table, as KCL 3.5. auto: what the application has already, and M for a "
+        "new one.",
+    )
+    scan_segments: int | None = _knob(
+        doc="Into how many parts a scan of the leases is split. Default: by the table's size, 1 to 32.",
+        kcl="leaseTableScanTotalSegments",
+    )
     lease_table: str | None = _knob(
         doc="Name of the lease table. Default: the application's name.", kcl="tableName"
     )
@@ -139,6 +159,11 @@ class CoordinationSettings:
     heartbeat: Heartbeat = _knob(
         Heartbeat.WORKER,
         doc="worker: one write per worker and tick shows that it lives. lease: every lease's counter moves too, as in KCL.",
+    )
+    cleanup: bool = _knob(
+        default=True,
+        doc="Rows of ended shards are deleted once nobody needs them.",
+        kcl="cleanupLeasesUponShardCompletion",
     )
 
 
@@ -236,6 +261,16 @@ class TimeSettings:
         timedelta(seconds=30),
         doc="Between two shard syncs.",
         kcl="leasesRecoveryAuditorExecutionFrequencyMillis",
+    )
+    completed_cleanup: timedelta = _knob(
+        timedelta(minutes=5),
+        doc="Between two rounds that delete rows of ended shards.",
+        kcl="completedLeaseCleanupIntervalMillis",
+    )
+    garbage_cleanup: timedelta = _knob(
+        timedelta(minutes=30),
+        doc="Between two rounds that ask Kinesis which shards it has forgotten, and let go of what was kept for them.",
+        kcl="garbageLeaseCleanupIntervalMillis",
     )
     assignment: timedelta = _knob(
         timedelta(seconds=20), doc="Between two scans of all leases.", kcl="leaseAssignmentIntervalMillis"

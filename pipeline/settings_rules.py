@@ -9,7 +9,6 @@ from typing import NamedTuple
 from pipeline.settings import (
     InitialPosition,
     LandingSettings,
-    Layout,
     Settings,
     StreamSettings,
     Wire,
@@ -140,8 +139,6 @@ def _aws(settings: Settings) -> Iterator[Broken]:
 
 
 def _not_built(settings: Settings) -> Iterator[Broken]:
-    if settings.coordination.layout is Layout.S:
-        yield Broken("coordination.layout", "is S, one table, which isn't built yet; allowed: M")
     if settings.aws.wire is Wire.CBOR:
         yield Broken("aws.wire", "is cbor, which isn't built yet; allowed: json")
 

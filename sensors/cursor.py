@@ -1,14 +1,40 @@
-"""What a tick remembers, as the text of a Dagster cursor: small, versionless, and safe to lose."""
+"""What a tick remembers, as the text of a Dagster cursor: small, versionless, and safe to lose.
+
+Where sightings are many only the suspects go in (what moved at the last look needs no memory), and nothing that grows
+with the number of leases: this process remembers the rest (`Kept`).
+"""
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from pipeline.core.backoff import Backoff
-from pipeline.core.sighting import Sighting, from_cursor, to_cursor
+from pipeline.core.sighting import Sighting, Sightings, from_cursor, to_cursor
+from pipeline.duties.assignment import AssignmentMemory
 from pipeline.duties.leader_tick import LeaderMemory
+from pipeline.duties.leader_watch import Watching
 from pipeline.duties.worker_tick import WorkerMemory
+
+_Memory = TypeVar("_Memory")
+_FEW = 25
+"""Sightings. Dagster copies a cursor into the row of every tick."""
+
+
+@dataclass(slots=True)
+class Kept(Generic[_Memory]):
+    """Whole memories by their cursor: believed only where Dagster brings that very cursor back."""
+
+    memories: dict[str, tuple[str, _Memory]] = field(default_factory=dict)
+
+    def put(self, name: str, cursor: str, memory: _Memory) -> str:
+        self.memories[name] = (cursor, memory)
+        return cursor
+
+    def get(self, name: str, cursor: str | None) -> _Memory | None:
+        kept = self.memories.get(name)
+        return kept[1] if kept is not None and kept[0] == cursor else None
 
 
 def write_leader(memory: LeaderMemory, failures: int) -> str:
@@ -16,9 +42,11 @@ def write_leader(memory: LeaderMemory, failures: int) -> str:
         {
             "look": _time_out(memory.last_look),
             "lock": _one_out(memory.lock),
-            "workers": to_cursor(memory.workers),
+            "workers": _suspects(memory.workers),
             "sync": _time_out(memory.last_sync),
-            "assign": _time_out(memory.last_assignment),
+            "assign": _time_out(memory.assignment.last),
+            "leases": _suspects(memory.assignment.leases),
+            "handovers": _suspects(memory.assignment.handovers),
             "failures": failures,
         }
     )
@@ -32,7 +60,11 @@ def read_leader(text: str | None) -> tuple[LeaderMemory, int]:
             lock=_one_in(said.get("lock")),
             workers=from_cursor(said.get("workers", {})),
             last_sync=_time_in(said.get("sync")),
-            last_assignment=_time_in(said.get("assign")),
+            assignment=AssignmentMemory(
+                _time_in(said.get("assign")),
+                from_cursor(said.get("leases", {})),
+                from_cursor(said.get("handovers", {})),
+            ),
         )
         return memory, int(said.get("failures", 0))
     except (TypeError, ValueError, AttributeError):
@@ -49,6 +81,7 @@ def write_worker(memory: WorkerMemory) -> str:
             "probed": memory.probed,
             "run": memory.latest_run,
             "backoff": {key: [b.failures, _time_out(b.until)] for key, b in memory.backoff.items()},
+            "leader": _watching_out(memory.leader),
         }
     )
 
@@ -67,9 +100,23 @@ def read_worker(text: str | None) -> WorkerMemory:
                 key: Backoff(int(count), datetime.fromtimestamp(until, UTC))
                 for key, (count, until) in said.get("backoff", {}).items()
             },
+            leader=_watching_in(said.get("leader")),
         )
     except (TypeError, ValueError, AttributeError):
         return WorkerMemory()
+
+
+def _suspects(seen: Sightings) -> dict[str, list[str | int]]:
+    few = len(seen) <= _FEW
+    return to_cursor({name: each for name, each in seen.items() if few or each.credit})
+
+
+def _watching_out(seen: Watching) -> list[Any] | None:
+    return None if seen.last is None else [_time_out(seen.last), seen.lock, _one_out(seen.passes)]
+
+
+def _watching_in(row: list[Any] | None) -> Watching:
+    return Watching() if row is None else Watching(_time_in(row[0]), row[1], _one_in(row[2]))
 
 
 def _text(said: Mapping[str, Any]) -> str:

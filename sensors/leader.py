@@ -7,18 +7,19 @@ import dagster as dg
 
 from assets.names import partitions_name
 from pipeline.clock import SystemClock, SystemIds
-from pipeline.duties.leader_tick import LeaderDuty
+from pipeline.duties.leader_tick import LeaderDuty, LeaderMemory
 from pipeline.errors import HeadraceError, Terminal, Transient
 from pipeline.settings import Settings
 from resources.beating import beating
 from resources.lake import LakeResource
 from resources.lease_tables import LeaseTablesResource
 from resources.stream import StreamResource
-from sensors.cursor import read_leader, write_leader
+from sensors.cursor import Kept, read_leader, write_leader
 from sensors.once import alone
 
 INTERVAL = 4
 """Seconds. Dagster's loop looks every 5: asking for 5 would be asking for 10."""
+_KEPT: Kept[LeaderMemory] = Kept()
 _FAILURES = 3
 """In a row: then the lock is given up, so that another deployment may do better."""
 
@@ -72,6 +73,7 @@ def _give_up(duty: LeaderDuty) -> None:
 
 def _tick(context: dg.SensorEvaluationContext, settings: Settings, duty: LeaderDuty) -> dg.SensorResult:
     memory, failures = read_leader(context.cursor)
+    memory = _KEPT.get(settings.application, context.cursor) or memory
     times = settings.times
     try:
         with beating(duty.beat_lock, times.leader_lock / 4, at_most=times.leader_deadline):
@@ -90,6 +92,6 @@ def _tick(context: dg.SensorEvaluationContext, settings: Settings, duty: LeaderD
     partitions = dg.DynamicPartitionsDefinition(name=partitions_name(settings))
     return dg.SensorResult(
         skip_reason=str(report),
-        cursor=write_leader(report.memory, 0),
+        cursor=_KEPT.put(settings.application, write_leader(report.memory, 0), report.memory),
         dynamic_partitions_requests=[partitions.build_add_request(missing)] if missing else [],
     )

@@ -7,19 +7,19 @@ from typing import Any
 
 import dagster as dg
 
-from assets.names import records_key, slug
+from assets.names import partitions_name, records_key, slug
 from assets.records import RecordsConfig
 from assets.reporter import ANNOUNCE_ALL_UP_TO
 from pipeline.clock import SystemClock
 from pipeline.core.stream import StreamId
-from pipeline.duties.worker_tick import WorkerDuty, WorkerReport
+from pipeline.duties.worker_tick import WorkerDuty, WorkerMemory, WorkerReport
 from pipeline.errors import TablesMissing, Transient
 from pipeline.ports import ShardSource, StreamFacts
 from pipeline.settings import Settings
 from resources.lease_tables import LeaseTablesResource
 from resources.runs import LATER_TAG, WORKER_TAG, DagsterRuns, instance_id
 from resources.stream import StreamResource
-from sensors.cursor import read_worker, write_worker
+from sensors.cursor import Kept, read_worker, write_worker
 from sensors.leader import INTERVAL
 from sensors.once import alone
 
@@ -64,6 +64,8 @@ def _duty(
         runs=DagsterRuns(context.instance),
         clock=SystemClock(),
         times=settings.times,
+        lock=lease_tables.lock(),
+        heartbeat=settings.coordination.heartbeat,
         stream=lambda: known.facts(settings.streams[0].name),
     )
 
@@ -84,21 +86,37 @@ class _Known:
 
 
 _KNOWN: dict[str, _Known] = {}
+_KEPT: Kept[WorkerMemory] = Kept()
 
 
 def _tick(context: dg.SensorEvaluationContext, settings: Settings, duty: WorkerDuty) -> dg.SensorResult:
+    name = f"{settings.application}/{duty.worker_id}"
     try:
-        report = duty.tick(read_worker(context.cursor))
+        report = duty.tick(_KEPT.get(name, context.cursor) or read_worker(context.cursor))
     except Transient as error:
         return dg.SensorResult(skip_reason=f"worker {duty.worker_id}: {error}", cursor=context.cursor)
     except TablesMissing as error:
         # At the first start of an application the leader's tick makes them a moment later.
         return dg.SensorResult(skip_reason=f"worker {duty.worker_id}: {error}", cursor=context.cursor)
     _report_dead(context, report)
-    cursor = write_worker(report.memory)
-    if not report.due:
-        return dg.SensorResult(skip_reason=str(report), cursor=cursor)
-    return dg.SensorResult(run_requests=[_request(settings, duty.worker_id, report)], cursor=cursor)
+    if report.alarm is not None:
+        context.log.error(report.alarm)
+    cursor = _KEPT.put(name, write_worker(report.memory), report.memory)
+    partitions = _missing_partitions(context, settings, report)
+    if report.due:
+        requests = [_request(settings, duty.worker_id, report)]
+        return dg.SensorResult(run_requests=requests, cursor=cursor, dynamic_partitions_requests=partitions)
+    return dg.SensorResult(skip_reason=str(report), cursor=cursor, dynamic_partitions_requests=partitions)
+
+
+def _missing_partitions(
+    context: dg.SensorEvaluationContext, settings: Settings, report: WorkerReport
+) -> list[dg.AddDynamicPartitionsRequest]:
+    """The leader's sensor adds all keys to its own Dagster; another deployment adds those of its workers."""
+    known = set(context.instance.get_dynamic_partitions(partitions_name(settings)))
+    missing = [key for key in report.partitions if key not in known]
+    partitions = dg.DynamicPartitionsDefinition(name=partitions_name(settings))
+    return [partitions.build_add_request(missing)] if missing else []
 
 
 def _request(settings: Settings, worker_id: str, report: WorkerReport) -> dg.RunRequest:

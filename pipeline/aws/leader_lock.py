@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pipeline.aws import lock_item as wire
 from pipeline.aws.attributes import Item, text_value
-from pipeline.aws.rows import Rows, Stood, Written
+from pipeline.aws.lease_item import KEY as LEASE_KEY
+from pipeline.aws.rows import Place, Rows, Stood, Written
 from pipeline.core.election import LockRow
 from pipeline.errors import WrongShape
 
@@ -15,13 +17,12 @@ if TYPE_CHECKING:
 
 
 class DynamoLeaderLock:
-    """`key` leaseKey and `entity_type` True: layout S, where the lock lives in the lease table."""
+    """`key` leaseKey: the lock lives in the lease table, and its row says what it is."""
 
     def __init__(
-        self, client: DynamoDBClient, table: str, *, key: str = wire.KEY, entity_type: bool = False
+        self, client: DynamoDBClient, table: str | Callable[[], Place], *, key: str = wire.KEY
     ) -> None:
         self._rows = Rows(client, table, key=key)
-        self._entity_type = entity_type
 
     def read(self) -> LockRow | None:
         item = self._rows.get(wire.LEADER)
@@ -39,7 +40,7 @@ class DynamoLeaderLock:
             values = {":seen": text_value(seen.version)}
         answer = self._rows.write(
             "put_item",
-            Item=wire.write_lock(mine, key=self._rows.key, entity_type=self._entity_type),
+            Item=wire.write_lock(mine, key=self._rows.key, entity_type=self._rows.key == LEASE_KEY),
             ConditionExpression=condition,
             ExpressionAttributeNames={"#key": self._rows.key},
             **({"ExpressionAttributeValues": values} if values else {}),

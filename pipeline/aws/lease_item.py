@@ -27,6 +27,10 @@ OWNER_INDEX: Final = "LeaseOwnerToLeaseKeyIndex"
 
 _ENTITY: Final = "entityType"
 _LEASE: Final = "LEASE"
+_OTHER_KINDS: Final = frozenset(
+    {"STREAM", "LEADER", "CLIENT_VERSION_MIGRATION", "TABLE_MIGRATION", "WORKER_METRIC_STATS"}
+)
+"""What else lies in the lease table where an application has only that one."""
 
 ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     "key": (KEY,),
@@ -65,6 +69,16 @@ _ZERO_IF_MISSING: Final = frozenset(
 
 
 # --- a row as a lease ---------------------------------------------------------------------------------------
+
+
+def is_no_lease(item: Item) -> bool:
+    """A row of another kind that KCL knows."""
+    return item.get(_ENTITY, {}).get("S") in _OTHER_KINDS
+
+
+def has_type(item: Item) -> bool:
+    """Workers before KCL 3.5 write leases without one."""
+    return _ENTITY in item
 
 
 def read_lease(item: Item) -> Lease | SkippedRow:

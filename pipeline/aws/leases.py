@@ -2,39 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import ClientError
 
 from pipeline.aws.attributes import Item, text_value
 from pipeline.aws.clients import code_of
-from pipeline.aws.lease_item import CHECKPOINT_OWNER, KEY, OWNER, OWNER_INDEX, read_lease, write_change
+from pipeline.aws.lease_item import (
+    CHECKPOINT_OWNER,
+    KEY,
+    OWNER,
+    OWNER_INDEX,
+    is_no_lease,
+    read_lease,
+    write_change,
+)
 from pipeline.aws.rows import NO_INDEX, Rows, Stood
 from pipeline.core.change import Applied, Change, Refused, is_own_work
 from pipeline.core.lease import Lease
-from pipeline.errors import WrongShape
+from pipeline.errors import HeadraceError, TablesMissing, WrongShape
+from pipeline.kcl.pace import scan_segments
 from pipeline.ports import Listing, SkippedRow
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
-class DynamoLeaseStore:
-    """`entity_type` False: for a table shared with KCL workers that are older than 3.5."""
+_SIZE_HOLDS: Final = 2 * 60 * 60.0
+"""Seconds, as in KCL. DynamoDB itself counts a table's bytes every six hours."""
+_SIZES: Final[dict[tuple[str, str], tuple[float, int]]] = {}
+"""(endpoint, table) -> until when to believe it, bytes. Stores come and go with the ticks of one process."""
 
-    def __init__(self, client: DynamoDBClient, table: str, *, entity_type: bool = True) -> None:
+
+class DynamoLeaseStore:
+    """`entity_type` answers False for a table shared with KCL workers that are older than 3.5."""
+
+    def __init__(
+        self,
+        client: DynamoDBClient,
+        table: str,
+        *,
+        entity_type: Callable[[], bool] = lambda: True,
+        segments: int | None = None,
+    ) -> None:
         self._rows = Rows(client, table, key=KEY)
         self._entity_type = entity_type
+        self._segments = segments
         self._indexed = False
 
     def get(self, key: str) -> Lease | None:
         item = self._rows.get(key)
         return None if item is None else self._understood(item)
 
+    def get_many(self, keys: Sequence[str]) -> Listing:
+        return _listing(self._rows.get_many(keys))
+
     def scan(self) -> Listing:
         """Eventually consistent: every write that follows from it says what it saw."""
-        return _listing(self._rows.scan())
+        return _listing(self._rows.scan_in_segments(scan_segments(self._bytes(), self._segments or 0)))
 
     def held_by(self, worker_id: str) -> Listing:
         """Once the index is ACTIVE, rows that this worker is handing over are missing here: the index shows their
@@ -46,7 +73,8 @@ class DynamoLeaseStore:
         return self._held_by_scan(worker_id)
 
     def apply(self, change: Change) -> Applied | Refused:
-        operation, request = write_change(change, entity_type=self._entity_type)
+        entity_type = change.create is None or self._entity_type()
+        operation, request = write_change(change, entity_type=entity_type)
         answer = self._rows.write(operation, **request)
         if not isinstance(answer, Stood):
             return Applied(change.create or self._understood(answer.row))
@@ -88,6 +116,22 @@ class DynamoLeaseStore:
         )
         return [row[KEY]["S"] for row in rows]
 
+    def _bytes(self) -> int | None:
+        """The table's size; None where it was never to be had: a scan is worth doing even so."""
+        if self._segments is not None:
+            return None
+        name = (self._rows.client.meta.endpoint_url, self._rows.table)
+        until, size = _SIZES.get(name, (0.0, None))
+        if size is None or time.monotonic() > until:
+            try:
+                size = int(self._rows.describe().get("TableSizeBytes", 0))
+            except TablesMissing:
+                raise
+            except HeadraceError:
+                return size
+            _SIZES[name] = (time.monotonic() + _SIZE_HOLDS, size)
+        return size
+
     def _has_index(self) -> bool:
         """Asked until the answer is yes: building the index of a full table takes minutes."""
         if not self._indexed:
@@ -108,9 +152,12 @@ class DynamoLeaseStore:
 
 
 def _listing(items: Iterable[Item]) -> Listing:
+    """Rows of the other kinds that KCL knows are simply no leases; anything else that isn't understood is told."""
     leases: list[Lease] = []
     skipped: list[SkippedRow] = []
     for item in items:
+        if is_no_lease(item):
+            continue
         found = read_lease(item)
         leases.append(found) if isinstance(found, Lease) else skipped.append(found)
     return Listing(tuple(leases), tuple(skipped))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -23,8 +24,18 @@ NO_INDEX: Final = frozenset({"ValidationException", _NO_TABLE})
 _REFUSED: Final = frozenset({"ConditionalCheckFailedException"})
 _BATCH: Final = 100
 """Rows of one BatchGetItem, by DynamoDB's limit."""
+_AT_ONCE: Final = 10
+"""Parts of a scan under way: the client has a few connections more."""
 _PATIENCE: Final = 5
 """Answers in a row that bring no row, before the rest counts as throttled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where rows of one kind lie."""
+
+    table: str
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +53,19 @@ class Stood:
 
 
 class Rows:
-    def __init__(self, client: DynamoDBClient, table: str, *, key: str) -> None:
+    """`table` may be a question instead of a name: rows that KCL's workers may move to another table meanwhile."""
+
+    def __init__(self, client: DynamoDBClient, table: str | Callable[[], Place], *, key: str) -> None:
         self.client = client
-        self.table = table
-        self.key = key
+        self._place = (lambda: Place(table, key)) if isinstance(table, str) else table
+
+    @property
+    def table(self) -> str:
+        return self._place().table
+
+    @property
+    def key(self) -> str:
+        return self._place().key
 
     def get(self, key: str) -> Item | None:
         answer = self._ask("get_item", Key=self.key_of(key), ConsistentRead=True)
@@ -61,6 +81,15 @@ class Rows:
 
     def scan(self, *, consistent: bool = False, **filters: Any) -> Iterator[Item]:
         return self._pages("scan", ConsistentRead=consistent, **filters)
+
+    def scan_in_segments(self, segments: int, **filters: Any) -> list[Item]:
+        """All parts at once, for tables whose pages would take long one by one."""
+        if segments == 1:
+            return list(self.scan(**filters))
+        parts = [{"Segment": number, "TotalSegments": segments} for number in range(segments)]
+        with ThreadPoolExecutor(min(segments, _AT_ONCE)) as pool:
+            found = pool.map(lambda part: list(self.scan(**part, **filters)), parts)
+            return [item for items in found for item in items]
 
     def query(self, index: str, **condition: Any) -> Iterator[Item]:
         """A ClientError of `NO_INDEX` passes: somebody has deleted the index, as KCL's rollback tool does."""

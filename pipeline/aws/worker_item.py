@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from pipeline.aws import attributes as av
 from pipeline.aws.attributes import Item
-from pipeline.core.worker import Worker
+from pipeline.core.worker import THROUGHPUT, Metrics, Worker
 from pipeline.errors import WrongShape
 from pipeline.ports import SkippedRow
 
@@ -20,16 +21,35 @@ RUN_BEATS: Final = "runBeats"
 INSTANCE: Final = "instance"
 STOPPING: Final = "stopping"
 ASSIGN_PASS: Final = "assignPass"  # noqa: S105 - a pass over the leases
+MEASURED_BY: Final = "measuredBy"
+MEASURED_AT: Final = "measuredAt"
+# KCL 3.5's, and in one table KCL's only way to tell this row from a lease.
+ENTITY: Final = "entityType"
+SUPPORT: Final = "sup"
+SUPPORTED_AT: Final = "slu"
+WORKER: Final[Item] = {"S": "WORKER_METRIC_STATS"}
+SUPPORT_CODE: Final[Item] = {"N": "1"}
 
-_ENTITY: Final = "entityType"
-_WORKER: Final = "WORKER_METRIC_STATS"
+
+def metrics_values(metrics: Metrics) -> dict[str, Item]:
+    return {
+        STATS: _table(metrics.stats),
+        RANGES: _table(metrics.ranges),
+        MEASURED_BY: av.text_value(metrics.measured_by),
+    }
+
+
+def _table(lists: Mapping[str, Iterable[float]]) -> Item:
+    return {"M": {name: {"L": [av.number_value(n) for n in numbers]} for name, numbers in lists.items()}}
 
 
 def read_worker(item: Item, *, key: str = KEY) -> Worker | SkippedRow:
     name = str(next(iter(item.get(key, {}).values()), f"a row without {key}"))
     try:
-        kind = av.text(item, _ENTITY)
-        if kind not in {None, _WORKER}:
+        kind = av.text(item, ENTITY)
+        if kind is None and key != KEY:
+            return SkippedRow(name, f"a row without {ENTITY} in the lease table: a lease")
+        if kind not in {None, WORKER["S"]}:
             return SkippedRow(name, f"a row of type {kind}, not a worker's")
         return _worker(item, key)
     except WrongShape as error:
@@ -48,4 +68,6 @@ def _worker(item: Item, key: str) -> Worker:
         assign_pass=av.integer(item, ASSIGN_PASS) or 0,
         stats={metric: tuple(float(n) for n in av.numbers(stats, metric)) for metric in stats},
         ranges={metric: av.whole_numbers(ranges, metric) for metric in ranges},
+        measured_by=av.text(item, MEASURED_BY) or (None if stats else THROUGHPUT),
+        measured_at=av.moment(item, MEASURED_AT, av.SECOND),
     )

@@ -23,6 +23,9 @@ COMMANDS = {
     "dev": "run Dagster on these settings",
     "lineage": "tell which records of which shard went into which snapshot",
     "local": "run the AWS stand-in for development and tests",
+    "plan": "print what the leader would do now",
+    "status": "tell who reads what, of this or any KCL application",
+    "stop": "stop workers cleanly: their leases are given up",
     "tables": "create or describe the coordination tables",
 }
 """Name -> line in the help. `name` lives in `pipeline.cli.<name>`."""

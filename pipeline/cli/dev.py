@@ -2,6 +2,8 @@
 
 import argparse
 import os
+from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +11,11 @@ from pipeline.cli.options import add_config, load
 
 if TYPE_CHECKING:
     from pipeline.cli.options import Subparsers
+    from pipeline.settings import Settings
     from pipeline.settings_file import Loaded
+
+_GIVE_UP = timedelta(seconds=20)
+"""For the workers to let go of their leases, before Dagster is stopped: others read on at once."""
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -31,19 +37,55 @@ def run(args: argparse.Namespace) -> int:
     home = services.dagster_home(config)
     workspace = services.prepare_dagster_home(home)
     print(_sentence(loaded, home), flush=True)
+    _start_workers(loaded.settings)
     with services.stopped_by_signals(), services.spark_of_its_own(home):
         command = services.dagster_command(workspace, args.port)
         dagster = services.Group(command, env=services.environment(os.environ, config, home))
+        is_up = False
         try:
             for _ in services.wait_for_ui(dagster, args.port):
                 continue
             print(f"headrace: UI at http://{services.HOST}:{args.port} - press Ctrl-C to stop", flush=True)
+            is_up = True
             return dagster.wait()
         except KeyboardInterrupt:
+            if is_up:
+                _stop_workers(loaded.settings)
             return 0
         finally:
             print("headrace: stopping Dagster, its runs and the local Spark", flush=True)
             dagster.stop()
+
+
+def _start_workers(settings: "Settings") -> None:
+    """Those that the end of a former `headrace dev`, or a `headrace stop`, has left stopped."""
+    from pipeline.cli.stop import start_workers
+    from pipeline.errors import HeadraceError, TablesMissing
+
+    try:
+        again = start_workers(settings)
+    except TablesMissing:
+        return  # the first tick makes them
+    except HeadraceError as error:
+        print(f"headrace: whether workers were told to stop couldn't be asked: {error}", flush=True)
+        return
+    if again:
+        print(f"headrace: {', '.join(again)} stopped before, and may work again", flush=True)
+
+
+def _stop_workers(settings: "Settings") -> None:
+    """While the sensors still run. A second Ctrl-C, or AWS out of reach, skips it: leases expire by themselves then."""
+    from pipeline.cli.stop import stop_workers
+    from pipeline.errors import HeadraceError
+
+    print("headrace: the workers give up their leases (Ctrl-C again skips this)", flush=True)
+    with suppress(KeyboardInterrupt):
+        try:
+            print("headrace:", stop_workers(settings, wait=_GIVE_UP, progress=print), flush=True)
+        except HeadraceError as error:
+            print(
+                f"headrace: leases weren't given up, others take them once they expire: {error}", flush=True
+            )
 
 
 def _sentence(loaded: "Loaded", home: Path) -> str:

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,3 +24,14 @@ def load(args: argparse.Namespace) -> "Loaded":
     from pipeline.settings_file import read_settings
 
     return read_settings(args.config, os.environ)
+
+
+def duration(text: str) -> timedelta:
+    """An argument such as 30s or 2m, as in the settings."""
+    from pipeline.settings_values import read_value
+
+    try:
+        period: timedelta = read_value(timedelta, text)
+    except (ValueError, OverflowError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r} isn't a duration such as 30s or 2m") from error
+    return period

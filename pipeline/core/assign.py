@@ -1,26 +1,286 @@
-"""Who reads what: unowned leases go evenly to the workers that beat.
+"""Who reads what: the strategy `gap`.
 
-Moving leases that have an owner (balancing, take-over, handover) is not built yet: a restarted worker finds
-its own leases again.
+    free leases     -> to the least loaded worker, heaviest first
+    uneven workers  -> a lease moves where that clearly shrinks the gap between the most and the least loaded
+    uneven clusters -> then between clusters (worker ids that begin alike), where no worker is worse off for it
+
+One measure serves all workers, whether they measure anything or not: the throughput of what they are to read, and a
+lease whose throughput nobody knows counts as an average one. Whole numbers only: the same input gives the same plan,
+and a plan carried out is followed by an empty one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right, insort
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from heapq import heapify, heappop, heappush
 
-from pipeline.core.change import Change, assign
+from pipeline.core import change
+from pipeline.core.change import Change
 from pipeline.core.lease import Lease
 
+_ROUNDS = 8
+"""Each evens out what the one before uncovered; two are the rule."""
+_MOST_CLUSTERS = 50
 
-def plan_assign(leases: Iterable[Lease], workers: Iterable[str]) -> list[Change]:
-    """The same input gives the same plan: the worker with the fewest open leases is next, then the lower id."""
-    rows = [lease for lease in leases if not lease.has_ended]
-    load = {worker: sum(lease.holder == worker for lease in rows) for worker in workers}
-    changes: list[Change] = []
-    if not load:
-        return changes
-    for lease in sorted((r for r in rows if r.holder is None), key=lambda r: r.key):
-        to = min(load, key=lambda worker: (load[worker], worker))
-        load[to] += 1
-        changes.append(assign(lease, to, f"unowned -> {to}, now holding {load[to]}"))
-    return changes
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What an assignment decides from."""
+
+    leases: tuple[Lease, ...]
+    living: frozenset[str]
+    """Workers that beat and don't stop: these may be given leases."""
+    dead: frozenset[str] = frozenset()
+    """Workers that stood still for the lease duration."""
+    lost: frozenset[str] = frozenset()
+    """Keys of open leases whose holder is dead."""
+    now: datetime
+    """The leader's wall clock: only for the least time that a moved lease stays where it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    dwell: timedelta
+    graceful: bool = True
+    """The holder finishes its wave before a lease moves."""
+    direct: bool = True
+    """A lease that nobody is reading moves at once. Not where counters move beside: the write would be refused."""
+    max_leases: int | None = None
+
+
+def cluster_of(worker_id: str) -> str:
+    """cluster-worker: what comes before the first dash."""
+    return worker_id.partition("-")[0]
+
+
+def plan_assign(scene: Scene, rules: Rules) -> list[Change]:
+    rows = {row.key: row for row in sorted(scene.leases, key=lambda r: r.key) if not row.has_ended}
+    if not scene.living:
+        return []
+    board = _board(rows, scene, rules)
+    free = [row for row in rows.values() if is_free(row, scene)]
+    for row in sorted(free, key=lambda r: (-board.weight[r.key], r.key)):
+        board.place(row)
+    placed = frozenset(board.moves)
+    for _ in range(_ROUNDS):
+        if not (board.even_out_workers() | board.even_out_clusters()):
+            break
+    return [
+        _change(rows[key], to, board, placed, scene, rules)
+        for key, to in board.moves.items()
+        if key in placed or to != rows[key].owner
+    ]
+
+
+def is_free(row: Lease, scene: Scene) -> bool:
+    """Nobody has it, who has it is dead, or who was to get it next is."""
+    if row.holder is None or row.key in scene.lost:
+        return True
+    return row.checkpoint_owner is not None and row.owner in scene.dead
+
+
+def _change(row: Lease, to: str, board: _Board, placed: frozenset[str], scene: Scene, rules: Rules) -> Change:
+    stands = f"-> {to}, now with {board.count[to]} leases"
+    if row.key in placed:
+        return _take(row, to, stands, scene)
+    why = f"{row.owner} has more to read than {to}: {stands}"
+    if rules.graceful and not (rules.direct and row.run_claim is None):
+        return change.initiate_handover(row, to, why, at=scene.now)
+    return change.assign(row, to, why, at=scene.now)
+
+
+def _take(row: Lease, to: str, stands: str, scene: Scene) -> Change:
+    if row.holder is None:
+        return change.assign(row, to, f"unowned {stands}")
+    if row.key in scene.lost:
+        return change.assign(row, to, f"{row.holder} stood still {stands}")
+    if to == row.holder:
+        return change.assign(row, to, f"{row.owner} died before it took over {stands}")
+    return change.redirect_handover(row, to, f"{row.owner} died before it took over {stands}")
+
+
+def _board(rows: dict[str, Lease], scene: Scene, rules: Rules) -> _Board:
+    known = [r.throughput_kbps for r in rows.values() if r.throughput_kbps is not None]
+    usual = max(1, round(1000 * sum(known) / len(known))) if any(known) else 1
+    clusters = {cluster_of(w) for w in scene.living}
+    board = _Board(
+        living=tuple(sorted(scene.living)),
+        split=1 < len(clusters) <= min(_MOST_CLUSTERS, len(scene.living) - 1),
+        most=rules.max_leases,
+        weight={key: _weight(row, usual, measured=any(known)) for key, row in rows.items()},
+    )
+    for row in rows.values():
+        if row.owner in scene.living and not is_free(row, scene):
+            board.add(
+                row.key, row.owner, movable=row.checkpoint_owner is None and not _dwells(row, scene, rules)
+            )
+    return board
+
+
+def _weight(row: Lease, usual: int, *, measured: bool) -> int:
+    """In thousandths of a KB/s. A quiet lease isn't free: it is asked, too."""
+    if not measured or row.throughput_kbps is None:
+        return usual
+    return max(1, usual // 10, round(1000 * row.throughput_kbps))
+
+
+def _dwells(row: Lease, scene: Scene, rules: Rules) -> bool:
+    return row.assigned_at is not None and abs(scene.now - row.assigned_at) < rules.dwell
+
+
+@dataclass(slots=True, kw_only=True)
+class _Board:
+    """Loads as they will be once the plan is carried out."""
+
+    living: tuple[str, ...]
+    split: bool
+    """Whether clusters are told apart."""
+    most: int | None
+    weight: dict[str, int]
+    load: dict[str, int] = field(default_factory=dict)
+    count: dict[str, int] = field(default_factory=dict)
+    movable: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+    """By worker: (weight, key) of what may be moved, ascending."""
+    clusters: dict[str, list[str]] = field(default_factory=dict)
+    cluster_load: dict[str, int] = field(default_factory=dict)
+    moves: dict[str, str] = field(default_factory=dict)
+    _least: dict[str, list[tuple[int, int, str]]] = field(default_factory=dict)
+    """By cluster: a heap of (load, count, worker); entries that are out of date are passed over."""
+
+    def __post_init__(self) -> None:
+        for worker in self.living:
+            self.load[worker] = self.count[worker] = 0
+            self.movable[worker] = []
+            self.clusters.setdefault(self._cluster(worker), []).append(worker)
+        for cluster, workers in self.clusters.items():
+            self.cluster_load[cluster] = 0
+            self._least[cluster] = [(0, 0, worker) for worker in workers]
+            heapify(self._least[cluster])
+
+    def _cluster(self, worker: str) -> str:
+        return cluster_of(worker) if self.split else ""
+
+    def add(self, key: str, worker: str, *, movable: bool) -> None:
+        self._change_load(worker, self.weight[key], 1)
+        if movable:
+            insort(self.movable[worker], (self.weight[key], key))
+
+    def _change_load(self, worker: str, weight: int, leases: int) -> None:
+        cluster = self._cluster(worker)
+        self.load[worker] += weight
+        self.count[worker] += leases
+        self.cluster_load[cluster] += weight
+        heappush(self._least[cluster], (self.load[worker], self.count[worker], worker))
+
+    def place(self, row: Lease) -> None:
+        """A lease that has nobody. Where the dead holder's successor is named already, it is that one."""
+        named = row.owner if row.checkpoint_owner is not None and row.owner in self.load else None
+        to = named or self._least_loaded()
+        if to is not None:
+            self.moves[row.key] = to
+            self.add(row.key, to, movable=named is None)
+
+    def _least_loaded(self) -> str | None:
+        """Equal workers: the one of the cluster that has less for each of its workers."""
+        best: tuple[int, float, int, str] | None = None
+        for cluster in self.clusters:
+            worker = self._least_in(cluster)
+            if worker is not None:
+                share = self.cluster_load[cluster] / len(self.clusters[cluster])
+                best = min(
+                    best or (self.load[worker], share, self.count[worker], worker),
+                    (self.load[worker], share, self.count[worker], worker),
+                )
+        return best and best[3]
+
+    def _least_in(self, cluster: str) -> str | None:
+        heap = self._least[cluster]
+        while heap:
+            load, count, worker = heap[0]
+            is_full = self.most is not None and count >= self.most
+            if (load, count) == (self.load[worker], self.count[worker]) and not is_full:
+                return worker
+            heappop(heap)  # it is pushed again whenever its load changes
+        return None
+
+    def _move(self, weight: int, key: str, *, giver: str, to: str) -> None:
+        """Each makes the sum of the squared loads smaller (or leaves it, and evens out the clusters): it ends."""
+        self.movable[giver].remove((weight, key))
+        self.moves[key] = to
+        self._change_load(giver, -weight, -1)
+        self.add(key, to, movable=True)
+
+    def even_out_workers(self) -> bool:
+        moved = False
+        givers = [(-self.load[w], w) for w in self.living if self.movable[w]]
+        heapify(givers)
+        while givers:
+            load, giver = heappop(givers)
+            to = self._least_loaded()
+            if to is None or -load != self.load[giver]:
+                continue
+            gap = self.load[giver] - self.load[to]
+            chosen = _best(self.movable[giver], gap // 2, below=gap * 9)
+            if chosen is None:
+                continue  # nor would any other worker's gap to it do: they are smaller
+            self._move(*chosen, giver=giver, to=to)
+            moved = True
+            if self.movable[giver]:
+                heappush(givers, (-self.load[giver], giver))
+            if self.movable[to]:
+                heappush(givers, (-self.load[to], to))
+        return moved
+
+    def even_out_clusters(self) -> bool:
+        moved = False
+        while len(self.clusters) > 1 and self._move_between_clusters():
+            moved = True
+        return moved
+
+    def _move_between_clusters(self) -> bool:
+        everything, workers = sum(self.cluster_load.values()), len(self.living)
+        excess = {
+            c: self.cluster_load[c] * workers - everything * len(self.clusters[c]) for c in self.clusters
+        }
+        heavy = max(sorted(excess), key=lambda c: excess[c])
+        light = min(sorted(excess), key=lambda c: excess[c])
+        to = self._least_in(light)
+        if to is None:
+            return False
+        between = excess[heavy] - excess[light]
+        for giver in sorted(self.clusters[heavy], key=lambda w: (-self.load[w], w)):
+            gap = self.load[giver] - self.load[to]
+            if gap <= 0:
+                return False
+            fits = bisect_right(self.movable[giver], (gap, "\uffff"))
+            for weight, key in reversed(self.movable[giver][:fits]):
+                if weight * workers * 10 < between * 9:
+                    self._move(weight, key, giver=giver, to=to)
+                    return True
+        return False
+
+
+def _best(movable: list[tuple[int, str]], half: int, *, below: int) -> tuple[int, str] | None:
+    """The heaviest that doesn't turn the gap round, else the lightest that turns it round but makes it clearly smaller.
+
+    `below`: nine times the gap; a lease of ten times its weight must stay under it.
+    """
+    at = bisect_right(movable, (half, "\uffff"))
+    for weight, key in _candidates(movable, at):
+        if weight * 10 < below:
+            return weight, key
+    return None
+
+
+def _candidates(movable: list[tuple[int, str]], at: int) -> Iterator[tuple[int, str]]:
+    yield from movable[at - 1 : at] if at else ()
+    yield from movable[at : at + 1]
+
+
+def spilled(scene: Scene, changes: Iterable[Change]) -> int:
+    """Leases that nobody reads after this plan: no worker beats, or all are full."""
+    planned = {each.key for each in changes}
+    return sum(not r.has_ended and is_free(r, scene) and r.key not in planned for r in scene.leases)

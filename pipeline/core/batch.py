@@ -26,6 +26,16 @@ class Batch:
     """All parents with why each is out of the way; only with the first range of a shard."""
     weight: float = 1.0
     """Expected bytes, relative to the other batches of the wave."""
+    goes_on: bool = False
+    """Records that left the stream unread don't stop the reading: the gap is noted, and what is left is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Records that arrived between two moments may have left the stream unread."""
+
+    since: datetime
+    until: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +65,8 @@ class Staged:
     """One sentence. What was staged before the error still lands; the shard counts as failed."""
     data_loss: bool = False
     """The error says that records may have left the stream unread."""
+    gap: Gap | None = None
+    """Right after `after`, and before the first row that was staged: only where the batch goes on."""
 
     @property
     def moved(self) -> bool:
@@ -83,8 +95,22 @@ class StagedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class HostLoad:
+    """How busy one host was that a task ran on, in a stretch of time up to the task's end."""
+
+    host: str
+    span: timedelta
+    cpu: float | None
+    """Percent, as a worker's row has it. None: its source failed."""
+    received: float | None = None
+    """MiB per second, as `sent`. None: unknown."""
+    sent: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """What a wave's Spark job brought back: nothing else that was staged exists for us."""
 
     staged: tuple[Staged, ...]
     files: tuple[StagedFile, ...] = ()
+    loads: tuple[HostLoad, ...] = ()

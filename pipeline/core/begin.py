@@ -2,6 +2,7 @@
 
 the table says        the row says                          then
 END                   anything but SHARD_END                finish the chores of its end, read nothing
+none, a descendant's  anything                              it counts as END: the row is left over, read nothing
 a position            behind it                             repair the row forward, read on from the table
 a position            ours, ahead of it (landed*)           stop: the table was rolled back
 a position            ahead of it, not ours                 stop: a foreign reader
@@ -39,6 +40,13 @@ class Finish:
 
 
 @dataclass(frozen=True, slots=True)
+class Passed:
+    """The shard counts as ended, for a descendant of it has a position: its row is left over."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Nothing is wrong; something else comes first."""
 
@@ -52,7 +60,7 @@ class Stop:
     why: str
 
 
-Begin = Read | Finish | Wait | Stop
+Begin = Read | Finish | Passed | Wait | Stop
 
 
 def plan_begin(
@@ -63,10 +71,15 @@ def plan_begin(
     retention: timedelta,
     parents: tuple[ParentReason, ...] = (),
     waiting: tuple[InTheWay, ...] = (),
+    passed_by: str | None = None,
+    goes_on: bool = False,
 ) -> Begin:
+    """`goes_on`: records that left the stream unread are noted instead of stopping the shard."""
     position = positions.of(key)
     if position is not None and position.ended:
         return Finish(position)
+    if position is None and passed_by is not None:
+        return Passed(passed_by)
     disagreement = _disagreement(row, key, position)
     if disagreement is not None:
         return Stop(disagreement)
@@ -83,6 +96,7 @@ def plan_begin(
         retention=retention,
         parents=parents if position is None else (),
         weight=row.throughput_kbps or 1.0,
+        goes_on=goes_on or (position is not None and position.gap_accepted),
     )
     stands = position.checkpoint if position else None
     return Read(batch, repair=stands if stands is not None and row.checkpoint < stands else None)

@@ -111,11 +111,12 @@ def _range_out(
         [place[f] for f in r.files],
         [_parent_out(p) for p in r.parents],
         list(r.supersedes),
+        *([r.why] if r.why else []),
     ]
 
 
 def _range_in(row: Json, streams: list[StreamId], runs: Json, files: Json) -> Range:
-    kind, stream, shard, after, upto, run, rows, size, first, last, named, parents, supersedes = row
+    kind, stream, shard, after, upto, run, rows, size, first, last, named, parents, supersedes, *why = row
     return Range(
         Kind(kind),
         ShardKey(streams[stream], _shard_in(shard)),
@@ -130,6 +131,7 @@ def _range_in(row: Json, streams: list[StreamId], runs: Json, files: Json) -> Ra
         files=tuple(files[i] for i in named),
         parents=tuple(_parent_in(p) for p in parents),
         supersedes=tuple(supersedes),
+        why=why[0] if why else "",
     )
 
 
@@ -154,6 +156,7 @@ def _position_out(at: Position) -> list[Json]:
         int(at.ended),
         [_shard_out(c) for c in at.children],
         None if at.start is None else [_time_out(at.start.at)],
+        int(at.gap_accepted),
     ]
     while row and not row[-1]:
         row.pop()
@@ -161,7 +164,7 @@ def _position_out(at: Position) -> list[Json]:
 
 
 def _position_in(row: list[Json]) -> Position:
-    sequence, arrival, seen, sub, ended, children, start = row + [None] * (7 - len(row))
+    sequence, arrival, seen, sub, ended, children, start, accepted = row + [None] * (8 - len(row))
     return Position(
         None if sequence is None else int(sequence),
         sub or 0,
@@ -170,6 +173,7 @@ def _position_in(row: list[Json]) -> Position:
         arrival=_time_in(arrival),
         seen=_time_in(seen),
         start=None if start is None else Start(_time_in(start[0])),
+        gap_accepted=bool(accepted),
     )
 
 

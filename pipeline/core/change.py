@@ -7,10 +7,12 @@
     beat       | a run or a worker     | holder = me, runClaim as read
     repair     | a run, before a wave  | runClaim = mine, checkpoint as read
     checkpoint | a run, after a commit | holder = me, runClaim = mine, checkpoint as read
+    prepare    | a run                 | the same; the checkpoint itself stays
     release    | a run, after a wave   | runClaim = mine
     want       | a waiting run         | wantedBy as read
     assign     | the leader            | owner, checkpointOwner and counter as observed
     initiate   | the leader            | owner = old, no handover yet (the counter is left alone, as KCL does)
+    redirect   | the leader            | owner and checkpointOwner as observed
     complete   | the holder, or anyone once overdue | owner, checkpointOwner and runClaim as read
     give up    | a stopping worker     | holder = me
     note children | a run, end of a shard | the row exists
@@ -121,6 +123,20 @@ def checkpoint(
     )
 
 
+def prepare_checkpoint(
+    read: Lease, me: str, run_claim: str, *, at: Checkpoint, state: bytes | None = None
+) -> Change:
+    """The first half of KCL's checkpoint in two steps, for its readers; the next checkpoint clears it."""
+    return Change(
+        read.key,
+        f"about to checkpoint at {at}",
+        holder=me,
+        requires={"run_claim": run_claim, "checkpoint": read.checkpoint},
+        put={"pending": at, "pending_state": state},
+        add={"counter": 1},
+    )
+
+
 def release(
     read: Lease, run_claim: str, *, looked_at: datetime | None = None, behind_ms: int | None = None
 ) -> Change:
@@ -180,6 +196,16 @@ def initiate_handover(read: Lease, to: str, why: str, *, at: datetime | None = N
     )
 
 
+def redirect_handover(read: Lease, to: str, why: str) -> Change:
+    """The next owner died before its turn came: name another one. The holder reads on."""
+    return Change(
+        read.key,
+        why,
+        requires={"owner": read.owner, "checkpoint_owner": read.checkpoint_owner},
+        put={"owner": to},
+    )
+
+
 def complete_handover(read: Lease, why: str) -> Change:
     """The next owner may read from now on."""
     return Change(
@@ -232,14 +258,28 @@ def _stamp(at: datetime | None) -> dict[str, Any]:
     return {} if at is None else {"assigned_at": at.replace(microsecond=at.microsecond // 1000 * 1000)}
 
 
+_MARKS = frozenset({"wanted_by", "assigned_at"})
+"""A waiting run's claim and a leader's stamp: nobody else writes that very value."""
+
+
 def is_own_work(change: Change, found: Lease | None) -> bool:
     """Whether a refusal is only the echo of this very write, applied before with its answer lost.
 
-    Believed only where the claim *and* every value are ours: a claim's id is fresh with each attempt.
+    Believed only where the row bears a mark of ours (a claim's id is fresh with each attempt) or its counter stands
+    where this assignment left it, *and* every value is ours.
     """
-    run_claim = change.put.get("run_claim", change.requires.get("run_claim"))
-    if found is None or run_claim is None or found.run_claim != run_claim or not change.put:
+    if found is None or not change.put or not _is_marked(change, found):
         return False
     return all(getattr(found, name) == value for name, value in change.put.items()) and not any(
         getattr(found, name) for name in change.remove
     )
+
+
+def _is_marked(change: Change, found: Lease) -> bool:
+    run_claim = change.put.get("run_claim", change.requires.get("run_claim"))
+    if run_claim is not None:
+        return found.run_claim == run_claim
+    seen = change.requires.get("counter")
+    if seen is not None and "owner" in change.put:
+        return bool(found.counter == seen + change.add.get("counter", 0))
+    return seen is None and not _MARKS.isdisjoint(change.put)

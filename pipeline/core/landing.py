@@ -62,7 +62,7 @@ def decide_landing(base: Positions, proposal: Proposal) -> Landing:
     landed = tuple(r for r in proposal.ranges if r.key not in refused)
     files = tuple(f for f in proposal.files if not f.shards & refused.keys())
     moved = {r.key: _carried(base.of(r.key), r) for r in landed if r.moves}
-    dropped = tuple(k for k in proposal.drop if base.has_ended(k) and k not in moved)
+    dropped = tuple(k for k in proposal.drop if k not in moved and _may_drop(base, k))
     positions = base.with_origins(decided).with_shards(moved, dropped)
     page = LedgerPage(landed, tuple(sorted(decided.items())), dropped)
     return Landing(page, files, tuple(refused.values()), positions)
@@ -106,6 +106,14 @@ def _why_in_the_way(base: Positions, child: ShardKey, parent: ParentReason) -> s
     ):
         return f"its parent {parent.shard_id} was taken as passed by {parent.by}, which has no position in the table"
     return None
+
+
+def _may_drop(base: Positions, key: ShardKey) -> bool:
+    """An END that children without a position need stays: they would count it as unread."""
+    at = base.of(key)
+    if at is None or not at.ended or not at.children:
+        return False
+    return all(base.of(ShardKey(key.stream, child)) is not None for child in at.children)
 
 
 def _closed_over_files(

@@ -66,6 +66,9 @@ class Range:
     """Every parent of the shard, in its first range; empty in all others."""
     supersedes: tuple[int, ...] = ()
     """Snapshots whose rows a replay stands in for."""
+    why: str = ""
+    """Of a range that isn't plainly landed: the reason, a person's own words where there was a person. For a skipped
+    one, the arrivals tell between which moments records may be gone."""
 
     @property
     def moves(self) -> bool:

@@ -3,7 +3,8 @@
 parent ... ended in the table                                   -> ENDED
            no position, but a descendant has one                -> PASSED (counts as END everywhere)
            a position that isn't END                            -> in the way
-           no position, but a row, or in scope of the origin    -> in the way: it is to be read first
+           no position, but a row, or in scope of the origin,
+             or named as a child by an END in the table         -> in the way: it is to be read first
            no position, no row, out of scope, still listed      -> BEFORE_START
            no position, no row, not listed, ResourceNotFound    -> GONE
            no position, no row, not listed, yet it answers      -> in the way (a listing may be late)
@@ -33,29 +34,42 @@ class Family:
     listed: frozenset[str]
     """In the unfiltered listing, in scope or not."""
     with_row: frozenset[str]
+    expected: frozenset[str] = frozenset()
+    """Named as children by an END in the table, listed or not."""
+
+    def passed(self, positions: Positions) -> dict[str, str]:
+        """All ancestors of shards that have a position, each with such a descendant."""
+        placed = sorted(key.shard_id for key in positions.shards if key.stream == self.stream)
+        by: dict[str, str] = {}
+        for shard_id in placed:
+            todo = [shard_id]
+            while todo:
+                above = sorted(self.parents.get(todo.pop(), frozenset()) - by.keys())
+                by.update(dict.fromkeys(above, shard_id))
+                todo += above
+        return by
 
     def passed_by(self, shard_id: str, positions: Positions) -> str | None:
         """A descendant of the shard that has a position."""
-        todo, met = sorted(self.children.get(shard_id, ())), set[str]()
-        while todo:
-            child = todo.pop()
-            if child in met:
-                continue
-            met.add(child)
-            if positions.of(ShardKey(self.stream, child)) is not None:
-                return child
-            todo.extend(sorted(self.children.get(child, ())))
-        return None
+        return self.passed(positions).get(shard_id)
 
     def counts_as_end(self, shard_id: str, positions: Positions) -> bool:
-        position = positions.of(ShardKey(self.stream, shard_id))
-        if position is not None:
-            return position.ended
-        return self.passed_by(shard_id, positions) is not None
+        return counts_as_end(ShardKey(self.stream, shard_id), positions, self.passed(positions))
+
+
+def counts_as_end(key: ShardKey, positions: Positions, passed: Mapping[str, str]) -> bool:
+    """By its position, or without one by a descendant's. `passed`: as the family tells, once for many shards."""
+    position = positions.of(key)
+    return position.ended if position is not None else key.shard_id in passed
 
 
 def a_family(
-    stream: StreamId, in_scope: Iterable[Shard], *, listed: Iterable[Shard] = (), leases: Iterable[Lease] = ()
+    stream: StreamId,
+    in_scope: Iterable[Shard],
+    *,
+    listed: Iterable[Shard] = (),
+    leases: Iterable[Lease] = (),
+    positions: Positions | None = None,
 ) -> Family:
     scope, every, rows = tuple(in_scope), tuple(listed), tuple(leases)
     parents: dict[str, set[str]] = {}
@@ -63,6 +77,11 @@ def a_family(
         parents.setdefault(shard.shard_id, set()).update(shard.parents)
     for lease in rows:
         parents.setdefault(lease.shard_id, set()).update(lease.parents)
+        for child in lease.children:
+            parents.setdefault(child, set()).add(lease.shard_id)
+    expected = children_of_ends(stream, positions or Positions())
+    for child, its in expected.items():
+        parents.setdefault(child, set()).update(its)
     children: dict[str, set[str]] = {}
     for shard_id, its in parents.items():
         for parent in its:
@@ -74,7 +93,18 @@ def a_family(
         in_scope=frozenset(s.shard_id for s in scope),
         listed=frozenset(s.shard_id for s in (*scope, *every)),
         with_row=frozenset(lease.shard_id for lease in rows),
+        expected=frozenset(expected),
     )
+
+
+def children_of_ends(stream: StreamId, positions: Positions) -> dict[str, set[str]]:
+    """Children that ENDs in the table name, each with the parents that name it."""
+    found: dict[str, set[str]] = {}
+    for key, position in positions.shards.items():
+        if key.stream == stream and position.ended:
+            for child in position.children:
+                found.setdefault(child, set()).add(key.shard_id)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +114,32 @@ class InTheWay:
 
 
 def parents_of(
-    shard_id: str, family: Family, positions: Positions, is_gone: Callable[[ShardKey], bool]
+    shard_id: str,
+    family: Family,
+    positions: Positions,
+    is_gone: Callable[[ShardKey], bool],
+    *,
+    passed: Mapping[str, str] | None = None,
 ) -> tuple[tuple[ParentReason, ...], tuple[InTheWay, ...]]:
-    """Why each parent is out of the way, and those that aren't. Kinesis is asked only where nothing else knows."""
+    """Why each parent is out of the way, and those that aren't. Kinesis is asked only where nothing else knows.
+
+    `passed`: what the family tells of the positions, where it was asked already.
+    """
+    passed = family.passed(positions) if passed is None else passed
     reasons: list[ParentReason] = []
     waiting: list[InTheWay] = []
     for parent in sorted(family.parents.get(shard_id, ())):
-        answer = _parent(parent, family, positions, is_gone)
+        answer = _parent(parent, family, positions, is_gone, passed)
         (reasons if isinstance(answer, ParentReason) else waiting).append(answer)  # type: ignore[arg-type]
     return tuple(reasons), tuple(waiting)
 
 
 def _parent(
-    parent: str, family: Family, positions: Positions, is_gone: Callable[[ShardKey], bool]
+    parent: str,
+    family: Family,
+    positions: Positions,
+    is_gone: Callable[[ShardKey], bool],
+    passed: Mapping[str, str],
 ) -> ParentReason | InTheWay:
     key = ShardKey(family.stream, parent)
     at = positions.of(key)
@@ -104,10 +147,9 @@ def _parent(
         return (
             ParentReason(parent, ParentIs.ENDED) if at.ended else InTheWay(parent, f"{parent} stands at {at}")
         )
-    by = family.passed_by(parent, positions)
-    if by is not None:
-        return ParentReason(parent, ParentIs.PASSED, by)
-    if parent in family.with_row or parent in family.in_scope:
+    if parent in passed:
+        return ParentReason(parent, ParentIs.PASSED, passed[parent])
+    if parent in family.with_row or parent in family.in_scope or parent in family.expected:
         return InTheWay(parent, f"{parent} hasn't been read to its end")
     if parent in family.listed:
         return ParentReason(parent, ParentIs.BEFORE_START)
@@ -120,14 +162,14 @@ def parents_first(shards: Iterable[str], parents: Mapping[str, frozenset[str]]) 
     """All of them, each after those of its parents that are among them; otherwise by id."""
     wanted = set(shards)
     out: dict[str, None] = {}
-
-    def visit(shard_id: str, above: frozenset[str]) -> None:
-        if shard_id in out or shard_id in above:
-            return
-        for parent in sorted(parents.get(shard_id, frozenset()) & wanted):
-            visit(parent, above | {shard_id})
-        out[shard_id] = None
-
     for shard_id in sorted(wanted):
-        visit(shard_id, frozenset())
+        todo, entered = [shard_id], set[str]()  # a loop, not a recursion: chains can be long
+        while todo:
+            each = todo[-1]
+            above = sorted(parents.get(each, frozenset()) & wanted - entered - out.keys(), reverse=True)
+            if each in entered or not above:
+                out.setdefault(todo.pop())
+            else:
+                todo += above
+            entered.add(each)
     return tuple(out)

@@ -52,6 +52,8 @@ class Position:
     """Kinesis's clock at the last answer at the tip of the shard while it was open."""
     start: Start | None = None
     """Only while no record has landed, and only where it isn't what the origin says."""
+    gap_accepted: bool = False
+    """A person accepts that records after it may be gone: the next read goes on from what is left, and notes the gap."""
 
     @property
     def token(self) -> tuple[int | None, int, bool]:

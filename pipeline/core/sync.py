@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Iterable, Mapping
 
 from pipeline.core.change import Change, create, retire
 from pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
 from pipeline.core.lease import Lease
-from pipeline.core.order import Family, parents_first
+from pipeline.core.order import Family, children_of_ends, counts_as_end, parents_first
 from pipeline.core.position import Positions
 from pipeline.core.shard import Shard
 from pipeline.core.stream import ShardKey, StreamId, lease_key
@@ -40,6 +41,16 @@ def a_lease(
     )
 
 
+def rows_of(stream: StreamId, leases: Iterable[Lease]) -> tuple[Lease, ...]:
+    """The stream's rows, of all its lives: with several streams in the table, a row says whose it is."""
+    name = stream.serialized.rpartition(":")[0]
+    return tuple(row for row in leases if row.stream is None or row.stream.rpartition(":")[0] == name)
+
+
+def is_of_this_life(stream: StreamId, row: Lease) -> bool:
+    return row.stream_epoch in {None, stream.epoch}
+
+
 def plan_sync(
     family: Family,
     in_scope: Iterable[Shard],
@@ -53,44 +64,78 @@ def plan_sync(
 
     `sentinel` is what KCL's readers find in a row of a shard that starts where the stream does.
     """
-    stream = family.stream
-    rows = {lease.key: lease for lease in leases}
-    shards = {s.shard_id: s for s in in_scope}
-    # A shard that is read and no longer listed keeps its row: its reader tells what became of it.
-    unlisted = {
-        key.shard_id: Shard(key.shard_id)
-        for key, position in positions.shards.items()
-        if key.stream == stream and not position.ended and key.shard_id not in shards
-    }
-    changes = [
-        retire(row, f"{stream.name} was made anew: this row is of its life of {row.stream_epoch}")
-        for row in sorted(rows.values(), key=lambda row: row.key)
-        if row.stream_epoch is not None and row.stream_epoch < stream.epoch
-    ]
-    for shard_id in parents_first({**shards, **unlisted}, family.parents):
+    stream, mine = family.stream, rows_of(family.stream, leases)
+    retired = plan_retire(stream, mine)
+    rows = {row.key for row in mine} - {change.key for change in retired}
+    listed = {s.shard_id: s for s in in_scope}
+    shards = listed | _unlisted(family, listed, positions)
+    passed = family.passed(positions)
+    changes = list(retired)
+    for shard_id in parents_first(shards, family.parents):
         if lease_key(ShardKey(stream, shard_id), multi=multi) in rows:
             continue
-        why = _why_created(shard_id, family, positions)
+        why = _why_created(shard_id, family, positions, passed)
         if why is not None:
-            shard = shards.get(shard_id) or unlisted[shard_id]
-            lease = a_lease(stream, shard, multi=multi, positions=positions, sentinel=sentinel)
+            lease = a_lease(stream, shards[shard_id], multi=multi, positions=positions, sentinel=sentinel)
             changes.append(create(lease, why))
     return changes
 
 
-def _why_created(shard_id: str, family: Family, positions: Positions) -> str | None:
-    if family.counts_as_end(shard_id, positions):
+def plan_retire(stream: StreamId, leases: Iterable[Lease]) -> list[Change]:
+    """Rows of a former life of the stream: in single mode they stand where the new ones are to be."""
+    return [
+        retire(row, f"{stream.name} was made anew: this row is of its life of {row.stream_epoch}")
+        for row in sorted(rows_of(stream, leases), key=lambda row: row.key)
+        if row.stream_epoch is not None and row.stream_epoch < stream.epoch
+    ]
+
+
+def what_sync_sees(
+    family: Family, in_scope: Iterable[Shard], leases: Iterable[Lease], *, positions: Positions
+) -> str:
+    """A short text of all that `plan_sync` goes by. Where it is the same as at the last sync that found nothing to
+    do, there is nothing to do now."""
+    stream = family.stream
+    seen = (
+        str(stream),
+        stream.arn,
+        sorted((s.shard_id, sorted(s.parents)) for s in in_scope),
+        sorted((shard, sorted(its)) for shard, its in family.parents.items()),
+        sorted(family.with_row),
+        sorted((row.key, row.stream_epoch or 0) for row in rows_of(stream, leases)),
+        sorted(
+            (key.shard_id, at.ended, sorted(at.children))
+            for key, at in positions.shards.items()
+            if key.stream == stream
+        ),
+    )
+    return hashlib.blake2b(repr(seen).encode(), digest_size=12).hexdigest()
+
+
+def _unlisted(family: Family, listed: Mapping[str, Shard], positions: Positions) -> dict[str, Shard]:
+    """Shards that are read, or that an END names, and that no listing shows: a late listing, or they vanished. They
+    have rows all the same, so that a reader tells what became of them: no shard ends in silence."""
+    stream = family.stream
+    being_read = {k.shard_id for k, at in positions.shards.items() if k.stream == stream and not at.ended}
+    wanted = (being_read | children_of_ends(stream, positions).keys()) - listed.keys()
+    return {s: Shard(s, tuple(sorted(family.parents.get(s, ())))) for s in wanted}
+
+
+def _why_created(shard_id: str, family: Family, positions: Positions, passed: dict[str, str]) -> str | None:
+    stream = family.stream
+    if counts_as_end(ShardKey(stream, shard_id), positions, passed):
         return None
-    if positions.of(ShardKey(family.stream, shard_id)) is not None:
+    if positions.of(ShardKey(stream, shard_id)) is not None:
         return "the lake table has a position for this shard: its row is rebuilt"
     to_read = [
         p
         for p in family.parents.get(shard_id, ())
         if p in family.in_scope
         or p in family.with_row
-        or positions.of(ShardKey(family.stream, p)) is not None
+        or p in family.expected
+        or positions.of(ShardKey(stream, p)) is not None
     ]
     if not to_read:
         return "no parent of this shard is left to read"
-    ended = sorted(p for p in to_read if family.counts_as_end(p, positions))
+    ended = sorted(p for p in to_read if counts_as_end(ShardKey(stream, p), positions, passed))
     return f"its parent {ended[0]} has ended" if ended else None

@@ -5,6 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
+
+THROUGHPUT: Final = "throughput"
+"""How a worker is judged that measures nothing: by what its leases carry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """What a worker's hosts were busy with, as KCL's rows have it. Empty: it is judged by the throughput of its leases."""
+
+    stats: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """KCL's sts. Metric -> averages in percent, oldest first; -1 for a stretch in which it couldn't be measured."""
+    ranges: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """KCL's opr. Metric -> the highest utilisation that is to be, in percent."""
+    measured_by: str = THROUGHPUT
+    measured_at: datetime | None = None
+    """When the newest average was added, in whole seconds: nothing is added twice for the same stretch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +39,11 @@ class Worker:
     assign_pass: int = 0
     """Assignment passes that this worker finished as leader."""
     stats: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """As of `Metrics`, with the three that follow."""
     ranges: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    measured_by: str | None = THROUGHPUT
+    """None: the row has metrics and doesn't say whose, as KCL's don't."""
+    measured_at: datetime | None = None
 
     @property
     def token(self) -> tuple[int, ...]:

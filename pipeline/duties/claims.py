@@ -91,9 +91,17 @@ class Claims:
                 # No page at all: the box was full before its turn. It isn't at its tip, so it says so.
                 behind = 1 if staged.behind is None else staged.behind // timedelta(milliseconds=1)
             try:
-                self.leases.apply(change.release(row, self.claim, looked_at=looked_at, behind_ms=behind))
+                self._let_go(change.release(row, self.claim, looked_at=looked_at, behind_ms=behind))
             except HeadraceError as error:
                 wave.problems.append(Problem(row.key, f"its row couldn't be released ({error})", fatal=False))
+
+    def _let_go(self, release: Change) -> None:
+        """A handover that was asked for meanwhile is completed right away."""
+        match self.leases.apply(release):
+            case Applied(lease) if lease.checkpoint_owner == self.me:
+                self.leases.apply(change.complete_handover(lease, f"{self.me} hands over to {lease.owner}"))
+            case _:
+                pass
 
     def _why_not(self, row: Lease, stream: StreamId) -> str | None:
         if row.stream_epoch is not None and row.stream_epoch != stream.epoch:

@@ -1,6 +1,6 @@
 """A run at work: wave after wave, each in this order, and each arrow may be cut and run again.
 
-    claim -> the row, then the table -> stage -> commit -> checkpoint -> (end of a shard: child leases,
+    claim -> the row, then the table -> stage -> (gaps) -> commit -> checkpoint -> (end of a shard: child leases,
     childShardIds, SHARD_END) -> release
 
 Reading starts at the *table's* position, always. What a wave tells its caller goes through `on_arrow`: Dagster's
@@ -10,22 +10,24 @@ events, progress, tests and the simulator listen there.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from pipeline.core import change
 from pipeline.core.batch import Limits, Manifest, Staged
-from pipeline.core.begin import Begin, Finish, Read, Stop, Wait, plan_begin
-from pipeline.core.checkpoint import TRIM_HORIZON
+from pipeline.core.begin import Begin, Finish, Passed, Read, Stop, Wait, plan_begin
+from pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON
 from pipeline.core.landing import Proposal, RangeRefused
 from pipeline.core.lease import Lease
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.order import Family, a_family, parents_of
+from pipeline.core.lineage import Kind, ParentReason, Range
+from pipeline.core.order import Family, InTheWay, parents_of
 from pipeline.core.position import Position, Positions
 from pipeline.core.shard import Shard
 from pipeline.core.stream import ShardKey
 from pipeline.core.sync import a_lease
 from pipeline.duties.claims import Claims
+from pipeline.duties.family import family_of
+from pipeline.duties.gaps import record_gaps
 from pipeline.duties.origin import ensure_origin
 from pipeline.duties.wave import Arrow, Landed, OnArrow, Problem, Wave, WaveReport
 from pipeline.errors import WrongShape
@@ -40,7 +42,7 @@ from pipeline.ports import (
     TableState,
     WorkerStore,
 )
-from pipeline.settings import Settings, StreamSettings
+from pipeline.settings import Heartbeat, OnDataLoss, Settings, StreamSettings
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,6 +72,9 @@ class Consumption:
         if wave is not None and self.clock.monotonic() - wave.began > hung:
             return False
         self.workers.beat_run(self.claims.me, self.claims.claim)
+        if wave is not None and self.settings.coordination.heartbeat is Heartbeat.LEASE:
+            for row in tuple(wave.held.values()):
+                self.leases.apply(change.beat(row, self.claims.me))
         return True
 
     def end(self) -> None:
@@ -96,7 +101,9 @@ class Consumption:
             self.on_arrow(Arrow.RELEASED, wave.keys)
             self._wave = None
         self.failed.update({p.lease_key: p.why for p in wave.problems if p.fatal})
-        return WaveReport(len(wave.held), tuple(wave.landed), tuple(wave.problems), wave.snapshot)
+        return WaveReport(
+            len(wave.held), tuple(wave.landed), tuple(wave.problems), wave.snapshot, notes=tuple(wave.notes)
+        )
 
     def _rows(self, keys: Iterable[str] | None) -> list[Lease]:
         """Rows that are worth a claim."""
@@ -112,7 +119,14 @@ class Consumption:
 
     def _read_and_land(self, wave: Wave, facts: StreamFacts) -> None:
         state = self._state(wave, facts)
-        family = self._family(wave, facts, state.positions)
+        family = family_of(
+            facts.stream,
+            [key for key in wave.held if _begins(state.positions.of(key))],
+            held=wave.held.values(),
+            positions=state.positions,
+            source=self.source,
+            leases=self.leases,
+        )
         plans = self._begin(wave, facts, state.positions, family)
         if any(isinstance(plan, Stop) for plan in plans.values()):
             # Rows are read before the table: one look at a newer table before a row ahead of it is believed.
@@ -130,6 +144,7 @@ class Consumption:
                 wave, reads, "the stream was deleted and made anew while it was read; nothing was committed"
             )
             return
+        reads, manifest = self._record_gaps(wave, reads, manifest, facts)
         self._note_errors(wave, manifest)
         committed = self.table.commit(self._proposal(wave, reads, manifest, facts))
         self.on_arrow(Arrow.COMMITTED, wave.keys)
@@ -144,47 +159,37 @@ class Consumption:
         every = self.leases.scan().leases  # once in a table's life: no row at all may have digits
         return ensure_origin(self.table, state, facts, stream=self.stream, leases=every)
 
-    def _family(self, wave: Wave, facts: StreamFacts, positions: Positions) -> Family:
-        """Kinesis is asked for the shards only where a shard begins: it needs its parents."""
-        begins = [key for key in wave.held if _begins(positions.of(key))]
-        if not begins:
-            return a_family(facts.stream, (), leases=wave.held.values())
-        origin = positions.origins[facts.stream]
-        scope = self.source.list_shards(facts.stream, origin.start)
-        every = scope if origin.start.at is None else self.source.list_shards(facts.stream)
-        known = a_family(facts.stream, scope, listed=every, leases=wave.held.values())
-        parents = {
-            wave.held[key].key.removesuffix(key.shard_id) + parent
-            for key in begins
-            for parent in known.parents.get(key.shard_id, ())
-            if positions.of(ShardKey(facts.stream, parent)) is None  # else the table's word is enough
-        }
-        found = [self._row_of(key) for key in sorted(parents - {row.key for row in wave.held.values()})]
-        rows = [row for row in found if row and row.stream_epoch in {None, facts.stream.epoch}]
-        return a_family(facts.stream, scope, listed=every, leases=[*wave.held.values(), *rows])
-
-    def _row_of(self, key: str) -> Lease | None:
-        try:
-            return self.leases.get(key)
-        except WrongShape:
-            return Lease(
-                key
-            )  # there, but not for us to understand: a parent in the way unless the table says END
-
     def _begin(
         self, wave: Wave, facts: StreamFacts, positions: Positions, family: Family
     ) -> dict[ShardKey, Begin]:
         plans: dict[ShardKey, Begin] = {}
+        passed = family.passed(positions)
         for key, row in wave.held.items():
-            reasons, waiting = (
-                parents_of(key.shard_id, family, positions, self.source.is_gone)
-                if _begins(positions.of(key))
-                else ((), ())
-            )
+            reasons: tuple[ParentReason, ...] = ()
+            waiting: tuple[InTheWay, ...] = ()
+            by = passed.get(key.shard_id) if positions.of(key) is None else None
+            if by is None and _begins(positions.of(key)):
+                reasons, waiting = parents_of(
+                    key.shard_id, family, positions, self.source.is_gone, passed=passed
+                )
+                waiting += self._unheard_of(key, family, positions)
             plans[key] = plan_begin(
-                row, key, positions, retention=facts.retention, parents=reasons, waiting=waiting
+                row,
+                key,
+                positions,
+                retention=facts.retention,
+                parents=reasons,
+                waiting=waiting,
+                passed_by=by,
+                goes_on=self.stream.on_data_loss is OnDataLoss.CONTINUE,
             )
         return plans
+
+    def _unheard_of(self, key: ShardKey, family: Family, positions: Positions) -> tuple[InTheWay, ...]:
+        """A shard that no listing shows yet may have a parent that nobody named. One that is gone can be judged."""
+        if positions.of(key) is not None or key.shard_id in family.listed or self.source.is_gone(key):
+            return ()
+        return (InTheWay(key.shard_id, "no listing shows it yet, so that its parents aren't known"),)
 
     def _settle(self, wave: Wave, plans: dict[ShardKey, Begin]) -> dict[ShardKey, Read]:
         """Do what comes before reading: repairs, and the chores of shards that have ended already."""
@@ -199,6 +204,8 @@ class Consumption:
                         reads[key] = plan
                 case Finish(position):
                     self._finish(wave, key, position)
+                case Passed(by):
+                    self._bury(wave, key, by)
                 case Wait(why):
                     wave.problems.append(Problem(row.key, why, fatal=False))
                 case Stop(why):
@@ -208,6 +215,26 @@ class Consumption:
     def _limits(self) -> Limits:
         budget = self.settings.wave
         return Limits(budget.records, budget.bytes, budget.seconds.total_seconds())
+
+    def _record_gaps(
+        self, wave: Wave, reads: dict[ShardKey, Read], manifest: Manifest, facts: StreamFacts
+    ) -> tuple[dict[ShardKey, Read], Manifest]:
+        """The reads as they stand after the gaps' own commit, and what of the manifest is still to land."""
+        gaps = record_gaps(
+            {key: read.batch for key, read in reads.items()},
+            manifest.staged,
+            run=self.run_id,
+            claim=self.claims.claim,
+            facts=facts,
+            table=self.table,
+            source=self.source,
+        )
+        wave.notes.extend(gaps.sentences)
+        for key, position in gaps.ended.items():
+            self._finish(wave, key, position)
+        moved = {key: replace(reads[key], batch=batch) for key, batch in gaps.batches.items()}
+        left = tuple(staged for staged in manifest.staged if staged.key not in gaps.ended)
+        return reads | moved, replace(manifest, staged=left)
 
     def _note_errors(self, wave: Wave, manifest: Manifest) -> None:
         for staged in manifest.staged:
@@ -318,6 +345,15 @@ class Consumption:
         if end is not None:
             self.claims.write(
                 wave, key, change.checkpoint(wave.held[key], self.claims.me, self.claims.claim, at=end)
+            )
+
+    def _bury(self, wave: Wave, key: ShardKey, by: str) -> None:
+        """A row that is left over, or came back: it says END as well, and the leader clears it away."""
+        row = wave.held[key]
+        end = change.checkpoint(row, self.claims.me, self.claims.claim, at=SHARD_END)
+        if self.claims.write(wave, key, end):
+            wave.notes.append(
+                f"{row.key} counts as ended, for {by} after it has a position: nothing was read"
             )
 
     def _create(self, wave: Wave, lease: Lease, why: str) -> None:

@@ -50,6 +50,8 @@ class WaveReport:
     landed: tuple[Landed, ...] = ()
     problems: tuple[Problem, ...] = ()
     snapshot: int | None = None
+    notes: tuple[str, ...] = ()
+    """Sentences that a person should see though nothing failed: gaps that were recorded."""
 
     @property
     def rows(self) -> int:
@@ -65,7 +67,7 @@ class WaveReport:
 
     def __str__(self) -> str:
         bad = [p for p in self.problems if p.fatal]
-        told = f"{self.rows} records of {len(self.landed)} shards landed"
+        told = "; ".join((f"{self.rows} records of {len(self.landed)} shards landed", *self.notes))
         return f"wave: {told}" + (
             f", {len(bad)} shards failed ({bad[0].lease_key}: {bad[0].why})" if bad else ""
         )
@@ -83,6 +85,7 @@ class Wave:
     """Rows that carry this run's claim, as last read or written."""
     problems: list[Problem] = field(default_factory=list)
     landed: list[Landed] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     snapshot: int | None = None
 
     @property

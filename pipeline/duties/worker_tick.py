@@ -1,6 +1,7 @@
-"""One tick of a worker: beat, see what is due, say whether a run should start.
+"""One tick of a worker: beat, hand over, see what is due, say whether a run should start.
 
-beat -> stopping? -> a run of mine alive? -> my rows -> due by the rows -> a probe for the idle ones
+beat -> my rows -> stopping? give them up -> hand over what is asked for -> a run of mine alive? -> due by the rows
+     -> a probe for the idle ones
 """
 
 from __future__ import annotations
@@ -9,16 +10,20 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from pipeline.core import change
 from pipeline.core.backoff import Backoff, after_run, held_off
+from pipeline.core.change import Applied
 from pipeline.core.due import Due, DuePlan, Patience, RunState, plan_due, run_lives
+from pipeline.core.handover import plan_hand_over
 from pipeline.core.lease import Lease, run_of_claim
 from pipeline.core.position import Start
 from pipeline.core.sighting import Sighting, look
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.worker import Worker
+from pipeline.duties.leader_watch import LeaderWatch, Watching
 from pipeline.errors import WrongShape
-from pipeline.ports import Clock, LatestRun, LeaseStore, Runs, ShardSource, WorkerStore
-from pipeline.settings import TimeSettings
+from pipeline.ports import Clock, LatestRun, LeaderLock, LeaseStore, Runs, ShardSource, WorkerStore
+from pipeline.settings import Heartbeat, TimeSettings
 
 PROBES_A_TICK = 100
 """Shards. Each costs one of the five reads a second that a shard grants to all its readers."""
@@ -40,6 +45,9 @@ class WorkerMemory:
     latest_run: str | None = None
     """The newest run whose failures are counted."""
     backoff: Mapping[str, Backoff] = field(default_factory=dict)
+    held: frozenset[str] = frozenset()
+    """Lease keys: the index shows a row that is being handed over under its next owner only."""
+    leader: Watching = field(default_factory=Watching)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +63,10 @@ class WorkerReport:
     """Claims that the tick judged dead: the next run may take their shards at once."""
     dead_runs: tuple[str, ...] = ()
     """Runs that Dagster believes alive, but that stopped beating: to be reported failed."""
+    partitions: tuple[str, ...] = ()
+    """Keys of the leases that this worker holds."""
+    alarm: str | None = None
+    """Something that a person should look at, whatever else this tick says."""
 
     def __str__(self) -> str:
         return self.sentence
@@ -70,6 +82,8 @@ class WorkerDuty:
     runs: Runs
     clock: Clock
     times: TimeSettings
+    lock: LeaderLock
+    heartbeat: Heartbeat = Heartbeat.WORKER
     stream: Callable[[], tuple[StreamId, timedelta] | None]
     """The stream's identity and retention as far as this worker knows it already; asked only when needed."""
 
@@ -83,6 +97,8 @@ class WorkerDuty:
                 f"worker {self.worker_id}: another Dagster instance beats under this id; this one does nothing until that "
                 "one has been silent for the lease duration. Give each deployment worker ids of its own",
             )
+        if row is not None and row.stopping:
+            return self._stop(row, memory, now)
         beaten = self.workers.beat(self.worker_id, self.instance, found=row.instance if row else None)
         if beaten is None:
             return WorkerReport(
@@ -102,20 +118,19 @@ class WorkerDuty:
         return None if memory.last_look is None else now - memory.last_look
 
     def _look(self, row: Worker, memory: WorkerMemory, now: datetime) -> WorkerReport:
-        beats = {claim: str(count) for claim, count in row.run_beats.items()}
-        mine = self.leases.held_by(self.worker_id).leases
-        for lease in mine:
-            for claim in _claims_on(lease):
-                beats.setdefault(claim, "none")
-        claims = look(memory.claims, beats, since=self._since(memory, now), tick=self.times.worker_tick)
+        watching, alarm = LeaderWatch(self.lock, self.workers, self.times).look(memory.leader, now)
+        memory, mine = self._see(row, replace(memory, leader=watching, rival=None), now)
         latest = self.runs.latest(self.worker_id)
-        memory = self._count_failures(replace(memory, last_look=now, claims=claims, rival=None), latest, now)
-        if row.stopping:
-            return WorkerReport(memory, f"worker {self.worker_id}: stopping, no run is started")
-        alive, dead = self._judge_runs(claims)
+        memory = self._count_failures(memory, latest, now)
+        living = self._living_claims(memory.claims)
+        mine, handed = self._hand_over(mine, living)
+        memory = replace(memory, held=frozenset(lease.key for lease in mine))
+        self._beat_leases(mine, living)
+        alive, dead = self._judge_runs(memory.claims)
+        report = WorkerReport(memory, "", dead_runs=dead, partitions=tuple(sorted(memory.held)), alarm=alarm)
+        told = f", {handed} shards handed over" if handed else ""
         if alive:
-            return WorkerReport(memory, f"worker {self.worker_id}: run {alive[0]} is at work", dead_runs=dead)
-        living = self._living_claims(claims)
+            return replace(report, sentence=f"worker {self.worker_id}: run {alive[0]} is at work{told}")
         self._forget(row, mine, living)
         later = held_off(memory.backoff, now)
         plan = self._plan([lease for lease in mine if lease.key not in later], living, now)
@@ -123,15 +138,76 @@ class WorkerDuty:
         if not due and (memory.probed is not None or _is_over(memory.last_probe, now, self.times.probe)):
             due, probed = self._probe(plan, memory.probed)
             memory = replace(memory, probed=probed, last_probe=memory.last_probe if probed else now)
-        return WorkerReport(
-            memory,
-            _sentence(self.worker_id, plan, due=due, later=len(later)),
-            due,
+        return replace(
+            report,
+            memory=memory,
+            sentence=_sentence(self.worker_id, plan, due=due, later=len(later)) + told,
+            due=due,
             later=tuple(sorted(later)),
             latest_run=latest.run_id if latest else None,
             over=tuple(sorted({claim for lease in mine for claim in _claims_on(lease)} - living)),
-            dead_runs=dead,
         )
+
+    def _see(
+        self, row: Worker, memory: WorkerMemory, now: datetime
+    ) -> tuple[WorkerMemory, tuple[Lease, ...]]:
+        """My rows, and the beats of all claims on them."""
+        mine = self._mine(memory.held)
+        beats = {claim: str(count) for claim, count in row.run_beats.items()}
+        for lease in mine:
+            for claim in _claims_on(lease):
+                beats.setdefault(claim, "none")
+        claims = look(memory.claims, beats, since=self._since(memory, now), tick=self.times.worker_tick)
+        return replace(memory, last_look=now, claims=claims), mine
+
+    def _mine(self, held: frozenset[str]) -> tuple[Lease, ...]:
+        """Rows that are mine, or that I still hold for their next owner."""
+        found = {lease.key: lease for lease in self.leases.held_by(self.worker_id).leases}
+        for key in sorted(held - found.keys())[:PROBES_A_TICK]:
+            lease = self._understood(key)
+            if lease is not None and lease.holder == self.worker_id:
+                found[key] = lease
+        return tuple(found.values())
+
+    def _hand_over(self, mine: tuple[Lease, ...], living: frozenset[str]) -> tuple[tuple[Lease, ...], int]:
+        """What is asked for and isn't being read goes at once; a run hands over itself after its wave."""
+        given = {
+            each.key
+            for each in plan_hand_over(mine, self.worker_id, living)
+            if isinstance(self.leases.apply(each), Applied)
+        }
+        return tuple(lease for lease in mine if lease.key not in given), len(given)
+
+    def _beat_leases(self, mine: Iterable[Lease], living: frozenset[str]) -> None:
+        """KCL's way: each lease's counter moves. Those that a run reads are beaten by the run."""
+        if self.heartbeat is Heartbeat.LEASE:
+            for lease in mine:
+                if lease.holder == self.worker_id and lease.run_claim not in living and not lease.has_ended:
+                    self.leases.apply(change.beat(lease, self.worker_id))
+
+    def _stop(self, row: Worker, memory: WorkerMemory, now: datetime) -> WorkerReport:
+        """Give everything up, as soon as no run is at work on it. The beat after it tells the leader to look."""
+        memory, mine = self._see(row, memory, now)
+        living = self._living_claims(memory.claims)
+        mine, handed = self._hand_over(mine, living)
+        left = [lease for lease in mine if lease.holder == self.worker_id and not lease.has_ended]
+        free = [lease for lease in left if lease.run_claim not in living and lease.checkpoint_owner is None]
+        given = {
+            lease.key
+            for lease in free
+            if isinstance(self.leases.apply(change.give_up(lease, self.worker_id)), Applied)
+        }
+        if left or handed:
+            self.workers.beat(self.worker_id, self.instance, found=row.instance)
+        waiting = len(left) - len(given)
+        _, dead = self._judge_runs(memory.claims)
+        told = (
+            f"stopping, {len(given) + handed} leases given up, {waiting} wait for the end of their wave"
+            if left or handed
+            else "stopped; `headrace stop --cancel` lets it work again"
+        )
+        memory = replace(memory, held=frozenset(lease.key for lease in mine) - given)
+        return WorkerReport(memory, f"worker {self.worker_id}: {told}", dead_runs=dead)
 
     def _count_failures(self, memory: WorkerMemory, latest: LatestRun | None, now: datetime) -> WorkerMemory:
         if (

@@ -1,22 +1,35 @@
-"""KCL's two writes of the assignment, with KCL's conditions: no counter is compared, so that they succeed while the
-present holder heartbeats; it notices at its next renewal. (Our own leader's write is `core.change.assign`.)
+"""KCL's own writes on a lease row, with KCL's conditions: for tables that its workers share, where a write of ours must
+look like one of theirs. (Writes between our own workers: `core.change`.)
+
+    write                  | must still be true
+    -----------------------+--------------------------------------------------------------
+    take (2.x)             | the counter
+    renew                  | the counter; no handover, unless the reader knows of one
+    checkpoint, prepare    | the counter
+    assign, evict          | owner and checkpoint owner; no counter, so that the holder's heartbeat is no obstacle
+    begin a handover       | owner, no handover yet; the counter stays, so that the heartbeat goes on
+    children, hash range   | the row exists
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import Any
+
 from pipeline.core.change import Change
+from pipeline.core.checkpoint import Checkpoint
 from pipeline.core.lease import Lease
+from pipeline.core.shard import HashRange
 
 
 def assign(read: Lease, to: str, why: str) -> Change:
     """Give the lease to a worker at once; a pending handover is over."""
-    switched = (read.owner is not None and read.owner != to) or read.checkpoint_owner == to
     return Change(
         read.key,
         why,
-        requires={"owner": read.owner, "checkpoint_owner": read.checkpoint_owner},
+        requires=_owners(read),
         put={"owner": to},
-        add={"counter": 1, "owner_switches": 1} if switched else {"counter": 1},
+        add=_counts(read, to),
         remove=frozenset({"checkpoint_owner"}),
     )
 
@@ -29,3 +42,109 @@ def begin_handover(read: Lease, to: str, why: str) -> Change:
         requires={"owner": read.owner, "checkpoint_owner": None},
         put={"owner": to, "checkpoint_owner": read.owner},
     )
+
+
+def evict(read: Lease, why: str) -> Change:
+    """Take the lease from its holder. In a pending handover the next owner keeps it."""
+    gone = {"checkpoint_owner"} if read.checkpoint_owner else {"owner", "checkpoint_owner"}
+    return Change(read.key, why, requires=_owners(read), add={"counter": 1}, remove=frozenset(gone))
+
+
+def take(read: Lease, me: str) -> Change:
+    """A 2.x worker helps itself to a lease that expired, or that somebody has too many of."""
+    return Change(
+        read.key,
+        f"{me} takes it",
+        requires={"counter": read.counter},
+        put={"owner": me},
+        add=_counts(read, me),
+        remove=frozenset({"checkpoint_owner"}),
+    )
+
+
+def renew(read: Lease, *, throughput_kbps: float | None = None) -> Change:
+    known: dict[str, Any] = {} if read.checkpoint_owner else {"checkpoint_owner": None}
+    return Change(
+        read.key,
+        f"{read.holder} lives",
+        requires={"counter": read.counter, **known},
+        put={} if throughput_kbps is None else {"throughput_kbps": throughput_kbps},
+        add={"counter": 1},
+    )
+
+
+def checkpoint(read: Lease, at: Checkpoint) -> Change:
+    """A plain one clears what was prepared. What the holder knows of children and hash range goes with it."""
+    known = {"children": read.children or None, "hash_range": read.hash_range}
+    return Change(
+        read.key,
+        f"checkpoint at {at}",
+        requires={"counter": read.counter},
+        put={
+            "checkpoint": at,
+            "owner_switches": 0,
+            **{name: value for name, value in known.items() if value is not None},
+        },
+        add={"counter": 1},
+        remove=frozenset({"pending", "pending_state"}),
+    )
+
+
+def prepare(read: Lease, at: Checkpoint, *, state: bytes | None = None) -> Change:
+    """The checkpoint stays where it is until the application commits to this one."""
+    return Change(
+        read.key,
+        f"about to checkpoint at {at}",
+        requires={"counter": read.counter},
+        put={"pending": at, "pending_state": state},
+        add={"counter": 1},
+    )
+
+
+def note_hash_range(read: Lease, hash_range: HashRange) -> Change:
+    """The auditor fills in what rows of older versions lack. (Children: `core.change.note_children`.)"""
+    return Change(read.key, "its shard's hash range", put={"hash_range": hash_range})
+
+
+# --- a renewal that was refused -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """It was our own write, asked again after its answer was lost."""
+
+    lease: Lease
+
+
+@dataclass(frozen=True, slots=True)
+class HandingOver:
+    """A handover began: go on until it is complete, and renew with this."""
+
+    lease: Lease
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    found: Lease | None
+
+
+def after_refused_renewal(mine: Lease, found: Lease | None) -> Renewed | HandingOver | Lost:
+    """In a pending handover KCL never takes a refusal for its own echo: the row's owner is the next one there."""
+    if found is None:
+        return Lost(None)
+    if found.checkpoint_owner is not None and mine.checkpoint_owner is None:
+        if found.holder != mine.holder or found.checkpoint_owner == found.owner:
+            return Lost(found)
+        return HandingOver(replace(mine, owner=found.owner, checkpoint_owner=found.checkpoint_owner))
+    if found.owner == mine.holder and found.counter == mine.counter + 1:
+        return Renewed(found)
+    return Lost(found)
+
+
+def _owners(read: Lease) -> dict[str, Any]:
+    return {"owner": read.owner, "checkpoint_owner": read.checkpoint_owner}
+
+
+def _counts(read: Lease, to: str) -> dict[str, int]:
+    switched = (read.owner is not None and read.owner != to) or read.checkpoint_owner == to
+    return {"counter": 1, "owner_switches": 1} if switched else {"counter": 1}

@@ -113,6 +113,7 @@ def _work(
     def work(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
+        from pipeline.lake.gauge import host_gauge
         from pipeline.lake.stage_task import stage_batches
 
         for batch in numbers:
@@ -120,7 +121,12 @@ def _work(
             for number in positions:
                 task = tasks[number]
                 manifest = stage_batches(
-                    decode_batches(task.batches), pages, spec=spec, limits=task.limits, threads=threads
+                    decode_batches(task.batches),
+                    pages,
+                    spec=spec,
+                    limits=task.limits,
+                    threads=threads,
+                    gauge=host_gauge(),
                 )
                 column = pa.array([encode_manifest(manifest)], pa.binary())
                 yield pa.RecordBatch.from_arrays([column], names=[_COLUMN])
@@ -140,7 +146,9 @@ def _joined(manifests: Sequence[Manifest], batches: Sequence[Batch]) -> Manifest
             f"Spark brought back {len(by_key)} of {len(batches)} shards; nothing was committed, the wave is read again"
         )
     return Manifest(
-        tuple(by_key[batch.key] for batch in batches), tuple(f for m in manifests for f in m.files)
+        tuple(by_key[batch.key] for batch in batches),
+        tuple(f for m in manifests for f in m.files),
+        tuple(load for m in manifests for load in m.loads),
     )
 
 

@@ -1,7 +1,9 @@
 """One shard being read within the task's box.
 
 page ──> judged: could records have left the stream unread before it? ──> taken ──> tip, end, box full: over
-                                                                `──> stop before it: data loss
+                                    `──> stop before it: data loss. Where the batch goes on: at its first
+                                         page the gap is noted; later the batch ends before it, and the
+                                         next one notes it
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from datetime import datetime, timedelta
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from pipeline.core.batch import Batch, Limits, Staged
+from pipeline.core.batch import Batch, Gap, Limits, Staged
 from pipeline.core.position import Position
 from pipeline.errors import DataLoss, HeadraceError
 from pipeline.ports import Clock, Page, Pages
@@ -104,7 +106,12 @@ class ShardReading:
             return
         box.take(page)
         if page.answered - self._witness > self.batch.retention:
-            raise DataLoss(self._loss_sentence(page))
+            if not self.batch.goes_on:
+                raise DataLoss(self._loss_sentence(page))
+            if self._staged.rows:
+                self.over = True
+                return
+            self._note_gap(page.answered - self.batch.retention)
         at_tip = page.children is None and page.behind <= _ZERO
         self._take(page, at_tip=at_tip)
         self.over = at_tip or page.children is not None
@@ -125,6 +132,11 @@ class ShardReading:
             pages=was.pages + 1,
         )
 
+    def _note_gap(self, until: datetime) -> None:
+        known = self._staged.gap
+        self._staged = replace(self._staged, gap=Gap(self._witness if known is None else known.since, until))
+        self._witness = until
+
     def _stop(self, why: str, *, data_loss: bool = False) -> None:
         self.over = True
         self._staged = replace(self._staged, error=why, data_loss=data_loss)
@@ -134,7 +146,7 @@ class ShardReading:
         return (
             f"{self.batch.key}: records may have left the stream unread, for it keeps {self.batch.retention} and was "
             f"last seen whole {gap} before this answer, at {self._witness.isoformat()}; the position stays there; "
-            "record the gap with `headrace skip` or set on_data_loss: continue"
+            f"record the gap with `headrace skip --shard {self.batch.key.shard_id}` or set on_data_loss: continue"
         )
 
 
@@ -150,7 +162,7 @@ def _position(was: Position, page: Page, *, at_tip: bool, witness: datetime) -> 
             ended=True,
             children=tuple(c.shard_id for c in page.children),
         )
-    return replace(was, seen=seen)
+    return replace(was, seen=seen, gap_accepted=False)
 
 
 def _latest(first: datetime, *others: datetime | None) -> datetime:

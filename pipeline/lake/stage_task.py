@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from pipeline.core.batch import Batch, Limits, Manifest, StagedFile
 from pipeline.errors import HeadraceError
+from pipeline.lake.gauge import Gauge
 from pipeline.lake.stage_files import write_files
 from pipeline.lake.stage_read import Box, ShardReading
 from pipeline.ports import Clock, Pages, StagingSpec
@@ -45,15 +46,19 @@ def stage_batches(
     spec: StagingSpec,
     limits: Limits,
     threads: int,
+    gauge: Gauge | None = None,
     clock: Clock | None = None,
     fresh: Callable[[], str] = _fresh,
 ) -> Manifest:
     """Read and stage these shards. One that fails is an error in its line; the others land."""
     clock = clock or HostClock()
+    if gauge is not None:
+        gauge.begin()
     readings = [ShardReading(batch, pages) for batch in batches]
     _read_all(readings, Box(limits, clock), threads)
     files = _write_all(readings, spec, now=clock.now, fresh=fresh)
-    return Manifest(tuple(reading.staged for reading in readings), files)
+    loads = () if gauge is None else gauge.end()
+    return Manifest(tuple(reading.staged for reading in readings), files, loads)
 
 
 def _read_all(readings: Sequence[ShardReading], box: Box, threads: int) -> None:

@@ -13,16 +13,16 @@ from functools import partial
 
 from pipeline.local.clock import MovableClock, http_date
 from pipeline.local.control import PREFIX, control
-from pipeline.local.errors import AwsError, unreadable
+from pipeline.local.errors import AwsError
 from pipeline.local.faults import AROUND, Call, Fault, refusal
-from pipeline.local.http_answer import Answer, encoded, error_answer, json_answer
+from pipeline.local.http_answer import Answer, encoded, error_answer, wire_answer
 from pipeline.local.http_reader import BadHttpError, HttpReader, HttpRequest
 from pipeline.local.kinesis import DEFAULT_REGION, Kinesis
 from pipeline.local.moto_room import MotoRoom
 from pipeline.local.routing import KINESIS_TARGET, call_of, region_of, service_of
+from pipeline.local.wires import wire_of
 
 _log = logging.getLogger(__name__)
-_CBOR = "application/x-amz-cbor-1.1"
 
 
 class Site:
@@ -117,7 +117,8 @@ class Connection(asyncio.Protocol):
     def _perform_with(self, request: HttpRequest, fault: Fault | None, call: Call) -> None:
         refused = refusal(fault, call) if fault is not None else None
         if refused is not None:
-            self._answer(error_answer(refused, self._site.request_id(), call.service))
+            wire = wire_of(request.headers.get("content-type"))
+            self._answer(error_answer(refused, self._site.request_id(), call.service, wire))
         elif fault is not None and fault.kind == "delay":
             loop = asyncio.get_running_loop()
             loop.call_later(fault.seconds, partial(self._perform, request, self._answer))
@@ -141,20 +142,19 @@ class Connection(asyncio.Protocol):
 
     def _ask_kinesis(self, request: HttpRequest, operation: str) -> Answer:
         site = self._site
-        request_id = site.request_id()
+        request_id, wire = site.request_id(), wire_of(request.headers.get("content-type"))
         try:
-            if request.headers.get("content-type") == _CBOR:
-                raise unreadable("The stand-in speaks JSON only; for the Java SDK set AWS_CBOR_DISABLE=true")
             region = region_of(request) or DEFAULT_REGION
-            return json_answer(site.kinesis.answer(operation, request.body, region), request_id)
+            return wire_answer(
+                site.kinesis.answer(operation, request.body, region, wire=wire), request_id, wire
+            )
         except AwsError as error:
-            return error_answer(error, request_id, "kinesis")
+            return error_answer(error, request_id, "kinesis", wire)
         except Exception:  # noqa: BLE001 (an edge: the trace is logged)
             # A bug here must not end the server, and its trace is all that tells of it.
             _log.exception("%s failed", operation)
-            return error_answer(
-                AwsError("InternalFailure", "a bug of the stand-in", 500), request_id, "kinesis"
-            )
+            failure = AwsError("InternalFailure", "a bug of the stand-in", 500)
+            return error_answer(failure, request_id, "kinesis", wire)
 
     def _control(self, request: HttpRequest) -> None:
         answer = control(request, self._site.kinesis, self._site.clock)

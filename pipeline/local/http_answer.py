@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from xml.sax.saxutils import escape
 
-import orjson
-
 from pipeline.local.errors import AwsError
+from pipeline.local.wires import JSON, Wire
 
-JSON_TYPE = "application/x-amz-json-1.1"
 _PHRASES = {int(status): status.phrase for status in HTTPStatus}
 _BODILESS = frozenset({204, 304})
 # The transport's own business, or computed from the simulator's clock.
@@ -28,18 +26,18 @@ class Answer:
     length: str | None = None
 
 
-def json_answer(body: bytes, request_id: str, status: int = 200) -> Answer:
-    """Answer as the JSON protocol does."""
-    return Answer(status, (("Content-Type", JSON_TYPE), ("x-amzn-RequestId", request_id)), body)
+def wire_answer(body: bytes, request_id: str, wire: Wire = JSON) -> Answer:
+    """Answer as the JSON protocol does, in the request's own spelling."""
+    return Answer(200, (("Content-Type", wire.content_type), ("x-amzn-RequestId", request_id)), body)
 
 
-def error_answer(error: AwsError, request_id: str, service: str) -> Answer:
-    """Answer an error as the service's protocol does: XML for S3 and STS, JSON for the others."""
+def error_answer(error: AwsError, request_id: str, service: str, wire: Wire = JSON) -> Answer:
+    """Answer an error as the service's protocol does: XML for S3 and STS, the request's spelling for the others."""
     if service in {"s3", "sts"}:
         return Answer(error.status, (("Content-Type", "application/xml"),), _xml(error, request_id, service))
-    body = orjson.dumps({"__type": error.code, "message": error.message})
+    body = wire.written({"__type": error.code, "message": error.message})
     headers = (
-        ("Content-Type", JSON_TYPE),
+        ("Content-Type", wire.content_type),
         ("x-amzn-RequestId", request_id),
         ("x-amzn-ErrorType", error.code),
     )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline.local.clock import MovableClock, http_date
 from pipeline.local.errors import AwsError
 from pipeline.local.faults import AROUND, Fault, refusal
-from pipeline.local.http_answer import Answer, error_answer, json_answer
+from pipeline.local.http_answer import Answer, error_answer, wire_answer
 from pipeline.local.kinesis import DEFAULT_REGION, Kinesis
 from pipeline.local.kinesis_region import Options
 from pipeline.local.routing import KINESIS_TARGET
@@ -81,7 +81,7 @@ class InProcessKinesis:
         request_id = f"00000000-0000-4000-8000-{self._requests:012x}"
         try:
             fault = self._fault(operation, body)
-            answer = json_answer(self.kinesis.answer(operation, body, region), request_id)
+            answer = wire_answer(self.kinesis.answer(operation, body, region), request_id)
         except AwsError as error:
             return error_answer(error, request_id, "kinesis")
         if fault is not None and fault.kind == "lost":

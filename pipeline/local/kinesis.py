@@ -6,18 +6,18 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-import orjson
-
 from pipeline.local import kinesis_changing as changing
 from pipeline.local import kinesis_describing as describing
 from pipeline.local.clock import Clock
-from pipeline.local.errors import AwsError, unreadable
+from pipeline.local.errors import AwsError
 from pipeline.local.faults import Call, FaultPlan
 from pipeline.local.fields import Request
 from pipeline.local.kinesis_listing import list_shards
 from pipeline.local.kinesis_reading import Iterator, get_records, get_shard_iterator
 from pipeline.local.kinesis_region import Options, Region
+from pipeline.local.kinesis_scaling import update_shard_count
 from pipeline.local.kinesis_writing import put_record, put_records
+from pipeline.local.wires import JSON, Wire
 
 DEFAULT_REGION = "us-east-1"
 
@@ -41,6 +41,7 @@ OPERATIONS: dict[str, Callable[[Region, Request], dict[str, Any]]] = {
     "RemoveTagsFromStream": changing.remove_tags,
     "SplitShard": changing.split_shard,
     "UpdateMaxRecordSize": changing.update_max_record_size,
+    "UpdateShardCount": update_shard_count,
     "UpdateStreamMode": changing.update_stream_mode,
 }
 # These answer with no body at all.
@@ -61,28 +62,28 @@ class Kinesis:
         self._options = options
         self._regions: dict[str, Region] = {}
 
-    def answer(self, operation: str, body: bytes, region: str = DEFAULT_REGION) -> bytes:
-        """Do an operation as the wire has it: JSON in, JSON out, AwsError where AWS answers with an error."""
+    def answer(
+        self, operation: str, body: bytes, region: str = DEFAULT_REGION, *, wire: Wire = JSON
+    ) -> bytes:
+        """Do an operation as the wire has it: its spelling in and out, AwsError where AWS answers with an error."""
         do = OPERATIONS.get(operation)
         if do is None:
             raise AwsError("UnknownOperationException", f"Unknown operation {operation}")
-        answered = do(self._region(region), read_json(body))
-        return b"" if operation in _SILENT else orjson.dumps(answered)
+        answered = do(self._region(region), wire.read(body))
+        return b"" if operation in _SILENT else wire.written(answered)
 
     def call(self, operation: str, request: Request, region: str = DEFAULT_REGION) -> dict[str, Any]:
         """Do an operation on a dictionary; blobs are base64 text in both directions."""
-        body = self.answer(operation, orjson.dumps(request), region)
-        answered: dict[str, Any] = orjson.loads(body) if body else {}
-        return answered
+        return dict(JSON.read(self.answer(operation, JSON.written(request), region)))
 
     def reset(self) -> None:
         """Forget every stream."""
         self._regions.clear()
 
-    def call_of(self, operation: str, body: bytes) -> Call:
+    def call_of(self, operation: str, body: bytes, wire: Wire = JSON) -> Call:
         """Tell which stream and shard a request is about, for the fault plan; what can't be read is about none."""
         try:
-            return self._call_of(operation, read_json(body))
+            return self._call_of(operation, wire.read(body))
         except AwsError:
             return Call(service="kinesis", operation=operation)
 
@@ -102,14 +103,3 @@ class Kinesis:
             region = Region(name, self.clock, self._dice, self._options, self.faults)
             self._regions[name] = region
         return region
-
-
-def read_json(body: bytes) -> Request:
-    """Read a request's body: an object, or nothing."""
-    try:
-        request = orjson.loads(body) if body else {}
-    except orjson.JSONDecodeError as error:
-        raise unreadable(f"The body is no JSON: {error}") from error
-    if not isinstance(request, dict):
-        raise unreadable("The body is no JSON object")
-    return request

@@ -43,7 +43,7 @@ def create_stream(region: Region, request: Request) -> dict[str, Any]:
     tags = _tags(request) if request.get("Tags") is not None else {}
     if region.find(name, now) is not None:
         raise in_use(f"Stream {name} under account {ACCOUNT} already exists.")
-    _check_shard_limit(region, count, now)
+    check_shard_limit(region, count, now)
     if region.limits.enforced and _creating(region, now) >= MOST_CREATING:
         raise over_limit(f"More than {MOST_CREATING} streams are in the CREATING state.")
     stream = region.add(name, now)
@@ -73,7 +73,7 @@ def split_shard(region: Region, request: Request) -> dict[str, Any]:
             f"account {ACCOUNT} is not both greater than one plus the shard's StartingHashKey {shard.first_hash} and "
             f"less than the shard's EndingHashKey {shard.last_hash}."
         )
-    _check_shard_limit(region, 1, now)
+    check_shard_limit(region, 1, now)
     stream.begin_split(shard, second_start, now)
     return {}
 
@@ -209,7 +209,8 @@ def _check_mode(details: Request) -> None:
         raise invalid("The stand-in has no on-demand mode yet: use PROVISIONED.")
 
 
-def _check_shard_limit(region: Region, more: int, now: float) -> None:
+def check_shard_limit(region: Region, more: int, now: float) -> None:
+    """Refuse what would take the account above its open shards."""
     count, limit = region.open_shard_count(now), region.options.shard_limit
     if count + more > limit:
         raise over_limit(

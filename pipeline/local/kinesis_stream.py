@@ -43,6 +43,7 @@ class Stream:
     retention_hours: int = 24
     max_record_kib: int = 1024
     tags: dict[str, str] = field(default_factory=dict)
+    scaled_at: list[float] = field(default_factory=list)  # by UpdateShardCount, in the last day
     state: State = State.CREATING
     gone: bool = False
     shards: list[Shard] = field(default_factory=list)  # by index; those that retention took stay as stubs

@@ -7,7 +7,8 @@ from urllib.parse import unquote
 from pipeline.local.errors import AwsError
 from pipeline.local.faults import Call
 from pipeline.local.http_reader import HttpRequest
-from pipeline.local.kinesis import Kinesis, read_json
+from pipeline.local.kinesis import Kinesis
+from pipeline.local.wires import JSON, wire_of
 
 KINESIS_TARGET = "Kinesis_20131202."
 _SCOPE_WORDS = 5  # Credential=key/date/region/service/aws4_request
@@ -27,7 +28,8 @@ def call_of(request: HttpRequest, kinesis: Kinesis) -> Call:
     """Tell what a request is about."""
     target = request.headers.get("x-amz-target", "")
     if target.startswith(KINESIS_TARGET):
-        return kinesis.call_of(target.removeprefix(KINESIS_TARGET), request.body)
+        wire = wire_of(request.headers.get("content-type"))
+        return kinesis.call_of(target.removeprefix(KINESIS_TARGET), request.body, wire)
     service, operation = service_of(request), target.rpartition(".")[2]
     if service == "dynamodb":
         return Call(service=service, operation=operation, resource=_table(request.body))
@@ -40,7 +42,7 @@ def call_of(request: HttpRequest, kinesis: Kinesis) -> Call:
 
 def _table(body: bytes) -> str:
     try:
-        name = read_json(body).get("TableName")
+        name = JSON.read(body).get("TableName")
     except AwsError:
         return ""
     return name if isinstance(name, str) else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import Any
@@ -28,6 +28,8 @@ class MemoryLeaseStore:
         self._rows = {lease.key: lease for lease in rows}
         self._skipped: tuple[SkippedRow, ...] = ()
         self._index = index
+        self.scans = 0
+        """Full scans so far: only a leader is to make any."""
         self._lock = Lock()
 
     def get(self, key: str) -> Lease | None:
@@ -35,12 +37,20 @@ class MemoryLeaseStore:
             self._refuse_odd(key)
             return self._rows.get(key)
 
+    def get_many(self, keys: Sequence[str]) -> Listing:
+        with self._lock:
+            odd = tuple(row for row in self._skipped if row.key in keys)
+            there = (self._rows[key] for key in dict.fromkeys(keys) if key in self._rows)
+            return Listing(tuple(row for row in there if all(row.key != o.key for o in odd)), odd)
+
     def scan(self) -> Listing:
         with self._lock:
+            self.scans += 1
             return Listing(tuple(self._rows.values()), self._skipped)
 
     def held_by(self, worker_id: str) -> Listing:
-        found = self.scan().leases
+        with self._lock:
+            found = tuple(self._rows.values())
         if self._index:
             return Listing(tuple(lease for lease in found if lease.owner == worker_id))
         return Listing(tuple(lease for lease in found if worker_id in {lease.owner, lease.checkpoint_owner}))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import count
 
-from pipeline.core.batch import Batch, Limits, Manifest, Staged, StagedFile
+from pipeline.core.batch import Batch, Gap, Limits, Manifest, Staged, StagedFile
 from pipeline.core.position import Position
 from pipeline.core.stream import ShardKey
-from pipeline.errors import DataLoss, HeadraceError
+from pipeline.errors import DataLoss, HeadraceError, Unknown
 from pipeline.memory.source import MemoryRecord, MemorySource
 from pipeline.ports import Clock, StagingSpec
 
@@ -48,11 +48,15 @@ class MemoryStage:
         try:
             self.fault(batch.key)
             now = self._source.describe(batch.key.stream.arn).asked
-            if now - batch.witness > batch.retention:
-                raise DataLoss(f"records of {batch.key} may have left the stream before they were read")
+            gap = self._gap(batch, now)
             found = self._source.records(
                 batch.key, batch.start if before.sequence is None else before.sequence
             )
+        except Unknown:
+            gone = DataLoss(
+                f"{batch.key} is gone from Kinesis before its end was read: `headrace skip` decides"
+            )
+            return replace(nothing, error=str(gone), data_loss=True), ()
         except HeadraceError as error:
             return replace(nothing, error=str(error), data_loss=isinstance(error, DataLoss)), ()
         taken = found[: max(1, most)]
@@ -69,9 +73,22 @@ class MemoryStage:
             if not behind and children is None
             else before.seen
             if children is None
-            else batch.witness,
+            else (gap.until if gap else batch.witness),
             start=before.start,
         )
         size = sum(len(r.data) for r in taken)
         first, latest = (taken[0].arrival, taken[-1].arrival) if taken else (None, None)
-        return Staged(batch.key, batch.after, upto, len(taken), size, first, latest, behind, pages=1), taken
+        staged = Staged(
+            batch.key, batch.after, upto, len(taken), size, first, latest, behind, pages=1, gap=gap
+        )
+        return staged, taken
+
+    @staticmethod
+    def _gap(batch: Batch, now: datetime) -> Gap | None:
+        if now - batch.witness <= batch.retention:
+            return None
+        if not batch.goes_on:
+            raise DataLoss(
+                f"records of {batch.key} may have left the stream before they were read: `headrace skip` decides"
+            )
+        return Gap(batch.witness, now - batch.retention)

@@ -2,40 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from threading import Lock
 
-from pipeline.core.worker import Worker
-from pipeline.ports import Clock
+from pipeline.core.worker import Metrics, Worker
+from pipeline.kcl.report import is_outdated
+from pipeline.ports import Clock, SkippedRow, WorkerListing
 
 
 class MemoryWorkerStore:
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
         self._rows: dict[str, Worker] = {}
+        self._skipped: tuple[SkippedRow, ...] = ()
         self._lock = Lock()
 
     def list(self) -> tuple[Worker, ...]:
+        return self.listing().workers
+
+    def listing(self) -> WorkerListing:
         with self._lock:
-            return tuple(self._rows.values())
+            return WorkerListing(tuple(self._rows.values()), self._skipped)
+
+    def get_many(self, worker_ids: Sequence[str]) -> WorkerListing:
+        with self._lock:
+            there = (self._rows[each] for each in dict.fromkeys(worker_ids) if each in self._rows)
+            return WorkerListing(tuple(there), tuple(row for row in self._skipped if row.key in worker_ids))
 
     def get(self, worker_id: str) -> Worker | None:
         with self._lock:
             return self._rows.get(worker_id)
+
+    def hold_odd_row(self, key: str, why: str) -> None:
+        """A row that isn't understood lies in the table from now on."""
+        with self._lock:
+            self._skipped = (*self._skipped, SkippedRow(key, why))
 
     def beat(self, worker_id: str, instance: str, *, found: str | None) -> Worker | None:
         with self._lock:
             before = self._rows.get(worker_id, Worker(worker_id))
             if before.instance not in {found, instance}:
                 return None
+            if is_outdated(before, self._clock.now()):
+                before = _measured(before, Metrics())
             return self._put(
-                replace(
-                    before,
-                    beat=before.beat + 1,
-                    instance=instance,
-                    last_update=self._clock.now().replace(microsecond=0),
-                )
+                replace(before, beat=before.beat + 1, instance=instance, last_update=self._second())
             )
 
     def beat_run(self, worker_id: str, run_claim: str) -> None:
@@ -62,6 +75,22 @@ class MemoryWorkerStore:
             before = self._filled(worker_id)
             self._put(replace(before, assign_pass=before.assign_pass + 1))
 
+    def report(self, worker_id: str, metrics: Metrics, *, seen: datetime | None) -> bool:
+        with self._lock:
+            before = self._filled(worker_id)
+            if before.measured_at not in {seen, metrics.measured_at}:
+                return False
+            self._put(replace(_measured(before, metrics), last_update=self._second()))
+            return True
+
+    def delete_stale(self, worker: Worker) -> bool:
+        with self._lock:
+            found = self._rows.get(worker.worker_id)
+            if found is not None and (worker.last_update is None or found.last_update != worker.last_update):
+                return False
+            self._rows.pop(worker.worker_id, None)
+            return True
+
     def wipe(self, worker_id: str) -> None:
         """The row is gone behind everybody's back."""
         with self._lock:
@@ -69,9 +98,21 @@ class MemoryWorkerStore:
 
     def _filled(self, worker_id: str) -> Worker:
         """A new row says when it was made, for readers of KCL's kind."""
-        now = self._clock.now().replace(microsecond=0)
-        return self._rows.get(worker_id, Worker(worker_id, last_update=now))
+        return self._rows.get(worker_id, Worker(worker_id, last_update=self._second()))
+
+    def _second(self) -> datetime:
+        return self._clock.now().replace(microsecond=0)
 
     def _put(self, row: Worker) -> Worker:
         self._rows[row.worker_id] = row
         return row
+
+
+def _measured(row: Worker, metrics: Metrics) -> Worker:
+    return replace(
+        row,
+        stats=metrics.stats,
+        ranges=metrics.ranges,
+        measured_by=metrics.measured_by,
+        measured_at=metrics.measured_at,
+    )

@@ -165,10 +165,19 @@ def test_the_end_of_a_shard_keeps_its_children_and_its_last_record(landed: Lake)
 
 def test_an_end_can_be_let_go_of_and_the_ledger_tells(landed: Lake):
     landed.table.commit(Proposal((a_range(A, 3, Position(3, ended=True, children=(B.shard_id,))),)))
+    land(landed, B, None, [10])
     committed = landed.table.commit(Proposal(drop=(A, C)))
     assert committed.landing.page.dropped == (A,)
     assert A not in landed.handle().load().positions.shards
     assert landed.pages()[-1].dropped == (A,)
+
+
+def test_an_end_is_kept_while_a_child_of_it_has_no_position(landed: Lake):
+    """Without it the shard would count as unread, should a listing show it once more."""
+    landed.table.commit(Proposal((a_range(A, 3, Position(3, ended=True, children=(B.shard_id, C.shard_id))),)))
+    land(landed, B, None, [10])
+    assert landed.table.commit(Proposal(drop=(A,))).landing.is_empty
+    assert landed.handle().load().positions.has_ended(A)
 
 
 # --- what commits carry -------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ def lock(request: pytest.FixtureRequest) -> Iterator[Locks]:
     table = a_table(client, key)
 
     def held(row: LockRow | None) -> LeaderLock:
-        store = DynamoLeaderLock(client, table, key=key, entity_type=single)
+        store = DynamoLeaderLock(client, table, key=key)
         if row is not None:
             assert store.take(replace(row, released=False), seen=None)
         if row is not None and row.released:

@@ -42,6 +42,7 @@ POSITIONS = st.builds(
     arrival=st.none() | MOMENTS,
     seen=st.none() | MOMENTS,
     start=st.none() | STARTS,
+    gap_accepted=st.booleans(),
 )
 
 
@@ -69,6 +70,7 @@ RANGES = st.builds(
     files=st.lists(NAMES, max_size=3, unique=True).map(tuple),
     parents=st.lists(PARENTS, max_size=2).map(tuple),
     supersedes=st.lists(st.integers(0, 2**63), max_size=2).map(tuple),
+    why=st.text(max_size=10),
 )
 PAGES = st.builds(
     LedgerPage,

@@ -91,8 +91,8 @@ class World:
                 self.skipped.add(record)
         self.clock.advance(timedelta(milliseconds=10))
 
-    def lead(self, leader: str = "w1") -> LeaderReport:
-        duty = LeaderDuty(
+    def a_leader(self, leader: str = "w1") -> LeaderDuty:
+        return LeaderDuty(
             leader_id=leader,
             settings=self.settings,
             tables=self.tables,
@@ -104,7 +104,9 @@ class World:
             clock=self.clock,
             ids=self.ids,
         )
-        report = duty.tick(self.leader_memory.get(leader, LeaderMemory()))
+
+    def lead(self, leader: str = "w1") -> LeaderReport:
+        report = self.a_leader(leader).tick(self.leader_memory.get(leader, LeaderMemory()))
         self.leader_memory[leader] = report.memory
         return report
 
@@ -118,6 +120,8 @@ class World:
             runs=self.runs,
             clock=self.clock,
             times=self.settings.times,
+            lock=self.lock,
+            heartbeat=self.settings.coordination.heartbeat,
             stream=lambda: (self.stream, timedelta(hours=24)),
         )
         memory = self.worker_memory.get(instance + worker, WorkerMemory())

@@ -70,6 +70,7 @@ def test_the_zip_holds_what_executors_import_and_nothing_else():
         "pipeline/errors.py",
         "pipeline/ports.py",
         "pipeline/core/batch.py",
+        "pipeline/kcl/cpu.py",
         "pipeline/aws/pages.py",
         "pipeline/lake/stage_task.py",
     } <= names
@@ -83,7 +84,7 @@ def test_the_same_content_makes_the_same_zip_and_other_content_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     package = tmp_path / "pipeline"
-    for room in ("core", "aws", "lake"):
+    for room in ("core", "kcl", "aws", "lake"):
         (package / room).mkdir(parents=True)
     for name in ("__init__.py", "errors.py", "ports.py", "settings.py", "core/batch.py"):
         (package / name).write_text("a = 1\n")

@@ -15,6 +15,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from pipeline.local.cbor import decoded, encoded
 from tests.local.builders import (
     a_page,
     a_stream,
@@ -302,11 +303,35 @@ def test_an_error_is_json_with_its_type_in_body_and_header(served, target, body,
     assert f'"__type":"{code}"'.encode() in answer
 
 
-def test_cbor_is_refused_in_so_many_words(served):
-    headers = {"X-Amz-Target": "Kinesis_20131202.ListStreams", "Content-Type": "application/x-amz-cbor-1.1"}
-    status, answer, _ = a_request(served, "POST", "/", b"\xa0", **headers)
-    assert status == 400
-    assert b"AWS_CBOR_DISABLE" in answer
+CBOR = "application/x-amz-cbor-1.1"
+
+
+def test_a_client_that_speaks_cbor_is_answered_in_cbor(served):
+    headers = {"X-Amz-Target": "Kinesis_20131202.ListStreams", "Content-Type": CBOR}
+    status, answer, found = a_request(
+        served, "POST", "/", b"\xbf\xff", **headers
+    )  # as the Java SDK begins a map
+    assert (status, found["Content-Type"]) == (200, CBOR)
+    assert "StreamNames" in decoded(answer)
+
+
+@pytest.mark.parametrize("body", [encoded({"StreamName": "unknown"}), b"\x9f" * 1000])
+def test_an_error_to_a_client_that_speaks_cbor_is_cbor(served, body):
+    headers = {"X-Amz-Target": "Kinesis_20131202.DescribeStream", "Content-Type": CBOR}
+    status, answer, found = a_request(served, "POST", "/", body, **headers)
+    assert (status, found["Content-Type"]) == (400, CBOR)
+    assert decoded(answer)["__type"] == found["x-amzn-ErrorType"]
+    assert decoded(answer)["message"]
+
+
+def test_an_injected_refusal_is_spelled_as_the_client_speaks(served):
+    served.inject(
+        "throttle", service="kinesis", operation="DescribeStream", resource="no-such-stream", count=1
+    )
+    headers = {"X-Amz-Target": "Kinesis_20131202.DescribeStream", "Content-Type": CBOR}
+    status, answer, _ = a_request(served, "POST", "/", encoded({"StreamName": "no-such-stream"}), **headers)
+    served.clear_faults()
+    assert (status, decoded(answer)["__type"]) == (400, "LimitExceededException")
 
 
 @pytest.mark.parametrize(("method", "path", "body", "status"), [

@@ -66,7 +66,7 @@ def test_partitions_are_added_as_differences_parents_first(make_world: MakeWorld
     assert {*world.known()} == {*keys(0, 1, 2)}
 
 
-def test_a_follower_keeps_the_partitions_of_its_own_dagster(
+def test_a_follower_doesnt_scan_and_its_workers_add_their_shards_to_its_own_dagster(
     make_world: MakeWorld, make_instance: MakeInstance
 ):
     world = make_world(shards=2)
@@ -74,9 +74,13 @@ def test_a_follower_keeps_the_partitions_of_its_own_dagster(
     assert world.world.lock.release(world.world.lock.read() or LockRow("", "", timedelta(0)))
     assert world.world.lock.take(LockRow("far-away", "1", timedelta(seconds=20)), seen=None)
     mine = make_instance()
+    scans = world.world.leases.scans
     result = world.tick("leader", instance=mine)
 
     assert "far-away leads" in str(result.skip_reason)
+    assert world.world.leases.scans == scans
+    world.world.rows.wipe("w1")  # beaten by the other Dagster until now
+    world.tick("worker_w1", instance=mine)
     assert sorted(mine.get_dynamic_partitions(partitions_name(world.settings))) == keys(0, 1)
 
 

@@ -1,0 +1,44 @@
+"""Handing a shard over while it is being read: the leader names the next owner, the holder finishes its wave.
+
+    leader: initiate      owner = next, checkpointOwner = holder      the holder goes on beating and may checkpoint
+    holder: complete      checkpointOwner gone                        after its wave, or at once when nobody reads
+    overdue               anyone completes; the table refuses what the old holder still brings, whole
+
+A pending handover goes first: nobody claims the shard anew until it is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+
+from pipeline.core.change import Change, complete_handover
+from pipeline.core.lease import Lease
+from pipeline.core.sighting import Sightings, expired
+
+
+def pending(leases: Iterable[Lease]) -> Mapping[str, str]:
+    """Handovers under way, by lease key, as tokens to be watched."""
+    return {
+        row.key: f"{row.checkpoint_owner}>{row.owner}" for row in leases if row.checkpoint_owner is not None
+    }
+
+
+def plan_overdue(leases: Iterable[Lease], watched: Sightings, deadline: timedelta) -> list[Change]:
+    late = expired(watched, deadline)
+    return [
+        complete_handover(
+            row, f"{row.checkpoint_owner} took longer than {deadline} to hand over to {row.owner}"
+        )
+        for row in leases
+        if row.key in late and row.checkpoint_owner is not None and row.owner is not None
+    ]
+
+
+def plan_hand_over(mine: Iterable[Lease], me: str, living_claims: frozenset[str]) -> list[Change]:
+    """What the holder does: let go of what nobody is reading."""
+    return [
+        complete_handover(row, f"{me} hands over to {row.owner}")
+        for row in mine
+        if row.checkpoint_owner == me and row.run_claim not in living_claims
+    ]

@@ -1,0 +1,285 @@
+"""What of an observation is worth a sentence, and which sentences want a person to act."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from pipeline.core.observation import LeaderSeen, Observation, WorkerSeen
+from pipeline.core.observe import QUIET
+from pipeline.core.observe_balance import imbalance_of
+from pipeline.core.observe_layout import Seen
+
+DEAD_AFTER: Final = timedelta(seconds=20)
+"""KCL renews every 3.3 s and gives up on a lease after 10; our workers beat every 5 s and have 20."""
+IDLE_AFTER: Final = timedelta(seconds=60)
+"""Three of KCL's assignment periods, and of ours."""
+HANDOVER: Final = timedelta(seconds=90)
+"""Our deadline; KCL's is 40 s at its defaults."""
+GONE_AFTER: Final = timedelta(days=1)
+"""KCL's leader deletes a worker's row that is older."""
+_NAMED: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    code: str
+    sentence: str
+    needs_person: bool = False
+    names: tuple[str, ...] = ()
+    """The leases, workers or rows that it is about: all of them, where the sentence names the first few."""
+
+
+def findings_of(seen: Observation) -> tuple[Finding, ...]:
+    """What needs a person comes first."""
+    every = [*_layout(seen), *_rows(seen), *_leader(seen), *_leases(seen), *_workers(seen), *_clusters(seen)]
+    return tuple(sorted(every, key=lambda finding: not finding.needs_person))
+
+
+def conclusion(seen: Observation, findings: Sequence[Finding]) -> str:
+    urgent = [finding for finding in findings if finding.needs_person]
+    table = seen.last.tables.lease_table
+    if urgent:
+        things = "one thing needs" if len(urgent) == 1 else f"{len(urgent)} things need"
+        return f"{table}: {things} a person: {', '.join(finding.code for finding in urgent)}"
+    if not seen.last.leases:
+        return f"{table}: there is no lease in it"
+    if seen.watched is None:
+        return f"{table}: this look shows nothing that needs a person; who is alive shows only between two looks (--for 30s)"
+    moved = sum(worker.moved is True for worker in seen.workers)
+    return f"{table}: in {told(seen.watched)} {_many(moved, 'worker')} moved, and nothing was seen that needs a person"
+
+
+# --- tables and rows ----------------------------------------------------------------------------------------
+
+
+def _layout(seen: Observation) -> Iterator[Finding]:
+    layout = seen.layout
+    if layout.repair is not None:
+        yield Finding("layout-trap", f"{layout.sentence}: {layout.repair}", needs_person=True)
+
+
+def _rows(seen: Observation) -> Iterator[Finding]:
+    for broken in (True, False):
+        rows = [row for row in seen.last.odd if row.broken is broken]
+        if rows:
+            first = f"{rows[0].key} in {rows[0].table}: {rows[0].why}"
+            code, what = (
+                ("rows-broken", "can't be read") if broken else ("rows-unknown", "of an unknown type")
+            )
+            sentence = f"{_many(len(rows), 'row')} {what} ({first}{', ...' if len(rows) > 1 else ''})"
+            yield Finding(code, sentence, needs_person=broken, names=tuple(row.key for row in rows))
+
+
+# --- the leader ---------------------------------------------------------------------------------------------
+
+
+def _leader(seen: Observation) -> Iterator[Finding]:
+    if seen.leader is None:
+        if seen.layout.kind is not Seen.LEASES_ONLY and seen.last.workers:
+            sure = _watched(seen, IDLE_AFTER)
+            yield Finding(
+                "nobody-leads", "no worker holds the leader's lock: nothing is assigned", needs_person=sure
+            )
+        return
+    if seen.leader.beats is False:
+        yield Finding("leader-dead", _stands_still(seen.leader), needs_person=True)
+        return
+    yield from _assigning(seen, seen.leader)
+    rows = {worker.worker_id for worker in seen.workers if worker.has_row}
+    if rows and seen.leader.worker_id not in rows:
+        yield Finding(
+            "leader-without-row",
+            f"{seen.leader.worker_id} leads, but writes no worker row as the others do: a KCL 3.5 worker whose start "
+            "failed half-way looks like this, and never assigns",
+            needs_person=bool(seen.unowned),
+            names=(seen.leader.worker_id,),
+        )
+
+
+def _stands_still(leader: LeaderSeen) -> str:
+    return (
+        f"the leader's lock of {leader.worker_id} stood still for longer than the {told(leader.promised)} that it "
+        "promises, and nobody has taken it"
+    )
+
+
+def _assigning(seen: Observation, leader: LeaderSeen) -> Iterator[Finding]:
+    waiting = (*seen.left, *_of_the_still(seen))
+    if not waiting or leader.assigned or not leader.beats or seen.watched is None:
+        return
+    sure = _watched(seen, IDLE_AFTER)
+    hint = (
+        f"stop {leader.worker_id}, so that another one leads"
+        if sure
+        else f"look for longer (--for {IDLE_AFTER.total_seconds():.0f}s) before you judge"
+    )
+    yield Finding(
+        "leader-idle",
+        f"the lock of {leader.worker_id} beats, but for {told(seen.watched)} it gave nothing out while "
+        f"{_many(len(waiting), 'open lease')} waited ({_some(waiting)}): {hint}",
+        needs_person=sure,
+        names=waiting,
+    )
+
+
+def _of_the_still(seen: Observation) -> tuple[str, ...]:
+    return tuple(lease.key for lease in seen.open_ones if lease.holder in seen.still)
+
+
+# --- leases -------------------------------------------------------------------------------------------------
+
+
+def _leases(seen: Observation) -> Iterator[Finding]:
+    if seen.uncovered:
+        gaps = [f"{each.gap.start}..{each.gap.end}" for each in seen.uncovered]
+        streams = sorted({each.stream for each in seen.uncovered if each.stream})
+        where = f" of {_some(streams)}" if streams else ""
+        yield Finding(
+            "hash-keys-uncovered",
+            f"{_many(len(gaps), 'range')} of hash keys{where} without an open lease ({_some(gaps)}): records there are "
+            "read by nobody until a shard sync makes the lease",
+            needs_person=True,
+            names=tuple(gaps),
+        )
+    if seen.unranged:
+        yield Finding(
+            "hash-keys-unknown",
+            f"{_many(seen.unranged, 'open lease')} without a hash range: holes can't be seen",
+        )
+    if seen.early:
+        pairs = [f"{each.child} before {each.parent}" for each in seen.early]
+        yield Finding(
+            "child-before-parent",
+            f"{_many(len(pairs), 'child', 'children')} past the start while a parent hasn't ended ({_some(pairs)}): "
+            "records may have been taken out of order",
+            needs_person=True,
+            names=tuple(each.child for each in seen.early),
+        )
+    yield from _unowned(seen)
+    yield from _handovers(seen)
+
+
+def _unowned(seen: Observation) -> Iterator[Finding]:
+    if not seen.unowned:
+        return
+    kept = f"; {len(seen.left)} of them for all of {told(seen.watched)}" if seen.left and seen.watched else ""
+    yield Finding(
+        "unowned",
+        f"{_many(len(seen.unowned), 'open lease')} without an owner ({_some(seen.unowned)}){kept}",
+        needs_person=bool(seen.left) and _watched(seen, IDLE_AFTER),
+        names=seen.unowned,
+    )
+
+
+def _handovers(seen: Observation) -> Iterator[Finding]:
+    if not seen.pending:
+        return
+    told = [f"{each.lease} from {each.holder} to {each.to or 'nobody'}" for each in seen.pending]
+    age = "; since when isn't known"
+    long = [each for each in seen.pending if each.all_the_while]
+    if seen.watched is not None:
+        age = f"; {len(long)} of them for at least {told(seen.watched)}" if long else "; all of them new"
+    yield Finding(
+        "handovers-pending",
+        f"{_many(len(told), 'handover')} under way ({_some(told)}){age}",
+        needs_person=bool(long) and _watched(seen, HANDOVER),
+        names=tuple(each.lease for each in seen.pending),
+    )
+
+
+# --- workers ------------------------------------------------------------------------------------------------
+
+
+def _workers(seen: Observation) -> Iterator[Finding]:
+    if seen.still and seen.watched is not None:
+        count = len(_of_the_still(seen))
+        yield Finding(
+            "workers-still",
+            f"nothing of {_some(seen.still)} moved in {told(seen.watched)}: dead, and with it "
+            f"{_many(count, 'open lease')} unread",
+            needs_person=_watched(seen, DEAD_AFTER),
+            names=seen.still,
+        )
+    if seen.dropped and seen.watched is not None:
+        yield Finding(
+            "leases-dropped",
+            f"{_many(len(seen.dropped), 'open lease')} stood still for {told(seen.watched)} while their workers renewed "
+            f"others ({_some(seen.dropped)})",
+            needs_person=_watched(seen, DEAD_AFTER),
+            names=seen.dropped,
+        )
+    yield from _quiet(seen)
+    stopping = [worker.worker_id for worker in seen.workers if worker.stopping]
+    if stopping:
+        yield Finding("workers-stopping", f"told to stop: {_some(stopping)}", names=tuple(stopping))
+
+
+def _quiet(seen: Observation) -> Iterator[Finding]:
+    """By clocks of two hosts: a hint at most."""
+    quiet = [w for w in seen.workers if w.age is not None and w.age > QUIET]
+    late = [worker for worker in quiet if worker.moved]
+    gone = [worker for worker in quiet if not worker.moved]
+    if gone:
+        old = sum(_age(worker) > GONE_AFTER for worker in gone)
+        told = f", {old} of them a day or more" if old else ""
+        yield Finding(
+            "workers-quiet",
+            f"by their hosts' clocks {_many(len(gone), 'worker')} wrote nothing for a minute or more{told} "
+            f"({_some([f'{w.worker_id} {told(_age(w))}' for w in gone])})",
+            names=tuple(w.worker_id for w in gone),
+        )
+    if late:
+        yield Finding(
+            "workers-passed-over",
+            f"the rows of {_some([f'{w.worker_id} ({told(_age(w))} old)' for w in late])} look old though they work: their "
+            "clocks are behind, or they write no metrics; a KCL leader gives them nothing",
+            needs_person=True,
+            names=tuple(w.worker_id for w in late),
+        )
+
+
+def _age(worker: WorkerSeen) -> timedelta:
+    return worker.age or timedelta(0)
+
+
+def _clusters(seen: Observation) -> Iterator[Finding]:
+    balance = seen.balance
+    uneven = imbalance_of(balance)
+    if uneven is not None:
+        names = tuple(cluster.name for cluster in balance.clusters)
+        yield Finding("clusters-uneven", uneven, needs_person=balance.is_settled, names=names)
+    if not balance.is_settled:
+        most, least = balance.workers[0], balance.workers[-1]
+        yield Finding(
+            "workers-uneven",
+            f"{most.name} reads {most.leases} open leases, {least.name} {least.leases}",
+            names=(most.name, least.name),
+        )
+
+
+# --- words --------------------------------------------------------------------------------------------------
+
+
+def _watched(seen: Observation, at_least: timedelta) -> bool:
+    return seen.watched is not None and seen.watched >= at_least
+
+
+def _many(count: int, one: str, more: str | None = None) -> str:
+    return f"{count:,} {one if count == 1 else more or one + 's'}"
+
+
+def _some(names: Sequence[str]) -> str:
+    rest = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {rest:,} more" if rest > 0 else "")
+
+
+def told(period: timedelta) -> str:
+    seconds = period.total_seconds()
+    if seconds >= 2 * 86_400:
+        return f"{seconds / 86_400:.0f} days"
+    if seconds >= 2 * 3_600:
+        return f"{seconds / 3_600:.0f} h"
+    return f"{seconds / 60:.0f} min" if seconds >= 300 else f"{seconds:.0f} s"

@@ -1,0 +1,104 @@
+"""The leader's clean-up: rows of ended shards, rows left over, and ENDs that the table carries for nothing.
+
+due = memory.due(now, times)
+if due:
+    for each stream: cleaning.pass_(due, stream, listing, state)
+    memory = memory.after(due, now)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pipeline.core.change import Applied, Change
+from pipeline.core.cleanup import plan_delete_ended, plan_delete_garbage, plan_drop, worth_asking
+from pipeline.core.landing import Proposal
+from pipeline.core.order import Family, a_family
+from pipeline.core.position import Positions
+from pipeline.core.stream import StreamId
+from pipeline.core.sync import is_of_this_life, rows_of
+from pipeline.ports import LandingTable, LeaseStore, Listing, ShardSource, TableState
+from pipeline.settings import Settings, TimeSettings
+
+ASKED_A_PASS = 100
+"""Shards. Each costs one of the five iterators a second that Kinesis gives out for a shard."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupDue:
+    completed: bool = False
+    garbage: bool = False
+
+    def __bool__(self) -> bool:
+        return self.completed or self.garbage
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupMemory:
+    """What the leader remembers of it; losing it costs a round too many."""
+
+    completed: datetime | None = None
+    garbage: datetime | None = None
+
+    def due(self, now: datetime, times: TimeSettings) -> CleanupDue:
+        return CleanupDue(
+            _is_over(self.completed, now, times.completed_cleanup),
+            _is_over(self.garbage, now, times.garbage_cleanup),
+        )
+
+    def after(self, due: CleanupDue, now: datetime) -> CleanupMemory:
+        return CleanupMemory(now if due.completed else self.completed, now if due.garbage else self.garbage)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupReport:
+    deleted: int = 0
+    """Rows."""
+    dropped: int = 0
+    """ENDs in the table."""
+    lost: int = 0
+    """Races: the row has moved since the listing, so it stays."""
+
+    def __str__(self) -> str:
+        counts = {"rows cleaned up": self.deleted, "ended positions let go": self.dropped}
+        return ", ".join(f"{n} {what}" for what, n in counts.items() if n)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaning:
+    settings: Settings
+    leases: LeaseStore
+    source: ShardSource
+    table: LandingTable
+
+    def pass_(
+        self, due: CleanupDue, stream: StreamId, *, listing: Listing, state: TableState
+    ) -> CleanupReport:
+        """`listing`: all rows of the table, of this stream and of others."""
+        rows = [row for row in rows_of(stream, listing.leases) if is_of_this_life(stream, row)]
+        shards = self.source.list_shards(stream)
+        family = a_family(stream, shards, leases=rows, positions=state.positions)
+        gone = self._gone(family, listing, state.positions) if due.garbage else frozenset()
+        changes: list[Change] = []
+        if due.completed and self.settings.coordination.cleanup:
+            changes += plan_delete_ended(family, rows, state.positions)
+        if self.settings.coordination.cleanup:
+            changes += plan_delete_garbage(family, rows, state.positions, gone=gone)
+        odd = {row.key for row in listing.skipped}  # there, but not for us to understand or to change
+        answers = [isinstance(self.leases.apply(c), Applied) for c in changes if c.key not in odd]
+        dropped = self._drop(family, state.positions, gone)
+        return CleanupReport(sum(answers), dropped, len(answers) - sum(answers))
+
+    def _gone(self, family: Family, listing: Listing, positions: Positions) -> frozenset[str]:
+        asked = worth_asking(family, rows_of(family.stream, listing.leases), positions)[:ASKED_A_PASS]
+        return frozenset(key.shard_id for key in asked if self.source.is_gone(key))
+
+    def _drop(self, family: Family, positions: Positions, gone: frozenset[str]) -> int:
+        drop = plan_drop(family, positions, gone=gone)
+        return len(self.table.commit(Proposal(drop=drop)).landing.page.dropped) if drop else 0
+
+
+def _is_over(last: datetime | None, now: datetime, every: timedelta) -> bool:
+    """A clock that went back makes it due: better once too often."""
+    return last is None or not timedelta(0) <= now - last < every

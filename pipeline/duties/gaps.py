@@ -1,0 +1,107 @@
+"""Records that left the stream before they were read, where the stream's settings say to go on.
+
+    staged -> a gap before what was read?      ->  skipped range (after, after], with the moments between which
+           -> the shard is gone from Kinesis?  ->  skipped range (after, END], with the children that are known
+           -> one commit of these, then the commit of what was read
+
+So a gap is in the ledger before any position moves over it (I13), and a run that dies between the two commits has
+recorded a gap that only grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from pipeline.core.batch import Batch, Gap, Staged
+from pipeline.core.landing import Proposal
+from pipeline.core.lineage import Kind, Range
+from pipeline.core.position import Position, Positions
+from pipeline.core.shard import Shard
+from pipeline.core.stream import ShardKey
+from pipeline.ports import LandingTable, ShardSource, StreamFacts
+
+
+@dataclass(slots=True)
+class Gaps:
+    """What became of the gaps of one wave."""
+
+    batches: dict[ShardKey, Batch] = field(default_factory=dict)
+    """Batches as they go on from what was committed here."""
+    ended: dict[ShardKey, Position] = field(default_factory=dict)
+    """Shards that are gone, ended by now: nothing of them is left to land."""
+    sentences: list[str] = field(default_factory=list)
+
+
+def record_gaps(
+    batches: Mapping[ShardKey, Batch],
+    staged: Iterable[Staged],
+    *,
+    run: str,
+    claim: str,
+    facts: StreamFacts,
+    table: LandingTable,
+    source: ShardSource,
+) -> Gaps:
+    ranges: list[Range] = []
+    listed: tuple[Shard, ...] | None = None
+    for each in staged:
+        batch = batches[each.key]
+        if each.gap is not None:
+            ranges.append(_skipped(batch, each.gap, run, claim))
+        elif _may_be_ended(each, batch, facts.asked) and source.is_gone(each.key):
+            listed = source.list_shards(facts.stream) if listed is None else listed
+            gap = Gap(batch.witness, facts.asked - facts.retention)
+            ranges.append(_ended(_skipped(batch, gap, run, claim), listed))
+    if not ranges:
+        return Gaps()
+    committed = table.commit(Proposal(tuple(ranges)))
+    return _told(committed.landing.page.ranges, batches, committed.state.positions)
+
+
+def children_in(key: ShardKey, listed: Iterable[Shard]) -> tuple[str, ...]:
+    return tuple(sorted(shard.shard_id for shard in listed if key.shard_id in shard.parents))
+
+
+def _may_be_ended(staged: Staged, batch: Batch, now: datetime) -> bool:
+    """No shard leaves Kinesis before its retention has passed: a too early 'not found' ends nothing."""
+    lost = staged.data_loss and batch.goes_on and not staged.moved
+    return lost and now - batch.witness > batch.retention
+
+
+def _skipped(batch: Batch, gap: Gap, run: str, claim: str) -> Range:
+    return Range(
+        Kind.SKIPPED,
+        batch.key,
+        after=batch.after,
+        upto=replace(batch.after or Position(), seen=gap.until),
+        run=run,
+        claim=claim,
+        first_arrival=gap.since,
+        last_arrival=gap.until,
+        parents=batch.parents,
+        why="left the stream before it was read",
+    )
+
+
+def _ended(skipped: Range, listed: Iterable[Shard]) -> Range:
+    end = replace(skipped.upto, ended=True, children=children_in(skipped.key, listed), gap_accepted=False)
+    return replace(skipped, upto=end, why="gone from Kinesis before its end was read")
+
+
+def _told(landed: Iterable[Range], batches: Mapping[ShardKey, Batch], positions: Positions) -> Gaps:
+    gaps = Gaps()
+    for each in landed:
+        stands = positions.of(each.key)
+        if stands is None:
+            continue
+        if stands.ended:
+            gaps.ended[each.key] = stands
+        else:
+            gaps.batches[each.key] = replace(batches[each.key], after=stands, parents=())
+        gaps.sentences.append(
+            f"{each.key}: records that arrived between {each.first_arrival} and {each.last_arrival} may be lost "
+            f"({each.why}); the gap is recorded, and reading goes on after it"
+        )
+    return gaps

@@ -1,0 +1,58 @@
+"""Every worker keeps an eye on the leader: a lock that beats isn't yet a leader that assigns.
+
+KCL 3.5.1 has leaders of that kind: they keep the lock for ever, and no lease is given out. Ours count each finished
+assignment pass in their worker row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pipeline.core.sighting import Sighting, look
+from pipeline.ports import LeaderLock, WorkerStore
+from pipeline.settings import TimeSettings
+
+_PERIODS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    last: datetime | None = None
+    lock: str | None = None
+    """Its version, as last seen."""
+    passes: Sighting | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderWatch:
+    lock: LeaderLock
+    workers: WorkerStore
+    times: TimeSettings
+
+    def look(self, before: Watching, now: datetime) -> tuple[Watching, str | None]:
+        """Every assignment period one read of the lock and one of its owner's row."""
+        period = self.times.assignment
+        if before.last is not None and timedelta(0) <= now - before.last < period:
+            return before, self._alarm(before)
+        found = self.lock.read()
+        row = None if found is None or found.released else self.workers.get(found.owner)
+        if found is None or row is None or row.instance is None:  # nobody leads, or a worker of KCL's kind
+            return Watching(now), None
+        beats = before.lock is not None and before.lock != found.version
+        since = now - before.last if before.last is not None and beats else None
+        seen = {} if before.passes is None else {row.worker_id: before.passes}
+        token = {row.worker_id: f"{row.worker_id}:{row.assign_pass}"}
+        passes = look(seen, token, since=since, tick=period)[row.worker_id]
+        after = Watching(now, found.version, passes)
+        return after, self._alarm(after)
+
+    def _alarm(self, seen: Watching) -> str | None:
+        if seen.passes is None or seen.passes.credit <= _PERIODS * self.times.assignment:
+            return None
+        leader = seen.passes.token.rpartition(":")[0]
+        return (
+            f"worker {leader} holds the leader's lock and beats, but has finished no assignment for {seen.passes.credit}: "
+            "leases may stand unread, no record is lost. Look at that worker's leader sensor; `headrace stop --worker "
+            f"{leader}` makes it let go of the lock"
+        )

@@ -1,0 +1,37 @@
+"""Network traffic, as KCL's optional metrics count it, from what /proc/net/dev says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+MIB = 1024 * 1024
+_SENT = 8
+"""The column of bytes sent; that of bytes received is the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes since the interface came up."""
+
+    received: int
+    sent: int
+
+
+def traffic(net_dev: str, interface: str) -> Traffic:
+    for line in net_dev.splitlines():
+        name, colon, columns = line.partition(":")
+        if colon and name.strip() == interface:
+            numbers = columns.split()
+            return Traffic(int(numbers[0]), int(numbers[_SENT]))
+    raise ValueError(f"/proc/net/dev has no interface {interface}")
+
+
+def rate(before: int, now: int, span: timedelta) -> float:
+    """MiB per second."""
+    return (now - before) / MIB / span.total_seconds()
+
+
+def utilisation(mib_per_second: float, most: float) -> float:
+    """Percent of the bandwidth; more than all of it counts as all."""
+    return min(100.0, mib_per_second / most * 100)

@@ -1,0 +1,236 @@
+"""CBOR (RFC 8949) as far as the AWS protocols use it: what JSON has, byte strings, tags.
+
+Bytes from outside are refused, never believed: a length that the rest can't hold, nesting without end, text that is no
+UTF-8, anything after the value.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+_UNSIGNED, _NEGATIVE, BYTES, TEXT, LIST, _MAP, _TAG, _SIMPLE = range(8)
+_DEEPEST = 32  # Kinesis's own requests are four deep
+_INDEFINITE = 31
+_BREAK = 0xFF
+_WIDTHS = {24: ">B", 25: ">H", 26: ">I", 27: ">Q"}
+_FLOATS = {25: ">e", 26: ">f", 27: ">d"}
+_CONSTANTS = {20: False, 21: True, 22: None, 23: None}  # 23 is "undefined"
+
+
+class NotCborError(ValueError):
+    """The bytes aren't one whole CBOR value of the kinds that we read."""
+
+
+class Tagged(NamedTuple):
+    """A value under a tag."""
+
+    tag: int
+    value: Any
+
+
+class Raw(NamedTuple):
+    """A value that is spelled already."""
+
+    spelled: bytes
+
+
+def encoded(value: Any) -> bytes:
+    """Spell a value; everything has a definite length."""
+    out = bytearray()
+    _write(out, value)
+    return bytes(out)
+
+
+def decoded(body: bytes) -> Any:
+    """Read the one value that some bytes are."""
+    reader = _Reader(body)
+    value = reader.value(0)
+    if reader.at != len(body):
+        raise NotCborError(f"{len(body) - reader.at} bytes follow the value")
+    return value
+
+
+def head(major: int, number: int) -> bytes:
+    """Spell how an item begins: what it is, and its value or length."""
+    lead = major << 5
+    if number < 24:
+        return bytes((lead | number,))
+    if number < 1 << 8:
+        return bytes((lead | 24, number))
+    if number < 1 << 16:
+        return struct.pack(">BH", lead | 25, number)
+    if number < 1 << 32:
+        return struct.pack(">BI", lead | 26, number)
+    if number < 1 << 64:
+        return struct.pack(">BQ", lead | 27, number)
+    raise OverflowError(f"{number} takes more than 64 bits")
+
+
+def _write(out: bytearray, value: Any) -> None:
+    write = _WRITERS.get(type(value))
+    if write is None:
+        raise TypeError(f"CBOR as we write it has no {type(value).__name__}")
+    write(out, value)
+
+
+def _write_whole(out: bytearray, value: int) -> None:
+    out += head(_UNSIGNED, value) if value >= 0 else head(_NEGATIVE, -1 - value)
+
+
+def _write_bytes(out: bytearray, value: bytes) -> None:
+    out += head(BYTES, len(value))
+    out += value
+
+
+def _write_text(out: bytearray, value: str) -> None:
+    raw = value.encode()
+    out += head(TEXT, len(raw))
+    out += raw
+
+
+def _write_list(out: bytearray, value: list[Any]) -> None:
+    out += head(LIST, len(value))
+    for item in value:
+        _write(out, item)
+
+
+def _write_map(out: bytearray, value: Mapping[str, Any]) -> None:
+    out += head(_MAP, len(value))
+    for key, item in value.items():
+        _write(out, key)
+        _write(out, item)
+
+
+def _write_tagged(out: bytearray, value: Tagged) -> None:
+    out += head(_TAG, value.tag)
+    _write(out, value.value)
+
+
+_WRITERS: dict[type, Callable[[bytearray, Any], None]] = {
+    bool: lambda out, value: out.append(0xF5 if value else 0xF4),
+    bytes: _write_bytes,
+    dict: _write_map,
+    float: lambda out, value: out.extend(struct.pack(">Bd", 0xFB, value)),
+    int: _write_whole,
+    list: _write_list,
+    Raw: lambda out, value: out.extend(value.spelled),
+    str: _write_text,
+    Tagged: _write_tagged,
+    type(None): lambda out, _: out.append(0xF6),
+}
+
+
+class _Reader:
+    """Bytes, and how far they are read."""
+
+    __slots__ = ("_body", "at")
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self.at = 0
+
+    def value(self, depth: int) -> Any:
+        if depth > _DEEPEST:
+            raise NotCborError(f"nested deeper than {_DEEPEST}")
+        (lead,) = self._take(1)
+        major, info = lead >> 5, lead & 0x1F
+        if major == _SIMPLE:
+            return self._simple(info)
+        if info == _INDEFINITE:
+            return self._indefinite(major, depth)
+        number = self._number(info)
+        match major:
+            case 0:
+                return number
+            case 1:
+                return -1 - number
+            case 2:
+                return self._take(number)
+            case 3:
+                return self._text(number)
+            case 4:
+                self._need(number)
+                return [self.value(depth + 1) for _ in range(number)]
+            case 5:
+                self._need(2 * number)
+                return dict(self._pair(depth) for _ in range(number))
+            case _:
+                return Tagged(number, self.value(depth + 1))
+
+    def _indefinite(self, major: int, depth: int) -> Any:
+        match major:
+            case 2:
+                return b"".join(self._chunks(BYTES))
+            case 3:
+                return "".join(self._chunks(TEXT))
+            case 4:
+                items = []
+                while not self._broken_off():
+                    items.append(self.value(depth + 1))
+                return items
+            case 5:
+                found = {}
+                while not self._broken_off():
+                    key, value = self._pair(depth)
+                    found[key] = value
+                return found
+            case _:
+                raise NotCborError("a number or a tag can't be of indefinite length")
+
+    def _chunks(self, major: int) -> list[Any]:
+        chunks: list[Any] = []
+        while not self._broken_off():
+            (lead,) = self._take(1)
+            if lead >> 5 != major or lead & 0x1F == _INDEFINITE:
+                raise NotCborError("a string's chunk is of another kind")
+            length = self._number(lead & 0x1F)
+            chunks.append(self._take(length) if major == BYTES else self._text(length))
+        return chunks
+
+    def _pair(self, depth: int) -> tuple[str, Any]:
+        key = self.value(depth + 1)
+        if not isinstance(key, str):
+            raise NotCborError(f"a map's key is {type(key).__name__}, not text")
+        return key, self.value(depth + 1)
+
+    def _simple(self, info: int) -> Any:
+        if info in _CONSTANTS:
+            return _CONSTANTS[info]
+        if info not in _FLOATS:
+            raise NotCborError(f"no simple value is spelled {info}")
+        form = _FLOATS[info]
+        return struct.unpack(form, self._take(struct.calcsize(form)))[0]
+
+    def _number(self, info: int) -> int:
+        if info < 24:
+            return info
+        form = _WIDTHS.get(info)
+        if form is None:
+            raise NotCborError(f"no length is spelled {info}")
+        return int(struct.unpack(form, self._take(struct.calcsize(form)))[0])
+
+    def _text(self, length: int) -> str:
+        try:
+            return self._take(length).decode()
+        except UnicodeDecodeError as error:
+            raise NotCborError(f"text is no UTF-8: {error}") from error
+
+    def _broken_off(self) -> bool:
+        self._need(1)
+        if self._body[self.at] != _BREAK:
+            return False
+        self.at += 1
+        return True
+
+    def _take(self, length: int) -> bytes:
+        self._need(length)
+        self.at += length
+        return self._body[self.at - length : self.at]
+
+    def _need(self, length: int) -> None:
+        # Each item takes a byte at least, so this bounds counts too, before anything is made for them.
+        left = len(self._body) - self.at
+        if length > left:
+            raise NotCborError(f"{length} bytes or items are announced and {left} bytes follow")

@@ -1,0 +1,139 @@
+"""How requests and answers are spelled: JSON, or CBOR as the Java SDK asks for it.
+
+Operations know one form, JSON's: blobs are base64 text, timestamps seconds. CBOR has blobs as byte strings, and under
+tag 1 timestamps as whole milliseconds, where the RFC wants seconds: that is how AWS's SDKs send and expect them.
+"""
+
+from __future__ import annotations
+
+import binascii
+import math
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import orjson
+
+from pipeline.local.cbor import BYTES, LIST, TEXT, NotCborError, Raw, Tagged, decoded, encoded, head
+from pipeline.local.errors import unreadable
+from pipeline.local.fields import Request
+
+_EPOCH = 1  # the tag of timestamps
+# A record as GetRecords gives it, spelled around its four values: a page has up to 10,000 of them.
+_SEQUENCE = b"\xa4" + encoded("SequenceNumber")  # a map of four begins
+_ARRIVAL = encoded("ApproximateArrivalTimestamp") + b"\xc1\x1b"  # tag 1 and eight bytes follow
+_DATA, _KEY = encoded("Data"), encoded("PartitionKey")
+
+
+class Wire(Protocol):
+    """A spelling of requests and answers."""
+
+    @property
+    def content_type(self) -> str: ...
+
+    def read(self, body: bytes) -> Request: ...
+
+    def written(self, answer: Mapping[str, Any]) -> bytes: ...
+
+
+class _Json:
+    content_type = "application/x-amz-json-1.1"
+
+    def read(self, body: bytes) -> Request:
+        """Read a request's body: an object, or nothing."""
+        try:
+            request = orjson.loads(body) if body else {}
+        except orjson.JSONDecodeError as error:
+            raise unreadable(f"The body is no JSON: {error}") from error
+        if not isinstance(request, dict):
+            raise unreadable("The body is no JSON object")
+        return request
+
+    def written(self, answer: Mapping[str, Any]) -> bytes:
+        return orjson.dumps(answer)
+
+
+class _Cbor:
+    content_type = "application/x-amz-cbor-1.1"
+
+    def read(self, body: bytes) -> Request:
+        """Read a request's body: a map, or nothing."""
+        try:
+            request = decoded(body) if body else {}
+        except NotCborError as error:
+            raise unreadable(f"The body is no CBOR: {error}") from error
+        if not isinstance(request, dict):
+            raise unreadable("The body is no CBOR map")
+        return {key: _from_cbor(key, value) for key, value in request.items()}
+
+    def written(self, answer: Mapping[str, Any]) -> bytes:
+        # By way of JSON: pages of records are kept in it.
+        plain = orjson.loads(orjson.dumps(answer))
+        if "MillisBehindLatest" in plain:
+            records = plain["Records"]
+            plain["Records"] = Raw(head(LIST, len(records)) + b"".join(map(_record, records)))
+        return encoded(_to_cbor("", plain))
+
+
+JSON: Wire = _Json()
+CBOR: Wire = _Cbor()
+
+
+def wire_of(content_type: str | None) -> Wire:
+    """Tell the wire of a request; what names none is JSON's."""
+    return CBOR if content_type == CBOR.content_type else JSON
+
+
+def _from_cbor(field: str, value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _from_cbor(key, item) for key, item in value.items()}
+        case list():
+            return [_from_cbor(field, item) for item in value]
+        case bytes() if field == "Data":
+            return binascii.b2a_base64(value, newline=False).decode()
+        case Tagged(tag, int() | float() as millis) if tag == _EPOCH and _is_instant(field):
+            return _finite(field, millis) / 1000
+        case int() | float() if _is_instant(field) and not isinstance(value, bool):
+            return _finite(field, value) / 1000
+        case float():
+            return _finite(field, value)
+        case bytes() | Tagged():
+            raise unreadable(f"{field}: a {type(value).__name__} value is not expected here")
+        case str() if field == "Data":
+            raise unreadable("Data: text can not be converted to a Blob")
+        case _:
+            return value
+
+
+def _to_cbor(field: str, value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _to_cbor(key, item) for key, item in value.items()}
+        case list():
+            return [_to_cbor(field, item) for item in value]
+        case str() if field == "Data":
+            return binascii.a2b_base64(value)
+        case int() | float() if _is_instant(field):
+            return Tagged(_EPOCH, round(value * 1000))
+        case _:
+            return value
+
+
+def _record(record: Mapping[str, Any]) -> bytes:
+    sequence, key = record["SequenceNumber"].encode(), record["PartitionKey"].encode()
+    data = binascii.a2b_base64(record["Data"])
+    arrival = round(record["ApproximateArrivalTimestamp"] * 1000).to_bytes(8)
+    return b"".join((
+        _SEQUENCE, head(TEXT, len(sequence)), sequence, _ARRIVAL, arrival,
+        _DATA, head(BYTES, len(data)), data, _KEY, head(TEXT, len(key)), key,
+    ))  # fmt: skip
+
+
+def _is_instant(field: str) -> bool:
+    return field.endswith("Timestamp")
+
+
+def _finite(field: str, value: float) -> float:
+    if not math.isfinite(value):
+        raise unreadable(f"{field}: {value} is no number")
+    return value

@@ -1,0 +1,174 @@
+"""One stream and one worker without clocks and sensors: what syncs, waves and clean-ups make of its shards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from pipeline.core.change import Applied, assign
+from pipeline.core.checkpoint import TRIM_HORIZON
+from pipeline.core.lease import Lease
+from pipeline.core.lineage import Kind, Range
+from pipeline.core.order import a_family
+from pipeline.core.position import Position, Positions, Start
+from pipeline.core.shard import Shard
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.core.sync import is_of_this_life, plan_sync
+from pipeline.duties.claims import Claims
+from pipeline.duties.consume import Consumption
+from pipeline.duties.origin import ensure_origin
+from pipeline.duties.wave import WaveReport
+from pipeline.memory.clock import CountingIds, MemoryClock
+from pipeline.memory.leases import MemoryLeaseStore
+from pipeline.memory.runs import MemoryRuns
+from pipeline.memory.source import MemorySource
+from pipeline.memory.stage import MemoryStage
+from pipeline.memory.table import MemoryTable
+from pipeline.memory.workers import MemoryWorkerStore
+from pipeline.settings import InitialPosition, OnDataLoss, Settings, StreamSettings
+
+STREAM = "orders"
+DAY = timedelta(hours=24)
+
+
+class LateSource(MemorySource):
+    """Listings may leave shards out for a while."""
+
+    hidden: frozenset[str] = frozenset()
+
+    def list_shards(self, stream: StreamId, since: Start | None = None) -> tuple[Shard, ...]:
+        return tuple(s for s in super().list_shards(stream, since) if s.shard_id not in self.hidden)
+
+
+@dataclass
+class Life:
+    shards: int = 1
+    on_data_loss: OnDataLoss = OnDataLoss.STOP
+    position: InitialPosition = InitialPosition.TRIM_HORIZON
+    clock: MemoryClock = field(default_factory=MemoryClock)
+    put: list[tuple[ShardKey, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        stream = StreamSettings(name=STREAM, initial_position=self.position, on_data_loss=self.on_data_loss)
+        self.settings = Settings(application="app", streams=(stream,))
+        self.source = LateSource(self.clock)
+        self.stream = self.source.create_stream(STREAM, self.shards)
+        self.leases = MemoryLeaseStore()
+        self.rows = MemoryWorkerStore(clock=self.clock)
+        self.runs = MemoryRuns(self.clock)
+        self.table = MemoryTable(self.clock)
+        self.stage = MemoryStage(self.source, self.clock)
+        self.ids = CountingIds()
+
+    # -- what happens --------------------------------------------------------------------------------------------
+
+    def key(self, number: int) -> ShardKey:
+        return ShardKey(self.stream, f"shardId-{number:012d}")
+
+    def row(self, number: int) -> Lease | None:
+        return self.leases.get(self.key(number).shard_id)
+
+    def at(self, number: int) -> Position | None:
+        return self.positions.of(self.key(number))
+
+    @property
+    def positions(self) -> Positions:
+        return self.table.load().positions
+
+    def produce(self, shard: int, count: int = 3) -> None:
+        for _ in range(count):
+            self.put.append((self.key(shard), self.source.put(self.key(shard))))
+        self.clock.advance(timedelta(milliseconds=10))
+
+    def sync(self) -> list[str]:
+        """A leader's sync, with all new rows given to the worker. Why each row was written."""
+        facts = self.source.describe(STREAM)
+        listing = self.leases.scan()
+        state = ensure_origin(
+            self.table, self.table.load(), facts, stream=self.settings.streams[0], leases=listing.leases
+        )
+        shards = self.source.list_shards(facts.stream, state.positions.origins[facts.stream].start)
+        living = [row for row in listing.leases if is_of_this_life(facts.stream, row)]
+        plan = plan_sync(
+            a_family(facts.stream, shards, leases=living),
+            shards,
+            listing.leases,
+            positions=state.positions,
+            multi=False,
+            sentinel=TRIM_HORIZON,
+        )
+        told = [f"{c.key[-1]}: {c.why}" for c in plan if isinstance(self.leases.apply(c), Applied)]
+        for row in self.leases.scan().leases:
+            if row.owner is None:
+                self.leases.apply(assign(row, "w1", "for the test"))
+        return told
+
+    def run(self, name: str | None = None) -> Consumption:
+        run = name or self.ids.fresh()
+        self.runs.launch(run, "w1")
+        self.runs.start(run)
+        claims = Claims(
+            me="w1",
+            claim=f"{run}/{self.ids.fresh()}",
+            leases=self.leases,
+            workers=self.rows,
+            runs=self.runs,
+            clock=self.clock,
+            times=self.settings.times,
+        )
+        return Consumption(
+            run_id=run,
+            settings=self.settings,
+            stream=self.settings.streams[0],
+            claims=claims,
+            leases=self.leases,
+            workers=self.rows,
+            source=self.source,
+            table=self.table,
+            stage=self.stage,
+            clock=self.clock,
+        )
+
+    def wave(self, keys: Iterable[str] | None = None) -> WaveReport:
+        run = self.run()
+        report = run.wave(keys)
+        self.runs.end(run.run_id)
+        return report
+
+    def later(self, by: timedelta) -> None:
+        self.clock.advance(by)
+
+    def lose_rows(self, *numbers: int) -> None:
+        for number in numbers:
+            self.leases.wipe(self.key(number).shard_id)
+
+    def put_row(self, number: int, **more: object) -> None:
+        """As a leader that slept, or a hand, makes it."""
+        row = Lease(self.key(number).shard_id, owner="w1", stream_epoch=self.stream.epoch)
+        self.leases = MemoryLeaseStore([*self.leases.scan().leases, replace(row, **more)])  # type: ignore[arg-type]
+
+    # -- what can be seen ----------------------------------------------------------------------------------------
+
+    def landed(self) -> list[tuple[ShardKey, int]]:
+        snapshots = list(self.table.history(self.table.head))[::-1]
+        return [row for s in snapshots for f in s.files for row in self.stage.rows[f.path]]
+
+    def ledger(self, kind: Kind) -> list[Range]:
+        snapshots = list(self.table.history(self.table.head))[::-1]
+        return [r for s in snapshots for r in s.page.ranges if r.kind is kind]
+
+    def skipped(self) -> list[tuple[str, datetime | None, datetime | None]]:
+        return [(r.key.shard_id[-1], r.first_arrival, r.last_arrival) for r in self.ledger(Kind.SKIPPED)]
+
+    def check(self, *, lost: Iterable[tuple[ShardKey, int]] = ()) -> None:
+        """Everything that was put is there once, but what was lost; each shard's ranges form one chain."""
+        landed = self.landed()
+        assert [row for row, n in Counter(landed).items() if n > 1] == []
+        assert set(landed) == set(self.put) - set(lost)
+        at: dict[ShardKey, object] = {}
+        for snapshot in list(self.table.history(self.table.head))[::-1]:
+            for each in snapshot.page.ranges:
+                assert at.get(each.key) == (each.after.token if each.after else None)
+                at[each.key] = each.upto.token

@@ -1,0 +1,213 @@
+"""Records that left the stream before they were read: told always, passed over only where the settings say so."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from pipeline.core.lineage import Kind
+from pipeline.errors import Unreachable
+from pipeline.settings import OnDataLoss
+from tests.duties.life import DAY, Life
+
+HOUR = timedelta(hours=1)
+GOES_ON = OnDataLoss.CONTINUE
+
+
+def a_trimmed_shard(on_data_loss: OnDataLoss) -> Life:
+    """Three records landed, three were trimmed unread, three are still there."""
+    life = Life(on_data_loss=on_data_loss)
+    life.sync()
+    life.produce(0)
+    life.wave()
+    life.produce(0)
+    life.later(DAY)
+    life.produce(0)
+    life.later(HOUR)
+    return life
+
+
+def test_a_gap_stops_the_shard_with_a_sentence_that_names_the_command() -> None:
+    life = a_trimmed_shard(OnDataLoss.STOP)
+    report = life.wave()
+    assert [p.fatal for p in report.problems] == [True]
+    assert "headrace skip" in report.problems[0].why
+    assert life.landed() == life.put[:3]
+    assert life.skipped() == []
+
+
+def test_where_the_settings_say_so_the_gap_is_recorded_first_and_what_is_left_lands() -> None:
+    life = a_trimmed_shard(GOES_ON)
+    since = life.at(0)
+    report = life.wave()
+    assert [p.why for p in report.problems] == []
+    assert "may be lost" in str(report)
+    life.check(lost=life.put[3:6])
+    now = life.source.describe("orders").asked
+    assert since is not None
+    assert life.skipped() == [("0", since.witness, now - DAY)]
+    kinds = [r.kind for s in list(life.table.history(life.table.head))[::-1] for r in s.page.ranges]
+    assert kinds == [Kind.LANDED, Kind.SKIPPED, Kind.LANDED]
+
+
+def test_a_gap_before_the_first_record_of_a_shard_keeps_the_reasons_of_its_parents() -> None:
+    life = Life(on_data_loss=GOES_ON)
+    life.sync()
+    life.produce(0)
+    life.source.split(life.key(0))
+    life.wave(["shardId-000000000000"])
+    life.produce(1)
+    life.later(DAY + HOUR)
+    life.produce(1)
+    life.wave()
+    life.check(lost=life.put[3:6])
+    skipped = life.ledger(Kind.SKIPPED)[0]
+    assert (skipped.after, [p.shard_id[-1] for p in skipped.parents]) == (None, ["0"])
+
+
+def test_a_run_that_dies_between_the_two_commits_has_recorded_a_gap_that_only_grows() -> None:
+    life = a_trimmed_shard(GOES_ON)
+    commit, calls = life.table.commit, []
+
+    def second_fails(proposal):
+        calls.append(proposal)
+        if len(calls) == 2:
+            raise Unreachable("no answer from the catalog; nothing was committed")
+        return commit(proposal)
+
+    life.table.commit = second_fails  # type: ignore[method-assign]
+    with pytest.raises(Unreachable):
+        life.wave()
+    life.table.commit = commit  # type: ignore[method-assign]
+    assert len(life.skipped()) == 1
+    life.later(HOUR)
+    life.wave()
+    life.check(lost=life.put[3:6])
+    (_, _, first_until), (_, second_since, _) = life.skipped()
+    assert first_until == second_since
+
+
+def test_a_wave_without_a_gap_records_none() -> None:
+    life = Life(on_data_loss=GOES_ON)
+    life.sync()
+    life.produce(0)
+    life.wave()
+    life.later(DAY - HOUR)
+    life.produce(0)
+    life.wave()
+    life.check()
+    assert life.skipped() == []
+
+
+def vanished(on_data_loss: OnDataLoss) -> Life:
+    """Shard 0 was split, and left Kinesis before it was read to its end."""
+    life = Life(on_data_loss=on_data_loss)
+    life.sync()
+    life.produce(0)
+    life.wave()
+    life.produce(0)
+    life.source.split(life.key(0))
+    life.later(DAY + HOUR)
+    life.produce(1)
+    life.produce(2)
+    return life
+
+
+def test_a_vanished_shard_stops_and_its_children_wait() -> None:
+    life = vanished(OnDataLoss.STOP)
+    life.sync()
+    for _ in range(2):
+        report = life.wave()
+        life.sync()
+    assert [(p.lease_key[-1], p.fatal) for p in report.problems] == [("0", True)]
+    assert life.landed() == life.put[:3]
+    assert life.row(1) is None
+
+
+def test_a_vanished_shard_is_ended_with_its_children_where_the_settings_say_so() -> None:
+    life = vanished(GOES_ON)
+    life.sync()
+    for _ in range(3):
+        life.wave()
+    life.check(lost=life.put[3:6])
+    ended = life.at(0)
+    assert ended is not None
+    assert (ended.ended, [c[-1] for c in ended.children]) == (True, ["1", "2"])
+    row = life.row(0)
+    assert row is not None
+    assert row.has_ended
+    assert ("0", Kind.SKIPPED) in [(r.key.shard_id[-1], r.kind) for r in life.ledger(Kind.SKIPPED)]
+
+
+def test_a_shard_that_kinesis_denies_too_early_is_not_ended() -> None:
+    life = Life(on_data_loss=GOES_ON)
+    life.sync()
+    life.produce(0)
+    life.wave()
+    life.source.is_gone = lambda key: True  # type: ignore[method-assign]
+    life.source.split(life.key(0))
+    report = life.wave()
+    assert life.skipped() == []
+    life.check()
+    assert report.rows == 0
+
+
+def test_a_child_of_an_end_that_vanished_unread_gets_a_row_and_is_told() -> None:
+    """No listing shows it, and its own children must not start over unread ground."""
+    life = Life()
+    life.sync()
+    life.produce(0)
+    life.source.split(life.key(0))
+    life.wave()
+    life.produce(1)
+    life.source.split(life.key(1))
+    life.later(DAY + HOUR)
+    life.produce(3)
+    life.lose_rows(1)
+    told = life.sync()
+    assert [t[0] for t in told if "ended" in t] == ["1"]
+    report = life.wave()
+    assert ("1", True) in [(p.lease_key[-1], p.fatal) for p in report.problems]
+    assert [row for row in life.landed() if row[0] in {life.key(3), life.key(4)}] == []
+
+
+def test_a_trimmed_parent_leaves_the_scoped_listing_and_its_child_starts_no_unread_ground() -> None:
+    """D16. Its row keeps the child back; without the row the child's own witness tells of the loss."""
+    for with_row in (True, False):
+        life = Life()
+        life.sync()
+        life.produce(0)
+        life.source.split(life.key(0))
+        life.later(DAY + HOUR)
+        life.produce(1)
+        if not with_row:
+            life.lose_rows(0)
+        life.sync()
+        for number in (1, 2):
+            if life.row(number) is None:
+                life.put_row(number, parents=frozenset({life.key(0).shard_id}))
+        report = life.wave()
+        assert life.landed() == []
+        told = {p.lease_key[-1]: p.why for p in report.problems}
+        assert ("hasn't been read to its end" if with_row else "may have left the stream") in told["1"]
+
+
+def test_a_shard_that_no_listing_shows_yet_waits_for_its_other_parent_to_be_known() -> None:
+    life = Life(shards=2)
+    life.sync()
+    life.produce(1)
+    life.source.merge(life.key(0), life.key(1))
+    life.source.hidden = frozenset({life.key(2).shard_id})
+    life.wave([life.key(0).shard_id])
+    assert [t[0] for t in life.sync()] == ["2"]
+    report = life.wave([life.key(2).shard_id])
+    assert [(p.fatal, p.why) for p in report.problems] == [
+        (False, "no listing shows it yet, so that its parents aren't known")
+    ]
+    life.source.hidden = frozenset()
+    assert "hasn't been read" in life.wave([life.key(2).shard_id]).problems[0].why
+    for _ in range(2):
+        life.wave()
+    life.check()
+    assert (at := life.at(2)) is None or not at.ended

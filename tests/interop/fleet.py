@@ -1,0 +1,109 @@
+"""Processes of real KCL workers, and what they tell."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.interop.build import class_path
+from tests.interop.eventually import eventually
+
+_JAVA = ("java", "-Xmx256m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_LOG = ("-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS")
+_STOP_SECONDS = 40.0
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A line that a worker told."""
+
+    at: float  # seconds
+    kind: str
+    worker: str
+    shard: str
+    more: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, line: str) -> Event:
+        millis, kind, worker, shard, *more = line.split("\t")
+        return cls(int(millis) / 1000, kind, worker, shard, tuple(more))
+
+
+@dataclass(slots=True)
+class KclWorker:
+    """A worker's process."""
+
+    name: str
+    kcl: str
+    told: Path
+    process: subprocess.Popen[bytes]
+
+    def events(self) -> list[Event]:
+        """Give what it told so far; a line that is being written is left out."""
+        whole = self.told.read_text().rpartition("\n")[0]
+        return [Event.of(line) for line in whole.splitlines()]
+
+    def kill(self) -> None:
+        """End it as a dead host does."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> None:
+        """Ask it to end, as an operator does, and wait."""
+        self.process.terminate()
+        eventually(lambda: self.process.poll() is not None, _STOP_SECONDS, f"{self.name} ended")
+
+
+@dataclass(slots=True)
+class Fleet:
+    """The workers of one application, on whatever versions; a context manager that leaves none behind."""
+
+    app: str
+    stream: str
+    endpoint: str
+    folder: Path
+    failover_seconds: float = 20.0
+    workers: dict[str, KclWorker] = field(default_factory=dict)
+
+    def start(self, name: str, kcl: str, *, position: str = "TRIM_HORIZON", **config: str) -> KclWorker:
+        """Start a worker. `lease__failoverTimeMillis` is KCL's own setter of that room and name."""
+        given = {
+            "app": self.app,
+            "stream": self.stream,
+            "worker": name,
+            "endpoint": self.endpoint,
+            "position": position,
+            "lease.failoverTimeMillis": str(round(self.failover_seconds * 1000)),
+            "lease.shardSyncIntervalMillis": "1000",  # else the first leader sleeps a minute
+        } | {key.replace("__", "."): value for key, value in config.items()}
+        told = self.folder / f"{self.app}.{name}.events"
+        command = [*_JAVA, *_LOG, "-cp", class_path(kcl), "headrace.interop.Worker"]
+        command += [f"{key}={value}" for key, value in given.items()]
+        with told.open("ab") as out, told.with_suffix(".log").open("ab") as log:
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=out, stderr=log, start_new_session=True
+            )
+        self.workers[name] = KclWorker(name, kcl, told, process)
+        return self.workers[name]
+
+    def events(self) -> list[Event]:
+        """Give what all of them told, in order of time."""
+        return sorted(
+            (event for worker in self.workers.values() for event in worker.events()), key=lambda e: e.at
+        )
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for worker in self.workers.values():
+            if worker.process.poll() is None:
+                worker.kill()

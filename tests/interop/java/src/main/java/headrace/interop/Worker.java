@@ -1,0 +1,178 @@
+package headrace.interop;
+
+import java.io.PrintStream;
+import java.lang.reflect.Method;
+import java.net.URI;
+import java.time.Instant;
+import java.util.Date;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import software.amazon.awssdk.auth.credentials.AwsBasicCredentials;
+import software.amazon.awssdk.auth.credentials.StaticCredentialsProvider;
+import software.amazon.awssdk.awscore.client.builder.AwsAsyncClientBuilder;
+import software.amazon.awssdk.awscore.client.builder.AwsClientBuilder;
+import software.amazon.awssdk.http.Protocol;
+import software.amazon.awssdk.http.nio.netty.NettyNioAsyncHttpClient;
+import software.amazon.awssdk.regions.Region;
+import software.amazon.awssdk.services.cloudwatch.CloudWatchAsyncClient;
+import software.amazon.awssdk.services.dynamodb.DynamoDbAsyncClient;
+import software.amazon.awssdk.services.kinesis.KinesisAsyncClient;
+import software.amazon.kinesis.common.ConfigsBuilder;
+import software.amazon.kinesis.common.InitialPositionInStream;
+import software.amazon.kinesis.common.InitialPositionInStreamExtended;
+import software.amazon.kinesis.coordinator.CoordinatorConfig;
+import software.amazon.kinesis.coordinator.Scheduler;
+import software.amazon.kinesis.leases.LeaseManagementConfig;
+import software.amazon.kinesis.metrics.MetricsConfig;
+import software.amazon.kinesis.metrics.MetricsLevel;
+import software.amazon.kinesis.metrics.NullMetricsFactory;
+import software.amazon.kinesis.processor.SingleStreamTracker;
+import software.amazon.kinesis.retrieval.RetrievalConfig;
+import software.amazon.kinesis.retrieval.polling.PollingConfig;
+
+/**
+ * One worker of a KCL application, whatever the library's version. Arguments are name=value:
+ * app, stream, worker, endpoint, position (TRIM_HORIZON, LATEST or milliseconds), table (default: app), pause
+ * (milliseconds a batch takes), and any setter of the library's own configuration:
+ * lease.failoverTimeMillis=20000, coordinator.coordinatorStateTableConfig.tableName=other.
+ *
+ * Each event is a line on standard output: milliseconds, event, worker, shard, and what belongs to it, by tabs.
+ * It ends with its standard input, so it can't outlive whoever started it.
+ */
+public final class Worker {
+    private static final PrintStream OUT = System.out;
+
+    public static void main(String[] arguments) throws Exception {
+        Map<String, String> given = new LinkedHashMap<>();
+        for (String argument : arguments) {
+            int at = argument.indexOf('=');
+            given.put(argument.substring(0, at), argument.substring(at + 1));
+        }
+        String worker = given.get("worker");
+        Scheduler scheduler = scheduler(given, worker);
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> stop(scheduler, worker)));
+        Thread watch = new Thread(Worker::endWithInput);
+        watch.setDaemon(true);
+        watch.start();
+        tell("started", worker, "-");
+        scheduler.run();
+        tell("ended", worker, "-");
+    }
+
+    static synchronized void tell(String event, String worker, String shard, Object... more) {
+        StringBuilder line = new StringBuilder();
+        line.append(System.currentTimeMillis()).append('\t').append(event);
+        line.append('\t').append(worker).append('\t').append(shard);
+        for (Object item : more) {
+            line.append('\t').append(item);
+        }
+        OUT.println(line);
+        OUT.flush();
+    }
+
+    private static Scheduler scheduler(Map<String, String> given, String worker) throws Exception {
+        URI endpoint = URI.create(given.get("endpoint"));
+        KinesisAsyncClient kinesis = made(KinesisAsyncClient.builder(), endpoint);
+        ConfigsBuilder configs = new ConfigsBuilder(
+                new SingleStreamTracker(given.get("stream"), position(given.getOrDefault("position", "TRIM_HORIZON"))),
+                given.get("app"),
+                kinesis,
+                made(DynamoDbAsyncClient.builder(), endpoint),
+                made(CloudWatchAsyncClient.builder(), endpoint),
+                worker,
+                () -> new Processor(worker, Long.parseLong(given.getOrDefault("pause", "0"))));
+        configs.tableName(given.getOrDefault("table", given.get("app")));
+        CoordinatorConfig coordinator = configs.coordinatorConfig();
+        LeaseManagementConfig lease = configs.leaseManagementConfig();
+        MetricsConfig metrics =
+                configs.metricsConfig().metricsFactory(new NullMetricsFactory()).metricsLevel(MetricsLevel.NONE);
+        RetrievalConfig retrieval = configs.retrievalConfig();
+        retrieval.retrievalSpecificConfig(new PollingConfig(given.get("stream"), kinesis));
+        Map<String, Object> rooms = Map.of("coordinator", coordinator, "lease", lease, "retrieval", retrieval);
+        for (Map.Entry<String, String> entry : given.entrySet()) {
+            int dot = entry.getKey().indexOf('.');
+            if (dot > 0) {
+                set(rooms.get(entry.getKey().substring(0, dot)), entry.getKey().substring(dot + 1), entry.getValue());
+            }
+        }
+        return new Scheduler(
+                configs.checkpointConfig(),
+                coordinator,
+                lease,
+                configs.lifecycleConfig(),
+                metrics,
+                configs.processorConfig(),
+                retrieval);
+    }
+
+    private static <B extends AwsAsyncClientBuilder<B, C> & AwsClientBuilder<B, C>, C> C made(B builder, URI endpoint) {
+        return builder.endpointOverride(endpoint)
+                .region(Region.US_EAST_1)
+                .credentialsProvider(StaticCredentialsProvider.create(AwsBasicCredentials.create("local", "local")))
+                .httpClientBuilder(NettyNioAsyncHttpClient.builder().protocol(Protocol.HTTP1_1).maxConcurrency(100))
+                .build();
+    }
+
+    private static InitialPositionInStreamExtended position(String text) {
+        if (Character.isDigit(text.charAt(0))) {
+            return InitialPositionInStreamExtended.newInitialPositionAtTimestamp(
+                    Date.from(Instant.ofEpochMilli(Long.parseLong(text))));
+        }
+        return InitialPositionInStreamExtended.newInitialPosition(InitialPositionInStream.valueOf(text));
+    }
+
+    /** Versions differ in what can be set, so it is looked up by name. */
+    private static void set(Object config, String path, String value) throws Exception {
+        int dot = path.indexOf('.');
+        if (dot > 0) {
+            set(config.getClass().getMethod(path.substring(0, dot)).invoke(config), path.substring(dot + 1), value);
+            return;
+        }
+        for (Method method : config.getClass().getMethods()) {
+            if (method.getName().equals(path) && method.getParameterCount() == 1) {
+                method.setAccessible(true);
+                method.invoke(config, read(method.getParameterTypes()[0], value));
+                return;
+            }
+        }
+        throw new IllegalArgumentException(config.getClass().getSimpleName() + " has no setter " + path);
+    }
+
+    private static Object read(Class<?> type, String value) {
+        if (type.isEnum()) {
+            for (Object constant : type.getEnumConstants()) {
+                if (((Enum<?>) constant).name().equals(value)) {
+                    return constant;
+                }
+            }
+            throw new IllegalArgumentException(type.getSimpleName() + " has no " + value);
+        }
+        return switch (type.getSimpleName()) {
+            case "long", "Long" -> (Object) Long.valueOf(value);
+            case "int", "Integer" -> Integer.valueOf(value);
+            case "boolean", "Boolean" -> Boolean.valueOf(value);
+            default -> value;
+        };
+    }
+
+    private static void stop(Scheduler scheduler, String worker) {
+        tell("stopping", worker, "-");
+        try {
+            tell("stopped", worker, "-", scheduler.startGracefulShutdown().get(20, TimeUnit.SECONDS));
+        } catch (Exception failure) {
+            tell("stopped", worker, "-", failure);
+        }
+    }
+
+    private static void endWithInput() {
+        try {
+            while (System.in.read() >= 0) {
+                continue;
+            }
+        } catch (java.io.IOException gone) {
+            // Closed is closed.
+        }
+        Runtime.getRuntime().halt(0);
+    }
+}

@@ -1,0 +1,82 @@
+"""Dagster's runs: what one instance knows of them, and how a process reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeline.core.due import RunState, RunVerdict
+from pipeline.ports import LatestRun
+from tests.simulation.ports import Door
+
+
+class RunRecord:
+    """A run as one Dagster instance knows it."""
+
+    __slots__ = ("failed", "left_alone", "run_id", "started", "state", "worker")
+
+    def __init__(self, run_id: str, worker: str, left_alone: tuple[str, ...]) -> None:
+        self.run_id = run_id
+        self.worker = worker
+        self.left_alone = left_alone
+        self.state = RunState.WAITING
+        self.started: Any = None
+        self.failed: tuple[str, ...] = ()
+
+
+class Instance:
+    """One Dagster instance: its runs, its cursors, and the run keys that it has seen. Survives its host's death."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.runs: dict[str, RunRecord] = {}
+        self.open: dict[str, dict[str, None]] = {}
+        self.newest: dict[str, str] = {}
+        self.cursors: dict[str, str] = {}
+        self.run_keys: set[str] = set()
+
+    def launch(self, run_id: str, worker: str, left_alone: tuple[str, ...] = ()) -> None:
+        self.runs[run_id] = RunRecord(run_id, worker, left_alone)
+        self.open.setdefault(worker, {})[run_id] = None
+        self.newest[worker] = run_id
+
+    def start(self, run_id: str, now: Any) -> bool:
+        run = self.runs[run_id]
+        if run.state is not RunState.WAITING:
+            return False
+        run.state, run.started = RunState.STARTED, now
+        return True
+
+    def end(self, run_id: str, failed: tuple[str, ...] = ()) -> None:
+        run = self.runs[run_id]
+        if run.state is not RunState.OVER:
+            run.state, run.failed = RunState.OVER, failed
+            self.open[run.worker].pop(run_id, None)
+
+
+class Runs:
+    """Dagster's word, as one process reads it with its own clock."""
+
+    def __init__(self, door: Door, instance: Instance | None) -> None:
+        self._door = door
+        self._instance = instance
+
+    def verdict(self, run_id: str) -> RunVerdict:
+        self._door.world.sim.pause(0.001)
+        run = self._instance.runs.get(run_id) if self._instance else None
+        if run is None:
+            return RunVerdict(RunState.UNKNOWN)
+        if run.state is not RunState.STARTED:
+            return RunVerdict(run.state)
+        return RunVerdict(run.state, self._door.process.host.now() - run.started)
+
+    def open_runs(self, worker_id: str) -> tuple[str, ...]:
+        self._door.world.sim.pause(0.001)
+        return tuple(self._instance.open.get(worker_id, ())) if self._instance else ()
+
+    def latest(self, worker_id: str) -> LatestRun | None:
+        self._door.world.sim.pause(0.001)
+        newest = self._instance.newest.get(worker_id) if self._instance else None
+        if newest is None or self._instance is None:
+            return None
+        run = self._instance.runs[newest]
+        return LatestRun(newest, run.failed, run.left_alone)

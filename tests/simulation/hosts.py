@@ -1,0 +1,425 @@
+"""Machines, and what Dagster does on them: sensors that tick, runs that are launched, and processes that die."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from assets.waves import Run
+from pipeline.duties.claims import Claims
+from pipeline.duties.consume import Consumption
+from pipeline.duties.leader_tick import LeaderDuty
+from pipeline.duties.wave import Arrow, WaveReport
+from pipeline.duties.worker_tick import WorkerDuty, WorkerReport
+from pipeline.errors import HeadraceError, TablesMissing, Terminal, Transient
+from pipeline.memory.clock import START
+from pipeline.settings import Settings
+from sensors.cursor import read_leader, read_worker, write_leader, write_worker
+from tests.simulation.dagster import Instance, Runs
+from tests.simulation.ports import Door, Leases, Lock, Source, Stage, Table, Tables, Workers
+from tests.simulation.scheduler import Process, Scheduler
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+TICK = 5.0
+_FACTS_LIVE = 60.0
+_FAILURES = 3
+_GIVES_UP = 60.0
+"""Seconds that Dagster's daemon waits for a sensor's answer."""
+
+
+class Host:
+    """A machine, and its clock."""
+
+    def __init__(self, name: str, sim: Scheduler, offset: float) -> None:
+        self.name = name
+        self.offset = offset
+        self.alive = True
+        self.processes: dict[Process, None] = {}
+        self._sim = sim
+
+    def now(self) -> datetime:
+        return START + timedelta(seconds=self._sim.now + self.offset)
+
+    def monotonic(self) -> float:
+        return self._sim.now
+
+
+class Deployment:
+    """One Dagster instance with its sensors, on one host; its runs go to that host or to others too."""
+
+    def __init__(self, world: World, host: Host, settings: Settings, run_hosts: list[Host]) -> None:
+        self.world = world
+        self.host = host
+        self.settings = settings
+        self.run_hosts = run_hosts
+        self.instance = Instance(f"dagster-{host.name}")
+        self.server: Process | None = None
+        self.queue: list[Callable[[], None]] = []
+        self._waiting: dict[str, float] = {}
+        self._round = 0
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        return tuple(worker.id for worker in self.settings.workers)
+
+    @property
+    def is_up(self) -> bool:
+        return self.server is not None and self.server.alive and self.host.alive
+
+    def start(self) -> None:
+        """The daemon and its code server come up."""
+        if not self.host.alive or self.is_up:
+            return
+        self._serve()
+        self._round += 1
+        self._loop(self._round)
+        queue, self.queue = self.queue, []
+        for launch in queue:
+            self.world.sim.after(self.world.rng.uniform(1.0, 5.0), launch)
+
+    def reload(self) -> None:
+        """New code: what modules remember is gone; ticks of the old process go on to their end."""
+        if self.is_up:
+            self._serve()
+
+    def _serve(self) -> None:
+        world = self.world
+        old, self.server = self.server, world.a_process(f"server@{self.host.name}", self.host)
+        if old is not None:
+            old.on_death = None
+        self.server.on_death = self._on_death
+        self._waiting.clear()
+
+    def _on_death(self) -> None:
+        self.world.note(self.host.name, "its code server died")
+        self._round += 1
+        if self.host.alive:
+            self.world.sim.after(self.world.rng.uniform(2.0, 20.0), self.start)
+
+    def _loop(self, number: int) -> None:
+        if number != self._round or not self.is_up:
+            return
+        world = self.world
+        weather, rng = world.weather, world.rng
+        world.sim.after(TICK + 0.2 * rng.random(), lambda: self._loop(number))
+        if self.server is None or self.server.frozen_until > world.sim.now:
+            return
+        self._fire("leader", self._leader_tick)
+        for worker in self.workers:
+            self._fire(worker, self._worker_tick)
+        if weather.strikes(weather.mix.doubled):
+            weather.last_trouble = world.sim.now
+            world.sim.after(rng.random(), lambda: self._fire_all_again(number))
+
+    def _fire_all_again(self, number: int) -> None:
+        """A second daemon looks after the same instance."""
+        if number == self._round and self.is_up:
+            self._waiting.clear()
+            self._fire("leader", self._leader_tick)
+            for worker in self.workers:
+                self._fire(worker, self._worker_tick)
+
+    def _fire(self, name: str, tick: Callable[[Process, str], None]) -> None:
+        world, server = self.world, self.server
+        if server is None or self._waiting.get(name, -_GIVES_UP) > world.sim.now - _GIVES_UP:
+            return
+        if world.weather.strikes(world.weather.mix.missed):
+            return
+        if world.weather.strikes(world.weather.mix.forgotten):
+            self.instance.cursors.pop(name, None)
+            world.note(self.host.name, f"the cursor of {name} is lost")
+        self._waiting[name] = world.sim.now
+
+        def work() -> None:
+            if name in server.busy:
+                return  # `sensors.once`: the tick before is still at work
+            server.busy.add(name)
+            try:
+                tick(server, name)
+            finally:
+                server.busy.discard(name)
+                self._waiting.pop(name, None)
+
+        world.sim.spawn(server, work, 0.05 * world.rng.random())
+
+    def _save(self, process: Process, name: str, cursor: str) -> None:
+        """A tick of a process that was replaced meanwhile may or may not be heard."""
+        if process is self.server or self.world.rng.random() < 0.5:
+            self.instance.cursors[name] = cursor
+
+    # -- what sensors/leader.py does ---------------------------------------------------------------------------
+
+    def _leader_tick(self, process: Process, name: str) -> None:
+        memory, failures = read_leader(self.instance.cursors.get(name))
+        duty: LeaderDuty = process.known.get(name) or process.known.setdefault(name, self._leader(process))
+        beating = Beating(self.world, process, duty.beat_lock, every=5.0, at_most=40.0)
+        try:
+            report = duty.tick(memory)
+        except Transient as error:
+            self.world.note(process.name, f"leader tick of {duty.leader_id}: {error}")
+            if failures + 1 >= _FAILURES:
+                self._give_up(duty)
+                failures = -1
+            self._save(process, name, write_leader(replace(memory, last_look=None), failures + 1))
+            return
+        except Terminal as error:
+            self.world.note(process.name, f"leader tick of {duty.leader_id} failed: {error}")
+            self._give_up(duty)
+            return
+        finally:
+            beating.stop()
+        self._save(process, name, write_leader(report.memory, 0))
+
+    @staticmethod
+    def _give_up(duty: LeaderDuty) -> None:
+        with suppress(HeadraceError):
+            duty.release()
+
+    def _leader(self, process: Process) -> LeaderDuty:
+        door = Door(self.world, process)
+        return LeaderDuty(
+            leader_id=self.workers[0],
+            settings=self.settings,
+            tables=Tables(door),
+            leases=Leases(door),
+            workers=Workers(door),
+            lock=Lock(door),
+            source=Source(door),
+            table=Table(door),
+            clock=self.host,
+            ids=self.world.ids,
+        )
+
+    # -- what sensors/worker.py does ---------------------------------------------------------------------------
+
+    def _worker_tick(self, process: Process, name: str) -> None:
+        memory = read_worker(self.instance.cursors.get(name))
+        duty: WorkerDuty = process.known.get(name) or process.known.setdefault(
+            name, self._worker(process, name)
+        )
+        try:
+            report = duty.tick(memory)
+        except (Transient, TablesMissing) as error:
+            self.world.note(process.name, f"worker tick of {name}: {error}")
+            return
+        except Terminal as error:
+            self.world.note(process.name, f"worker tick of {name} failed: {error}")
+            return
+        for run_id in report.dead_runs:
+            self.world.note(name, f"{run_id} is reported failed: it stopped beating")
+            self.instance.end(run_id)
+        self._save(process, name, write_worker(report.memory))
+        if report.due:
+            self._request(name, report)
+
+    def _worker(self, process: Process, name: str) -> WorkerDuty:
+        door = Door(self.world, process)
+        source = Source(door)
+        facts: dict[str, Any] = {}
+
+        def stream() -> Any:
+            if not facts or self.world.sim.now > facts["until"]:
+                found = source.describe(self.settings.streams[0].name)
+                facts.update(found=found, until=self.world.sim.now + _FACTS_LIVE)
+            return facts["found"].stream, facts["found"].retention
+
+        return WorkerDuty(
+            worker_id=name,
+            instance=self.instance.name,
+            leases=Leases(door),
+            workers=Workers(door),
+            source=source,
+            runs=Runs(door, self.instance),
+            clock=self.host,
+            times=self.settings.times,
+            lock=Lock(door),
+            heartbeat=self.settings.coordination.heartbeat,
+            stream=stream,
+        )
+
+    def _request(self, worker: str, report: WorkerReport) -> None:
+        key = f"{worker}/after/{report.latest_run or 'nothing'}"
+        if key in self.instance.run_keys:
+            return
+        self.instance.run_keys.add(key)
+        self.world.note(worker, f"asks for a run: {report.due[0].lease_key} {report.due[0].why}")
+        self.launch(worker, over=report.over, later=report.later)
+
+    # -- runs --------------------------------------------------------------------------------------------------
+
+    def launch(
+        self,
+        worker: str,
+        *,
+        over: tuple[str, ...] = (),
+        later: tuple[str, ...] = (),
+        keys: tuple[str, ...] | None = None,
+    ) -> None:
+        """Queued; started a little later by the daemon, if it lives."""
+        world, instance = self.world, self.instance
+        run_id = world.a_run_id()
+        instance.launch(run_id, worker, later)
+
+        def go() -> None:
+            hosts = [host for host in self.run_hosts if host.alive]
+            if not self.is_up or not hosts:
+                self.queue.append(go)
+            elif instance is self.instance and instance.start(run_id, self.host.now()):
+                RunAtWork(self, run_id, worker, world.rng.choice(hosts), over=over, later=later, keys=keys)
+
+        world.sim.after(world.rng.uniform(1.0, 5.0), go)
+
+
+class Beating:
+    """`resources.beating`: a timer of the same process beside its work."""
+
+    def __init__(
+        self, world: World, process: Process, beat: Callable[[], object], *, every: float, at_most: float = 1e9
+    ) -> None:
+        self._world = world
+        self._process = process
+        self._beat = beat
+        self._every = every
+        self._until = world.sim.now + at_most
+        self._on = True
+        world.sim.after(every, self._fire)
+
+    def stop(self) -> None:
+        self._on = False
+
+    def _fire(self) -> None:
+        sim = self._world.sim
+        if not self._on or not self._process.alive or sim.now >= self._until:
+            return
+        if self._process.frozen_until > sim.now:
+            sim.at(self._process.frozen_until, self._fire)
+            return
+        sim.after(self._every, self._fire)
+        sim.spawn(self._process, self._once)
+
+    def _once(self) -> None:
+        with suppress(HeadraceError):
+            self._beat()
+
+
+class RunAtWork:
+    """What assets/records.py does, in a process of its own."""
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        run_id: str,
+        worker: str,
+        host: Host,
+        *,
+        over: tuple[str, ...],
+        later: tuple[str, ...],
+        keys: tuple[str, ...] | None,
+    ) -> None:
+        self.deployment = deployment
+        self.world = deployment.world
+        self.instance: Instance | None = deployment.instance
+        self.run_id = run_id
+        self.worker = worker
+        self.host = host
+        self.keys = keys
+        self.last_claimed: tuple[str, ...] = ()
+        self.process = self.world.a_process(f"{run_id}@{host.name}", host, worker)
+        self.process.claim = f"{run_id}/{self.world.ids.fresh()}"
+        self.process.on_death = self._on_death
+        self.consumption = self._consumption(frozenset(over), frozenset(later))
+        self.world.runs[self.process.claim] = self
+        self.world.sim.spawn(self.process, self._work, self.world.rng.uniform(0.5, 3.0))
+
+    def _consumption(self, over: frozenset[str], later: frozenset[str]) -> Consumption:
+        door = Door(self.world, self.process)
+        leases, workers = Leases(door), Workers(door)
+        settings = self.deployment.settings
+        claims = Claims(
+            me=self.worker,
+            claim=self.process.claim,
+            leases=leases,
+            workers=workers,
+            runs=Runs(door, self.instance),
+            clock=self.host,
+            times=settings.times,
+            over=over,
+        )
+        return Consumption(
+            run_id=self.run_id,
+            settings=settings,
+            stream=settings.streams[0],
+            claims=claims,
+            leases=leases,
+            workers=workers,
+            source=Source(door),
+            table=Table(door),
+            stage=Stage(door),
+            clock=self.host,
+            on_arrow=self._on_arrow,
+            later=later,
+        )
+
+    def _work(self) -> None:
+        failed: tuple[str, ...] = ()
+        run = Run(
+            consumption=self.consumption,
+            settings=self.deployment.settings,
+            clock=self.host,
+            pause=self.world.sim.pause,
+            on_wave=self._on_wave,
+            is_stopping=self._is_stopping,
+        )
+        beating = Beating(self.world, self.process, self.consumption.beat, every=5.0)
+        try:
+            if self.keys is None:
+                run.all_that_is_due()
+            else:
+                run.catch_up(self.keys)
+            beating.stop()
+            self.consumption.end()
+        except HeadraceError as error:
+            self.world.note(self.process.name, f"failed: {error}")
+            failed = self.last_claimed
+        finally:
+            beating.stop()
+        self._over((*failed, *self.consumption.failed))
+
+    def _over(self, failed: tuple[str, ...]) -> None:
+        self.process.on_death = None
+        self.world.note(self.process.name, f"is over{', failed: ' + ','.join(failed) if failed else ''}")
+        if self.instance is not None:
+            self.instance.end(self.run_id, tuple(dict.fromkeys(failed)))
+        self.host.processes.pop(self.process, None)
+
+    def _is_stopping(self) -> bool:
+        row = self.consumption.workers.get(self.worker)
+        return row is not None and row.stopping
+
+    def _on_arrow(self, arrow: Arrow, keys: tuple[str, ...]) -> None:
+        world = self.world
+        if arrow is Arrow.CLAIMED:
+            self.last_claimed = keys
+        if world.script is not None:
+            world.script(self.process, arrow.value, (keys,))
+        if self.process.alive and world.weather.strikes(world.weather.mix.cut):
+            world.weather.told(self.process, arrow.value, "killed here")
+            world.sim.die()
+
+    def _on_wave(self, report: WaveReport) -> None:
+        self.last_claimed = ()
+        for problem in report.problems:
+            self.world.note(self.process.name, f"{problem.lease_key}: {problem.why}")
+
+    def _on_death(self) -> None:
+        """Dagster may find out after a while, or never."""
+        world, instance = self.world, self.instance
+        world.note(self.process.name, "died")
+        self.host.processes.pop(self.process, None)
+        if instance is not None and world.rng.random() < 0.5:
+            world.sim.after(world.rng.uniform(1.0, 60.0), lambda: instance.end(self.run_id))

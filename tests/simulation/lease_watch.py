@@ -1,0 +1,175 @@
+"""The lease table with its judge: every write is held against who made it (I2, I7-I9, I18, I19, I25)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pipeline.core.change import Applied, Change, Refused
+from pipeline.core.lease import Lease
+from pipeline.core.stream import ShardKey
+from pipeline.errors import TablesMissing
+from pipeline.memory.leases import MemoryLeaseStore
+from pipeline.ports import Listing
+from tests.simulation.scheduler import Process
+from tests.simulation.truth import Violation
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+class WatchedLeases:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.store = MemoryLeaseStore()
+        self._old: Mapping[str, Lease] = {}
+        """The rows as a stale read may still show them."""
+        self.refused = 0
+
+    @property
+    def rows(self) -> dict[str, Lease]:
+        return self.store._rows
+
+    def grow_old(self) -> None:
+        self._old = dict(self.rows)
+
+    def get(self, key: str) -> Lease | None:
+        self._there()
+        return self.store.get(key)
+
+    def get_many(self, keys: Sequence[str]) -> Listing:
+        self._there()
+        return self.store.get_many(keys)
+
+    def get_many(self, keys: Sequence[str]) -> Listing:
+        self._there()
+        return self.store.get_many(keys)
+
+    def scan(self) -> Listing:
+        self._there()
+        world = self._world
+        if world.weather.strikes(world.weather.mix.stale):
+            world.note("dynamo", "a stale scan")
+            return Listing(tuple(self._old.values()))
+        return self.store.scan()
+
+    def held_by(self, worker_id: str) -> Listing:
+        self._there()
+        world = self._world
+        if world.weather.strikes(world.weather.mix.stale):
+            world.note("dynamo", f"a stale index for {worker_id}")
+            return Listing(tuple(row for row in self._old.values() if row.owner == worker_id))
+        return self.store.held_by(worker_id)
+
+    def apply(self, change: Change, by: Process) -> Applied | Refused:
+        self._there()
+        before = self.rows.get(change.key)
+        done = self.store.apply(change)
+        if isinstance(done, Refused):
+            self.refused += 1
+            self._world.note(by.name, f"{change.key}: refused ({change.why}), found {_short(done.found)}")
+            return done
+        after = self.rows.get(change.key)
+        if after is not before:
+            self._world.note(by.name, f"{change.key}: {change.why} -> {_short(after)}")
+            self._judge(before, after, change, by)
+        return done
+
+    def _there(self) -> None:
+        if self._world.tables_missing:
+            raise TablesMissing("the lease table isn't there")
+
+    # -- the judge ---------------------------------------------------------------------------------------------
+
+    def _judge(self, before: Lease | None, after: Lease | None, change: Change, by: Process) -> None:
+        if after is None:
+            self._judge_delete(before, by)
+            return
+        if before is None:
+            self._judge_position(after, by)
+            return
+        if after.checkpoint != before.checkpoint:
+            self._judge_checkpoint(before, after, by)
+        if after.run_claim != before.run_claim:
+            self._judge_claim(before, after, by)
+        if after.owner != before.owner or after.checkpoint_owner != before.checkpoint_owner:
+            self._judge_move(before, after, change, by)
+        if after.counter < before.counter:
+            raise Violation("I18", f"{by}: the counter of {after.key} went back", after.key)
+
+    def _judge_checkpoint(self, before: Lease, after: Lease, by: Process) -> None:
+        key = after.key
+        if before.run_claim is None or before.run_claim != by.claim:
+            raise Violation("I2", f"{by} ({by.claim}) checkpointed {key}, claimed by {before.run_claim}", key)
+        if before.holder != by.worker:
+            raise Violation("I2", f"{by} checkpointed {key}, held by {before.holder}", key)
+        if after.checkpoint < before.checkpoint:
+            raise Violation("I9", f"{by}: {key} went back from {before.checkpoint} to {after.checkpoint}", key)
+        self._judge_position(after, by)
+
+    def _judge_position(self, row: Lease, by: Process) -> None:
+        """I8: the row never runs ahead of the table."""
+        if not (row.checkpoint.is_digits or row.checkpoint.is_end):
+            return
+        truth = self._world.truth
+        epoch = row.stream_epoch
+        stream = next((s for s in truth.streams if s.epoch == epoch), truth.stream)
+        shard = truth.shards.get(ShardKey(stream, row.shard_id))
+        token = shard.token if shard else None
+        if row.checkpoint.is_end:
+            ahead = token is None or not token[2]
+        else:
+            ahead = token is None or (not token[2] and int(row.checkpoint.sequence) > (token[0] or -1))
+        if ahead:
+            raise Violation("I8", f"{by}: the row {row.key} says {row.checkpoint}, the table {token}", row.key)
+
+    def _judge_claim(self, before: Lease, after: Lease, by: Process) -> None:
+        key, world = after.key, self._world
+        if after.run_claim is None:
+            if by.worker and before.holder == after.holder and before.run_claim != by.claim:
+                raise Violation("I2", f"{by} ({by.claim}) released {key}, claimed by {before.run_claim}", key)
+            return
+        if after.run_claim != by.claim:
+            raise Violation("I2", f"{by} claimed {key} for {after.run_claim}", key)
+        if before.holder != by.worker or before.owner != by.worker:
+            raise Violation("I2", f"{by} claimed {key}, held by {before.holder} for {before.owner}", key)
+        if before.checkpoint_owner is not None:
+            raise Violation("I2", f"{by} claimed {key} during its handover to {before.owner}", key)
+        world.claimed(before, by)
+
+    def _judge_move(self, before: Lease, after: Lease, change: Change, by: Process) -> None:
+        key = after.key
+        if before.holder != after.holder and after.counter <= before.counter:
+            raise Violation("I18", f"{by}: {key} went from {before.holder} to {after.holder}, its counter stays", key)
+        taken = before.owner != after.owner and before.holder is not None and after.owner is not None
+        if taken and after.checkpoint_owner is None:
+            seen = {row.key: row for row in by.scans.leases} if by.scans else {}
+            read = seen.get(key)
+            if read is not None and before.counter not in {read.counter, change.requires.get("counter")}:
+                raise Violation("I18", f"{by}: took {key} at counter {before.counter}, seen {read.counter}", key)
+        self._world.moved(before, after, by)
+
+    def _judge_delete(self, before: Lease | None, by: Process) -> None:
+        if before is None:
+            return
+        world = self._world
+        stream = world.truth.stream
+        if before.stream_epoch is not None and before.stream_epoch < stream.epoch:
+            return
+        key = ShardKey(stream, before.shard_id)
+        shard = world.truth.shards.get(key)
+        if shard is None or world.is_unlisted(key):
+            return
+        if not before.has_ended:
+            raise Violation("I7", f"{by} deleted the open row {before.key}", before.key)
+        waiting = [c for c in shard.children if world.truth.of(c).token is None]
+        raise Violation("I7", f"{by} deleted the tombstone {before.key}: still listed, children unread: {waiting}", before.key)
+
+
+def _short(row: Lease | None) -> str:
+    if row is None:
+        return "nothing"
+    over = f" (from {row.checkpoint_owner})" if row.checkpoint_owner else ""
+    claim = f" claim {row.run_claim}" if row.run_claim else ""
+    wanted = f" wanted {row.wanted_by}" if row.wanted_by else ""
+    return f"{row.owner}{over} #{row.counter} @{row.checkpoint}{claim}{wanted}"

@@ -1,0 +1,124 @@
+"""What a seed stands for: a fleet, a stream, and a mix of faults. A swarm: each seed leaves most of them out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from pipeline.settings import Heartbeat, InitialPosition
+from tests.simulation.weather import Mix
+
+CALM = Mix()
+
+RATES = {
+    "throttled": (0.001, 0.05),
+    "lost": (0.001, 0.03),
+    "unanswered": (0.001, 0.03),
+    "late": (0.001, 0.02),
+    "repeated": (0.001, 0.05),
+    "slow": (0.001, 0.02),
+    "frozen": (0.0003, 0.004),
+    "killed": (0.0001, 0.001),
+    "stale": (0.01, 0.3),
+    "kinesis": (0.001, 0.05),
+    "lake": (0.001, 0.05),
+    "swap_lost": (0.01, 0.2),
+    "swap_unanswered": (0.01, 0.2),
+    "swap_late": (0.01, 0.2),
+    "hung": (0.002, 0.02),
+    "cut": (0.002, 0.03),
+    "missed": (0.02, 0.3),
+    "doubled": (0.02, 0.3),
+    "forgotten": (0.005, 0.1),
+    "late_listing": (0.05, 0.5),
+}
+"""Per call, wave or tick: the least and the most that a seed draws."""
+
+TROUBLES = {
+    "kill_run": (40.0, 200.0),
+    "kill_server": (60.0, 300.0),
+    "kill_host": (120.0, 400.0),
+    "reload": (60.0, 300.0),
+    "dynamo_outage": (150.0, 500.0),
+    "kinesis_outage": (150.0, 500.0),
+    "lake_outage": (150.0, 500.0),
+    "jump": (40.0, 200.0),
+    "wipe_rows": (200.0, 600.0),
+    "drop_tables": (250.0, 700.0),
+    "drop_row": (60.0, 300.0),
+    "drop_lock": (40.0, 200.0),
+    "drop_worker_row": (60.0, 300.0),
+    "split": (60.0, 250.0),
+    "merge": (60.0, 250.0),
+    "false_verdict": (40.0, 200.0),
+    "recreate": (250.0, 600.0),
+    "compact": (10.0, 60.0),
+    "ask": (60.0, 200.0),
+    "stop": (120.0, 400.0),
+    "freeze_run": (60.0, 200.0),
+    "freeze_server": (60.0, 200.0),
+    "freeze_host": (100.0, 300.0),
+}
+"""Seconds between two of a kind, on average: the least and the most that a seed draws."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    seed: int
+    hosts: int = 2
+    shared: bool = False
+    """One Dagster instance launches runs on all hosts."""
+    workers_each: int = 1
+    shards: int = 4
+    position: InitialPosition = InitialPosition.TRIM_HORIZON
+    starts_at: float = 0.0
+    """With AT_TIMESTAMP: seconds after the stream's creation."""
+    heartbeat: Heartbeat = Heartbeat.WORKER
+    graceful: bool = True
+    skewed: bool = True
+    puts_every: float = 4.0
+    wave_records: int = 1_000_000
+    mix: Mix = CALM
+    troubles: dict[str, float] = field(default_factory=dict)
+    storm: float = 600.0
+    """Seconds until everything that goes wrong stops."""
+    calm: float = 300.0
+    """Seconds by which everything must be well again."""
+
+    @property
+    def end(self) -> float:
+        return self.storm + self.calm
+
+    def __str__(self) -> str:
+        kinds = ", ".join(f"{name} every {mean:.0f} s" for name, mean in self.troubles.items())
+        return (
+            f"seed {self.seed}: {self.hosts} hosts{' under one Dagster' if self.shared else ''}, {self.workers_each} workers each, "
+            f"{self.shards} shards from {self.position}, heartbeat {self.heartbeat}; {self.mix}; {kinds or 'no troubles'}"
+        )
+
+
+def a_plan(seed: int) -> Plan:
+    rng = Random(f"plan {seed}")
+    density = rng.choice((0.15, 0.3, 0.5))
+    mix = {name: _between(rng, *span) for name, span in RATES.items() if rng.random() < density}
+    troubles = {name: rng.uniform(*span) for name, span in TROUBLES.items() if rng.random() < density}
+    return Plan(
+        seed=seed,
+        hosts=rng.choice((2, 2, 2, 3, 3, 4, 5)),
+        shared=rng.random() < 0.2,
+        workers_each=rng.choice((1, 1, 1, 2)),
+        shards=rng.choice((1, 2, 3, 4, 6)),
+        position=rng.choice(list(InitialPosition)),
+        starts_at=rng.uniform(-100.0, 60.0),
+        heartbeat=Heartbeat.LEASE if rng.random() < 0.25 else Heartbeat.WORKER,
+        graceful=rng.random() < 0.8,
+        puts_every=rng.uniform(1.0, 8.0),
+        wave_records=rng.choice((1_000_000, 1_000_000, 10)),
+        mix=replace(CALM, **mix),
+        troubles=troubles,
+    )
+
+
+def _between(rng: Random, least: float, most: float) -> float:
+    """Small rates are as likely as large ones."""
+    return least * (most / least) ** rng.random()

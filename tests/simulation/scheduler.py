@@ -1,0 +1,196 @@
+"""Virtual time: tasks of plain synchronous code that take turns at every port call, and nothing else runs.
+
+A task is a greenlet of a process; processes live on hosts and can be frozen and killed. What happens next is
+the heap's first entry, so that the same seed is the same history.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any
+
+from greenlet import getcurrent, greenlet
+
+
+class Killed(BaseException):
+    """SIGKILL: nothing after it happens, not even a release."""
+
+
+class Process:
+    """What dies, sleeps and loses its memory together."""
+
+    __slots__ = (
+        "alive",
+        "busy",
+        "claim",
+        "frozen_until",
+        "host",
+        "known",
+        "name",
+        "on_death",
+        "scans",
+        "tasks",
+        "worker",
+    )
+
+    def __init__(self, name: str, host: Any, worker: str = "") -> None:
+        self.name = name
+        self.host = host
+        self.worker = worker
+        """Of a run: whose it is."""
+        self.claim = ""
+        self.alive = True
+        self.frozen_until = 0.0
+        self.tasks: dict[Task, None] = {}
+        self.busy: set[str] = set()
+        """Names of ticks at work: what `sensors.once` keeps in a module."""
+        self.known: dict[str, Any] = {}
+        """What modules keep between ticks."""
+        self.on_death: Callable[[], None] | None = None
+        self.scans: Any = None
+        """The listing that this process saw last."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Task:
+    __slots__ = ("greenlet", "process", "over")
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.over = False
+        self.greenlet: greenlet | None = None
+
+
+class _End:
+    """Marks the end of a stretch of time in the heap."""
+
+
+class Scheduler:
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.current: Task | None = None
+        self._heap: list[tuple[float, int, Any]] = []
+        self._count = 0
+        self._hub = getcurrent()
+        self._processes: list[Process] = []
+
+    def at(self, when: float, what: Callable[[], None] | Task | _End) -> None:
+        self._count += 1
+        heapq.heappush(self._heap, (when, self._count, what))
+
+    def after(self, seconds: float, what: Callable[[], None]) -> None:
+        self.at(self.now + seconds, what)
+
+    def a_process(self, name: str, host: Any, worker: str = "") -> Process:
+        made = Process(name, host, worker)
+        self._processes.append(made)
+        return made
+
+    def spawn(self, process: Process, work: Callable[[], None], after: float = 0.0) -> Task:
+        """A new thread of a process."""
+        task = Task(process)
+
+        def body() -> None:
+            try:
+                work()
+            except Killed:
+                pass
+            finally:
+                task.over = True
+                process.tasks.pop(task, None)
+
+        task.greenlet = greenlet(body, parent=self._hub)
+        process.tasks[task] = None
+        self.at(self.now + after, task)
+        return task
+
+    def pause(self, seconds: float) -> None:
+        """The task at work sleeps. Where nothing else happens before it wakes, only the clock moves."""
+        when = self.now + seconds
+        if self._heap[0][0] > when:
+            self.now = when
+            return
+        task = self.current
+        if task is None:
+            raise AssertionError("only a task can pause")
+        self.at(when, task)
+        self._hub.switch()
+
+    def park(self) -> None:
+        """The task at work sleeps until somebody wakes it."""
+        self._hub.switch()
+
+    def wake(self, task: Task) -> None:
+        self.at(self.now, task)
+
+    def run(self, until: float) -> None:
+        heap, end = self._heap, _End()
+        self.at(until, end)
+        while True:
+            when, _, what = heapq.heappop(heap)
+            if when > self.now:
+                self.now = when
+            if what.__class__ is Task:
+                self._resume(what)
+            elif what is end:
+                return
+            else:
+                what()
+
+    def _resume(self, task: Task) -> None:
+        if task.over:
+            return
+        process = task.process
+        if process.frozen_until > self.now:
+            self.at(process.frozen_until, task)
+            return
+        self.current = task
+        try:
+            task.greenlet.switch()  # type: ignore[union-attr]
+        finally:
+            self.current = None
+
+    def freeze(self, process: Process, seconds: float) -> None:
+        process.frozen_until = max(process.frozen_until, self.now + seconds)
+
+    def kill(self, process: Process) -> None:
+        """From outside: called by events, never by a task of its own process."""
+        process.alive = False
+        for task in list(process.tasks):
+            self._end(task)
+        if process.on_death is not None:
+            told, process.on_death = process.on_death, None
+            told()
+
+    def die(self) -> None:
+        """The process of the task at work is killed here and now."""
+        task = self.current
+        if task is None:
+            raise AssertionError("only a task can die")
+        process = task.process
+        process.alive = False
+        self.at(self.now, lambda: self.kill(process))
+        raise Killed
+
+    def close(self) -> None:
+        """Nothing of this world stays behind in memory."""
+        for process in self._processes:
+            process.on_death = None
+            self.kill(process)
+        self._heap.clear()
+
+    def _end(self, task: Task) -> None:
+        if task.over:
+            return
+        task.over = True
+        task.process.tasks.pop(task, None)
+        its = task.greenlet
+        if its is not None and its:  # begun and not dead: its blocks are left, with every port shut
+            was, self.current = self.current, task
+            try:
+                its.throw(Killed)
+            finally:
+                self.current = was

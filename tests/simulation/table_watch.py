@@ -1,0 +1,184 @@
+"""The landing table with its judge: every commit is held against what was really put (I1, I3, I4, I8, I9, I12, I13)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from pipeline.core.lineage import Kind, Range
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.memory.table import Lost, MemoryTable, Snapshot
+from pipeline.settings import InitialPosition
+from tests.simulation.truth import ShardTruth, Violation
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+class WatchedTable(MemoryTable):
+    def __init__(self, world: World) -> None:
+        super().__init__(world.clock)
+        self._world = world
+        self.origins: dict[StreamId, datetime | None] = {}
+        self.landed = 0
+        self.reported: set[ShardKey] = set()
+        """Shards whose loss was told before their position moved."""
+
+    def _swap(self, made: Snapshot) -> bool:
+        world = self._world
+        task = world.sim.current
+        if task is None:
+            raise AssertionError("only a process commits")
+        process, weather, mix = task.process, world.weather, world.weather.mix
+        world.sim.pause(0.01 + 0.1 * world.rng.random())
+        if world.script is not None:
+            world.script(process, "table.swap", (made,))
+        if weather.strikes(mix.frozen * 3):
+            weather.freeze(process, "the swap", lambda: None)
+        if weather.strikes(mix.killed):
+            weather.told(process, "the swap", "killed here")
+            if world.rng.random() < 0.5:
+                self.swap_now(made, process.name)
+            world.sim.die()
+        if weather.strikes(mix.swap_lost):
+            weather.told(process, "the swap", "request lost")
+            world.sim.pause(2.0)
+            raise Lost
+        if weather.strikes(mix.swap_late):
+            delay = world.rng.uniform(0.5, 60.0)
+            weather.told(process, "the swap", f"late by {delay:.1f} s")
+            world.sim.after(delay, lambda: self._swap_late(made, process.name))
+            world.sim.pause(2.0)
+            raise Lost
+        done = self.swap_now(made, process.name)
+        if weather.strikes(mix.swap_unanswered):
+            weather.told(process, "the swap", "applied, answer lost")
+            world.sim.pause(2.0)
+            raise Lost
+        return done
+
+    def _swap_late(self, made: Snapshot, by: str) -> None:
+        self._world.note(by, "its late swap arrives")
+        self.swap_now(made, by)
+
+    def swap_now(self, made: Snapshot, by: str) -> bool:
+        base = self.head
+        if not super()._swap(made):
+            self._world.note(by, f"swap refused: the table stands at {self.head}, not at {made.parent}")
+            return False
+        if base != made.parent:
+            raise Violation("I4", f"snapshot {made.id} of base {made.parent} landed on {base}")
+        self._judge(made, by)
+        return True
+
+    def compact(self) -> None:
+        """Somebody rewrites files: a new snapshot, the same positions, no range of ours."""
+        if self.head is not None:
+            head = self.snapshots[self.head]
+            made = Snapshot(next(self._ids), head.id, head.positions, type(head.page)(), ())
+            super()._swap(made)
+            self._world.note("compaction", f"snapshot {made.id} replaces {head.id}")
+
+    # -- the judge ---------------------------------------------------------------------------------------------
+
+    def _judge(self, made: Snapshot, by: str) -> None:
+        for stream, origin in made.page.origins:
+            self._judge_origin(stream, origin.start.at)
+        rows: dict[ShardKey, list[int]] = {}
+        for file in made.files:
+            for key, sequence in self._world.stage.rows[file.path]:
+                rows.setdefault(key, []).append(sequence)
+        for each in made.page.ranges:
+            if each.moves:
+                self._judge_range(each, rows.pop(each.key, []), by)
+        if rows:
+            key = min(rows)
+            raise Violation("I11", f"rows of {key} landed without a range", key.shard_id)
+        self._judge_positions(made)
+
+    def _judge_origin(self, stream: StreamId, at: datetime | None) -> None:
+        if stream in self.origins:
+            raise Violation("I9", f"the origin of {stream} was decided twice")
+        self.origins[stream] = at
+        self._world.note("table", f"origin of {stream.epoch}: {at}")
+        position = self._world.plan.position
+        is_first = stream == self._world.truth.streams[0]
+        now = self._world.clock.now()
+        if position is InitialPosition.LATEST and is_first:
+            slowest = timedelta(seconds=240)
+            if at is None or not now - slowest <= at <= now:
+                raise Violation("I1", f"LATEST at {now} became {at}: not Kinesis's clock")
+        if position is InitialPosition.TRIM_HORIZON and at is not None:
+            raise Violation("I1", f"TRIM_HORIZON became {at}")
+
+    def _judge_range(self, each: Range, rows: list[int], by: str) -> None:
+        shard = self._world.truth.shards.get(each.key)
+        about = each.key.shard_id
+        if shard is None:
+            raise Violation("I1", f"a range of {each.key} ({each.key.stream.epoch}), which never was", about)
+        after = each.after.token if each.after else None
+        if after != shard.token:
+            raise Violation("I4", f"{by}: a range of {each.key} begins at {after}, the table stood at {shard.token}", about)
+        if shard.token is None:
+            self._judge_parents(shard, by)
+        upto = each.upto.token
+        if (upto[0] or -1, upto[1]) < ((shard.token or (None, 0))[0] or -1, (shard.token or (None, 0))[1]):
+            raise Violation("I9", f"{by}: {each.key} goes back from {shard.token} to {upto}", about)
+        if shard.ended:
+            raise Violation("I4", f"{by}: {each.key} had ended, yet goes on to {upto}", about)
+        stop = shard.read if upto[0] is None else bisect_right(shard.sequences, upto[0])
+        wanted = shard.sequences[max(shard.read, self._first(shard)) : stop]
+        if each.kind is Kind.LANDED:
+            self._compare(each, wanted, rows, by)
+        elif each.kind is Kind.SKIPPED:
+            self.reported.add(each.key)
+        self._judge_end(shard, each, stop)
+        self.landed += len(rows)
+        shard.token, shard.read = upto, max(stop, shard.read)
+        self._world.note(by, f"{about} landed to {upto} (+{len(rows)}), {each.kind}")
+
+    def _compare(self, each: Range, wanted: list[int], rows: list[int], by: str) -> None:
+        if rows == wanted:
+            return
+        about = each.key.shard_id
+        if doubled := sorted(set(rows) - set(wanted)):
+            raise Violation("I1", f"{by}: {each.key}: rows that don't belong here (twice, or never put): {doubled[:5]}", about)
+        if missing := sorted(set(wanted) - set(rows)):
+            raise Violation("I1", f"{by}: {each.key}: passed over {len(missing)} records: {missing[:5]}", about)
+        raise Violation("I12", f"{by}: {each.key}: rows out of order", about)
+
+    def _first(self, shard: ShardTruth) -> int:
+        """Where the stream's start lies in this shard."""
+        at = self.origins.get(shard.key.stream)
+        return 0 if at is None else bisect_left(shard.arrivals, at)
+
+    def _judge_end(self, shard: ShardTruth, each: Range, stop: int) -> None:
+        if not each.upto.ended:
+            return
+        about = each.key.shard_id
+        if shard.closed is None and not self._was_recreated(shard):
+            raise Violation("I1", f"{each.key} was ended while it is open", about)
+        if each.kind is Kind.LANDED and stop != len(shard.sequences):
+            raise Violation("I1", f"{each.key} was ended {len(shard.sequences) - stop} records early", about)
+        if each.kind is Kind.LANDED and set(each.upto.children) != set(shard.children):
+            raise Violation("I3", f"{each.key} ended with children {each.upto.children}, not {shard.children}", about)
+
+    def _was_recreated(self, shard: ShardTruth) -> bool:
+        return shard.key.stream != self._world.truth.stream
+
+    def _judge_parents(self, shard: ShardTruth, by: str) -> None:
+        at = self.origins.get(shard.key.stream)
+        for name in shard.parents:
+            parent = self._world.truth.shards[ShardKey(shard.key.stream, name)]
+            if not parent.ended and not self._world.truth.is_out_of_scope(parent, at):
+                raise Violation("I3", f"{by}: {shard.key} lands before its parent {name} ended ({parent.token})", shard.key.shard_id)
+
+    def _judge_positions(self, made: Snapshot) -> None:
+        for key, position in made.positions.shards.items():
+            shard = self._world.truth.shards.get(key)
+            if shard is None or shard.token != position.token:
+                raise Violation("I4", f"snapshot {made.id} carries {position} for {key}, its ranges say {shard and shard.token}", key.shard_id)
+        for stream, origin in made.positions.origins.items():
+            if self.origins[stream] != origin.start.at:
+                raise Violation("I9", f"the origin of {stream} moved to {origin.start}")
