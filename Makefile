@@ -8,7 +8,7 @@ parts := $(wildcard bin pipeline assets resources sensors tests bench)
 in_venv := env -u SPARK_HOME -u PYTHONPATH -u PYTHONHOME JAVA_HOME="$$(cat .venv/java_home)" \
 	PATH="$(CURDIR)/.venv/bin:$$PATH" DAGSTER_DISABLE_TELEMETRY=yes
 
-.PHONY: help setup fmt check test test-all vectors wire sim local dev demo bench lock
+.PHONY: help setup fmt check test test-all vectors wire interop sim local dev demo bench lock
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -53,9 +53,17 @@ bench: setup ## measure against named baselines
 vectors: setup ## KCL's rules by cases given as data: make vectors VECTORS=path
 	@$(in_venv) python -m tests.vectors "$(VECTORS)"
 
+SEEDS ?= 100
+FROM ?= 0
+
+sim: setup ## a fleet's year in seconds, by many seeds: make sim SEEDS=100 FROM=0
+	@$(in_venv) python -m tests.simulation --seeds $(SEEDS) --from $(FROM) $(ARGS)
+
+interop: setup ## real KCL fleets against the stand-in, where Maven Central is at hand (half an hour)
+	@$(in_venv) python -m tests.interop $(ARGS)
+
 wire: ## (not built yet) a table shared with an unmodified KCL application
-sim: ## (not built yet) a fleet's year in seconds, by many seeds
-wire sim:
+wire:
 	@echo "make $@ isn't built yet: nothing was run." >&2; exit 1
 
 lock: setup ## resolve requirements.lock anew after an edit of pyproject.toml, keeping the versions that still fit

@@ -33,6 +33,7 @@ from pipeline.aws.pages_decode import record_schema
 from pipeline.core.batch import Batch, Limits
 from pipeline.core.position import TRIM
 from pipeline.core.stream import ShardKey, StreamId
+from pipeline.lake.gauge import host_gauge
 from pipeline.lake.stage_task import stage_batches
 from pipeline.ports import Page, Pages, StagingSpec
 
@@ -132,7 +133,8 @@ def _measure(pages: Pages, folder: str) -> tuple[float, int]:
     spec = StagingSpec(folder, tuple((name, i) for i, name in enumerate(record_schema().names, 1)))
     batch = Batch(ShardKey(_STREAM, "shardId-000000000000"), None, TRIM, datetime.now(UTC), timedelta(days=1))
     before = time.process_time()
-    manifest = stage_batches([batch], pages, spec=spec, limits=Limits(10**9, 10**12, 3600.0), threads=1)
+    limits = Limits(10**9, 10**12, 3600.0)
+    manifest = stage_batches([batch], pages, spec=spec, limits=limits, threads=1, gauge=host_gauge())
     taken = time.process_time() - before
     (staged,) = manifest.staged
     if staged.error:

@@ -16,6 +16,7 @@ from pipeline.core.election import LockRow
 from pipeline.core.landing import Landing, Proposal
 from pipeline.core.lease import Lease
 from pipeline.core.position import Positions, Start
+from pipeline.core.repair import Evidence
 from pipeline.core.shard import Child, Shard
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.worker import Metrics, Worker
@@ -60,7 +61,13 @@ class ShardSource(Protocol):
         """Kinesis's clock now, as far as its newest answer tells; None before the first."""
         ...
 
-    def describe(self, name_or_arn: str) -> StreamFacts: ...
+    def describe(self, name: str) -> StreamFacts:
+        """Of the stream that there is now, by its name, its ARN or KCL's `account:name:epoch`."""
+        ...
+
+    def find_streams(self, prefix: str | None, tags: Mapping[str, str]) -> tuple[StreamId, ...]:
+        """The streams of this account and region that can be read, whose names begin so and that have all these tags."""
+        ...
 
     def list_shards(self, stream: StreamId, since: Start | None = None) -> tuple[Shard, ...]:
         """All shards, or those in scope of a start (FROM_TIMESTAMP; TRIM_HORIZON is all). All pages or an error."""
@@ -73,6 +80,10 @@ class ShardSource(Protocol):
     def has_news(self, keys: Mapping[ShardKey, Start | int]) -> frozenset[ShardKey]:
         """Those of the given idle shards (with where each would be read on: a start, or the sequence number of
         the last record) that have something to read, or that couldn't be asked. One record is fetched at most."""
+        ...
+
+    def arrivals(self, at: Mapping[ShardKey, int]) -> Mapping[ShardKey, datetime]:
+        """When the records with these very sequence numbers arrived; those that can't be read any more are missing."""
         ...
 
 
@@ -239,6 +250,19 @@ class LandingTable(Protocol):
 
         Raises CommitUnknown when the table couldn't be asked how it ended.
         """
+        ...
+
+
+class RepairableTable(LandingTable, Protocol):
+    """For a person's repair; no run and no sensor asks for it."""
+
+    def evidence(self, streams: Iterable[StreamId]) -> Evidence:
+        """All that the table still tells of where it stands. Reads the sequence numbers of all rows. `streams`: those
+        that exist, for the names in rows."""
+        ...
+
+    def rebuild(self, landing: Landing, on: int | None) -> TableState:
+        """One commit of exactly these positions, if that snapshot still is the newest."""
         ...
 
 

@@ -24,6 +24,12 @@ class InitialPosition(StrEnum):
     AT_TIMESTAMP = "AT_TIMESTAMP"
 
 
+class FormerStreams(StrEnum):
+    KEEP = "keep"
+    AUTO = "auto"
+    PROVIDED = "provided"
+
+
 class OnDataLoss(StrEnum):
     STOP = "stop"
     CONTINUE = "continue"
@@ -89,6 +95,24 @@ class StreamSettings:
         doc="Where records left the stream before they were read. stop: the shard stops until a person decides "
         "(`headrace skip`). continue: the gap is recorded in the table, and what is left is read.",
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscoverySettings:
+    prefix: str | None = _knob(doc="Streams of this account and region whose names begin so.")
+    tags: Mapping[str, str] = _knob(factory=dict, doc="Streams that have all of these tags.")
+    every: timedelta = _knob(timedelta(seconds=60), doc="Between two looks for streams.")
+    initial_position: InitialPosition = _knob(
+        InitialPosition.TRIM_HORIZON, doc="Where a found stream starts that was never read."
+    )
+    timestamp: datetime | None = _knob(doc="With AT_TIMESTAMP: the moment, with a time zone.")
+    on_data_loss: OnDataLoss = _knob(
+        OnDataLoss.STOP, doc="Of all streams that `streams` doesn't name: stop or continue, as there."
+    )
+
+    @property
+    def is_asked_for(self) -> bool:
+        return self.prefix is not None or bool(self.tags)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +205,25 @@ class AssignmentSettings:
         kcl="isGracefulLeaseHandoffEnabled",
     )
     max_leases: int | None = _knob(doc="The most open leases of one worker.", kcl="maxLeasesForWorker")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSettings:
+    cpu: bool = _knob(
+        default=True,
+        doc="A worker's row tells how busy the CPUs of the hosts are that its Spark tasks run on. false: it is judged by "
+        "the throughput of its leases.",
+        kcl="disableWorkerMetrics (the opposite)",
+    )
+    max_utilisation: int = _knob(
+        100,
+        doc="Percent. A worker above it gives leases away (strategy: variance).",
+        kcl="OperatingRange.maxUtilization",
+    )
+    network_mbps: int | None = _knob(
+        doc="MiB/s in or out that count as 100 %. Left out: the network isn't measured.",
+        kcl="workerMetricList",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,18 +331,38 @@ class Settings:
     application: str = field(
         metadata={"doc": "Names the lease table and Dagster's partitions.", "kcl": "applicationName"}
     )
-    streams: tuple[StreamSettings, ...] = field(
-        metadata={"doc": "The streams to land. One, until step 2's multi mode."}
+    streams: tuple[StreamSettings, ...] = _knob(
+        factory=tuple, doc="The streams to land: one, or with `streams_mode: multi` several."
     )
     streams_mode: StreamsMode = _knob(
         StreamsMode.SINGLE,
         doc="single or multi: the form of lease and partition keys. Never changes after the first start.",
+    )
+    discovery: DiscoverySettings = _knob(
+        factory=DiscoverySettings,
+        doc="With `streams_mode: multi`: more streams, found by what they are called and tagged.",
+        kcl="MultiStreamTracker",
+    )
+    former_streams: FormerStreams = _knob(
+        FormerStreams.KEEP,
+        doc="Streams that have lease rows and that nothing here asks for any more. keep: they are read on. auto: their rows "
+        "are deleted. provided: those of `former_streams_delete` are.",
+        kcl="formerStreamsLeasesDeletionStrategy",
+    )
+    former_streams_delete: tuple[str, ...] = _knob(
+        factory=tuple, doc="With `former_streams: provided`: names of streams whose rows are deleted."
+    )
+    former_streams_wait: timedelta = _knob(
+        timedelta(hours=1),
+        doc="How long a stream must have been a former one before its rows are deleted. Until then it is read on.",
+        kcl="waitPeriodToDeleteFormerStreams",
     )
     workers: tuple[WorkerSettings, ...] = _knob(
         factory=lambda: (WorkerSettings(id="w1"),), doc="The workers of this deployment, each with its Spark."
     )
     coordination: CoordinationSettings = _knob(factory=CoordinationSettings, doc="The tables in DynamoDB.")
     assignment: AssignmentSettings = _knob(factory=AssignmentSettings, doc="How leases are given out.")
+    metrics: MetricsSettings = _knob(factory=MetricsSettings, doc="What workers tell of their load.")
     landing: LandingSettings = _knob(factory=LandingSettings, doc="The lake table.")
     aws: AwsSettings = _knob(factory=AwsSettings, doc="Where AWS is. No secrets here.")
     wave: WaveSettings = _knob(factory=WaveSettings, doc="The budget of one wave.")
@@ -320,6 +383,10 @@ class Settings:
     @property
     def state_table(self) -> str:
         return self.coordination.state_table or f"{self.application}-CoordinatorState"
+
+    def stream(self, name: str) -> StreamSettings | None:
+        """What `streams` says of the stream with this name, by its name or by its ARN."""
+        return next((s for s in self.streams if s.name.rpartition("/")[2] == name), None)
 
     def worker(self, worker_id: str) -> WorkerSettings | None:
         return next((w for w in self.workers if w.id == worker_id), None)

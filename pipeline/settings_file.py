@@ -188,7 +188,18 @@ class _Reader:
             return _UNSET
         for n, child in nodes.items():
             self.origins[f"{key}.{n}"] = Source(self.name, child.start_mark.line + 1)
-        return tuple(self.section(kind, nodes.get(n), f"{key}.{n}", base=bases.get(n)) for n in range(count))
+        if is_dataclass(kind):
+            return tuple(
+                self.section(kind, nodes.get(n), f"{key}.{n}", base=bases.get(n)) for n in range(count)
+            )
+        return tuple(self.plain(kind, nodes.get(n), f"{key}.{n}") for n in range(count))
+
+    def plain(self, kind: type[Any], node: yaml.Node | None, key: str) -> Any:
+        """An entry of a list of texts."""
+        found = self.value(kind, node, key, at=self.origins.get(key, Source()), unit="")
+        if found is _UNSET:
+            raise BadSetting(f"{self.where(key)}: {key} is empty; allowed: {allowed(kind)}")
+        return found
 
     def entries(
         self, node: yaml.Node | None, key: str, *, variable: Source | None = None

@@ -7,6 +7,8 @@ from posixpath import normpath
 from typing import NamedTuple
 
 from pipeline.settings import (
+    DiscoverySettings,
+    FormerStreams,
     InitialPosition,
     LandingSettings,
     Settings,
@@ -27,6 +29,7 @@ _TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")  # DynamoDB's rule
 _STREAM = re.compile(
     r"(?:arn:aws[a-z-]*:kinesis:(?P<region>[a-z0-9-]+):[0-9]{12}:stream/)?[A-Za-z0-9_.-]{1,128}"
 )
+_PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _WORKER = re.compile(r"[^\s,/]+")
 _TAKEN = frozenset({"Leader", "Migration3.0", "TableMigration3.5"})
 """Keys of KCL's own rows, which share a table with the workers' rows in layout S."""
@@ -34,21 +37,68 @@ _SENSOR_LIMIT = timedelta(seconds=60)  # Dagster fails a longer tick and starts 
 
 
 def broken_rules(settings: Settings) -> Iterator[Broken]:
-    for rule in (_streams, _workers, _tables, _aws, _not_built, _landing, _times, _deadlines):
+    for rule in (
+        _streams,
+        _discovery,
+        _former,
+        _workers,
+        _tables,
+        _aws,
+        _not_built,
+        _metrics,
+        _landing,
+        _times,
+        _deadlines,
+    ):
         yield from rule(settings)
 
 
 def _streams(settings: Settings) -> Iterator[Broken]:
-    if not settings.streams:
-        yield Broken("streams", "is an empty list; allowed: one stream (- name: my-stream)")
-    if len(settings.streams) > 1:
+    if not settings.streams and not settings.discovery.is_asked_for:
+        yield Broken("streams", "is missing or empty; allowed: one stream or more (- name: my-stream)")
+    if len(settings.streams) > 1 and not settings.multi:
         yield Broken(
             "streams",
-            f"has {len(settings.streams)} entries, and more than one stream in an application isn't built yet: "
-            "keep one, and give each other stream an application and a settings file of its own",
+            f"has {len(settings.streams)} entries, and streams_mode is single: keep one and give each other stream an "
+            "application of its own, or begin a new application with streams_mode: multi",
         )
+    names = [_bare_name(stream.name) for stream in settings.streams]
     for n, stream in enumerate(settings.streams):
         yield from _stream(stream, f"streams.{n}", region=settings.aws.region)
+        if names[n] in names[:n]:
+            first = f"streams.{names.index(names[n])}"
+            yield Broken(
+                f"streams.{n}.name",
+                f"is {stream.name!r}, which {first} names already; allowed: each stream's name once, also where the "
+                "accounts differ: rows of the table tell streams apart by it",
+            )
+
+
+def _bare_name(name_or_arn: str) -> str:
+    return name_or_arn.rpartition("/")[2]
+
+
+def _discovery(settings: Settings) -> Iterator[Broken]:
+    found = settings.discovery
+    if found.is_asked_for and not settings.multi:
+        yield Broken("discovery", "is given, but streams_mode is single: it needs streams_mode: multi")
+    if found.prefix is not None and not _PREFIX.fullmatch(found.prefix):
+        yield Broken("discovery.prefix", f"is {found.prefix!r}; allowed: 1 to 128 of A-Z a-z 0-9 _ . -")
+    yield from _start(found, "discovery")
+
+
+def _former(settings: Settings) -> Iterator[Broken]:
+    how, names = settings.former_streams, settings.former_streams_delete
+    if how is not FormerStreams.KEEP and not settings.multi:
+        yield Broken("former_streams", f"is {how}, but streams_mode is single: it needs streams_mode: multi")
+    if names and how is not FormerStreams.PROVIDED:
+        yield Broken(
+            "former_streams_delete",
+            f"is given, but former_streams is {how}: remove it, or say former_streams: provided",
+        )
+    for n, name in enumerate(names):
+        if not _PREFIX.fullmatch(name):
+            yield Broken(f"former_streams_delete.{n}", f"is {name!r}; allowed: the name of a stream")
 
 
 def _stream(stream: StreamSettings, key: str, *, region: str | None) -> Iterator[Broken]:
@@ -64,6 +114,10 @@ def _stream(stream: StreamSettings, key: str, *, region: str | None) -> Iterator
             f"{key}.name",
             f"is in {match['region']} by its ARN, but aws.region is {region}: make them agree",
         )
+    yield from _start(stream, key)
+
+
+def _start(stream: StreamSettings | DiscoverySettings, key: str) -> Iterator[Broken]:
     at_timestamp = stream.initial_position is InitialPosition.AT_TIMESTAMP
     if at_timestamp and stream.timestamp is None:
         yield Broken(f"{key}.timestamp", "is missing, and AT_TIMESTAMP needs it (2026-01-31T00:00:00Z)")
@@ -141,6 +195,12 @@ def _aws(settings: Settings) -> Iterator[Broken]:
 def _not_built(settings: Settings) -> Iterator[Broken]:
     if settings.aws.wire is Wire.CBOR:
         yield Broken("aws.wire", "is cbor, which isn't built yet; allowed: json")
+
+
+def _metrics(settings: Settings) -> Iterator[Broken]:
+    most = settings.metrics.max_utilisation
+    if most > 100:
+        yield Broken("metrics.max_utilisation", f"is {most}; allowed: 1 to 100 percent")
 
 
 def _landing(settings: Settings) -> Iterator[Broken]:

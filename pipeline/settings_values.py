@@ -54,8 +54,11 @@ def knobs(section: type[Any], prefix: str = "", *, index: str = "0") -> tuple[Kn
     found: list[Knob] = []
     for spec in fields(section):
         hint, key = bare(hints[spec.name]), f"{prefix}{spec.name}"
-        if inner := element(hint):
-            found.extend(knobs(inner, f"{key}.{index}.", index=index))
+        inner = element(hint)
+        if inner is not None and is_dataclass(inner):
+            found.extend(knobs(inner, f"{key}.{index}.", index=index))  # type: ignore[arg-type]  # a class
+        elif inner is not None:
+            found.append(Knob(f"{key}.{index}", spec, inner))
         elif is_dataclass(hint):
             found.extend(knobs(hint, f"{key}.", index=index))  # type: ignore[arg-type]  # a class, never an instance
         else:

@@ -1,14 +1,20 @@
 """The coordination tables: the only way from assets and sensors to lease, worker and coordinator rows."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipeline.clock import SystemClock
 from pipeline.ports import LeaderLock, LeaseStore, Tables, WorkerStore
 from pipeline.settings import Billing, CoordinationSettings, Create, Heartbeat, Layout, Settings
 from resources.aws import AwsResource, where
 from resources.told import told
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+    from pipeline.aws.layout import Places
 
 _PATIENCE = timedelta(seconds=30)
 """For tables in the making: below the deadline of a leader's tick, which looks again at its next one."""
@@ -35,28 +41,47 @@ class LeaseTablesResource(AwsResource):
         )
 
     def leases(self) -> LeaseStore:
-        from pipeline.aws.clients import dynamodb_client
         from pipeline.aws.leases import DynamoLeaseStore
 
-        return DynamoLeaseStore(dynamodb_client(self.aws), self._settings.lease_table)
+        settings, segments = self._settings, self._settings.coordination.scan_segments
+        found = self._places()
+        return DynamoLeaseStore(
+            self._client(),
+            settings.lease_table,
+            entity_type=lambda: not found().arrangement.lease_rows_only,
+            segments=segments,
+        )
 
     def workers(self) -> WorkerStore:
-        from pipeline.aws.clients import dynamodb_client
         from pipeline.aws.workers import DynamoWorkerStore
 
-        return DynamoWorkerStore(dynamodb_client(self.aws), self._settings.worker_table, clock=SystemClock())
+        found = self._places()
+        return DynamoWorkerStore(
+            self._client(), lambda: found().workers, clock=SystemClock(), also=lambda: found().also_workers
+        )
 
     def lock(self) -> LeaderLock:
-        from pipeline.aws.clients import dynamodb_client
         from pipeline.aws.leader_lock import DynamoLeaderLock
 
-        return DynamoLeaderLock(dynamodb_client(self.aws), self._settings.state_table)
+        found = self._places()
+        return DynamoLeaderLock(self._client(), lambda: found().lock)
 
     def tables(self) -> Tables:
-        from pipeline.aws.clients import dynamodb_client
         from pipeline.aws.tables import DynamoTables
 
-        return DynamoTables(dynamodb_client(self.aws), self._settings, patience=_PATIENCE)
+        return DynamoTables(self._client(), self._settings, patience=_PATIENCE)
+
+    def _client(self) -> "DynamoDBClient":
+        from pipeline.aws.clients import dynamodb_client
+
+        return dynamodb_client(self.aws)
+
+    def _places(self) -> "Callable[[], Places]":
+        """Asked when a row is, so that trouble is the tick's to tell."""
+        from pipeline.aws.layout import places
+
+        client, settings = self._client(), self._settings
+        return lambda: places(client, settings)
 
     @property
     def _settings(self) -> Settings:

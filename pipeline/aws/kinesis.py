@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 from botocore.exceptions import ClientError
 
 from pipeline.aws.clients import asking, code_of, where
+from pipeline.aws.finding import Finder
 from pipeline.core.position import Start
 from pipeline.core.shard import HashRange, Shard
-from pipeline.core.stream import ShardKey, StreamId, is_stream_arn
+from pipeline.core.stream import ShardKey, StreamId, arn_of_serialized, is_stream_arn
 from pipeline.errors import HeadraceError, Unknown, Unreachable, WrongShape
 from pipeline.ports import StreamFacts
 
@@ -42,6 +43,7 @@ class KinesisSource:
         """When a stream was last found to exist, by its ARN."""
         self._gone: set[ShardKey] = set()
         self._iterators: dict[ShardKey, tuple[Start | int, str]] = {}
+        self._finder = Finder(client)
 
     def aws_now(self) -> datetime | None:
         if self._told is None:
@@ -49,15 +51,20 @@ class KinesisSource:
         told, then = self._told
         return told + timedelta(seconds=time.monotonic() - then)
 
-    def describe(self, name_or_arn: str) -> StreamFacts:
-        which: dict[str, Any] = {"StreamARN" if is_stream_arn(name_or_arn) else "StreamName": name_or_arn}
-        answer = self._ask("describe_stream_summary", name_or_arn, **which)
+    def describe(self, name: str) -> StreamFacts:
+        meta = self._client.meta
+        name = arn_of_serialized(name, partition=meta.partition, region=meta.region_name) or name
+        which: dict[str, Any] = {"StreamARN" if is_stream_arn(name) else "StreamName": name}
+        answer = self._ask("describe_stream_summary", name, **which)
         summary = answer["StreamDescriptionSummary"]
         return StreamFacts(
             StreamId(summary["StreamARN"], int(summary["StreamCreationTimestamp"].timestamp() // 1)),
             timedelta(hours=summary["RetentionPeriodHours"]),
             self._date_of(answer),
         )
+
+    def find_streams(self, prefix: str | None, tags: Mapping[str, str]) -> tuple[StreamId, ...]:
+        return self._finder.find(prefix, tags)
 
     def list_shards(self, stream: StreamId, since: Start | None = None) -> tuple[Shard, ...]:
         for _ in range(_LISTINGS):
@@ -94,6 +101,36 @@ class KinesisSource:
         with ThreadPoolExecutor(min(_AT_ONCE, len(keys))) as pool:
             news = pool.map(lambda each: self._has_news(each[0], each[1], silent), keys.items())
             return frozenset(key for key, has in zip(keys, news, strict=True) if has)
+
+    def arrivals(self, at: Mapping[ShardKey, int]) -> Mapping[ShardKey, datetime]:
+        if not at:
+            return {}
+        with ThreadPoolExecutor(min(_AT_ONCE, len(at))) as pool:
+            found = pool.map(lambda each: self._arrival(*each), at.items())
+            return {key: when for key, when in zip(at, found, strict=True) if when is not None}
+
+    def _arrival(self, key: ShardKey, sequence: int) -> datetime | None:
+        """A trimmed position reads on at what is left: then the first record is another one."""
+        try:
+            with asking(str(key), passing={_MISSING}):
+                iterator: str | None = self._client.get_shard_iterator(
+                    StreamARN=key.stream.arn,
+                    ShardId=key.shard_id,
+                    ShardIteratorType="AT_SEQUENCE_NUMBER",
+                    StartingSequenceNumber=str(sequence),
+                ).get("ShardIterator")
+        except ClientError:
+            self._require_stream(key.stream)
+            return None
+        while iterator:
+            answer = self._first_record(key, iterator)
+            if answer["Records"]:
+                first = answer["Records"][0]
+                is_it = int(first["SequenceNumber"]) == sequence
+                return first["ApproximateArrivalTimestamp"].astimezone(UTC) if is_it else None
+            # An answer may be empty though records follow.
+            iterator = answer.get("NextShardIterator") if answer.get("MillisBehindLatest", 0) > 0 else None
+        return None
 
     def _require_stream(self, stream: StreamId) -> None:
         """Once in a while is enough: asking for each of hundreds of trimmed parents would be throttled."""

@@ -22,10 +22,11 @@ from pipeline.ports import SkippedRow
 
 KEY: Final = "leaseKey"
 OWNER: Final = "leaseOwner"
+COUNTER: Final = "leaseCounter"
 CHECKPOINT_OWNER: Final = "checkpointOwner"
 OWNER_INDEX: Final = "LeaseOwnerToLeaseKeyIndex"
 
-_ENTITY: Final = "entityType"
+ENTITY: Final = "entityType"
 _LEASE: Final = "LEASE"
 _OTHER_KINDS: Final = frozenset(
     {"STREAM", "LEADER", "CLIENT_VERSION_MIGRATION", "TABLE_MIGRATION", "WORKER_METRIC_STATS"}
@@ -34,7 +35,7 @@ _OTHER_KINDS: Final = frozenset(
 
 ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     "key": (KEY,),
-    "counter": ("leaseCounter",),
+    "counter": (COUNTER,),
     "checkpoint": ("checkpoint", "checkpointSubSequenceNumber"),
     "owner": (OWNER,),
     "checkpoint_owner": (CHECKPOINT_OWNER,),
@@ -57,6 +58,17 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     "assigned_at": ("assignedAt",),
 }
 
+OUR_FIELDS: Final = (
+    "stream_epoch",
+    "run_claim",
+    "wanted_by",
+    "landed",
+    "looked_at",
+    "behind_ms",
+    "assigned_at",
+)
+"""KCL's readers pass over their attributes."""
+
 _ZERO_IF_MISSING: Final = frozenset(
     {
         "checkpointSubSequenceNumber",
@@ -73,18 +85,23 @@ _ZERO_IF_MISSING: Final = frozenset(
 
 def is_no_lease(item: Item) -> bool:
     """A row of another kind that KCL knows."""
-    return item.get(_ENTITY, {}).get("S") in _OTHER_KINDS
+    return item.get(ENTITY, {}).get("S") in _OTHER_KINDS
 
 
 def has_type(item: Item) -> bool:
     """Workers before KCL 3.5 write leases without one."""
-    return _ENTITY in item
+    return ENTITY in item
+
+
+def is_ours(item: Item) -> bool:
+    """Written by us at least once."""
+    return any(name in item for field in OUR_FIELDS for name in ATTRIBUTES[field])
 
 
 def read_lease(item: Item) -> Lease | SkippedRow:
     """A row that we don't understand is an answer too: it must never hide the others."""
     try:
-        kind = av.text(item, _ENTITY)
+        kind = av.text(item, ENTITY)
         if kind not in {None, _LEASE}:
             return SkippedRow(_name_of(item), f"a row of type {kind}, not a lease")
         return _lease(item)
@@ -150,7 +167,7 @@ def write_lease(lease: Lease, *, entity_type: bool = True) -> Item:
     item: dict[str, Any] = {}
     for field in ATTRIBUTES:
         item |= _write(field, getattr(lease, field))
-    return item | {_ENTITY: av.text_value(_LEASE)} if entity_type else item
+    return item | {ENTITY: av.text_value(_LEASE)} if entity_type else item
 
 
 def _write(field: str, value: Any) -> Item:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.aws import attributes as av
-from pipeline.aws import lease_item, lock_item, worker_item
+from pipeline.aws import lease_item, lock_item, migration_item, worker_item
 from pipeline.aws.attributes import Item
 from pipeline.aws.clients import where
 from pipeline.aws.rows import Rows
@@ -17,18 +17,16 @@ from pipeline.core.observation import Look, OddRow
 from pipeline.core.observe_layout import Place, Tables
 from pipeline.core.worker import Worker
 from pipeline.errors import TablesMissing, Terminal, WrongShape
+from pipeline.kcl.layout import CLIENT_VERSION, LOCK, TABLE_MIGRATION
 from pipeline.ports import Clock
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_ENTITY: Final = "entityType"
-_CLIENT_VERSION: Final = "Migration3.0"
-_TABLE_MIGRATION: Final = "TableMigration3.5"
 _KINDS: Final[Mapping[str, str]] = {
-    lock_item.LEADER: "LEADER",
-    _CLIENT_VERSION: "CLIENT_VERSION_MIGRATION",
-    _TABLE_MIGRATION: "TABLE_MIGRATION",
+    LOCK: "LEADER",
+    CLIENT_VERSION: "CLIENT_VERSION_MIGRATION",
+    TABLE_MIGRATION: "TABLE_MIGRATION",
 }
 """What KCL before 3.5 writes without a type."""
 _TELL_EVERY: Final = 2_000
@@ -83,8 +81,8 @@ class _Found:
         return Place(
             lock=self.lock,
             workers=len(self.workers),
-            client_version=self.states.get(_CLIENT_VERSION),
-            table_migration=self.states.get(_TABLE_MIGRATION),
+            client_version=self.states.get(CLIENT_VERSION),
+            table_migration=self.states.get(TABLE_MIGRATION),
         )
 
 
@@ -171,7 +169,7 @@ class Observer:
 def _sort(item: Item, key: str, found: _Found) -> None:
     name = str(next(iter(item.get(key, {}).values()), f"a row without {key}"))
     try:
-        said = av.text(item, _ENTITY)
+        said = av.text(item, lease_item.ENTITY)
         _put(item, key, said or _kind_by(key, name), name=name, found=found)
         found.typed = found.typed or said == "LEASE"
     except WrongShape as error:
@@ -202,9 +200,9 @@ def _put(item: Item, key: str, kind: str, *, name: str, found: _Found) -> None:
         case "LEADER":
             found.lock = lock_item.read_lock(item)
         case "CLIENT_VERSION_MIGRATION":
-            found.states[_CLIENT_VERSION] = av.mandatory_text(item, "cv")
+            found.states[CLIENT_VERSION] = av.mandatory_text(item, migration_item.CLIENT_VERSION)
         case "TABLE_MIGRATION":
-            found.states[_TABLE_MIGRATION] = av.mandatory_text(item, "tm")
+            found.states[TABLE_MIGRATION] = av.mandatory_text(item, migration_item.TABLE_STATUS)
         case "STREAM":
             pass  # which streams are read; the leases tell that too
         case _:

@@ -53,19 +53,25 @@ class Stood:
 
 
 class Rows:
-    """`table` may be a question instead of a name: rows that KCL's workers may move to another table meanwhile."""
+    """`table` may be a question instead of a name, asked once: rows that KCL's workers may move to another table."""
 
     def __init__(self, client: DynamoDBClient, table: str | Callable[[], Place], *, key: str) -> None:
         self.client = client
-        self._place = (lambda: Place(table, key)) if isinstance(table, str) else table
+        self._where = Place(table, key) if isinstance(table, str) else table
+
+    @property
+    def place(self) -> Place:
+        if not isinstance(self._where, Place):
+            self._where = self._where()
+        return self._where
 
     @property
     def table(self) -> str:
-        return self._place().table
+        return self.place.table
 
     @property
     def key(self) -> str:
-        return self._place().key
+        return self.place.key
 
     def get(self, key: str) -> Item | None:
         answer = self._ask("get_item", Key=self.key_of(key), ConsistentRead=True)

@@ -23,6 +23,7 @@ STOPPING: Final = "stopping"
 ASSIGN_PASS: Final = "assignPass"  # noqa: S105 - a pass over the leases
 MEASURED_BY: Final = "measuredBy"
 MEASURED_AT: Final = "measuredAt"
+OURS: Final = frozenset({BEAT, RUN_BEATS, INSTANCE, STOPPING, ASSIGN_PASS, MEASURED_BY, MEASURED_AT})
 # KCL 3.5's, and in one table KCL's only way to tell this row from a lease.
 ENTITY: Final = "entityType"
 SUPPORT: Final = "sup"

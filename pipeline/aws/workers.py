@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 from pipeline.aws import attributes as av
 from pipeline.aws import worker_item as wire
 from pipeline.aws.attributes import Item
-from pipeline.aws.rows import Rows, Stood, Written
+from pipeline.aws.rows import Place, Rows, Stood, Written
 from pipeline.core.worker import THROUGHPUT, Metrics, Worker
 from pipeline.errors import WrongShape
 from pipeline.kcl.report import is_outdated
-from pipeline.ports import Clock, SkippedRow
+from pipeline.ports import Clock, SkippedRow, WorkerListing
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -33,29 +33,51 @@ _FILLING: Final[Mapping[str, Item]] = {
 _FILLING_35: Final[Mapping[str, Item]] = {wire.ENTITY: wire.WORKER, wire.SUPPORT: wire.SUPPORT_CODE}
 
 
+_ONLY_WORKERS: Final[Mapping[str, Any]] = {
+    "FilterExpression": f"{wire.ENTITY} = :kind",
+    "ExpressionAttributeValues": {":kind": wire.WORKER},
+}
+"""In the lease table, where the rows that aren't leases say what they are."""
+
+
 class DynamoWorkerStore:
-    """Rows as KCL 3.5 writes them have a type and its support code; in the lease table they always have."""
+    """Rows as KCL 3.5 writes them have a type and its support code; in the lease table they always have.
+
+    `also`: a table that rows are moving from or to. What lies there is read too, never written.
+    """
 
     def __init__(
         self,
         client: DynamoDBClient,
-        table: str,
+        table: str | Callable[[], Place],
         *,
         clock: Clock,
         key: str = wire.KEY,
         as_in_35: bool = False,
+        also: Callable[[], Place | None] = lambda: None,
     ) -> None:
         self._rows = Rows(client, table, key=key)
+        self._also = also
         self._clock = clock
-        self._as_in_35 = as_in_35 or key != wire.KEY
+        self._always_as_in_35 = as_in_35
 
     def list(self) -> tuple[Worker, ...]:
-        found = (wire.read_worker(item, key=self._rows.key) for item in self._rows.scan(consistent=True))
-        return tuple(each for each in found if isinstance(each, Worker))
+        return self.listing().workers
+
+    def listing(self) -> WorkerListing:
+        return self._both(
+            lambda rows: rows.scan(consistent=True, **({} if rows.key == wire.KEY else _ONLY_WORKERS))
+        )
+
+    def get_many(self, worker_ids: Sequence[str]) -> WorkerListing:
+        return self._both(lambda rows: rows.get_many(worker_ids))
 
     def get(self, worker_id: str) -> Worker | None:
-        item = self._rows.get(worker_id)
-        return None if item is None else self._understood(item)
+        for rows in self._tables():
+            item = rows.get(worker_id)
+            if item is not None:
+                return self._understood(item, rows)
+        return None
 
     def beat(self, worker_id: str, instance: str, *, found: str | None) -> Worker | None:
         answer = self._put(
@@ -154,9 +176,13 @@ class DynamoWorkerStore:
         return self._upsert(
             worker_id,
             f"SET {', '.join(sets)} {more}".rstrip(),
-            values={f":{name}": value for name, value in {**put, **missing}.items()} | (values or {}),
+            values={f":{name}": value for name, value in {**put, **missing}.items()} | dict(values or {}),
             **({"ConditionExpression": condition} if condition else {}),
         )
+
+    @property
+    def _as_in_35(self) -> bool:
+        return self._always_as_in_35 or self._rows.key != wire.KEY
 
     def _stamp(self) -> dict[str, Item]:
         now = av.moment_value(self._clock.now(), av.SECOND)
@@ -171,11 +197,28 @@ class DynamoWorkerStore:
             "update_item", Key=self._rows.key_of(worker_id), UpdateExpression=update, **request
         )
 
-    def _understood(self, item: Item) -> Worker:
-        found = wire.read_worker(item, key=self._rows.key)
+    def _tables(self) -> tuple[Rows, ...]:
+        """The one that is written to first: of a worker with a row in both, that one lives."""
+        also = self._also()
+        return (self._rows,) if also is None else (self._rows, Rows(self._rows.client, also.table, key=also.key))
+
+    def _both(self, ask: Callable[[Rows], Iterable[Item]]) -> WorkerListing:
+        found: dict[str, Worker | SkippedRow] = {}
+        for rows in self._tables():
+            for item in ask(rows):
+                row = wire.read_worker(item, key=rows.key)
+                found.setdefault(row.worker_id if isinstance(row, Worker) else row.key, row)
+        return WorkerListing(
+            tuple(row for row in found.values() if isinstance(row, Worker)),
+            tuple(row for row in found.values() if isinstance(row, SkippedRow)),
+        )
+
+    def _understood(self, item: Item, rows: Rows | None = None) -> Worker:
+        rows = rows or self._rows
+        found = wire.read_worker(item, key=rows.key)
         if isinstance(found, SkippedRow):
             raise WrongShape(
-                f"row {found.key} of table {self._rows.table} can't be understood: {found.why}. No lease changed; "
+                f"row {found.key} of table {rows.table} can't be understood: {found.why}. No lease changed; "
                 "delete the row, the worker writes a new one with its next beat"
             )
         return found

@@ -17,18 +17,23 @@ from importlib import import_module
 from pipeline.errors import HeadraceError, Transient
 
 COMMANDS = {
+    "adopt": "take over a stopped KCL application where its workers stand",
     "config": "print the settings and where each came from",
     "consume": "read shards to their tip, without Dagster",
     "demo": "a stream, two workers and two reshards on this machine, and a summary to trust",
     "dev": "run Dagster on these settings",
+    "give-back": "let KCL's workers read on where the lake table stands",
     "lineage": "tell which records of which shard went into which snapshot",
     "local": "run the AWS stand-in for development and tests",
     "plan": "print what the leader would do now",
+    "repair": "rebuild the landing table's positions after others have cut its history",
+    "reposition": "say which is right where a lease row and the landing table disagree",
+    "skip": "pass over records of a shard, and record the gap",
     "status": "tell who reads what, of this or any KCL application",
     "stop": "stop workers cleanly: their leases are given up",
     "tables": "create or describe the coordination tables",
 }
-"""Name -> line in the help. `name` lives in `pipeline.cli.<name>`."""
+"""Name -> line in the help. `a-name` lives in `pipeline.cli.a_name`."""
 
 DONE, STOPPED, TRY_LATER, INTERRUPTED, OUTPUT_CLOSED = 0, 2, 75, 130, 141
 
@@ -42,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if command is None:
             parser.print_help(sys.stderr)
             return STOPPED
-        code = int(import_module(f"pipeline.cli.{command}").run(args))
+        code = int(import_module(f"pipeline.cli.{_module(command)}").run(args))
         sys.stdout.flush()
     except HeadraceError as error:
         print("headrace:", " ".join(str(error).split()), file=sys.stderr)
@@ -65,7 +70,7 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(metavar="command", dest="command")
     for name, line in COMMANDS.items():
         if name == command:
-            import_module(f"pipeline.cli.{name}").add(subparsers)
+            import_module(f"pipeline.cli.{_module(name)}").add(subparsers)
         else:
             subparsers.add_parser(name, help=line)
     return parser
@@ -82,3 +87,7 @@ class _Version(argparse.Action):
         except PackageNotFoundError:
             print("headrace (not installed: running from its source)")
         parser.exit()
+
+
+def _module(command: str) -> str:
+    return command.replace("-", "_")

@@ -67,10 +67,10 @@ def _start_workers(settings: "Settings") -> None:
     except TablesMissing:
         return  # the first tick makes them
     except HeadraceError as error:
-        print(f"headrace: whether workers were told to stop couldn't be asked: {error}", flush=True)
+        _say(f"whether workers were told to stop couldn't be asked: {error}")
         return
     if again:
-        print(f"headrace: {', '.join(again)} stopped before, and may work again", flush=True)
+        _say(f"{', '.join(again)} stopped before, and may work again")
 
 
 def _stop_workers(settings: "Settings") -> None:
@@ -78,14 +78,16 @@ def _stop_workers(settings: "Settings") -> None:
     from pipeline.cli.stop import stop_workers
     from pipeline.errors import HeadraceError
 
-    print("headrace: the workers give up their leases (Ctrl-C again skips this)", flush=True)
+    _say("the workers give up their leases (Ctrl-C again skips this)")
     with suppress(KeyboardInterrupt):
         try:
-            print("headrace:", stop_workers(settings, wait=_GIVE_UP, progress=print), flush=True)
+            _say(str(stop_workers(settings, wait=_GIVE_UP, progress=_say)))
         except HeadraceError as error:
-            print(
-                f"headrace: leases weren't given up, others take them once they expire: {error}", flush=True
-            )
+            _say(f"leases weren't given up, others take them once they expire: {error}")
+
+
+def _say(sentence: str) -> None:
+    print("headrace:", sentence, flush=True)
 
 
 def _sentence(loaded: "Loaded", home: Path) -> str:

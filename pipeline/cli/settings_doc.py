@@ -51,7 +51,7 @@ def _default(spec: Field[Any], unit: str) -> str:
     if spec.default is MISSING and spec.default_factory is MISSING:
         return "required"
     value = spec.default if spec.default_factory is MISSING else spec.default_factory()
-    return "" if value is None or value == {} else f"`{show(value, unit=unit)}`"
+    return "" if value in (None, {}, ()) else f"`{show(value, unit=unit)}`"
 
 
 def _doc_of(section: str) -> str:

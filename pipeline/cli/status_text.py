@@ -7,7 +7,7 @@ from typing import Final
 
 from pipeline.core.observation import Observation, WorkerSeen
 from pipeline.core.observe_balance import Share
-from pipeline.core.observe_findings import Finding, conclusion, told
+from pipeline.core.observe_findings import Finding, conclusion, in_words
 
 _SHOWN: Final = 20
 """Workers at each end of the table, the busiest and the idlest. --json has them all."""
@@ -20,7 +20,7 @@ def lines(seen: Observation, findings: Sequence[Finding]) -> Iterator[str]:
     if seen.balance.workers:
         yield ""
         yield from _aligned(_worker_rows(seen))
-        yield f"spread: {seen.balance.spread} (the most leases of a worker less the fewest)"
+        yield f"spread: {seen.balance.spread} (the most leases of a worker less the fewest)   * by its host's clock"
     if 1 < len(seen.balance.clusters) < len(seen.balance.workers):
         yield ""
         yield from _aligned(_cluster_rows(seen.balance.clusters))
@@ -36,7 +36,7 @@ def lines(seen: Observation, findings: Sequence[Finding]) -> Iterator[str]:
 
 def _facts(seen: Observation) -> Iterator[str]:
     total, open_ones = len(seen.last.leases), len(seen.open_ones)
-    watched = f", watched for {told(seen.watched)}" if seen.watched else ""
+    watched = f", watched for {in_words(seen.watched)}" if seen.watched else ""
     yield f"{seen.last.tables.lease_table}, {seen.last.at:%Y-%m-%d %H:%M:%S} UTC{watched}"
     yield f"layout: {seen.layout.kind}: {seen.layout.sentence}"
     yield (
@@ -49,7 +49,7 @@ def _facts(seen: Observation) -> Iterator[str]:
             False: "it stands still",
             None: "whether it beats wasn't seen",
         }[seen.leader.beats]
-        yield f"leader: {seen.leader.worker_id}, lock of {told(seen.leader.promised)}: {beats}"
+        yield f"leader: {seen.leader.worker_id}, lock of {in_words(seen.leader.promised)}: {beats}"
 
 
 def _worker_rows(seen: Observation) -> Iterator[Row]:
@@ -67,7 +67,13 @@ def _worker_rows(seen: Observation) -> Iterator[Row]:
 
 def _worker_row(share: Share, known: Mapping[str, WorkerSeen]) -> Row:
     worker = known[share.name]
-    age = "none" if not worker.has_row else "no stamp" if worker.age is None else f"{told(worker.age)} old *"
+    age = (
+        "none"
+        if not worker.has_row
+        else "no stamp"
+        if worker.age is None
+        else f"{in_words(worker.age)} old *"
+    )
     moved = {True: "yes", False: "NO", None: "?"}[worker.moved]
     return (share.name, *_numbers(share), age, moved)
 

@@ -5,8 +5,9 @@
     uneven clusters -> then between clusters (worker ids that begin alike), where no worker is worse off for it
 
 One measure serves all workers, whether they measure anything or not: the throughput of what they are to read, and a
-lease whose throughput nobody knows counts as an average one. Whole numbers only: the same input gives the same plan,
-and a plan carried out is followed by an empty one.
+lease whose throughput nobody knows counts as an average one. Throughput is never still: a worker starts to give only
+beyond the tolerance, and then goes on until it is even. The same input gives the same plan, and a plan carried out is
+followed by an empty one: each move makes the sum of the squared loads smaller, or leaves it and evens out the clusters.
 """
 
 from __future__ import annotations
@@ -21,8 +22,6 @@ from pipeline.core import change
 from pipeline.core.change import Change
 from pipeline.core.lease import Lease
 
-_ROUNDS = 8
-"""Each evens out what the one before uncovered; two are the rule."""
 _MOST_CLUSTERS = 50
 
 
@@ -49,6 +48,8 @@ class Rules:
     direct: bool = True
     """A lease that nobody is reading moves at once. Not where counters move beside: the write would be refused."""
     max_leases: int | None = None
+    tolerance: float = 0.1
+    """Of an average worker's load: what is no reason yet to move anything. Clusters: half of it."""
 
 
 def cluster_of(worker_id: str) -> str:
@@ -62,12 +63,10 @@ def plan_assign(scene: Scene, rules: Rules) -> list[Change]:
         return []
     board = _board(rows, scene, rules)
     free = [row for row in rows.values() if is_free(row, scene)]
-    for row in sorted(free, key=lambda r: (-board.weight[r.key], r.key)):
-        board.place(row)
+    for row in sorted(free, key=lambda r: (_named(r) is None, -board.weight[r.key], r.key)):
+        board.place(row.key, _named(row), movable=not _dwells(row, scene, rules))
     placed = frozenset(board.moves)
-    for _ in range(_ROUNDS):
-        if not (board.even_out_workers() | board.even_out_clusters()):
-            break
+    board.even_out(rules.tolerance)
     return [
         _change(rows[key], to, board, placed, scene, rules)
         for key, to in board.moves.items()
@@ -80,6 +79,10 @@ def is_free(row: Lease, scene: Scene) -> bool:
     if row.holder is None or row.key in scene.lost:
         return True
     return row.checkpoint_owner is not None and row.owner in scene.dead
+
+
+def _named(row: Lease) -> str | None:
+    return row.owner if row.checkpoint_owner is not None else None
 
 
 def _change(row: Lease, to: str, board: _Board, placed: frozenset[str], scene: Scene, rules: Rules) -> Change:
@@ -175,13 +178,15 @@ class _Board:
         self.cluster_load[cluster] += weight
         heappush(self._least[cluster], (self.load[worker], self.count[worker], worker))
 
-    def place(self, row: Lease) -> None:
+    def place(self, key: str, named: str | None, *, movable: bool) -> None:
         """A lease that has nobody. Where the dead holder's successor is named already, it is that one."""
-        named = row.owner if row.checkpoint_owner is not None and row.owner in self.load else None
-        to = named or self._least_loaded()
+        to = named if named in self.load and not self._is_full(named) else self._least_loaded()
         if to is not None:
-            self.moves[row.key] = to
-            self.add(row.key, to, movable=named is None)
+            self.moves[key] = to
+            self.add(key, to, movable=movable)
+
+    def _is_full(self, worker: str) -> bool:
+        return self.most is not None and self.count[worker] >= self.most
 
     def _least_loaded(self) -> str | None:
         """Equal workers: the one of the cluster that has less for each of its workers."""
@@ -200,21 +205,26 @@ class _Board:
         heap = self._least[cluster]
         while heap:
             load, count, worker = heap[0]
-            is_full = self.most is not None and count >= self.most
-            if (load, count) == (self.load[worker], self.count[worker]) and not is_full:
+            if (load, count) == (self.load[worker], self.count[worker]) and not self._is_full(worker):
                 return worker
             heappop(heap)  # it is pushed again whenever its load changes
         return None
 
+    def even_out(self, tolerance: float) -> None:
+        slack = round(tolerance * sum(self.load.values()) / len(self.living))
+        moved = self._even_out_workers(slack)
+        if moved or self._uneven_clusters() > slack / 2:
+            while self._even_out_clusters() and self._even_out_workers(slack):
+                pass
+
     def _move(self, weight: int, key: str, *, giver: str, to: str) -> None:
-        """Each makes the sum of the squared loads smaller (or leaves it, and evens out the clusters): it ends."""
         self.movable[giver].remove((weight, key))
         self.moves[key] = to
         self._change_load(giver, -weight, -1)
         self.add(key, to, movable=True)
 
-    def even_out_workers(self) -> bool:
-        moved = False
+    def _even_out_workers(self, slack: int) -> bool:
+        giving: set[str] = set()
         givers = [(-self.load[w], w) for w in self.living if self.movable[w]]
         heapify(givers)
         while givers:
@@ -223,18 +233,26 @@ class _Board:
             if to is None or -load != self.load[giver]:
                 continue
             gap = self.load[giver] - self.load[to]
-            chosen = _best(self.movable[giver], gap // 2, below=gap * 9)
+            if gap <= slack and giver not in giving:
+                continue
+            chosen = _best(self.movable[giver], gap)
             if chosen is None:
-                continue  # nor would any other worker's gap to it do: they are smaller
+                continue  # nor will it be later: the least loaded worker's load only grows
             self._move(*chosen, giver=giver, to=to)
-            moved = True
-            if self.movable[giver]:
-                heappush(givers, (-self.load[giver], giver))
-            if self.movable[to]:
-                heappush(givers, (-self.load[to], to))
-        return moved
+            giving.add(giver)
+            for worker in (giver, to):
+                if self.movable[worker]:
+                    heappush(givers, (-self.load[worker], worker))
+        return bool(giving)
 
-    def even_out_clusters(self) -> bool:
+    def _excess(self) -> dict[str, int]:
+        """Of each cluster over what falls to it by its workers, times the number of all workers."""
+        everything, workers = sum(self.cluster_load.values()), len(self.living)
+        return {
+            c: self.cluster_load[c] * workers - everything * len(self.clusters[c]) for c in self.clusters
+        }
+
+    def _even_out_clusters(self) -> bool:
         moved = False
         while len(self.clusters) > 1 and self._move_between_clusters():
             moved = True

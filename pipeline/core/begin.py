@@ -86,7 +86,7 @@ def plan_begin(
     origin = positions.origins.get(key.stream)
     if origin is None:
         return Wait(f"no origin is decided yet for {key.stream}")
-    if position is None and waiting:
+    if (position is None or position.sequence is None) and waiting:
         return Wait("; ".join(w.why for w in waiting))
     batch = Batch(
         key,

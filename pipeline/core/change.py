@@ -16,6 +16,8 @@
     complete   | the holder, or anyone once overdue | owner, checkpointOwner and runClaim as read
     give up    | a stopping worker     | holder = me
     note children | a run, end of a shard | the row exists
+    hold       | a person's command    | owner, checkpointOwner, runClaim and wantedBy as read
+    reposition | a person's command    | runClaim = mine, checkpoint as read
     retire     | the leader            | stream epoch and counter as observed
     delete     | the leader            | the counter as observed (of an ended one: SHARD_END too)
 
@@ -234,6 +236,37 @@ def give_up(read: Lease, me: str) -> Change:
 def note_children(read: Lease, children: frozenset[str]) -> Change:
     """KCL's meta-info update at the end of a shard: touches nothing else."""
     return Change(read.key, f"the shard ended in {', '.join(sorted(children))}", put={"children": children})
+
+
+def hold(read: Lease, run_claim: str, why: str) -> Change:
+    """A person's command takes the row for a moment, on behalf of whoever owns it."""
+    return Change(
+        read.key,
+        why,
+        requires={
+            "owner": read.owner,
+            "checkpoint_owner": None,
+            "run_claim": read.run_claim,
+            "wanted_by": read.wanted_by,
+        },
+        put={"run_claim": run_claim},
+        add={"counter": 1},
+        remove=frozenset({"wanted_by"} if read.wanted_by else ()),
+    )
+
+
+def reposition(
+    read: Lease, run_claim: str, *, at: Checkpoint, landed: Checkpoint | None, why: str
+) -> Change:
+    """The row says what the person decided; also back. `landed` None: we have landed nothing that counts."""
+    return Change(
+        read.key,
+        why,
+        requires={"run_claim": run_claim, "checkpoint": read.checkpoint},
+        put={"checkpoint": at} | ({} if landed is None else {"landed": landed}),
+        add={"counter": 1},
+        remove=frozenset({"pending", "pending_state"} | ({"landed"} if landed is None else set())),
+    )
 
 
 def retire(read: Lease, why: str) -> Change:

@@ -49,7 +49,7 @@ def conclusion(seen: Observation, findings: Sequence[Finding]) -> str:
     if seen.watched is None:
         return f"{table}: this look shows nothing that needs a person; who is alive shows only between two looks (--for 30s)"
     moved = sum(worker.moved is True for worker in seen.workers)
-    return f"{table}: in {told(seen.watched)} {_many(moved, 'worker')} moved, and nothing was seen that needs a person"
+    return f"{table}: in {in_words(seen.watched)} {_many(moved, 'worker')} moved, and nothing was seen that needs a person"
 
 
 # --- tables and rows ----------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ def _leader(seen: Observation) -> Iterator[Finding]:
 
 def _stands_still(leader: LeaderSeen) -> str:
     return (
-        f"the leader's lock of {leader.worker_id} stood still for longer than the {told(leader.promised)} that it "
+        f"the leader's lock of {leader.worker_id} stood still for longer than the {in_words(leader.promised)} that it "
         "promises, and nobody has taken it"
     )
 
@@ -118,7 +118,7 @@ def _assigning(seen: Observation, leader: LeaderSeen) -> Iterator[Finding]:
     )
     yield Finding(
         "leader-idle",
-        f"the lock of {leader.worker_id} beats, but for {told(seen.watched)} it gave nothing out while "
+        f"the lock of {leader.worker_id} beats, but for {in_words(seen.watched)} it gave nothing out while "
         f"{_many(len(waiting), 'open lease')} waited ({_some(waiting)}): {hint}",
         needs_person=sure,
         names=waiting,
@@ -165,7 +165,11 @@ def _leases(seen: Observation) -> Iterator[Finding]:
 def _unowned(seen: Observation) -> Iterator[Finding]:
     if not seen.unowned:
         return
-    kept = f"; {len(seen.left)} of them for all of {told(seen.watched)}" if seen.left and seen.watched else ""
+    kept = (
+        f"; {len(seen.left)} of them for all of {in_words(seen.watched)}"
+        if seen.left and seen.watched
+        else ""
+    )
     yield Finding(
         "unowned",
         f"{_many(len(seen.unowned), 'open lease')} without an owner ({_some(seen.unowned)}){kept}",
@@ -181,7 +185,7 @@ def _handovers(seen: Observation) -> Iterator[Finding]:
     age = "; since when isn't known"
     long = [each for each in seen.pending if each.all_the_while]
     if seen.watched is not None:
-        age = f"; {len(long)} of them for at least {told(seen.watched)}" if long else "; all of them new"
+        age = f"; {len(long)} of them for at least {in_words(seen.watched)}" if long else "; all of them new"
     yield Finding(
         "handovers-pending",
         f"{_many(len(told), 'handover')} under way ({_some(told)}){age}",
@@ -195,18 +199,19 @@ def _handovers(seen: Observation) -> Iterator[Finding]:
 
 def _workers(seen: Observation) -> Iterator[Finding]:
     if seen.still and seen.watched is not None:
-        count = len(_of_the_still(seen))
+        sure = _watched(seen, DEAD_AFTER)
+        leases = _many(len(_of_the_still(seen)), "open lease")
+        verdict = f"dead, and {leases} unread" if sure else f"too short to call it dead; it has {leases}"
         yield Finding(
             "workers-still",
-            f"nothing of {_some(seen.still)} moved in {told(seen.watched)}: dead, and with it "
-            f"{_many(count, 'open lease')} unread",
-            needs_person=_watched(seen, DEAD_AFTER),
+            f"nothing of {_some(seen.still)} moved in {in_words(seen.watched)}: {verdict}",
+            needs_person=sure,
             names=seen.still,
         )
     if seen.dropped and seen.watched is not None:
         yield Finding(
             "leases-dropped",
-            f"{_many(len(seen.dropped), 'open lease')} stood still for {told(seen.watched)} while their workers renewed "
+            f"{_many(len(seen.dropped), 'open lease')} stood still for {in_words(seen.watched)} while their workers renewed "
             f"others ({_some(seen.dropped)})",
             needs_person=_watched(seen, DEAD_AFTER),
             names=seen.dropped,
@@ -228,13 +233,13 @@ def _quiet(seen: Observation) -> Iterator[Finding]:
         yield Finding(
             "workers-quiet",
             f"by their hosts' clocks {_many(len(gone), 'worker')} wrote nothing for a minute or more{told} "
-            f"({_some([f'{w.worker_id} {told(_age(w))}' for w in gone])})",
+            f"({_some([f'{w.worker_id} {in_words(_age(w))}' for w in gone])})",
             names=tuple(w.worker_id for w in gone),
         )
     if late:
         yield Finding(
             "workers-passed-over",
-            f"the rows of {_some([f'{w.worker_id} ({told(_age(w))} old)' for w in late])} look old though they work: their "
+            f"the rows of {_some([f'{w.worker_id} ({in_words(_age(w))} old)' for w in late])} look old though they work: their "
             "clocks are behind, or they write no metrics; a KCL leader gives them nothing",
             needs_person=True,
             names=tuple(w.worker_id for w in late),
@@ -276,7 +281,7 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {rest:,} more" if rest > 0 else "")
 
 
-def told(period: timedelta) -> str:
+def in_words(period: timedelta) -> str:
     seconds = period.total_seconds()
     if seconds >= 2 * 86_400:
         return f"{seconds / 86_400:.0f} days"

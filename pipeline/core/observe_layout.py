@@ -19,7 +19,7 @@ from pipeline.core.election import LockRow
 
 _STATUS: Final = "TABLE_MIGRATION_STATUS_"
 _COMPLETE: Final = f"{_STATUS}COMPLETE"
-_PENDING: Final = f"{_STATUS}PENDING"
+_MOVES: Final = frozenset({f"{_STATUS}DEPLOYED", f"{_STATUS}PENDING"})
 
 
 class Seen(StrEnum):
@@ -101,7 +101,7 @@ def _without_state_table(tables: Tables) -> LayoutSeen:
 
 
 def _both(tables: Tables, state: Place) -> LayoutSeen:
-    if state.table_migration == _PENDING:
+    if state.table_migration in _MOVES and tables.beside_leases.lock is None:
         return LayoutSeen(Seen.MOVING, "moving from three tables to one: the lock is the last to move")
     stray, lease = tables.state_table, tables.lease_table
     if tables.worker_rows is not None and state.coordinates:

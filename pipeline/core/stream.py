@@ -77,3 +77,17 @@ def epoch_of_serialized(text: str) -> int | None:
     if match is None or int(match["epoch"]) == 0:
         return None
     return int(match["epoch"])
+
+
+def name_of_serialized(text: str) -> str:
+    """The stream's name in KCL's `account:name:epoch`; the text itself where it isn't of that form."""
+    match = _SERIALIZED.fullmatch(text)
+    return text if match is None else match["name"]
+
+
+def arn_of_serialized(text: str, *, partition: str, region: str) -> str | None:
+    """The ARN that a stream named by KCL's `account:name:epoch` has in a region, as KCL puts it together."""
+    match = _SERIALIZED.fullmatch(text)
+    if match is None:
+        return None
+    return f"arn:{partition}:kinesis:{region}:{match['account']}:stream/{match['name']}"

@@ -54,7 +54,7 @@ def watch(
     """A look at the worker rows. Names without a row (see `mind`) are watched too: they stand still."""
     rows = tuple(rows)
     tokens = {row.worker_id: "/".join(map(str, row.token)) for row in rows}
-    absent = {name: _NO_ROW for name in before.keys() - tokens.keys()}
+    absent = dict.fromkeys(before.keys() - tokens.keys(), _NO_ROW)
     known = {n: seen for n, seen in before.items() if n in tokens or seen.token == _NO_ROW}
     seen = look(known, tokens | absent, since=since, tick=tick)
     fleet = Fleet(rows, seen, duration)

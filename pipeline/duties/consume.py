@@ -20,6 +20,7 @@ from pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON
 from pipeline.core.landing import Proposal, RangeRefused
 from pipeline.core.lease import Lease
 from pipeline.core.lineage import Kind, ParentReason, Range
+from pipeline.core.load import throughput_after
 from pipeline.core.order import Family, InTheWay, parents_of
 from pipeline.core.position import Position, Positions
 from pipeline.core.shard import Shard
@@ -28,6 +29,7 @@ from pipeline.core.sync import a_lease
 from pipeline.duties.claims import Claims
 from pipeline.duties.family import family_of
 from pipeline.duties.gaps import record_gaps
+from pipeline.duties.load_report import LoadReport
 from pipeline.duties.origin import ensure_origin
 from pipeline.duties.wave import Arrow, Landed, OnArrow, Problem, Wave, WaveReport
 from pipeline.errors import WrongShape
@@ -65,6 +67,12 @@ class Consumption:
     failed: dict[str, str] = field(default_factory=dict)
     """Lease key -> why, of shards that this run gave up on. They don't hold up the others."""
     _wave: Wave | None = None
+    _load: LoadReport = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._load = LoadReport(
+            worker_id=self.claims.me, workers=self.workers, clock=self.clock, settings=self.settings.metrics
+        )
 
     def beat(self) -> bool:
         """Called on a timer beside the wave. A wave that hangs stops the beat, so that others may take over."""
@@ -100,6 +108,7 @@ class Consumption:
             self.claims.release(wave)
             self.on_arrow(Arrow.RELEASED, wave.keys)
             self._wave = None
+        self._load.tell()
         self.failed.update({p.lease_key: p.why for p in wave.problems if p.fatal})
         return WaveReport(
             len(wave.held), tuple(wave.landed), tuple(wave.problems), wave.snapshot, notes=tuple(wave.notes)
@@ -138,6 +147,7 @@ class Consumption:
         manifest = self.stage.stage(
             [read.batch for read in reads.values()], self.table.staging_spec(), self._limits()
         )
+        self._load.note(manifest.loads)
         self.on_arrow(Arrow.STAGED, wave.keys)
         if self.source.describe(self.stream.name).stream != facts.stream:
             self._all_fail(
@@ -311,9 +321,9 @@ class Consumption:
         at = staged.upto.checkpoint
         row = wave.held[staged.key]
         if at is not None and at != row.checkpoint:
-            self.claims.write(
-                wave, staged.key, change.checkpoint(row, self.claims.me, self.claims.claim, at=at)
-            )
+            kbps = throughput_after(row.throughput_kbps, staged)
+            written = change.checkpoint(row, self.claims.me, self.claims.claim, at=at, throughput_kbps=kbps)
+            self.claims.write(wave, staged.key, written)
 
     def _finish(
         self, wave: Wave, key: ShardKey, position: Position, listed: tuple[Shard, ...] | None = None
@@ -343,14 +353,14 @@ class Consumption:
             return
         end = position.checkpoint
         if end is not None:
-            self.claims.write(
-                wave, key, change.checkpoint(wave.held[key], self.claims.me, self.claims.claim, at=end)
-            )
+            row = wave.held[key]  # it carries nothing from now on, but stays a while
+            ended = change.checkpoint(row, self.claims.me, self.claims.claim, at=end, throughput_kbps=0.0)
+            self.claims.write(wave, key, ended)
 
     def _bury(self, wave: Wave, key: ShardKey, by: str) -> None:
         """A row that is left over, or came back: it says END as well, and the leader clears it away."""
         row = wave.held[key]
-        end = change.checkpoint(row, self.claims.me, self.claims.claim, at=SHARD_END)
+        end = change.checkpoint(row, self.claims.me, self.claims.claim, at=SHARD_END, throughput_kbps=0.0)
         if self.claims.write(wave, key, end):
             wave.notes.append(
                 f"{row.key} counts as ended, for {by} after it has a position: nothing was read"

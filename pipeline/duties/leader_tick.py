@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from pipeline.core.change import Change
-from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, TRIM_HORIZON, Checkpoint
+from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, TRIM_HORIZON
 from pipeline.core.election import LockRow, Move, plan_election
 from pipeline.core.lease import Lease
 from pipeline.core.order import a_family, parents_first

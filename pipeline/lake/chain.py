@@ -44,6 +44,11 @@ class Link:
     def picked(self) -> bool:
         return _PICKED in self.summary
 
+    @property
+    def source(self) -> str | None:
+        """Of a cherry-pick: the snapshot whose rows it brought."""
+        return self.summary.get(_PICKED)
+
 
 Known = Mapping[int, Link]
 

@@ -9,7 +9,7 @@ What an error says about a commit isn't believed; the table is looked at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -25,15 +25,18 @@ from sqlalchemy.exc import IntegrityError
 from pipeline.core.batch import StagedFile
 from pipeline.core.landing import Landing, Proposal, decide_landing
 from pipeline.core.position import Positions
+from pipeline.core.repair import Evidence
+from pipeline.core.stream import StreamId
 from pipeline.errors import ChainBroken, ClockOff, CommitUnknown, Transient, Unreachable
 from pipeline.lake.append import MARK, TAG, Attempt, prepare
 from pipeline.lake.catalog import asking, open_catalog
 from pipeline.lake.chain import Known, Link, ancestors, landed, nearest_ours
 from pipeline.lake.data_files import data_files, ids_of
+from pipeline.lake.evidence import evidence_of
 from pipeline.lake.schema import ORDER, PARTITIONS, PROPERTIES, SCHEMA, check_shape, missing_properties
 from pipeline.lake.state_files import StateFiles
 from pipeline.lake.summary import positions_in, summary_of
-from pipeline.ports import Clock, Committed, LandingTable, StagingSpec, TableState
+from pipeline.ports import Clock, Committed, RepairableTable, StagingSpec, TableState
 
 _TRIES = 20
 _UNSURE_TRIES = 3
@@ -51,7 +54,7 @@ class _Base:
     state: TableState
 
 
-class IcebergTable(LandingTable):
+class IcebergTable(RepairableTable):
     def __init__(
         self,
         catalog: Mapping[str, str],
@@ -108,6 +111,16 @@ class IcebergTable(LandingTable):
         table = self.open()
         return ancestors(_head(table), _links(table.metadata), self._older(table))
 
+    def known(self) -> tuple[int | None, Known]:
+        """The head of main, and every snapshot that the metadata or any file of its log knows, on main or not."""
+        table = self.open()
+        found: dict[int, Link] = {}
+        for links in (_links(table.metadata), *self._older(table)):
+            for each, link in links.items():
+                if each not in found or found[each].parent is None:
+                    found[each] = link
+        return _head(table), found
+
     def staging_spec(self) -> StagingSpec:
         table = self.open()
         options = {"endpoint": "s3.endpoint", "region": "s3.region"}
@@ -153,6 +166,24 @@ class IcebergTable(LandingTable):
                 unsure.append(error)
                 continue
             return _committed(attempt.snapshot, landing)
+
+    def evidence(self, streams: Iterable[StreamId]) -> Evidence:
+        return evidence_of(self, streams)
+
+    def rebuild(self, landing: Landing, on: int | None) -> TableState:
+        """Tried once: what was planned on another snapshot has to be planned anew."""
+        self._check_clock()
+        table = self.open()
+        if _head(table) == on:
+            attempt = self._prepare(_Base(table, TableState(Positions(), on, origin_allowed=False)), landing)
+            with suppress(CommitFailedException), asking(f"the landing table {self.identifier}"):
+                attempt.send(table)
+        state = self.load()
+        if state.positions != landing.positions:
+            raise Transient(
+                f"{self.identifier} has moved since it was looked at. Nothing was changed; look again"
+            )
+        return state
 
     # --- the parts ------------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ class StateFiles:
                 "back from a backup, or run `headrace repair`, which takes the positions from the rows"
             ) from error
         if hashlib.sha256(body).hexdigest() != digest:
-            raise WrongShape(
+            raise ChainBroken(
                 f"{path} isn't what was written there: its hash differs from the one in the snapshot. Nothing was "
                 "committed; put the file back from a backup, or run `headrace repair`"
             )

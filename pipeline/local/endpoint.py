@@ -40,7 +40,6 @@ class LocalAws:
             "AWS_DEFAULT_REGION": self.region,
             "AWS_ACCESS_KEY_ID": "local",
             "AWS_SECRET_ACCESS_KEY": "local",
-            "AWS_CBOR_DISABLE": "true",
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 

@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from pipeline.local.dynamodb_mended import TARGET, mended
 from pipeline.local.http_answer import Answer
 from pipeline.local.http_reader import HttpRequest
 
@@ -53,23 +54,28 @@ class MotoRoom:
         return self._application
 
     def _answer(self, request: HttpRequest) -> Answer:
-        started: list[tuple[str, list[tuple[str, str]]]] = []
-
-        def start(status: str, headers: list[tuple[str, str]], _error: object = None) -> None:
-            started.append((status, headers))
-
         try:
-            chunks = self._load()(environment(request), start)
-            body = b"".join(chunks)
-            close = getattr(chunks, "close", None)
-            if close is not None:
-                close()
+            if request.headers.get("x-amz-target", "").startswith(TARGET):
+                return mended(request, self._ask)
+            return self._ask(request)
         except Exception:  # noqa: BLE001 (an edge: the trace is logged)
             # A bug of moto's must not end the server, and its trace is all that tells of it.
             _log.exception("moto failed on %s %s", request.method, request.target)
             return Answer(
                 500, (("Content-Type", "application/x-amz-json-1.0"),), b'{"__type": "InternalFailure"}'
             )
+
+    def _ask(self, request: HttpRequest) -> Answer:
+        started: list[tuple[str, list[tuple[str, str]]]] = []
+
+        def start(status: str, headers: list[tuple[str, str]], _error: object = None) -> None:
+            started.append((status, headers))
+
+        chunks = self._load()(environment(request), start)
+        body = b"".join(chunks)
+        close = getattr(chunks, "close", None)
+        if close is not None:
+            close()
         status, headers = started[-1]
         length = next((value for name, value in headers if name.lower() == "content-length"), None)
         return Answer(int(status[:3]), tuple(headers), body, length)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count, pairwise
 
 from pipeline.core.position import Start
 from pipeline.core.shard import MAX_HASH_KEY, Child, HashRange, Shard
-from pipeline.core.stream import ShardKey, StreamId
+from pipeline.core.stream import ShardKey, StreamId, arn_of_serialized
 from pipeline.errors import HeadraceError, Unknown
 from pipeline.ports import Clock, StreamFacts
 
@@ -29,6 +30,7 @@ class _Stream:
     shards: dict[str, Shard] = field(default_factory=dict)
     closed_at: dict[str, datetime] = field(default_factory=dict)
     records: dict[str, list[MemoryRecord]] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
 
 
 class MemorySource:
@@ -36,6 +38,7 @@ class MemorySource:
 
     def __init__(self, clock: Clock, *, region: str = "us-east-1", account: str = "123456789012") -> None:
         self._clock = clock
+        self._region = region
         self._prefix = f"arn:aws:kinesis:{region}:{account}:stream/"
         self._streams: dict[str, _Stream] = {}
         self._sequence = count(10**20)
@@ -47,9 +50,18 @@ class MemorySource:
     def aws_now(self) -> datetime | None:
         return self._now()
 
-    def describe(self, name_or_arn: str) -> StreamFacts:
-        found = self._stream(name_or_arn)
+    def describe(self, name: str) -> StreamFacts:
+        found = self._stream(arn_of_serialized(name, partition="aws", region=self._region) or name)
         return StreamFacts(found.stream, found.retention, self._now().replace(microsecond=0))
+
+    def find_streams(self, prefix: str | None, tags: Mapping[str, str]) -> tuple[StreamId, ...]:
+        if self.fails is not None:
+            raise self.fails
+        return tuple(
+            found.stream
+            for name, found in sorted(self._streams.items())
+            if name.startswith(prefix or "") and tags.items() <= found.tags.items()
+        )
 
     def list_shards(self, stream: StreamId, since: Start | None = None) -> tuple[Shard, ...]:
         found = self._stream(stream.arn)
@@ -66,6 +78,14 @@ class MemorySource:
     def has_news(self, keys: Mapping[ShardKey, Start | int]) -> frozenset[ShardKey]:
         return frozenset(key for key, at in keys.items() if self._has_news(key, at))
 
+    def arrivals(self, at: Mapping[ShardKey, int]) -> Mapping[ShardKey, datetime]:
+        found: dict[ShardKey, datetime] = {}
+        for key, sequence in at.items():
+            with suppress(Unknown):
+                there = {r.sequence: r.arrival for r in self.records(key, sequence - 1)}
+                found |= {key: there[sequence]} if sequence in there else {}
+        return found
+
     # --- what happens to a stream -----------------------------------------------------------------------------
 
     def create_stream(
@@ -77,6 +97,10 @@ class MemorySource:
         for start, end in pairwise(bounds):
             self._open(self._streams[name], (), HashRange(start, end - 1))
         return stream
+
+    def tag_stream(self, name: str, tags: Mapping[str, str]) -> None:
+        """All of its tags."""
+        self._streams[name].tags = tags
 
     def delete_stream(self, name: str) -> None:
         del self._streams[name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from threading import Lock
@@ -13,8 +13,10 @@ from pipeline.core.batch import StagedFile
 from pipeline.core.landing import Landing, Proposal, decide_landing
 from pipeline.core.lineage import LedgerPage
 from pipeline.core.position import Positions
+from pipeline.core.repair import Evidence, KnownState, LastRow, Picked
+from pipeline.core.stream import ShardKey, StreamId
 from pipeline.errors import ChainBroken, CommitUnknown, Transient
-from pipeline.ports import Clock, Committed, LandingTable, StagingSpec, TableState
+from pipeline.ports import Clock, Committed, RepairableTable, StagingSpec, TableState
 
 COLUMNS = (
     "stream",
@@ -46,14 +48,22 @@ class Snapshot:
     page: LedgerPage
     files: tuple[StagedFile, ...]
     """Those that this commit added."""
+    ours: bool = True
+    """False: another engine's, which says nothing of positions."""
+    picked: int | None = None
+    """The snapshot that it is a cherry-pick of: its rows, without its positions."""
 
 
-class MemoryTable(LandingTable):
+class MemoryTable(RepairableTable):
     def __init__(self, clock: Clock, location: str = "memory") -> None:
         self.snapshots: dict[int, Snapshot] = {}
         self.head: int | None = None
         self.fault: Callable[[Way], None] = lambda _: None
         """Called around each swap; may raise `Lost`, or move the world on."""
+        self.rows_of: Callable[[StagedFile], Iterable[tuple[ShardKey, int]]] = lambda _: ()
+        """Shard and sequence number of each row in a file: for a repair, which reads them."""
+        self._forgotten: set[int] = set()
+        """Known nowhere; their rows are in the table all the same."""
         self._clock = clock
         self._location = location
         self._ids = itertools.count(1)
@@ -98,10 +108,56 @@ class MemoryTable(LandingTable):
             yield self.snapshots[head]
             head = self.snapshots[head].parent
 
+    # --- what others do to a table ----------------------------------------------------------------------------
+
+    def append_as_others(self, files: tuple[StagedFile, ...] = ()) -> int:
+        """Another engine's insert, or without files its compaction: rows and positions stay as they are."""
+        return self._put(files)
+
+    def cherry_pick(self, source: int) -> int:
+        return self._put(self.snapshots[source].files, picked=source)
+
+    def forget(self, *snapshots: int) -> None:
+        """Expired, and no metadata file that knew them is left. Expiry alone breaks no chain: the log names the files."""
+        self._forgotten.update(snapshots)
+
     def rollback(self, to: int | None) -> None:
         """As a person does with a table: later snapshots stay known, but are no part of it any more."""
         with self._lock:
             self.head = to
+
+    # --- repair -----------------------------------------------------------------------------------------------
+
+    def evidence(self, streams: Iterable[StreamId]) -> Evidence:
+        try:
+            reached, picked = self._over_picks()
+        except ChainBroken:
+            reached, picked = None, ()
+        rows = [row for s in self.history(self.head) for file in s.files for row in self.rows_of(file)]
+        known = sorted((s for s in self.snapshots.values() if self._knows(s.id)), key=lambda s: -s.id)
+        return Evidence(
+            self.head,
+            reached,
+            picked,
+            {key: LastRow(max(n for k, n in rows if k == key)) for key in {key for key, _ in rows}},
+            tuple(KnownState(s.id, s.positions, s.page) for s in known if s.ours),
+        )
+
+    def rebuild(self, landing: Landing, on: int | None) -> TableState:
+        made = Snapshot(next(self._ids), on, landing.positions, landing.page, landing.files)
+        if not self._swap(made):
+            raise Transient("the table has moved since it was looked at. Nothing was changed; look again")
+        return self._state(made.id)
+
+    def _over_picks(self) -> tuple[Positions | None, tuple[Picked, ...]]:
+        picked: list[Picked] = []
+        for snapshot in self._walk(self.head):
+            if snapshot.picked is not None:
+                source = self.snapshots[snapshot.picked] if self._knows(snapshot.picked) else None
+                picked.append(Picked(snapshot.id, source.page if source else None))
+            elif snapshot.ours:
+                return snapshot.positions, tuple(reversed(picked))
+        return Positions(), tuple(reversed(picked))
 
     def _swap(self, made: Snapshot) -> bool:
         self.fault("request")
@@ -114,11 +170,37 @@ class MemoryTable(LandingTable):
         return True
 
     def _state(self, head: int | None) -> TableState:
-        if head is not None:
-            return TableState(self.snapshots[head].positions, head, origin_allowed=False)
-        if self.snapshots:
+        for snapshot in self._walk(head):
+            if snapshot.picked is not None:
+                raise ChainBroken(
+                    f"snapshot {snapshot.id} is a cherry-pick. Nothing was committed; run `headrace repair`"
+                )
+            if snapshot.ours:
+                return TableState(snapshot.positions, head, origin_allowed=False)
+        if any(snapshot.ours for snapshot in self.snapshots.values()):
             raise ChainBroken("the table was rolled back to before its first landing. Nothing was committed")
-        return TableState(Positions(), None, origin_allowed=True)
+        return TableState(Positions(), head, origin_allowed=True)
+
+    def _walk(self, head: int | None) -> Iterator[Snapshot]:
+        """As far as current metadata and log know."""
+        for snapshot in self.history(head):
+            if not self._knows(snapshot.id):
+                raise ChainBroken(
+                    f"the history is broken at snapshot {snapshot.id}. Nothing was committed; run `headrace repair`"
+                )
+            yield snapshot
+
+    def _knows(self, snapshot: int) -> bool:
+        return snapshot not in self._forgotten
+
+    def _put(self, files: tuple[StagedFile, ...], *, picked: int | None = None) -> int:
+        with self._lock:
+            made = Snapshot(
+                next(self._ids), self.head, Positions(), LedgerPage(), files, ours=False, picked=picked
+            )
+            self.snapshots[made.id] = made
+            self.head = made.id
+            return made.id
 
     def _committed(self, snapshot: int, landing: Landing) -> Committed:
         return Committed(landing, snapshot, self._state(snapshot))

@@ -84,9 +84,11 @@ class MemoryWorkerStore:
             return True
 
     def delete_stale(self, worker: Worker) -> bool:
+        if worker.last_update is None:
+            return False
         with self._lock:
             found = self._rows.get(worker.worker_id)
-            if found is not None and (worker.last_update is None or found.last_update != worker.last_update):
+            if found is not None and found.last_update != worker.last_update:
                 return False
             self._rows.pop(worker.worker_id, None)
             return True

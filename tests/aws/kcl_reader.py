@@ -41,7 +41,7 @@ MANDATORY = {
     "checkpoint",
     "checkpointSubSequenceNumber",
 }
-OURS = {"streamEpoch", "runClaim", "wantedBy", "landedCheckpoint", "landedSub", "lookedAt", "behindMs"}
+OURS = {"streamEpoch", "runClaim", "wantedBy", "landedCheckpoint", "landedSub", "lookedAt", "behindMs", "assignedAt"}
 
 
 def read_as_kcl(row: Mapping[str, Any], *, entity_type: bool = True) -> None:

@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,7 @@ from pipeline.core.lease import Lease
 from pipeline.core.shard import HashRange
 from pipeline.errors import TablesMissing, Terminal, Throttled, Unreachable, WrongShape
 from pipeline.local.endpoint import LocalAws
+from pipeline.ports import Listing
 from pipeline.settings import AwsSettings
 from tests.aws.kcl_reader import read_as_kcl
 from tests.stand_in import a_table
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 KEY = "shardId-000000000007"
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 CLAIMED = Lease(KEY, 5, Checkpoint("100", 3), owner="me", owner_switches=2, run_claim="run/1")
 
 
@@ -122,15 +125,80 @@ def test_a_list_of_several_pages_comes_whole(table: Table):
 
 
 def test_rows_that_we_do_not_understand_are_reported_beside_the_others(table: Table):
-    table.hold(CLAIMED, Lease("broken"), Lease("Leader"))
+    table.hold(CLAIMED, Lease("broken"), Lease("ufo"))
     table.edit("broken", leaseCounter={"S": "five"})
-    table.edit("Leader", entityType={"S": "LEADER"})
-    for listing in (table.store.scan(), DynamoLeaseStore(table.client, table.name).scan()):
+    table.edit("ufo", entityType={"S": "UFO"})
+    for listing in (table.store.scan(), table.store.get_many(["broken", "ufo", KEY])):
         assert listing.leases == (CLAIMED,)
         assert {row.key: row.why for row in listing.skipped} == {
             "broken": "leaseCounter is of type S, not N",
-            "Leader": "a row of type LEADER, not a lease",
+            "ufo": "a row of type UFO, not a lease",
         }
+
+
+@pytest.mark.parametrize(
+    "kind", ["STREAM", "LEADER", "CLIENT_VERSION_MIGRATION", "TABLE_MIGRATION", "WORKER_METRIC_STATS"]
+)
+def test_rows_of_the_other_kinds_that_kcl_knows_are_no_leases_and_nothing_to_report(table: Table, kind: str):
+    table.hold(CLAIMED)
+    table.client.put_item(
+        TableName=table.name,
+        Item={"leaseKey": {"S": "x"}, "entityType": {"S": kind}, "leaseOwner": {"S": "me"}},
+    )
+    assert table.store.scan() == Listing((CLAIMED,))
+    assert table.store.held_by("me") == Listing((CLAIMED,))
+    table.make_index()
+    assert table.store.held_by("me") == Listing((CLAIMED,))
+    with pytest.raises(WrongShape, match=f"row x .*{kind}, not a lease"):
+        table.store.get("x")
+
+
+# --- parts of a scan ----------------------------------------------------------------------------------------
+
+
+def of_size(table: Table, gib: float) -> None:
+    def big(parsed: Any, **_: Any) -> None:
+        parsed["Table"]["TableSizeBytes"] = int(gib * 1024**3)
+
+    table.on_answer("DescribeTable", big)
+
+
+@pytest.mark.parametrize(("gib", "parts"), [(0.0, 1), (0.2, 1), (0.5, 3), (100, 32)])
+def test_a_scan_has_as_many_parts_as_the_table_is_large(table: Table, gib: float, parts: int):
+    rows = {Lease(f"shardId-{i:012d}") for i in range(40)}
+    table.hold(*rows)
+    of_size(table, gib)
+    found = table.store.scan().leases
+    assert (set(found), len(found)) == (rows, 40)
+    assert table.calls["Scan"] == parts
+
+
+def test_the_size_is_asked_once_in_a_while_for_all_stores_of_a_process(table: Table):
+    for _ in range(3):
+        DynamoLeaseStore(table.client, table.name).scan()
+    assert table.calls["DescribeTable"] == 1
+
+
+def test_the_settings_parts_are_taken_without_asking(table: Table):
+    store = DynamoLeaseStore(table.client, table.name, segments=4)
+    table.hold(CLAIMED)
+    assert store.scan().leases == (CLAIMED,)
+    assert (table.calls["Scan"], table.calls["DescribeTable"]) == (4, 0)
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_a_size_that_was_never_to_be_had_means_ten_parts_and_no_failure(table: Table):
+    table.hold(CLAIMED)
+    table.trouble("error", "DescribeTable", code="AccessDeniedException", status=400)
+    assert table.store.scan().leases == (CLAIMED,)
+    assert table.calls["Scan"] == 10
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_trouble_in_one_part_is_trouble_of_the_scan(table: Table):
+    table.trouble("throttle", "Scan", count=3)
+    with pytest.raises(Throttled):
+        DynamoLeaseStore(table.client, table.name, segments=1).scan()
 
 
 def test_an_odd_row_among_ones_own_is_reported_whether_scanned_or_indexed(table: Table):
@@ -336,30 +404,51 @@ OWN_WRITES = {
         CLAIMED,
         change.checkpoint(CLAIMED, "me", "run/1", at=Checkpoint("200"), throughput_kbps=1 / 3),
     ),
+    "take over": (CLAIMED, change.assign(CLAIMED, "you", "its worker died")),
+    "move": (CLAIMED, change.assign(CLAIMED, "you", "more to read", at=NOON)),
+}
+UNCOUNTED = {
+    "want": (CLAIMED, change.want(CLAIMED, "run/2")),
+    "initiate": (CLAIMED, change.initiate_handover(CLAIMED, "you", "more to read", at=NOON)),
 }
 
 
 @pytest.mark.usefixtures("no_backoff")
-@pytest.mark.parametrize("name", OWN_WRITES)
+@pytest.mark.parametrize("name", [*OWN_WRITES, *UNCOUNTED])
 def test_a_write_whose_answer_was_lost_is_applied_once_and_known_as_ones_own(table: Table, name: str):
-    read, wanted = OWN_WRITES[name]
+    read, wanted = (OWN_WRITES | UNCOUNTED)[name]
     table.hold(read)
     table.trouble("lost", "UpdateItem", count=1)
     answer = table.store.apply(wanted)
     assert isinstance(answer, Applied)
     assert answer.lease == table.store.get(KEY)
-    assert answer.lease.counter == read.counter + 1
+    assert answer.lease.counter == read.counter + (name in OWN_WRITES)
     assert table.calls["UpdateItem sent"] == 2
 
 
 @pytest.mark.usefixtures("no_backoff")
-def test_a_take_over_whose_answer_was_lost_is_refused_and_shown_as_it_stands(table: Table):
-    """No claim of ours tells the leader that it was the leader: the next look does."""
-    table.hold(CLAIMED)
+@pytest.mark.parametrize("kind", ["complete", "release", "give up"])
+def test_a_write_that_leaves_no_mark_is_refused_when_its_answer_was_lost_and_shown_as_it_stands(
+    table: Table, kind: str
+):
+    """What it wanted is done; whether by it or by somebody else can't be told, and needn't be."""
+    handing = replace(CLAIMED, owner="next", checkpoint_owner="me")
+    read, wanted, becomes = {
+        "complete": (
+            handing,
+            change.complete_handover(handing, "its wave is over"),
+            replace(handing, counter=6, checkpoint_owner=None, run_claim=None),
+        ),
+        "release": (CLAIMED, change.release(CLAIMED, "run/1"), replace(CLAIMED, counter=6, run_claim=None)),
+        "give up": (
+            CLAIMED,
+            change.give_up(CLAIMED, "me"),
+            replace(CLAIMED, counter=6, owner=None, run_claim=None),
+        ),
+    }[kind]
+    table.hold(read)
     table.trouble("lost", "UpdateItem", count=1)
-    answer = table.store.apply(change.assign(CLAIMED, "you", "dead"))
-    assert isinstance(answer, Refused)
-    assert answer.found == replace(CLAIMED, counter=6, owner="you", run_claim=None, owner_switches=3)
+    assert table.store.apply(wanted) == Refused(becomes)
 
 
 @pytest.mark.usefixtures("no_backoff")

@@ -26,6 +26,8 @@ OURS: dict[str, Any] = {
     "instance": {"S": "dagster-a"},
     "stopping": {"BOOL": True},
     "assignPass": {"N": "4"},
+    "measuredBy": {"S": "cpu of 2 hosts"},
+    "measuredAt": {"N": "1700000030"},
 }
 
 
@@ -35,6 +37,7 @@ def test_a_row_that_kcl_wrote_is_a_worker_that_never_beat():
         last_update=datetime.fromtimestamp(1_700_000_000, UTC),
         stats={"C": (12.5, -1.0)},
         ranges={"C": (100,)},
+        measured_by=None,
     )
 
 
@@ -48,6 +51,10 @@ def test_our_attributes_stand_beside_kcls():
         True,
         4,
     )
+    assert (row.measured_by, row.measured_at) == (
+        "cpu of 2 hosts",
+        datetime.fromtimestamp(1_700_000_030, UTC),
+    )
 
 
 def test_a_row_with_nothing_but_its_key_is_a_worker():
@@ -55,7 +62,14 @@ def test_a_row_with_nothing_but_its_key_is_a_worker():
 
 
 def test_in_one_table_the_key_is_leasekey():
-    assert read_worker({"leaseKey": {"S": "w1"}}, key="leaseKey") == Worker("w1")
+    row = {"leaseKey": {"S": "w1"}, "entityType": {"S": "WORKER_METRIC_STATS"}}
+    assert read_worker(row, key="leaseKey") == Worker("w1")
+
+
+def test_in_one_table_a_row_without_a_type_is_a_lease():
+    found = read_worker({"leaseKey": {"S": "shardId-000000000000"}}, key="leaseKey")
+    assert isinstance(found, SkippedRow)
+    assert "a lease" in found.why
 
 
 @pytest.mark.parametrize(
@@ -70,6 +84,8 @@ def test_in_one_table_the_key_is_leasekey():
         ({"sts": {"M": {"C": {"L": [{"S": "12"}]}}}}, "C is of type S"),
         ({"opr": {"M": {"C": {"L": [{"N": "1.5"}]}}}}, "C is 1.5"),
         ({"stopping": {"S": "yes"}}, "stopping is of type S"),
+        ({"measuredBy": {"N": "2"}}, "measuredBy is of type N"),
+        ({"measuredAt": {"S": "now"}}, "measuredAt is of type S"),
     ],
 )
 def test_a_row_that_we_do_not_understand_is_named_with_the_reason(odd: dict[str, Any], reason: str):

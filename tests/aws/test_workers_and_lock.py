@@ -10,7 +10,7 @@ import pytest
 from pipeline.aws.leader_lock import DynamoLeaderLock
 from pipeline.aws.workers import DynamoWorkerStore
 from pipeline.core.election import LockRow
-from pipeline.core.worker import Worker
+from pipeline.core.worker import Metrics, Worker
 from pipeline.errors import TablesMissing, Throttled, WrongShape
 from pipeline.local.endpoint import LocalAws
 from pipeline.memory.clock import START, MemoryClock
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 MINE = LockRow("w1", "v1", timedelta(seconds=20))
 THEIRS = LockRow("w0", "v0", timedelta(seconds=120))
+MEASURED = Metrics(
+    stats={"C": (12.5, -1.0, 70.123457)},
+    ranges={"C": (80,)},
+    measured_by="cpu of 2 hosts",
+    measured_at=START,
+)
 
 
 @dataclass
@@ -67,34 +73,92 @@ def test_a_row_that_we_make_is_kcls_worker_without_a_metric_source(tables: Table
     for make in makers:
         make(tables.workers)
         row = tables.worker_row()
-        assert (row["sts"], row["opr"]) == ({"M": {}}, {"M": {}})
+        assert (row["sts"], row["opr"], row["measuredBy"]) == ({"M": {}}, {"M": {}}, {"S": "throughput"})
         assert row["lut"] == {"N": str(int(START.timestamp()))}
         tables.client.delete_item(TableName=tables.worker_table, Key={"wid": {"S": "w1"}})
 
 
-def test_metrics_that_kcl_wrote_and_attributes_of_the_future_survive_our_beats(tables: Tables):
+def test_attributes_of_the_future_survive_our_beats_and_metrics_of_a_kcl_worker_that_is_gone_do_not(
+    tables: Tables,
+):
+    """It had this id before us: what it was busy with is over, and lut would make it look like now."""
     kcl: dict[str, Any] = {
         "wid": {"S": "w1"},
         "lut": {"N": "1600000000"},
         "sts": {"M": {"C": {"L": [{"N": "12.5"}]}}},
         "opr": {"M": {"C": {"L": [{"N": "80"}]}}},
-        "sup": {"N": "1"},
+        "future": {"S": "kept"},
     }
     tables.client.put_item(TableName=tables.worker_table, Item=kcl)
     tables.workers.beat_run("w1", "run/1")
     row = tables.workers.beat("w1", "dagster-a", found=None)
-    assert row == Worker(
-        "w1",
-        last_update=START,
-        beat=1,
-        run_beats={"run/1": 1},
-        instance="dagster-a",
-        stats={"C": (12.5,)},
-        ranges={"C": (80,)},
-    )
-    assert {name: tables.worker_row()[name] for name in ("sts", "opr", "sup")} == {
-        name: kcl[name] for name in ("sts", "opr", "sup")
+    assert row == Worker("w1", last_update=START, beat=1, run_beats={"run/1": 1}, instance="dagster-a")
+    assert row == tables.workers.get("w1")
+    assert {name: tables.worker_row()[name] for name in ("sts", "opr", "future")} == {
+        "sts": {"M": {}},
+        "opr": {"M": {}},
+        "future": {"S": "kept"},
     }
+
+
+def test_a_report_is_written_as_kcl_writes_it(tables: Tables):
+    """KCL 3.0-3.4, in three tables: lut, sts and opr."""
+    assert tables.workers.report("w1", MEASURED, seen=None)
+    assert tables.worker_row() == {
+        "wid": {"S": "w1"},
+        "lut": {"N": str(int(START.timestamp()))},
+        "sts": {"M": {"C": {"L": [{"N": "12.5"}, {"N": "-1"}, {"N": "70.123457"}]}}},
+        "opr": {"M": {"C": {"L": [{"N": "80"}]}}},
+        "measuredBy": {"S": "cpu of 2 hosts"},
+        "measuredAt": {"N": str(int(START.timestamp()))},
+        "runBeats": {"M": {}},
+    }
+
+
+@pytest.mark.parametrize("key", ["wid", "leaseKey"])
+def test_rows_of_kcl_35_carry_their_type_and_support_code(tables: Tables, key: str):
+    """In the lease table a row without a type would be a broken lease, whatever made it."""
+    table = a_table(tables.client, key)
+    store = DynamoWorkerStore(tables.client, table, clock=MemoryClock(), key=key, as_in_35=True)
+    now = {"N": str(int(START.timestamp()))}
+    makers = [
+        lambda: store.beat("w1", "dagster-a", found=None),
+        lambda: store.beat_run("w1", "run/1"),
+        lambda: store.set_stopping("w1", stopping=True),
+        lambda: store.count_assign_pass("w1"),
+        lambda: store.report("w1", MEASURED, seen=None),
+    ]
+    for make in makers:
+        make()
+        row = dict(tables.client.get_item(TableName=table, Key={key: {"S": "w1"}})["Item"])
+        assert {name: row[name] for name in ("entityType", "sup", "slu", "lut")} == {
+            "entityType": {"S": "WORKER_METRIC_STATS"},
+            "sup": {"N": "1"},
+            "slu": now,
+            "lut": now,
+        }
+        tables.client.delete_item(TableName=table, Key={key: {"S": "w1"}})
+    tables.client.delete_table(TableName=table)
+
+
+def test_in_the_lease_table_every_row_has_a_type_without_being_told(tables: Tables):
+    table = a_table(tables.client, "leaseKey")
+    store = DynamoWorkerStore(tables.client, table, clock=MemoryClock(), key="leaseKey")
+    tables.client.put_item(TableName=table, Item={"leaseKey": {"S": "shardId-0"}, "leaseCounter": {"N": "0"}})
+    store.beat("w1", "dagster-a", found=None)
+    assert [row.worker_id for row in store.list()] == ["w1"]
+    tables.client.delete_table(TableName=table)
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_a_report_and_a_deletion_whose_answers_were_lost_are_done(tables: Tables):
+    tables.lose_an_answer("UpdateItem")
+    assert tables.workers.report("w1", MEASURED, seen=None)
+    row = tables.workers.get("w1")
+    assert row is not None
+    tables.lose_an_answer("DeleteItem")
+    assert tables.workers.delete_stale(row)
+    assert tables.workers.get("w1") is None
 
 
 def test_an_odd_worker_row_hides_no_other_and_is_named_when_asked_for(tables: Tables):

@@ -174,7 +174,9 @@ def test_an_end_can_be_let_go_of_and_the_ledger_tells(landed: Lake):
 
 def test_an_end_is_kept_while_a_child_of_it_has_no_position(landed: Lake):
     """Without it the shard would count as unread, should a listing show it once more."""
-    landed.table.commit(Proposal((a_range(A, 3, Position(3, ended=True, children=(B.shard_id, C.shard_id))),)))
+    landed.table.commit(
+        Proposal((a_range(A, 3, Position(3, ended=True, children=(B.shard_id, C.shard_id))),))
+    )
     land(landed, B, None, [10])
     assert landed.table.commit(Proposal(drop=(A,))).landing.is_empty
     assert landed.handle().load().positions.has_ended(A)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from pipeline.core.change import Applied, Change, Refused
 from pipeline.core.checkpoint import SHARD_END, Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.core.shard import HashRange
+from pipeline.kcl import writes
 from pipeline.memory.leases import MemoryLeaseStore
 from pipeline.ports import LeaseStore
 from tests.stand_in import a_table
@@ -157,6 +158,57 @@ CASES = {
         refused_by=({"owner": "other"}, {"checkpoint_owner": "other"}, {"counter": 4}),
         allowed_by=({"checkpoint": FURTHER},),
     ),
+    "assign, stamped": Case(
+        change.assign(CLAIMED, "you", "more to read", at=NOON + timedelta(microseconds=7)),
+        CLAIMED,
+        {"counter": 6, "owner": "you", "run_claim": None, "owner_switches": 3, "assigned_at": NOON},
+        refused_by=({"owner": "other"}, {"checkpoint_owner": "other"}, {"counter": 6}),
+        allowed_by=({"run_claim": "run/2"}, {"assigned_at": NOON}),
+    ),
+    "initiate handover": Case(
+        change.initiate_handover(CLAIMED, "you", "more to read", at=NOON),
+        CLAIMED,
+        {"owner": "you", "checkpoint_owner": "me", "assigned_at": NOON},
+        refused_by=({"owner": None}, {"owner": "other"}, {"checkpoint_owner": "other"}),
+        allowed_by=({"counter": 77}, {"run_claim": "run/2"}, {"checkpoint": FURTHER}),
+    ),
+    "redirect handover": Case(
+        change.redirect_handover(replace(CLAIMED, **HANDING), "third", "the next owner died"),
+        replace(CLAIMED, **HANDING),
+        {"owner": "third"},
+        refused_by=({"owner": "other"}, {"checkpoint_owner": None}, {"checkpoint_owner": "other"}),
+        allowed_by=({"counter": 77}, {"run_claim": "run/2"}),
+    ),
+    "complete handover": Case(
+        change.complete_handover(replace(CLAIMED, **HANDING), "its wave is over"),
+        replace(CLAIMED, **HANDING),
+        {"counter": 6, "checkpoint_owner": None, "run_claim": None},
+        refused_by=(
+            {"owner": "other"},
+            {"checkpoint_owner": None},
+            {"checkpoint_owner": "other"},
+            {"run_claim": None},
+            {"run_claim": "run/2"},
+        ),
+    ),
+    "prepare": Case(
+        change.prepare_checkpoint(CLAIMED, "me", "run/1", at=FURTHER, state=b"half way"),
+        CLAIMED,
+        {"counter": 6, "pending": FURTHER, "pending_state": b"half way"},
+        refused_by=(
+            {"owner": "other"},
+            {"run_claim": None},
+            {"run_claim": "run/2"},
+            {"checkpoint": Checkpoint("100", 3)},
+        ),
+        allowed_by=({"counter": 77}, HANDING),
+    ),
+    "prepare again, without a state": Case(
+        change.prepare_checkpoint(PENDING, "me", "run/1", at=FURTHER),
+        PENDING,
+        {"counter": 6, "pending": FURTHER, "pending_state": None},
+        refused_by=({"run_claim": "run/2"},),
+    ),
     "give up": Case(
         change.give_up(CLAIMED, "me"),
         CLAIMED,
@@ -182,6 +234,82 @@ CASES = {
         None,
         refused_by=({"counter": 6}, {"stream_epoch": None}, {"stream_epoch": 1_700_000_001}),
         allowed_by=({"owner": "other"},),
+    ),
+    "delete of an ended one": Case(
+        change.delete_ended(replace(IDLE, checkpoint=SHARD_END), "its children are past their start"),
+        replace(IDLE, checkpoint=SHARD_END),
+        None,
+        refused_by=({"counter": 6}, {"checkpoint": AT}),
+        allowed_by=({"owner": "other"},),
+    ),
+    "delete of garbage": Case(
+        change.delete_garbage(IDLE, "Kinesis doesn't know the shard"),
+        IDLE,
+        None,
+        refused_by=({"counter": 6},),
+        allowed_by=({"owner": "other"}, {"checkpoint": SHARD_END}),
+    ),
+    "KCL's take": Case(
+        writes.take(IDLE, "you"),
+        IDLE,
+        {"counter": 6, "owner": "you", "owner_switches": 3},
+        refused_by=({"counter": 6}, {"counter": 4}),
+        allowed_by=({"checkpoint": FURTHER},),
+    ),
+    "KCL's renewal": Case(
+        writes.renew(IDLE, throughput_kbps=12.5),
+        IDLE,
+        {"counter": 6, "throughput_kbps": 12.5},
+        refused_by=({"counter": 6}, HANDING),
+        allowed_by=({"owner": "other"}, {"checkpoint": FURTHER}),
+    ),
+    "KCL's renewal in a known handover": Case(
+        writes.renew(replace(IDLE, **HANDING)),
+        replace(IDLE, **HANDING),
+        {"counter": 6},
+        refused_by=({"counter": 6},),
+        allowed_by=({"checkpoint_owner": None}, {"owner": "third"}),
+    ),
+    "KCL's checkpoint": Case(
+        writes.checkpoint(PENDING, FURTHER),
+        PENDING,
+        {"counter": 6, "checkpoint": FURTHER, "owner_switches": 0, "pending": None, "pending_state": None},
+        refused_by=({"counter": 6},),
+        allowed_by=(HANDING, {"run_claim": "run/2"}),
+    ),
+    "KCL's prepare": Case(
+        writes.prepare(IDLE, FURTHER, state=b"x"),
+        IDLE,
+        {"counter": 6, "pending": FURTHER, "pending_state": b"x"},
+        refused_by=({"counter": 6},),
+        allowed_by=(HANDING, {"owner_switches": 9}),
+    ),
+    "KCL's assign": Case(
+        writes.assign(IDLE, "you", "more to read"),
+        IDLE,
+        {"counter": 6, "owner": "you", "owner_switches": 3},
+        refused_by=({"owner": None}, {"owner": "other"}, {"checkpoint_owner": "other"}),
+        allowed_by=({"counter": 77}, {"checkpoint": FURTHER}),
+    ),
+    "KCL's evict": Case(
+        writes.evict(IDLE, "too much to do"),
+        IDLE,
+        {"counter": 6, "owner": None},
+        refused_by=({"owner": None}, {"owner": "other"}, {"checkpoint_owner": "other"}),
+        allowed_by=({"counter": 77},),
+    ),
+    "KCL's evict in a handover": Case(
+        writes.evict(replace(IDLE, **HANDING), "too much to do"),
+        replace(IDLE, **HANDING),
+        {"counter": 6, "checkpoint_owner": None},
+        refused_by=({"owner": "other"}, {"checkpoint_owner": None}),
+    ),
+    "KCL's hash range": Case(
+        writes.note_hash_range(IDLE, HashRange(0, 9)),
+        IDLE,
+        {"hash_range": HashRange(0, 9)},
+        refused_by=(),
+        allowed_by=({"owner": "other"}, {"counter": 77}),
     ),
 }
 
@@ -286,7 +414,22 @@ def test_create_keeps_every_field_of_a_lease(store: LeaseStore):
     assert store.get(full.key) == full
 
 
-@pytest.mark.parametrize("name", ["claim", "repair", "checkpoint", "checkpoint of an end"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "claim",
+        "repair",
+        "checkpoint",
+        "checkpoint of an end",
+        "want",
+        "want in place of a run that is over",
+        "take over",
+        "assign of an orphan",
+        "assign, stamped",
+        "initiate handover",
+        "KCL's take",
+    ],
+)
 def test_a_write_that_comes_twice_is_known_as_ones_own(store: LeaseStore, name: str):
     """So boto3 does it when an answer is lost."""
     case = CASES[name]
@@ -299,6 +442,65 @@ def test_a_write_that_comes_twice_is_known_as_ones_own(store: LeaseStore, name: 
 def test_a_write_of_another_claim_with_the_same_values_is_not_ones_own(store: LeaseStore):
     hold(store, replace(CLAIMED, checkpoint=FURTHER, landed=FURTHER, owner_switches=0, run_claim="run/2"))
     assert isinstance(store.apply(change.checkpoint(CLAIMED, "me", "run/1", at=FURTHER)), Refused)
+
+
+@pytest.mark.parametrize("name", ["KCL's assign", "KCL's renewal", "KCL's checkpoint", "redirect handover"])
+def test_a_write_that_leaves_no_mark_of_ours_is_never_taken_for_ones_own(store: LeaseStore, name: str):
+    case = CASES[name]
+    hold(store, case.read)
+    first = store.apply(case.change)
+    assert isinstance(first, Applied)
+    assert store.apply(case.change) == Refused(first.lease)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"counter": 7}, {"owner": "other"}, {"checkpoint_owner": "other"}, {"run_claim": "run/2"}],
+    ids=str,
+)
+def test_an_assignment_that_came_twice_is_not_ones_own_once_anybody_wrote_since(store: LeaseStore, odd: Row):
+    given = replace(CLAIMED, counter=6, owner="you", run_claim=None, owner_switches=3)
+    hold(store, replace(given, **odd))
+    answer = store.apply(change.assign(CLAIMED, "you", "its worker died"))
+    assert answer == Refused(replace(given, **odd))
+
+
+@pytest.mark.parametrize(
+    "odd", [{"assigned_at": NOON + timedelta(seconds=1)}, {"owner": "third"}, {"checkpoint_owner": None}], ids=str
+)
+def test_a_handover_of_another_leader_is_not_ones_own(store: LeaseStore, odd: Row):
+    begun = replace(CLAIMED, owner="you", checkpoint_owner="me", assigned_at=NOON)
+    hold(store, replace(begun, **odd))
+    answer = store.apply(change.initiate_handover(CLAIMED, "you", "more to read", at=NOON))
+    assert answer == Refused(replace(begun, **odd))
+
+
+@pytest.mark.parametrize("at", [FURTHER, SHARD_END], ids=["further", "end"])
+def test_a_checkpoint_clears_what_was_prepared(store: LeaseStore, at: Checkpoint):
+    hold(store, CLAIMED)
+    prepared = store.apply(change.prepare_checkpoint(CLAIMED, "me", "run/1", at=FURTHER, state=b"x"))
+    assert isinstance(prepared, Applied)
+    assert prepared.lease.checkpoint == AT
+    landed = store.apply(change.checkpoint(prepared.lease, "me", "run/1", at=at))
+    assert isinstance(landed, Applied)
+    assert (landed.lease.checkpoint, landed.lease.pending, landed.lease.pending_state) == (at, None, None)
+
+
+@pytest.mark.parametrize("last", [FURTHER, Checkpoint("100", 0)], ids=["the last number", "an earlier one"])
+def test_a_shard_ends_also_where_its_last_number_was_checkpointed_already(store: LeaseStore, last: Checkpoint):
+    row = replace(CLAIMED, checkpoint=last)
+    hold(store, row)
+    ended = store.apply(change.checkpoint(row, "me", "run/1", at=SHARD_END))
+    assert isinstance(ended, Applied)
+    assert ended.lease.has_ended
+
+
+def test_get_many_finds_what_is_there_whatever_the_number(store: LeaseStore):
+    rows = {Lease(f"shardId-{i:012d}") for i in range(130)}
+    hold(store, *rows)
+    keys = [row.key for row in rows]
+    assert set(store.get_many([*keys, "nowhere"]).leases) == rows
+    assert store.get_many([]).leases == ()
 
 
 def test_throughput_is_kept_to_six_places_and_still_known_as_ones_own(store: LeaseStore):

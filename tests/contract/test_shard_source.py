@@ -29,6 +29,7 @@ class World(Protocol):
 
     def create(self, name: str, shards: int = 1) -> StreamId: ...
     def delete(self, name: str) -> None: ...
+    def tag(self, name: str, **tags: str) -> None: ...
     def put(self, key: ShardKey) -> int: ...
     def split(self, key: ShardKey) -> None: ...
     def merge(self, one: ShardKey, other: ShardKey) -> None: ...
@@ -47,6 +48,9 @@ class MemoryWorld:
 
     def delete(self, name: str) -> None:
         self.streams.delete_stream(name)
+
+    def tag(self, name: str, **tags: str) -> None:
+        self.streams.tag_stream(name, tags)
 
     def put(self, key: ShardKey) -> int:
         return self.streams.put(key)
@@ -78,6 +82,12 @@ class KinesisWorld:
 
     def delete(self, name: str) -> None:
         self.client.delete_stream(StreamName=name)
+
+    def tag(self, name: str, **tags: str) -> None:
+        there = [each["Key"] for each in self.client.list_tags_for_stream(StreamName=name)["Tags"]]
+        if gone := sorted(set(there) - tags.keys()):
+            self.client.remove_tags_from_stream(StreamName=name, TagKeys=gone)
+        self.client.add_tags_to_stream(StreamName=name, Tags=tags)
 
     def put(self, key: ShardKey) -> int:
         start = self._hash_range(key)[0]
@@ -136,6 +146,51 @@ def test_a_stream_is_described_by_name_and_by_arn_alike(world: World, stream: St
     assert by_name == by_arn
     assert by_name.stream == stream
     assert by_name.retention == timedelta(hours=24)
+
+
+def test_a_stream_is_described_by_kcls_name_for_it_whatever_life_that_means(world: World, stream: StreamId):
+    assert world.source.describe(stream.serialized).stream == stream
+    world.delete(stream.name)
+    world.advance(timedelta(seconds=90))
+    again = world.create(stream.name)
+    assert world.source.describe(stream.serialized).stream == again
+    with pytest.raises(Unknown):
+        world.source.describe(f"999999999999:{stream.name}:{stream.epoch}")
+
+
+def test_streams_are_found_by_what_their_names_begin_with(world: World):
+    orders = [world.create(name) for name in ("orders-a", "orders-b")]
+    world.create("returns-orders-")
+    assert list(world.source.find_streams("orders-", {})) == orders
+    assert world.source.find_streams("order", {}) == tuple(orders)
+    assert world.source.find_streams("nothing", {}) == ()
+
+
+def test_streams_are_found_by_all_of_the_tags_together(world: World):
+    for name in ("orders-a", "orders-b", "orders-c", "returns"):
+        world.create(name)
+    world.tag("orders-a", team="shop", stage="live")
+    world.tag("orders-b", team="shop", stage="trial")
+    world.tag("returns", team="shop", stage="live", more="yes")
+    found = {s.name for s in world.source.find_streams(None, {"team": "shop", "stage": "live"})}
+    assert found == {"orders-a", "returns"}
+    assert [s.name for s in world.source.find_streams("ret", {"team": "shop"})] == ["returns"]
+    assert world.source.find_streams(None, {"team": "sho"}) == ()
+
+
+def test_a_tag_taken_away_and_a_stream_deleted_are_noticed_at_the_next_look(world: World):
+    for name in ("a", "b", "c"):
+        world.create(name)
+        world.tag(name, team="shop")
+    assert [s.name for s in world.source.find_streams(None, {"team": "shop"})] == ["a", "b", "c"]
+    world.tag("a", team="stock")
+    world.delete("b")
+    assert [s.name for s in world.source.find_streams(None, {"team": "shop"})] == ["c"]
+
+
+def test_a_long_list_of_streams_comes_whole_each_with_its_life(world: World):
+    made = {world.create(f"orders-{n:03d}") for n in range(120)}
+    assert set(world.source.find_streams("orders-", {})) == made
 
 
 def test_the_date_of_a_description_is_the_sources_clock_to_the_second(world: World, stream: StreamId):
@@ -283,3 +338,20 @@ def test_many_idle_shards_are_told_apart(world: World):
     for key in sorted(fresh):
         world.put(key)
     assert world.source.has_news({shard(wide, i): TRIM for i in range(40)}) == fresh
+
+
+def test_a_record_at_its_very_sequence_number_tells_when_it_arrived(world: World, stream: StreamId):
+    at = world.put(shard(stream, 0))
+    then = world.now()
+    world.put(shard(stream, 0))
+    found = world.source.arrivals({shard(stream, 0): at})
+    assert abs(found[shard(stream, 0)] - then) < timedelta(seconds=1)
+    assert world.source.arrivals({}) == {}
+
+
+def test_a_record_that_was_trimmed_tells_nothing_though_later_ones_are_there(world: World, stream: StreamId):
+    at = world.put(shard(stream, 0))
+    world.advance(timedelta(hours=25))
+    world.put(shard(stream, 0))
+    gone = ShardKey(stream, "shardId-000000000099")
+    assert world.source.arrivals({shard(stream, 0): at, gone: at}) == {}

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pipeline.aws.workers import DynamoWorkerStore
-from pipeline.core.worker import Worker
+from pipeline.core.worker import Metrics, Worker
 from pipeline.memory.clock import START, MemoryClock
 from pipeline.memory.workers import MemoryWorkerStore
 from pipeline.ports import WorkerStore
@@ -185,3 +185,88 @@ def test_the_token_moves_with_every_kind_of_beat(store: WorkerStore):
         assert row is not None
         tokens.append(row.token)
     assert len(set(tokens)) == 2
+
+
+def metrics(at: datetime, *percents: float) -> Metrics:
+    return Metrics({"C": percents}, {"C": (80,)}, "cpu of 2 hosts", at)
+
+
+def test_a_report_replaces_the_metrics_and_stamps_the_row(store: WorkerStore, clock: MemoryClock):
+    store.beat("w1", "dagster-a", found=None)
+    clock.advance(timedelta(seconds=30))
+    now = START + timedelta(seconds=30)
+    assert store.report("w1", metrics(now, 12.5, -1.0), seen=None)
+    assert store.get("w1") == Worker(
+        "w1",
+        last_update=now,
+        beat=1,
+        instance="dagster-a",
+        stats={"C": (12.5, -1.0)},
+        ranges={"C": (80,)},
+        measured_by="cpu of 2 hosts",
+        measured_at=now,
+    )
+
+
+def test_a_report_before_the_first_beat_makes_the_row(store: WorkerStore):
+    assert store.report("w1", metrics(START, 5.0), seen=None)
+    row = store.get("w1")
+    assert row is not None
+    assert (row.last_update, row.beat, row.measured_at) == (START, 0, START)
+
+
+def test_of_two_reports_for_the_same_stretch_only_the_first_is_kept(store: WorkerStore):
+    later = START + timedelta(seconds=30)
+    store.report("w1", metrics(START, 5.0), seen=None)
+    assert store.report("w1", metrics(later, 5.0, 6.0), seen=START)
+    assert not store.report("w1", metrics(later + timedelta(seconds=1), 5.0, 7.0), seen=START)
+    assert not store.report("w1", metrics(later + timedelta(seconds=1), 7.0), seen=None)
+    row = store.get("w1")
+    assert row is not None
+    assert (row.stats, row.measured_at) == ({"C": (5.0, 6.0)}, later)
+
+
+def test_a_report_on_a_row_that_is_gone_is_refused(store: WorkerStore):
+    assert not store.report("w1", metrics(START, 5.0), seen=START - timedelta(seconds=30))
+    assert store.list() == ()
+
+
+def test_beats_keep_fresh_metrics_and_take_outdated_ones_back(store: WorkerStore, clock: MemoryClock):
+    store.beat("w1", "dagster-a", found=None)
+    store.report("w1", metrics(START, 90.0), seen=None)
+    clock.advance(timedelta(minutes=2, seconds=59))
+    row = store.beat("w1", "dagster-a", found="dagster-a")
+    assert row is not None
+    assert (row.stats, row.measured_by) == ({"C": (90.0,)}, "cpu of 2 hosts")
+    clock.advance(timedelta(seconds=5))
+    row = store.beat("w1", "dagster-a", found="dagster-a")
+    assert row == Worker("w1", last_update=row.last_update if row else None, beat=3, instance="dagster-a")
+    assert store.get("w1") == row
+
+
+def test_metrics_that_were_taken_back_can_be_reported_again(store: WorkerStore, clock: MemoryClock):
+    store.report("w1", metrics(START, 90.0), seen=None)
+    clock.advance(timedelta(minutes=5))
+    store.beat("w1", "dagster-a", found=None)
+    now = START + timedelta(minutes=5)
+    assert not store.report("w1", metrics(now, 90.0, 10.0), seen=START)
+    assert store.report("w1", metrics(now, 10.0), seen=None)
+
+
+def test_a_stale_row_is_deleted_unless_its_worker_came_back(store: WorkerStore, clock: MemoryClock):
+    stale = [store.beat(worker, "dagster-a", found=None) for worker in ("w1", "w2")]
+    clock.advance(timedelta(days=2))
+    back = store.beat("w2", "dagster-a", found="dagster-a")
+    assert [store.delete_stale(row) for row in stale if row] == [True, False]
+    assert store.list() == (back,)
+
+
+def test_deleting_a_row_that_is_gone_or_never_had_a_time_changes_nothing(store: WorkerStore):
+    row = store.beat("w1", "dagster-a", found=None)
+    assert row is not None
+    assert not store.delete_stale(Worker("w1"))
+    assert store.get("w1") == row
+    assert store.delete_stale(row)
+    assert store.delete_stale(row)
+    assert not store.delete_stale(Worker("w1"))
+    assert store.list() == ()

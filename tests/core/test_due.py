@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from pipeline.core.assign import plan_assign
 from pipeline.core.backoff import after_run, held_off
-from pipeline.core.checkpoint import SHARD_END
 from pipeline.core.due import Patience, RunState, RunVerdict, is_being_read, run_lives
 from pipeline.core.lease import Lease
 from pipeline.core.sighting import Sighting
@@ -41,33 +36,6 @@ def test_a_run_that_dagster_does_not_know_is_judged_by_its_beat_alone() -> None:
 def test_a_row_without_a_claim_is_not_being_read() -> None:
     assert not is_being_read(Lease("a"), RunVerdict(RunState.WAITING), BEATS, PATIENCE)
     assert is_being_read(Lease("a", run_claim="r/1"), RunVerdict(RunState.UNKNOWN), BEATS, PATIENCE)
-
-
-leases = st.lists(
-    st.builds(
-        Lease,
-        st.integers(0, 500).map(lambda n: f"shardId-{n:012d}"),
-        owner=st.sampled_from([None, None, "a", "b", "dead"]),
-    ),
-    unique_by=lambda row: row.key,
-    max_size=60,
-)
-
-
-@given(leases, st.sets(st.sampled_from(["a", "b", "c", "d"])))
-def test_every_unowned_lease_is_given_out_as_evenly_as_can_be(rows: list[Lease], workers: set[str]) -> None:
-    plan = plan_assign(rows, workers)
-    assert plan == plan_assign(list(reversed(rows)), sorted(workers)), "the same input, the same plan"
-    given_out = {c.key: c.put["owner"] for c in plan}
-    assert given_out.keys() == ({row.key for row in rows if row.owner is None} if workers else set())
-    before = {w: sum(row.owner == w for row in rows) for w in workers}
-    after = {w: before[w] + sum(owner == w for owner in given_out.values()) for w in workers}
-    grown = [after[w] for w in workers if after[w] > before[w]]
-    assert not grown or max(grown) - min(after.values()) <= 1
-
-
-def test_a_shard_that_ended_is_nobodys_to_read() -> None:
-    assert plan_assign([Lease("a", checkpoint=SHARD_END)], ["w1"]) == []
 
 
 def test_failures_wait_longer_and_longer_up_to_ten_minutes() -> None:

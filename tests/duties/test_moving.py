@@ -66,7 +66,36 @@ def test_a_living_workers_leases_stay_in_calm(beside) -> None:
     world.settle()
     before = {row.key: row.owner for row in world.leases.scan().leases}
     world.tick(120)
-    assert {row.key: row.owner for row in world.leases.scan().leases} == before
+    rows = world.leases.scan().leases
+    assert {row.key: row.owner for row in rows} == before
+    beaten = world.settings.coordination.heartbeat is Heartbeat.LEASE
+    assert {row.counter for row in rows} == ({122} if beaten else {1}), "by heartbeats, and nothing else"
+
+
+def test_in_lease_mode_a_run_beats_the_rows_that_it_reads() -> None:
+    world = in_lease_mode(World(shards=1))
+    world.settle()
+    run, counters = world.a_run(), []
+
+    def look(arrow: Arrow, _keys: tuple[str, ...]) -> None:
+        counters.append(row_of(world, 0).counter)
+        run.beat()
+        counters.append(row_of(world, 0).counter)
+
+    run.on_arrow = look
+    run.wave()
+    assert counters[1] == counters[0] + 1
+
+
+def test_a_worker_whose_row_was_deleted_is_given_nothing_until_it_beats_again() -> None:
+    world = World(workers=("w1", "w2"), shards=2)
+    world.settle()
+    world.rows.wipe("w2")
+    without(world, "w2")
+    world.leases = type(world.leases)([replace(row, owner=None) for row in world.leases.scan().leases])
+    world.leader_memory["w1"] = replace(world.leader_memory["w1"], last_sync=None)
+    world.lead()
+    assert owners(world) == {"w1": 2}
 
 
 def test_a_worker_whose_run_beats_lives_though_its_sensor_is_silent() -> None:
@@ -301,6 +330,16 @@ def test_a_leader_that_beats_but_assigns_nothing_raises_every_workers_alarm() ->
         last = world.work("w2").alarm
         world.clock.advance(TICK)
     assert last is None
+
+
+def test_a_leader_that_died_is_no_alarm_its_lock_expires() -> None:
+    world = World(workers=("w1", "w2"))
+    world.settle()
+    alarms = []
+    for _ in range(30):
+        alarms.append(world.work("w2").alarm)
+        world.clock.advance(TICK)
+    assert set(alarms) == {None}
 
 
 def test_a_preview_writes_nothing_and_tells_what_the_leader_would_do() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -35,11 +37,12 @@ class Event:
 
 
 @dataclass(slots=True)
-class KclWorker:
-    """A worker's process."""
+class Member:
+    """A worker's process: KCL's, or one of ours."""
 
     name: str
-    kcl: str
+    version: str
+    """Of the KCL, or `ours`."""
     told: Path
     process: subprocess.Popen[bytes]
 
@@ -68,9 +71,9 @@ class Fleet:
     endpoint: str
     folder: Path
     failover_seconds: float = 20.0
-    workers: dict[str, KclWorker] = field(default_factory=dict)
+    workers: dict[str, Member] = field(default_factory=dict)
 
-    def start(self, name: str, kcl: str, *, position: str = "TRIM_HORIZON", **config: str) -> KclWorker:
+    def start(self, name: str, kcl: str, *, position: str = "TRIM_HORIZON", **config: str) -> Member:
         """Start a worker. `lease__failoverTimeMillis` is KCL's own setter of that room and name."""
         given = {
             "app": self.app,
@@ -81,14 +84,34 @@ class Fleet:
             "lease.failoverTimeMillis": str(round(self.failover_seconds * 1000)),
             "lease.shardSyncIntervalMillis": "1000",  # else the first leader sleeps a minute
         } | {key.replace("__", "."): value for key, value in config.items()}
-        told = self.folder / f"{self.app}.{name}.events"
         command = [*_JAVA, *_LOG, "-cp", class_path(kcl), "headrace.interop.Worker"]
-        command += [f"{key}={value}" for key, value in given.items()]
+        return self._start(name, kcl, command + [f"{key}={value}" for key, value in given.items()])
+
+    def start_ours(self, name: str, home: Path) -> Member:
+        """Start one of our own workers in the same application; `home` is its lake, shared by all of ours."""
+        given = {
+            "worker": name,
+            "app": self.app,
+            "stream": self.stream,
+            "endpoint": self.endpoint,
+            "home": str(home),
+            "failover": self.failover_seconds,
+        }
+        command = [sys.executable, "-m", "tests.interop.ours", json.dumps(given)]
+        return self._start(name, "ours", command)
+
+    def _start(self, name: str, version: str, command: list[str]) -> Member:
+        told = self.folder / f"{self.app}.{name}.events"
         with told.open("ab") as out, told.with_suffix(".log").open("ab") as log:
             process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=out, stderr=log, start_new_session=True
+                command,
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=log,
+                start_new_session=True,
+                env=_environment(),
             )
-        self.workers[name] = KclWorker(name, kcl, told, process)
+        self.workers[name] = Member(name, version, told, process)
         return self.workers[name]
 
     def events(self) -> list[Event]:
@@ -107,3 +130,14 @@ class Fleet:
         for worker in self.workers.values():
             if worker.process.poll() is None:
                 worker.kill()
+
+
+def _environment() -> dict[str, str]:
+    """No real account's keys, whatever this shell has."""
+    return {
+        **os.environ,
+        "AWS_ACCESS_KEY_ID": "local",
+        "AWS_SECRET_ACCESS_KEY": "local",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }

@@ -1,6 +1,7 @@
 """The landing tables that the promises are checked on, each with what a test needs to disturb it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -8,23 +9,25 @@ import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from pipeline.core.batch import StagedFile
 from pipeline.core.lineage import LedgerPage
+from pipeline.core.stream import ShardKey, StreamId
 from pipeline.lake import read
 from pipeline.lake.catalog import embedded_catalog
 from pipeline.lake.data_files import data_files, ids_of
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.memory.table import Lost, MemoryTable, Way
-from pipeline.ports import LandingTable, StagingSpec
-from tests.lake.files import StandingClock, a_file, a_key, numbers_in
+from pipeline.ports import RepairableTable, StagingSpec
+from tests.lake.files import STREAM, StandingClock, a_file, a_key, numbers_in
 
 
 class Lake(Protocol):
     """One table and what can be seen of it from outside."""
 
-    table: LandingTable
+    table: RepairableTable
     clock: StandingClock
 
-    def handle(self) -> LandingTable:
+    def handle(self) -> RepairableTable:
         """The same table, as another process opens it."""
         ...
 
@@ -44,14 +47,31 @@ class Lake(Protocol):
         """The ledger, oldest first."""
         ...
 
+    def append_as_others(self) -> None:
+        """Another engine commits."""
+        ...
+
+    def rollback(self, steps: int) -> None:
+        """Somebody sets main back by some snapshots."""
+        ...
+
+    def cherry_pick(self, snapshot: int) -> None:
+        """Somebody brings the rows of a snapshot that isn't part of main."""
+        ...
+
+    def expire_all_but_the_head(self, *, forget: bool) -> None:
+        """`forget`: no metadata file that knew them is left."""
+        ...
+
 
 class MemoryLake:
     def __init__(self, folder: Path) -> None:
         self.clock = StandingClock()
         self.memory = MemoryTable(self.clock, str(folder / "data"))
-        self.table: LandingTable = self.memory
+        self.memory.rows_of = rows_in_file
+        self.table: RepairableTable = self.memory
 
-    def handle(self) -> LandingTable:
+    def handle(self) -> RepairableTable:
         return self.table
 
     def lose(self, way: Way, *, times: int = 1) -> None:
@@ -84,6 +104,19 @@ class MemoryLake:
     def pages(self) -> list[LedgerPage]:
         return [snapshot.page for snapshot in self.memory.history(self.memory.head)][::-1]
 
+    def append_as_others(self) -> None:
+        self.memory.append_as_others()
+
+    def rollback(self, steps: int) -> None:
+        self.memory.rollback([s.id for s in self.memory.history(self.memory.head)][steps])
+
+    def cherry_pick(self, snapshot: int) -> None:
+        self.memory.cherry_pick(snapshot)
+
+    def expire_all_but_the_head(self, *, forget: bool) -> None:
+        if forget:
+            self.memory.forget(*(set(self.memory.snapshots) - {self.memory.head or 0}))
+
 
 class IcebergLake:
     def __init__(self, folder: Path) -> None:
@@ -91,7 +124,7 @@ class IcebergLake:
         self.folder = folder
         self.iceberg = self.handle()
         self.iceberg.ensure()
-        self.table: LandingTable = self.iceberg
+        self.table: RepairableTable = self.iceberg
 
     def handle(self) -> IcebergTable:
         return IcebergTable(
@@ -109,6 +142,46 @@ class IcebergLake:
 
     def pages(self) -> list[LedgerPage]:
         return [entry.page for entry in read.ledger(self.handle())]
+
+    def append_as_others(self) -> None:
+        append_as_others(self.iceberg.open())
+
+    def rollback(self, steps: int) -> None:
+        table, links = self.iceberg.open(), list(self.iceberg.history())
+        table.manage_snapshots().set_current_snapshot(links[steps].snapshot).commit()
+
+    def cherry_pick(self, snapshot: int) -> None:
+        table = self.iceberg.open()
+        source = table.snapshot_by_id(snapshot)
+        assert source is not None
+        entries = [e for m in source.manifests(table.io) for e in m.fetch_manifest_entry(table.io)]
+        with (
+            table.transaction() as change,
+            change.update_snapshot(
+                snapshot_properties={"source-snapshot-id": str(snapshot)}
+            ).fast_append() as append,
+        ):
+            for entry in entries:
+                if entry.snapshot_id == snapshot:
+                    append.append_data_file(entry.data_file)
+
+    def expire_all_but_the_head(self, *, forget: bool) -> None:
+        table = self.iceberg.open()
+        if "headrace" in table.refs():
+            table.manage_snapshots().remove_tag("headrace").commit()
+        table = self.iceberg.open()
+        table.maintenance.expire_snapshots().older_than(datetime.now(UTC) + timedelta(days=1)).commit()
+        if forget:
+            for entry in self.iceberg.open().metadata.metadata_log:
+                Path(entry.metadata_file.removeprefix("file://")).unlink()
+
+
+def rows_in_file(file: StagedFile) -> Iterable[tuple[ShardKey, int]]:
+    for row in pq.read_table(file.path).select(["stream_epoch", "shard_id", "sequence_number"]).to_pylist():
+        yield (
+            ShardKey(StreamId(STREAM.arn, row["stream_epoch"]), row["shard_id"]),
+            int(row["sequence_number"]),
+        )
 
 
 def append_as_others(table: Table, *, number: int = 1, summary: dict[str, str] | None = None) -> None:

@@ -6,6 +6,7 @@ know of the engine only what is shipped to them.
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -95,6 +96,22 @@ def test_a_wave_of_shards_is_staged_as_one_job(spark: "SparkSession", aws: Local
     assert [each.error for each in manifest.staged] == [None] * 5
     assert all(each.upto.seen is not None for each in manifest.staged)
     assert len(manifest.files) == len(left_in(tmp_path)) == 2
+
+
+def test_waves_tell_how_busy_the_host_of_their_tasks_was(
+    spark: "SparkSession", aws: LocalAws, tmp_path: Path
+):
+    """A wave may be too short to be told. What came before it is told with a later one, by the worker that stayed."""
+    stream = Stream(aws, shards=1)
+    staging = _stage(spark, aws)
+    waves = (staging.stage([stream.batch(0)], a_spec(tmp_path), ROOMY).loads for _ in range(200))
+
+    (load, *_) = next(loads for loads in waves if loads)
+
+    assert load.host == socket.gethostname()
+    assert load.cpu is not None
+    assert 0 < load.cpu <= 100
+    assert timedelta(seconds=2) <= load.span < timedelta(minutes=2)
 
 
 def test_workers_import_the_engine_that_was_shipped(spark: "SparkSession"):

@@ -144,6 +144,17 @@ def test_every_knob_can_be_set_by_its_variable(key: str, hint: object):
             variable: "2026-01-31T00:00:00Z",
             "HEADRACE__STREAMS__0__INITIAL_POSITION": "AT_TIMESTAMP",
         }
+    if key.startswith(("discovery.", "former_streams")):
+        environ["HEADRACE__STREAMS_MODE"] = "multi"
+    if key == "discovery.initial_position":
+        environ[variable] = "LATEST"
+    if key == "discovery.timestamp":
+        environ |= {
+            variable: "2026-01-31T00:00:00Z",
+            "HEADRACE__DISCOVERY__INITIAL_POSITION": "AT_TIMESTAMP",
+        }
+    if key.startswith("former_streams_delete"):
+        environ["HEADRACE__FORMER_STREAMS"] = "provided"
     if key == "landing.catalog":
         environ["HEADRACE__LANDING__STATE"] = "s3://b/state"
     loaded = parse(MINIMAL, **environ)

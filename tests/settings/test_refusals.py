@@ -132,7 +132,7 @@ BAD_FILES = [
     ("streams: [{name: s}]\n", "h.yaml: application is missing"),
     ("application: my-app\n", "h.yaml: streams is missing"),
     ("application: my-app\nstreams:\n", "h.yaml:2: streams is missing"),
-    ("application: my-app\nstreams: []\n", "h.yaml:2: streams is an empty list"),
+    ("application: my-app\nstreams: []\n", "h.yaml:2: streams is missing or empty"),
     ("application: my-app\nstreams: [{initial_position: LATEST}]\n", "h.yaml:2: streams.0.name is missing"),
     ("a: &a [*a]\n", "unknown key 'a'"),
     ("application: my-app\nstreams: &s [*s]\n", "h.yaml:2: streams.0 is a list"),

@@ -21,7 +21,7 @@ def worker(**fields: str) -> str:
 BROKEN = [
     (
         "  - name: second",
-        "h.yaml:2: streams has 2 entries, and more than one stream in an application isn't built",
+        "h.yaml:2: streams has 2 entries, and streams_mode is single",
     ),
     ("    initial_position: AT_TIMESTAMP", "streams.0.timestamp is missing, and AT_TIMESTAMP needs it"),
     (
@@ -49,9 +49,38 @@ BROKEN = [
         "coordination: {worker_table: my-app}",
         "coordination.lease_table is 'my-app' like coordination.worker_table",
     ),
-    ("coordination: {layout: S}", "coordination.layout is S, one table, which isn't built yet; allowed: M"),
     ("aws: {wire: cbor}", "h.yaml:4: aws.wire is cbor, which isn't built yet; allowed: json"),
     ("aws: {endpoint: 'localhost:4567'}", "aws.endpoint is 'localhost:4567'; allowed: http://host:port"),
+    (
+        "  - name: arn:aws:kinesis:eu-west-1:123456789012:stream/my-stream\nstreams_mode: multi",
+        "h.yaml:4: streams.1.name is 'arn:aws:kinesis:eu-west-1:123456789012:stream/my-stream', which streams.0 names",
+    ),
+    ("discovery: {prefix: orders-}", "h.yaml:4: discovery is given, but streams_mode is single"),
+    ("discovery: {tags: {team: shop}}", "h.yaml:4: discovery is given, but streams_mode is single"),
+    (
+        "streams_mode: multi\ndiscovery: {prefix: 'orders/'}",
+        "h.yaml:5: discovery.prefix is 'orders/'; allowed: 1 to 128",
+    ),
+    (
+        "streams_mode: multi\ndiscovery: {prefix: o, initial_position: AT_TIMESTAMP}",
+        "h.yaml:5: discovery.timestamp is missing, and AT_TIMESTAMP needs it",
+    ),
+    ("former_streams: auto", "h.yaml:4: former_streams is auto, but streams_mode is single"),
+    (
+        "streams_mode: multi\nformer_streams_delete: [old]",
+        "h.yaml:5: former_streams_delete is given, but former_streams is keep",
+    ),
+    (
+        "streams_mode: multi\nformer_streams: provided\nformer_streams_delete: [a, 'b/c']",
+        "h.yaml:6: former_streams_delete.1 is 'b/c'; allowed: the name of a stream",
+    ),
+    (
+        "former_streams_delete: [a, ]\nformer_streams_wait: 0s",
+        "former_streams_wait is '0s'; allowed: a duration",
+    ),
+    ("former_streams_delete: [a, ~]", "h.yaml:4: former_streams_delete.1 is empty; allowed: text"),
+    ("former_streams_delete: [{name: a}]", "h.yaml:4: former_streams_delete.0 is a mapping; allowed: text"),
+    ("metrics: {max_utilisation: 101}", "metrics.max_utilisation is 101; allowed: 1 to 100 percent"),
     ("landing: {table: records}", "landing.table is 'records'; allowed: a namespace and a name"),
     ("landing: {table: lake.}", "landing.table is 'lake.'"),
     (
@@ -83,6 +112,10 @@ FITTING = [
     "    initial_position: AT_TIMESTAMP\n    timestamp: 2026-01-31T00:00:00Z",
     "    initial_position: LATEST",
     "streams_mode: multi",
+    "  - name: second\nstreams_mode: multi",
+    "streams_mode: multi\ndiscovery: {prefix: orders-, tags: {team: shop}, every: 5m}",
+    "streams_mode: multi\nformer_streams: auto\nformer_streams_wait: 2h",
+    "streams_mode: multi\nformer_streams: provided\nformer_streams_delete: [old, older]",
     worker(id="host-1.example:5f0c@x"),
     "landing: {catalog: {warehouse: 's3://b/w'}, state: 's3://b/w/lake/records-state'}",
     "landing: {catalog: {type: rest}, state: 's3://b/state'}",

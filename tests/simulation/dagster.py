@@ -47,8 +47,8 @@ class Instance:
         return True
 
     def end(self, run_id: str, failed: tuple[str, ...] = ()) -> None:
-        run = self.runs[run_id]
-        if run.state is not RunState.OVER:
+        run = self.runs.get(run_id)  # None: this instance's storage is newer than the run
+        if run is not None and run.state is not RunState.OVER:
             run.state, run.failed = RunState.OVER, failed
             self.open[run.worker].pop(run_id, None)
 

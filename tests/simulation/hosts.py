@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from assets.waves import Run
+from pipeline.core.due import RunState
 from pipeline.duties.claims import Claims
 from pipeline.duties.consume import Consumption
 from pipeline.duties.leader_tick import LeaderDuty
@@ -364,6 +365,11 @@ class RunAtWork:
             on_arrow=self._on_arrow,
             later=later,
         )
+
+    @property
+    def is_alive_for_dagster(self) -> bool:
+        run = self.instance.runs.get(self.run_id) if self.instance is not None else None
+        return run is not None and run.state is not RunState.OVER
 
     def _work(self) -> None:
         failed: tuple[str, ...] = ()

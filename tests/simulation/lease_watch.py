@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pipeline.core.change import Applied, Change, Refused
 from pipeline.core.lease import Lease
 from pipeline.core.stream import ShardKey
+from pipeline.core.worker import Worker
 from pipeline.errors import TablesMissing
 from pipeline.memory.leases import MemoryLeaseStore
+from pipeline.memory.workers import MemoryWorkerStore
 from pipeline.ports import Listing
+from pipeline.settings import Heartbeat
 from tests.simulation.scheduler import Process
 from tests.simulation.truth import Violation
 
@@ -67,12 +71,15 @@ class WatchedLeases:
         done = self.store.apply(change)
         if isinstance(done, Refused):
             self.refused += 1
+            self._judge_refusal(done.found, change, by)
             self._world.note(by.name, f"{change.key}: refused ({change.why}), found {_short(done.found)}")
             return done
         after = self.rows.get(change.key)
         if after is not before:
             self._world.note(by.name, f"{change.key}: {change.why} -> {_short(after)}")
             self._judge(before, after, change, by)
+        elif after is not None and any(getattr(after, name) != value for name, value in change.put.items()):
+            raise Violation("I2", f"{by} takes {change.key} for its own, claimed by {after.run_claim}", change.key)
         return done
 
     def _there(self) -> None:
@@ -91,11 +98,19 @@ class WatchedLeases:
         if after.checkpoint != before.checkpoint:
             self._judge_checkpoint(before, after, by)
         if after.run_claim != before.run_claim:
-            self._judge_claim(before, after, by)
+            self._judge_claim(before, after, change, by)
         if after.owner != before.owner or after.checkpoint_owner != before.checkpoint_owner:
             self._judge_move(before, after, change, by)
         if after.counter < before.counter:
             raise Violation("I18", f"{by}: the counter of {after.key} went back", after.key)
+
+    def _judge_refusal(self, found: Lease | None, change: Change, by: Process) -> None:
+        """I27: a run whose claim still stands isn't refused because something beat beside it (D1)."""
+        if found is None or not by.claim or "checkpoint" not in change.put:
+            return
+        mine = found.run_claim == by.claim and found.holder == by.worker
+        if mine and found.checkpoint == change.requires.get("checkpoint"):
+            raise Violation("I27", f"{by} holds {change.key}, and its checkpoint is refused", change.key)
 
     def _judge_checkpoint(self, before: Lease, after: Lease, by: Process) -> None:
         key = after.key
@@ -123,7 +138,7 @@ class WatchedLeases:
         if ahead:
             raise Violation("I8", f"{by}: the row {row.key} says {row.checkpoint}, the table {token}", row.key)
 
-    def _judge_claim(self, before: Lease, after: Lease, by: Process) -> None:
+    def _judge_claim(self, before: Lease, after: Lease, change: Change, by: Process) -> None:
         key, world = after.key, self._world
         if after.run_claim is None:
             if by.worker and before.holder == after.holder and before.run_claim != by.claim:
@@ -135,7 +150,18 @@ class WatchedLeases:
             raise Violation("I2", f"{by} claimed {key}, held by {before.holder} for {before.owner}", key)
         if before.checkpoint_owner is not None:
             raise Violation("I2", f"{by} claimed {key} during its handover to {before.owner}", key)
-        world.claimed(before, by)
+        self._judge_busy(before, by)
+        world.told(before, after, change, by)
+
+    def _judge_busy(self, before: Lease, by: Process) -> None:
+        """I25: nobody takes the claim of a run that lives, beats, and is alive for Dagster too."""
+        other = self._world.runs.get(before.run_claim or "")
+        if other is None or other.process is by or not other.process.alive:
+            return
+        now, process = self._world.sim.now, other.process
+        beaten = self._world.workers.beaten.get(before.run_claim or "", -1e9)
+        if process.frozen_until < now - 300.0 and now - beaten < 10.0 and other.is_alive_for_dagster:
+            raise Violation("I25", f"{by} took {before.key} from {process}, which beat {now - beaten:.1f} s ago", before.key)
 
     def _judge_move(self, before: Lease, after: Lease, change: Change, by: Process) -> None:
         key = after.key
@@ -147,7 +173,18 @@ class WatchedLeases:
             read = seen.get(key)
             if read is not None and before.counter not in {read.counter, change.requires.get("counter")}:
                 raise Violation("I18", f"{by}: took {key} at counter {before.counter}, seen {read.counter}", key)
-        self._world.moved(before, after, by)
+        if "stood still" in change.why and before.holder is not None and after.owner != before.holder:
+            self._judge_silence(before, by)
+        self._world.told(before, after, change, by)
+
+    def _judge_silence(self, before: Lease, by: Process) -> None:
+        """I20: no jump of a clock condemns anybody: one adds a tick and a half, the rest is real silence."""
+        world = self._world
+        jumps = sum(at > world.sim.now - 60.0 for at in world.jumps)
+        silent = world.workers.silence(before.holder or "", by.looked_at_workers)
+        beats_leases = world.plan.heartbeat is Heartbeat.LEASE
+        if silent < 12.0 - 7.5 * max(0, jumps - 1) and not beats_leases:
+            raise Violation("I20", f"{by}: {before.holder} lost {before.key} after {silent:.1f} s of silence", before.key)
 
     def _judge_delete(self, before: Lease | None, by: Process) -> None:
         if before is None:
@@ -173,3 +210,30 @@ def _short(row: Lease | None) -> str:
     claim = f" claim {row.run_claim}" if row.run_claim else ""
     wanted = f" wanted {row.wanted_by}" if row.wanted_by else ""
     return f"{row.owner}{over} #{row.counter} @{row.checkpoint}{claim}{wanted}"
+
+
+class WatchedWorkers(MemoryWorkerStore):
+    """Remembers when each worker and each claim beat last, by the true clock."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(clock=world.clock)
+        self._sim = world.sim
+        self.beaten: dict[str, float] = {}
+        self._beats: dict[str, list[float]] = {}
+
+    def silence(self, worker_id: str, seen: float) -> float:
+        """How long a worker had been still when somebody looked."""
+        beats = self._beats.get(worker_id, [])
+        at = bisect_right(beats, seen)
+        return seen - (beats[at - 1] if at else 0.0)
+
+    def beat(self, worker_id: str, instance: str, *, found: str | None) -> Worker | None:
+        done = super().beat(worker_id, instance, found=found)
+        if done is not None:
+            self._beats.setdefault(worker_id, []).append(self._sim.now)
+        return done
+
+    def beat_run(self, worker_id: str, run_claim: str) -> None:
+        super().beat_run(worker_id, run_claim)
+        self._beats.setdefault(worker_id, []).append(self._sim.now)
+        self.beaten[run_claim] = self._sim.now

@@ -73,6 +73,8 @@ class Plan:
     position: InitialPosition = InitialPosition.TRIM_HORIZON
     starts_at: float = 0.0
     """With AT_TIMESTAMP: seconds after the stream's creation."""
+    opens: float = 0.0
+    """When the first deployments come up; records are put before."""
     heartbeat: Heartbeat = Heartbeat.WORKER
     graceful: bool = True
     skewed: bool = True
@@ -104,12 +106,13 @@ def a_plan(seed: int) -> Plan:
     troubles = {name: rng.uniform(*span) for name, span in TROUBLES.items() if rng.random() < density}
     return Plan(
         seed=seed,
-        hosts=rng.choice((2, 2, 2, 3, 3, 4, 5)),
+        hosts=rng.choice((2, 2, 2, 2, 2, 2, 3, 3, 4, 5)),
         shared=rng.random() < 0.2,
-        workers_each=rng.choice((1, 1, 1, 2)),
+        workers_each=rng.choice((1, 1, 1, 1, 2)),
         shards=rng.choice((1, 2, 3, 4, 6)),
         position=rng.choice(list(InitialPosition)),
-        starts_at=rng.uniform(-100.0, 60.0),
+        starts_at=(starts_at := rng.uniform(-100.0, 60.0)),
+        opens=max(0.0, starts_at),
         heartbeat=Heartbeat.LEASE if rng.random() < 0.25 else Heartbeat.WORKER,
         graceful=rng.random() < 0.8,
         puts_every=rng.uniform(1.0, 8.0),

@@ -100,7 +100,9 @@ class Workers:
         self._server = door.world.workers
 
     def list(self) -> tuple[Worker, ...]:
-        return self._door.read("dynamo", "workers.list", self._there, self._server.list)
+        found = self._door.read("dynamo", "workers.list", self._there, self._server.list)
+        self._door.process.looked_at_workers = self._door.world.sim.now
+        return found
 
     def get(self, worker_id: str) -> Worker | None:
         return self._door.read("dynamo", "workers.get", self._there, self._server.get, worker_id)
@@ -159,8 +161,11 @@ class Source:
     def aws_now(self) -> Any:
         return self._server.aws_now()
 
-    def describe(self, name_or_arn: str) -> StreamFacts:
-        return self._door.read("kinesis", "source.describe", self._server.describe, name_or_arn)
+    def describe(self, name: str) -> StreamFacts:
+        return self._door.read("kinesis", "source.describe", self._server.describe, name)
+
+    def find_streams(self, prefix: str | None, tags: Mapping[str, str]) -> tuple[StreamId, ...]:
+        return self._door.read("kinesis", "source.find_streams", self._server.find_streams, prefix, tags)
 
     def list_shards(self, stream: StreamId, since: Start | None = None) -> tuple[Shard, ...]:
         found = self._door.read("kinesis", "source.list_shards", self._server.list_shards, stream, since)

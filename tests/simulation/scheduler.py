@@ -27,6 +27,7 @@ class Process:
         "frozen_until",
         "host",
         "known",
+        "looked_at_workers",
         "name",
         "on_death",
         "scans",
@@ -47,6 +48,7 @@ class Process:
         """Names of ticks at work: what `sensors.once` keeps in a module."""
         self.known: dict[str, Any] = {}
         """What modules keep between ticks."""
+        self.looked_at_workers = 0.0
         self.on_death: Callable[[], None] | None = None
         self.scans: Any = None
         """The listing that this process saw last."""

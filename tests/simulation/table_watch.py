@@ -159,8 +159,9 @@ class WatchedTable(MemoryTable):
         about = each.key.shard_id
         if shard.closed is None and not self._was_recreated(shard):
             raise Violation("I1", f"{each.key} was ended while it is open", about)
-        if each.kind is Kind.LANDED and stop != len(shard.sequences):
-            raise Violation("I1", f"{each.key} was ended {len(shard.sequences) - stop} records early", about)
+        left = len(shard.sequences) - max(stop, self._first(shard))
+        if each.kind is Kind.LANDED and left:
+            raise Violation("I1", f"{each.key} was ended {left} records early", about)
         if each.kind is Kind.LANDED and set(each.upto.children) != set(shard.children):
             raise Violation("I3", f"{each.key} ended with children {each.upto.children}, not {shard.children}", about)
 

@@ -1,0 +1,77 @@
+"""Streams by what they are called and tagged. Kinesis answers 5 such questions a second, for a whole account."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from botocore.exceptions import ClientError
+
+from pipeline.aws.clients import asking
+from pipeline.core.stream import StreamId
+from pipeline.errors import Unreachable
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+_AT_ONCE: Final = 20
+"""Streams whose tags one look asks for: four seconds of a tick. Those that were never asked come on top."""
+_READABLE: Final = frozenset({"ACTIVE", "UPDATING"})
+_STALE_PAGE: Final = "ExpiredNextTokenException"
+_MISSING: Final = "ResourceNotFoundException"
+
+
+class Finder:
+    """Keeps the tags that it learnt, so that a look which is throttled half-way isn't in vain."""
+
+    def __init__(self, client: KinesisClient) -> None:
+        self._client = client
+        self._tags: dict[StreamId, tuple[float, Mapping[str, str]]] = {}
+
+    def find(self, prefix: str | None, tags: Mapping[str, str]) -> tuple[StreamId, ...]:
+        named = [stream for stream in self._listed() if stream.name.startswith(prefix or "")]
+        if tags:
+            self._ask_tags(named)
+            named = [stream for stream in named if tags.items() <= self._tags[stream][1].items()]
+        return tuple(named)
+
+    def _listed(self) -> Iterator[StreamId]:
+        request: dict[str, Any] = {}
+        while True:
+            try:
+                with asking("the list of streams", passing={_STALE_PAGE}):
+                    answer = self._client.list_streams(**request)
+            except ClientError as error:
+                raise Unreachable(
+                    f"the list of streams took longer than its pages' tokens live ({error}). Nothing was changed; the next "
+                    "look asks again"
+                ) from error
+            for each in answer["StreamSummaries"]:
+                if each["StreamStatus"] in _READABLE:
+                    yield StreamId(each["StreamARN"], int(each["StreamCreationTimestamp"].timestamp() // 1))
+            if "NextToken" not in answer:
+                return
+            request = {"NextToken": answer["NextToken"]}
+
+    def _ask_tags(self, streams: Sequence[StreamId]) -> None:
+        """All that were never asked, and the longest known of the others."""
+        self._tags = {stream: self._tags[stream] for stream in streams if stream in self._tags}
+        new = [stream for stream in streams if stream not in self._tags]
+        oldest = sorted(self._tags, key=lambda stream: self._tags[stream][0])
+        for stream in (*new, *oldest[: max(0, _AT_ONCE - len(new))]):
+            self._tags[stream] = (time.monotonic(), self._tags_of(stream))
+
+    def _tags_of(self, stream: StreamId) -> dict[str, str]:
+        found: dict[str, str] = {}
+        request: dict[str, Any] = {"StreamARN": stream.arn}
+        while True:
+            try:
+                with asking(f"the tags of {stream}", passing={_MISSING}):
+                    answer = self._client.list_tags_for_stream(**request)
+            except ClientError:
+                return {}  # deleted since it was listed
+            found |= {tag["Key"]: tag.get("Value", "") for tag in answer["Tags"]}
+            if not answer["HasMoreTags"] or not answer["Tags"]:
+                return found
+            request["ExclusiveStartTagKey"] = answer["Tags"][-1]["Key"]

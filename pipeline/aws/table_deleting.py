@@ -1,0 +1,131 @@
+"""`headrace tables delete`: the coordination tables go, if nobody is at work in them. The lake is no business of this."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from botocore.exceptions import ClientError
+
+from pipeline.aws import lease_item, lock_item, worker_item
+from pipeline.aws.attributes import Item
+from pipeline.aws.clients import asking, where
+from pipeline.aws.rows import Rows
+from pipeline.aws.table_facts import describe, is_protected, is_ready
+from pipeline.aws.tables import PATIENCE, names_of
+from pipeline.errors import BadSetting, Terminal, Unreachable, WrongShape
+from pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+_LOOK: Final = timedelta(seconds=5)
+"""Between two looks at all rows: a worker's tick."""
+_GONE: Final = frozenset({"ResourceNotFoundException", "ResourceInUseException"})
+"""Gone already, or going."""
+_BEATS: Final = (lease_item.COUNTER, lock_item.VERSION, worker_item.BEAT, worker_item.RUN_BEATS, worker_item.LAST_UPDATE)
+"""What moves in a row while somebody lives: of a lease or a worker, ours or KCL's."""
+
+Beats = dict[tuple[str, str], str]
+"""(table, key) -> what it shows of life, as text."""
+
+
+class TableDeletion:
+    """`progress` hears a sentence now and then; `pause` is what waits between looks."""
+
+    def __init__(
+        self,
+        client: DynamoDBClient,
+        settings: Settings,
+        *,
+        progress: Callable[[str], None] | None = None,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._progress = progress or (lambda _: None)
+        self._pause = pause
+        self._keys = names_of(settings)
+
+    def tables(self) -> tuple[str, ...]:
+        """What would be deleted. Raises, naming it, where a table is protected."""
+        found = {name: describe(self._client, name, key=key) for name, key in self._keys.items()}
+        there = {name: table for name, table in found.items() if table is not None}
+        protected = [name for name, table in there.items() if is_protected(table)]
+        if protected:
+            raise BadSetting(
+                f"protected from deletion: {', '.join(protected)} in {where(self._client)}. Nothing was deleted; switch "
+                "the protection off first (aws dynamodb update-table --no-deletion-protection-enabled --table-name ...)"
+            )
+        return tuple(there)
+
+    def refuse_if_in_use(self) -> None:
+        """Looks until somebody shows life, or everybody who could has been silent for as long as it takes to be dead."""
+        before = self._beats()
+        patience = self._patience(before)
+        waited = timedelta(0)
+        while waited < patience:
+            left = (patience - waited).total_seconds()
+            self._progress(f"watching for signs of life, {left:.0f} s to go")
+            self._pause(_LOOK.total_seconds())
+            waited += _LOOK
+            alive = sorted(key for key, beat in self._beats().items() if before.get(key) != beat)
+            if alive:
+                table, key = alive[0]
+                more = f" (and {len(alive) - 1} more)" if len(alive) > 1 else ""
+                raise WrongShape(
+                    f"in use: row {key} of table {table} moved{more}. Nothing was deleted; stop the workers first "
+                    "(`headrace stop`), or say --even-if-in-use"
+                )
+
+    def delete(self) -> tuple[str, ...]:
+        names = self.tables()
+        for name in names:
+            try:
+                with asking(f"deleting table {name}", passing=_GONE):
+                    self._client.delete_table(TableName=name)
+            except ClientError as error:
+                self._progress(f"table {name}: {error}")
+            else:
+                self._progress(f"table {name}: being deleted")
+        for name in names:
+            self._wait_until_gone(name)
+        return names
+
+    def _wait_until_gone(self, name: str) -> None:
+        waited = timedelta(0)
+        while describe(self._client, name, key=self._keys[name]) is not None:
+            if waited >= PATIENCE:
+                raise Unreachable(f"table {name} is still being deleted; nothing more needs to be done")
+            self._pause(_LOOK.total_seconds())
+            waited += _LOOK
+
+    def _patience(self, beats: Beats) -> timedelta:
+        """As long as a dead one would take to be taken for dead: none where nobody ever was."""
+        locks = [each for each in self._items() if lock_item.OWNER in each[2]]
+        promised = [self._promise(item) for _, _, item in locks]
+        return max([*promised, *([self._settings.times.lease_duration] if beats else [])], default=timedelta(0))
+
+    def _promise(self, item: Item) -> timedelta:
+        try:
+            return lock_item.read_lock(item).duration
+        except Terminal:
+            return self._settings.times.leader_lock
+
+    def _beats(self) -> Beats:
+        """Of rows that somebody has: an orphan lease doesn't move."""
+        return {
+            (table, key): repr(shown)
+            for table, key, item in self._items()
+            if (shown := [item[name] for name in _BEATS if name in item])
+            and (lease_item.COUNTER not in item or lease_item.OWNER in item)
+        }
+
+    def _items(self) -> Iterator[tuple[str, str, Item]]:
+        for table, key in self._keys.items():
+            if not is_ready(describe(self._client, table, key=key)):
+                continue
+            for item in Rows(self._client, table, key=key).scan(consistent=True):
+                yield table, item[key]["S"], item

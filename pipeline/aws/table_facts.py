@@ -1,0 +1,92 @@
+"""What DescribeTable says of a coordination table, and what `headrace tables` shows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from botocore.exceptions import ClientError
+
+from pipeline.aws import lease_item
+from pipeline.aws.clients import asking, where
+from pipeline.errors import WrongShape
+from pipeline.settings import Billing
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+Table = Mapping[str, Any]
+"""As DescribeTable has it."""
+Found = Mapping[str, Table | None]
+
+_READY: Final = frozenset({"ACTIVE", "UPDATING"})
+_MISSING: Final = "ResourceNotFoundException"
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """What `headrace tables` shows of one table."""
+
+    name: str
+    key: str
+    status: str | None
+    """DynamoDB's word (ACTIVE, CREATING, ...); None: there is no such table."""
+    index: str | None = None
+    """The same for the owner index; only the lease table has one."""
+    rows: int | None = None
+    """As DynamoDB counts, some hours late."""
+    billing: str | None = None
+    protected: bool = False
+    """DynamoDB refuses to delete it."""
+
+
+def describe(client: DynamoDBClient, name: str, *, key: str) -> Table | None:
+    """The table, with the shape that we need; None: there is none."""
+    try:
+        with asking(f"table {name}", passing={_MISSING}):
+            found: Table = client.describe_table(TableName=name)["Table"]
+    except ClientError:
+        return None
+    keys = [(part["AttributeName"], part["KeyType"]) for part in found["KeySchema"]]
+    types = {each["AttributeName"]: each["AttributeType"] for each in found["AttributeDefinitions"]}
+    if keys != [(key, "HASH")] or types.get(key) != "S":
+        shown = ", ".join(f"{each} ({kind}, {types.get(each)})" for each, kind in keys)
+        raise WrongShape(
+            f"table {name} in {where(client)} has the key {shown}, not {key} (HASH, S): it is some other "
+            "table. Nothing was written; name another one under coordination in the settings"
+        )
+    return found
+
+
+def facts_of(name: str, key: str, found: Table | None) -> TableFacts:
+    if found is None:
+        return TableFacts(name, key, None)
+    return TableFacts(
+        name,
+        key,
+        found["TableStatus"],
+        index=index_of(found),
+        rows=found.get("ItemCount"),
+        billing=billing_of(found).value,
+        protected=is_protected(found),
+    )
+
+
+def is_ready(table: Table | None) -> bool:
+    return table is not None and table["TableStatus"] in _READY
+
+
+def is_protected(table: Table) -> bool:
+    return bool(table.get("DeletionProtectionEnabled"))
+
+
+def index_of(table: Table | None) -> str | None:
+    """The status of the owner index, None where there is none."""
+    indexes = () if table is None else table.get("GlobalSecondaryIndexes", ())
+    return next((i.get("IndexStatus") for i in indexes if i["IndexName"] == lease_item.OWNER_INDEX), None)
+
+
+def billing_of(table: Table) -> Billing:
+    """A table that was always provisioned says nothing about it."""
+    return Billing(table.get("BillingModeSummary", {}).get("BillingMode", Billing.PROVISIONED))

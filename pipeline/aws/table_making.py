@@ -1,0 +1,106 @@
+"""The requests that make a coordination table and its index, as KCL makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from botocore.exceptions import ClientError
+
+from pipeline.aws import lease_item
+from pipeline.aws.clients import asking, code_of
+from pipeline.aws.table_facts import Table, billing_of, describe, index_of
+from pipeline.errors import WrongShape
+from pipeline.settings import Billing, CoordinationSettings
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+_BUSY: Final = frozenset({"ResourceInUseException", "LimitExceededException"})
+"""Somebody else makes the same thing at this moment."""
+_NO_BACKUPS_YET: Final = "ContinuousBackupsUnavailableException"
+
+
+def make_table(client: DynamoDBClient, name: str, key: str, coordination: CoordinationSettings) -> bool:
+    """False when somebody else was first, which is as good."""
+    request: dict[str, Any] = {
+        "TableName": name,
+        "KeySchema": [{"AttributeName": key, "KeyType": "HASH"}],
+        "AttributeDefinitions": [{"AttributeName": key, "AttributeType": "S"}],
+        "BillingMode": coordination.billing.value,
+        "DeletionProtectionEnabled": coordination.deletion_protection,
+    }
+    if coordination.billing is Billing.PROVISIONED:
+        request["ProvisionedThroughput"] = _capacity(coordination.read_capacity, coordination.write_capacity)
+    if coordination.tags:
+        request["Tags"] = [{"Key": key, "Value": value} for key, value in coordination.tags.items()]
+    try:
+        with asking(f"creating table {name}", passing={"ResourceInUseException"}):
+            client.create_table(**request)
+    except ClientError:
+        return False
+    return True
+
+
+def make_index(client: DynamoDBClient, name: str) -> None:
+    """Begun, not waited for: until it is ACTIVE workers find their leases by a scan."""
+    table = describe(client, name, key=lease_item.KEY)
+    if table is None or index_of(table) is not None:
+        return
+    try:
+        with asking(f"index of table {name}", passing=_BUSY | {"ValidationException"}):
+            client.update_table(
+                TableName=name,
+                AttributeDefinitions=[
+                    {"AttributeName": lease_item.KEY, "AttributeType": "S"},
+                    {"AttributeName": lease_item.OWNER, "AttributeType": "S"},
+                ],
+                GlobalSecondaryIndexUpdates=[{"Create": _definition(table)}],
+            )
+    except ClientError as error:
+        # Somebody else was first; or is changing the table, and then the next tick sees to the index.
+        if code_of(error) not in _BUSY and index_of(describe(client, name, key=lease_item.KEY)) is None:
+            raise WrongShape(
+                f"the owner index of table {name} was refused ({error}). Leases are found by scans meanwhile"
+            ) from error
+
+
+def has_backups(client: DynamoDBClient, name: str) -> bool:
+    with asking(f"backups of table {name}"):
+        found = client.describe_continuous_backups(TableName=name)["ContinuousBackupsDescription"]
+    state = found.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus")
+    return state == "ENABLED"
+
+
+def switch_backups_on(client: DynamoDBClient, name: str) -> str | None:
+    """DynamoDB says for some seconds of a new table that backups aren't available yet: with what words."""
+    try:
+        with asking(f"backups of table {name}", passing={_NO_BACKUPS_YET}):
+            client.update_continuous_backups(
+                TableName=name, PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True}
+            )
+    except ClientError as error:
+        return str(error)
+    return None
+
+
+def _definition(table: Table) -> Any:
+    definition: dict[str, Any] = {
+        "IndexName": lease_item.OWNER_INDEX,
+        "KeySchema": [
+            {"AttributeName": lease_item.OWNER, "KeyType": "HASH"},
+            {"AttributeName": lease_item.KEY, "KeyType": "RANGE"},
+        ],
+        "Projection": {"ProjectionType": "KEYS_ONLY"},
+    }
+    # An index of a provisioned table has units of its own; KCL copies the table's.
+    if billing_of(table) is Billing.PROVISIONED:
+        units = table["ProvisionedThroughput"]
+        definition["ProvisionedThroughput"] = _capacity(
+            units["ReadCapacityUnits"], units["WriteCapacityUnits"]
+        )
+    return definition
+
+
+def _capacity(read: int, write: int) -> Mapping[str, int]:
+    return {"ReadCapacityUnits": read, "WriteCapacityUnits": write}

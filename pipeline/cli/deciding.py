@@ -1,0 +1,140 @@
+"""What `skip`, `reposition` and `repair` share: show what would be done, ask, hold the shard, do it."""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pipeline.core.begin import Stop
+    from pipeline.core.lease import Lease
+    from pipeline.core.recover import Decision
+    from pipeline.duties.recover import Recovery
+    from pipeline.settings import Settings
+
+_TRY_AGAIN_EVERY = 2.0
+"""Seconds between two tries for a shard that a run is reading."""
+
+
+def add_deciding(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--why", required=True, metavar="TEXT", help="the reason, for the table's ledger")
+    parser.add_argument("--yes", action="store_true", help="don't ask")
+    parser.add_argument(
+        "--json", action="store_true", help="print the plan as JSON; without --yes nothing is done"
+    )
+
+
+def is_wanted(args: argparse.Namespace, sentences: Iterable[str], **facts: object) -> bool:
+    """Shows the plan; whether to go on."""
+    told = list(sentences)
+    if args.json:
+        print(json.dumps({"plan": told, "why": args.why, **facts}, indent=2))
+    else:
+        print(*told, sep="\n")
+    if args.yes or args.json:
+        return bool(args.yes)
+    if not sys.stdin.isatty():
+        print("nothing was changed: --yes does it without asking", file=sys.stderr)
+        return False
+    return input("Do it? [y/N] ").strip().lower() in {"y", "yes"}
+
+
+def decide(
+    args: argparse.Namespace,
+    recovery: "Recovery",
+    keys: Iterable[str],
+    plan: "Callable[[Lease], Decision | Stop]",
+) -> int:
+    """Plans for all shards first; done one after the other, each while its row is held."""
+    found = [recovery.find(key) for key in keys]
+    shown = {key: _planned(recovery, key, plan) for key in found}
+    sentences = [told for decision in shown.values() for told in decision.sentences]
+    if not is_wanted(args, sentences, shards=found):
+        return 0 if args.json else 2
+    for key in found:
+        with held(recovery, key) as row:
+            decision = _plan(row, plan)
+            _require_same(key, shown[key], decision)
+            print(recovery.carry_out(row, decision), file=sys.stderr if args.json else sys.stdout)
+    return 0
+
+
+@contextmanager
+def held(recovery: "Recovery", key: str) -> "Iterator[Lease]":
+    """A run that reads the shard is waited for until it gives it up, or counts as dead."""
+    from pipeline.duties.recover import Busy
+    from pipeline.errors import Transient
+
+    patience = recovery.times.hung_after + recovery.times.lease_duration
+    until = recovery.clock.monotonic() + patience.total_seconds()
+    told = ""
+    try:
+        while isinstance(answer := recovery.hold(key), Busy):
+            if recovery.clock.monotonic() > until:
+                raise Transient(
+                    f"{answer.why}, and didn't give it up within {patience}; nothing was changed. Stop its worker, or try again"
+                )
+            if answer.why != told:
+                print(f"{answer.why}: waiting for the end of its wave", file=sys.stderr)
+                told = answer.why
+            time.sleep(_TRY_AGAIN_EVERY)
+        yield answer.row
+    finally:
+        recovery.let_go(key)
+
+
+def recovery_of(settings: "Settings") -> "Recovery":
+    from pipeline.clock import SystemClock, SystemIds
+    from pipeline.duties.recover import Recovery
+    from resources.lake import LakeResource
+    from resources.lease_tables import LeaseTablesResource
+    from resources.runs import NoDagster
+    from resources.stream import StreamResource
+
+    run = f"shell-{SystemIds().fresh()}"
+    tables, source = LeaseTablesResource.of(settings), StreamResource.of(settings).source()
+    return Recovery(
+        claim=f"{run}/{SystemIds().fresh()}",
+        stream=settings.streams[0].name,
+        leases=tables.leases(),
+        workers=tables.workers(),
+        runs=NoDagster(),
+        source=source,
+        table=LakeResource.of(settings).landing_table(run, source),
+        clock=SystemClock(),
+        times=settings.times,
+    )
+
+
+def _planned(recovery: "Recovery", key: str, plan: "Callable[[Lease], Decision | Stop]") -> "Decision":
+    row = recovery.leases.get(key)
+    if row is None:
+        recovery.find(key)
+        raise AssertionError("a row that is gone is named by find")
+    return _plan(row, plan)
+
+
+def _plan(row: "Lease", plan: "Callable[[Lease], Decision | Stop]") -> "Decision":
+    from pipeline.core.begin import Stop
+    from pipeline.errors import PositionsDisagree
+
+    decision = plan(row)
+    if isinstance(decision, Stop):
+        raise PositionsDisagree(decision.why)
+    return decision
+
+
+def _require_same(key: str, shown: "Decision", now: "Decision") -> None:
+    from pipeline.errors import PositionsDisagree
+
+    was, is_ = (d.range.after if d.range else None for d in (shown, now))
+    if was != is_ or shown.row != now.row:
+        raise PositionsDisagree(
+            f"{key} moved between the plan and now ({was or 'nothing'}, then {is_ or 'nothing'}); nothing was changed. Look "
+            "at the plan again"
+        )

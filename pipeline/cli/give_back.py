@@ -1,0 +1,56 @@
+"""`headrace give-back`: KCL's workers go on where the lake table stands."""
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from pipeline.cli.adopt import adopting_of, agree
+from pipeline.cli.options import add_config, load
+from pipeline.errors import Unreachable
+
+if TYPE_CHECKING:
+    from pipeline.cli.options import Subparsers
+    from pipeline.duties.adopt import Adopting
+    from pipeline.settings import Settings
+
+
+def add(subparsers: "Subparsers") -> None:
+    parser = subparsers.add_parser(
+        "give-back",
+        description="Let KCL's workers read on from here: each lease row says what the lake table says, and belongs to nobody. "
+        "Stop Headrace's workers first (`headrace stop`).",
+    )
+    add_config(parser)
+    parser.add_argument(
+        "--json", action="store_true", help="print what would be written, as JSON, and stop there"
+    )
+    parser.add_argument("--yes", action="store_true", help="don't ask")
+
+
+def run(args: argparse.Namespace) -> int:
+    settings = load(args).settings
+    return give_back(adopting_of(settings), settings, args)
+
+
+def give_back(adopting: "Adopting", settings: "Settings", args: argparse.Namespace) -> int:
+    plans = {stream.name: adopting.give_back(stream.name) for stream in settings.streams}
+    if args.json:
+        told = {
+            name: [{"lease": c.key, "why": c.why} for c in changes] for name, (changes, _) in plans.items()
+        }
+        print(json.dumps(told, indent=2))
+        return 0
+    for name, (changes, start) in plans.items():
+        print(f"{name}: {len(changes)} lease rows are brought to the lake table's positions and let go")
+        if start is not None:
+            print(
+                f"  shards without a record yet stand at AT_TIMESTAMP: configure KCL's initial position with {start.isoformat()}"
+            )
+    agree("give it back", yes=args.yes)
+    missed = [key for changes, _ in plans.values() for key in adopting.apply(changes)]
+    if missed:
+        raise Unreachable(
+            f"{len(missed)} lease rows ({missed[0]}, ...) were written by somebody else meanwhile and stay as they are: run it again"
+        )
+    print("given back: KCL's workers may start")
+    return 0

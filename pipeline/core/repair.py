@@ -1,0 +1,197 @@
+"""A table whose chain of positions is broken: where does it stand, by all that it still tells?
+
+    only cherry-picks broke it      the positions below them, with the picked ranges landed upon them: each must begin
+                                    where its shard stands, or rows between are missing
+    the way down is lost            a shard with rows stands at the last of them; with a descendant that has rows it has
+                                    ended; one without rows stands where the newest snapshot of ours that is still
+                                    known, on main or not, says so
+
+A person looks at the plan before it is done: what stood further before is read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from pipeline.core.begin import Stop
+from pipeline.core.landing import Landing, Proposal, decide_landing
+from pipeline.core.lineage import Kind, LedgerPage, Range
+from pipeline.core.order import Family
+from pipeline.core.position import Origin, Position, Positions, is_forward
+from pipeline.core.stream import ShardKey, StreamId
+
+
+@dataclass(frozen=True, slots=True)
+class LastRow:
+    """The highest sequence number of a shard in the table."""
+
+    sequence: int
+    arrival: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """A cherry-pick on main, above all positions of ours."""
+
+    snapshot: int
+    page: LedgerPage | None
+    """What its source said that it landed; None where the source is known no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownState:
+    """A snapshot of ours that metadata still knows, on main or not."""
+
+    snapshot: int
+    positions: Positions
+    page: LedgerPage
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    head: int | None
+    reached: Positions | None
+    """Of the newest snapshot of ours on main, with cherry-picks passed over; None: the way to it is lost."""
+    picked: tuple[Picked, ...]
+    """Above it, oldest first."""
+    rows: Mapping[ShardKey, LastRow]
+    known: tuple[KnownState, ...]
+    """Newest first."""
+    strangers: int = 0
+    """Rows of streams that neither the settings nor any snapshot of ours know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    on: int | None
+    """The snapshot that this was planned on."""
+    landing: Landing
+    sentences: tuple[str, ...]
+
+
+def plan_repair(
+    evidence: Evidence,
+    families: Mapping[StreamId, Family],
+    *,
+    origins: Mapping[StreamId, Origin],
+    gone: Collection[ShardKey] = (),
+    why: str,
+    run: str,
+) -> Repair | Stop:
+    """`origins`: what the person says where no snapshot knows it. `gone`: shards that Kinesis has forgotten."""
+    evidence = _without_forgotten(evidence, gone)
+    rebuilt = _upon(evidence) if evidence.reached is not None else _from_rows(evidence, families, origins)
+    if isinstance(rebuilt, Stop):
+        return rebuilt
+    without = sorted({str(key.stream) for key in evidence.rows if key.stream not in rebuilt.origins})
+    if without:
+        return Stop(
+            f"no snapshot that is still known says where {without[0]} began. Nothing was changed; say it: --origin "
+            "TRIM_HORIZON, or the moment that LATEST or AT_TIMESTAMP stood for"
+        )
+    before = _newest(evidence)
+    ranges = tuple(
+        Range(
+            Kind.REPAIR,
+            key,
+            after=before.shards.get(key),
+            upto=at,
+            run=run,
+            claim=run,
+            why=why,
+        )
+        for key, at in sorted(rebuilt.shards.items())
+    )
+    page = LedgerPage(ranges, tuple(sorted(rebuilt.origins.items())))
+    return Repair(evidence.head, Landing(page, (), (), rebuilt), tuple(_sentences(before, rebuilt, evidence)))
+
+
+def _without_forgotten(evidence: Evidence, gone: Collection[ShardKey]) -> Evidence:
+    """A shard of which no snapshot speaks and that Kinesis has forgotten needs no position: nothing reads it again."""
+    known = _newest(evidence).shards
+    rows = {key: last for key, last in evidence.rows.items() if key in known or key not in gone}
+    return replace(evidence, rows=rows)
+
+
+def _upon(evidence: Evidence) -> Positions | Stop:
+    """The picked ranges are judged as any landing is."""
+    positions = evidence.reached or Positions()
+    for pick in evidence.picked:
+        if pick.page is None:
+            return Stop(
+                f"snapshot {pick.snapshot} is a cherry-pick whose source isn't known any more, so what it brought can't be "
+                "told. Nothing was changed; delete its rows (or roll back to before it), then repair again"
+            )
+        moves = tuple(each for each in pick.page.ranges if each.moves)
+        landing = decide_landing(positions, Proposal(moves, origins=pick.page.origins))
+        if landing.refused:
+            bad = landing.refused[0]
+            return Stop(
+                f"snapshot {pick.snapshot} is a cherry-pick that brought rows of {bad.range.key} from after "
+                f"{bad.range.after or 'its start'} up to {bad.range.upto}, but the table stands at {bad.found or 'nothing'}: "
+                "what lies between is missing. Nothing was changed; delete these rows (or roll back to before the "
+                "cherry-pick), then repair again"
+            )
+        positions = landing.positions
+    for key, last in sorted(evidence.rows.items()):
+        at = positions.of(key)
+        if at is not None and (at.sequence or -1) < last.sequence:
+            return Stop(
+                f"the table holds rows of {key} up to {last.sequence}, but its position is {at}: "
+                "reading on would land them twice. Nothing was changed; delete the rows beyond, then repair again"
+            )
+    return positions
+
+
+def _from_rows(
+    evidence: Evidence, families: Mapping[StreamId, Family], origins: Mapping[StreamId, Origin]
+) -> Positions:
+    newest = _newest(evidence)
+    with_rows = {key: _stands(newest.of(key), last) for key, last in evidence.rows.items()}
+    ended = {
+        ShardKey(stream, above)
+        for stream, family in families.items()
+        for above in family.passed(Positions({}, dict(with_rows)))
+    }
+    shards = {**newest.shards, **with_rows}
+    for key in sorted(ended):
+        children = families[key.stream].children.get(key.shard_id, frozenset())
+        at = shards.get(key, Position())
+        shards[key] = replace(at, ended=True, children=at.children or tuple(sorted(children)))
+    return Positions({**origins, **newest.origins}, shards)
+
+
+def _stands(known: Position | None, last: LastRow) -> Position:
+    """What is known of the very same record is worth more than the record: its end, and when its tip was seen."""
+    if known is not None and known.sequence == last.sequence:
+        return known
+    return Position(last.sequence, arrival=last.arrival)
+
+
+def _newest(evidence: Evidence) -> Positions:
+    """Each shard and each origin as the newest snapshot has it that speaks of it."""
+    found = Positions()
+    for state in reversed(evidence.known):
+        found = Positions(
+            {**state.positions.origins, **found.origins}, {**found.shards, **state.positions.shards}
+        )
+    return found
+
+
+def _sentences(before: Positions, after: Positions, evidence: Evidence) -> list[str]:
+    told = []
+    for key, at in sorted(after.shards.items()):
+        was = before.of(key)
+        if was is not None and was.token != at.token and is_forward(at, was):
+            told.append(f"{key}: is read again from {at}; it stood at {was}")
+        elif was is None or was.token != at.token:
+            told.append(f"{key}: stands at {at}, by its rows" + (f"; it was known at {was}" if was else ""))
+        elif evidence.reached is None and key not in evidence.rows and at.sequence is not None:
+            told.append(f"{key}: stands at {at} as a snapshot says; the table holds no row of it")
+    same = len(after.shards) - len(told)
+    told.append(f"{same} shards stand where they stood")
+    if evidence.strangers:
+        told.append(f"{evidence.strangers} rows are of streams that aren't ours: they are left alone")
+    return told

@@ -1,0 +1,131 @@
+"""Adopting a stopped KCL application, and giving it back: what a command does after a person has agreed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from pipeline.core.adopt import (
+    Adopted,
+    is_unproven,
+    needs_timestamp,
+    plan_adopt,
+    plan_give_back,
+    proven,
+    ranges_of,
+    stamp,
+    start_for_kcl,
+)
+from pipeline.core.change import Change, Refused
+from pipeline.core.landing import Proposal
+from pipeline.core.lease import Lease
+from pipeline.core.order import a_family
+from pipeline.core.position import TRIM, Origin
+from pipeline.core.sync import rows_of
+from pipeline.errors import BadSetting, OriginUnsafe, PositionsDisagree, Transient
+from pipeline.ports import LandingTable, LeaseStore, ShardSource, StreamFacts
+
+
+def moving(before: Iterable[Lease], after: Iterable[Lease]) -> tuple[str, ...]:
+    """Who was seen to beat between two looks: the owners of leases whose counters moved, or that came."""
+    was = {row.key: row.counter for row in before}
+    return tuple(sorted({row.holder or "nobody" for row in after if was.get(row.key) != row.counter}))
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    facts: StreamFacts
+    said: tuple[Adopted, ...]
+    rows: tuple[Lease, ...]
+
+    @property
+    def unproven(self) -> tuple[Adopted, ...]:
+        """Their record can't be read any more: what came after it may be lost."""
+        return tuple(each for each in self.said if is_unproven(each))
+
+    @property
+    def inside_aggregates(self) -> tuple[Adopted, ...]:
+        return tuple(each for each in self.said if each.position is not None and each.position.sub)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopting:
+    multi: bool
+    leases: LeaseStore
+    source: ShardSource
+    table: LandingTable
+
+    def survey(self, stream: str, *, timestamp: datetime | None) -> Adoption:
+        """What adopting would say; nothing is written."""
+        facts = self.source.describe(stream)
+        rows = rows_of(facts.stream, self.leases.scan().leases)
+        self._require_adoptable(facts, rows, timestamp)
+        family = a_family(facts.stream, (), listed=self.source.list_shards(facts.stream), leases=rows)
+        said = plan_adopt(family, rows, at=facts.asked, timestamp=timestamp)
+        at = {
+            each.key: each.position.sequence
+            for each in said
+            if each.position is not None and each.position.sequence is not None
+        }
+        return Adoption(facts, proven(said, self.source.arrivals(at)), rows)
+
+    def _require_adoptable(
+        self, facts: StreamFacts, rows: tuple[Lease, ...], timestamp: datetime | None
+    ) -> None:
+        if not rows:
+            raise BadSetting(
+                f"{facts.stream.name} has no lease rows here: there is nothing to adopt, `headrace dev` starts it"
+            )
+        state = self.table.load()
+        if facts.stream in state.positions.origins or not (state.origin_allowed or state.positions.origins):
+            raise OriginUnsafe(
+                f"the lake table has positions or an origin of {facts.stream} already: adopting would say them anew; nothing was "
+                "changed. Use a new table (landing.table), or go on with this one as it is"
+            )
+        others = sorted(row.key for row in rows if row.stream_epoch not in {None, facts.stream.epoch})
+        if others:
+            raise PositionsDisagree(
+                f"{len(others)} lease rows ({others[0]}, ...) are of another life of {facts.stream.name}; nothing was changed. "
+                "Delete them, or let the application that wrote them end first"
+            )
+        unknown = needs_timestamp(rows)
+        if unknown and timestamp is None:
+            raise BadSetting(
+                f"{len(unknown)} lease rows ({unknown[0]}, ...) stand at AT_TIMESTAMP, and only KCL's configuration knows the "
+                "moment; nothing was changed. Name it with --timestamp"
+            )
+
+    def land(self, adoption: Adoption, *, run: str) -> int:
+        """The rows' epochs first, which change nothing yet: a command that dies between the two is simply run again."""
+        stream = adoption.facts.stream
+        for row in adoption.rows:
+            if row.stream_epoch is None:
+                self.leases.apply(stamp(row, stream.epoch))
+        origin = ((stream, Origin(TRIM, adoption.facts.asked)),)
+        landing = self.table.commit(Proposal(ranges_of(adoption.said, run), origins=origin)).landing
+        if landing.refused:
+            why = landing.refused[0]
+            raise Transient(
+                f"{len(landing.refused)} positions weren't taken ({why.range.key}: {why.why}): somebody else was writing; look "
+                "at `headrace lineage` before anything else"
+            )
+        return len(landing.page.ranges)
+
+    def give_back(self, stream: str) -> tuple[tuple[Change, ...], datetime | None]:
+        """What giving back would write, and the moment at which KCL is to start shards that have no record yet."""
+        facts = self.source.describe(stream)
+        rows = rows_of(facts.stream, self.leases.scan().leases)
+        held = sorted({row.holder for row in rows if row.holder is not None and not row.has_ended})
+        if held:
+            raise BadSetting(
+                f"{', '.join(held)} still hold leases of {facts.stream.name}; nothing was changed. `headrace stop` makes them let go"
+            )
+        positions = self.table.load().positions
+        return tuple(plan_give_back(facts.stream, rows, positions)), start_for_kcl(
+            facts.stream, rows, positions
+        )
+
+    def apply(self, changes: Iterable[Change]) -> tuple[str, ...]:
+        """Keys of rows that somebody else wrote meanwhile."""
+        return tuple(c.key for c in changes if isinstance(self.leases.apply(c), Refused))

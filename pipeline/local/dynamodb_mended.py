@@ -1,0 +1,94 @@
+"""Where moto's DynamoDB differs from AWS's in what lease tables meet, and what mends it.
+
+| moto 5.2 | AWS |
+|---|---|
+| gives a number back as it was spelled: `9.0E-5`, `1.50` | in plain decimals: `0.00009`, `1.5` |
+| keeps the old item from whoever asked for it and fails an `Expected` | returns it |
+| breaks on an index that is there already | refuses it |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from decimal import Context, Decimal, InvalidOperation
+from typing import Any
+
+import orjson
+
+from pipeline.local.http_answer import Answer
+from pipeline.local.http_reader import HttpRequest
+
+TARGET = "DynamoDB_20120810."
+_NUMBER = re.compile(rb'("N"\s*:\s*")([^"]*)"')
+_INDEX_IS_THERE = "Global Secondary Index already exists"
+_FAILED = b"ConditionalCheckFailedException"
+_LONGEST = 130  # letters; AWS's numbers reach from 1E-130 to 1E+126 with 38 digits
+_DIGITS = Context(prec=38)
+
+
+def mended(request: HttpRequest, ask: Callable[[HttpRequest], Answer]) -> Answer:
+    """Answer a DynamoDB request by moto, as AWS would."""
+    request = replace(request, body=_NUMBER.sub(_plain, request.body))
+    try:
+        answer = ask(request)
+    except ValueError as error:
+        if not str(error).startswith(_INDEX_IS_THERE):
+            raise
+        return _refusal("ValidationException", "Attempting to create an index which already exists")
+    if answer.status == 400 and _FAILED in answer.body and b'"Expected"' in request.body:
+        return _with_old_item(request, answer, ask)
+    return answer
+
+
+def plain_number(text: str) -> str:
+    """Spell a number as DynamoDB gives it back; what is none is left to moto's refusal."""
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return text
+    if not number.is_finite() or abs(number.adjusted()) > _LONGEST:
+        return text
+    return f"{number.normalize(_DIGITS):f}" if number else "0"
+
+
+def _plain(found: re.Match[bytes]) -> bytes:
+    return found[1] + plain_number(found[2].decode("utf-8", "replace")).encode() + b'"'
+
+
+def _with_old_item(request: HttpRequest, answer: Answer, ask: Callable[[HttpRequest], Answer]) -> Answer:
+    asked: Mapping[str, Any] = orjson.loads(request.body)
+    refused = orjson.loads(answer.body)
+    if asked.get("ReturnValuesOnConditionCheckFailure") != "ALL_OLD" or "Item" in refused:
+        return answer
+    key = asked.get("Key") or _key_of(request, asked, ask)
+    reading = {"TableName": asked["TableName"], "Key": key, "ConsistentRead": True}
+    found = orjson.loads(ask(_other(request, "GetItem", reading)).body).get("Item")
+    # moto's checksum and length are of the body without the item.
+    headers = tuple(
+        item for item in answer.headers if item[0].lower() not in {"x-amz-crc32", "content-length"}
+    )
+    body = orjson.dumps(refused if found is None else refused | {"Item": found})
+    return Answer(answer.status, headers, body)
+
+
+def _key_of(
+    request: HttpRequest, asked: Mapping[str, Any], ask: Callable[[HttpRequest], Answer]
+) -> Mapping[str, Any]:
+    described = orjson.loads(ask(_other(request, "DescribeTable", {"TableName": asked["TableName"]})).body)
+    return {
+        part["AttributeName"]: asked["Item"][part["AttributeName"]]
+        for part in described["Table"]["KeySchema"]
+    }
+
+
+def _other(request: HttpRequest, operation: str, body: Mapping[str, Any]) -> HttpRequest:
+    return replace(
+        request, headers={**request.headers, "x-amz-target": TARGET + operation}, body=orjson.dumps(body)
+    )
+
+
+def _refusal(code: str, message: str) -> Answer:
+    body = orjson.dumps({"__type": f"com.amazon.coral.validate#{code}", "message": message})
+    return Answer(400, (("Content-Type", "application/x-amz-json-1.0"),), body)

@@ -1,0 +1,116 @@
+"""Tables as KCL leaves them, row by row: one of 2.x, three of 3.0-3.4, one of 3.5."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pipeline.core.shard import MAX_HASH_KEY
+from tests.stand_in import a_table
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+Item = dict[str, Any]
+
+
+def a_lease(key: str, *, n: int = 0, of: int = 1, owner: str | None = None, **more: Any) -> Item:
+    """Slice `n` of `of` of the hash keys, as KCL 2.x writes it."""
+    slot = (MAX_HASH_KEY + 1) // of
+    end = MAX_HASH_KEY if n == of - 1 else (n + 1) * slot - 1
+    item: Item = {
+        "leaseKey": {"S": key},
+        "leaseCounter": {"N": "7"},
+        "checkpoint": {"S": "49650000000000000000000000000000000000000000000000000002"},
+        "checkpointSubSequenceNumber": {"N": "0"},
+        "ownerSwitchesSinceCheckpoint": {"N": "0"},
+        "startingHashKey": {"S": str(n * slot)},
+        "endingHashKey": {"S": str(end)},
+    }
+    return item | ({"leaseOwner": {"S": owner}} if owner else {}) | more
+
+
+def leases_of(*owners: str | None, **more: Any) -> list[Item]:
+    return [
+        a_lease(f"shardId-{n:012d}", n=n, of=len(owners), owner=owner, **more)
+        for n, owner in enumerate(owners)
+    ]
+
+
+TYPED = {"entityType": {"S": "LEASE"}}
+
+
+def a_worker(name: str, *, key: str, age: int = 0) -> Item:
+    """As KCL 3.x reports a worker's CPU; `age` in seconds."""
+    stats: Item = {
+        key: {"S": name},
+        "lut": {"N": str(int(time.time()) - age)},
+        "sts": {"M": {"C": {"L": [{"N": "70.0"}, {"N": "55.5"}]}}},
+        "opr": {"M": {"C": {"L": [{"N": "80"}]}}},
+    }
+    typed = {"entityType": {"S": "WORKER_METRIC_STATS"}, "sup": {"N": "1"}, "slu": stats["lut"]}
+    return stats | (typed if key == "leaseKey" else {})
+
+
+def a_lock(owner: str, *, key: str, version: str = "5f0a") -> Item:
+    lock: Item = {
+        key: {"S": "Leader"},
+        "ownerName": {"S": owner},
+        "leaseDuration": {"S": "120000"},
+        "recordVersionNumber": {"S": version},
+    }
+    return lock | ({"entityType": {"S": "LEADER"}} if key == "leaseKey" else {})
+
+
+class KclTables:
+    """The tables of one application, with names of its own."""
+
+    def __init__(self, client: "DynamoDBClient") -> None:
+        self.client = client
+        self.lease_table = a_table(client, "leaseKey")
+
+    def put(self, items: Sequence[Item], *, table: str | None = None) -> None:
+        name = table or self.lease_table
+        for first in range(0, len(items), 25):
+            puts: Any = [{"PutRequest": {"Item": item}} for item in items[first : first + 25]]
+            self.client.batch_write_item(RequestItems={name: puts})
+
+    def beside(self, suffix: str, key: str, items: Sequence[Item] = ()) -> str:
+        name = f"{self.lease_table}-{suffix}"
+        self.client.create_table(
+            TableName=name,
+            KeySchema=[{"AttributeName": key, "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        self.put(items, table=name)
+        return name
+
+    def three(self, *owners: str | None, leader: str = "east-1", workers: Sequence[str] = ()) -> None:
+        self.put(leases_of(*owners))
+        names = workers or sorted({owner for owner in owners if owner})
+        self.beside("WorkerMetricStats", "wid", [a_worker(name, key="wid") for name in names])
+        self.beside("CoordinatorState", "key", [a_lock(leader, key="key")])
+
+    def one(self, *owners: str | None, leader: str = "east-1") -> None:
+        self.put(leases_of(*owners, **TYPED))
+        names = sorted({owner for owner in owners if owner})
+        self.put([a_worker(name, key="leaseKey") for name in names])
+        self.put(
+            [
+                a_lock(leader, key="leaseKey"),
+                {"leaseKey": {"S": "1:orders:5"}, "streamId": {"S": "x"}, "entityType": {"S": "STREAM"}},
+            ]
+        )
+
+    def renew(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self.client.update_item(
+                TableName=self.lease_table,
+                Key={"leaseKey": {"S": key}},
+                UpdateExpression="ADD leaseCounter :one",
+                ExpressionAttributeValues={":one": {"N": "1"}},
+            )
+
+    def everything(self) -> Mapping[str, list[Any]]:
+        names = [n for n in self.client.list_tables()["TableNames"] if n.startswith(self.lease_table)]
+        return {name: self.client.scan(TableName=name)["Items"] for name in names}

@@ -1,0 +1,378 @@
+"""`headrace status` reads any KCL application's tables, tells what they say, and writes nothing."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pytest
+
+from pipeline.aws.clients import dynamodb_client
+from pipeline.aws.observe_frame import observe_frame
+from pipeline.aws.observing import Observer, names_of
+from pipeline.cli import main
+from pipeline.cli.status import look
+from pipeline.core.observe_findings import findings_of
+from pipeline.core.observe_rows import COLUMNS
+from pipeline.local.endpoint import LocalAws
+from pipeline.memory.clock import MemoryClock
+from pipeline.settings import AwsSettings
+from tests.cli.kcl_tables import KclTables, a_lease, a_lock, a_worker, leases_of
+from tests.core.looks import RULE
+from tests.stand_in import aws, dynamodb, no_backoff
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+__all__ = ["aws", "dynamodb", "no_backoff"]
+
+Say = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def kcl(dynamodb: "DynamoDBClient") -> KclTables:
+    return KclTables(dynamodb)
+
+
+@pytest.fixture
+def say(kcl: KclTables, aws: LocalAws, capsys: pytest.CaptureFixture[str]) -> Say:
+    """`headrace status --table` of this test's table: exit code, output, what went to stderr."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        where = ("--endpoint", aws.endpoint, "--region", aws.region)
+        code = main(["status", "--table", kcl.lease_table, *where, *words])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def told(said: tuple[int, str, str]) -> Any:
+    assert said[0] == 0
+    return json.loads(said[1])
+
+
+# --- layouts ------------------------------------------------------------------------------------------------
+
+
+def test_a_table_of_kcl_2_is_observed_without_settings(kcl: KclTables, say: Say):
+    kcl.put(leases_of("east-1", "east-1", "east-2", "east-2", "west-1", "west-2", None))
+    seen = told(say("--json"))
+    assert seen["layout"]["kind"] == "leases-only"
+    assert seen["leases"] == {"rows": 7, "open": 7, "ended": 0, "unowned": 1, "handover": 0}
+    assert seen["leader"] is None
+    assert {w["worker"]: (w["cluster"], w["leases"]) for w in seen["workers"]} == {
+        "east-1": ("east", 2),
+        "east-2": ("east", 2),
+        "west-1": ("west", 1),
+        "west-2": ("west", 1),
+    }
+    assert {c["cluster"]: (c["workers"], c["leases"], c["mean"]) for c in seen["clusters"]} == {
+        "east": (2, 4, 2.0),
+        "west": (2, 2, 1.0),
+    }
+    assert (seen["spread"], seen["unowned"]) == (1, ["shardId-000000000006"])
+    assert {f["code"]: f["needs_person"] for f in seen["findings"]} == {
+        "unowned": False,
+        "clusters-uneven": True,
+    }
+
+
+def test_the_three_tables_of_kcl_3_are_read_together(kcl: KclTables, say: Say):
+    kcl.three("east-1", "east-2", workers=["east-1", "east-2", "east-3"])
+    seen = told(say("--json"))
+    assert seen["layout"]["kind"] == "M"
+    assert seen["leader"] == {"worker": "east-1", "promised_seconds": 120.0, "beats": None, "assigned": None}
+    assert [(w["worker"], w["leases"], w["has_row"]) for w in seen["workers"]] == [
+        ("east-1", 1, True),
+        ("east-2", 1, True),
+        ("east-3", 0, True),
+    ]
+    assert seen["spread"] == 1, "a worker that lives and reads nothing counts"
+    assert seen["findings"] == []
+    assert not seen["needs_person"]
+
+
+def test_rows_of_all_kinds_in_one_table_are_told_apart(kcl: KclTables, say: Say):
+    kcl.one("east-1", "east-2")
+    seen = told(say("--json"))
+    assert seen["layout"]["kind"] == "S"
+    assert seen["leases"]["rows"] == 2
+    assert [w["worker"] for w in seen["workers"]] == ["east-1", "east-2"]
+    assert seen["leader"]["worker"] == "east-1"
+    assert seen["odd_rows"] == []
+
+
+def test_rows_that_kcl_3_4_wrote_without_a_type_are_known_by_their_keys(kcl: KclTables, say: Say):
+    kcl.three("east-1", "east-2")
+    migration = {"key": {"S": "Migration3.0"}, "cv": {"S": "CLIENT_VERSION_3X"}, "mb": {"S": "east-1"}}
+    kcl.put([migration], table=f"{kcl.lease_table}-CoordinatorState")
+    seen = told(say("--json"))
+    assert seen["layout"]["kind"] == "M"
+    assert seen["odd_rows"] == []
+
+
+def test_a_stray_coordinator_table_is_told_with_its_repair(kcl: KclTables, say: Say):
+    kcl.one("east-1", "east-2")
+    kcl.beside("CoordinatorState", "key")
+    code, out, _ = say("--strict")
+    assert code == 1
+    assert "layout-trap" in out
+    assert f"COMPLETE into table {kcl.lease_table}-CoordinatorState" in out
+    done = {"key": {"S": "TableMigration3.5"}, "tm": {"S": "TABLE_MIGRATION_STATUS_COMPLETE"}}
+    kcl.put([done], table=f"{kcl.lease_table}-CoordinatorState")
+    code, out, _ = say("--strict")
+    assert (code, "layout: S" in out) == (0, True)
+
+
+def test_tables_beside_it_may_have_other_names(kcl: KclTables, say: Say):
+    kcl.put(leases_of("w-1"))
+    workers = kcl.beside("w", "wid", [a_worker("w-1", key="wid")])
+    state = kcl.beside("s", "key", [a_lock("w-1", key="key")])
+    seen = told(say("--json", "--worker-table", workers, "--state-table", state))
+    assert (seen["layout"]["kind"], seen["leader"]["worker"]) == ("M", "w-1")
+
+
+# --- what may be wrong with a table -------------------------------------------------------------------------
+
+
+def test_no_row_can_hide_the_others(kcl: KclTables, say: Say):
+    broken = [
+        {"leaseKey": {"S": "no-counter"}, "checkpoint": {"S": "LATEST"}},
+        a_lease("counter-as-text", leaseCounter={"S": "7"}),
+        a_lease("no-checkpoint", checkpoint={"S": "soon"}),
+        a_lease("odd-range", startingHashKey={"S": "ten"}),
+        a_lease("backwards", startingHashKey={"S": "9"}, endingHashKey={"S": "3"}),
+        a_lease("owner-as-number", leaseOwner={"N": "1"}),
+        a_lease("type-as-number", entityType={"N": "1"}),
+        {"leaseKey": {"S": "Leader"}, "ownerName": {"S": "w"}, "leaseDuration": {"S": "soon"}},
+        {"leaseKey": {"S": "w9"}, "entityType": {"S": "WORKER_METRIC_STATS"}, "lut": {"S": "now"}},
+        {"leaseKey": {"S": "Migration3.0"}, "cv": {"N": "3"}},
+    ]
+    kcl.put([*leases_of("a", "b"), *broken, a_lease("new", entityType={"S": "NEWER_THAN_THIS"})])
+    seen = told(say("--json"))
+    assert seen["leases"]["rows"] == 2
+    assert {row["key"] for row in seen["odd_rows"] if row["broken"]} == {
+        row["leaseKey"]["S"] for row in broken
+    }
+    assert [row["key"] for row in seen["odd_rows"] if not row["broken"]] == ["new"]
+    assert {f["code"]: len(f["names"]) for f in seen["findings"]} == {"rows-broken": 10, "rows-unknown": 1}
+
+
+def test_holes_handovers_and_early_children_are_named(kcl: KclTables, say: Say):
+    left, _, right = leases_of("a", "b", "c")
+    handing = a_lease("middle", n=1, of=4, owner="c", checkpointOwner={"S": "a"})
+    child = a_lease("child", n=0, of=3, owner="b", parentShardId={"SS": [left["leaseKey"]["S"]]})
+    kcl.put([left, handing, right, child])
+    seen = told(say("--json"))
+    third, quarter = 2**128 // 3, 2**128 // 4
+    assert seen["uncovered"] == [{"stream": None, "start": str(2 * quarter), "end": str(2 * third - 1)}]
+    assert seen["handovers"] == [{"lease": "middle", "from": "a", "to": "c", "all_the_while": False}]
+    assert seen["early"] == [{"child": "child", "parent": "shardId-000000000000"}]
+    assert {f["code"] for f in seen["findings"] if f["needs_person"]} == {
+        "hash-keys-uncovered",
+        "child-before-parent",
+    }
+
+
+def test_a_table_that_isnt_there_is_named_with_its_place(
+    aws: LocalAws, dynamodb: "DynamoDBClient", capsys: pytest.CaptureFixture[str]
+):
+    code = main(["status", "--table", "nosuch", "--endpoint", aws.endpoint, "--region", aws.region])
+    assert code == 2
+    said = capsys.readouterr().err
+    assert "no table nosuch in us-east-1" in said
+    assert "tables create" not in said
+
+
+def test_a_table_of_another_kind_is_refused(kcl: KclTables, say: Say):
+    kcl.put(leases_of("a"))
+    kcl.beside("WorkerMetricStats", "id")
+    code, _, err = say()
+    assert code == 2
+    assert "has the key id, not wid" in err
+
+
+def test_a_role_that_may_read_the_lease_table_only_still_sees_the_leases(
+    kcl: KclTables, aws: LocalAws, say: Say
+):
+    kcl.three("east-1", "east-2")
+    denied = f"{kcl.lease_table}-CoordinatorState"
+    aws.inject("error", operation="Scan", resource=denied, code="AccessDeniedException", status=400)
+    seen = told(say("--json"))
+    assert seen["leases"]["rows"] == 2
+    assert [(row["table"], row["key"]) for row in seen["odd_rows"]] == [(denied, "all of it")]
+
+
+def test_throttling_past_our_patience_asks_to_try_again_later(
+    kcl: KclTables, aws: LocalAws, say: Say, no_backoff: None
+):
+    kcl.put(leases_of("a"))
+    aws.inject("throttle", operation="Scan", resource=kcl.lease_table)
+    code, _, err = say()
+    assert code == 75
+    assert "throttled" in err
+
+
+def test_a_table_of_many_pages_is_read_whole_and_its_progress_told(kcl: KclTables, say: Say):
+    padding = {"note": {"S": "x" * 500}}
+    kcl.put(leases_of(*(f"east-{n % 50}" for n in range(2_100)), **padding))
+    code, out, err = say()
+    assert code == 0
+    assert "leases: 2,100 rows, 2,100 open" in out
+    assert "... 10 between" in out, "the busiest and the idlest twenty; --json has them all"
+    assert err == f"table {kcl.lease_table}: 2,000 rows read\n"
+
+
+# --- nothing is written -------------------------------------------------------------------------------------
+
+
+def test_nothing_but_describe_and_scan_is_asked(kcl: KclTables, aws: LocalAws):
+    kcl.three("east-1", "east-2", None)
+    before = kcl.everything()
+    client = dynamodb_client(AwsSettings(region=aws.region, endpoint=aws.endpoint))
+    asked: list[str] = []
+    client.meta.events.register("before-call.dynamodb", lambda model, **_: asked.append(model.name))
+    observer = Observer(client, names_of(kcl.lease_table), clock=MemoryClock())
+    look(observer, timedelta(seconds=30), cluster_by=RULE, pause=lambda _: None)
+    assert set(asked) == {"DescribeTable", "Scan"}
+    assert len(asked) == 12, "two calls for each of three tables, twice"
+    assert kcl.everything() == before
+
+
+# --- two looks ----------------------------------------------------------------------------------------------
+
+
+def test_two_looks_tell_dead_workers_and_an_idle_leader(kcl: KclTables, aws: LocalAws):
+    kcl.three("east-1", "east-2", None)
+
+    def meanwhile(seconds: float) -> None:
+        assert seconds == 60.0
+        kcl.renew(["shardId-000000000000"])
+        kcl.put([a_lock("east-1", key="key", version="5f0b")], table=f"{kcl.lease_table}-CoordinatorState")
+
+    times = iter([100.0, 160.5])
+    client = dynamodb_client(AwsSettings(region=aws.region, endpoint=aws.endpoint))
+    seen = look(
+        Observer(client, names_of(kcl.lease_table), clock=MemoryClock()),
+        timedelta(seconds=60),
+        cluster_by=RULE,
+        pause=meanwhile,
+        monotonic=lambda: next(times),
+    )
+    assert seen.watched == timedelta(seconds=60.5)
+    assert seen.still == ("east-2",)
+    assert seen.left == ("shardId-000000000002",)
+    assert {finding.code for finding in findings_of(seen) if finding.needs_person} == {
+        "leader-idle",
+        "unowned",
+        "workers-still",
+    }
+
+
+def test_for_looks_twice_and_says_so(kcl: KclTables, say: Say):
+    kcl.three("east-1", "east-2")
+    code, out, err = say("--for", "1ms")
+    assert code == 0
+    assert "looking again" in err
+    assert ", watched for 0 s" in out
+    assert out.splitlines()[3] == "leader: east-1, lock of 120 s: whether it beats wasn't seen"
+
+
+# --- shapes -------------------------------------------------------------------------------------------------
+
+
+def test_csv_has_one_line_a_lease_under_kcls_names(kcl: KclTables, say: Say):
+    kcl.put([*leases_of("east-1", "west-1"), a_lease("ended", checkpoint={"S": "SHARD_END"})])
+    rows = list(csv.DictReader(io.StringIO(say("--csv")[1])))
+    assert [(row["leaseKey"], row["clusterName"], row["state"]) for row in rows] == [
+        ("ended", "", "ended"),
+        ("shardId-000000000000", "east", "open"),
+        ("shardId-000000000001", "west", "open"),
+    ]
+    assert rows[1]["checkpoint"] == "49650000000000000000000000000000000000000000000000000002"
+
+
+def test_the_frame_answers_the_founding_scripts_questions(kcl: KclTables):
+    kcl.put(leases_of("east-1", "east-1", "east-2", "west-1", None))
+    frame = observe_frame(kcl.client, kcl.lease_table)
+    assert list(frame.columns) == list(COLUMNS)
+    assert frame.groupby("clusterName")["leaseKey"].count().to_dict() == {"east": 3, "west": 1}
+    assert frame.groupby("leaseOwner")["leaseKey"].count().to_dict() == {
+        "east-1": 2,
+        "east-2": 1,
+        "west-1": 1,
+    }
+    assert frame["moved"].isna().all()
+    assert frame["startingHashKey"].map(int).max() == 4 * (2**128 // 5)
+
+
+def test_a_table_without_leases_is_a_frame_of_the_same_columns(kcl: KclTables):
+    frame = observe_frame(kcl.client, kcl.lease_table)
+    assert isinstance(frame, pd.DataFrame)
+    assert (frame.empty, list(frame.columns)) == (True, list(COLUMNS))
+
+
+def test_people_get_a_table_and_one_sentence_at_the_end(kcl: KclTables, say: Say):
+    kcl.three("east-1", "east-1", "east-2", "west-1")
+    code, out, _ = say()
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[1].startswith("layout: M: three tables")
+    assert (
+        lines[2]
+        == "leases: 4 rows, 4 open, 0 ended; of the open ones 0 without an owner, 0 being handed over"
+    )
+    assert [line.split()[:3] for line in lines[6:9]] == [
+        ["east-1", "2", "50.0%"],
+        ["east-2", "1", "25.0%"],
+        ["west-1", "1", "25.0%"],
+    ]
+    assert lines[-1].startswith(f"{kcl.lease_table}: ")
+
+
+def test_clusters_may_be_cut_by_another_rule(kcl: KclTables, say: Say):
+    kcl.put(leases_of("a.zone1:1", "a.zone1:2", "b.zone2:3"))
+    assert [c["cluster"] for c in told(say("--json", "--cluster-by", r"(zone\d)"))["clusters"]] == [
+        "zone1",
+        "zone2",
+    ]
+
+
+@pytest.mark.parametrize("words", [["--cluster-by", "("], ["--for", "soon"], ["--json", "--csv"]])
+def test_a_mistyped_word_is_argparses_to_answer(words: list[str], capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as caught:
+        main(["status", "--table", "t", *words])
+    assert caught.value.code == 2
+    assert "usage: headrace status" in capsys.readouterr().err
+
+
+def test_strict_is_about_what_needs_a_person_only(kcl: KclTables, say: Say):
+    kcl.put(leases_of("a", None))
+    assert say("--strict")[0] == 0, "one look doesn't condemn an unowned lease"
+    kcl.put([a_lease("broken", leaseCounter={"S": "x"})])
+    assert say("--strict")[0] == 1
+    assert say()[0] == 0
+
+
+# --- our own ------------------------------------------------------------------------------------------------
+
+
+def test_with_settings_the_applications_own_tables_are_looked_at(
+    kcl: KclTables, aws: LocalAws, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    kcl.put(leases_of("a", "b"))
+    workers = kcl.beside("workers-of-ours", "wid", [a_worker("a", key="wid"), a_worker("b", key="wid")])
+    file = tmp_path / "headrace.yaml"
+    file.write_text(
+        "application: orders\nstreams: [{name: s}]\n"
+        f"coordination: {{lease_table: {kcl.lease_table}, worker_table: {workers}}}\n"
+        f"aws: {{region: {aws.region}, endpoint: '{aws.endpoint}'}}\n",
+        encoding="utf-8",
+    )
+    assert main(["status", "--config", str(file), "--json"]) == 0
+    seen = json.loads(capsys.readouterr().out)
+    assert [(w["worker"], w["has_row"]) for w in seen["workers"]] == [("a", True), ("b", True)]

@@ -1,0 +1,264 @@
+"""`headrace stop` tells workers to leave and looks on until they hold nothing; it never takes anything from them."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipeline.aws.leases import DynamoLeaseStore
+from pipeline.aws.tables import DynamoTables
+from pipeline.aws.workers import DynamoWorkerStore
+from pipeline.cli import dev, main
+from pipeline.cli.stop import Stopped, start_workers, stop, stop_workers
+from pipeline.clock import SystemClock
+from pipeline.core import change
+from pipeline.core.lease import Lease
+from pipeline.local.endpoint import LocalAws
+from pipeline.settings import Settings
+from pipeline.settings_file import read_settings
+from tests.duties.world import World
+from tests.stand_in import a_table, aws, dynamodb, no_backoff
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+__all__ = ["aws", "dynamodb", "no_backoff"]
+
+TWO_MINUTES = timedelta(seconds=120)
+
+
+# --- in a small world, with the real duties -----------------------------------------------------------------
+
+
+@pytest.fixture
+def world() -> World:
+    world = World(workers=("w1", "w2"), shards=4)
+    world.settle()
+    assert {row.owner for row in world.leases.scan().leases} == {"w1", "w2"}
+    return world
+
+
+def stopping(
+    world: World,
+    *names: str,
+    wait: timedelta = TWO_MINUTES,
+    meanwhile: Callable[[], object] | None = None,
+    told: list[str] | None = None,
+) -> Stopped:
+    """`meanwhile`: what goes on while it waits; the sensors' ticks, unless said otherwise."""
+
+    def pause(seconds: float) -> None:
+        (meanwhile or world.tick)()
+        world.clock.advance(timedelta(seconds=seconds))
+
+    progress = (told if told is not None else []).append
+    return stop(
+        world.leases,
+        world.rows,
+        names,
+        wait=wait,
+        progress=progress,
+        pause=pause,
+        monotonic=world.clock.monotonic,
+    )
+
+
+def test_a_stopped_workers_leases_are_given_up_and_go_to_the_other(world: World):
+    stopped = stopping(world, "w2")
+    assert not stopped.left
+    assert "w2 held no open lease any more" in str(stopped)
+    world.tick(3)
+    assert {row.owner for row in world.leases.scan().leases} == {"w1"}
+
+
+def test_when_all_stop_nobody_owns_a_lease_and_the_lock_is_free(world: World):
+    assert not stopping(world, "w1", "w2").left
+    world.tick()
+    assert {row.owner for row in world.leases.scan().leases} == {None}
+    assert world.lock.read() is None
+
+
+def test_a_wave_at_work_is_waited_for_and_told(world: World):
+    busy = world.leases.held_by("w2").leases[0]
+    world.leases.apply(change.claim(busy, "w2", "run/1"))
+    world.runs.launch("run", "w2")
+    world.runs.start("run")
+
+    def meanwhile() -> None:
+        world.tick()
+        world.rows.beat_run("w2", "run/1")
+
+    told: list[str] = []
+    stopped = stopping(world, "w2", wait=timedelta(seconds=40), meanwhile=meanwhile, told=told)
+    assert stopped.left == {"w2": 1}
+    assert stopped.silent == ()
+    assert "waves may still be at work" in str(stopped)
+    assert told[0] == "2 open leases still held (w2), waited 0 s"
+    assert told[-1].startswith("1 open leases still held (w2), waited ")
+
+
+def test_a_worker_that_nobody_beats_for_is_told_as_such(world: World):
+    stopped = stopping(world, "w1", "w2", wait=timedelta(seconds=10), meanwhile=lambda: None)
+    assert stopped.left == {"w1": 2, "w2": 2}
+    assert stopped.silent == ("w1", "w2")
+    assert stopped.after >= timedelta(seconds=10)
+    assert "no sensor of it runs" in str(stopped)
+
+
+def test_leases_that_are_being_handed_over_are_waited_for_too(world: World):
+    """The owner index shows them under their next owner."""
+    for row in world.leases.held_by("w2").leases:
+        world.leases.apply(change.initiate_handover(row, "w1", "a test"))
+    assert world.leases.held_by("w2").leases == ()
+    assert stopping(world, "w2", wait=timedelta(seconds=3), meanwhile=lambda: None).left == {"w2": 2}
+
+
+def test_ended_leases_hold_nobody_up(world: World):
+    world.tick()
+    for row in world.leases.held_by("w2").leases:
+        ended = replace(row, checkpoint=replace(row.checkpoint, sequence="SHARD_END"))
+        world.leases.apply(change.delete_garbage(row, "a test"))
+        world.leases.apply(change.create(ended, "a test"))
+    assert not stopping(world, "w2", wait=timedelta(seconds=3), meanwhile=lambda: None).left
+
+
+def test_whoever_is_idle_stops_at_once(world: World):
+    told: list[str] = []
+    assert stopping(world, "w3", told=told).after == timedelta(0)
+    assert told == []
+
+
+# --- the command --------------------------------------------------------------------------------------------
+
+
+class App:
+    def __init__(self, folder: Path, client: "DynamoDBClient", aws: LocalAws) -> None:
+        name = a_table(client, "leaseKey")
+        client.delete_table(TableName=name)
+        self.file = folder / "headrace.yaml"
+        self.file.write_text(
+            f"application: {name}\nstreams: [{{name: s}}]\nworkers: [{{id: w1}}, {{id: w2}}]\n"
+            f"aws: {{region: {aws.region}, endpoint: '{aws.endpoint}'}}\n",
+            encoding="utf-8",
+        )
+        self.settings: Settings = read_settings(str(self.file), {}).settings
+        self.tables = DynamoTables(client, self.settings)
+        self.leases = DynamoLeaseStore(client, name)
+        self.workers = DynamoWorkerStore(client, self.settings.worker_table, clock=SystemClock())
+
+    def stopped(self) -> set[str]:
+        return {row.worker_id for row in self.workers.list() if row.stopping}
+
+    def say(self, *words: str) -> int:
+        return main(["stop", "--config", str(self.file), *words])
+
+
+@pytest.fixture
+def app(tmp_path: Path, dynamodb: "DynamoDBClient", aws: LocalAws) -> App:
+    app = App(tmp_path, dynamodb, aws)
+    app.tables.create()
+    return app
+
+
+def test_all_workers_of_the_settings_stop_and_work_again(app: App, capsys: pytest.CaptureFixture[str]):
+    app.workers.beat("elsewhere", "x", found=None)
+    assert app.say("--yes") == 0
+    assert app.stopped() == {"w1", "w2"}
+    assert capsys.readouterr().out.startswith("stopped: w1, w2 held no open lease any more after 0 s")
+    assert app.say("--cancel") == 0
+    assert app.stopped() == set()
+    assert capsys.readouterr().out == "working again: w1, w2\n"
+    assert app.say("--cancel") == 0
+    assert capsys.readouterr().out == "none of them was told to stop\n"
+
+
+def test_one_worker_stops_also_of_another_deployment(app: App):
+    app.workers.beat("elsewhere", "x", found=None)
+    assert app.say("--yes", "--worker", "elsewhere", "--worker", "w2") == 0
+    assert app.stopped() == {"elsewhere", "w2"}
+
+
+def test_a_worker_that_nobody_knows_is_refused_with_near_names(app: App, capsys: pytest.CaptureFixture[str]):
+    assert app.say("--yes", "--worker", "w3") == 2
+    said = capsys.readouterr().err
+    assert "no worker 'w3'" in said
+    assert "w1" in said
+    assert app.stopped() == set()
+
+
+def test_nobody_stops_anything_by_accident(app: App, capsys: pytest.CaptureFixture[str]):
+    assert app.say() == 2
+    assert "--yes" in capsys.readouterr().err
+    assert app.stopped() == set()
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "stopped"), [("y", 0, {"w1", "w2"}), ("", 2, set()), ("no", 2, set())]
+)
+def test_at_a_terminal_it_asks(
+    app: App, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, stopped: set[str]
+):
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda _: answer)
+    assert app.say() == code
+    assert app.stopped() == stopped
+
+
+def test_time_that_is_over_is_try_again_later(app: App, capsys: pytest.CaptureFixture[str]):
+    app.leases.apply(change.create(Lease("shardId-0", owner="w1"), "a test"))
+    assert app.say("--yes", "--wait", "1ms") == 75
+    assert "w1 1" in capsys.readouterr().out
+
+
+def test_the_end_of_headrace_dev_stops_its_workers_and_its_start_lets_them_work(app: App):
+    told: list[str] = []
+    assert not stop_workers(app.settings, wait=timedelta(seconds=1), progress=told.append).left
+    assert app.stopped() == {"w1", "w2"}
+    assert start_workers(app.settings) == ("w1", "w2")
+    assert start_workers(app.settings) == ()
+    assert app.stopped() == set()
+
+
+@pytest.mark.parametrize("step", [dev._start_workers, dev._stop_workers])
+def test_headrace_dev_starts_and_ends_also_where_aws_cant_be_asked(
+    app: App,
+    aws: LocalAws,
+    step: Callable[[Settings], None],
+    no_backoff: None,
+    capsys: pytest.CaptureFixture[str],
+):
+    for operation in ("Scan", "GetItem"):
+        aws.inject("error", operation=operation, resource=app.settings.worker_table, count=3)
+    step(app.settings)
+    assert "InternalFailure" in capsys.readouterr().out
+
+
+def test_headrace_dev_starts_without_tables(
+    tmp_path: Path, dynamodb: "DynamoDBClient", aws: LocalAws, capsys: pytest.CaptureFixture[str]
+):
+    dev._start_workers(App(tmp_path, dynamodb, aws).settings)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_second_ctrl_c_skips_the_wait_and_is_no_error(app: App, monkeypatch: pytest.MonkeyPatch):
+    app.leases.apply(change.create(Lease("shardId-0", owner="w1"), "a test"))
+
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(stop.__kwdefaults__ or {}, "pause", interrupt)
+    dev._stop_workers(app.settings)
+    assert app.stopped() == {"w1", "w2"}
+
+
+def test_status_shows_who_was_told_to_stop(app: App, capsys: pytest.CaptureFixture[str]):
+    assert app.say("--yes", "--worker", "w1") == 0
+    capsys.readouterr()
+    assert main(["status", "--config", str(app.file), "--json"]) == 0
+    assert {w["worker"]: w["stopping"] for w in json.loads(capsys.readouterr().out)["workers"]} == {
+        "w1": True
+    }

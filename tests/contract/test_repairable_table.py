@@ -1,0 +1,182 @@
+"""What every landing table tells when others have broken its chain, and how it is mended."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.core.begin import Stop
+from pipeline.core.landing import Proposal
+from pipeline.core.lineage import Kind
+from pipeline.core.order import a_family
+from pipeline.core.position import TRIM, Origin, Position
+from pipeline.core.repair import Repair, plan_repair
+from pipeline.core.shard import Shard
+from pipeline.errors import ChainBroken, Transient
+from tests.lake.files import NOON, ORIGIN, STREAM, a_file, a_key, a_landing, a_range, at
+from tests.lake.tables import IcebergLake, Lake, MemoryLake
+
+A, B, C = (a_key(i) for i in range(3))
+FAMILIES = {STREAM: a_family(STREAM, [Shard(A.shard_id), Shard(B.shard_id, (A.shard_id,))])}
+
+
+@pytest.fixture(params=[MemoryLake, IcebergLake], ids=["memory", "iceberg"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+    """A stands at 3, in two landings, and C, which is no relation, at 7."""
+    made: Lake = request.param(tmp_path)
+    made.table.commit(ORIGIN)
+    land(made, None, [1, 2])
+    land(made, 2, [3])
+    made.table.commit(a_landing(made.table.staging_spec(), C, after=None, numbers=[7]))
+    return made
+
+
+def land(lake: Lake, after: int | None, numbers: list[int]) -> int:
+    committed = lake.table.commit(a_landing(lake.table.staging_spec(), A, after=after, numbers=numbers))
+    assert not committed.landing.refused
+    assert committed.snapshot is not None
+    return committed.snapshot
+
+
+def repaired(lake: Lake, **origins: Origin) -> Repair | Stop:
+    plan = plan_repair(
+        lake.table.evidence([STREAM]),
+        FAMILIES,
+        origins=dict.fromkeys([STREAM] if origins else [], Origin(TRIM, NOON)),
+        gone={a_key(999)},  # whose rows another engine inserts
+        why="a test",
+        run="shell",
+    )
+    if isinstance(plan, Repair):
+        lake.table.rebuild(plan.landing, plan.on)
+    return plan
+
+
+def standing(lake: Lake) -> dict[str, tuple[int | None, int, bool]]:
+    return {key.shard_id[-1]: p.token for key, p in lake.handle().load().positions.shards.items()}
+
+
+def test_foreign_commits_are_walked_over_and_no_position_is_lost(lake: Lake):
+    lake.append_as_others()
+    before = lake.table.load().positions
+    assert before.of(A) == at(3)
+    lake.expire_all_but_the_head(forget=False)
+    assert lake.handle().load().positions == before
+    land(lake, 3, [4])
+
+
+def test_a_table_that_only_others_wrote_may_get_an_origin(tmp_path: Path):
+    for fresh in (MemoryLake(tmp_path / "a"), IcebergLake(tmp_path / "b")):
+        fresh.append_as_others()
+        assert fresh.table.load().origin_allowed
+
+
+def test_a_lost_way_breaks_the_chain_and_the_rows_mend_it(lake: Lake):
+    lake.append_as_others()
+    lake.append_as_others()
+    lake.expire_all_but_the_head(forget=True)
+    with pytest.raises(ChainBroken, match="headrace repair"):
+        lake.table.load()
+    refused = repaired(lake)
+    assert isinstance(refused, Stop)
+    assert "--origin" in refused.why
+    assert isinstance(repaired(lake, known=Origin(TRIM, NOON)), Repair)
+    assert standing(lake) == {"0": (3, 0, False), "2": (7, 0, False)}
+    land(lake, 3, [4])
+    assert lake.numbers()[A.shard_id] == [1, 2, 3, 4]
+
+
+def test_a_rollback_and_a_lost_way_read_again_what_was_rolled_back(lake: Lake):
+    lake.rollback(2)
+    lake.append_as_others()
+    known = lake.table.evidence([STREAM])
+    # The snapshots that were rolled back are still known to metadata, so that only the plan can be judged here.
+    plan = plan_repair(replace(known, reached=None), FAMILIES, origins={}, why="a test", run="shell")
+    assert isinstance(plan, Repair)
+    stands = plan.landing.positions.of(A)
+    assert stands is not None
+    assert stands.token == (2, 0, False)
+    assert any("is read again from 2; it stood at 3" in told for told in plan.sentences)
+    assert any("the table holds no row of it" in told for told in plan.sentences)
+
+
+def test_a_cherry_pick_that_goes_on_where_the_table_stands_is_taken_over(lake: Lake):
+    picked = land(lake, 3, [4, 5])
+    lake.rollback(1)
+    lake.cherry_pick(picked)
+    with pytest.raises(ChainBroken, match="cherry-pick"):
+        lake.table.load()
+    plan = repaired(lake)
+    assert isinstance(plan, Repair)
+    assert standing(lake)["0"] == (5, 0, False)
+    assert lake.numbers()[A.shard_id] == [1, 2, 3, 4, 5]
+    land(lake, 5, [6])
+
+
+def test_a_cherry_pick_over_a_gap_is_refused_and_says_what_to_delete(lake: Lake):
+    land(lake, 3, [4])
+    picked = land(lake, 4, [5, 6])
+    lake.rollback(2)
+    lake.cherry_pick(picked)
+    plan = repaired(lake)
+    assert isinstance(plan, Stop)
+    assert "from after 4 up to 6, but the table stands at 3" in plan.why
+    assert "delete these rows" in plan.why
+
+
+def test_a_cherry_pick_of_others_rows_brings_none_of_ours(lake: Lake):
+    lake.append_as_others()
+    before = lake.table.load()
+    assert before.snapshot is not None
+    lake.rollback(1)
+    lake.cherry_pick(before.snapshot)
+    assert isinstance(repaired(lake), Repair)
+    assert lake.handle().load().positions.shards == before.positions.shards
+
+
+def test_a_shard_whose_child_has_rows_has_ended(lake: Lake):
+    spec = lake.table.staging_spec()
+    file = a_file(spec, {B: [10]})
+    lake.table.commit(Proposal((a_range(A, 3, Position(3, ended=True, children=(B.shard_id,))),)))
+    lake.table.commit(Proposal((a_range(B, None, 10, files=[file]),), (file,)))
+    lake.append_as_others()
+    lake.expire_all_but_the_head(forget=True)
+    assert isinstance(repaired(lake, known=Origin(TRIM, NOON)), Repair)
+    assert standing(lake)["0"] == (3, 0, True)
+    assert lake.handle().load().positions.shards[A].children == (B.shard_id,)
+
+
+def test_a_repair_is_in_the_ledger_by_its_kind_and_reason(lake: Lake):
+    picked = land(lake, 3, [4])
+    lake.rollback(1)
+    lake.cherry_pick(picked)
+    repaired(lake)
+    if isinstance(lake, MemoryLake):
+        page = lake.memory.snapshots[lake.memory.head or 0].page
+    else:
+        page = lake.pages()[-1]
+    assert {(r.kind, r.why) for r in page.ranges} == {(Kind.REPAIR, "a test")}
+
+
+def test_a_repair_of_a_table_that_moved_meanwhile_changes_nothing(lake: Lake):
+    picked = land(lake, 3, [4])
+    lake.rollback(1)
+    lake.cherry_pick(picked)
+    plan = plan_repair(lake.table.evidence([STREAM]), FAMILIES, origins={}, why="a test", run="shell")
+    assert isinstance(plan, Repair)
+    lake.append_as_others()
+    with pytest.raises((Transient, ChainBroken)):
+        lake.table.rebuild(plan.landing, plan.on)
+    with pytest.raises(ChainBroken):
+        lake.table.load()
+
+
+def test_what_the_repaired_table_carries_survives_further_commits(lake: Lake):
+    lake.append_as_others()
+    lake.append_as_others()
+    lake.expire_all_but_the_head(forget=True)
+    repaired(lake, known=Origin(TRIM, NOON))
+    lake.append_as_others()
+    land(lake, 3, [4])
+    assert standing(lake) == {"0": (4, 0, False), "2": (7, 0, False)}
+    assert not lake.table.load().origin_allowed

@@ -1,0 +1,28 @@
+"""A stage whose tasks measure their hosts: what they tell is the test's choice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from pipeline.core.batch import Batch, HostLoad, Limits, Manifest
+from pipeline.memory.stage import MemoryStage
+from pipeline.ports import StagingSpec
+
+
+@dataclass
+class MeasuringStage:
+    stage_in_memory: MemoryStage
+    loads: tuple[HostLoad, ...] = ()
+
+    @property
+    def rows(self) -> object:
+        return self.stage_in_memory.rows
+
+    def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: Limits) -> Manifest:
+        return replace(self.stage_in_memory.stage(batches, spec, limits), loads=self.loads)
+
+
+def a_load(cpu: float | None, host: str = "host-1", seconds: float = 10) -> HostLoad:
+    return HostLoad(host, timedelta(seconds=seconds), cpu)

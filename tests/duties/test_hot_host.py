@@ -1,0 +1,101 @@
+"""A host that is too busy loses leases: from the tasks' manifests, through the workers' rows, to KCL's balancing."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipeline.aws.leases import DynamoLeaseStore
+from pipeline.aws.workers import DynamoWorkerStore
+from pipeline.core.change import Applied
+from pipeline.kcl.assignment import Plan, Term, plan_assignment
+from pipeline.kcl.fleet import Rules
+from tests.duties.measured import MeasuringStage, a_load
+from tests.duties.world import World
+from tests.stand_in import a_table
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+SHARDS = 8
+WORKERS = ("w1", "w2")
+
+
+@pytest.fixture(params=["memory", "dynamodb"])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    made = World(workers=WORKERS, shards=SHARDS)
+    made.stage = MeasuringStage(made.stage)  # type: ignore[assignment]
+    if request.param == "memory":
+        made.settle()
+        yield made
+        return
+    client: DynamoDBClient = request.getfixturevalue("dynamodb")
+    tables = a_table(client, "leaseKey"), a_table(client, "wid")
+    stores: Any = DynamoLeaseStore(client, tables[0]), DynamoWorkerStore(client, tables[1], clock=made.clock)
+    made.leases, made.rows = stores
+    made.settle()
+    yield made
+    for table in tables:
+        client.delete_table(TableName=table)
+
+
+def work(world: World, *, busy: dict[str, float | None]) -> None:
+    """A minute of waves at the same traffic on every shard. Each worker has two hosts: one at work, one idle."""
+    for n in range(3):
+        for shard in range(SHARDS):
+            world.produce(shard)
+        for worker, cpu in busy.items():
+            loads = () if cpu is None else (a_load(cpu, f"{worker}-a"), a_load(2, f"{worker}-b"))
+            world.stage.loads = loads  # type: ignore[attr-defined]
+            world.wave(worker, f"{worker}-{n}")
+            world.work(worker)
+        world.clock.advance(timedelta(seconds=30))
+
+
+def plan(world: World) -> Plan:
+    return plan_assignment(
+        world.leases.scan().leases,
+        world.rows.list(),
+        term=Term(),
+        rules=Rules(),
+        at_ns=10**12,
+        now=world.clock.now(),
+    )
+
+
+def owners(world: World) -> dict[str, int]:
+    leases = world.leases.scan().leases
+    return {worker: sum(row.owner == worker for row in leases) for worker in WORKERS}
+
+
+def test_leases_move_from_the_worker_with_a_hot_host_to_the_other(world: World):
+    work(world, busy={"w1": 96, "w2": 8})
+    assert owners(world) == {"w1": 4, "w2": 4}
+    found = plan(world)
+    assert found.changes
+    for change in found.changes:
+        assert "w1 -> w2" in change.why
+        assert isinstance(world.leases.apply(change), Applied)
+    after = owners(world)
+    assert after["w2"] > 4 > after["w1"]
+
+
+def test_workers_that_are_alike_keep_what_they_have(world: World):
+    work(world, busy={"w1": 50, "w2": 52})
+    assert plan(world).changes == ()
+
+
+def test_workers_that_measure_nothing_are_judged_by_throughput(world: World):
+    work(world, busy={"w1": None, "w2": None})
+    assert {row.measured_by for row in world.rows.list()} == {"throughput"}
+    assert plan(world).changes == ()
+
+
+def test_the_rows_say_what_was_measured(world: World):
+    work(world, busy={"w1": 96, "w2": 8})
+    found = {row.worker_id: (row.stats, row.measured_by) for row in world.rows.list()}
+    assert found == {
+        "w1": ({"C": (49.0, 49.0, 49.0)}, "cpu of 2 hosts"),
+        "w2": ({"C": (5.0, 5.0, 5.0)}, "cpu of 2 hosts"),
+    }

@@ -1,0 +1,318 @@
+"""A person's decisions carried out beside workers: what they hold, what they move, and what the next wave does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import pytest
+
+from pipeline.core.batch import Batch
+from pipeline.core.begin import Stop
+from pipeline.core.change import Applied, claim
+from pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
+from pipeline.core.lineage import Kind
+from pipeline.core.recover import Decision, Person, Target, WhatIsLeft, plan_reposition, plan_skip
+from pipeline.duties.recover import Busy, Held, Recovery
+from pipeline.errors import PositionsDisagree, Unknown
+from pipeline.memory.source import MemorySource
+from pipeline.ports import Page
+from tests.duties.life import DAY, Life
+
+HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class MemoryPages:
+    """The stream's answers, three records a page, without rows."""
+
+    source: MemorySource
+
+    def pages(self, batch: Batch) -> Iterator[Page]:
+        at = batch.start if batch.after is None or batch.after.sequence is None else batch.after.sequence
+        found = self.source.records(batch.key, at)
+        now = self.source.describe(batch.key.stream.arn).asked
+        for first in range(0, max(1, len(found)), 3):
+            page = found[first : first + 3]
+            behind = HOUR if first + 3 < len(found) else timedelta(0)
+            arrivals = (page[0].arrival, page[-1].arrival) if page else (None, None)
+            last = page[-1].sequence if page else None
+            yield Page(None, len(page), 0, now, behind, last, *arrivals, children=None)
+
+
+def recovery(life: Life) -> Recovery:
+    run = life.ids.fresh()
+    return Recovery(
+        claim=f"shell-{run}/1",
+        stream="orders",
+        leases=life.leases,
+        workers=life.rows,
+        runs=life.runs,
+        source=life.source,
+        table=life.table,
+        clock=life.clock,
+        times=life.settings.times,
+    )
+
+
+def skip(life: Life, number: int, target: Target | None = None) -> str:
+    person = recovery(life)
+    held = person.hold(life.key(number).shard_id)
+    assert isinstance(held, Held)
+    try:
+        plan = plan_skip(person.scene(held.row), target or WhatIsLeft(), Person("shell", "shell/1", "a test"))
+        assert isinstance(plan, Decision), plan
+        return person.carry_out(held.row, plan)
+    finally:
+        person.let_go(held.row.key)
+
+
+def reposition(life: Life, number: int, *, to_lease: bool) -> Decision | Stop:
+    person = recovery(life)
+    held = person.hold(life.key(number).shard_id)
+    assert isinstance(held, Held)
+    plan = plan_reposition(
+        person.scene(held.row), to_lease=to_lease, sentinel=TRIM_HORIZON, person=Person("s", "s/1", "a test")
+    )
+    if isinstance(plan, Decision):
+        person.carry_out(held.row, plan)
+    person.let_go(held.row.key)
+    return plan
+
+
+def a_trimmed_shard() -> Life:
+    life = Life()
+    life.sync()
+    life.produce(0)
+    life.wave()
+    life.produce(0)
+    life.later(DAY)
+    life.produce(0)
+    life.later(HOUR)
+    return life
+
+
+def test_a_skipped_gap_lets_the_shard_go_on_once_and_the_ledger_tells_how_far_it_went() -> None:
+    life = a_trimmed_shard()
+    assert life.wave().problems[0].fatal
+    assert "done" in skip(life, 0)
+    assert life.wave().problems == ()
+    life.check(lost=life.put[3:6])
+    assert [r.why for r in life.ledger(Kind.SKIPPED)] == ["a test", "left the stream before it was read"]
+    life.produce(0)
+    life.later(DAY + HOUR)
+    assert life.wave().problems[0].fatal, "the next gap is another decision"
+
+
+def test_a_skip_to_a_record_goes_on_after_it() -> None:
+    life = Life()
+    life.sync()
+    life.produce(0, 6)
+    person = recovery(life)
+    person.require_readable(life.key(0), life.put[2][1], MemoryPages(life.source))
+    from pipeline.core.recover import AfterRecord
+
+    skip(life, 0, AfterRecord(life.put[2][1]))
+    life.wave()
+    life.check(lost=life.put[:3])
+
+
+def test_a_skip_to_the_tip_goes_on_with_what_comes() -> None:
+    life = Life()
+    life.sync()
+    life.produce(0, 7)
+    life.later(2 * HOUR)
+    skip(life, 0, recovery(life).tip_of(life.key(0), MemoryPages(life.source)))
+    life.produce(0, 2)
+    life.wave()
+    life.check(lost=life.put[:7])
+
+
+def test_a_skip_to_the_tip_of_an_empty_shard_reads_what_comes() -> None:
+    life = Life()
+    life.sync()
+    skip(life, 0, recovery(life).tip_of(life.key(0), MemoryPages(life.source)))
+    life.produce(0, 2)
+    life.wave()
+    life.check()
+
+
+def test_a_vanished_shard_is_ended_and_its_children_begin() -> None:
+    life = Life()
+    life.sync()
+    life.produce(0)
+    life.source.split(life.key(0))
+    life.later(DAY + HOUR)
+    assert life.wave().problems[0].fatal
+    skip(life, 0, recovery(life).end_of(life.key(0)))
+    life.wave()
+    assert [life.row(n) is not None for n in (1, 2)] == [True, True]
+    row = life.row(0)
+    assert row is not None
+    assert row.has_ended
+
+
+def test_a_rolled_back_table_is_read_again_from_where_it_stands() -> None:
+    life = Life()
+    life.sync()
+    life.produce(0)
+    life.wave()
+    first = life.table.head
+    life.produce(0)
+    life.wave()
+    life.table.rollback(first)
+    assert "rolled back" in life.wave().problems[0].why
+    reposition(life, 0, to_lease=False)
+    life.wave()
+    life.check()
+
+
+def test_a_row_that_another_reader_moved_takes_the_table_along() -> None:
+    life = Life()
+    life.sync()
+    life.produce(0)
+    life.wave()
+    life.produce(0)
+    row = life.row(0)
+    assert row is not None
+    life.lose_rows(0)
+    life.put_row(0, checkpoint=Checkpoint(str(life.put[4][1])), landed=row.landed)
+    reposition(life, 0, to_lease=True)
+    life.wave()
+    life.check(lost=life.put[3:5])
+
+
+def test_a_row_ahead_of_a_table_that_knows_nothing_starts_over() -> None:
+    life = Life()
+    life.sync()
+    life.produce(0)
+    life.lose_rows(0)
+    life.put_row(0, checkpoint=Checkpoint(str(life.put[1][1])), landed=Checkpoint("5"))
+    reposition(life, 0, to_lease=False)
+    life.wave()
+    life.check()
+
+
+# --- beside others ------------------------------------------------------------------------------------------
+
+
+def test_a_living_run_is_asked_for_the_shard_and_a_dead_one_is_not_waited_for() -> None:
+    life = Life()
+    life.sync()
+    row = life.row(0)
+    assert row is not None
+    life.runs.launch("other", "w1")
+    life.runs.start("other")
+    assert isinstance(life.leases.apply(claim(row, "w1", "other/1")), Applied)
+    person = recovery(life)
+    assert person.hold(row.key) == Busy(f"run other is reading {row.key}")
+    wanted = life.row(0)
+    assert wanted is not None
+    assert wanted.wanted_by == person.claim
+    life.runs.end("other")
+    assert isinstance(person.hold(row.key), Held)
+    held = life.row(0)
+    assert held is not None
+    assert (held.run_claim, held.wanted_by) == (person.claim, None)
+    person.let_go(row.key)
+    free = life.row(0)
+    assert free is not None
+    assert free.run_claim is None
+
+
+def test_a_run_that_no_dagster_knows_is_waited_for_until_its_beat_stood_still() -> None:
+    life = Life()
+    life.sync()
+    row = life.row(0)
+    assert row is not None
+    life.leases.apply(claim(row, "w1", "elsewhere/1"))
+    person, waited = recovery(life), timedelta(0)
+    while isinstance(person.hold(row.key), Busy):
+        life.later(timedelta(seconds=2))
+        waited += timedelta(seconds=2)
+        assert waited < timedelta(minutes=2)
+    assert waited > life.settings.times.lease_duration
+
+
+def test_a_person_who_gives_up_holds_nobody_up() -> None:
+    life = Life()
+    life.sync()
+    row = life.row(0)
+    assert row is not None
+    life.runs.launch("other", "w1")
+    life.leases.apply(claim(row, "w1", "other/1"))
+    person = recovery(life)
+    person.hold(row.key)
+    person.let_go(row.key)
+    after = life.row(0)
+    assert after is not None
+    assert (after.run_claim, after.wanted_by) == ("other/1", None)
+
+
+def test_while_a_person_holds_a_shard_no_run_takes_it() -> None:
+    life = Life()
+    life.sync()
+    life.produce(0)
+    person = recovery(life)
+    assert isinstance(person.hold(life.key(0).shard_id), Held)
+    assert life.wave().problems[0].busy
+    assert life.landed() == []
+
+
+def test_a_shard_that_is_being_handed_over_is_left_to_that() -> None:
+    life = Life()
+    life.sync()
+    life.lose_rows(0)
+    life.put_row(0, checkpoint_owner="w1", owner="w2")
+    answer = recovery(life).hold(life.key(0).shard_id)
+    assert answer == Busy(f"{life.key(0).shard_id} is being handed over from w1 to w2")
+
+
+def test_a_shard_that_nobody_owns_can_be_decided_about() -> None:
+    life = Life()
+    life.sync()
+    life.lose_rows(0)
+    life.put_row(0, owner=None)
+    assert isinstance(recovery(life).hold(life.key(0).shard_id), Held)
+
+
+def test_a_decision_on_a_shard_that_moved_meanwhile_is_refused_whole() -> None:
+    life = Life()
+    life.sync()
+    life.produce(0)
+    person = recovery(life)
+    held = person.hold(life.key(0).shard_id)
+    assert isinstance(held, Held)
+    plan = plan_skip(person.scene(held.row), WhatIsLeft(), Person("s", "s/1", "a test"))
+    assert isinstance(plan, Decision)
+    person.let_go(held.row.key)
+    life.wave()
+    with pytest.raises(PositionsDisagree, match="moved meanwhile"):
+        person.carry_out(held.row, plan)
+    life.check()
+    assert life.ledger(Kind.SKIPPED) == []
+
+
+def test_a_shard_is_found_by_its_id_too_and_an_unknown_one_has_near_names() -> None:
+    life = Life(shards=3)
+    life.sync()
+    person = recovery(life)
+    assert person.find("shardId-000000000001") == "shardId-000000000001"
+    row = life.row(1)
+    assert row is not None
+    life.leases = type(life.leases)([replace(row, key=f"1:orders:7:{row.key}", shard=row.key)])
+    assert recovery(life).find(row.key) == f"1:orders:7:{row.key}"
+    with pytest.raises(Unknown, match=r"near it: 1:orders:7:shardId-000000000001"):
+        recovery(life).find("1:orders:7:shardId-000000000009")
+
+
+def test_a_row_of_another_life_is_not_decided_about() -> None:
+    life = Life()
+    life.sync()
+    life.lose_rows(0)
+    life.put_row(0, stream_epoch=life.stream.epoch - 1)
+    held = recovery(life).hold(life.key(0).shard_id)
+    assert isinstance(held, Held)
+    with pytest.raises(PositionsDisagree, match="another life"):
+        recovery(life).scene(held.row)

@@ -1,0 +1,287 @@
+"""One of our workers as a process: the real duties on the system's clock, real DynamoDB and Kinesis clients, a real
+Iceberg table on disk. Only Dagster and Spark are left out: threads tick, and a run stages in this process.
+
+    python -m tests.interop.ours '{"worker": "h1", "app": ..., "stream": ..., "endpoint": ..., "home": ...}'
+
+It tells its events as the Java worker does. SIGTERM is a clean stop: it gives its leases up and ends.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from assets.waves import Run
+from pipeline.clock import SystemClock, SystemIds
+from pipeline.core.batch import Batch, Limits, Manifest
+from pipeline.duties.claims import Claims
+from pipeline.duties.consume import Consumption
+from pipeline.duties.leader_tick import LeaderDuty, LeaderMemory
+from pipeline.duties.wave import Arrow, WaveReport
+from pipeline.duties.worker_tick import WorkerDuty, WorkerMemory, WorkerReport
+from pipeline.errors import HeadraceError
+from pipeline.lake.stage_task import stage_batches
+from pipeline.memory.runs import MemoryRuns
+from pipeline.ports import Pages, StagingSpec
+from pipeline.settings import (
+    AwsSettings,
+    CoordinationSettings,
+    Heartbeat,
+    LandingSettings,
+    Settings,
+    StreamSettings,
+    TimeSettings,
+    WaveSettings,
+    WorkerSettings,
+)
+from resources.beating import beating
+from resources.lake import LakeResource
+from resources.lease_tables import LeaseTablesResource
+from resources.stream import StreamResource
+
+log = logging.getLogger("ours")
+
+
+def settings_of(given: dict[str, Any]) -> Settings:
+    """What a deployment beside a KCL fleet would have in its headrace.yaml."""
+    times = TimeSettings(
+        lease_duration=timedelta(seconds=given.get("failover", 20)),
+        leader_lock=timedelta(seconds=120),  # KCL's, whose fleet it joins
+        linger=timedelta(seconds=30),
+        idle=timedelta(seconds=5),
+        probe=timedelta(seconds=5),
+        dwell=timedelta(seconds=given.get("dwell", 60)),
+    )
+    return Settings(
+        application=given["app"],
+        streams=(StreamSettings(name=given["stream"]),),
+        workers=(WorkerSettings(id=given["worker"]),),
+        coordination=CoordinationSettings(heartbeat=Heartbeat.LEASE),
+        landing=LandingSettings(home=given["home"]),
+        aws=AwsSettings(region="us-east-1", endpoint=given["endpoint"]),
+        wave=WaveSettings(every=timedelta(seconds=1), seconds=timedelta(seconds=10)),
+        times=times,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class InThisProcess:
+    """The Stage port without Spark: what one of its tasks does."""
+
+    pages: Pages
+
+    def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: Limits) -> Manifest:
+        return stage_batches(batches, self.pages, spec=spec, limits=limits, threads=8)
+
+
+def tell(event: str, worker: str, shard: str, *more: object) -> None:
+    print(round(time.time() * 1000), event, worker, shard, *more, sep="\t", flush=True)
+
+
+@dataclass
+class OurWorker:
+    settings: Settings
+    over: threading.Event = field(default_factory=threading.Event)
+    """The process is to end."""
+
+    def __post_init__(self) -> None:
+        self.me = self.settings.workers[0].id
+        self.clock, self.ids = SystemClock(), SystemIds()
+        self.tables = LeaseTablesResource.of(self.settings)
+        self.stream = StreamResource.of(self.settings)
+        self.lake = LakeResource.of(self.settings)
+        self.source = self.stream.source()
+        self.runs = MemoryRuns(self.clock)
+        self.instance = self.ids.fresh()
+        self.held: frozenset[str] = frozenset()
+        self.run: threading.Thread | None = None
+
+    # -- the leader's sensor --------------------------------------------------------------------------------
+
+    def lead(self) -> None:
+        duty = LeaderDuty(
+            leader_id=self.me,
+            settings=self.settings,
+            tables=self.tables.tables(),
+            leases=self.tables.leases(),
+            workers=self.tables.workers(),
+            lock=self.tables.lock(),
+            source=self.source,
+            table=self.lake.landing_table("leader", self.source),
+            clock=self.clock,
+            ids=self.ids,
+        )
+        memory, led = LeaderMemory(), False
+        times = self.settings.times
+        while not self.over.is_set():
+            try:
+                with beating(duty.beat_lock, times.leader_lock / 4, at_most=times.leader_deadline):
+                    report = duty.tick(memory)
+            except HeadraceError as error:
+                log.warning("leader: %s", error)
+            else:
+                memory = report.memory
+                if report.leads is not led:
+                    tell("leads" if report.leads else "follows", self.me, "-")
+                led = report.leads
+                log.info("%s", report)
+            self.over.wait(times.leader_tick.total_seconds())
+        duty.release()
+
+    # -- the worker's sensor --------------------------------------------------------------------------------
+
+    def work(self) -> None:
+        duty = WorkerDuty(
+            worker_id=self.me,
+            instance=self.instance,
+            leases=self.tables.leases(),
+            workers=self.tables.workers(),
+            source=self.source,
+            runs=self.runs,
+            clock=self.clock,
+            times=self.settings.times,
+            lock=self.tables.lock(),
+            heartbeat=self.settings.coordination.heartbeat,
+            stream=self._facts,
+        )
+        memory = WorkerMemory()
+        while not self.over.is_set():
+            try:
+                report = duty.tick(memory)
+            except HeadraceError as error:
+                log.warning("worker: %s", error)
+            else:
+                memory = report.memory
+                self._note(memory.held)
+                log.info("%s", report)
+                self._start_if_due(report)
+                if ": stopped;" in str(report):
+                    self.over.set()
+            self.over.wait(self.settings.times.worker_tick.total_seconds())
+
+    def _facts(self) -> tuple[Any, timedelta]:
+        facts = self.source.describe(self.settings.streams[0].name)
+        return facts.stream, facts.retention
+
+    def _note(self, held: frozenset[str]) -> None:
+        for key in sorted(self.held - held):
+            tell("leaseLost", self.me, key)
+        self.held &= held  # what is new counts from the first claim on
+
+    def _start_if_due(self, report: WorkerReport) -> None:
+        if not report.due or (self.run is not None and self.run.is_alive()):
+            return
+        run_id = f"run-{self.ids.fresh()[:8]}"
+        self.runs.launch(run_id, self.me)
+        self.run = threading.Thread(target=self._read, args=(run_id, report), daemon=True)
+        self.run.start()
+
+    # -- a run ----------------------------------------------------------------------------------------------
+
+    def _read(self, run_id: str, report: WorkerReport) -> None:
+        self.runs.start(run_id)
+        consumption = self._consumption(run_id, report)
+        run = Run(
+            consumption=consumption,
+            settings=self.settings,
+            clock=self.clock,
+            pause=time.sleep,
+            on_wave=self._on_wave,
+            is_stopping=self._is_stopping,
+        )
+        try:
+            with beating(consumption.beat, self.settings.times.lease_duration / 4):
+                run.all_that_is_due()
+            consumption.end()
+        except HeadraceError as error:
+            log.warning("run %s: %s", run_id, error)
+        finally:
+            self.runs.fail(run_id, tuple(consumption.failed))
+
+    def _consumption(self, run_id: str, report: WorkerReport) -> Consumption:
+        leases, workers = self.tables.leases(), self.tables.workers()
+        claims = Claims(
+            me=self.me,
+            claim=f"{run_id}/{self.ids.fresh()}",
+            leases=leases,
+            workers=workers,
+            runs=self.runs,
+            clock=self.clock,
+            times=self.settings.times,
+            over=frozenset(report.over),
+        )
+        return Consumption(
+            run_id=run_id,
+            settings=self.settings,
+            stream=self.settings.streams[0],
+            claims=claims,
+            leases=leases,
+            workers=workers,
+            source=self.source,
+            table=self.lake.landing_table(self.me, self.source),
+            stage=InThisProcess(self.stream.pages()),
+            clock=self.clock,
+            on_arrow=self._on_arrow,
+            later=frozenset(report.later),
+        )
+
+    def _on_arrow(self, arrow: Arrow, keys: tuple[str, ...]) -> None:
+        if arrow is Arrow.CLAIMED:
+            for key in sorted(set(keys) - self.held):
+                tell("initialize", self.me, key)
+            self.held |= set(keys)
+
+    def _on_wave(self, report: WaveReport) -> None:
+        for landed in report.landed:
+            tell("landed", self.me, landed.lease_key, landed.staged.rows)
+            if landed.staged.upto.ended:
+                tell("shardEnded", self.me, landed.lease_key)
+                self.held -= {landed.lease_key}
+        for problem in report.problems:
+            log.info("%s: %s", problem.lease_key, problem.why)
+
+    def _is_stopping(self) -> bool:
+        row = self.tables.workers().get(self.me)
+        return self.over.is_set() or (row is not None and row.stopping)
+
+    def stop(self, *_: object) -> None:
+        tell("stopping", self.me, "-")
+        self.tables.workers().set_stopping(self.me, stopping=True)
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%H:%M:%S")
+    for library in ("botocore", "pyiceberg"):
+        logging.getLogger(library).setLevel(logging.WARNING)
+    worker = OurWorker(settings_of(json.loads(sys.argv[1])))
+    tell("started", worker.me, "-")
+    signal.signal(signal.SIGTERM, worker.stop)
+    duties: list[Callable[[], None]] = [worker.lead, worker.work]
+    threads = [threading.Thread(target=duty, daemon=True) for duty in duties]
+    for thread in threads:
+        thread.start()
+    # It mustn't outlive whoever started it.
+    threading.Thread(target=_end_with_input, args=(worker.over,), daemon=True).start()
+    for thread in threads:
+        while thread.is_alive():
+            thread.join(0.5)  # signals are handled between two looks
+    if worker.run is not None:
+        worker.run.join(30)
+    tell("ended", worker.me, "-")
+
+
+def _end_with_input(over: threading.Event) -> None:
+    sys.stdin.read()
+    over.set()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Records that go into a stream all the while, each with a number of its own."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+_EVERY_SECONDS = 0.25
+_MAX_HASH = (1 << 128) - 1
+
+
+@dataclass
+class Traffic:
+    """A producer on a thread; a context manager. `put` says what Kinesis took: payload -> (shard, sequence number)."""
+
+    kinesis: Any
+    stream: str
+    a_turn: int = 5
+    put: dict[str, tuple[str, str]] = field(default_factory=dict)
+    _done: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def create(self, shards: int) -> None:
+        self.kinesis.create_stream(StreamName=self.stream, ShardCount=shards)
+        waiter = self.kinesis.get_waiter("stream_exists")
+        waiter.wait(StreamName=self.stream, WaiterConfig={"Delay": 1})
+
+    def split(self, shard: str) -> None:
+        hashes = next(s["HashKeyRange"] for s in self.shards() if s["ShardId"] == shard)
+        middle = (int(hashes["StartingHashKey"]) + int(hashes["EndingHashKey"])) // 2
+        self.kinesis.split_shard(StreamName=self.stream, ShardToSplit=shard, NewStartingHashKey=str(middle))
+
+    def merge(self, shard: str, other: str) -> None:
+        self.kinesis.merge_shards(StreamName=self.stream, ShardToMerge=shard, AdjacentShardToMerge=other)
+
+    def shards(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.kinesis.list_shards(StreamName=self.stream)["Shards"]
+        return found
+
+    def open_shards(self) -> list[str]:
+        """By hash range, so that neighbours can be merged."""
+        found = [s for s in self.shards() if "EndingSequenceNumber" not in s["SequenceNumberRange"]]
+        found.sort(key=lambda s: int(s["HashKeyRange"]["StartingHashKey"]))
+        return [s["ShardId"] for s in found]
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._produce, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _produce(self) -> None:
+        while not self._done.wait(_EVERY_SECONDS):
+            first = len(self.put)
+            names = [f"r{first + number}" for number in range(self.a_turn)]
+            # Evenly over the hash space, so that no shard is idle.
+            hashes = [(first + number) * (_MAX_HASH // 17) % _MAX_HASH for number in range(self.a_turn)]
+            records = [
+                {"Data": name.encode(), "PartitionKey": name, "ExplicitHashKey": str(place)}
+                for name, place in zip(names, hashes, strict=True)
+            ]
+            answer = self.kinesis.put_records(StreamName=self.stream, Records=records)["Records"]
+            taken = zip(names, answer, strict=True)
+            self.put |= {name: (a["ShardId"], a["SequenceNumber"]) for name, a in taken if "ShardId" in a}

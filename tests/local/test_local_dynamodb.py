@@ -1,0 +1,186 @@
+"""What lease tables meet in DynamoDB, where moto alone would answer otherwise than AWS."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+from botocore.exceptions import ClientError
+
+from pipeline.local.dynamodb_mended import plain_number
+
+INDEX = "LeaseOwnerToLeaseKeyIndex"
+A = {"leaseKey": {"S": "a"}}
+ROW = {**A, "leaseOwner": {"S": "w1"}, "leaseCounter": {"N": "4"}}
+ATTRIBUTES = [{"AttributeName": name, "AttributeType": "S"} for name in ("leaseKey", "leaseOwner")]
+
+
+@pytest.fixture(scope="module")
+def dynamodb(served):
+    return served.client("dynamodb")
+
+
+@pytest.fixture
+def table(dynamodb):
+    name = f"t{uuid4().hex}"
+    dynamodb.create_table(
+        TableName=name,
+        KeySchema=[{"AttributeName": "leaseKey", "KeyType": "HASH"}],
+        AttributeDefinitions=ATTRIBUTES[:1],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    return name
+
+
+def row(dynamodb, table, key="a"):
+    return dynamodb.get_item(TableName=table, Key={"leaseKey": {"S": key}}, ConsistentRead=True).get("Item")
+
+
+def renew(dynamodb, table, seen, **more):
+    expected = {"leaseCounter": {"Value": {"N": str(seen)}}, "checkpointOwner": {"Exists": False}}
+    updates = {"leaseCounter": {"Action": "PUT", "Value": {"N": str(seen + 1)}}}
+    return dynamodb.update_item(TableName=table, Key=A, Expected=expected, AttributeUpdates=updates, **more)
+
+
+@pytest.mark.parametrize(("spelled", "plain"), [
+    ("9.0E-5", "0.00009"), ("8.85E-4", "0.000885"), ("1E+2", "100"), ("0010.50", "10.5"), ("-1.0", "-1"),
+    ("0", "0"), ("-0.0", "0"), ("0E-9", "0"), ("1795243418", "1795243418"), ("1e3", "1000"),
+    ("123456789012345678901234567890123456789012", "123456789012345678901234567890123456790000"),
+    ("1E+126", "1" + "0" * 126), ("1E-130", "0." + "0" * 129 + "1"),
+    ("NaN", "NaN"), ("Infinity", "Infinity"), ("1E+999999", "1E+999999"), ("x", "x"), ("", ""),
+])  # fmt: skip
+def test_a_number_is_spelled_in_plain_decimals(spelled, plain):
+    assert plain_number(spelled) == plain
+
+
+def test_a_javas_double_comes_back_in_plain_decimals_and_text_is_left_alone(dynamodb, table):
+    told = '"N": "1.50"'
+    dynamodb.put_item(
+        TableName=table,
+        Item={
+            **A,
+            "throughputKBps": {"N": "9.0E-5"},
+            "text": {"S": told},
+            "deep": {"M": {"N": {"L": [{"N": "1.0"}]}}},
+        },
+    )
+    found = row(dynamodb, table)
+    assert found["throughputKBps"] == {"N": "0.00009"}
+    assert found["text"] == {"S": told}
+    assert found["deep"] == {"M": {"N": {"L": [{"N": "1"}]}}}
+
+
+def test_a_number_is_compared_by_value_however_it_is_spelled(dynamodb, table):
+    dynamodb.put_item(TableName=table, Item={**A, "size1": {"N": "1.0E1"}})
+    dynamodb.update_item(
+        TableName=table,
+        Key=A,
+        ConditionExpression="size1 = :at",
+        UpdateExpression="SET x = :at",
+        ExpressionAttributeValues={":at": {"N": "10.00"}},
+    )
+    assert row(dynamodb, table)["x"] == {"N": "10"}
+
+
+def test_a_refused_renewal_hands_over_the_row_it_met(dynamodb, table):
+    dynamodb.put_item(TableName=table, Item=ROW)
+    with pytest.raises(ClientError, match="ConditionalCheckFailed") as refused:
+        renew(dynamodb, table, 3, ReturnValuesOnConditionCheckFailure="ALL_OLD")
+    assert dict(refused.value.response)["Item"] == ROW
+    assert row(dynamodb, table) == ROW
+
+
+def test_a_refused_create_hands_over_the_row_it_met(dynamodb, table):
+    dynamodb.put_item(TableName=table, Item=ROW)
+    with pytest.raises(ClientError, match="ConditionalCheckFailed") as refused:
+        dynamodb.put_item(
+            TableName=table,
+            Item={**A, "x": {"S": "other"}},
+            Expected={"leaseKey": {"Exists": False}},
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )
+    assert dict(refused.value.response)["Item"] == ROW
+
+
+def test_who_does_not_ask_for_the_row_is_not_given_it(dynamodb, table):
+    dynamodb.put_item(TableName=table, Item=ROW)
+    with pytest.raises(ClientError, match="ConditionalCheckFailed") as refused:
+        renew(dynamodb, table, 3)
+    assert "Item" not in refused.value.response
+
+
+def test_where_there_is_no_row_none_is_given(dynamodb, table):
+    with pytest.raises(ClientError, match="ConditionalCheckFailed") as refused:
+        renew(dynamodb, table, 3, ReturnValuesOnConditionCheckFailure="ALL_OLD")
+    assert "Item" not in refused.value.response
+
+
+def test_an_assignment_in_the_older_form_is_one_conditional_write(dynamodb, table):
+    dynamodb.put_item(TableName=table, Item=ROW)
+    found = dynamodb.update_item(
+        TableName=table,
+        Key=A,
+        Expected={
+            "leaseKey": {"Value": {"S": "a"}, "Exists": True},
+            "leaseOwner": {"Value": {"S": "w1"}, "Exists": True},
+            "checkpointOwner": {"Exists": False},
+        },
+        AttributeUpdates={
+            "leaseOwner": {"Action": "PUT", "Value": {"S": "w2"}},
+            "checkpointOwner": {"Action": "DELETE"},
+            "leaseCounter": {"Action": "ADD", "Value": {"N": "1"}},
+        },
+        ReturnValues="ALL_NEW",
+    )["Attributes"]
+    assert found == {**A, "leaseOwner": {"S": "w2"}, "leaseCounter": {"N": "5"}}
+
+
+def test_an_index_that_is_there_is_refused_and_not_a_failure(dynamodb, table):
+    index = {
+        "IndexName": INDEX,
+        "KeySchema": [
+            {"AttributeName": "leaseOwner", "KeyType": "HASH"},
+            {"AttributeName": "leaseKey", "KeyType": "RANGE"},
+        ],
+        "Projection": {"ProjectionType": "KEYS_ONLY"},
+    }
+    update = {
+        "TableName": table,
+        "AttributeDefinitions": ATTRIBUTES,
+        "GlobalSecondaryIndexUpdates": [{"Create": index}],
+    }
+    dynamodb.update_table(**update)
+    with pytest.raises(ClientError, match="already exists") as refused:
+        dynamodb.update_table(**update)
+    assert refused.value.response["Error"]["Code"] == "ValidationException"
+
+
+def test_segments_of_a_scan_part_the_rows_between_them(dynamodb, table):
+    keys = {f"k{number}" for number in range(40)}
+    for key in keys:
+        dynamodb.put_item(TableName=table, Item={"leaseKey": {"S": key}})
+    found = [
+        item["leaseKey"]["S"]
+        for segment in range(4)
+        for item in dynamodb.scan(TableName=table, Segment=segment, TotalSegments=4)["Items"]
+    ]
+    assert (len(found), set(found)) == (40, keys)
+
+
+def test_a_transaction_is_done_whole_or_refused_whole(dynamodb, table):
+    dynamodb.put_item(TableName=table, Item=ROW)
+
+    def moved(owner):
+        check = {
+            "TableName": table,
+            "Key": A,
+            "ConditionExpression": "leaseOwner = :o",
+            "ExpressionAttributeValues": {":o": {"S": owner}},
+        }
+        put = {"TableName": table, "Item": {"leaseKey": {"S": owner}}}
+        dynamodb.transact_write_items(TransactItems=[{"ConditionCheck": check}, {"Put": put}])
+
+    with pytest.raises(ClientError, match="ConditionalCheckFailed"):
+        moved("w9")
+    moved("w1")
+    assert (row(dynamodb, table, "w9"), row(dynamodb, table, "w1")) == (None, {"leaseKey": {"S": "w1"}})

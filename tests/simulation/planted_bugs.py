@@ -1,0 +1,206 @@
+"""The bugs of the mutation gate, with the rule of the protocol that each takes away."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.simulation.planted import Patch, Plant
+
+
+def _bug(name: str, why: str, *patches: tuple[str, str, str], seeds: int = 60) -> Plant:
+    return Plant(name, why, tuple(Patch(f"pipeline.{m}", old, new) for m, old, new in patches), seeds)
+
+
+_TABLE: Final = (
+    _bug(
+        "fence-without-position",
+        "a range lands wherever the table stands",
+        (
+            "core.landing",
+            "if each.moves and (found.token if found else None) != (each.after.token if each.after else None):",
+            "if False:",
+        ),
+    ),
+    _bug(
+        "commit-without-swap",
+        "the last writer wins",
+        ("memory.table", "if self.head != made.parent:", "if False:"),
+    ),
+    _bug(
+        "rebase",
+        "what was refused is put on the new head unjudged (D9)",
+        (
+            "memory.table",
+            "landing = decide_landing(base.positions, proposal)",
+            "landing = next(iter(tries.values()), None) or decide_landing(base.positions, proposal)",
+        ),
+    ),
+    _bug(
+        "shared-file-lands-in-part",
+        "a refused shard's file is left out, and the others that share it land without it (D10)",
+        ("core.landing", "    refused |= _closed_over_files(proposal, refused)\n", ""),
+    ),
+    _bug(
+        "child-before-parents",
+        "nobody waits for the parents",
+        ("core.begin", "if position is None and waiting:", "if False:"),
+    ),
+    _bug(
+        "unlisted-counts-as-gone",
+        "a short listing ends a parent (D15)",
+        (
+            "core.order",
+            'return InTheWay(parent, f"{parent} is in no listing, yet Kinesis still knows it")',
+            "return ParentReason(parent, ParentIs.GONE)",
+        ),
+        seeds=150,
+    ),
+    _bug(
+        "origin-decided-twice",
+        "LATEST is asked again by whoever comes next",
+        (
+            "core.landing",
+            "for stream, origin in proposal.origins if stream not in base.origins}",
+            "for stream, origin in proposal.origins}",
+        ),
+        ("core.position", "return Positions({**decided, **self.origins}, self.shards)", "return Positions({**self.origins, **decided}, self.shards)"),
+    ),
+    _bug(
+        "old-life-lands",
+        "the stream's epoch isn't read again after the last page (D12)",
+        ("duties.consume", "if self.source.describe(self.stream.name).stream != facts.stream:", "if False:"),
+        seeds=200,
+    ),
+    _bug(
+        "checkpoint-before-commit",
+        "the row says what the table doesn't know yet",
+        (
+            "duties.consume",
+            "        committed = self.table.commit(",
+            "        for it in manifest.staged:\n"
+            "            if it.upto.checkpoint is not None and not it.upto.ended:\n"
+            "                row = wave.held[it.key]\n"
+            "                self.claims.write(wave, it.key, change.checkpoint(row, self.claims.me, self.claims.claim, at=it.upto.checkpoint))\n"
+            "        committed = self.table.commit(",
+        ),
+    ),
+)
+
+_ROWS: Final = (
+    _bug(
+        "checkpoint-without-claim",
+        "a zombie of the same worker writes after its successor (D2)",
+        (
+            "core.change",
+            '        holder=me,\n        requires={"run_claim": run_claim, "checkpoint": read.checkpoint},',
+            "        holder=me,\n        requires={},",
+        ),
+        seeds=150,
+    ),
+    _bug(
+        "exact-counter-token",
+        "a beat beside it refuses a run's own checkpoint (D1)",
+        (
+            "core.change",
+            '        holder=me,\n        requires={"run_claim": run_claim, "checkpoint": read.checkpoint},',
+            '        holder=me,\n        requires={"run_claim": run_claim, "checkpoint": read.checkpoint, "counter": read.counter},',
+        ),
+        seeds=150,
+    ),
+    _bug(
+        "claim-without-owner",
+        "whoever finds a row in a stale index may claim it",
+        ("core.change", '            "owner": me,\n            "run_claim": read.run_claim,', '            "run_claim": read.run_claim,'),
+    ),
+    _bug(
+        "claim-during-handover",
+        "a pending handover doesn't go first",
+        ("core.change", '            "checkpoint_owner": None,\n            "owner": me,\n            "run_claim"', '            "run_claim"'),
+        ("duties.claims", "if row.checkpoint_owner is not None:", "if False:"),
+        seeds=200,
+    ),
+    _bug(
+        "release-without-claim",
+        "a zombie releases what its successor claimed",
+        ("core.change", '        requires={"run_claim": run_claim},\n        put=put,', "        put=put,"),
+    ),
+    _bug(
+        "take-over-without-counter",
+        "a leader that slept takes what has moved meanwhile",
+        ("core.change", '"checkpoint_owner": read.checkpoint_owner, "counter": read.counter}', '"checkpoint_owner": read.checkpoint_owner}'),
+        seeds=200,
+    ),
+    _bug(
+        "silent-take-over",
+        "the counter stays where it was when the holder changes",
+        ("core.change", 'add={"counter": 1, "owner_switches": 1} if switched else {"counter": 1},', "add={},"),
+    ),
+    _bug(
+        "believed-without-claim",
+        "after a lost answer anybody's write is taken for one's own",
+        ("core.change", "if found is None or run_claim is None or found.run_claim != run_claim or not change.put:", "if found is None or not change.put or run_claim is None:"),
+        ("core.change", "return all(getattr(found, name) == value for name, value in change.put.items())", "return bool(change.put) or all(getattr(found, name) == value for name, value in change.put.items())"),
+    ),
+    _bug(
+        "resurrecting-create",
+        "a frozen leader's late create finds the row and writes over it (D4)",
+        (
+            "memory.leases",
+            "        return change.create is not None and found is None",
+            "        return change.create is not None",
+        ),
+    ),
+    _bug(
+        "current-life-retired",
+        "rows of the stream's own life are deleted as old ones",
+        ("core.sync", "row.stream_epoch < stream.epoch", "row.stream_epoch <= stream.epoch"),
+    ),
+    _bug(
+        "numbers-as-text",
+        "sequence numbers compare as strings",
+        ("core.checkpoint", "int(self.sequence) if self.is_digits else _SENTINELS[self.sequence]", 'self.sequence if self.is_digits else ""'),
+        ("core.checkpoint", "tuple[int, int, int]", "tuple[int, str, int]"),
+    ),
+)
+
+_TIME: Final = (
+    _bug(
+        "hung-runs-beat",
+        "a hung run's beat goes on for ever (D8)",
+        ("duties.consume", "if wave is not None and self.clock.monotonic() - wave.began > hung:", "if False:"),
+        seeds=200,
+    ),
+    _bug(
+        "any-beat-lives",
+        "another run's beat keeps a dead claim alive (D11)",
+        ("duties.worker_tick", "if run_lives(self.runs.verdict(run_of_claim(claim)), [seen], self._patience)", "if run_lives(self.runs.verdict(run_of_claim(claim)), list(claims.values()), self._patience)"),
+        seeds=300,
+    ),
+    _bug(
+        "started-is-alive",
+        "Dagster's word is believed for ever",
+        ("core.due", "if verdict.started is not None and verdict.started < patience.launch_grace:", "if verdict.started is not None:"),
+    ),
+    _bug(
+        "wall-clock-expiry",
+        "a jump of the clock is taken for silence",
+        ("core.sighting", "min(max(since, timedelta(0)), tick * 1.5)", "max(since, timedelta(0))"),
+    ),
+    _bug(
+        "living-claims-taken",
+        "a run takes what another living run is reading",
+        ("duties.claims", "        if run_claim in self.over:\n            return True\n", "        return True\n"),
+    ),
+    _bug(
+        "the-dead-keep-theirs",
+        "nobody takes a dead worker's leases",
+        ("duties.assignment", "lost = frozenset(row.key for row in open_rows if row.holder in fleet.dead)", "lost = frozenset[str]()"),
+    ),
+    _bug(
+        "lock-for-ever",
+        "a dead leader's lock is never taken",
+        ("core.election", "if now.credit > found.duration:", "if False:"),
+    ),
+)
+
+BUGS: Final = {bug.name: bug for bug in (*_TABLE, *_ROWS, *_TIME)}

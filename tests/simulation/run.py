@@ -1,0 +1,72 @@
+"""One seed, from its plan to its verdict."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from tests.simulation.plan import Plan, a_plan
+from tests.simulation.settle import require_settled, unsettled
+from tests.simulation.troubles import Troubles
+from tests.simulation.truth import Violation
+from tests.simulation.world import World
+
+_LOOK = 15.0
+
+
+@dataclass(slots=True)
+class Outcome:
+    plan: Plan
+    violation: Violation | None
+    history: list[tuple[float, str, str]] = field(repr=False)
+    seconds: float
+    """Of virtual time."""
+    settled_after: float | None
+    landed: int
+    refused_rows: int
+    runs: int
+
+    @property
+    def digest(self) -> str:
+        return sha256("\n".join(lines(self.history)).encode()).hexdigest()
+
+
+def lines(history: list[tuple[float, str, str]]) -> list[str]:
+    return [f"{at:9.3f}  {who:<16} {what}" for at, who, what in history]
+
+
+def run_seed(seed: int) -> Outcome:
+    return run_plan(a_plan(seed))
+
+
+def run_plan(plan: Plan) -> Outcome:
+    world = World(plan)
+    violation = None
+    settled: float | None = None
+    try:
+        world.start()
+        Troubles(world).start()
+        world.sim.run(plan.storm + 60.0)
+        while settled is None and world.sim.now < plan.end:
+            world.sim.run(world.sim.now + _LOOK)
+            if next(unsettled(world), None) is None:
+                settled = world.sim.now - plan.storm
+        require_settled(world)
+    except Violation as broken:
+        violation = broken
+    except Exception as crash:  # noqa: BLE001 - a crash of the product is a finding, not ours to pass on
+        told = "".join(traceback.format_exception(crash)[-3:])
+        violation = Violation("crash", f"{type(crash).__name__}: {crash}\n{told}")
+    finally:
+        world.close()
+    return Outcome(
+        plan,
+        violation,
+        world.history,
+        world.sim.now,
+        settled,
+        landed=world.table.landed,
+        refused_rows=world.refused_rows,
+        runs=len(world.runs),
+    )

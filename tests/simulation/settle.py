@@ -1,0 +1,58 @@
+"""Is all well again? What must be true once faults have stopped for a while (I1, I5, I20-I22, I26, I30)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from pipeline.core.stream import ShardKey, lease_key
+from tests.simulation.truth import ShardTruth, Violation
+from tests.simulation.world import World
+
+
+def unsettled(world: World) -> Iterator[tuple[str, str]]:
+    """What isn't well: (shard, sentence)."""
+    living = {w for d in world.deployments if d.is_up and any(h.alive for h in d.run_hosts) for w in d.workers}
+    living -= {row.worker_id for row in world.workers.list() if row.stopping}
+    for shard in world.truth.shards.values():
+        if shard.key.stream == world.truth.stream:
+            yield from ((shard.key.shard_id, said) for said in _of_shard(world, shard, living))
+    for row in world.leases.rows.values():
+        shard = world.truth.shards.get(ShardKey(world.truth.stream, row.shard_id))
+        if shard is None or row.stream_epoch != world.truth.stream.epoch:
+            yield row.key, f"its row is of another life ({row.stream_epoch}, now {world.truth.stream.epoch})"
+        if row.run_claim is not None and not row.has_ended and not world.runs[row.run_claim].process.alive:
+            yield row.key, f"its row carries the claim of a dead run, {row.run_claim}"
+        if row.checkpoint_owner is not None:
+            yield row.key, f"its handover from {row.checkpoint_owner} to {row.owner} isn't over"
+
+
+def _of_shard(world: World, shard: ShardTruth, living: set[str]) -> Iterator[str]:
+    origin = world.table.origins.get(shard.key.stream)
+    row = world.leases.rows.get(lease_key(shard.key, multi=False))
+    if world.truth.is_out_of_scope(shard, origin):
+        return
+    first = 0 if origin is None else bisect_left(shard.arrivals, origin)
+    left = len(shard.sequences) - max(first, shard.read)
+    if left:
+        yield f"{left} records aren't landed"
+    if shard.closed is None:
+        if row is None:
+            yield "it is open and has no row"
+        elif row.holder not in living:
+            yield f"its row is held by {row.holder}, who isn't at work ({', '.join(sorted(living))} are)"
+        elif row.looked_at is None:
+            yield "nobody ever read it"
+    elif not shard.ended and not _passed(world, shard):
+        yield f"it is closed, and hasn't ended in the table ({shard.token})"
+    elif row is not None and not row.has_ended:
+        yield f"it has ended in the table, its row says {row.checkpoint}"
+
+
+def _passed(world: World, shard: ShardTruth) -> bool:
+    return False
+
+
+def require_settled(world: World) -> None:
+    for about, said in unsettled(world):
+        raise Violation("I30", f"{about}: {said}, {world.sim.now - world.plan.storm:.0f} s after all trouble", about)

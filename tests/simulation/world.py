@@ -1,0 +1,203 @@
+"""Everything that a seed's fleet lives in: one stream, three tables, the lake's table, hosts, and the history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from itertools import count
+from random import Random
+from typing import Any
+
+from pipeline.core.change import Change
+from pipeline.core.lease import Lease
+from pipeline.core.shard import Shard
+from pipeline.core.stream import ShardKey
+from pipeline.memory.clock import START, CountingIds
+from pipeline.memory.leader_lock import MemoryLeaderLock
+from pipeline.memory.source import MemorySource
+from pipeline.memory.stage import MemoryStage
+from pipeline.settings import (
+    AssignmentSettings,
+    CoordinationSettings,
+    InitialPosition,
+    Settings,
+    StreamSettings,
+    WaveSettings,
+    WorkerSettings,
+)
+from tests.simulation.hosts import Deployment, Host, RunAtWork
+from tests.simulation.lease_watch import WatchedLeases, WatchedWorkers
+from tests.simulation.plan import Plan
+from tests.simulation.ports import Script
+from tests.simulation.scheduler import Process, Scheduler
+from tests.simulation.table_watch import WatchedTable
+from tests.simulation.truth import ShardTruth, Truth, Violation
+from tests.simulation.weather import Weather
+
+STREAM = "orders"
+_READS_A_SECOND = 5
+
+
+class TrueClock:
+    """Kinesis's and the lake's: right."""
+
+    def __init__(self, sim: Scheduler) -> None:
+        self._sim = sim
+
+    def now(self) -> Any:
+        return START + timedelta(seconds=self._sim.now)
+
+    def monotonic(self) -> float:
+        return self._sim.now
+
+
+class World:
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.rng = Random(plan.seed)
+        self.sim = Scheduler()
+        self.history: list[tuple[float, str, str]] = []
+        self.script: Script | None = None
+        self.weather = Weather(self.sim, self.rng, plan.mix, self.note)
+        self.clock = TrueClock(self.sim)
+        self.ids = CountingIds("id", seed=plan.seed)
+        self.truth = Truth()
+        self.source = MemorySource(self.clock)
+        # Numbers that grow a digit longer meanwhile: as texts they would be in another order.
+        self.source._sequence = count(10**21 - self.rng.randrange(5, 200))
+        self.leases = WatchedLeases(self)
+        self.workers = WatchedWorkers(self)
+        self.lock = MemoryLeaderLock()
+        self.table = WatchedTable(self)
+        self.stage = MemoryStage(self.source, self.clock)
+        self.tables_missing = False
+        self.runs: dict[str, RunAtWork] = {}
+        """By claim."""
+        self.refused_rows = 0
+        self.jumps: list[float] = []
+        """When a host's clock was set."""
+        self.listeners: list[Callable[[Lease, Lease, Change, Process], None]] = []
+        """Told of each claim and of each move of a lease."""
+        self._reads: dict[ShardKey, list[float]] = {}
+        self._run_ids = 0
+        self.create_stream()
+        self.hosts = [Host(f"h{i + 1}", self.sim, self._offset()) for i in range(plan.hosts)]
+        self.deployments = self._deployments()
+
+    def _offset(self) -> float:
+        return self.rng.uniform(-60.0, 60.0) if self.plan.skewed else 0.0
+
+    def _deployments(self) -> list[Deployment]:
+        plan = self.plan
+        each = [
+            tuple(f"w{i * plan.workers_each + j + 1}" for j in range(plan.workers_each)) for i in range(plan.hosts)
+        ]
+        if plan.shared:
+            everybody = tuple(worker for its in each for worker in its)
+            return [Deployment(self, self.hosts[0], self.settings(everybody), self.hosts)]
+        return [
+            Deployment(self, host, self.settings(workers), [host])
+            for host, workers in zip(self.hosts, each, strict=True)
+        ]
+
+    def settings(self, workers: tuple[str, ...]) -> Settings:
+        plan = self.plan
+        at = START + timedelta(seconds=plan.starts_at)
+        stream = StreamSettings(name=STREAM, initial_position=plan.position)
+        if plan.position is InitialPosition.AT_TIMESTAMP:
+            stream = replace(stream, timestamp=at)
+        return Settings(
+            application="app",
+            streams=(stream,),
+            workers=tuple(WorkerSettings(id=worker) for worker in workers),
+            coordination=CoordinationSettings(heartbeat=plan.heartbeat),
+            assignment=AssignmentSettings(graceful=plan.graceful),
+            wave=WaveSettings(records=plan.wave_records),
+        )
+
+    # -- what processes need of it -----------------------------------------------------------------------------
+
+    def a_process(self, name: str, host: Host, worker: str = "") -> Process:
+        made = self.sim.a_process(name, host, worker)
+        host.processes[made] = None
+        return made
+
+    def a_run_id(self) -> str:
+        self._run_ids += 1
+        return f"run{self._run_ids}"
+
+    def note(self, who: str, what: str) -> None:
+        self.history.append((self.sim.now, who, what))
+
+    def ensure_tables(self) -> bool:
+        missing, self.tables_missing = self.tables_missing, False
+        return missing
+
+    def as_listed(self, shards: tuple[Shard, ...]) -> tuple[Shard, ...]:
+        """A listing may be late, and comes in any order."""
+        if not self.weather.strikes(self.weather.mix.late_listing):
+            return shards
+        horizon = self.clock.now() - timedelta(seconds=self.rng.uniform(0.0, 30.0))
+        known = self.truth.shards
+        stream = self.truth.stream
+        out = [s for s in shards if (t := known.get(ShardKey(stream, s.shard_id))) is None or t.opened <= horizon]
+        self.rng.shuffle(out)
+        return tuple(out)
+
+    def is_unlisted(self, key: ShardKey) -> bool:
+        return self.source.is_gone(key)
+
+    def count_read(self, key: ShardKey) -> None:
+        """I28: five reads a second and shard, over all readers."""
+        times = self._reads.setdefault(key, [])
+        times.append(self.sim.now)
+        if len(times) > _READS_A_SECOND and self.sim.now - times.pop(0) < 1.0:
+            raise Violation("I28", f"more than {_READS_A_SECOND} reads of {key} within a second", key.shard_id)
+
+    def told(self, before: Lease, after: Lease, change: Change, by: Process) -> None:
+        for listener in self.listeners:
+            listener(before, after, change, by)
+
+    # -- the stream --------------------------------------------------------------------------------------------
+
+    def create_stream(self) -> None:
+        stream = self.source.create_stream(STREAM, self.plan.shards)
+        self.truth.streams.append(stream)
+        for shard in self.source.list_shards(stream):
+            self.truth.opened(ShardKey(stream, shard.shard_id), (), self.clock.now())
+
+    def put(self, shard: ShardTruth, count: int = 1) -> None:
+        for _ in range(count):
+            self.truth.put(shard.key, self.source.put(shard.key), self.clock.now())
+
+    def split(self, shard: ShardTruth) -> None:
+        self.note("kinesis", f"{shard.key.shard_id} splits")
+        self._resharded((shard,), self.source.split(shard.key))
+
+    def merge(self, one: ShardTruth, other: ShardTruth) -> None:
+        self.note("kinesis", f"{one.key.shard_id} and {other.key.shard_id} merge")
+        self._resharded((one, other), (self.source.merge(one.key, other.key),))
+
+    def _resharded(self, parents: tuple[ShardTruth, ...], children: tuple[ShardKey, ...]) -> None:
+        now, names = self.clock.now(), tuple(child.shard_id for child in children)
+        for parent in parents:
+            self.truth.closed(parent.key, now, names)
+        for child in children:
+            self.truth.opened(child, tuple(parent.key.shard_id for parent in parents), now)
+
+    # -- the run of the world ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        for deployment in self.deployments:
+            self.sim.after(self.plan.opens + self.rng.uniform(0.0, 10.0), deployment.start)
+        self.sim.after(1.0, self._produce)
+
+    def _produce(self) -> None:
+        if self.sim.now > self.plan.storm + 60.0:
+            return
+        self.put(self.rng.choice(self.truth.open_shards()), self.rng.choice((1, 1, 2, 5)))
+        self.sim.after(self.rng.expovariate(1.0 / self.plan.puts_every), self._produce)
+
+    def close(self) -> None:
+        self.sim.close()

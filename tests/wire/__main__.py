@@ -1,0 +1,29 @@
+"""`python -m tests.wire PATH`: one line per failure, one per operation that isn't built, then the sum."""
+
+import json
+import sys
+from pathlib import Path
+
+from tests.wire.room import a_room
+from tests.wire.run import run_all
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) != 1 or not arguments[0]:
+        print("name a file of cases: make wire WIRE=path", file=sys.stderr)
+        return 2
+    try:
+        cases = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        print(f"{arguments[0]} isn't a file of cases: {error}", file=sys.stderr)
+        return 2
+    with a_room() as room:
+        report = run_all(cases, room)
+    for line in report.lines:
+        print(line)
+    print(f"{report.passed} passed, {report.failed} failed")
+    return 1 if report.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,215 @@
+"""Each operation as the product's own function, with what the caller had read (`seen_*`) as its arguments."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from pipeline.aws.leader_lock import DynamoLeaderLock
+from pipeline.aws.leases import DynamoLeaseStore
+from pipeline.aws.migration import DynamoClientVersion
+from pipeline.aws.rows import Place
+from pipeline.aws.workers import DynamoWorkerStore
+from pipeline.core import change
+from pipeline.core.change import Change
+from pipeline.core.checkpoint import Checkpoint
+from pipeline.core.election import LockRow
+from pipeline.core.lease import Lease
+from pipeline.core.shard import HashRange
+from pipeline.core.worker import Metrics, Worker
+from pipeline.kcl import writes
+from pipeline.kcl.migration import ClientVersion
+from pipeline.memory.clock import MemoryClock
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+Args = Mapping[str, Any]
+Operation = Callable[["DynamoDBClient", Place, Args], Any]
+"""Answers what the product answers."""
+LOCK = timedelta(seconds=120)
+"""KCL's dynamoDbLockBasedLeaderLeaseDurationInMillis, where a case says nothing of it."""
+
+
+# --- leases -------------------------------------------------------------------------------------------------
+
+
+def _lease(plan: Callable[[Args], Change]) -> Operation:
+    def operation(client: DynamoDBClient, place: Place, args: Args) -> Any:
+        return DynamoLeaseStore(client, place.table).apply(plan(args))
+
+    return operation
+
+
+def _seen(args: Args, **more: Any) -> Lease:
+    """The lease as the caller had read it."""
+    return Lease(
+        args["lease_key"],
+        args.get("seen_counter") or 0,
+        owner=args.get("seen_owner"),
+        checkpoint_owner=args.get("seen_checkpoint_owner"),
+        **more,
+    )
+
+
+def _checkpoint_of(args: Args, name: str = "checkpoint", sub: str = "sub") -> Checkpoint:
+    return Checkpoint(args[name] or "", args.get(sub) or 0)
+
+
+def _hash_range(args: Args) -> HashRange | None:
+    both = args.get("hash_range")
+    return None if both is None else HashRange(int(both[0]), int(both[1]))
+
+
+def _create(args: Args) -> Change:
+    lease = Lease(
+        args["lease_key"],
+        checkpoint=_checkpoint_of(args),
+        parents=frozenset(args.get("parents") or ()),
+        hash_range=_hash_range(args),
+        stream=args.get("stream"),
+        shard=args.get("shard"),
+    )
+    return change.create(lease, "wire")
+
+
+def _renew(args: Args) -> Change:
+    known = "somebody" if args["knows_checkpoint_owner"] else None
+    read = Lease(args["lease_key"], args["seen_counter"], checkpoint_owner=known)
+    kbps = args.get("throughput_kbps")
+    return writes.renew(read, throughput_kbps=None if kbps is None else float(kbps))
+
+
+def _write_checkpoint(args: Args) -> Change:
+    if args.get("pending") is not None:
+        return _prepare(args)
+    known = _seen(args, hash_range=_hash_range(args), children=frozenset(args.get("children") or ()))
+    return writes.checkpoint(known, _checkpoint_of(args))
+
+
+def _prepare(args: Args) -> Change:
+    name, sub = ("pending", "pending_sub") if "pending" in args else ("checkpoint", "sub")
+    state = args.get("pending_state", args.get("state"))
+    text = state["B64"] if isinstance(state, dict) else state
+    return writes.prepare(
+        _seen(args), _checkpoint_of(args, name, sub), state=None if text is None else base64.b64decode(text)
+    )
+
+
+def _note_hash_range(args: Args) -> Change:
+    found = _hash_range(args)
+    assert found is not None
+    return writes.note_hash_range(_seen(args), found)
+
+
+def _delete(client: DynamoDBClient, place: Place, args: Args) -> Any:
+    """Ours never deletes but what it has read."""
+    store = DynamoLeaseStore(client, place.table)
+    read = store.get(args["lease_key"])
+    return read is None or store.apply(change.delete_garbage(read, "wire"))
+
+
+def _held(client: DynamoDBClient, place: Place, args: Args) -> list[str]:
+    me = args.get("me") or args.get("worker") or args["owner"]
+    found = DynamoLeaseStore(client, place.table).held_by(me)
+    return [lease.key for lease in found.leases if lease.holder == me]
+
+
+# --- the lock -----------------------------------------------------------------------------------------------
+
+
+def _duration(args: Args) -> timedelta:
+    return timedelta(milliseconds=int(args["duration_ms"])) if "duration_ms" in args else LOCK
+
+
+def _acquire(client: DynamoDBClient, place: Place, args: Args) -> bool:
+    lock = DynamoLeaderLock(client, place.table, key=place.key)
+    found = lock.read()
+    seen = None if args["seen"] is None else LockRow("somebody", args["seen"], LOCK)
+    if found is not None and found.released:  # the first look of every acquisition
+        seen = found
+    return lock.take(LockRow(args["me"], args["new_version"], _duration(args)), seen=seen)
+
+
+def _heartbeat(client: DynamoDBClient, place: Place, args: Args) -> bool:
+    mine = LockRow(args["me"], args["seen"], _duration(args))
+    return DynamoLeaderLock(client, place.table, key=place.key).beat(mine, args["new_version"])
+
+
+def _release(client: DynamoDBClient, place: Place, args: Args) -> bool:
+    mine = LockRow(args["me"], args["seen"], LOCK)
+    return DynamoLeaderLock(client, place.table, key=place.key).release(mine)
+
+
+# --- workers and versions -----------------------------------------------------------------------------------
+
+
+def _moment(seconds: int | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+def _delete_metrics(client: DynamoDBClient, place: Place, args: Args) -> bool:
+    store = DynamoWorkerStore(client, place.table, clock=MemoryClock(), key=place.key)
+    return store.delete_stale(Worker(args["worker"], last_update=_moment(args["seen_last_update"])))
+
+
+def _write_metrics(client: DynamoDBClient, place: Place, args: Args) -> bool:
+    seconds = next(args[name] for name in ("now_s", "last_update", "lut") if name in args)
+    store = DynamoWorkerStore(
+        client, place.table, clock=MemoryClock(datetime.fromtimestamp(seconds, UTC)), key=place.key, as_in_35=True
+    )
+    stats, ranges = (
+        next((args[name] for name in names if name in args), {})
+        for names in (("stats", "sts"), ("ranges", "operating_range", "opr"))
+    )
+    metrics = Metrics(
+        {name: tuple(float(n) for n in values) for name, values in stats.items()},
+        {name: tuple(int(n) for n in values) for name, values in ranges.items()},
+    )
+    return store.report(args["worker"], metrics, seen=None)
+
+
+def _set_version(client: DynamoDBClient, place: Place, args: Args) -> bool:
+    store = DynamoClientVersion(client, place.table, key=place.key)
+    seen = args["seen"]
+    return store.change(
+        _version(args["new"]),
+        args["me"],
+        datetime.fromtimestamp(args["now_ms"] // 1000, UTC) + timedelta(milliseconds=args["now_ms"] % 1000),
+        seen=None if seen is None else _version(seen),
+    )
+
+
+def _version(said: str) -> ClientVersion:
+    return ClientVersion(said.removeprefix("CLIENT_VERSION_"))
+
+
+OPERATIONS: dict[str, Operation] = {
+    "create_lease": _lease(_create),
+    "take": _lease(lambda args: writes.take(_seen(args), args["me"])),
+    "renew": _lease(_renew),
+    "checkpoint": _lease(_write_checkpoint),
+    "prepare_checkpoint": _lease(_prepare),
+    "assign": _lease(lambda args: writes.assign(_seen(args), args["new_owner"], "wire")),
+    "initiate_handover": _lease(lambda args: writes.begin_handover(_seen(args), args["new_owner"], "wire")),
+    "evict": _lease(lambda args: writes.evict(_seen(args), "wire")),
+    "set_child_shards": _lease(lambda args: change.note_children(_seen(args), frozenset(args["children"]))),
+    "set_hash_range": _lease(_note_hash_range),
+    "delete_lease": _delete,
+    "lock_acquire": _acquire,
+    "lock_heartbeat": _heartbeat,
+    "lock_release": _release,
+    "write_worker_metrics": _write_metrics,
+    "delete_worker_metrics": _delete_metrics,
+    "set_client_version": _set_version,
+}
+KEYS_OF: dict[str, Callable[["DynamoDBClient", Place, Args], list[str]]] = {"leases_of_by_index": _held}
+"""Operations that read: they answer keys of leases."""
+NOT_BUILT: dict[str, str] = {
+    "set_table_migration": "moving rows between tables is left to KCL's own leader; ours goes by what it wrote",
+    "create_stream": "KCL's stream rows are off by default and reserved for future use there",
+    "delete_stream": "KCL's stream rows are off by default and reserved for future use there",
+}
+"""op -> why it isn't built."""

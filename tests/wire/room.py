@@ -1,0 +1,72 @@
+"""Real tables of the stand-in's DynamoDB, one for each key that KCL's rows have, emptied between cases."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from pipeline.aws.clients import dynamodb_client
+from pipeline.aws.rows import Place
+from pipeline.aws.tables import DynamoTables
+from pipeline.local.endpoint import LocalAws, local_aws
+from pipeline.settings import AwsSettings, CoordinationSettings, Layout, Settings
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+Row = Mapping[str, Any]
+
+
+class Room:
+    """`refused` counts the conditions that DynamoDB found broken."""
+
+    def __init__(self, client: DynamoDBClient) -> None:
+        self.client = client
+        self.refused = 0
+        three = Settings(
+            application=f"wire-{uuid.uuid4().hex[:8]}",
+            streams=(),
+            coordination=CoordinationSettings(layout=Layout.M),
+        )
+        DynamoTables(client, three).create()
+        self._places = {
+            "leaseKey": Place(three.lease_table, "leaseKey"),
+            "wid": Place(three.worker_table, "wid"),
+            "key": Place(three.state_table, "key"),
+        }
+        client.meta.events.register("after-call.dynamodb", self._hear)
+
+    def _hear(self, parsed: Mapping[str, Any], **_: Any) -> None:
+        self.refused += parsed.get("Error", {}).get("Code") == "ConditionalCheckFailedException"
+
+    def place_of(self, *rows: Row | None) -> Place:
+        """Where rows like these lie; the lease table for none."""
+        names = (name for row in rows if row for name in self._places if name in row)
+        return self._places[next(names, "leaseKey")]
+
+    def put(self, place: Place, *rows: Row) -> None:
+        for row in rows:
+            self.client.put_item(TableName=place.table, Item=dict(row))
+
+    def rows(self, place: Place) -> list[Row]:
+        return list(self.client.scan(TableName=place.table, ConsistentRead=True)["Items"])
+
+    def clear(self) -> None:
+        self.refused = 0
+        for place in self._places.values():
+            for row in self.rows(place):
+                self.client.delete_item(TableName=place.table, Key={place.key: row[place.key]})
+
+
+@contextmanager
+def a_room(aws: LocalAws | None = None) -> Iterator[Room]:
+    """`aws`: one that is served already."""
+    if aws is not None:
+        yield Room(dynamodb_client(AwsSettings(region=aws.region, endpoint=aws.endpoint)))
+        return
+    with local_aws("--transition", "0") as served, patch.dict(os.environ, served.environment):
+        yield Room(dynamodb_client(AwsSettings(region=served.region, endpoint=served.endpoint)))
