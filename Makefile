@@ -8,7 +8,7 @@ parts := $(wildcard bin pipeline assets resources sensors tests bench)
 in_venv := env -u SPARK_HOME -u PYTHONPATH -u PYTHONHOME JAVA_HOME="$$(cat .venv/java_home)" \
 	PATH="$(CURDIR)/.venv/bin:$$PATH" DAGSTER_DISABLE_TELEMETRY=yes
 
-.PHONY: help setup fmt check test test-all vectors wire interop sim local dev demo bench lock
+.PHONY: help setup fmt check test test-all vectors wire contract interop sim local dev demo bench lock
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -62,9 +62,14 @@ sim: setup ## a fleet's year in seconds, by many seeds: make sim SEEDS=100 FROM=
 interop: setup ## real KCL fleets against the stand-in, where Maven Central is at hand (half an hour)
 	@$(in_venv) python -m tests.interop $(ARGS)
 
-wire: ## (not built yet) a table shared with an unmodified KCL application
-wire:
-	@echo "make $@ isn't built yet: nothing was run." >&2; exit 1
+wire: setup ## KCL's rows by cases given as data: make wire WIRE=path
+	@$(in_venv) python -m tests.wire "$(WIRE)"
+
+contract: setup ## the promises of the ports; DYNAMODB=local: on AWS's DynamoDB Local too, where Maven Central is at hand
+	@$(in_venv) pytest -m "not slow" tests/contract $(ARGS)
+ifeq ($(DYNAMODB),local)
+	@$(in_venv) python -m tests.contract.dynamodb_local $(ARGS)
+endif
 
 lock: setup ## resolve requirements.lock anew after an edit of pyproject.toml, keeping the versions that still fit
 	@tools="$$(mktemp -d)" && trap 'rm -rf "$$tools"' EXIT && unset PIP_FIND_LINKS && \

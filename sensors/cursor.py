@@ -15,6 +15,7 @@ from pipeline.core.sighting import Sighting, Sightings, from_cursor, to_cursor
 from pipeline.duties.assignment import AssignmentMemory
 from pipeline.duties.leader_tick import LeaderMemory
 from pipeline.duties.leader_watch import Watching
+from pipeline.duties.streams import StreamsMemory
 from pipeline.duties.worker_tick import WorkerMemory
 
 _Memory = TypeVar("_Memory")
@@ -44,6 +45,7 @@ def write_leader(memory: LeaderMemory, failures: int) -> str:
             "lock": _one_out(memory.lock),
             "workers": _suspects(memory.workers),
             "sync": _time_out(memory.last_sync),
+            "former": _former_out(memory.streams),
             "assign": _time_out(memory.assignment.last),
             "leases": _suspects(memory.assignment.leases),
             "handovers": _suspects(memory.assignment.handovers),
@@ -60,6 +62,7 @@ def read_leader(text: str | None) -> tuple[LeaderMemory, int]:
             lock=_one_in(said.get("lock")),
             workers=from_cursor(said.get("workers", {})),
             last_sync=_time_in(said.get("sync")),
+            streams=_former_in(said.get("former")),
             assignment=AssignmentMemory(
                 _time_in(said.get("assign")),
                 from_cursor(said.get("leases", {})),
@@ -109,6 +112,18 @@ def read_worker(text: str | None) -> WorkerMemory:
 def _suspects(seen: Sightings) -> dict[str, list[str | int]]:
     few = len(seen) <= _FEW
     return to_cursor({name: each for name, each in seen.items() if few or each.credit})
+
+
+def _former_out(memory: StreamsMemory) -> list[Any] | None:
+    """Those that have waited longest; the others begin anew. What prefix and tags find is asked again."""
+    longest = sorted(memory.former, key=lambda name: memory.former[name].credit, reverse=True)[:_FEW]
+    if not longest:
+        return None
+    return [_time_out(memory.looked), to_cursor({name: memory.former[name] for name in longest})]
+
+
+def _former_in(row: list[Any] | None) -> StreamsMemory:
+    return StreamsMemory() if row is None else StreamsMemory(looked=_time_in(row[0]), former=from_cursor(row[1]))
 
 
 def _watching_out(seen: Watching) -> list[Any] | None:

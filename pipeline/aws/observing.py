@@ -29,6 +29,8 @@ _KINDS: Final[Mapping[str, str]] = {
     TABLE_MIGRATION: "TABLE_MIGRATION",
 }
 """What KCL before 3.5 writes without a type."""
+_PAGE: Final = 1_000
+"""Rows of one answer: a slow endpoint answers within our client's patience, which is short for the sake of ticks."""
 _TELL_EVERY: Final = 2_000
 """Rows."""
 
@@ -148,7 +150,7 @@ class Observer:
         found = _Found(table)
         try:
             self._check(table, key, rows.describe())
-            for count, item in enumerate(rows.scan(), start=1):
+            for count, item in enumerate(rows.scan(Limit=_PAGE), start=1):
                 _sort(item, key, found)
                 if count % _TELL_EVERY == 0:
                     self._progress(f"table {table}: {count:,} rows read")

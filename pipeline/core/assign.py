@@ -12,8 +12,8 @@ followed by an empty one: each move makes the sum of the squared loads smaller, 
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, insort
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from heapq import heapify, heappop, heappush
@@ -224,6 +224,7 @@ class _Board:
         self.add(key, to, movable=True)
 
     def _even_out_workers(self, slack: int) -> bool:
+        mean = sum(self.load.values()) // len(self.living)
         giving: set[str] = set()
         givers = [(-self.load[w], w) for w in self.living if self.movable[w]]
         heapify(givers)
@@ -233,7 +234,7 @@ class _Board:
             if to is None or -load != self.load[giver]:
                 continue
             gap = self.load[giver] - self.load[to]
-            if gap <= slack and giver not in giving:
+            if max(self.load[giver] - mean, mean - self.load[to]) <= slack and giver not in giving:
                 continue
             chosen = _best(self.movable[giver], gap)
             if chosen is None:
@@ -245,57 +246,50 @@ class _Board:
                     heappush(givers, (-self.load[worker], worker))
         return bool(giving)
 
-    def _excess(self) -> dict[str, int]:
-        """Of each cluster over what falls to it by its workers, times the number of all workers."""
-        everything, workers = sum(self.cluster_load.values()), len(self.living)
-        return {
-            c: self.cluster_load[c] * workers - everything * len(self.clusters[c]) for c in self.clusters
-        }
+    def _uneven_clusters(self) -> float:
+        a_worker = [self.cluster_load[c] / len(workers) for c, workers in self.clusters.items()]
+        return max(a_worker) - min(a_worker)
 
     def _even_out_clusters(self) -> bool:
         moved = False
-        while len(self.clusters) > 1 and self._move_between_clusters():
+        while self._move_between_clusters():
             moved = True
         return moved
 
     def _move_between_clusters(self) -> bool:
         everything, workers = sum(self.cluster_load.values()), len(self.living)
-        excess = {
-            c: self.cluster_load[c] * workers - everything * len(self.clusters[c]) for c in self.clusters
+        excess = {  # over what falls to a cluster by its workers, times the number of all workers
+            c: self.cluster_load[c] * workers - everything * len(self.clusters[c])
+            for c in sorted(self.clusters)
         }
-        heavy = max(sorted(excess), key=lambda c: excess[c])
-        light = min(sorted(excess), key=lambda c: excess[c])
+        heavy, light = max(excess, key=lambda c: excess[c]), min(excess, key=lambda c: excess[c])
+        between = excess[heavy] - excess[light]
         to = self._least_in(light)
         if to is None:
             return False
-        between = excess[heavy] - excess[light]
         for giver in sorted(self.clusters[heavy], key=lambda w: (-self.load[w], w)):
             gap = self.load[giver] - self.load[to]
             if gap <= 0:
                 return False
-            fits = bisect_right(self.movable[giver], (gap, "\uffff"))
-            for weight, key in reversed(self.movable[giver][:fits]):
+            for weight, key in reversed(self.movable[giver][: _up_to(gap, self.movable[giver])]):
                 if weight * workers * 10 < between * 9:
                     self._move(weight, key, giver=giver, to=to)
                     return True
         return False
 
 
-def _best(movable: list[tuple[int, str]], half: int, *, below: int) -> tuple[int, str] | None:
-    """The heaviest that doesn't turn the gap round, else the lightest that turns it round but makes it clearly smaller.
-
-    `below`: nine times the gap; a lease of ten times its weight must stay under it.
-    """
-    at = bisect_right(movable, (half, "\uffff"))
-    for weight, key in _candidates(movable, at):
-        if weight * 10 < below:
+def _best(movable: list[tuple[int, str]], gap: int) -> tuple[int, str] | None:
+    """The heaviest that doesn't turn the gap round, else the lightest that turns it round but makes it clearly smaller."""
+    at = _up_to(gap // 2, movable)
+    for weight, key in movable[max(0, at - 1) : at + 1]:
+        if weight * 10 < gap * 9:
             return weight, key
     return None
 
 
-def _candidates(movable: list[tuple[int, str]], at: int) -> Iterator[tuple[int, str]]:
-    yield from movable[at - 1 : at] if at else ()
-    yield from movable[at : at + 1]
+def _up_to(weight: int, movable: list[tuple[int, str]]) -> int:
+    """How many of them weigh no more than this."""
+    return bisect_left(movable, (weight + 1,))
 
 
 def spilled(scene: Scene, changes: Iterable[Change]) -> int:

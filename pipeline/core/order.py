@@ -166,7 +166,11 @@ def parents_first(shards: Iterable[str], parents: Mapping[str, frozenset[str]]) 
         todo, entered = [shard_id], set[str]()  # a loop, not a recursion: chains can be long
         while todo:
             each = todo[-1]
-            above = sorted(parents.get(each, frozenset()) & wanted - entered - out.keys(), reverse=True)
+            above = [
+                parent
+                for parent in sorted(parents.get(each, frozenset()), reverse=True)
+                if parent in wanted and parent not in entered and parent not in out
+            ]
             if each in entered or not above:
                 out.setdefault(todo.pop())
             else:

@@ -48,7 +48,7 @@ def rows_of(stream: StreamId, leases: Iterable[Lease]) -> tuple[Lease, ...]:
 
 
 def is_of_this_life(stream: StreamId, row: Lease) -> bool:
-    return row.stream_epoch in {None, stream.epoch}
+    return row.stream in {None, stream.serialized} and row.stream_epoch in {None, stream.epoch}
 
 
 def plan_sync(

@@ -1,7 +1,7 @@
 """One tick of the leader: hold the lock, keep the lease rows in step with Kinesis, give out leases, even them out.
 
-    tables there? -> the workers -> the lock -> shard sync (every 30 s) -> assignment (every 20 s, and at once when
-    rows are new, a worker died or came up, or one is stopping)
+    tables there? -> the workers -> the lock -> the streams, and their shard sync (every 30 s) -> assignment (every
+    20 s, and at once when rows are new, a worker died or came up, or one is stopping)
 
 The lock only saves work: every write below is conditional, so that two leaders, or one that slept, harm nothing.
 """
@@ -13,15 +13,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from pipeline.core.change import Change
-from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, TRIM_HORIZON
 from pipeline.core.election import LockRow, Move, plan_election
 from pipeline.core.lease import Lease
-from pipeline.core.order import a_family, parents_first
+from pipeline.core.order import parents_first
 from pipeline.core.sighting import Sighting
 from pipeline.core.stream import shard_of_lease_key
-from pipeline.core.sync import plan_sync
 from pipeline.duties.assignment import AssignmentMemory, Fleet, Tally, mind, plan_pass, watch
-from pipeline.duties.origin import ensure_origin
+from pipeline.duties.shard_sync import ShardSync
+from pipeline.duties.streams import StreamsMemory, Tracking, is_wanted_life, of_our_form
 from pipeline.errors import TablesMissing
 from pipeline.ports import (
     Clock,
@@ -31,18 +30,10 @@ from pipeline.ports import (
     LeaseStore,
     Listing,
     ShardSource,
-    StreamFacts,
     Tables,
-    TableState,
     WorkerStore,
 )
-from pipeline.settings import InitialPosition, Settings, StreamSettings
-
-_SENTINELS = {
-    InitialPosition.TRIM_HORIZON: TRIM_HORIZON,
-    InitialPosition.LATEST: LATEST,
-    InitialPosition.AT_TIMESTAMP: AT_TIMESTAMP,
-}
+from pipeline.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +45,7 @@ class LeaderMemory:
     """The lock of somebody else, as last seen."""
     workers: Mapping[str, Sighting] = field(default_factory=dict)
     last_sync: datetime | None = None
+    streams: StreamsMemory = field(default_factory=StreamsMemory)
     assignment: AssignmentMemory = field(default_factory=AssignmentMemory)
 
 
@@ -96,14 +88,16 @@ class LeaderDuty:
             self.release()
             return LeaderReport(
                 replace(memory, lock=None),
-                f"leader: worker {self.leader_id} is stopping, another one leads",
+                f"leader: all workers here are stopping, another one leads",
                 leads=False,
             )
         leads, lock, owner = self._elect(memory, since)
         memory = replace(memory, lock=lock)
         if not leads:
+            # Whoever doesn't lead doesn't know what was asked for meanwhile: former streams begin to wait anew.
+            memory = replace(memory, streams=StreamsMemory())
             return LeaderReport(memory, f"leader: {owner} leads", leads=False)
-        memory, listing = self._sync_when_due(memory, now, tally)
+        memory, listing = self._sync_when_due(memory, now, tally, began=began)
         memory, listing = self._assign_when_due(memory, fleet, now, listing=listing, tally=tally)
         took = round((self.clock.monotonic() - began) * 1000)
         return LeaderReport(memory, _sentence(tally, listing, took), leads=True, partitions=_keys(listing))
@@ -112,12 +106,13 @@ class LeaderDuty:
         """What a leader would write now; nothing is written. Workers count from the second look on."""
         now = self.clock.now()
         fleet = self._watch(memory, None if memory.last_look is None else now - memory.last_look)
-        listing, state = self.leases.scan(), self.table.load()
-        changes: list[Change] = []
-        for stream in self.settings.streams:
-            facts = self.source.describe(stream.name)
-            if facts.stream in state.positions.origins:
-                changes.extend(self._plan_sync(stream, facts, listing, state=state))
+        listing, state = self._scan(), self.table.load()
+        streams = self._tracking.look(memory.streams, listing, now)
+        changes: list[Change] = list(streams.forget)
+        for tracked in streams.streams:
+            facts = self.source.describe(tracked.settings.name)
+            if facts.stream in state.positions.origins and is_wanted_life(tracked, facts):
+                changes.extend(self._shard_sync.plan(tracked.settings, facts, listing, state=state))
         plan = plan_pass(listing.leases, fleet, memory.assignment, settings=self.settings, now=now)
         seen = replace(memory, last_look=now, workers=fleet.seen, assignment=plan.memory)
         return seen, (*changes, *plan.changes)
@@ -142,7 +137,9 @@ class LeaderDuty:
         )
 
     def _is_stopping(self, fleet: Fleet) -> bool:
-        return any(row.worker_id == self.leader_id and row.stopping for row in fleet.rows)
+        """All workers of this deployment are: one that stays behind wants a leader."""
+        stopping = {row.worker_id for row in fleet.rows if row.stopping}
+        return all(worker.id in stopping for worker in self.settings.workers)
 
     def _elect(self, memory: LeaderMemory, since: timedelta | None) -> tuple[bool, Sighting | None, str]:
         found = self.lock.read()
@@ -158,51 +155,46 @@ class LeaderDuty:
 
     def _rehearse(self) -> None:
         """Whoever can't do a leader's work mustn't hold the lock: an error here leaves it to others."""
-        for stream in self.settings.streams:
-            self.source.describe(stream.name)
+        self._tracking.rehearse()
         self.table.ensure()
         self.table.load()
 
+    @property
+    def _tracking(self) -> Tracking:
+        return Tracking(settings=self.settings, source=self.source)
+
+    @property
+    def _shard_sync(self) -> ShardSync:
+        return ShardSync(settings=self.settings, leases=self.leases, source=self.source, table=self.table)
+
+    def _scan(self) -> Listing:
+        return of_our_form(self.leases.scan(), multi=self.settings.multi)
+
     def _sync_when_due(
-        self, memory: LeaderMemory, now: datetime, tally: Tally
+        self, memory: LeaderMemory, now: datetime, tally: Tally, *, began: float
     ) -> tuple[LeaderMemory, Listing | None]:
-        if not _is_due(memory.last_sync, now, every=self.settings.times.shard_sync):
+        every, enough = self.settings.times.shard_sync, self.settings.times.leader_deadline / 2
+        if memory.streams.synced is None and not _is_due(memory.last_sync, now, every=every):
             return memory, None
-        listing = self.leases.scan()
-        for stream in self.settings.streams:
-            self._sync(stream, listing, tally)
-        if tally.created or tally.deleted:
-            listing = self.leases.scan()
-            memory = replace(memory, assignment=replace(memory.assignment, last=None))
-        return replace(memory, last_sync=now), listing
-
-    def _sync(self, stream: StreamSettings, listing: Listing, tally: Tally) -> None:
-        facts = self.source.describe(stream.name)
-        self.table.ensure()
-        state = ensure_origin(self.table, self.table.load(), facts, stream=stream, leases=listing.leases)
-        plan = self._plan_sync(stream, facts, listing, state=state)
-        if not listing.leases and any(change.create and change.create.landed for change in plan):
-            tally.notes.append("lease rows were gone: rebuilt from the positions in the lake table")
-        for change in plan:
-            if tally.apply(self.leases, change):
-                tally.created += change.create is not None
-                tally.deleted += change.delete
-
-    def _plan_sync(
-        self, stream: StreamSettings, facts: StreamFacts, listing: Listing, *, state: TableState
-    ) -> list[Change]:
-        shards = self.source.list_shards(facts.stream, state.positions.origins[facts.stream].start)
-        living = [row for row in listing.leases if row.stream_epoch in {None, facts.stream.epoch}]
-        plan = plan_sync(
-            a_family(facts.stream, shards, leases=living),
-            shards,
-            listing.leases,
-            positions=state.positions,
-            multi=self.settings.multi,
-            sentinel=_SENTINELS[stream.initial_position],
+        listing = self._scan()
+        look = self._tracking.look(memory.streams, listing, now)
+        tally.notes.extend(look.notes)
+        for change in look.forget:
+            tally.deleted += tally.apply(self.leases, change)
+        done = self._shard_sync.round(
+            look.streams,
+            listing,
+            tally,
+            after=memory.streams.synced,
+            has_time=lambda: self.clock.monotonic() - began < enough.total_seconds(),
         )
-        odd = {row.key for row in listing.skipped}  # there, but not for us to understand or to change
-        return [change for change in plan if change.key not in odd]
+        done.raise_if_all_failed()
+        tally.notes.extend(done.notes)
+        if tally.created or tally.deleted:
+            listing = self._scan()
+            memory = replace(memory, assignment=replace(memory.assignment, last=None))
+        streams = replace(look.memory, synced=done.stopped_at)
+        return replace(memory, last_sync=now, streams=streams), listing
 
     def _assign_when_due(
         self, memory: LeaderMemory, fleet: Fleet, now: datetime, *, listing: Listing | None, tally: Tally
@@ -213,7 +205,7 @@ class LeaderDuty:
         is_due = _is_due(memory.assignment.last, now, every=self.settings.times.assignment)
         if not is_due and not fleet.stirring and not (unowned and fleet.living):
             return memory, listing
-        listing = self.leases.scan() if listing is None else listing
+        listing = self._scan() if listing is None else listing
         plan = plan_pass(listing.leases, fleet, memory.assignment, settings=self.settings, now=now)
         tally.apply_assignment(self.leases, plan.changes)
         memory = replace(memory, workers=mind(fleet, listing.leases), assignment=plan.memory)

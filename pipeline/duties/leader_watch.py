@@ -53,6 +53,6 @@ class LeaderWatch:
         leader = seen.passes.token.rpartition(":")[0]
         return (
             f"worker {leader} holds the leader's lock and beats, but has finished no assignment for {seen.passes.credit}: "
-            "leases may stand unread, no record is lost. Look at that worker's leader sensor; `headrace stop --worker "
-            f"{leader}` makes it let go of the lock"
+            "leases may stand unread, no record is lost. Look at its leader sensor; `headrace stop` there makes it let go of "
+            "the lock"
         )

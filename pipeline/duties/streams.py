@@ -89,7 +89,9 @@ class Tracking:
         lives = newest_lives(listing.leases)
         left = {ident: life for ident, life in lives.items() if not self._is_asked_for(ident, found)}
         wanted += [
-            Tracked(replace(self.unnamed(life), initial_position=InitialPosition.LATEST, timestamp=None), life)
+            Tracked(
+                replace(self.unnamed(life), initial_position=InitialPosition.LATEST, timestamp=None), life
+            )
             for _, life in sorted(left.items())
         ]
         memory = self._watch(memory, left, now)
@@ -116,9 +118,7 @@ class Tracking:
             on_data_loss=how.on_data_loss,
         )
 
-    def _find_when_due(
-        self, memory: StreamsMemory, now: datetime
-    ) -> tuple[StreamsMemory, tuple[str, ...]]:
+    def _find_when_due(self, memory: StreamsMemory, now: datetime) -> tuple[StreamsMemory, tuple[str, ...]]:
         how = self.settings.discovery
         if not how.is_asked_for:
             return replace(memory, asked=None, found=()), ()
@@ -149,9 +149,7 @@ class Tracking:
             return replace(memory, former={}, looked=None)
         since = None if memory.looked is None else now - memory.looked
         tick = self.settings.times.shard_sync
-        return replace(
-            memory, looked=now, former=watch_former(memory.former, left, since=since, tick=tick)
-        )
+        return replace(memory, looked=now, former=watch_former(memory.former, left, since=since, tick=tick))
 
     def _over(self, memory: StreamsMemory) -> frozenset[str]:
         waited = expired(memory.former, self.settings.former_streams_wait)

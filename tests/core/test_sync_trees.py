@@ -295,11 +295,13 @@ def a_kcl_state(stream: Stream, now: int) -> tuple[dict[str, Lease], dict[str, s
         if stream.born[name] > now:
             continue
         ready = all(state.get(p) == "ended" for p in its)
-        some = not its or any(p in rows and state[p] in {"ended", "ending"} for p in its)
+        some = not its or any(state.get(p) in {"ended", "ending"} for p in its)
         if not some:
             continue
-        closed = stream.closed.get(name, now + 1) <= now
-        choices = ["unread", "reading", *(["ending", "ended", "ended"] if closed else [])]
+        # A merged shard's row is made at its parents' end, and only where both of them have rows.
+        others = {p for child in stream.children(name) for p in stream.shards[child].parents} - {name}
+        may_end = stream.closed.get(name, now + 1) <= now and others <= rows.keys()
+        choices = ["unread", "reading", *(["ending", "ended", "ended"] if may_end else [])]
         state[name] = dice.choice(choices) if ready else "unread"
         at = {
             "unread": TRIM_HORIZON,

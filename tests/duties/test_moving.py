@@ -264,9 +264,12 @@ def test_a_stopping_worker_waits_for_the_end_of_its_runs_wave() -> None:
 def test_a_stopping_leader_lets_go_of_the_lock() -> None:
     world = World(workers=("w1", "w2"))
     world.settle()
+    elsewhere = World(workers=("w3",))
     world.rows.set_stopping("w1", stopping=True)
-    assert "is stopping, another one leads" in str(world.lead("w1"))
-    assert world.lead("w2").leads
+    assert world.lead("w1").leads, "w2 is of this deployment and works on"
+    world.rows.set_stopping("w2", stopping=True)
+    assert "stopping, another one leads" in str(world.lead("w1"))
+    assert replace(world.a_leader("w3"), settings=elsewhere.settings).tick(LeaderMemory()).leads
 
 
 def test_only_the_leader_scans() -> None:

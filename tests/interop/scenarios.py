@@ -25,6 +25,14 @@ _TAKE_OVER = 330.0  # of a dead leader's leases: its lock first, then the leases
 _CATCH_UP = 90.0
 
 
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Where scenarios leave their logs, and whether they renew the rows that are kept in rows/."""
+
+    folder: Path
+    keep_rows: bool = False
+
+
 @dataclass(slots=True)
 class Scene:
     """A stream with traffic, an application on it, and what is noted of both."""
@@ -33,6 +41,7 @@ class Scene:
     fleet: Fleet
     traffic: Traffic
     rows: Rows
+    stage: Stage
     fails: int = 0
 
     def say(self, text: str) -> None:
@@ -72,6 +81,10 @@ class Scene:
         took = sorted(take_overs(self.fleet.events(), name, at).values())
         self.say(f"{name} killed: {len(took)} shards read by {', '.join(heirs)} after {_seconds(took)}")
 
+    def keep_rows(self, kcl: str) -> None:
+        if self.stage.keep_rows:
+            self.say(f"rows kept in {self.rows.save(kcl)}")
+
     def finish(self, ours: Callable[[], list[str]] = list) -> None:
         """The traffic is over: wait until all of it has come out, and judge."""
 
@@ -92,21 +105,21 @@ class Scene:
 
 
 @contextmanager
-def scene(name: str, shards: int, folder: Path, *, failover: float = 20.0) -> Iterator[Scene]:
+def scene(name: str, shards: int, stage: Stage, *, failover: float = 20.0) -> Iterator[Scene]:
     """Set a scene up, and leave no process behind."""
-    place = folder / name
+    place = stage.folder / name
     with local_aws() as aws, Fleet(APP, STREAM, aws.endpoint, place, failover) as fleet:
         for old in place.glob(f"{APP}.*"):
             old.unlink()
         traffic = Traffic(aws.client("kinesis"), STREAM)
         traffic.create(shards)
         with Rows(aws.client("dynamodb"), APP) as rows:
-            yield Scene(name, fleet, traffic, rows)
+            yield Scene(name, fleet, traffic, rows, stage)
 
 
-def kcl_3_5_alone(folder: Path) -> int:
+def kcl_3_5_alone(stage: Stage) -> int:
     """3.5.1: two workers, a split, a merge, the leader killed."""
-    with scene("3.5.1 alone", 4, folder) as play:
+    with scene("3.5.1 alone", 4, stage) as play:
         with play.traffic:
             play.fleet.start("k1", "3.5.1")
             play.await_readers(_START, "k1")
@@ -124,9 +137,9 @@ def kcl_3_5_alone(folder: Path) -> int:
         return play.fails
 
 
-def kcl_3_4_stopped(folder: Path) -> int:
+def kcl_3_4_stopped(stage: Stage) -> int:
     """3.4.2: three tables, left by an application that was stopped in the midst of it."""
-    with scene("3.4.2 stopped", 4, folder) as play:
+    with scene("3.4.2 stopped", 4, stage) as play:
         with play.traffic:
             play.fleet.start("k1", "3.4.2")
             play.fleet.start("k2", "3.4.2")
@@ -149,9 +162,9 @@ def kcl_3_4_stopped(folder: Path) -> int:
         return play.fails
 
 
-def kcl_2_7_alone(folder: Path) -> int:
+def kcl_2_7_alone(stage: Stage) -> int:
     """2.7.2: lease rows only; one of two workers killed."""
-    with scene("2.7.2 alone", 4, folder) as play:
+    with scene("2.7.2 alone", 4, stage) as play:
         with play.traffic:
             play.fleet.start("k1", "2.7.2")
             play.fleet.start("k2", "2.7.2")
@@ -170,9 +183,9 @@ def kcl_2_7_alone(folder: Path) -> int:
         return play.fails
 
 
-def joined(folder: Path) -> int:
+def joined(stage: Stage) -> int:
     """One of ours beside KCL 3.5.1 in one application: KCL leads, ours is handed leases, gives them up, ends a shard, dies."""
-    with scene("joined", 4, folder) as play:
+    with scene("joined", 4, stage) as play:
         home = play.fleet.folder / "lake"
         shutil.rmtree(home, ignore_errors=True)
         with play.traffic:
@@ -191,7 +204,7 @@ def joined(folder: Path) -> int:
         return play.fails
 
 
-SCENARIOS: dict[str, Callable[[Path], int]] = {
+SCENARIOS: dict[str, Callable[[Stage], int]] = {
     "3.5.1": kcl_3_5_alone,
     "3.4.2": kcl_3_4_stopped,
     "2.7.2": kcl_2_7_alone,

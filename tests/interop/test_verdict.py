@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.interop.fleet import Event
 from tests.interop.verdict import hand_overs, judge, readers, take_overs
 
@@ -74,4 +72,4 @@ def test_a_hand_over_is_timed_from_the_farewell_to_the_begin():
         Event(24, "initialize", "k2", A),
         Event(30, "shutdownRequested", "k2", A),
     ]
-    assert hand_overs(events) == [(A, "k1", "k2", pytest.approx(4))]
+    assert hand_overs(events) == [(A, "k1", "k2", 4.0)]
