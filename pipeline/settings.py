@@ -184,6 +184,16 @@ class CoordinationSettings:
         Heartbeat.WORKER,
         doc="worker: one write per worker and tick shows that it lives. lease: every lease's counter moves too, as in KCL.",
     )
+    kcl_failover: timedelta | None = _knob(
+        doc="Joins a live KCL fleet in its own tables: that fleet's failoverTimeMillis, 20s at least. Needs heartbeat: lease and "
+        "allow_foreign_checkpoints.",
+        kcl="failoverTimeMillis (the fleet's)",
+    )
+    allow_foreign_checkpoints: bool = _knob(
+        default=False,
+        doc="Checkpoints that KCL's workers write move the lake table's positions, as foreign ranges without rows. Exactly once "
+        "then speaks of our own ranges only.",
+    )
     cleanup: bool = _knob(
         default=True,
         doc="Rows of ended shards are deleted once nobody needs them.",
@@ -387,6 +397,11 @@ class Settings:
     def stream(self, name: str) -> StreamSettings | None:
         """What `streams` says of the stream with this name, by its name or by its ARN."""
         return next((s for s in self.streams if s.name.rpartition("/")[2] == name), None)
+
+    @property
+    def is_shared(self) -> bool:
+        """KCL's workers live in the same tables."""
+        return self.coordination.kcl_failover is not None
 
     def worker(self, worker_id: str) -> WorkerSettings | None:
         return next((w for w in self.workers if w.id == worker_id), None)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from pipeline.settings import (
     DiscoverySettings,
     FormerStreams,
+    Heartbeat,
     InitialPosition,
     LandingSettings,
     Settings,
@@ -46,6 +47,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         _aws,
         _not_built,
         _metrics,
+        _shared,
         _landing,
         _times,
         _deadlines,
@@ -201,6 +203,43 @@ def _metrics(settings: Settings) -> Iterator[Broken]:
     most = settings.metrics.max_utilisation
     if most > 100:
         yield Broken("metrics.max_utilisation", f"is {most}; allowed: 1 to 100 percent")
+
+
+_LEAST_FAILOVER = timedelta(seconds=20)
+"""Below it a KCL worker's leases expire within a few of our ticks."""
+
+
+def _shared(settings: Settings) -> Iterator[Broken]:
+    kept, times = settings.coordination, settings.times
+    if kept.kcl_failover is None:
+        return
+    if kept.kcl_failover < _LEAST_FAILOVER:
+        yield Broken(
+            "coordination.kcl_failover",
+            f"is {show(kept.kcl_failover)}; allowed: {show(_LEAST_FAILOVER)} or more: set the fleet's failoverTimeMillis to "
+            f"{_LEAST_FAILOVER // timedelta(milliseconds=1)} or more first",
+        )
+    if kept.heartbeat is not Heartbeat.LEASE:
+        yield Broken(
+            "coordination.heartbeat",
+            f"is {kept.heartbeat}; allowed beside KCL's workers: lease, else they take our leases for dead",
+        )
+    if not kept.allow_foreign_checkpoints:
+        yield Broken(
+            "coordination.allow_foreign_checkpoints",
+            "is false; allowed beside KCL's workers: true. What they read isn't in the lake table, and the ledger says so",
+        )
+    if 2 * times.worker_tick > kept.kcl_failover:
+        yield Broken(
+            "times.worker_tick",
+            f"is {show(times.worker_tick)}; allowed: at most half of coordination.kcl_failover ({show(kept.kcl_failover)})",
+        )
+    if times.lease_duration < kept.kcl_failover:
+        yield Broken(
+            "times.lease_duration",
+            f"is {show(times.lease_duration)}; allowed: coordination.kcl_failover ({show(kept.kcl_failover)}) or more, else "
+            "living workers of KCL count as dead",
+        )
 
 
 def _landing(settings: Settings) -> Iterator[Broken]:

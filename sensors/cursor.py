@@ -123,7 +123,10 @@ def _former_out(memory: StreamsMemory) -> list[Any] | None:
 
 
 def _former_in(row: list[Any] | None) -> StreamsMemory:
-    return StreamsMemory() if row is None else StreamsMemory(looked=_time_in(row[0]), former=from_cursor(row[1]))
+    if row is None:
+        return StreamsMemory()
+    looked, former = row
+    return StreamsMemory(looked=_time_in(looked), former=from_cursor(former))
 
 
 def _watching_out(seen: Watching) -> list[Any] | None:

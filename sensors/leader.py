@@ -9,6 +9,7 @@ from assets.names import partitions_name
 from pipeline.clock import SystemClock, SystemIds
 from pipeline.duties.leader_tick import LeaderDuty, LeaderMemory
 from pipeline.errors import HeadraceError, Terminal, Transient
+from pipeline.ports import ShardSource
 from pipeline.settings import Settings
 from resources.beating import beating
 from resources.lake import LakeResource
@@ -20,6 +21,8 @@ from sensors.once import alone
 INTERVAL = 4
 """Seconds. Dagster's loop looks every 5: asking for 5 would be asking for 10."""
 _KEPT: Kept[LeaderMemory] = Kept()
+_SOURCES: dict[str, ShardSource] = {}
+"""Kept between ticks of one process: it knows the tags of streams, of which Kinesis tells five a second."""
 _FAILURES = 3
 """In a row: then the lock is given up, so that another deployment may do better."""
 
@@ -50,7 +53,8 @@ def build_leader(settings: Settings) -> dg.SensorDefinition:
 def _duty(
     settings: Settings, lease_tables: LeaseTablesResource, stream: StreamResource, lake: LakeResource
 ) -> LeaderDuty:
-    source = stream.source()
+    source = _SOURCES.get(settings.application) or stream.source()
+    _SOURCES[settings.application] = source
     return LeaderDuty(
         leader_id=settings.workers[0].id,
         settings=settings,

@@ -1,7 +1,7 @@
 """A worker's clock: beat, see what is due, ask for one run."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +12,7 @@ from assets.records import RecordsConfig
 from assets.reporter import ANNOUNCE_ALL_UP_TO
 from pipeline.clock import SystemClock
 from pipeline.core.stream import StreamId
+from pipeline.duties.streams import asked_by
 from pipeline.duties.worker_tick import WorkerDuty, WorkerMemory, WorkerReport
 from pipeline.errors import TablesMissing, Transient
 from pipeline.ports import ShardSource, StreamFacts
@@ -66,23 +67,26 @@ def _duty(
         times=settings.times,
         lock=lease_tables.lock(),
         heartbeat=settings.coordination.heartbeat,
-        stream=lambda: known.facts(settings.streams[0].name),
+        stream=lambda row: known.facts(asked_by(settings, row)),
     )
 
 
 @dataclass(slots=True)
 class _Known:
-    """Kept between ticks of one process to save calls: shard iterators, and what stream this is."""
+    """Kept between ticks of one process to save calls: shard iterators, and what streams these are."""
 
     source: ShardSource
-    _facts: StreamFacts | None = None
-    _until: float = 0.0
+    _facts: dict[str, tuple[StreamFacts, float]] = field(default_factory=dict)
+    """By name, each with the moment until which it is believed."""
 
     def facts(self, name: str) -> tuple[StreamId, timedelta]:
         now = time.monotonic()
-        if self._facts is None or now > self._until:
-            self._facts, self._until = self.source.describe(name), now + _FACTS_LIVE
-        return self._facts.stream, self._facts.retention
+        found, until = self._facts.get(name, (None, 0.0))
+        if found is None or now > until:
+            self._facts.pop(name, None)
+            found = self.source.describe(name)
+            self._facts[name] = (found, now + _FACTS_LIVE)
+        return found.stream, found.retention
 
 
 _KNOWN: dict[str, _Known] = {}

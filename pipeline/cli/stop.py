@@ -143,7 +143,7 @@ def _left(leases: "LeaseStore", names: Collection[str]) -> dict[str, int]:
 
 
 def _held(leases: "Collection[Lease]", name: str) -> int:
-    return sum(lease.holder == name and not lease.has_ended for lease in leases)
+    return sum(lease.owner == name and not lease.has_ended for lease in leases)
 
 
 def _beats(workers: "WorkerStore", names: Collection[str]) -> dict[str, object]:

@@ -49,7 +49,7 @@ class Rules:
     """A lease that nobody is reading moves at once. Not where counters move beside: the write would be refused."""
     max_leases: int | None = None
     tolerance: float = 0.1
-    """Of an average worker's load: what is no reason yet to move anything. Clusters: half of it."""
+    """So much more or less than an average worker's load is no reason yet to move anything; of a cluster, half as much."""
 
 
 def cluster_of(worker_id: str) -> str:
@@ -64,14 +64,20 @@ def plan_assign(scene: Scene, rules: Rules) -> list[Change]:
     board = _board(rows, scene, rules)
     free = [row for row in rows.values() if is_free(row, scene)]
     for row in sorted(free, key=lambda r: (_named(r) is None, -board.weight[r.key], r.key)):
-        board.place(row.key, _named(row), movable=not _dwells(row, scene, rules))
-    placed = frozenset(board.moves)
+        board.place(row.key, _named(row), movable=not dwells(row, scene, rules))
     board.even_out(rules.tolerance)
     return [
-        _change(rows[key], to, board, placed, scene, rules)
+        _write(rows[key], to, board.count[to], scene=scene, rules=rules)
         for key, to in board.moves.items()
-        if key in placed or to != rows[key].owner
+        if to != rows[key].owner or is_free(rows[key], scene)
     ]
+
+
+def _write(row: Lease, to: str, count: int, *, scene: Scene, rules: Rules) -> Change:
+    stands = f"-> {to}, now with {count} leases"
+    if is_free(row, scene):
+        return give_free(row, to, stands, lost=row.key in scene.lost)
+    return move(row, to, f"{row.owner} has more to read than {to}: {stands}", at=scene.now, rules=rules)
 
 
 def is_free(row: Lease, scene: Scene) -> bool:
@@ -85,24 +91,22 @@ def _named(row: Lease) -> str | None:
     return row.owner if row.checkpoint_owner is not None else None
 
 
-def _change(row: Lease, to: str, board: _Board, placed: frozenset[str], scene: Scene, rules: Rules) -> Change:
-    stands = f"-> {to}, now with {board.count[to]} leases"
-    if row.key in placed:
-        return _take(row, to, stands, scene)
-    why = f"{row.owner} has more to read than {to}: {stands}"
-    if rules.graceful and not (rules.direct and row.run_claim is None):
-        return change.initiate_handover(row, to, why, at=scene.now)
-    return change.assign(row, to, why, at=scene.now)
-
-
-def _take(row: Lease, to: str, stands: str, scene: Scene) -> Change:
+def give_free(row: Lease, to: str, stands: str, *, lost: bool) -> Change:
+    """The write for a lease that `is_free`."""
     if row.holder is None:
         return change.assign(row, to, f"unowned {stands}")
-    if row.key in scene.lost:
+    if lost:
         return change.assign(row, to, f"{row.holder} stood still {stands}")
     if to == row.holder:
-        return change.assign(row, to, f"{row.owner} died before it took over {stands}")
+        return change.call_off_handover(row, f"{row.owner} died before it took over {stands}")
     return change.redirect_handover(row, to, f"{row.owner} died before it took over {stands}")
+
+
+def move(row: Lease, to: str, why: str, *, at: datetime, rules: Rules) -> Change:
+    """The write for a lease that goes from one living worker to another."""
+    if rules.graceful and not (rules.direct and row.run_claim is None):
+        return change.initiate_handover(row, to, why, at=at)
+    return change.assign(row, to, why, at=at)
 
 
 def _board(rows: dict[str, Lease], scene: Scene, rules: Rules) -> _Board:
@@ -117,9 +121,8 @@ def _board(rows: dict[str, Lease], scene: Scene, rules: Rules) -> _Board:
     )
     for row in rows.values():
         if row.owner in scene.living and not is_free(row, scene):
-            board.add(
-                row.key, row.owner, movable=row.checkpoint_owner is None and not _dwells(row, scene, rules)
-            )
+            movable = row.checkpoint_owner is None and not dwells(row, scene, rules)
+            board.add(row.key, row.owner, movable=movable)
     return board
 
 
@@ -130,7 +133,8 @@ def _weight(row: Lease, usual: int, *, measured: bool) -> int:
     return max(1, usual // 10, round(1000 * row.throughput_kbps))
 
 
-def _dwells(row: Lease, scene: Scene, rules: Rules) -> bool:
+def dwells(row: Lease, scene: Scene, rules: Rules) -> bool:
+    """It was moved a moment ago."""
     return row.assigned_at is not None and abs(scene.now - row.assigned_at) < rules.dwell
 
 
@@ -211,10 +215,11 @@ class _Board:
         return None
 
     def even_out(self, tolerance: float) -> None:
-        slack = round(tolerance * sum(self.load.values()) / len(self.living))
-        moved = self._even_out_workers(slack)
-        if moved or self._uneven_clusters() > slack / 2:
-            while self._even_out_clusters() and self._even_out_workers(slack):
+        mean = sum(self.load.values()) / len(self.living)
+        fair = round(mean * (1 - tolerance)), round(mean * (1 + tolerance))
+        moved = self._even_out_workers(*fair)
+        if moved or self._uneven_clusters() > mean * tolerance / 2:
+            while self._even_out_clusters() and self._even_out_workers(*fair):
                 pass
 
     def _move(self, weight: int, key: str, *, giver: str, to: str) -> None:
@@ -223,8 +228,7 @@ class _Board:
         self._change_load(giver, -weight, -1)
         self.add(key, to, movable=True)
 
-    def _even_out_workers(self, slack: int) -> bool:
-        mean = sum(self.load.values()) // len(self.living)
+    def _even_out_workers(self, low: int, high: int) -> bool:
         giving: set[str] = set()
         givers = [(-self.load[w], w) for w in self.living if self.movable[w]]
         heapify(givers)
@@ -234,7 +238,7 @@ class _Board:
             if to is None or -load != self.load[giver]:
                 continue
             gap = self.load[giver] - self.load[to]
-            if max(self.load[giver] - mean, mean - self.load[to]) <= slack and giver not in giving:
+            if self.load[giver] <= high and self.load[to] >= low and giver not in giving:
                 continue
             chosen = _best(self.movable[giver], gap)
             if chosen is None:

@@ -13,6 +13,7 @@
     assign     | the leader            | owner, checkpointOwner and counter as observed
     initiate   | the leader            | owner = old, no handover yet (the counter is left alone, as KCL does)
     redirect   | the leader            | owner and checkpointOwner as observed
+    call off   | the leader            | owner, checkpointOwner and counter as observed
     complete   | the holder, or anyone once overdue | owner, checkpointOwner and runClaim as read
     give up    | a stopping worker     | holder = me
     note children | a run, end of a shard | the row exists
@@ -205,6 +206,17 @@ def redirect_handover(read: Lease, to: str, why: str) -> Change:
         why,
         requires={"owner": read.owner, "checkpoint_owner": read.checkpoint_owner},
         put={"owner": to},
+    )
+
+
+def call_off_handover(read: Lease, why: str) -> Change:
+    """There is nobody better to hand it to: the holder keeps it, and its run isn't disturbed."""
+    return Change(
+        read.key,
+        why,
+        requires={"owner": read.owner, "checkpoint_owner": read.checkpoint_owner, "counter": read.counter},
+        put={"owner": read.checkpoint_owner},
+        remove=frozenset({"checkpoint_owner"}),
     )
 
 

@@ -74,6 +74,18 @@ class DuePlan:
     ended: int = 0
 
 
+def together(plans: Iterable[DuePlan]) -> DuePlan:
+    """Of several streams, one."""
+    plans = tuple(plans)
+    return DuePlan(
+        tuple(sorted((due for plan in plans for due in plan.due), key=lambda due: due.lease_key)),
+        tuple(sorted((row for plan in plans for row in plan.idle), key=lambda row: row.key)),
+        being_read=sum(plan.being_read for plan in plans),
+        waiting=sum(plan.waiting for plan in plans),
+        ended=sum(plan.ended for plan in plans),
+    )
+
+
 def plan_due(
     leases: Iterable[Lease],
     *,
@@ -83,7 +95,7 @@ def plan_due(
     now: datetime,
     look_again_after: timedelta,
 ) -> DuePlan:
-    """`parents`: rows of parents by shard id (an absent row doesn't block). `look_again_after`: a quarter of the
+    """Of the leases of one stream. `parents`: rows of parents by shard id (an absent row doesn't block). `look_again_after`: a quarter of the
     retention, so that the run commits what it saw."""
     due: list[Due] = []
     idle: list[Lease] = []

@@ -54,6 +54,11 @@ class Lease:
         return self.shard or shard_of_lease_key(self.key)
 
     @property
+    def parent_keys(self) -> frozenset[str]:
+        """Lease keys of its parents: they are of the same stream."""
+        return frozenset(self.key.removesuffix(self.shard_id) + parent for parent in self.parents)
+
+    @property
     def has_ended(self) -> bool:
         return self.checkpoint.is_end
 

@@ -35,7 +35,7 @@ def observe(
     now = last or first
     before = first if last else None
     pairs = _pairs(before, now)
-    stood = frozenset(new.key for old, new in pairs if old.counter <= new.counter)
+    stood = frozenset(new.key for old, new in pairs if (old.counter, old.holder) == (new.counter, new.holder))
     workers = _workers(before, now, pairs)
     open_ones = tuple(lease for lease in now.leases if not lease.has_ended)
     holders = {lease.holder for lease in open_ones}

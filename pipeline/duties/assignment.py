@@ -18,6 +18,8 @@ from pipeline.core.worker import Worker
 from pipeline.ports import LeaseStore
 from pipeline.settings import Heartbeat, Settings
 
+KCL_SILENT = timedelta(seconds=60)
+"""KCL's own rule: two of its reports are missing."""
 _NO_ROW = "none"
 """The token of a worker that owns leases and has no row."""
 
@@ -36,11 +38,23 @@ class Fleet:
     def living(self) -> frozenset[str]:
         """May be given leases."""
         leaving = {row.worker_id for row in self.rows if row.stopping}
-        return living(self.seen, self.duration) - leaving
+        return (living(self._own, self.duration) | living(self._kcls, KCL_SILENT)) - leaving
 
     @property
     def dead(self) -> frozenset[str]:
-        return expired(self.seen, self.duration)
+        return expired(self._own, self.duration) | expired(self._kcls, KCL_SILENT)
+
+    @property
+    def _own(self) -> Sightings:
+        return {name: seen for name, seen in self.seen.items() if name not in self._kcl_ids}
+
+    @property
+    def _kcls(self) -> Sightings:
+        return {name: seen for name, seen in self.seen.items() if name in self._kcl_ids}
+
+    @property
+    def _kcl_ids(self) -> frozenset[str]:
+        return frozenset(row.worker_id for row in self.rows if row.instance is None)
 
 
 def watch(
@@ -53,16 +67,21 @@ def watch(
 ) -> Fleet:
     """A look at the worker rows. Names without a row (see `mind`) are watched too: they stand still."""
     rows = tuple(rows)
-    tokens = {row.worker_id: "/".join(map(str, row.token)) for row in rows}
+    tokens = {row.worker_id: _token(row) for row in rows}
     absent = dict.fromkeys(before.keys() - tokens.keys(), _NO_ROW)
     known = {n: seen for n, seen in before.items() if n in tokens or seen.token == _NO_ROW}
     seen = look(known, tokens | absent, since=since, tick=tick)
     fleet = Fleet(rows, seen, duration)
+    was = Fleet(rows, before, duration)
     leaving = any(row.stopping and seen[row.worker_id].credit == timedelta(0) for row in rows)
-    stirring = (
-        leaving or fleet.dead != expired(before, duration) or bool(fleet.living - living(before, duration))
-    )
+    stirring = leaving or fleet.dead != was.dead or bool(fleet.living - was.living)
     return replace(fleet, stirring=stirring)
+
+
+def _token(row: Worker) -> str:
+    """KCL's workers don't beat, but their row gets a new stamp every 30 seconds."""
+    beats = "/".join(map(str, row.token))
+    return beats if row.instance is not None else f"{row.last_update}/{beats}"
 
 
 def mind(fleet: Fleet, leases: Iterable[Lease]) -> Sightings:

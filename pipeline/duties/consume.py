@@ -28,6 +28,7 @@ from pipeline.core.stream import ShardKey
 from pipeline.core.sync import a_lease
 from pipeline.duties.claims import Claims
 from pipeline.duties.family import family_of
+from pipeline.duties.foreign import take_in_foreign
 from pipeline.duties.gaps import record_gaps
 from pipeline.duties.load_report import LoadReport
 from pipeline.duties.origin import ensure_origin
@@ -128,6 +129,17 @@ class Consumption:
 
     def _read_and_land(self, wave: Wave, facts: StreamFacts) -> None:
         state = self._state(wave, facts)
+        if self.settings.coordination.allow_foreign_checkpoints:
+            state = take_in_foreign(
+                facts.stream,
+                wave.held,
+                state,
+                table=self.table,
+                leases=self.leases,
+                source=self.source,
+                run=self.run_id,
+                claim=self.claims.claim,
+            )
         family = family_of(
             facts.stream,
             [key for key in wave.held if _begins(state.positions.of(key))],

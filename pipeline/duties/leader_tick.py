@@ -17,7 +17,6 @@ from pipeline.core.election import LockRow, Move, plan_election
 from pipeline.core.lease import Lease
 from pipeline.core.order import parents_first
 from pipeline.core.sighting import Sighting
-from pipeline.core.stream import shard_of_lease_key
 from pipeline.duties.assignment import AssignmentMemory, Fleet, Tally, mind, plan_pass, watch
 from pipeline.duties.shard_sync import ShardSync
 from pipeline.duties.streams import StreamsMemory, Tracking, is_wanted_life, of_our_form
@@ -88,7 +87,7 @@ class LeaderDuty:
             self.release()
             return LeaderReport(
                 replace(memory, lock=None),
-                f"leader: all workers here are stopping, another one leads",
+                "leader: all workers here are stopping, another one leads",
                 leads=False,
             )
         leads, lock, owner = self._elect(memory, since)
@@ -227,12 +226,8 @@ def _keys(listing: Listing | None) -> tuple[str, ...]:
 
 
 def keys_parents_first(leases: Iterable[Lease]) -> tuple[str, ...]:
-    rows = {row.key: row for row in leases}
-    parents = {
-        key: frozenset(key.removesuffix(shard_of_lease_key(key)) + p for p in row.parents)
-        for key, row in rows.items()
-    }
-    return parents_first(rows, parents)
+    parents = {row.key: row.parent_keys for row in leases}
+    return parents_first(parents, parents)
 
 
 def _sentence(tally: Tally, listing: Listing | None, took: int) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pipeline.core.batch import HostLoad
 from pipeline.errors import HeadraceError
 from pipeline.kcl.metrics import REPORT_PERIOD
-from pipeline.kcl.report import next_report, plan_report
+from pipeline.kcl.report import is_due, plan_report
 from pipeline.ports import Clock, WorkerStore
 from pipeline.settings import MetricsSettings
 
@@ -22,33 +23,35 @@ class LoadReport:
     clock: Clock
     settings: MetricsSettings
     _loads: tuple[HostLoad, ...] = ()
-    _not_before: float = 0.0
+    _since: float = 0.0
+    """When what the loads tell of began."""
 
     def note(self, loads: Iterable[HostLoad]) -> None:
-        if self.settings.cpu:
-            self._loads = (*self._loads, *loads)
+        loads = tuple(loads)
+        if not self.settings.cpu or not loads:
+            return
+        if not self._loads:
+            self._since = self.clock.monotonic() - max(load.span for load in loads).total_seconds()
+        self._loads = (*self._loads, *loads)
 
     def tell(self) -> None:
-        """Called after each wave. What can't be told now is told with the next one: metrics are hints."""
-        if not self._loads or self.clock.monotonic() < self._not_before:
+        """Called after each wave. An average of less than a period would be one of the work without its pauses."""
+        if not self._loads or self.clock.monotonic() - self._since < REPORT_PERIOD.total_seconds():
             return
-        try:
+        # Metrics are hints: what can't be told now is told after the next wave.
+        with suppress(HeadraceError):
             self._tell()
-        except HeadraceError:
-            self._not_before = self.clock.monotonic() + REPORT_PERIOD.total_seconds()
 
     def _tell(self) -> None:
         row, now = self.workers.get(self.worker_id), self.clock.now()
-        wait = next_report(row, now)
-        if not wait:
-            metrics = plan_report(
-                row,
-                self._loads,
-                now,
-                most=self.settings.max_utilisation,
-                network=self.settings.network_mbps,
-            )
-            if self.workers.report(self.worker_id, metrics, seen=row.measured_at if row else None):
-                self._loads = ()
-            wait = REPORT_PERIOD
-        self._not_before = self.clock.monotonic() + wait.total_seconds()
+        if not is_due(row, now):
+            return
+        metrics = plan_report(
+            row,
+            self._loads,
+            now,
+            most=self.settings.max_utilisation,
+            network=self.settings.network_mbps,
+        )
+        if self.workers.report(self.worker_id, metrics, seen=row.measured_at if row else None):
+            self._loads = ()

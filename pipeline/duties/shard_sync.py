@@ -13,6 +13,7 @@ from pipeline.duties.assignment import Tally
 from pipeline.duties.origin import ensure_origin
 from pipeline.duties.streams import Tracked, is_wanted_life
 from pipeline.errors import HeadraceError, Transient, Unreachable
+from pipeline.kcl.shared_sync import plan_sync_kcl
 from pipeline.ports import LandingTable, LeaseStore, Listing, ShardSource, StreamFacts, TableState
 from pipeline.settings import InitialPosition, Settings, StreamSettings
 
@@ -79,8 +80,11 @@ class ShardSync:
         self, stream: StreamSettings, facts: StreamFacts, listing: Listing, *, state: TableState
     ) -> list[Change]:
         mine = rows_of(facts.stream, listing.leases)
-        shards = self.source.list_shards(facts.stream, state.positions.origins[facts.stream].start)
-        plan = plan_sync(
+        whole = self.settings.is_shared and bool(listing.leases)  # KCL asks for the scope at its first start only
+        start = None if whole else state.positions.origins[facts.stream].start
+        shards = self.source.list_shards(facts.stream, start)
+        planner = plan_sync_kcl if self.settings.is_shared else plan_sync
+        plan = planner(
             a_family(facts.stream, shards, leases=[r for r in mine if is_of_this_life(facts.stream, r)]),
             shards,
             mine,

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 
 from pipeline.core.change import Change
 from pipeline.core.former import is_of_form, newest_lives, plan_forget, watch_former
+from pipeline.core.lease import Lease
 from pipeline.core.sighting import Sightings, expired
 from pipeline.core.stream import StreamId, name_of_serialized
 from pipeline.errors import HeadraceError, Unreachable
@@ -188,6 +189,14 @@ def of_our_form(listing: Listing, *, multi: bool) -> Listing:
     why = f"its key isn't of the form that streams_mode: {'multi' if multi else 'single'} has"
     odd = (SkippedRow(row.key, why) for row in listing.leases if not is_of_form(row, multi=multi))
     return replace(listing, leases=ours, skipped=(*listing.skipped, *odd))
+
+
+def asked_by(settings: Settings, row: Lease) -> str:
+    """What Kinesis is to be asked by, about the row's stream: what the settings say of it, else KCL's name for it."""
+    if row.stream is None:
+        return settings.streams[0].name
+    named = settings.stream(name_of_serialized(row.stream))
+    return row.stream if named is None else named.name
 
 
 def is_wanted_life(tracked: Tracked, facts: StreamFacts) -> bool:

@@ -13,17 +13,23 @@ from datetime import datetime, timedelta
 from pipeline.core import change
 from pipeline.core.backoff import Backoff, after_run, held_off
 from pipeline.core.change import Applied
-from pipeline.core.due import Due, DuePlan, Patience, RunState, plan_due, run_lives
+from pipeline.core.due import Due, DuePlan, Patience, RunState, plan_due, run_lives, together
 from pipeline.core.handover import plan_hand_over
 from pipeline.core.lease import Lease, run_of_claim
 from pipeline.core.position import Start
 from pipeline.core.sighting import Sighting, look
 from pipeline.core.stream import ShardKey, StreamId
+from pipeline.core.sync import is_of_this_life
 from pipeline.core.worker import Worker
 from pipeline.duties.leader_watch import LeaderWatch, Watching
-from pipeline.errors import WrongShape
+from pipeline.errors import HeadraceError, Transient, WrongShape
 from pipeline.ports import Clock, LatestRun, LeaderLock, LeaseStore, Runs, ShardSource, WorkerStore
 from pipeline.settings import Heartbeat, TimeSettings
+
+_Stream = tuple[StreamId, timedelta] | None
+"""Identity and retention; None where they aren't known."""
+_Streams = dict[str | None, _Stream]
+"""By KCL's streamName; in an application with a single stream, by None."""
 
 PROBES_A_TICK = 100
 """Shards. Each costs one of the five reads a second that a shard grants to all its readers."""
@@ -84,8 +90,8 @@ class WorkerDuty:
     times: TimeSettings
     lock: LeaderLock
     heartbeat: Heartbeat = Heartbeat.WORKER
-    stream: Callable[[], tuple[StreamId, timedelta] | None]
-    """The stream's identity and retention as far as this worker knows it already; asked only when needed."""
+    stream: Callable[[Lease], tuple[StreamId, timedelta] | None]
+    """Identity and retention of a row's stream, as it is now; asked only when needed."""
 
     def tick(self, memory: WorkerMemory) -> WorkerReport:
         now = self.clock.now()
@@ -133,10 +139,12 @@ class WorkerDuty:
             return replace(report, sentence=f"worker {self.worker_id}: run {alive[0]} is at work{told}")
         self._forget(row, mine, living)
         later = held_off(memory.backoff, now)
-        plan = self._plan([lease for lease in mine if lease.key not in later], living, now)
+        streams, troubled = self._streams(mine)
+        told += troubled
+        plan = self._plan([lease for lease in mine if lease.key not in later], streams, living, now=now)
         due = plan.due
         if not due and (memory.probed is not None or _is_over(memory.last_probe, now, self.times.probe)):
-            due, probed = self._probe(plan, memory.probed)
+            due, probed = self._probe(plan, streams, memory.probed)
             memory = replace(memory, probed=probed, last_probe=memory.last_probe if probed else now)
         return replace(
             report,
@@ -256,8 +264,34 @@ class WorkerDuty:
         if gone:
             self.workers.forget_runs(self.worker_id, gone)
 
-    def _plan(self, mine: Iterable[Lease], living: frozenset[str], now: datetime) -> DuePlan:
-        mine = tuple(mine)
+    def _streams(self, mine: Iterable[Lease]) -> tuple[_Streams, str]:
+        """What the streams of these rows are now. One that can't be asked holds up its own shards only."""
+        known: _Streams = {}
+        failed: dict[str, HeadraceError] = {}
+        for lease in {lease.stream: lease for lease in mine}.values():
+            try:
+                known[lease.stream] = self.stream(lease)
+            except HeadraceError as error:
+                failed[lease.stream or "the stream"] = error
+        if failed and not known:
+            raise min(failed.values(), key=lambda error: not isinstance(error, Transient))
+        return known, "".join(f", {name} couldn't be asked ({why})" for name, why in sorted(failed.items()))
+
+    def _plan(
+        self, mine: Iterable[Lease], streams: _Streams, living: frozenset[str], *, now: datetime
+    ) -> DuePlan:
+        """Rows of another life of their stream are nobody's to read: the leader clears them away, or keeps them."""
+        rows: dict[str | None, list[Lease]] = {}
+        for lease in mine:
+            if lease.stream in streams and _is_alive(lease, streams[lease.stream]):
+                rows.setdefault(lease.stream, []).append(lease)
+        return together(
+            self._plan_stream(its, streams[stream], living, now=now) for stream, its in rows.items()
+        )
+
+    def _plan_stream(
+        self, mine: list[Lease], known: _Stream, living: frozenset[str], *, now: datetime
+    ) -> DuePlan:
         by_shard = {lease.shard_id: lease for lease in mine}
         unread = (lease for lease in mine if lease.looked_at is None and not lease.has_ended)
         for lease in unread:
@@ -265,7 +299,6 @@ class WorkerDuty:
                 found = self._understood(lease.key.removesuffix(lease.shard_id) + parent)
                 if found is not None:
                     by_shard[parent] = found
-        known = self.stream()
         quarter = known[1] / 4 if known else timedelta(hours=6)
         return plan_due(
             mine, me=self.worker_id, parents=by_shard, living_claims=living, now=now, look_again_after=quarter
@@ -278,16 +311,23 @@ class WorkerDuty:
         except WrongShape:
             return None
 
-    def _probe(self, plan: DuePlan, after: str | None) -> tuple[tuple[Due, ...], str | None]:
+    def _probe(
+        self, plan: DuePlan, streams: _Streams, after: str | None
+    ) -> tuple[tuple[Due, ...], str | None]:
         """A hundred of the idle shards, from where the last tick stopped; and where this one stopped."""
-        known = self.stream()
-        if known is None:
-            return (), None
         rest = [row for row in plan.idle if after is None or row.key > after]
-        asked = {ShardKey(known[0], row.shard_id): row for row in rest[:PROBES_A_TICK]}
+        asked = {
+            ShardKey(known[0], row.shard_id): row
+            for row in rest[:PROBES_A_TICK]
+            if (known := streams[row.stream]) is not None
+        }
         news = self.source.has_news({key: _resume(row) for key, row in asked.items()})
         due = tuple(Due(asked[key].key, "a probe found something to read") for key in sorted(news))
         return due, rest[PROBES_A_TICK - 1].key if len(rest) > PROBES_A_TICK else None
+
+
+def _is_alive(row: Lease, known: _Stream) -> bool:
+    return known is None or is_of_this_life(known[0], row)
 
 
 def _claims_on(row: Lease) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pipeline.core.lease import Lease
 from pipeline.core.order import Family, counts_as_end
 from pipeline.core.position import Positions
-from pipeline.core.shard import HashRange, Shard
+from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
 from pipeline.core.stream import ShardKey
-from pipeline.kcl.auditor import CONFIDENCE, Hole, Suspicion, audit, find_hole, with_ranges
+from pipeline.kcl.auditor import CONFIDENCE, Suspicion, audit, find_hole, with_ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +33,16 @@ def coverage_warnings(
     """`shards`: those in scope of the origin. `leases`: the stream's rows. Reshards and clean-ups make holes that are
     gone at the next look, so that only one that stays is told."""
     listed = {shard.shard_id: shard.hash_range for shard in shards if shard.hash_range is not None}
-    verdict = audit(with_ranges(leases, listed), remembered.rows, confidence=confidence)
-    table = _look(_ranges_to_read(family, listed, positions), remembered.table)
-    told = []
-    if verdict.sync and verdict.hole is not None:
-        told.append(f"{family.stream.name}: the open lease rows leave out {_between(verdict.hole)}")
-    if table.hole is not None and table.seen >= confidence:
-        told.append(
-            f"{family.stream.name}: what the landing table has yet to read leaves out {_between(table.hole)}"
-        )
+    rows = with_ranges(leases, listed)
+    verdict = audit(rows, remembered.rows, confidence=confidence)
+    to_read = _ranges_to_read(family, listed, positions)
+    table = _look(to_read, remembered.table)
+    covered = [row.hash_range for row in rows if not row.has_ended and row.hash_range is not None]
+    looked = {
+        "the open lease rows leave out": verdict.hole is not None and verdict.sync and _left_out(covered),
+        "what the landing table has yet to read leaves out": table.seen >= confidence and _left_out(to_read),
+    }
+    told = (f"{family.stream.name}: {what} {left_out}" for what, left_out in looked.items() if left_out)
     return Suspicions(verdict.remembered, table), tuple(told)
 
 
@@ -62,9 +63,13 @@ def _look(ranges: Iterable[HashRange], remembered: Suspicion) -> Suspicion:
     return Suspicion(hole, remembered.seen + 1 if hole == remembered.hole else 1)
 
 
-def _between(hole: Hole) -> str:
-    if hole.before is None or hole.after is None:
-        return "all hash keys"
-    if hole.before.end < hole.after.start:
-        return f"the hash keys from {hole.before.end + 1} to {hole.after.start - 1}"
-    return "hash keys at the lower or the upper end"
+def _left_out(ranges: Iterable[HashRange]) -> str:
+    """Empty where KCL's rule alone sees a hole: it goes by the last range in order of starts."""
+    gaps, covered = [], -1
+    for each in sorted(ranges):
+        if each.start > covered + 1:
+            gaps.append(f"{covered + 1} to {each.start - 1}")
+        covered = max(covered, each.end)
+    if covered < MAX_HASH_KEY:
+        gaps.append(f"{covered + 1} to {MAX_HASH_KEY}")
+    return f"the hash keys {', '.join(gaps)}" if gaps else ""

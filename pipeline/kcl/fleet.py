@@ -55,6 +55,8 @@ class Seen:
     """Until when a pending handover is left alone."""
     free: bool = False
     """Expired or unassigned."""
+    pinned: bool = False
+    """Not to be balanced in this run. Never of KCL's own: it picks leases in a handover too, and drops them when it writes."""
 
 
 @dataclass(slots=True)

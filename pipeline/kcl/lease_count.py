@@ -18,13 +18,14 @@ def _by_count(fleet: Fleet) -> list[str]:
 def assign_free(fleet: Fleet) -> tuple[str, ...]:
     """Fill the emptiest worker up to the target, then the next; answers the keys for which none is left.
 
-    As in KCL the first worker in line gets one lease even where it stands at the target.
+    KCL gives the first worker in line one lease even where it stands at the cap, and does so with every run.
     """
     free = fleet.free()
     if not fleet.load:
         return tuple(free)
-    fair, workers = _fair(fleet), _by_count(fleet)
-    counts = {worker: fleet.count(worker) for worker in workers}
+    fair = _fair(fleet)
+    counts = {worker: fleet.count(worker) for worker in fleet.load}
+    workers = [worker for worker in _by_count(fleet) if counts[worker] < fleet.rules.max_leases]
     while free and workers:
         worker = workers[0]
         fleet.give(free.pop(0), worker)
@@ -57,6 +58,6 @@ def balance(fleet: Fleet, at_ns: int) -> None:
 def _movable(fleet: Fleet, worker: str, at_ns: int) -> list[str]:
     def is_stuck(key: str) -> bool:
         each = fleet.seen[key]
-        return is_blocked(each.lease, each.deadline_ns, at_ns=at_ns, free=each.free)
+        return each.pinned or is_blocked(each.lease, each.deadline_ns, at_ns=at_ns, free=each.free)
 
     return [key for key in fleet.held.get(worker, {}) if not is_stuck(key)]

@@ -29,11 +29,11 @@ _OLD = timedelta(minutes=3)
 """A wave may take two minutes before it counts as hung, and reports only then."""
 
 
-def next_report(row: Worker | None, now: datetime) -> timedelta:
-    """How long until the row may be added to. A clock that went back makes it due: better once too often."""
-    if row is None or row.measured_at is None or row.measured_at > now:
-        return timedelta(0)
-    return max(timedelta(0), row.measured_at + REPORT_PERIOD - now)
+def is_due(row: Worker | None, now: datetime) -> bool:
+    """Whether the row may be added to. A clock that went back makes it due: better once too often."""
+    if row is None or row.measured_at is None:
+        return True
+    return not timedelta(0) <= now - row.measured_at < REPORT_PERIOD
 
 
 def is_outdated(row: Worker, now: datetime) -> bool:

@@ -71,7 +71,7 @@ def balance(assignment: Assignment, dice: Dice | None) -> None:
             if worker is None:
                 continue
             if _lifts_too_far(fleet, worker, key):
-                # As in KCL, this worker is lost as a target for the rest of the run.
+                assignment.open.add(worker)  # KCL loses it as a target for the rest of the run
                 break
             assignment.give(key, worker, free=False)
 
@@ -135,7 +135,7 @@ def _excess(fleet: Fleet, worker: str, metric: str) -> float:
 
 
 def _to_move(fleet: Fleet, worker: str, kbps: float, *, dice: Dice | None) -> list[str]:
-    held = list(fleet.held.get(worker, {}))
+    held = [key for key in fleet.held.get(worker, {}) if not fleet.seen[key].pinned]
     if not held:
         return []
     if fleet.total.get(worker, 0.0) == 0:

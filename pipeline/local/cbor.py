@@ -151,10 +151,8 @@ class _Reader:
             case 3:
                 return self._text(number)
             case 4:
-                self._need(number)
                 return [self.value(depth + 1) for _ in range(number)]
             case 5:
-                self._need(2 * number)
                 return dict(self._pair(depth) for _ in range(number))
             case _:
                 return Tagged(number, self.value(depth + 1))
@@ -230,7 +228,7 @@ class _Reader:
         return self._body[self.at - length : self.at]
 
     def _need(self, length: int) -> None:
-        # Each item takes a byte at least, so this bounds counts too, before anything is made for them.
+        # Before anything is made for them. Counts need no bound of their own: each item takes a byte at least.
         left = len(self._body) - self.at
         if length > left:
-            raise NotCborError(f"{length} bytes or items are announced and {left} bytes follow")
+            raise NotCborError(f"{length} bytes are announced and {left} bytes follow")

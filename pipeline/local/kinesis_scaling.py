@@ -19,7 +19,7 @@ from pipeline.local.errors import invalid_argument, over_limit
 from pipeline.local.fields import Request, choice, number
 from pipeline.local.kinesis_changing import check_shard_limit
 from pipeline.local.kinesis_region import Region
-from pipeline.local.kinesis_shard import MAX_HASH, Shard
+from pipeline.local.kinesis_shard import MAX_HASH
 from pipeline.local.kinesis_stream import State, Stream
 
 _MOST_SHARDS = 10_000
@@ -58,12 +58,8 @@ def scale(stream: Stream, target: int, at: float) -> None:
         if shard.first_hash != border:
             stream.split(shard, border, at)
     for first, end in zip(wanted, [*wanted[1:], MAX_HASH + 1], strict=True):
-        _merge_within(stream, [s for s in stream.open_shards if first <= s.first_hash < end], at)
-
-
-def _merge_within(stream: Stream, shards: Sequence[Shard], at: float) -> None:
-    for other in shards[1:]:
-        stream.merge(stream.route(other.first_hash - 1), other, at)
+        while (shard := stream.route(first)).last_hash + 1 < end:
+            stream.merge(shard, stream.route(shard.last_hash + 1), at)
 
 
 def _snapped(border: int, here: Sequence[int]) -> int:

@@ -7,7 +7,7 @@ CREATING --> ACTIVE <--> UPDATING          each arrow from a state other than AC
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -110,23 +110,19 @@ class Stream:
     def make_shards(self, count: int, at: float) -> None:
         """Cut the hash space evenly into the first shards."""
         width = (MAX_HASH + 1) // count
-        for index in range(count):
-            last = MAX_HASH if index == count - 1 else (index + 1) * width - 1
-            self._add(index * width, last, at)
-        self._reopen()
+        lasts = [*((index + 1) * width - 1 for index in range(count - 1)), MAX_HASH]
+        self._open([self._add(index * width, last, at) for index, last in enumerate(lasts)])
 
     def split(self, parent: Shard, second_start: int, at: float) -> None:
         """Close a shard and open two on its range."""
         self._close((parent,), at)
-        self._add(parent.first_hash, second_start - 1, at, (parent,))
-        self._add(second_start, parent.last_hash, at, (parent,))
-        self._reopen()
+        lower = self._add(parent.first_hash, second_start - 1, at, (parent,))
+        self._open([lower, self._add(second_start, parent.last_hash, at, (parent,))], instead_of=1)
 
     def merge(self, lower: Shard, upper: Shard, at: float) -> None:
         """Close two adjacent shards and open one on both ranges."""
         self._close((lower, upper), at)
-        self._add(lower.first_hash, upper.last_hash, at, (lower, upper))
-        self._reopen()
+        self._open([self._add(lower.first_hash, upper.last_hash, at, (lower, upper))], instead_of=2)
 
     def begin_creating(self, count: int, now: float) -> None:
         """Make the first shards when CREATING ends; all of them carry the moment of the stream's creation."""
@@ -152,12 +148,15 @@ class Stream:
             shard.close(at)
         self._closed.extend(parents)
 
-    def _add(self, first: int, last: int, at: float, parents: tuple[Shard, ...] = ()) -> None:
+    def _add(self, first: int, last: int, at: float, parents: tuple[Shard, ...] = ()) -> Shard:
         shard = Shard(len(self.shards), first, last, at, parents)
         self.shards.append(shard)
         for parent in parents:
             parent.children.append(shard)
+        return shard
 
-    def _reopen(self) -> None:
-        self.open_shards = sorted((s for s in self.shards if s.closed_at is None), key=lambda s: s.first_hash)
-        self._starts = [shard.first_hash for shard in self.open_shards]
+    def _open(self, shards: list[Shard], *, instead_of: int = 0) -> None:
+        """In the order of hash ranges, in the place of so many that were closed."""
+        place = bisect_left(self._starts, shards[0].first_hash)
+        self.open_shards[place : place + instead_of] = shards
+        self._starts[place : place + instead_of] = [shard.first_hash for shard in shards]

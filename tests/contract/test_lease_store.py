@@ -517,6 +517,15 @@ def test_get_of_a_row_that_is_not_there_is_none(store: LeaseStore):
     assert store.get("shardId-000000000008") is None
 
 
+def test_many_rows_are_got_at_once_and_those_that_are_not_there_are_left_out(store: LeaseStore):
+    keys = [f"shardId-{n:012d}" for n in range(120)]
+    for key in keys[:110]:
+        store.apply(change.create(Lease(key, owner="me"), "for the test"))
+    found = store.get_many([*keys[5:], keys[0]])
+    assert sorted(row.key for row in found.leases) == [keys[0], *keys[5:110]]
+    assert store.get_many([]).leases == ()
+
+
 def test_scan_lists_every_row(store: LeaseStore):
     rows = {Lease(f"shardId-{i:012d}", owner="me" if i % 2 else None) for i in range(30)}
     hold(store, *rows)

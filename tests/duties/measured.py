@@ -24,5 +24,5 @@ class MeasuringStage:
         return replace(self.stage_in_memory.stage(batches, spec, limits), loads=self.loads)
 
 
-def a_load(cpu: float | None, host: str = "host-1", seconds: float = 10) -> HostLoad:
+def a_load(cpu: float | None, host: str = "host-1", seconds: float = 30) -> HostLoad:
     return HostLoad(host, timedelta(seconds=seconds), cpu)

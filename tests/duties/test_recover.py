@@ -13,7 +13,15 @@ from pipeline.core.begin import Stop
 from pipeline.core.change import Applied, claim
 from pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
 from pipeline.core.lineage import Kind
-from pipeline.core.recover import Decision, Person, Target, WhatIsLeft, plan_reposition, plan_skip
+from pipeline.core.recover import (
+    AfterRecord,
+    Decision,
+    Person,
+    Target,
+    WhatIsLeft,
+    plan_reposition,
+    plan_skip,
+)
 from pipeline.duties.recover import Busy, Held, Recovery
 from pipeline.errors import PositionsDisagree, Unknown
 from pipeline.memory.source import MemorySource
@@ -36,9 +44,9 @@ class MemoryPages:
         for first in range(0, max(1, len(found)), 3):
             page = found[first : first + 3]
             behind = HOUR if first + 3 < len(found) else timedelta(0)
-            arrivals = (page[0].arrival, page[-1].arrival) if page else (None, None)
+            first_at, last_at = (page[0].arrival, page[-1].arrival) if page else (None, None)
             last = page[-1].sequence if page else None
-            yield Page(None, len(page), 0, now, behind, last, *arrivals, children=None)
+            yield Page(None, len(page), 0, now, behind, last, first_at, last_at, None)
 
 
 def recovery(life: Life) -> Recovery:
@@ -111,8 +119,6 @@ def test_a_skip_to_a_record_goes_on_after_it() -> None:
     life.produce(0, 6)
     person = recovery(life)
     person.require_readable(life.key(0), life.put[2][1], MemoryPages(life.source))
-    from pipeline.core.recover import AfterRecord
-
     skip(life, 0, AfterRecord(life.put[2][1]))
     life.wave()
     life.check(lost=life.put[:3])

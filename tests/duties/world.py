@@ -122,7 +122,7 @@ class World:
             times=self.settings.times,
             lock=self.lock,
             heartbeat=self.settings.coordination.heartbeat,
-            stream=lambda: (self.stream, timedelta(hours=24)),
+            stream=lambda _row: (self.stream, timedelta(hours=24)),
         )
         memory = self.worker_memory.get(instance + worker, WorkerMemory())
         report = duty.tick(memory)

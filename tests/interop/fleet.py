@@ -87,7 +87,7 @@ class Fleet:
         command = [*_JAVA, *_LOG, "-cp", class_path(kcl), "headrace.interop.Worker"]
         return self._start(name, kcl, command + [f"{key}={value}" for key, value in given.items()])
 
-    def start_ours(self, name: str, home: Path) -> Member:
+    def start_ours(self, name: str, home: Path, **more: str | float) -> Member:
         """Start one of our own workers in the same application; `home` is its lake, shared by all of ours."""
         given = {
             "worker": name,
@@ -96,6 +96,7 @@ class Fleet:
             "endpoint": self.endpoint,
             "home": str(home),
             "failover": self.failover_seconds,
+            **more,
         }
         command = [sys.executable, "-m", "tests.interop.ours", json.dumps(given)]
         return self._start(name, "ours", command)

@@ -36,6 +36,7 @@ from pipeline.settings import (
     CoordinationSettings,
     Heartbeat,
     LandingSettings,
+    Layout,
     Settings,
     StreamSettings,
     TimeSettings,
@@ -64,7 +65,9 @@ def settings_of(given: dict[str, Any]) -> Settings:
         application=given["app"],
         streams=(StreamSettings(name=given["stream"]),),
         workers=(WorkerSettings(id=given["worker"]),),
-        coordination=CoordinationSettings(heartbeat=Heartbeat.LEASE),
+        coordination=CoordinationSettings(
+            heartbeat=Heartbeat.LEASE, layout=Layout(given.get("layout", "auto"))
+        ),
         landing=LandingSettings(home=given["home"]),
         aws=AwsSettings(region="us-east-1", endpoint=given["endpoint"]),
         wave=WaveSettings(every=timedelta(seconds=1), seconds=timedelta(seconds=10)),

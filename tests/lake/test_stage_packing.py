@@ -1,5 +1,6 @@
 """How shards are packed into tasks, and what a failed Spark job is taken for."""
 
+from datetime import timedelta
 from itertools import permutations
 from unittest.mock import Mock
 
@@ -7,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
-from pipeline.core.batch import Limits, Manifest, Staged
+from pipeline.core.batch import HostLoad, Limits, Manifest, Staged
 from pipeline.core.position import Position
 from pipeline.errors import BadSetting, MissingPackage, Transient
 from pipeline.lake.session import spark_session
@@ -137,6 +138,18 @@ def test_a_shard_that_spark_brings_nothing_back_of_is_noticed():
 
     with pytest.raises(Transient, match="Spark brought back 1 of 2 shards; nothing was committed"):
         SparkStage(lambda: session, script()).stage([a_batch(0), a_batch(1)], a_spec("unused"), ROOMY)
+
+
+def test_every_task_tells_of_its_host():
+    session = Mock()
+    loads = [HostLoad(host, timedelta(seconds=30), 12.5, 0.25) for host in ("host-1", "host-2")]
+    tasks = [Manifest((Staged(a_key(n), None, Position()),), loads=(load,)) for n, load in enumerate(loads)]
+    told = pa.table({"manifest": [encode_manifest(manifest) for manifest in tasks]})
+    session.range.return_value.mapInArrow.return_value.toArrow.return_value = told
+
+    manifest = SparkStage(lambda: session, script()).stage([a_batch(0), a_batch(1)], a_spec("unused"), ROOMY)
+
+    assert manifest.loads == tuple(loads)
 
 
 def test_a_mistake_of_our_own_is_not_blamed_on_spark():

@@ -66,12 +66,15 @@ def test_any_walk_of_counts_leaves_equal_shards_that_cover_everything(first, per
     assert all(parent < shard["ShardId"] for shard in shards for parent in parents_of(shard))
 
 
-def test_doubling_splits_each_shard_once_and_halving_merges_each_pair_once(client):
-    a_stream(client, 3)
-    scale(client, 6)
-    assert len(shards_of(client)) == 9
-    scale(client, 3)
-    assert len(shards_of(client)) == 12
+@pytest.mark.parametrize(
+    "count", [1, 3, 7, 100]
+)  # 2^128 leaves a rest over 7, and each border its own rounding
+def test_doubling_splits_each_shard_once_and_halving_merges_each_pair_once(client, count):
+    a_stream(client, count)
+    scale(client, 2 * count)
+    assert len(shards_of(client)) == 3 * count
+    scale(client, count)
+    assert len(shards_of(client)) == 4 * count
 
 
 def test_four_to_six_takes_short_lived_shards_as_aws_says(client):
@@ -123,6 +126,14 @@ def test_more_than_ten_thousand_shards_are_refused(client):
     a_stream(client, 6000)
     with refuses("InvalidArgumentException", "10000"):
         scale(client, 10_001)
+
+
+def test_the_accounts_shards_are_a_limit_for_scaling_too(client):
+    for name, count in (("a", 10_000), ("b", 8_000), (STREAM, 2_000)):
+        a_stream(client, count, name=name)
+    with refuses("LimitExceededException", "shard limit"):
+        scale(client, 2_001)
+    scale(client, 1_999)
 
 
 def test_only_uniform_scaling_is_known(client):

@@ -12,6 +12,7 @@ TARGETS = [
     "test-all",
     "vectors",
     "wire",
+    "interop",
     "contract",
     "sim",
     "local",

@@ -18,8 +18,8 @@ from pipeline.duties.worker_tick import WorkerDuty, WorkerReport
 from pipeline.errors import HeadraceError, TablesMissing, Terminal, Transient
 from pipeline.memory.clock import START
 from pipeline.settings import Settings
-from sensors.cursor import read_leader, read_worker, write_leader, write_worker
-from tests.simulation.dagster import Instance, Runs
+from sensors.cursor import Kept, read_leader, read_worker, write_leader, write_worker
+from tests.simulation.instance import Instance, Runs
 from tests.simulation.ports import Door, Leases, Lock, Source, Stage, Table, Tables, Workers
 from tests.simulation.scheduler import Process, Scheduler
 
@@ -156,7 +156,10 @@ class Deployment:
     # -- what sensors/leader.py does ---------------------------------------------------------------------------
 
     def _leader_tick(self, process: Process, name: str) -> None:
-        memory, failures = read_leader(self.instance.cursors.get(name))
+        cursor = self.instance.cursors.get(name)
+        kept = process.known.setdefault(f"kept by {name}", Kept())
+        memory, failures = read_leader(cursor)
+        memory = kept.get(name, cursor) or memory
         duty: LeaderDuty = process.known.get(name) or process.known.setdefault(name, self._leader(process))
         beating = Beating(self.world, process, duty.beat_lock, every=5.0, at_most=40.0)
         try:
@@ -174,7 +177,7 @@ class Deployment:
             return
         finally:
             beating.stop()
-        self._save(process, name, write_leader(report.memory, 0))
+        self._save(process, name, kept.put(name, write_leader(report.memory, 0), report.memory))
 
     @staticmethod
     def _give_up(duty: LeaderDuty) -> None:
@@ -199,12 +202,13 @@ class Deployment:
     # -- what sensors/worker.py does ---------------------------------------------------------------------------
 
     def _worker_tick(self, process: Process, name: str) -> None:
-        memory = read_worker(self.instance.cursors.get(name))
+        cursor = self.instance.cursors.get(name)
+        kept = process.known.setdefault(f"kept by {name}", Kept())
         duty: WorkerDuty = process.known.get(name) or process.known.setdefault(
             name, self._worker(process, name)
         )
         try:
-            report = duty.tick(memory)
+            report = duty.tick(kept.get(name, cursor) or read_worker(cursor))
         except (Transient, TablesMissing) as error:
             self.world.note(process.name, f"worker tick of {name}: {error}")
             return
@@ -214,7 +218,7 @@ class Deployment:
         for run_id in report.dead_runs:
             self.world.note(name, f"{run_id} is reported failed: it stopped beating")
             self.instance.end(run_id)
-        self._save(process, name, write_worker(report.memory))
+        self._save(process, name, kept.put(name, write_worker(report.memory), report.memory))
         if report.due:
             self._request(name, report)
 
@@ -223,7 +227,7 @@ class Deployment:
         source = Source(door)
         facts: dict[str, Any] = {}
 
-        def stream() -> Any:
+        def stream(_row: Any) -> Any:
             if not facts or self.world.sim.now > facts["until"]:
                 found = source.describe(self.settings.streams[0].name)
                 facts.update(found=found, until=self.world.sim.now + _FACTS_LIVE)
@@ -298,7 +302,7 @@ class Beating:
         if not self._on or not self._process.alive or sim.now >= self._until:
             return
         if self._process.frozen_until > sim.now:
-            sim.at(self._process.frozen_until, self._fire)
+            sim.at(min(self._process.frozen_until, sim.now + 5.0), self._fire)
             return
         sim.after(self._every, self._fire)
         sim.spawn(self._process, self._once)

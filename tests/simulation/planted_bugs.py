@@ -11,6 +11,10 @@ def _bug(name: str, why: str, *patches: tuple[str, str, str], seeds: int = 60) -
     return Plant(name, why, tuple(Patch(f"pipeline.{m}", old, new) for m, old, new in patches), seeds)
 
 
+_CHECKPOINT: Final = '''f"landed up to {at}",
+        holder=me,
+        requires={"run_claim": run_claim, "checkpoint": read.checkpoint},'''
+
 _TABLE: Final = (
     _bug(
         "fence-without-position",
@@ -43,7 +47,7 @@ _TABLE: Final = (
     _bug(
         "child-before-parents",
         "nobody waits for the parents",
-        ("core.begin", "if position is None and waiting:", "if False:"),
+        ("core.begin", "if (position is None or position.sequence is None) and waiting:", "if False:"),
     ),
     _bug(
         "unlisted-counts-as-gone",
@@ -58,6 +62,8 @@ _TABLE: Final = (
     _bug(
         "origin-decided-twice",
         "LATEST is asked again by whoever comes next",
+        ("duties.origin", "if facts.stream in state.positions.origins:", "if False:"),
+        ("duties.origin", "if counted:", "if False:"),
         (
             "core.landing",
             "for stream, origin in proposal.origins if stream not in base.origins}",
@@ -92,8 +98,8 @@ _ROWS: Final = (
         "a zombie of the same worker writes after its successor (D2)",
         (
             "core.change",
-            '        holder=me,\n        requires={"run_claim": run_claim, "checkpoint": read.checkpoint},',
-            "        holder=me,\n        requires={},",
+            _CHECKPOINT,
+            _CHECKPOINT.replace('"run_claim": run_claim, ', ""),
         ),
         seeds=150,
     ),
@@ -102,8 +108,8 @@ _ROWS: Final = (
         "a beat beside it refuses a run's own checkpoint (D1)",
         (
             "core.change",
-            '        holder=me,\n        requires={"run_claim": run_claim, "checkpoint": read.checkpoint},',
-            '        holder=me,\n        requires={"run_claim": run_claim, "checkpoint": read.checkpoint, "counter": read.counter},',
+            _CHECKPOINT,
+            _CHECKPOINT.replace('read.checkpoint}', 'read.checkpoint, "counter": read.counter}'),
         ),
         seeds=150,
     ),
@@ -138,8 +144,7 @@ _ROWS: Final = (
     _bug(
         "believed-without-claim",
         "after a lost answer anybody's write is taken for one's own",
-        ("core.change", "if found is None or run_claim is None or found.run_claim != run_claim or not change.put:", "if found is None or not change.put or run_claim is None:"),
-        ("core.change", "return all(getattr(found, name) == value for name, value in change.put.items())", "return bool(change.put) or all(getattr(found, name) == value for name, value in change.put.items())"),
+        ("core.change", "not change.put or not _is_marked(change, found):\n        return False", "not change.put:\n        return False\n    if found:\n        return True"),
     ),
     _bug(
         "resurrecting-create",

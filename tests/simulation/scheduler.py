@@ -147,7 +147,8 @@ class Scheduler:
             return
         process = task.process
         if process.frozen_until > self.now:
-            self.at(process.frozen_until, task)
+            # Looked at again now and then: a scenario may thaw it early.
+            self.at(min(process.frozen_until, self.now + 5.0), task)
             return
         self.current = task
         try:

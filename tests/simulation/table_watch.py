@@ -34,7 +34,7 @@ class WatchedTable(MemoryTable):
         world.sim.pause(0.01 + 0.1 * world.rng.random())
         if world.script is not None:
             world.script(process, "table.swap", (made,))
-        if weather.strikes(mix.frozen * 3):
+        if weather.strikes(mix.napped):
             weather.freeze(process, "the swap", lambda: None)
         if weather.strikes(mix.killed):
             weather.told(process, "the swap", "killed here")
@@ -73,12 +73,9 @@ class WatchedTable(MemoryTable):
         return True
 
     def compact(self) -> None:
-        """Somebody rewrites files: a new snapshot, the same positions, no range of ours."""
+        """Somebody rewrites files, or inserts: a new snapshot, the same positions, no range of ours."""
         if self.head is not None:
-            head = self.snapshots[self.head]
-            made = Snapshot(next(self._ids), head.id, head.positions, type(head.page)(), ())
-            super()._swap(made)
-            self._world.note("compaction", f"snapshot {made.id} replaces {head.id}")
+            self._world.note("compaction", f"snapshot {self.append_as_others()} after {self.snapshots[self.head].parent}")
 
     # -- the judge ---------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pipeline.core.stream import ShardKey
-from tests.simulation.dagster import Instance
+from tests.simulation.instance import Instance
 from tests.simulation.hosts import Deployment, Host
 from tests.simulation.scheduler import Process
 from tests.simulation.truth import ShardTruth

@@ -30,6 +30,8 @@ class Mix:
     slow: float = 0.0
     frozen: float = 0.0
     """SIGSTOP just before a write, for longer than the lease or not."""
+    napped: float = 0.0
+    """The same just before a commit, and before its swap."""
     killed: float = 0.0
     stale: float = 0.0
     """A scan or an index that shows an older state."""

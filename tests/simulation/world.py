@@ -138,10 +138,15 @@ class World:
         """A listing may be late, and comes in any order."""
         if not self.weather.strikes(self.weather.mix.late_listing):
             return shards
-        horizon = self.clock.now() - timedelta(seconds=self.rng.uniform(0.0, 30.0))
-        known = self.truth.shards
-        stream = self.truth.stream
-        out = [s for s in shards if (t := known.get(ShardKey(stream, s.shard_id))) is None or t.opened <= horizon]
+        horizon = self.clock.now() - timedelta(seconds=30.0)
+        fresh, old = 0.5, self.rng.choice((0.0, 0.0, 0.3))
+        known, stream = self.truth.shards, self.truth.stream
+        out = []
+        for shard in shards:
+            its = known.get(ShardKey(stream, shard.shard_id))
+            hidden = fresh if its is not None and its.opened > horizon else old
+            if self.rng.random() >= hidden:
+                out.append(shard)
         self.rng.shuffle(out)
         return tuple(out)
 

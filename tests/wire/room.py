@@ -12,7 +12,7 @@ from unittest.mock import patch
 from pipeline.aws.clients import dynamodb_client
 from pipeline.aws.rows import Place
 from pipeline.aws.tables import DynamoTables
-from pipeline.local.endpoint import LocalAws, local_aws
+from pipeline.local.endpoint import local_aws
 from pipeline.settings import AwsSettings, CoordinationSettings, Layout, Settings
 
 if TYPE_CHECKING:
@@ -63,10 +63,6 @@ class Room:
 
 
 @contextmanager
-def a_room(aws: LocalAws | None = None) -> Iterator[Room]:
-    """`aws`: one that is served already."""
-    if aws is not None:
-        yield Room(dynamodb_client(AwsSettings(region=aws.region, endpoint=aws.endpoint)))
-        return
+def a_room() -> Iterator[Room]:
     with local_aws("--transition", "0") as served, patch.dict(os.environ, served.environment):
         yield Room(dynamodb_client(AwsSettings(region=served.region, endpoint=served.endpoint)))

@@ -2,15 +2,13 @@
 
 import copy
 import json
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline.local.endpoint import LocalAws
 from tests.wire.__main__ import main
 from tests.wire.ops import KEYS_OF, NOT_BUILT, OPERATIONS
-from tests.wire.room import Room, a_room
+from tests.wire.room import Room
 from tests.wire.run import canonical, run_all
 
 if TYPE_CHECKING:
@@ -273,9 +271,8 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def room(aws: LocalAws, dynamodb: "DynamoDBClient") -> Iterator[Room]:
-    with a_room(aws) as made:
-        yield made
+def room(dynamodb: "DynamoDBClient") -> Room:
+    return Room(dynamodb)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c["name"])

@@ -1,0 +1,64 @@
+"""Before a wave reads beside a live KCL fleet: what KCL has read meanwhile is committed as foreign ranges.
+
+ends of parents, the oldest first -> positions of the shards held -> the table as it is then
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pipeline.core.foreign import moved_by_others, plan_ends, plan_foreign, unfinished_parents
+from pipeline.core.landing import Proposal
+from pipeline.core.lease import Lease
+from pipeline.core.lineage import Range
+from pipeline.core.position import Positions
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.ports import LandingTable, LeaseStore, ShardSource, TableState
+
+_GENERATIONS = 20
+"""Of parents that are looked up. Kinesis lets a shard be resharded once in a while, not forty times a retention."""
+
+
+def take_in_foreign(
+    stream: StreamId,
+    held: Mapping[ShardKey, Lease],
+    state: TableState,
+    *,
+    table: LandingTable,
+    leases: LeaseStore,
+    source: ShardSource,
+    run: str,
+    claim: str,
+) -> TableState:
+    for ranges in _ends(stream, held, state.positions, leases=leases, run=run, claim=claim):
+        state = table.commit(Proposal(ranges)).state
+    ahead = moved_by_others(held, state.positions)
+    if not ahead:
+        return state
+    ranges = plan_foreign(held, state.positions, arrivals=source.arrivals(ahead), run=run, claim=claim)
+    return table.commit(Proposal(ranges)).state
+
+
+def _ends(
+    stream: StreamId,
+    held: Mapping[ShardKey, Lease],
+    positions: Positions,
+    *,
+    leases: LeaseStore,
+    run: str,
+    claim: str,
+) -> list[tuple[Range, ...]]:
+    """One commit for each generation: a child's END is not to be seen before its parent's."""
+    found: list[tuple[Range, ...]] = []
+    rows: tuple[Lease, ...] = tuple(held.values())
+    for _ in range(_GENERATIONS):
+        asked = unfinished_parents(stream, rows, positions)
+        if not asked:
+            break
+        rows = leases.get_many(sorted(asked)).leases
+        ranges = plan_ends(stream, asked, rows, positions, run=run, claim=claim)
+        if not ranges:
+            break
+        found.insert(0, ranges)
+        rows = tuple(row for row in rows if row.has_ended)
+    return found

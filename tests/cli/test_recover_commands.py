@@ -1,0 +1,224 @@
+"""`headrace skip`, `reposition` and `repair` on the stand-in: shown first, done only when asked to."""
+
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from pipeline.aws.kinesis import KinesisSource
+from pipeline.aws.leases import DynamoLeaseStore
+from pipeline.aws.tables import DynamoTables
+from pipeline.cli import main
+from pipeline.core import change
+from pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
+from pipeline.core.landing import Proposal
+from pipeline.core.lineage import Kind, Range
+from pipeline.core.position import TRIM, Origin, Position, Positions
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.core.sync import a_lease
+from pipeline.demo.reading import the_table
+from pipeline.lake import read
+from pipeline.lake.iceberg import IcebergTable
+from pipeline.local.endpoint import LocalAws
+from pipeline.settings_file import read_settings
+from tests.lake.tables import append_as_others
+from tests.stand_in import aws, dynamodb, kinesis
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_kinesis import KinesisClient
+
+__all__ = ["aws", "dynamodb", "kinesis"]
+
+RECORDS = 9
+FIRST, SECOND = (f"shardId-{n:012d}" for n in range(2))
+
+
+@dataclass
+class App:
+    folder: Path
+    stream: StreamId
+    leases: DynamoLeaseStore
+    put: dict[str, list[int]]
+
+    def __call__(self, command: str, *arguments: str) -> int:
+        words = [command, "--config", str(self.folder / "headrace.yaml"), *arguments]
+        return main([*words, "--why", "a test"])
+
+    @property
+    def table(self) -> IcebergTable:
+        return the_table(self.folder / "lake")
+
+    def position(self, shard: str) -> Position | None:
+        return self.table.load().positions.of(ShardKey(self.stream, shard))
+
+    def kinds(self) -> list[Kind]:
+        return [r.kind for entry in read.ledger(self.table) for r in entry.page.ranges]
+
+    def land(self, shard: str, upto: int) -> None:
+        """As a run does, row included, but without the rows."""
+        key, at = ShardKey(self.stream, shard), self.position(shard)
+        each = Range(Kind.LANDED, key, at, Position(upto), run="r", claim="r/1")
+        assert not self.table.commit(Proposal((each,))).landing.refused
+        self.checkpoint(shard, upto)
+
+    def checkpoint(self, shard: str, at: int) -> None:
+        row = self.leases.get(shard)
+        assert row is not None
+        held = self.leases.apply(change.hold(row, "r/1", "a test"))
+        assert isinstance(held, change.Applied)
+        said = Checkpoint(str(at))
+        self.leases.apply(change.reposition(held.lease, "r/1", at=said, landed=said, why="a test"))
+        moved = self.leases.get(shard)
+        assert moved is not None
+        self.leases.apply(change.release(moved, "r/1"))
+
+
+@pytest.fixture
+def app(
+    aws: LocalAws,
+    dynamodb: "DynamoDBClient",
+    kinesis: "KinesisClient",
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[App]:
+    name = f"c-{uuid4().hex[:8]}"
+    kinesis.create_stream(StreamName=name, ShardCount=2)
+    put: dict[str, list[int]] = {}
+    for n in range(RECORDS):
+        answer = kinesis.put_record(StreamName=name, Data=b"{}", PartitionKey=f"k{n}")
+        put.setdefault(answer["ShardId"], []).append(int(answer["SequenceNumber"]))
+    file = tmp_path / "headrace.yaml"
+    file.write_text(
+        f"application: {name}\nstreams: [{{name: {name}}}]\nlanding: {{home: lake}}\n"
+        f"aws: {{region: {aws.region}, endpoint: '{aws.endpoint}'}}\n",
+        encoding="utf-8",
+    )
+    for variable, value in aws.environment.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    settings = read_settings(str(file), {}).settings
+    DynamoTables(dynamodb, settings).create()
+    leases = DynamoLeaseStore(dynamodb, settings.lease_table)
+    source = KinesisSource(kinesis)
+    facts = source.describe(name)
+    for shard in source.list_shards(facts.stream):
+        row = a_lease(
+            facts.stream, shard, multi=False, positions=Positions(), sentinel=TRIM_HORIZON, owner="w1"
+        )
+        leases.apply(change.create(row, "for the test"))
+    made = App(tmp_path, facts.stream, leases, put)
+    made.table.ensure()
+    made.table.commit(Proposal(origins=((facts.stream, Origin(TRIM, facts.asked)),)))
+    yield made
+    assert all(row.run_claim is None for row in leases.scan().leases), "nothing is held when a command ends"
+
+
+def test_a_skip_is_shown_and_without_a_yes_nothing_is_changed(app: App, capsys: pytest.CaptureFixture[str]):
+    before = app.table.load()
+    assert app("skip", "--shard", FIRST) == 2
+    out, err = capsys.readouterr()
+    assert "nothing of it has landed; the next wave goes on with what the stream still holds" in out
+    assert "nothing was changed: --yes does it without asking" in err
+    assert app.table.load() == before
+
+
+def test_a_skip_as_json_is_a_dry_run(app: App, capsys: pytest.CaptureFixture[str]):
+    before = app.table.load()
+    assert app("skip", "--shard", FIRST, "--to-tip", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["shards"], told["why"]) == ([FIRST], "a test")
+    assert f"up to {app.put[FIRST][-1]}" in told["plan"][0]
+    assert app.table.load() == before
+
+
+def test_a_gap_is_let_go_of(app: App):
+    assert app("skip", "--shard", FIRST, "--yes") == 0
+    at = app.position(FIRST)
+    assert at is not None
+    assert at.gap_accepted
+    assert app.kinds() == [Kind.SKIPPED]
+
+
+def test_a_shard_goes_on_after_a_record_or_at_its_tip(app: App):
+    second, last = app.put[FIRST][1], app.put[FIRST][-1]
+    assert app("skip", "--shard", FIRST, "--to", str(second), "--yes") == 0
+    assert (at := app.position(FIRST)) is not None
+    assert at.sequence == second
+    assert app("skip", "--shard", FIRST, "--to-tip", "--yes") == 0
+    assert (at := app.position(FIRST)) is not None
+    assert (at.sequence, at.arrival is not None, at.seen is not None) == (last, True, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--shard", "shardId-000000000007"], "near it: shardId-00000000000"),
+        (["--shard", FIRST, "--to", "tomorrow"], "--to is 'tomorrow'; allowed: a sequence number"),
+        (["--shard", FIRST, "--to", "12"], "Kinesis refuses"),
+        (["--shard", FIRST, "--end"], "it is still open and has no end"),
+    ],
+)
+def test_what_cannot_be_skipped_is_refused(
+    app: App, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+):
+    before = app.table.load()
+    assert app("skip", *arguments, "--yes") == 2
+    assert told in capsys.readouterr().err
+    assert app.table.load() == before
+
+
+def test_a_row_ahead_of_the_table_goes_back_or_takes_the_table_along(
+    app: App, capsys: pytest.CaptureFixture[str]
+):
+    first, second, *_ = app.put[FIRST]
+    app.land(FIRST, first)
+    app.checkpoint(FIRST, second)
+    assert app("skip", "--shard", FIRST, "--yes") == 2
+    assert "headrace reposition" in capsys.readouterr().err
+    assert app("reposition", "--shard", FIRST, "--to", "table", "--yes") == 0
+    row = app.leases.get(FIRST)
+    assert row is not None
+    assert (row.checkpoint, row.landed) == (Checkpoint(str(first)), Checkpoint(str(first)))
+    app.checkpoint(FIRST, second)
+    assert app("reposition", "--shard", FIRST, "--to", "lease", "--yes") == 0
+    assert (at := app.position(FIRST)) is not None
+    assert at.sequence == second
+    assert app.kinds() == [Kind.LANDED, Kind.REPOSITION, Kind.REPOSITION]
+    assert app("reposition", "--shard", FIRST, "--to", "table", "--yes") == 2
+    assert "agree" in capsys.readouterr().err
+
+
+def test_a_whole_table_is_not_repaired_and_one_whose_way_is_lost_is(
+    app: App, capsys: pytest.CaptureFixture[str]
+):
+    app.land(FIRST, app.put[FIRST][0])
+    assert app("repair", "--yes") == 2
+    assert "there is nothing to repair" in capsys.readouterr().err
+    append_as_others(app.table.open(), summary={"source-snapshot-id": "5"})
+    assert app("repair", "--yes") == 2
+    assert "whose source isn't known any more" in capsys.readouterr().err
+    assert app("repair", "--origin", "yesterday") == 2
+    assert "allowed: TRIM_HORIZON, or a moment with its time zone" in capsys.readouterr().err
+
+
+def test_a_cherry_pick_that_brought_nothing_of_ours_is_repaired(app: App, capsys: pytest.CaptureFixture[str]):
+    app.land(FIRST, app.put[FIRST][0])
+    append_as_others(app.table.open())
+    theirs = app.table.load().snapshot
+    append_as_others(app.table.open(), summary={"source-snapshot-id": str(theirs)})
+    assert app("repair", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["plan"] == [
+        "1 shards stand where they stood",
+        "2 rows are of streams that aren't ours: they are left alone",
+    ]
+    assert app("repair", "--yes") == 0
+    assert "repaired: 1 shards stand in snapshot" in capsys.readouterr().out
+    assert (at := app.position(FIRST)) is not None
+    assert at.sequence == app.put[FIRST][0]

@@ -1,0 +1,176 @@
+"""Leases, workers and the lock in one table (layout S): each store sees its own rows and leaves the others alone."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipeline.aws.leader_lock import DynamoLeaderLock
+from pipeline.aws.leases import DynamoLeaseStore
+from pipeline.aws.migration import DynamoClientVersion
+from pipeline.aws.workers import DynamoWorkerStore
+from pipeline.core import change
+from pipeline.core.change import Applied
+from pipeline.core.checkpoint import Checkpoint
+from pipeline.core.election import LockRow
+from pipeline.core.lease import Lease
+from pipeline.errors import WrongShape
+from pipeline.kcl.migration import ClientVersion
+from pipeline.memory.clock import START, MemoryClock
+from pipeline.ports import Listing, SkippedRow
+from tests.stand_in import a_table
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+MINE = LockRow("w1", "v1", timedelta(seconds=20))
+LEASE = Lease("shardId-000000000000", owner="w1")
+NOON = datetime(2026, 1, 1, 12, 0, 0, 7_000, tzinfo=UTC)
+
+
+@dataclass
+class OneTable:
+    client: "DynamoDBClient"
+    name: str
+
+    @property
+    def leases(self) -> DynamoLeaseStore:
+        return DynamoLeaseStore(self.client, self.name)
+
+    @property
+    def workers(self) -> DynamoWorkerStore:
+        return DynamoWorkerStore(self.client, self.name, clock=MemoryClock(), key="leaseKey")
+
+    @property
+    def lock(self) -> DynamoLeaderLock:
+        return DynamoLeaderLock(self.client, self.name, key="leaseKey")
+
+    @property
+    def version(self) -> DynamoClientVersion:
+        return DynamoClientVersion(self.client, self.name, key="leaseKey")
+
+    def rows(self) -> dict[str, dict[str, Any]]:
+        items = self.client.scan(TableName=self.name, ConsistentRead=True)["Items"]
+        return {item["leaseKey"]["S"]: dict(item) for item in items}
+
+
+@pytest.fixture
+def table(dynamodb: "DynamoDBClient") -> Iterator[OneTable]:
+    made = OneTable(dynamodb, a_table(dynamodb, "leaseKey"))
+    assert isinstance(made.leases.apply(change.create(LEASE, "found")), Applied)
+    assert made.lock.take(MINE, seen=None)
+    assert made.workers.beat("w1", "dagster-a", found=None)
+    made.workers.beat_run("w2", "run/1")
+    assert made.version.change(ClientVersion.V3, "w1", NOON, seen=None)
+    yield made
+    dynamodb.delete_table(TableName=made.name)
+
+
+def test_every_row_says_what_it_is(table: OneTable):
+    assert {key: row["entityType"]["S"] for key, row in table.rows().items()} == {
+        LEASE.key: "LEASE",
+        "Leader": "LEADER",
+        "Migration3.0": "CLIENT_VERSION_MIGRATION",
+        "w1": "WORKER_METRIC_STATS",
+        "w2": "WORKER_METRIC_STATS",
+    }
+
+
+def test_leases_are_the_leases_and_there_is_nothing_to_report(table: OneTable):
+    assert table.leases.scan() == Listing((LEASE,))
+    assert table.leases.held_by("w1") == Listing((LEASE,))
+    assert table.leases.get_many([LEASE.key, "Leader", "w1"]) == Listing((LEASE,))
+
+
+def test_workers_are_the_workers(table: OneTable):
+    assert {row.worker_id for row in table.workers.list()} == {"w1", "w2"}
+    assert table.workers.listing().skipped == ()
+    assert [row.worker_id for row in table.workers.get_many(["w2", "w9"]).workers] == ["w2"]
+    row = table.workers.get("w1")
+    assert row is not None
+    assert (row.beat, row.last_update) == (1, START)
+
+
+def test_all_of_it_goes_on_living_beside_each_other(table: OneTable):
+    claimed = table.leases.apply(change.claim(LEASE, "w1", "run/1"))
+    assert isinstance(claimed, Applied)
+    landed = table.leases.apply(change.checkpoint(claimed.lease, "w1", "run/1", at=Checkpoint("5")))
+    assert isinstance(landed, Applied)
+    assert table.workers.beat("w1", "dagster-a", found="dagster-a")
+    table.workers.forget_runs("w2", ["run/1"])
+    table.workers.count_assign_pass("w1")
+    table.workers.set_stopping("w2", stopping=True)
+    assert table.lock.beat(MINE, "v2")
+    assert table.leases.scan() == Listing((landed.lease,))
+    assert {(w.worker_id, w.beat, w.stopping, w.assign_pass) for w in table.workers.list()} == {
+        ("w1", 2, False, 1),
+        ("w2", 0, True, 0),
+    }
+    assert table.lock.release(LockRow("w1", "v2", MINE.duration))
+    assert table.lock.read() is None
+    gone = table.workers.get("w2")
+    assert gone is not None
+    assert table.workers.delete_stale(gone)
+    assert table.rows().keys() == {LEASE.key, "Migration3.0", "w1"}
+
+
+def test_a_row_of_another_kind_is_never_taken_for_a_worker(table: OneTable):
+    with pytest.raises(WrongShape, match=f"row {LEASE.key} "):
+        table.workers.get(LEASE.key)
+    found = table.workers.get_many([LEASE.key, "Leader", "w1"])
+    assert [row.worker_id for row in found.workers] == ["w1"]
+    assert {row.key for row in found.skipped} == {LEASE.key, "Leader"}
+
+
+def test_an_odd_worker_row_is_told_by_the_workers_and_no_business_of_the_leases(table: OneTable):
+    odd = {
+        "leaseKey": {"S": "w3"},
+        "entityType": {"S": "WORKER_METRIC_STATS"},
+        "lut": {"S": "yesterday"},
+    }
+    table.client.put_item(TableName=table.name, Item=odd)  # type: ignore[arg-type]
+    listing = table.workers.listing()
+    assert {row.worker_id for row in listing.workers} == {"w1", "w2"}
+    assert listing.skipped == (SkippedRow("w3", "lut is of type S, not N"),)
+    assert table.leases.scan() == Listing((LEASE,))
+
+
+# --- the row of the client's version ------------------------------------------------------------------------
+
+
+def test_a_version_is_written_once_by_who_saw_none(table: OneTable):
+    found = table.version.read()
+    assert found is not None
+    assert (found.version, found.by, found.at) == (ClientVersion.V3, "w1", NOON)
+    assert not table.version.change(ClientVersion.ROLLED_BACK, "w2", NOON, seen=None)
+    assert table.version.read() == found
+
+
+def test_a_version_changes_for_who_saw_the_last_one_and_ten_are_remembered(table: OneTable):
+    versions = [ClientVersion.WITH_ROLLBACK, ClientVersion.ROLLED_BACK] * 7
+    seen = ClientVersion.V3
+    for minute, to in enumerate(versions):
+        at = NOON + timedelta(minutes=minute)
+        assert table.version.change(to, "w2", at, seen=seen)
+        assert not table.version.change(ClientVersion.INIT, "w3", at, seen=seen)
+        seen = to
+    row = table.rows()["Migration3.0"]
+    assert row["cv"] == {"S": "CLIENT_VERSION_2X"}
+    assert row["mb"] == {"S": "w2"}
+    history = row["h"]["L"]
+    assert len(history) == 10
+    assert history[0]["M"] == {
+        "cv": {"S": "CLIENT_VERSION_3X_WITH_ROLLBACK"},
+        "mb": {"S": "w2"},
+        "mts": {"N": str(int((NOON + timedelta(minutes=12)).timestamp() * 1000))},
+    }
+
+
+def test_a_version_that_we_do_not_know_is_told_and_left(table: OneTable):
+    row = {**table.rows()["Migration3.0"], "cv": {"S": "CLIENT_VERSION_9X"}}
+    table.client.put_item(TableName=table.name, Item=row)
+    with pytest.raises(WrongShape, match=r"Migration3\.0 of table .*CLIENT_VERSION_9X.*Nothing was written"):
+        table.version.change(ClientVersion.V3, "w1", NOON, seen=ClientVersion.V3)
+    assert table.rows()["Migration3.0"] == row

@@ -1,0 +1,122 @@
+"""Fleets to assign leases in: made by dice, or drawn as `worker=[throughputs]`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+from pipeline.core.assign import Rules, Scene
+from pipeline.core.change import Applied, Change
+from pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON
+from pipeline.core.lease import Lease
+from pipeline.memory.leases import MemoryLeaseStore
+
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+DWELL = timedelta(minutes=5)
+AT_ONCE = Rules(dwell=timedelta(0), graceful=False)
+
+
+def drawn(*living: str, **held: Sequence[float | None]) -> Scene:
+    """Workers by name, with what their leases carry; `living`: more workers, with nothing yet."""
+    rows = [
+        Lease(f"{worker}.{n}", 1, owner=worker, throughput_kbps=each)
+        for worker, throughputs in held.items()
+        for n, each in enumerate(throughputs)
+    ]
+    return Scene(leases=tuple(rows), living=frozenset([*living, *held]), now=NOW)
+
+
+def unowned(count: int, living: Iterable[str]) -> Scene:
+    rows = tuple(Lease(f"free.{n:03}") for n in range(count))
+    return Scene(leases=rows, living=frozenset(living), now=NOW)
+
+
+def a_fleet(seed: int) -> tuple[Scene, Rules]:
+    """Anything that a leader may find, and any rules."""
+    dice = Random(seed)
+    living = _names(dice)
+    dead = [f"{worker}x" for worker in living[: dice.randint(0, 3)]]
+    everyone = [*living, *dead, *(["never-seen"] if dice.random() < 0.3 else [])]
+    if dice.random() < 0.4:
+        everyone = everyone[:2]
+    throughput = dice.choice(
+        [
+            lambda: None,
+            lambda: 0.0,
+            lambda: dice.choice([None, 0.0, dice.uniform(0, 500)]),
+            lambda: dice.expovariate(1 / 200),
+            lambda: dice.choice([1.0, 1.0, 1.0, 2.0, 50.0]),
+        ]
+    )
+    rows = tuple(_row(f"l{n:03}", everyone, throughput(), dice) for n in range(dice.randint(0, 60)))
+    rules = Rules(
+        dwell=dice.choice([timedelta(0), DWELL]),
+        graceful=dice.random() < 0.7,
+        direct=dice.random() < 0.7,
+        max_leases=dice.choice([None, None, dice.randint(1, 10)]),
+        tolerance=dice.choice([0.0, 0.1, 0.3]),
+    )
+    return _scene(rows, frozenset(living), frozenset(dead)), rules
+
+
+def _names(dice: Random) -> list[str]:
+    clusters = "abcd"[: dice.randint(1, 4)]
+    dash = dice.choice(["-", ""])
+    return [f"{dice.choice(clusters)}{dash}{n}" for n in range(dice.randint(1, 20))]
+
+
+def _row(key: str, everyone: list[str], kbps: float | None, dice: Random) -> Lease:
+    owner = dice.choice([None, *everyone, *everyone])
+    handing = dice.choice(everyone) if owner and dice.random() < 0.15 else None
+    return Lease(
+        key,
+        dice.randrange(5),
+        SHARD_END if dice.random() < 0.1 else TRIM_HORIZON,
+        owner=owner,
+        checkpoint_owner=None if handing == owner else handing,
+        throughput_kbps=kbps,
+        run_claim="run/1" if owner and dice.random() < 0.3 else None,
+        assigned_at=NOW - timedelta(seconds=dice.randrange(600)) if dice.random() < 0.3 else None,
+    )
+
+
+def _scene(rows: tuple[Lease, ...], living: frozenset[str], dead: frozenset[str]) -> Scene:
+    lost = frozenset(row.key for row in rows if row.holder in dead and not row.has_ended)
+    return Scene(leases=rows, living=living, dead=dead, lost=lost, now=NOW)
+
+
+def mixed(scene: Scene, seed: int) -> Scene:
+    return replace(scene, leases=tuple(Random(seed).sample(scene.leases, len(scene.leases))))
+
+
+def carried_out(scene: Scene, plan: Sequence[Change], *, handed_over: bool = False) -> Scene:
+    """The fleet after the plan's writes; `handed_over`: and after the handovers that it began."""
+    store = MemoryLeaseStore(scene.leases)
+    for change in plan:
+        assert isinstance(store.apply(change), Applied), change
+    rows = store.scan().leases
+    if handed_over:
+        begun = {change.key for change in plan}
+        rows = tuple(replace(row, checkpoint_owner=None) if row.key in begun else row for row in rows)
+    return replace(_scene(rows, scene.living, scene.dead), now=scene.now)
+
+
+def later(scene: Scene, by: timedelta = 2 * DWELL) -> Scene:
+    return replace(scene, now=scene.now + by)
+
+
+def counts(scene: Scene) -> dict[str | None, int]:
+    """Open leases by who is to read them."""
+    return dict(Counter(row.owner for row in scene.leases if not row.has_ended))
+
+
+def loads(scene: Scene) -> dict[str, float]:
+    """What each living worker is to read, as far as it is known."""
+    found = dict.fromkeys(sorted(scene.living), 0.0)
+    for row in scene.leases:
+        if row.owner in found and not row.has_ended:
+            found[row.owner] += row.throughput_kbps or 0.0
+    return found

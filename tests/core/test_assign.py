@@ -1,0 +1,370 @@
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.core.assign import Rules, cluster_of, is_free, plan_assign, spilled
+from pipeline.core.checkpoint import SHARD_END
+from pipeline.core.lease import Lease
+from tests.core.scenes import (
+    AT_ONCE,
+    DWELL,
+    NOW,
+    a_fleet,
+    carried_out,
+    counts,
+    drawn,
+    later,
+    loads,
+    mixed,
+    unowned,
+)
+
+SEEDS = st.integers(0, 10**9)
+
+
+def after(scene, rules=AT_ONCE):
+    return counts(carried_out(scene, plan_assign(scene, rules)))
+
+
+# -- any fleet ---------------------------------------------------------------------------------------------------
+
+
+@given(SEEDS, st.integers(0, 9))
+def test_the_order_that_rows_are_read_in_changes_nothing(seed, shuffle):
+    scene, rules = a_fleet(seed)
+    assert plan_assign(mixed(scene, shuffle), rules) == plan_assign(scene, rules)
+
+
+_CHILD = """
+import json
+from pipeline.core.assign import plan_assign
+from tests.core.scenes import a_fleet
+print(json.dumps([[c.key, c.why, sorted(c.put)] for seed in range(60) for c in plan_assign(*a_fleet(seed))]))
+"""
+
+
+def test_two_processes_make_the_same_plan():
+    def answer(hash_seed):
+        env = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        return subprocess.run(
+            [sys.executable, "-c", _CHILD], env=env, capture_output=True, check=True, text=True
+        ).stdout
+
+    assert answer("1") == answer("2")
+    assert len(json.loads(answer("3"))) > 500
+
+
+@given(SEEDS)
+def test_a_plan_carried_out_is_followed_by_an_empty_one(seed):
+    scene, rules = a_fleet(seed)
+    plan = plan_assign(scene, rules)
+    assert plan_assign(carried_out(scene, plan), rules) == []
+    assert plan_assign(carried_out(scene, plan, handed_over=True), rules) == []
+
+
+@given(SEEDS)
+def test_one_more_pass_evens_out_what_the_least_time_held_back_and_then_it_is_settled(seed):
+    scene, rules = a_fleet(seed)
+    scene = later(carried_out(scene, plan_assign(scene, rules), handed_over=True))
+    scene = later(carried_out(scene, plan_assign(scene, rules), handed_over=True))
+    assert plan_assign(scene, rules) == []
+
+
+@given(SEEDS)
+def test_each_open_lease_has_a_living_reader_or_was_to_be_left_alone_or_is_told(seed):
+    scene, rules = a_fleet(seed)
+    plan = plan_assign(scene, rules)
+    assert len({change.key for change in plan}) == len(plan)
+    assert {change.put.get("owner") for change in plan} <= scene.living
+    assert not {change.key for change in plan} & {row.key for row in scene.leases if row.has_ended}
+    free = {row.key for row in scene.leases if is_free(row, scene) and not row.has_ended}
+    assert spilled(scene, plan) == len(free - {change.key for change in plan})
+    if rules.max_leases is None:
+        assert spilled(scene, plan) == 0
+
+
+@given(SEEDS)
+def test_nobody_is_filled_beyond_the_cap(seed):
+    scene, rules = a_fleet(seed)
+    if rules.max_leases is None:
+        rules = replace(rules, max_leases=3)
+    before = counts(scene)
+    found = counts(carried_out(scene, plan_assign(scene, rules)))
+    for worker in scene.living:
+        assert found.get(worker, 0) <= max(rules.max_leases, before.get(worker, 0))
+
+
+@given(SEEDS)
+def test_what_was_moved_a_moment_ago_or_is_being_handed_over_stays(seed):
+    scene, rules = a_fleet(seed)
+    plan = {change.key for change in plan_assign(scene, rules)}
+    for row in scene.leases:
+        if row.owner in scene.living and not is_free(row, scene):
+            young = row.assigned_at is not None and abs(NOW - row.assigned_at) < rules.dwell
+            assert row.key not in plan or not (young or row.checkpoint_owner)
+
+
+@given(SEEDS, st.integers(2, 6), st.integers(2, 30))
+def test_moving_makes_the_loads_more_even_and_nobody_more_loaded_than_the_most_loaded_was(
+    seed, workers, leases
+):
+    dice = Random(seed)
+    held = {f"{dice.choice('ab')}-{n}": [] for n in range(workers)}
+    for _ in range(leases):
+        held[dice.choice([*held][: dice.randint(1, workers)])].append(dice.uniform(1, 100))
+    scene = drawn(**held)
+    then = carried_out(scene, plan_assign(scene, AT_ONCE))
+    before, now = loads(scene).values(), loads(then).values()
+    assert sum(load**2 for load in now) <= sum(load**2 for load in before) + 1
+    assert max(now) <= max(before) + 0.01
+    assert min(now) >= min(before) - 0.01 or len({cluster_of(w) for w in held}) > 1
+
+
+# -- what is free ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", range(2, 11))
+@pytest.mark.parametrize("leases", [1, 9, 12, 24, 101])
+def test_a_cold_start_without_metrics_is_even_at_once(workers, leases):
+    found = after(unowned(leases, [f"w{n}" for n in range(workers)]))
+    fair = -(-leases // workers)
+    assert sum(found.values()) == leases
+    assert set(found.values()) <= {fair, fair - 1}
+
+
+def test_the_heaviest_of_the_free_leases_are_spread_first():
+    rows = tuple(Lease(f"free{n}", throughput_kbps=kbps) for n, kbps in enumerate([30, 90, 30, 90, 60]))
+    scene = replace(drawn("w1", "w2"), leases=rows)
+    assert sorted(loads(carried_out(scene, plan_assign(scene, AT_ONCE))).values()) == [150.0, 150.0]
+
+
+def test_a_lease_that_nobody_measured_counts_as_an_average_one():
+    scene = replace(drawn(w1=[100.0, 100.0], w2=[100.0]), now=NOW)
+    scene = replace(scene, leases=(*scene.leases, Lease("new")))
+    assert after(scene) == {"w1": 2, "w2": 2}
+
+
+def test_quiet_leases_are_spread_too():
+    assert after(drawn("w2", w1=[0.0] * 10)) == {"w1": 5, "w2": 5}
+    assert after(
+        replace(unowned(0, ["w1", "w2"]), leases=tuple(Lease(f"q{n}", throughput_kbps=0.0) for n in range(6)))
+    ) == {
+        "w1": 3,
+        "w2": 3,
+    }
+
+
+def test_the_leases_of_the_dead_go_to_the_living_and_those_of_workers_never_seen_stay():
+    scene = drawn("w2", w1=[1.0] * 4, dead=[1.0] * 4, unseen=[1.0])
+    scene = replace(
+        scene,
+        living=frozenset({"w1", "w2"}),
+        dead=frozenset({"dead"}),
+        lost=frozenset(row.key for row in scene.leases if row.owner == "dead"),
+    )
+    plan = plan_assign(scene, Rules(dwell=DWELL))
+    assert counts(carried_out(scene, plan)) == {"w1": 4, "w2": 4, "unseen": 1}
+    assert {change.why for change in plan} == {"dead stood still -> w2, now with 4 leases"}
+
+
+def test_where_nobody_lives_nothing_is_planned_and_all_of_it_is_told():
+    scene = replace(unowned(3, []), leases=(*unowned(3, []).leases, Lease("over", checkpoint=SHARD_END)))
+    assert plan_assign(scene, AT_ONCE) == []
+    assert spilled(scene, []) == 3
+
+
+def test_what_no_worker_has_room_for_is_told():
+    scene = unowned(10, ["w1", "w2"])
+    rules = replace(AT_ONCE, max_leases=3)
+    plan = plan_assign(scene, rules)
+    assert counts(carried_out(scene, plan)) == {"w1": 3, "w2": 3, None: 4}
+    assert spilled(scene, plan) == 4
+
+
+def test_a_worker_beyond_the_cap_gives_where_others_have_room():
+    assert after(drawn("w2", "w3", w1=[1.0] * 9), replace(AT_ONCE, max_leases=3)) == {
+        "w1": 3,
+        "w2": 3,
+        "w3": 3,
+    }
+
+
+# -- handovers under way -----------------------------------------------------------------------------------------
+
+
+def handing_over(holder, to, *, dead, living):
+    row = Lease("l", 7, owner=to, checkpoint_owner=holder, run_claim="run/1", assigned_at=NOW)
+    scene = replace(drawn(*living), leases=(row,), dead=frozenset({dead}))
+    if holder == dead:
+        scene = replace(scene, lost=frozenset({"l"}))
+    plan = plan_assign(scene, Rules(dwell=DWELL))
+    return carried_out(scene, plan).leases[0], plan
+
+
+def test_a_handover_to_a_dead_worker_goes_to_another_one_and_the_holder_reads_on():
+    row, plan = handing_over("w2", "gone", dead="gone", living=["w1", "w2"])
+    assert (row.owner, row.checkpoint_owner, row.run_claim, row.counter) == ("w1", "w2", "run/1", 7)
+    assert "gone died before it took over" in plan[0].why
+
+
+def test_a_handover_to_a_dead_worker_is_called_off_where_the_holder_is_the_best_and_its_run_isnt_disturbed():
+    row, _ = handing_over("w1", "gone", dead="gone", living=["w1"])
+    assert (row.owner, row.checkpoint_owner, row.run_claim) == ("w1", None, "run/1")
+
+
+def test_the_next_owner_gets_the_lease_of_a_holder_that_died():
+    row, plan = handing_over("gone", "w3", dead="gone", living=["w1", "w2", "w3"])
+    assert (row.owner, row.checkpoint_owner, row.run_claim, row.counter) == ("w3", None, None, 8)
+    assert "gone stood still" in plan[0].why
+
+
+def test_a_lease_that_is_being_handed_over_counts_for_its_next_owner():
+    scene = drawn("w2", w1=[1.0] * 4)
+    handed = [replace(row, owner="w2", checkpoint_owner="w1") for row in scene.leases[:2]]
+    assert plan_assign(replace(scene, leases=(*handed, *scene.leases[2:])), AT_ONCE) == []
+
+
+# -- evening out -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("held", "moved"),
+    [
+        ({"w1": [9.0], "w2": []}, 0),
+        ({"w1": [8.9], "w2": [], "stays": 1.1}, 1),
+        ({"w1": [9.0], "w2": [], "stays": 1.0}, 0),
+        ({"w1": [8.0, 2.0], "w2": []}, 1),
+        ({"w1": [5.0, 5.0], "w2": []}, 1),
+        ({"w1": [1.0, 1.0], "w2": [1.0]}, 0),
+        ({"w1": [1.0, 1.0, 1.0], "w2": [1.0]}, 1),
+    ],
+)
+def test_a_lease_moves_only_where_that_clearly_shrinks_the_gap(held, moved):
+    stays = held.pop("stays", None)
+    scene = drawn(**held)
+    if stays is not None:
+        pinned = Lease("young", owner="w1", throughput_kbps=stays, assigned_at=NOW)
+        scene = replace(scene, leases=(*scene.leases, pinned))
+    assert len(plan_assign(scene, replace(AT_ONCE, dwell=DWELL))) == moved
+
+
+@pytest.mark.parametrize(("w1", "moves"), [(11, False), (12, True)])
+def test_within_the_tolerance_nothing_moves_and_beyond_it_all_the_way(w1, moves):
+    scene = drawn(w1=[1.0] * w1, w2=[1.0] * (20 - w1))
+    assert after(scene) == ({"w1": 10, "w2": 10} if moves else counts(scene))
+
+
+@pytest.mark.parametrize("workers", [1, 2, 9, 30])
+def test_a_worker_that_joins_gets_its_share_in_one_pass_and_nothing_else_moves(workers):
+    held = {f"w{n}": [5.0] * (workers + 1) for n in range(workers)}
+    scene = drawn("new", **held)
+    plan = plan_assign(scene, Rules(dwell=DWELL))
+    assert {change.put["owner"] for change in plan} == {"new"}
+    assert workers - workers // 10 <= counts(carried_out(scene, plan))["new"] == len(plan) <= workers
+
+
+def test_a_hot_shard_keeps_its_worker_to_itself():
+    scene = drawn("w2", "w3", w1=[900.0, *[10.0] * 8])
+    found = carried_out(scene, plan_assign(scene, AT_ONCE))
+    assert loads(found) == {"w1": 900.0, "w2": 40.0, "w3": 40.0}
+
+
+def test_throughput_that_only_wobbles_moves_nothing():
+    dice, usual = Random(1), 100.0
+    scene = drawn(**{f"w-{n}": [usual] * 20 for n in range(10)})
+    moves = 0
+    for _ in range(90):
+        rows = tuple(
+            replace(row, throughput_kbps=((row.throughput_kbps or usual) + dice.gauss(usual, usual / 6)) / 2)
+            for row in scene.leases
+        )
+        scene = later(replace(scene, leases=rows), timedelta(seconds=20))
+        plan = plan_assign(scene, Rules(dwell=DWELL))
+        moves += len(plan)
+        scene = carried_out(scene, plan, handed_over=True)
+    assert moves == 0
+
+
+@pytest.mark.parametrize(
+    ("rules", "claim", "asked"),
+    [
+        (Rules(dwell=DWELL), "run/1", True),
+        (Rules(dwell=DWELL), None, False),
+        (Rules(dwell=DWELL, direct=False), None, True),
+        (Rules(dwell=DWELL, graceful=False), "run/1", False),
+    ],
+)
+def test_the_holder_is_asked_first_where_it_reads_or_its_counter_moves(rules, claim, asked):
+    scene = drawn("w2", w1=[1.0, 1.0])
+    scene = replace(scene, leases=tuple(replace(row, run_claim=claim) for row in scene.leases))
+    (change,) = plan_assign(scene, rules)
+    row = next(row for row in carried_out(scene, [change]).leases if row.key == change.key)
+    assert (row.holder, row.owner) == ("w1" if asked else "w2", "w2")
+    assert row.assigned_at == NOW
+    assert change.why == "w1 has more to read than w2: -> w2, now with 1 leases"
+
+
+# -- clusters ----------------------------------------------------------------------------------------------------
+
+
+def clusters(scene):
+    return Counter(cluster_of(row.owner) for row in scene.leases)
+
+
+def two_fleets(first=100, second=100, leases=500):
+    """The founding documents' example: the second cluster joins when the first one has everything."""
+    a = [f"a-{n}" for n in range(1, first + 1)]
+    held = {worker: [None] * (leases // first + (n < leases % first)) for n, worker in enumerate(a)}
+    return drawn(*(f"b-{n}" for n in range(1, second + 1)), **held)
+
+
+@pytest.mark.parametrize(("first", "second", "share"), [(100, 100, 250), (50, 100, 167), (100, 25, 400)])
+def test_two_clusters_read_what_falls_to_them_by_their_workers(first, second, share):
+    scene = two_fleets(first, second)
+    plan = plan_assign(scene, Rules(dwell=DWELL))
+    found = carried_out(scene, plan)
+    assert abs(clusters(found)["a"] - share) <= 1
+    assert max(counts(found).values()) - min(counts(found).values()) <= 1
+    assert len(plan) <= 500 - share + 1, "and no lease moves for nothing"
+
+
+def test_clusters_are_evened_out_though_no_worker_has_two_more_than_another():
+    held = {f"a-{n}": [1.0] * 3 for n in range(100)} | {f"b-{n}": [1.0] * 2 for n in range(100)}
+    scene = drawn(**held)
+    found = carried_out(scene, plan_assign(scene, Rules(dwell=DWELL)))
+    assert clusters(found) == {"a": 250, "b": 250}
+    assert set(counts(found).values()) == {2, 3}
+
+
+def test_a_cold_start_of_two_clusters_is_even():
+    workers = [f"{cluster}-{n}" for cluster in "ab" for n in range(100)]
+    scene = unowned(500, workers)
+    found = carried_out(scene, plan_assign(scene, AT_ONCE))
+    assert clusters(found) == {"a": 250, "b": 250}
+    assert set(counts(found).values()) == {2, 3}
+
+
+@given(SEEDS, st.integers(2, 4))
+def test_evening_out_clusters_makes_no_worker_worse_off_than_the_most_loaded(seed, many):
+    dice = Random(seed)
+    held = {
+        f"{'abcd'[n % many]}-{n}": [dice.uniform(1, 50) for _ in range(dice.randint(0, 12))]
+        for n in range(16)
+    }
+    scene = drawn(**held)
+    found = carried_out(scene, plan_assign(scene, AT_ONCE))
+    assert max(loads(found).values()) <= max(loads(scene).values()) + 0.01
+    assert plan_assign(found, AT_ONCE) == []
+
+
+def test_ids_without_a_cluster_are_no_clusters():
+    assert after(drawn("w3", w1=[1.0] * 3, w2=[1.0] * 3)) == {"w1": 2, "w2": 2, "w3": 2}

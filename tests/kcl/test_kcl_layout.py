@@ -1,0 +1,166 @@
+"""Where rows lie, by what is there: one test for each status of KCL's table migration, and the traps."""
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pipeline.errors import BadSetting, WrongShape
+from pipeline.kcl.layout import Arrangement, Evidence, plan_layout
+from pipeline.kcl.migration import TableStatus
+from pipeline.settings import Layout
+
+NOTHING = Evidence(lease_table="app", state_table="app-CoordinatorState")
+LED = frozenset({"Leader"})
+THREE = replace(NOTHING, has_state_table=True, has_worker_table=True, legacy=LED)
+ONE = replace(NOTHING, beside_leases=frozenset({"Leader", "w1"}))
+S, PENDING, DEPLOYED, INIT = TableStatus.COMPLETE, TableStatus.PENDING, TableStatus.DEPLOYED, TableStatus.INIT
+
+
+def auto(found: Evidence) -> Arrangement:
+    return plan_layout(found, Layout.AUTO)
+
+
+def test_a_new_application_has_three_tables_or_what_is_asked_for():
+    assert auto(NOTHING).layout is Layout.M
+    assert plan_layout(NOTHING, Layout.M).layout is Layout.M
+    assert plan_layout(NOTHING, Layout.S).layout is Layout.S
+
+
+@pytest.mark.parametrize(
+    ("status", "workers", "both", "lock"),
+    [
+        (None, False, False, False),
+        (INIT, False, False, False),
+        (DEPLOYED, False, True, False),
+        (PENDING, True, True, False),
+        (S, True, False, True),
+    ],
+    ids=str,
+)
+def test_the_stored_status_says_what_has_moved(
+    status: TableStatus | None, *, workers: bool, both: bool, lock: bool
+):
+    """The workers' rows go to the lease table from PENDING, the lock at COMPLETE only."""
+    found = auto(replace(THREE, status=status))
+    assert (found.workers_in_lease_table, found.workers_in_both, found.lock_in_lease_table) == (
+        workers,
+        both,
+        lock,
+    )
+    assert found.layout is (Layout.S if lock else Layout.M)
+
+
+@pytest.mark.parametrize("status", [DEPLOYED, PENDING])
+@pytest.mark.parametrize("moved", [{"w1"}, {"Migration3.0"}, {"w1", "Migration3.0"}])
+def test_what_a_migration_has_moved_already_is_no_contradiction(status: TableStatus, moved: set[str]):
+    assert auto(replace(THREE, status=status, beside_leases=frozenset(moved))).status is status
+
+
+@pytest.mark.parametrize("status", [None, INIT, DEPLOYED, PENDING])
+def test_a_lock_on_both_sides_is_refused_until_the_move_is_complete(status: TableStatus | None):
+    both = replace(THREE, status=status, beside_leases=LED)
+    with pytest.raises(WrongShape, match=r"both table app \(Leader\) and table app-CoordinatorState \(Leader\)"):
+        auto(both)
+    assert auto(replace(both, status=S)).layout is Layout.S
+
+
+@pytest.mark.parametrize("beside", [{"Leader"}, {"Migration3.0"}, {"w1"}])
+@pytest.mark.parametrize("worker_table", [False, True])
+@pytest.mark.parametrize("wanted", Layout)
+def test_a_stray_empty_state_table_beside_one_table_is_refused_with_the_repair(
+    beside: set[str], wanted: Layout, *, worker_table: bool
+):
+    stray = replace(
+        NOTHING, has_state_table=True, has_worker_table=worker_table, beside_leases=frozenset(beside)
+    )
+    with pytest.raises(WrongShape) as error:
+        plan_layout(stray, wanted)
+    said = str(error.value)
+    assert "stray table app-CoordinatorState" in said
+    assert "TableMigration3.5 with tm = TABLE_MIGRATION_STATUS_COMPLETE into table app-CoordinatorState" in said
+    assert "delete table app-CoordinatorState" in said
+
+
+def test_a_complete_row_mends_the_trap_in_the_state_table_and_nowhere_else():
+    stray = replace(ONE, has_state_table=True)
+    assert auto(replace(stray, status=S)).layout is Layout.S
+    with pytest.raises(WrongShape, match="stray table"):
+        auto(replace(stray, status_beside_leases=S))
+    with pytest.raises(WrongShape, match="stray table"):
+        auto(replace(NOTHING, has_state_table=True, status_beside_leases=S))
+
+
+def test_rows_of_one_table_without_a_state_table_are_one_table():
+    assert auto(ONE).layout is Layout.S
+    assert auto(replace(NOTHING, status_beside_leases=S)).layout is Layout.S
+    # Its worker table stays behind when a migrated application's state table is tidied away.
+    assert auto(replace(ONE, has_worker_table=True)).layout is Layout.S
+
+
+def test_a_worker_table_alone_means_three_tables():
+    assert auto(replace(NOTHING, has_worker_table=True)).layout is Layout.M
+
+
+def test_leases_alone_are_judged_by_who_wrote_them():
+    leases = replace(NOTHING, leases=True)
+    assert auto(leases) == Arrangement(TableStatus.COMPLETE)
+    assert auto(replace(leases, ours=True)) == Arrangement(TableStatus.INIT)
+    assert auto(replace(leases, older=True)) == Arrangement(TableStatus.INIT, lease_rows_only=True)
+    assert plan_layout(replace(leases, ours=True), Layout.S).layout is Layout.S
+
+
+@pytest.mark.parametrize("ours", [False, True])
+def test_beside_older_workers_nothing_but_leases_goes_into_the_lease_table(*, ours: bool):
+    older = replace(NOTHING, leases=True, older=True, ours=ours)
+    with pytest.raises(BadSetting, match=r"layout is S.*older than 3\.5.*Nothing was written"):
+        plan_layout(older, Layout.S)
+    assert plan_layout(older, Layout.M).lease_rows_only
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "has"),
+    [
+        (ONE, "M", "S"),
+        (THREE, "S", "M"),
+        (replace(THREE, status=PENDING), "S", "M"),
+        (replace(THREE, status=S), "M", "S"),
+        (replace(NOTHING, leases=True), "M", "S"),
+        (replace(NOTHING, has_worker_table=True), "S", "M"),
+        (replace(NOTHING, status_beside_leases=S), "M", "S"),
+    ],
+)
+def test_a_layout_against_the_one_that_is_there_is_refused(found: Evidence, wanted: str, has: str):
+    with pytest.raises(
+        BadSetting, match=rf"layout is {wanted}, but the application has layout {has} already \(.+\)\. Nothing"
+    ):
+        plan_layout(found, Layout(wanted))
+    assert plan_layout(found, Layout(has)) == auto(found)
+
+
+def test_nothing_is_ever_put_beside_the_leases_of_older_workers_and_never_on_both_sides():
+    """Every combination of what can be found: a plan, or a sentence."""
+    refused = 0
+    flags = ("has_worker_table", "leases", "older", "ours", "has_state_table")
+    for chosen in itertools.product([False, True], repeat=len(flags)):
+        for status, beside, legacy, wanted in itertools.product(
+            [None, *TableStatus], [set(), LED, {"w1"}], [set(), LED], Layout
+        ):
+            facts: dict[str, Any] = dict(zip(flags, chosen, strict=True))
+            found = replace(NOTHING, **facts, status=status, beside_leases=frozenset(beside), legacy=frozenset(legacy))
+            if not found.has_state_table and (status is not None or legacy):
+                continue
+            try:
+                plan = plan_layout(found, wanted)
+            except (BadSetting, WrongShape) as error:
+                assert "Nothing was written" in str(error)
+                refused += 1
+                continue
+            assert wanted in {Layout.AUTO, plan.layout}
+            assert not (plan.lease_rows_only and wanted is Layout.S)
+            if plan.lock_in_lease_table:
+                assert plan.workers_in_lease_table
+            if legacy and not plan.lock_in_lease_table:
+                assert "Leader" not in beside
+    assert refused > 100
