@@ -49,7 +49,6 @@ class Parts:
         return Consumption(
             run_id=run_id,
             settings=self.settings,
-            stream=self.settings.streams[0],
             claims=claims,
             leases=leases,
             workers=workers,

@@ -51,6 +51,13 @@ class Heartbeat(StrEnum):
     """Each lease's own counter, as KCL does: needed beside KCL workers."""
 
 
+class Mode(StrEnum):
+    OWN = "own"
+    """A leader gives the leases out."""
+    KCL_2 = "2.x"
+    """Each worker helps itself, as in KCL 2.x."""
+
+
 class Strategy(StrEnum):
     GAP = "gap"
     VARIANCE = "variance"
@@ -145,6 +152,19 @@ class WorkerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinationSettings:
+    mode: Mode = _knob(
+        Mode.OWN,
+        doc="own: a leader gives the leases out. 2.x: each worker takes and steals leases for itself, as in KCL 2.x.",
+        kcl="clientVersionConfig (2.x: CLIENT_VERSION_CONFIG_COMPATIBLE_WITH_2X_PHASE1)",
+    )
+    steal_at_most: int = _knob(
+        1, doc="mode 2.x: leases that a worker steals at one time.", kcl="maxLeasesToStealAtOneTime"
+    )
+    very_old_first: bool = _knob(
+        default=True,
+        doc="mode 2.x: who sees leases that stood still for three durations takes them all, whatever its share.",
+        kcl="enablePriorityLeaseAssignment",
+    )
     layout: Layout = _knob(
         Layout.AUTO,
         doc="M: three tables, as KCL 3.0-3.4. S: one table, as KCL 3.5. auto: what the application has already, and M for a "
@@ -215,6 +235,34 @@ class AssignmentSettings:
         kcl="isGracefulLeaseHandoffEnabled",
     )
     max_leases: int | None = _knob(doc="The most open leases of one worker.", kcl="maxLeasesForWorker")
+    tolerance: float = _knob(
+        0.1,
+        doc="As a fraction of the average: a worker that has so much more or less to do is no reason yet to move a lease.",
+        kcl="reBalanceThresholdPercentage",
+    )
+    max_throughput_kbps: float | None = _knob(
+        doc="variance: a worker that reads more than this gets no more leases.", kcl="maxThroughputPerHostKBps"
+    )
+    dampening: float = _knob(
+        0.6,
+        doc="variance: the fraction of a worker's excess that one run takes away.",
+        kcl="dampeningPercentage",
+    )
+    overshoot: bool = _knob(
+        default=True,
+        doc="variance: one lease moves where even the lightest is more than the excess.",
+        kcl="allowThroughputOvershoot",
+    )
+    balance_every: int = _knob(
+        3,
+        doc="variance, lease-count: which of a leader's runs evens out; the others only give away what is free.",
+        kcl="varianceBalancingFrequency",
+    )
+    ema_alpha: float = _knob(
+        0.5,
+        doc="variance: how much the newest of a worker's averages counts against all before it.",
+        kcl="workerMetricsEMAAlpha",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         _tables,
         _aws,
         _not_built,
+        _assignment,
         _metrics,
         _shared,
         _landing,
@@ -197,6 +198,20 @@ def _aws(settings: Settings) -> Iterator[Broken]:
 def _not_built(settings: Settings) -> Iterator[Broken]:
     if settings.aws.wire is Wire.CBOR:
         yield Broken("aws.wire", "is cbor, which isn't built yet; allowed: json")
+
+
+def _assignment(settings: Settings) -> Iterator[Broken]:
+    assignment = settings.assignment
+    for knob, value in (
+        ("tolerance", assignment.tolerance),
+        ("dampening", assignment.dampening),
+        ("ema_alpha", assignment.ema_alpha),
+    ):
+        if not 0 < value <= 1:
+            yield Broken(f"assignment.{knob}", f"is {value}; allowed: a fraction, more than 0 and at most 1 (0.1)")
+    most = assignment.max_throughput_kbps
+    if most is not None and most <= 0:
+        yield Broken("assignment.max_throughput_kbps", f"is {most}; allowed: more than 0")
 
 
 def _metrics(settings: Settings) -> Iterator[Broken]:

@@ -43,28 +43,30 @@ class LeaseTablesResource(AwsResource):
     def leases(self) -> LeaseStore:
         from pipeline.aws.leases import DynamoLeaseStore
 
-        settings, segments = self._settings, self._settings.coordination.scan_segments
-        found = self._places()
+        client, settings = self._client(), self._settings
+        found = self._places(client)
         return DynamoLeaseStore(
-            self._client(),
+            client,
             settings.lease_table,
             entity_type=lambda: not found().arrangement.lease_rows_only,
-            segments=segments,
+            segments=settings.coordination.scan_segments,
         )
 
     def workers(self) -> WorkerStore:
         from pipeline.aws.workers import DynamoWorkerStore
 
-        found = self._places()
+        client = self._client()
+        found = self._places(client)
         return DynamoWorkerStore(
-            self._client(), lambda: found().workers, clock=SystemClock(), also=lambda: found().also_workers
+            client, lambda: found().workers, clock=SystemClock(), also=lambda: found().also_workers
         )
 
     def lock(self) -> LeaderLock:
         from pipeline.aws.leader_lock import DynamoLeaderLock
 
-        found = self._places()
-        return DynamoLeaderLock(self._client(), lambda: found().lock)
+        client = self._client()
+        found = self._places(client)
+        return DynamoLeaderLock(client, lambda: found().lock)
 
     def tables(self) -> Tables:
         from pipeline.aws.tables import DynamoTables
@@ -76,11 +78,11 @@ class LeaseTablesResource(AwsResource):
 
         return dynamodb_client(self.aws)
 
-    def _places(self) -> "Callable[[], Places]":
+    def _places(self, client: "DynamoDBClient") -> "Callable[[], Places]":
         """Asked when a row is, so that trouble is the tick's to tell."""
         from pipeline.aws.layout import places
 
-        client, settings = self._client(), self._settings
+        settings = self._settings
         return lambda: places(client, settings)
 
     @property

@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         _ask(names)
     stopped = stop(leases, workers, names, wait=args.wait, progress=_progress)
     print(stopped)
-    return _TRY_LATER if stopped.left else 0
+    return 0
 
 
 def stop_workers(settings: "Settings", *, wait: timedelta, progress: Callable[[str], None]) -> Stopped:
@@ -143,7 +143,7 @@ def _left(leases: "LeaseStore", names: Collection[str]) -> dict[str, int]:
 
 
 def _held(leases: "Collection[Lease]", name: str) -> int:
-    return sum(lease.owner == name and not lease.has_ended for lease in leases)
+    return sum(lease.holder == name and not lease.has_ended for lease in leases)
 
 
 def _beats(workers: "WorkerStore", names: Collection[str]) -> dict[str, object]:

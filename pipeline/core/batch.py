@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -114,3 +115,13 @@ class Manifest:
     staged: tuple[Staged, ...]
     files: tuple[StagedFile, ...] = ()
     loads: tuple[HostLoad, ...] = ()
+
+    def without(self, shards: Iterable[ShardKey]) -> tuple[Manifest, frozenset[ShardKey]]:
+        """Without these shards and all that shares a file with them; and the latter's keys."""
+        named = frozenset(shards)
+        out = named
+        while more := frozenset().union(*(f.shards for f in self.files if f.shards & out)) - out:
+            out |= more
+        staged = tuple(each for each in self.staged if each.key not in out)
+        files = tuple(file for file in self.files if not file.shards & out)
+        return Manifest(staged, files, self.loads), out - named

@@ -12,6 +12,7 @@ from pipeline.core.due import Patience, run_lives
 from pipeline.core.lease import Lease, run_of_claim
 from pipeline.core.sighting import Sighting, look
 from pipeline.core.stream import ShardKey, StreamId
+from pipeline.core.sync import is_of_this_life
 from pipeline.duties.wave import Problem, Wave
 from pipeline.errors import HeadraceError
 from pipeline.ports import Clock, LeaseStore, Runs, WorkerStore
@@ -33,11 +34,15 @@ class Claims:
     _beats: Mapping[str, Sighting] = field(default_factory=dict)
     _looked: float | None = None
 
-    def take(self, wave: Wave, stream: StreamId, rows: Iterable[Lease]) -> None:
-        """Claim what may be claimed; what may not is a problem of this wave, in one sentence."""
+    def take(self, wave: Wave, streams: Mapping[str | None, StreamId], rows: Iterable[Lease]) -> None:
+        """Claim what may be claimed; what may not is a problem of this wave, in one sentence.
+
+        `streams`: those of the rows as they are now, by what the rows call them.
+        """
         wanted = tuple(rows)
         self._watch(wanted)
         for row in wanted:
+            stream = streams[row.stream]
             why, busy = self._why_not(row, stream), None
             if why is None:
                 why = busy = self._why_busy(row)
@@ -104,7 +109,7 @@ class Claims:
                 pass
 
     def _why_not(self, row: Lease, stream: StreamId) -> str | None:
-        if row.stream_epoch is not None and row.stream_epoch != stream.epoch:
+        if not is_of_this_life(stream, row):
             return "its row is of another life of the stream; the leader retires it"
         if row.holder != self.me:
             return f"worker {row.holder or 'nobody'} holds it, not {self.me}"

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from pipeline.core import change
 from pipeline.core.batch import Limits, Manifest, Staged
@@ -24,15 +25,17 @@ from pipeline.core.load import throughput_after
 from pipeline.core.order import Family, InTheWay, parents_of
 from pipeline.core.position import Position, Positions
 from pipeline.core.shard import Shard
-from pipeline.core.stream import ShardKey
-from pipeline.core.sync import a_lease
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.core.sync import a_lease, rows_of
 from pipeline.duties.claims import Claims
 from pipeline.duties.family import family_of
 from pipeline.duties.foreign import take_in_foreign
 from pipeline.duties.gaps import record_gaps
 from pipeline.duties.load_report import LoadReport
 from pipeline.duties.origin import ensure_origin
+from pipeline.duties.streams import how_to_read
 from pipeline.duties.wave import Arrow, Landed, OnArrow, Problem, Wave, WaveReport
+from pipeline.duties.wave_streams import WaveStreams
 from pipeline.errors import WrongShape
 from pipeline.ports import (
     Clock,
@@ -45,7 +48,7 @@ from pipeline.ports import (
     TableState,
     WorkerStore,
 )
-from pipeline.settings import Heartbeat, OnDataLoss, Settings, StreamSettings
+from pipeline.settings import Heartbeat, OnDataLoss, Settings
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,7 +57,6 @@ class Consumption:
 
     run_id: str
     settings: Settings
-    stream: StreamSettings
     claims: Claims
     leases: LeaseStore
     workers: WorkerStore
@@ -99,12 +101,13 @@ class Consumption:
         """Claim, read, land, checkpoint, release. `keys` None: everything that this worker owns."""
         wave = self._wave = Wave(self.clock.monotonic())
         self.beat()
-        facts = self.source.describe(self.stream.name)
+        streams = WaveStreams(wave, self.source)
+        rows = streams.ask(self._rows(keys), self.settings)
         try:
-            self.claims.take(wave, facts.stream, self._rows(keys))
+            self.claims.take(wave, streams.by_name, rows)
             if wave.held:
                 self.on_arrow(Arrow.CLAIMED, wave.keys)
-                self._read_and_land(wave, facts)
+                self._read_and_land(wave, streams)
         finally:
             self.claims.release(wave)
             self.on_arrow(Arrow.RELEASED, wave.keys)
@@ -127,32 +130,26 @@ class Consumption:
 
     # -- read and land -----------------------------------------------------------------------------------
 
-    def _read_and_land(self, wave: Wave, facts: StreamFacts) -> None:
-        state = self._state(wave, facts)
+    def _read_and_land(self, wave: Wave, streams: WaveStreams) -> None:
+        state = self._state(streams)
         if self.settings.coordination.allow_foreign_checkpoints:
-            state = take_in_foreign(
-                facts.stream,
-                wave.held,
-                state,
-                table=self.table,
-                leases=self.leases,
-                source=self.source,
-                run=self.run_id,
-                claim=self.claims.claim,
-            )
-        family = family_of(
-            facts.stream,
-            [key for key in wave.held if _begins(state.positions.of(key))],
-            held=wave.held.values(),
-            positions=state.positions,
-            source=self.source,
-            leases=self.leases,
-        )
-        plans = self._begin(wave, facts, state.positions, family)
+            for stream in streams.facts:
+                state = take_in_foreign(
+                    stream,
+                    {key: row for key, row in wave.held.items() if key.stream == stream},
+                    state,
+                    table=self.table,
+                    leases=self.leases,
+                    source=self.source,
+                    run=self.run_id,
+                    claim=self.claims.claim,
+                )
+        families = self._families(wave, streams, state.positions)
+        plans = self._begin(wave, streams, state.positions, families)
         if any(isinstance(plan, Stop) for plan in plans.values()):
             # Rows are read before the table: one look at a newer table before a row ahead of it is believed.
             state = self.table.load()
-            plans = self._begin(wave, facts, state.positions, family)
+            plans = self._begin(wave, streams, state.positions, families)
         reads = self._settle(wave, plans)
         if not reads:
             return
@@ -161,32 +158,66 @@ class Consumption:
         )
         self._load.note(manifest.loads)
         self.on_arrow(Arrow.STAGED, wave.keys)
-        if self.source.describe(self.stream.name).stream != facts.stream:
-            self._all_fail(
-                wave, reads, "the stream was deleted and made anew while it was read; nothing was committed"
-            )
+        reads, manifest = streams.without_changed(reads, manifest)
+        if not reads:
             return
-        reads, manifest = self._record_gaps(wave, reads, manifest, facts)
+        reads, manifest = self._record_gaps(wave, reads, manifest, streams)
         self._note_errors(wave, manifest)
-        committed = self.table.commit(self._proposal(wave, reads, manifest, facts))
+        committed = self.table.commit(self._proposal(reads, manifest, streams))
         self.on_arrow(Arrow.COMMITTED, wave.keys)
-        self._follow(wave, reads, manifest, committed, facts)
+        self._follow(wave, manifest, committed, streams)
         self.on_arrow(Arrow.CHECKPOINTED, wave.keys)
 
-    def _state(self, wave: Wave, facts: StreamFacts) -> TableState:
+    def _state(self, streams: WaveStreams) -> TableState:
+        """A stream that the settings don't name was found by the leader: it alone decides where that one starts."""
         self.table.ensure()
         state = self.table.load()
-        if facts.stream in state.positions.origins:
-            return state
-        every = self.leases.scan().leases  # once in a table's life: no row at all may have digits
-        return ensure_origin(self.table, state, facts, stream=self.stream, leases=every)
+        for stream, facts in tuple(streams.facts.items()):
+            named = self.settings.stream(stream.name)
+            if stream not in state.positions.origins and named is not None:
+                # Once in a stream's life: no row of it may have digits.
+                every = rows_of(stream, self.leases.scan().leases)
+                decide = partial(ensure_origin, self.table, state, facts, stream=named, leases=every)
+                state = streams.apart(stream, decide) or state
+        return state
+
+    def _families(self, wave: Wave, streams: WaveStreams, positions: Positions) -> dict[StreamId, Family]:
+        found: dict[StreamId, Family] = {}
+        for stream in tuple(streams.facts):
+            its = {key: row for key, row in wave.held.items() if key.stream == stream}
+            begins = [key for key in its if _begins(positions.of(key)) and stream in positions.origins]
+            ask = partial(
+                family_of,
+                stream,
+                begins,
+                held=its.values(),
+                positions=positions,
+                source=self.source,
+                leases=self.leases,
+            )
+            family = streams.apart(stream, ask)
+            if family is not None:
+                found[stream] = family
+        return found
 
     def _begin(
+        self, wave: Wave, streams: WaveStreams, positions: Positions, families: dict[StreamId, Family]
+    ) -> dict[ShardKey, Begin]:
+        plans: dict[ShardKey, Begin] = {}
+        for stream, facts in tuple(streams.facts.items()):
+            begin = partial(self._begin_stream, wave, facts, positions, families[stream])
+            plans |= streams.apart(stream, begin) or {}
+        return plans
+
+    def _begin_stream(
         self, wave: Wave, facts: StreamFacts, positions: Positions, family: Family
     ) -> dict[ShardKey, Begin]:
         plans: dict[ShardKey, Begin] = {}
         passed = family.passed(positions)
+        how = how_to_read(self.settings, facts.stream)
         for key, row in wave.held.items():
+            if key.stream != facts.stream:
+                continue
             reasons: tuple[ParentReason, ...] = ()
             waiting: tuple[InTheWay, ...] = ()
             by = passed.get(key.shard_id) if positions.of(key) is None else None
@@ -203,7 +234,7 @@ class Consumption:
                 parents=reasons,
                 waiting=waiting,
                 passed_by=by,
-                goes_on=self.stream.on_data_loss is OnDataLoss.CONTINUE,
+                goes_on=how.on_data_loss is OnDataLoss.CONTINUE,
             )
         return plans
 
@@ -239,36 +270,37 @@ class Consumption:
         return Limits(budget.records, budget.bytes, budget.seconds.total_seconds())
 
     def _record_gaps(
-        self, wave: Wave, reads: dict[ShardKey, Read], manifest: Manifest, facts: StreamFacts
+        self, wave: Wave, reads: dict[ShardKey, Read], manifest: Manifest, streams: WaveStreams
     ) -> tuple[dict[ShardKey, Read], Manifest]:
-        """The reads as they stand after the gaps' own commit, and what of the manifest is still to land."""
-        gaps = record_gaps(
-            {key: read.batch for key, read in reads.items()},
-            manifest.staged,
-            run=self.run_id,
-            claim=self.claims.claim,
-            facts=facts,
-            table=self.table,
-            source=self.source,
-        )
-        wave.notes.extend(gaps.sentences)
-        for key, position in gaps.ended.items():
-            self._finish(wave, key, position)
-        moved = {key: replace(reads[key], batch=batch) for key, batch in gaps.batches.items()}
-        left = tuple(staged for staged in manifest.staged if staged.key not in gaps.ended)
-        return reads | moved, replace(manifest, staged=left)
+        """The reads as they stand after the gaps' own commits, and what of the manifest is still to land."""
+        for stream, facts in streams.facts.items():
+            gaps = record_gaps(
+                {key: read.batch for key, read in reads.items() if key.stream == stream},
+                [staged for staged in manifest.staged if staged.key.stream == stream],
+                run=self.run_id,
+                claim=self.claims.claim,
+                facts=facts,
+                table=self.table,
+                source=self.source,
+            )
+            wave.notes.extend(gaps.sentences)
+            for key, position in gaps.ended.items():
+                self._finish(wave, key, position)
+            reads = reads | {key: replace(reads[key], batch=batch) for key, batch in gaps.batches.items()}
+            left = tuple(staged for staged in manifest.staged if staged.key not in gaps.ended)
+            manifest = replace(manifest, staged=left)
+        return reads, manifest
 
     def _note_errors(self, wave: Wave, manifest: Manifest) -> None:
         for staged in manifest.staged:
             if staged.error is not None:
                 wave.problems.append(Problem(wave.held[staged.key].key, staged.error, fatal=True))
 
-    def _proposal(
-        self, wave: Wave, reads: dict[ShardKey, Read], manifest: Manifest, facts: StreamFacts
-    ) -> Proposal:
+    def _proposal(self, reads: dict[ShardKey, Read], manifest: Manifest, streams: WaveStreams) -> Proposal:
         ranges = []
         for staged in manifest.staged:
-            if _is_worth_a_range(staged, reads[staged.key].batch.witness, facts.retention):
+            retention = streams.facts[staged.key.stream].retention
+            if _is_worth_a_range(staged, reads[staged.key].batch.witness, retention):
                 names = tuple(f.path.rsplit("/", 1)[-1] for f in manifest.files if staged.key in f.shards)
                 ranges.append(self._range(staged, reads[staged.key], names))
         return Proposal(tuple(ranges), manifest.files)
@@ -291,17 +323,10 @@ class Consumption:
 
     # -- after the commit --------------------------------------------------------------------------------
 
-    def _follow(
-        self,
-        wave: Wave,
-        reads: dict[ShardKey, Read],
-        manifest: Manifest,
-        committed: Committed,
-        facts: StreamFacts,
-    ) -> None:
+    def _follow(self, wave: Wave, manifest: Manifest, committed: Committed, streams: WaveStreams) -> None:
         refused: dict[ShardKey, RangeRefused] = {r.range.key: r for r in committed.landing.refused}
         ranges = {r.key: r for r in committed.landing.page.ranges}
-        listed = self._listed_if_ended(facts, ranges.values())
+        listed = self._listed_if_ended(streams, ranges.values())
         wave.snapshot = committed.snapshot
         for staged in manifest.staged:
             row = wave.held[staged.key]
@@ -310,8 +335,8 @@ class Consumption:
                 wave.problems.append(Problem(row.key, why, fatal=False))
                 continue
             landed = ranges.get(staged.key)
-            if landed is not None:
-                self._checkpoint(wave, staged, listed)
+            if landed is not None and (not landed.upto.ended or staged.key.stream in listed):
+                self._checkpoint(wave, staged, listed.get(staged.key.stream))
             wave.landed.append(
                 Landed(
                     row.key,
@@ -322,11 +347,19 @@ class Consumption:
                 )
             )
 
-    def _listed_if_ended(self, facts: StreamFacts, ranges: Iterable[Range]) -> tuple[Shard, ...]:
-        """The details of children: their hash ranges, and the other parent of a merge."""
-        return self.source.list_shards(facts.stream) if any(r.upto.ended for r in ranges) else ()
+    def _listed_if_ended(
+        self, streams: WaveStreams, ranges: Iterable[Range]
+    ) -> dict[StreamId, tuple[Shard, ...]]:
+        """The details of children: their hash ranges, and the other parent of a merge. The chores of an end that can't
+        be asked about now are done before the next wave."""
+        found: dict[StreamId, tuple[Shard, ...]] = {}
+        for stream in {each.key.stream for each in ranges if each.upto.ended}:
+            listed = streams.apart(stream, partial(self.source.list_shards, stream))
+            if listed is not None:
+                found[stream] = listed
+        return found
 
-    def _checkpoint(self, wave: Wave, staged: Staged, listed: tuple[Shard, ...]) -> None:
+    def _checkpoint(self, wave: Wave, staged: Staged, listed: tuple[Shard, ...] | None) -> None:
         if staged.upto.ended:
             self._finish(wave, staged.key, staged.upto, listed)
             return
@@ -384,9 +417,6 @@ class Consumption:
             self.leases.apply(change.create(lease, why))
         except WrongShape as error:
             wave.problems.append(Problem(lease.key, str(error), fatal=False))
-
-    def _all_fail(self, wave: Wave, reads: Iterable[ShardKey], why: str) -> None:
-        wave.problems.extend(Problem(wave.held[key].key, why, fatal=True) for key in reads)
 
 
 def _begins(position: Position | None) -> bool:

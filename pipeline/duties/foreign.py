@@ -60,5 +60,4 @@ def _ends(
         if not ranges:
             break
         found.insert(0, ranges)
-        rows = tuple(row for row in rows if row.has_ended)
     return found

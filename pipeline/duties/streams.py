@@ -86,12 +86,15 @@ class Tracking:
         memory, notes = self._find_when_due(memory, now)
         found = tuple(s for s in memory.found or () if self.settings.stream(s.name) is None)
         wanted = [Tracked(each) for each in self.settings.streams]
-        wanted += [Tracked(self.unnamed(stream.arn)) for stream in found]
+        wanted += [Tracked(unnamed(self.settings, stream.arn)) for stream in found]
         lives = newest_lives(listing.leases)
         left = {ident: life for ident, life in lives.items() if not self._is_asked_for(ident, found)}
         wanted += [
             Tracked(
-                replace(self.unnamed(life), initial_position=InitialPosition.LATEST, timestamp=None), life
+                replace(
+                    unnamed(self.settings, life), initial_position=InitialPosition.LATEST, timestamp=None
+                ),
+                life,
             )
             for _, life in sorted(left.items())
         ]
@@ -107,16 +110,6 @@ class Tracking:
             tuple(each for each in wanted if each.life is None or each.life.rpartition(":")[0] not in over),
             tuple(forget),
             (*notes, *self._told(memory, left, over)),
-        )
-
-    def unnamed(self, name: str) -> StreamSettings:
-        """How a stream is read that `streams` doesn't name."""
-        how = self.settings.discovery
-        return StreamSettings(
-            name=name,
-            initial_position=how.initial_position,
-            timestamp=how.timestamp,
-            on_data_loss=how.on_data_loss,
         )
 
     def _find_when_due(self, memory: StreamsMemory, now: datetime) -> tuple[StreamsMemory, tuple[str, ...]]:
@@ -189,6 +182,21 @@ def of_our_form(listing: Listing, *, multi: bool) -> Listing:
     why = f"its key isn't of the form that streams_mode: {'multi' if multi else 'single'} has"
     odd = (SkippedRow(row.key, why) for row in listing.leases if not is_of_form(row, multi=multi))
     return replace(listing, leases=ours, skipped=(*listing.skipped, *odd))
+
+
+def unnamed(settings: Settings, name: str) -> StreamSettings:
+    """How a stream is read that `streams` doesn't name."""
+    how = settings.discovery
+    return StreamSettings(
+        name=name,
+        initial_position=how.initial_position,
+        timestamp=how.timestamp,
+        on_data_loss=how.on_data_loss,
+    )
+
+
+def how_to_read(settings: Settings, stream: StreamId) -> StreamSettings:
+    return settings.stream(stream.name) or unnamed(settings, stream.arn)
 
 
 def asked_by(settings: Settings, row: Lease) -> str:

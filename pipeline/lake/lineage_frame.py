@@ -27,6 +27,7 @@ COLUMNS = {
     "run": "string",
     "parents": "string",
     "children": "string",
+    "why": "string",
 }
 """Sequence numbers are text: no number of pandas holds 56 digits."""
 
@@ -51,6 +52,7 @@ def lineage_frame(table: IcebergTable) -> pd.DataFrame:
             each.run,
             ", ".join(f"{p.shard_id} ({p.why})" for p in each.parents),
             ", ".join(each.upto.children),
+            each.why,
         )
         for entry in ledger(table, partial=True)
         for each in entry.page.ranges

@@ -281,6 +281,7 @@ def test_a_status_that_we_do_not_know_stops_us(app: Application):
 def test_places_are_asked_once_a_minute_and_without_a_scan_while_there_is_a_lock(app: Application):
     app.has_tables()
     app.in_state("Leader", ownerName={"S": "w1"})
+    app.calls.clear()
     for _ in range(3):
         places(app.client, app.settings)
     assert app.calls == {"DescribeTable": 3, "BatchGetItem": 2}

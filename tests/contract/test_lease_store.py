@@ -12,7 +12,7 @@ import pytest
 from pipeline.aws.leases import DynamoLeaseStore
 from pipeline.core import change
 from pipeline.core.change import Applied, Change, Refused
-from pipeline.core.checkpoint import SHARD_END, Checkpoint
+from pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON, Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.core.shard import HashRange
 from pipeline.kcl import writes
@@ -48,6 +48,45 @@ class Case:
 
 
 CASES = {
+    "hold": Case(
+        change.hold(replace(IDLE, wanted_by="shell/1"), "shell/1", "a person decides"),
+        replace(IDLE, wanted_by="shell/1"),
+        {"counter": 6, "run_claim": "shell/1", "wanted_by": None},
+        refused_by=(
+            {"owner": "other"},
+            {"owner": None},
+            {"checkpoint_owner": "other"},
+            {"run_claim": "run/1"},
+            {"wanted_by": "run/9"},
+        ),
+        allowed_by=({"counter": 77}, {"checkpoint": FURTHER}),
+    ),
+    "hold what nobody owns": Case(
+        change.hold(replace(IDLE, owner=None), "shell/1", "a person decides"),
+        replace(IDLE, owner=None),
+        {"counter": 6, "run_claim": "shell/1"},
+        refused_by=({"owner": "other"}, {"run_claim": "run/1"}),
+    ),
+    "reposition": Case(
+        change.reposition(PENDING, "run/1", at=Checkpoint("7"), landed=Checkpoint("7"), why="a person's"),
+        PENDING,
+        {
+            "counter": 6,
+            "checkpoint": Checkpoint("7"),
+            "landed": Checkpoint("7"),
+            "pending": None,
+            "pending_state": None,
+        },
+        refused_by=({"run_claim": "run/2"}, {"run_claim": None}, {"checkpoint": FURTHER}),
+    ),
+    "reposition to a start": Case(
+        change.reposition(
+            replace(CLAIMED, landed=AT), "run/1", at=TRIM_HORIZON, landed=None, why="a person's"
+        ),
+        replace(CLAIMED, landed=AT),
+        {"counter": 6, "checkpoint": TRIM_HORIZON, "landed": None},
+        refused_by=({"run_claim": "run/2"}, {"checkpoint": FURTHER}),
+    ),
     "claim": Case(
         change.claim(IDLE, "me", "run/2"),
         IDLE,

@@ -121,7 +121,6 @@ class Life:
         return Consumption(
             run_id=run,
             settings=self.settings,
-            stream=self.settings.streams[0],
             claims=claims,
             leases=self.leases,
             workers=self.rows,

@@ -24,11 +24,11 @@ def world() -> World:
 
 
 def wave(
-    world: World, cpu: float | None, *, run: str = "run", host: str = "host-1", after: float = 0
+    world: World, cpu: float | None, *, run: str = "run", after: float = 0, seconds: float = 30
 ) -> Worker:
     world.clock.advance(after * SECOND)
     world.produce(0)
-    measure(world, cpu, host=host)
+    measure(world, cpu, seconds=seconds)
     world.wave(run=run)
     return row_of(world)
 

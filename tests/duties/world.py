@@ -155,7 +155,6 @@ class World:
         return Consumption(
             run_id=run,
             settings=self.settings,
-            stream=self.settings.streams[0],
             claims=claims,
             leases=self.leases,
             workers=self.rows,

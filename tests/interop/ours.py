@@ -224,7 +224,6 @@ class OurWorker:
         return Consumption(
             run_id=run_id,
             settings=self.settings,
-            stream=self.settings.streams[0],
             claims=claims,
             leases=leases,
             workers=workers,

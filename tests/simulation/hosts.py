@@ -358,7 +358,6 @@ class RunAtWork:
         return Consumption(
             run_id=self.run_id,
             settings=settings,
-            stream=settings.streams[0],
             claims=claims,
             leases=leases,
             workers=workers,

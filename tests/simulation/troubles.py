@@ -9,7 +9,7 @@ from tests.simulation.instance import Instance
 from tests.simulation.hosts import Deployment, Host
 from tests.simulation.scheduler import Process
 from tests.simulation.truth import ShardTruth
-from tests.simulation.world import STREAM, World
+from tests.simulation.world import World
 
 _MOST_OPEN = 10
 
@@ -252,11 +252,5 @@ class Troubles:
         return [(one, ranges[end + 1][0]) for one, end in ranges.values() if end + 1 in ranges]
 
     def recreate(self) -> None:
-        world, now = self.world, self.world.clock.now()
-        if now.timestamp() < world.truth.stream.epoch + 2:
-            return  # two lives within a second can't be told apart
-        self._note("the stream is deleted and made anew")
-        for shard in world.truth.open_shards():
-            shard.closed = now
-        world.source.delete_stream(STREAM)
-        world.create_stream()
+        if self.world.clock.now().timestamp() >= self.world.truth.stream.epoch + 2:
+            self.world.recreate()  # two lives within a second can't be told apart

@@ -184,6 +184,14 @@ class World:
         self.note("kinesis", f"{one.key.shard_id} and {other.key.shard_id} merge")
         self._resharded((one, other), (self.source.merge(one.key, other.key),))
 
+    def recreate(self) -> None:
+        now = self.clock.now()
+        self.note("kinesis", "the stream is deleted and made anew")
+        for shard in self.truth.open_shards():
+            shard.closed = now
+        self.source.delete_stream(STREAM)
+        self.create_stream()
+
     def _resharded(self, parents: tuple[ShardTruth, ...], children: tuple[ShardKey, ...]) -> None:
         now, names = self.clock.now(), tuple(child.shard_id for child in children)
         for parent in parents:

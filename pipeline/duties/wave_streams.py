@@ -1,0 +1,87 @@
+"""The streams of a wave's rows: what each of them is now, and whether it still is after the reading.
+
+One stream's trouble (deleted, no rights, throttled) is a problem of its own shards, and the others are read on. A wave
+that has one stream only has its trouble whole, as has one that reaches nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+from pipeline.core.batch import Manifest
+from pipeline.core.begin import Read
+from pipeline.core.lease import Lease
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.duties.streams import asked_by
+from pipeline.duties.wave import Problem, Wave
+from pipeline.errors import Terminal, Throttled
+from pipeline.ports import ShardSource, StreamFacts
+from pipeline.settings import Settings
+
+_T = TypeVar("_T")
+Reads = dict[ShardKey, Read]
+
+
+@dataclass(slots=True)
+class WaveStreams:
+    wave: Wave
+    source: ShardSource
+    facts: dict[StreamId, StreamFacts] = field(default_factory=dict)
+    """Of the streams that this wave may go on with."""
+    by_name: dict[str | None, StreamId] = field(default_factory=dict)
+    """By what the rows call them."""
+    _is_only: bool = False
+
+    def ask(self, rows: Iterable[Lease], settings: Settings) -> list[Lease]:
+        """Those of the rows whose streams could be asked."""
+        rows = tuple(rows)
+        by_name = {row.stream: row for row in rows}
+        self._is_only = len(by_name) == 1
+        for name, row in by_name.items():
+            describe = partial(self.source.describe, asked_by(settings, row))
+            facts = self._apart(describe, (r for r in rows if r.stream == name))
+            if facts is not None:
+                self.facts[facts.stream] = facts
+                self.by_name[name] = facts.stream
+        return [row for row in rows if row.stream in self.by_name]
+
+    def apart(self, stream: StreamId, work: Callable[[], _T]) -> _T | None:
+        """The work's result; None where it failed for this stream alone, which the wave then does without."""
+        done = self._apart(work, self._held(stream))
+        if done is None:
+            del self.facts[stream]
+        return done
+
+    def without_changed(self, reads: Reads, manifest: Manifest) -> tuple[Reads, Manifest]:
+        """A stream that was made anew while it was read gave us, or may have given, records of its next life."""
+        for stream in {key.stream for key in reads}:
+            now = self.apart(stream, partial(self.source.describe, stream.arn))
+            if now is not None and now.stream != stream:
+                why = "the stream was deleted and made anew while it was read; nothing was committed"
+                self._fail(self._held(stream), why, fatal=True)
+                del self.facts[stream]
+        out = [key for key in reads if key.stream not in self.facts]
+        manifest, shared = manifest.without(out)
+        why = "it shares a file with a shard that can't be committed; it is read again from the table's position"
+        self._fail([self.wave.held[key] for key in sorted(shared)], why, fatal=False)
+        return {
+            key: read for key, read in reads.items() if key not in shared and key.stream in self.facts
+        }, manifest
+
+    def _held(self, stream: StreamId) -> list[Lease]:
+        return [row for key, row in self.wave.held.items() if key.stream == stream]
+
+    def _apart(self, work: Callable[[], _T], rows: Iterable[Lease]) -> _T | None:
+        try:
+            return work()
+        except (Terminal, Throttled) as error:
+            if self._is_only:
+                raise
+            self._fail(rows, str(error), fatal=isinstance(error, Terminal))
+            return None
+
+    def _fail(self, rows: Iterable[Lease], why: str, *, fatal: bool) -> None:
+        self.wave.problems.extend(Problem(row.key, why, fatal=fatal) for row in rows)

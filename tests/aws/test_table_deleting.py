@@ -1,0 +1,161 @@
+"""`headrace tables delete`: only what nobody uses, and never the lake."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipeline.aws.clients import dynamodb_client
+from pipeline.aws.table_deleting import TableDeletion
+from pipeline.aws.tables import DynamoTables
+from pipeline.errors import BadSetting, WrongShape
+from pipeline.local.endpoint import LocalAws
+from pipeline.settings import AwsSettings, CoordinationSettings, Layout, Settings
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+
+@dataclass
+class Account:
+    client: "DynamoDBClient"
+    settings: Settings
+    said: list[str] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)
+    meanwhile: Callable[[], Any] = lambda: None
+
+    def pause(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.meanwhile()
+
+    @property
+    def deletion(self) -> TableDeletion:
+        return TableDeletion(self.client, self.settings, progress=self.said.append, pause=self.pause)
+
+    @property
+    def there(self) -> set[str]:
+        mine = {self.settings.lease_table, self.settings.worker_table, self.settings.state_table}
+        return mine & set(self.client.list_tables()["TableNames"])
+
+    def put(self, table: str, **item: Any) -> None:
+        self.client.put_item(TableName=table, Item=item)
+
+    def lease(self, counter: int, **more: Any) -> None:
+        row = {"leaseKey": {"S": "shardId-0"}, "leaseCounter": {"N": str(counter)}, "checkpoint": {"S": "5"}}
+        self.put(self.settings.lease_table, **row, **more)
+
+    def worker(self, beat: int) -> None:
+        self.put(self.settings.worker_table, wid={"S": "w1"}, lut={"N": "7"}, beat={"N": str(beat)})
+
+    def lock(self, version: str, milliseconds: int = 60_000) -> None:
+        self.put(
+            self.settings.state_table,
+            key={"S": "Leader"},
+            ownerName={"S": "w1"},
+            leaseDuration={"S": str(milliseconds)},
+            recordVersionNumber={"S": version},
+        )
+
+
+@pytest.fixture
+def account(aws: LocalAws, dynamodb: "DynamoDBClient") -> Iterator[Account]:
+    settings = Settings(application=f"app-{uuid.uuid4().hex[:8]}", streams=())
+    made = Account(dynamodb_client(AwsSettings(region=aws.region, endpoint=aws.endpoint)), settings)
+    DynamoTables(made.client, settings, pause=lambda _: None).create()
+    yield made
+    for name in made.there:
+        dynamodb.update_table(TableName=name, DeletionProtectionEnabled=False)
+        dynamodb.delete_table(TableName=name)
+
+
+def test_all_three_tables_go(account: Account):
+    assert len(account.deletion.tables()) == 3
+    assert len(account.deletion.delete()) == 3
+    assert account.there == set()
+    assert account.deletion.tables() == ()
+    assert account.deletion.delete() == ()
+
+
+def test_tables_that_nobody_ever_used_are_not_watched(account: Account):
+    account.deletion.refuse_if_in_use()
+    assert account.waits == []
+
+
+def test_of_one_table_the_leftovers_go_too(account: Account):
+    account.settings = replace(account.settings, coordination=CoordinationSettings(layout=Layout.S))
+    assert len(account.deletion.delete()) == 3
+
+
+SIGNS: dict[str, Callable[[Account, int], None]] = {
+    "a worker beats": lambda account, n: account.worker(n),
+    "the lock is held": lambda account, n: account.lock(f"v{n}"),
+    "a lease of a KCL worker is renewed": lambda account, n: account.lease(n, leaseOwner={"S": "kcl"}),
+    "a worker comes": lambda account, n: account.worker(n) if n else account.lock("v"),
+}
+
+
+@pytest.mark.parametrize("sign", SIGNS)
+def test_any_sign_of_life_refuses(account: Account, sign: str):
+    SIGNS[sign](account, 0)
+    account.meanwhile = lambda: SIGNS[sign](account, len(account.waits) // 2)
+    with pytest.raises(WrongShape, match=r"in use: row .* moved.*Nothing was deleted.*`headrace stop`.*--even-if-in-use"):
+        account.deletion.refuse_if_in_use()
+    assert len(account.waits) == 2
+    assert len(account.there) == 3
+
+
+@pytest.mark.parametrize("sign", SIGNS)
+def test_who_is_silent_for_as_long_as_death_takes_is_in_nobody_s_way(account: Account, sign: str):
+    SIGNS[sign](account, 0)
+    account.deletion.refuse_if_in_use()
+    assert sum(account.waits) == (60 if "Leader" in str(account.client.scan(TableName=account.settings.state_table)) else 20)
+    assert account.said[0].startswith("watching for signs of life")
+
+
+def test_a_lock_is_watched_for_as_long_as_its_holder_promised(account: Account):
+    account.lock("v", milliseconds=120_000)
+    account.deletion.refuse_if_in_use()
+    assert sum(account.waits) == 120
+
+
+def test_an_odd_lock_is_watched_for_the_settings_time(account: Account):
+    account.put(account.settings.state_table, key={"S": "Leader"}, ownerName={"S": "w1"})
+    account.settings = replace(account.settings, times=replace(account.settings.times, leader_lock=timedelta(seconds=35)))
+    account.deletion.refuse_if_in_use()
+    assert sum(account.waits) == 35
+
+
+def test_an_unowned_lease_is_no_sign_of_life(account: Account):
+    account.lease(5)
+    account.deletion.refuse_if_in_use()
+    assert account.waits == []
+
+
+def test_a_protected_table_is_named_and_nothing_goes(account: Account):
+    account.client.update_table(TableName=account.settings.state_table, DeletionProtectionEnabled=True)
+    for ask in (account.deletion.tables, account.deletion.delete):
+        with pytest.raises(BadSetting, match=rf"protected from deletion: {account.settings.state_table} in .*Nothing was"):
+            ask()
+    assert len(account.there) == 3
+
+
+def test_a_table_of_another_shape_is_not_touched(account: Account):
+    account.settings = replace(
+        account.settings, coordination=CoordinationSettings(state_table=account.settings.worker_table)
+    )
+    with pytest.raises(WrongShape, match="some other table"):
+        account.deletion.delete()
+    assert len(account.there) >= 2
+
+
+def test_a_table_that_goes_by_another_hand_is_as_good(account: Account):
+    rival = account.deletion
+    account.client.meta.events.register_first(
+        "before-call.dynamodb.DeleteTable",
+        lambda **_: account.client.meta.events.unregister("before-call.dynamodb.DeleteTable") or None,
+    )
+    assert len(rival.delete()) == 3
+    assert account.there == set()
