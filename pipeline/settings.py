@@ -241,7 +241,8 @@ class AssignmentSettings:
         kcl="reBalanceThresholdPercentage",
     )
     max_throughput_kbps: float | None = _knob(
-        doc="variance: a worker that reads more than this gets no more leases.", kcl="maxThroughputPerHostKBps"
+        doc="variance: a worker that reads more than this gets no more leases.",
+        kcl="maxThroughputPerHostKBps",
     )
     dampening: float = _knob(
         0.6,

@@ -208,7 +208,9 @@ def _assignment(settings: Settings) -> Iterator[Broken]:
         ("ema_alpha", assignment.ema_alpha),
     ):
         if not 0 < value <= 1:
-            yield Broken(f"assignment.{knob}", f"is {value}; allowed: a fraction, more than 0 and at most 1 (0.1)")
+            yield Broken(
+                f"assignment.{knob}", f"is {value}; allowed: a fraction, more than 0 and at most 1 (0.1)"
+            )
     most = assignment.max_throughput_kbps
     if most is not None and most <= 0:
         yield Broken("assignment.max_throughput_kbps", f"is {most}; allowed: more than 0")

@@ -41,12 +41,12 @@ class TableDeletion:
         settings: Settings,
         *,
         progress: Callable[[str], None] | None = None,
-        pause: Callable[[float], None] = time.sleep,
+        pause: Callable[[float], None] | None = None,
     ) -> None:
         self._client = client
         self._settings = settings
         self._progress = progress or (lambda _: None)
-        self._pause = pause
+        self._pause = pause or time.sleep
         self._keys = names_of(settings)
 
     def tables(self) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         _ask(names)
     stopped = stop(leases, workers, names, wait=args.wait, progress=_progress)
     print(stopped)
-    return 0
+    return _TRY_LATER if stopped.left else 0
 
 
 def stop_workers(settings: "Settings", *, wait: timedelta, progress: Callable[[str], None]) -> Stopped:

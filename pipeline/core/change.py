@@ -22,7 +22,8 @@
     retire     | the leader            | stream epoch and counter as observed
     delete     | the leader            | the counter as observed (of an ended one: SHARD_END too)
 
-A run's own writes never demand an exact counter: heartbeats move it beside them.
+A run's own writes never demand an exact counter: heartbeats move it beside them. Whoever takes a row or gives it away
+demands its stream's life as read, too: a recreated stream has rows of the same names (D12).
 """
 
 from __future__ import annotations
@@ -86,6 +87,7 @@ def claim(read: Lease, me: str, run_claim: str, *, over: bool = False) -> Change
             "owner": me,
             "run_claim": read.run_claim,
             "wanted_by": read.wanted_by,
+            "stream_epoch": read.stream_epoch,
         },
         put={"run_claim": run_claim},
         add={"counter": 1},
@@ -182,7 +184,12 @@ def assign(read: Lease, to: str, why: str, *, at: datetime | None = None) -> Cha
     return Change(
         read.key,
         why,
-        requires={"owner": read.owner, "checkpoint_owner": read.checkpoint_owner, "counter": read.counter},
+        requires={
+            "owner": read.owner,
+            "checkpoint_owner": read.checkpoint_owner,
+            "counter": read.counter,
+            "stream_epoch": read.stream_epoch,
+        },
         put={"owner": to} | _stamp(at),
         add={"counter": 1, "owner_switches": 1} if switched else {"counter": 1},
         remove=frozenset({"checkpoint_owner", "run_claim"}),
@@ -194,7 +201,7 @@ def initiate_handover(read: Lease, to: str, why: str, *, at: datetime | None = N
     return Change(
         read.key,
         why,
-        requires={"owner": read.owner, "checkpoint_owner": None},
+        requires={"owner": read.owner, "checkpoint_owner": None, "stream_epoch": read.stream_epoch},
         put={"owner": to, "checkpoint_owner": read.owner} | _stamp(at),
     )
 
@@ -296,7 +303,9 @@ def delete_ended(read: Lease, why: str) -> Change:
 
 def delete_garbage(read: Lease, why: str) -> Change:
     """Of a shard that Kinesis doesn't know any more, or of a stream that isn't read any more."""
-    return Change(read.key, why, requires={"counter": read.counter}, delete=True)
+    return Change(
+        read.key, why, requires={"counter": read.counter, "stream_epoch": read.stream_epoch}, delete=True
+    )
 
 
 def _stamp(at: datetime | None) -> dict[str, Any]:

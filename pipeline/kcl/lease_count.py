@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from heapq import heapify, heapreplace
+
 from pipeline.kcl.fleet import Fleet
 from pipeline.kcl.handover import is_blocked
 from pipeline.kcl.taker import target
@@ -16,22 +18,18 @@ def _by_count(fleet: Fleet) -> list[str]:
 
 
 def assign_free(fleet: Fleet) -> tuple[str, ...]:
-    """Fill the emptiest worker up to the target, then the next; answers the keys for which none is left.
+    """Each to the emptiest worker below the cap; answers the keys for which none is left.
 
-    KCL gives the first worker in line one lease even where it stands at the cap, and does so with every run.
+    KCL fills one worker up to the target, then the next, so that the last ones may stay empty; and the first in line
+    gets one lease with every run even where it stands at the cap.
     """
     free = fleet.free()
-    if not fleet.load:
-        return tuple(free)
-    fair = _fair(fleet)
-    counts = {worker: fleet.count(worker) for worker in fleet.load}
-    workers = [worker for worker in _by_count(fleet) if counts[worker] < fleet.rules.max_leases]
-    while free and workers:
-        worker = workers[0]
+    heap = [(fleet.count(worker), worker) for worker in fleet.load]
+    heapify(heap)
+    while free and heap and heap[0][0] < fleet.rules.max_leases:
+        count, worker = heap[0]
         fleet.give(free.pop(0), worker)
-        counts[worker] += 1
-        if counts[worker] >= fair:
-            workers.pop(0)
+        heapreplace(heap, (count + 1, worker))
     return tuple(free)
 
 

@@ -1,9 +1,9 @@
 """KCL 3.x's two strategies on the same scene as `gap`: who lives and what is lost is known already, so that nothing of
 KCL's own bookkeeping is needed between runs.
 
-What differs from KCL: a lease that is being handed over counts for its next owner, and neither it nor one that was moved
-a moment ago is picked again; ended leases count for nobody; and where no worker's metrics can be believed, all are
-judged by the throughput of their leases: KCL would give nothing to anybody.
+What differs from KCL: a lease that is being handed over counts for its next owner, who gets it too when the holder dies;
+neither it nor one that was moved a moment ago is picked again; ended leases count for nobody; and where no worker's
+metrics can be believed, all are judged by the throughput of their leases: KCL would give nothing to anybody.
 """
 
 from __future__ import annotations
@@ -73,18 +73,28 @@ def _a_fleet(scene: Scene, workers: Iterable[Worker], rules: Rules, *, knobs: Kn
 
 
 def _seen(row: Lease, scene: Scene, rules: Rules) -> Seen:
-    if is_free(row, scene):
+    if is_free(row, scene) and not _is_named(row, scene):
         return Seen(row, 0 if row.holder is None else 1, free=True)
     pinned = row.checkpoint_owner is not None or dwells(row, scene, rules)
     return Seen(replace(row, checkpoint_owner=None), 1, pinned=pinned)
 
 
+def _is_named(row: Lease, scene: Scene) -> bool:
+    """Who is to have it next is known already, and lives."""
+    return row.checkpoint_owner is not None and row.owner in scene.living
+
+
 def _changes(fleet: Fleet, scene: Scene, rules: Rules, why: _Why) -> list[Change]:
-    rows = {row.key: row for row in scene.leases}
+    rows = {row.key: row for row in scene.leases if not row.has_ended}
+    named = {
+        key: row.owner
+        for key, row in rows.items()
+        if key in scene.lost and _is_named(row, scene) and row.owner
+    }
     changes: list[Change] = []
-    for key, to in sorted(fleet.moves.items()):
+    for key, to in sorted({**named, **fleet.moves}.items()):
         row, stands = rows[key], f"-> {to}, now with {fleet.count(to)} leases"
-        if fleet.seen[key].free:
+        if is_free(row, scene):
             changes.append(give_free(row, to, stands, lost=key in scene.lost))
         elif to != row.owner:
             changes.append(move(row, to, f"{why(row.owner, to)}: {stands}", at=scene.now, rules=rules))

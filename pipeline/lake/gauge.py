@@ -90,8 +90,9 @@ class Gauge:
     def _load(self, source: Source[Any], before: _Reading, now: _Reading, *, span: timedelta) -> HostLoad:
         percent = None
         if before.cpu is not None and now.cpu is not None:
-            found = source.percent(before.cpu, now.cpu, span)
-            percent = found if is_sample(found) else None
+            with suppress(*UNREADABLE):  # a first line of /proc/stat may be nonsense, too
+                found = source.percent(before.cpu, now.cpu, span)
+                percent = found if is_sample(found) else None
         received = sent = None
         if before.traffic is not None and now.traffic is not None:
             received = rate(before.traffic.received, now.traffic.received, span)

@@ -243,6 +243,15 @@ def test_nothing_but_describe_and_scan_is_asked(kcl: KclTables, aws: LocalAws):
     assert kcl.everything() == before
 
 
+def test_an_observer_has_no_client_that_could_write(kcl: KclTables):
+    observer = Observer(kcl.client, names_of(kcl.lease_table), clock=MemoryClock())
+    assert {name for name in vars(observer._client) if not name.startswith("_")} == {
+        "meta",
+        "scan",
+        "describe_table",
+    }
+
+
 # --- two looks ----------------------------------------------------------------------------------------------
 
 

@@ -182,6 +182,15 @@ def test_one_worker_stops_also_of_another_deployment(app: App):
     assert app.stopped() == {"elsewhere", "w2"}
 
 
+def test_a_cancel_is_for_the_chosen_ones_only(app: App):
+    for name in ("elsewhere", "w1", "w2"):
+        app.workers.set_stopping(name, stopping=True)
+    assert app.say("--cancel", "--worker", "w1") == 0
+    assert app.stopped() == {"elsewhere", "w2"}
+    assert app.say("--cancel") == 0
+    assert app.stopped() == {"elsewhere"}
+
+
 def test_a_worker_that_nobody_knows_is_refused_with_near_names(app: App, capsys: pytest.CaptureFixture[str]):
     assert app.say("--yes", "--worker", "w3") == 2
     said = capsys.readouterr().err

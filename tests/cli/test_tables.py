@@ -1,9 +1,12 @@
 """`headrace tables` makes and shows the coordination tables."""
 
+import io
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import boto3
 import pytest
 from moto import mock_aws
 
@@ -31,7 +34,8 @@ def test_tables_are_created_once_and_then_described(account: None, capsys: pytes
     assert main(["tables", "create"]) == 0
     assert capsys.readouterr().out == "the tables are there already: nothing was created\n"
     assert main(["tables", "describe"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    *lines, arranged = capsys.readouterr().out.splitlines()
+    assert arranged == "layout M, three tables (table migration INIT)"
     assert [line.partition(":")[0] for line in lines] == [
         "my-app",
         "my-app-WorkerMetricStats",
@@ -40,3 +44,56 @@ def test_tables_are_created_once_and_then_described(account: None, capsys: pytes
     assert all("ACTIVE" in line for line in lines)
     assert main(["tables", "describe", "--json"]) == 0
     assert [table["status"] for table in json.loads(capsys.readouterr().out)] == ["ACTIVE"] * 3
+
+
+def names() -> list[str]:
+    return boto3.client("dynamodb", region_name="us-east-1").list_tables()["TableNames"]
+
+
+def test_deleting_asks_for_the_application_s_name(
+    account: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    assert main(["tables", "create"]) == 0
+    for typed in ("my-ap\n", "\n", ""):
+        monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+        assert main(["tables", "delete"]) != 0
+        assert "Nothing was deleted" in capsys.readouterr().err
+        assert len(names()) == 3
+    monkeypatch.setattr("sys.stdin", io.StringIO("my-app\n"))
+    assert main(["tables", "delete"]) == 0
+    out, err = capsys.readouterr()
+    assert "deletes my-app, my-app-WorkerMetricStats, my-app-CoordinatorState, and nothing in the lake" in err
+    assert "the lake table and its positions are as they were" in out
+    assert names() == []
+    assert main(["tables", "delete"]) == 0
+    assert capsys.readouterr().out == "there are no tables: nothing was deleted\n"
+
+
+def test_who_is_not_there_to_be_asked_names_the_application(
+    account: None, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["tables", "create"]) == 0
+    assert main(["tables", "delete", "--application", "another"]) != 0
+    assert "the application is 'my-app', not 'another'. Nothing was deleted" in capsys.readouterr().err
+    assert main(["tables", "delete", "--application", "my-app"]) == 0
+    assert names() == []
+
+
+def test_tables_in_use_go_only_when_that_is_said(
+    account: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    assert main(["tables", "create"]) == 0
+    dynamodb = boto3.client("dynamodb", region_name="us-east-1")
+    beats = itertools.count()
+
+    def beat(_: float) -> None:
+        row = {"wid": {"S": "w1"}, "beat": {"N": str(next(beats))}}
+        dynamodb.put_item(TableName="my-app-WorkerMetricStats", Item=row)
+
+    beat(0)
+    monkeypatch.setattr("time.sleep", beat)  # between two looks somebody beats
+    assert main(["tables", "delete", "--application", "my-app"]) != 0
+    assert "in use: row w1" in capsys.readouterr().err
+    assert len(names()) == 3
+    assert main(["tables", "delete", "--application", "my-app", "--even-if-in-use"]) == 0
+    assert names() == []

@@ -65,6 +65,7 @@ def test_a_take_over_names_owner_holder_and_counter_as_seen(read: Lease):
         "owner": read.owner,
         "checkpoint_owner": read.checkpoint_owner,
         "counter": read.counter,
+        "stream_epoch": read.stream_epoch,
     }
     switched = read.holder not in {None, "you"}
     assert wanted.add == ({"counter": 1, "owner_switches": 1} if switched else {"counter": 1})
@@ -93,6 +94,7 @@ def test_a_claim_demands_the_claim_and_the_wish_that_it_read_and_no_handover(rea
         "checkpoint_owner": None,
         "run_claim": read.run_claim,
         "wanted_by": read.wanted_by,
+        "stream_epoch": read.stream_epoch,
     }
 
 

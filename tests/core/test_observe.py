@@ -197,6 +197,7 @@ def test_a_hole_that_only_one_look_shows_was_a_reshard_caught_half_way():
     half_way = a_look(LEFT, ended)
     assert seen(half_way).uncovered
     assert not seen(half_way, later(half_way, leases=(LEFT, ended, child))).uncovered
+    assert not seen(FLEET, later(half_way)).uncovered
     assert seen(half_way, later(half_way)).uncovered
 
 

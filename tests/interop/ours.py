@@ -22,6 +22,8 @@ from typing import Any
 from assets.waves import Run
 from pipeline.clock import SystemClock, SystemIds
 from pipeline.core.batch import Batch, Limits, Manifest
+from pipeline.core.lease import Lease
+from pipeline.core.stream import StreamId
 from pipeline.duties.claims import Claims
 from pipeline.duties.consume import Consumption
 from pipeline.duties.leader_tick import LeaderDuty, LeaderMemory
@@ -54,7 +56,7 @@ log = logging.getLogger("ours")
 def settings_of(given: dict[str, Any]) -> Settings:
     """What a deployment beside a KCL fleet would have in its headrace.yaml."""
     times = TimeSettings(
-        lease_duration=timedelta(seconds=given.get("failover", 20)),
+        lease_duration=timedelta(seconds=given["failover"]),
         leader_lock=timedelta(seconds=120),  # KCL's, whose fleet it joins
         linger=timedelta(seconds=30),
         idle=timedelta(seconds=5),
@@ -66,7 +68,10 @@ def settings_of(given: dict[str, Any]) -> Settings:
         streams=(StreamSettings(name=given["stream"]),),
         workers=(WorkerSettings(id=given["worker"]),),
         coordination=CoordinationSettings(
-            heartbeat=Heartbeat.LEASE, layout=Layout(given.get("layout", "auto"))
+            heartbeat=Heartbeat.LEASE,
+            layout=Layout(given.get("layout", "auto")),
+            kcl_failover=timedelta(seconds=given["failover"]),
+            allow_foreign_checkpoints=True,
         ),
         landing=LandingSettings(home=given["home"]),
         aws=AwsSettings(region="us-east-1", endpoint=given["endpoint"]),
@@ -170,7 +175,7 @@ class OurWorker:
                     self.over.set()
             self.over.wait(self.settings.times.worker_tick.total_seconds())
 
-    def _facts(self) -> tuple[Any, timedelta]:
+    def _facts(self, _lease: Lease) -> tuple[StreamId, timedelta]:
         facts = self.source.describe(self.settings.streams[0].name)
         return facts.stream, facts.retention
 

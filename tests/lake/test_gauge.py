@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.core.batch import HostLoad
 from pipeline.kcl.network import MIB
+from pipeline.lake.cpu import find_source
 from pipeline.lake.gauge import Gauge, host_gauge
 from tests.lake.files import StandingClock
 from tests.lake.hosts import ROUTES, a_host, net_dev
@@ -115,6 +116,16 @@ def test_a_percentage_that_is_none_counts_as_failed(host: Host):
     host.spend(5, busy=0.5)
     assert [load.cpu for load in gauge.end()] == [None]
     assert a_task(host, gauge, 5, busy=0.5) == [(5, 50.0)]
+
+
+def test_counters_that_make_no_sense_count_as_failed(tmp_path: Path):
+    clock = StandingClock()
+    root = a_host(tmp_path, {"proc/stat": "cpu  many 0 0 0 0\n"})
+    gauge = Gauge("host-1", find_source(root, {}), root=root, monotonic=clock.monotonic)
+    gauge.begin()
+    a_host(root, {"proc/stat": "cpu  more 0 0 0 0\n"})
+    clock.at += timedelta(seconds=10)
+    assert [load.cpu for load in gauge.end()] == [None]
 
 
 def test_a_host_that_cannot_be_measured_tells_nothing(tmp_path: Path):

@@ -81,6 +81,10 @@ BROKEN = [
     ("former_streams_delete: [a, ~]", "h.yaml:4: former_streams_delete.1 is empty; allowed: text"),
     ("former_streams_delete: [{name: a}]", "h.yaml:4: former_streams_delete.0 is a mapping; allowed: text"),
     ("metrics: {max_utilisation: 101}", "metrics.max_utilisation is 101; allowed: 1 to 100 percent"),
+    ("assignment: {tolerance: 10}", "assignment.tolerance is 10.0; allowed: a fraction"),
+    ("assignment: {dampening: 0}", "assignment.dampening is 0.0; allowed: a fraction"),
+    ("assignment: {ema_alpha: 1.01}", "assignment.ema_alpha is 1.01; allowed: a fraction"),
+    ("assignment: {max_throughput_kbps: 0}", "assignment.max_throughput_kbps is 0.0; allowed: more than 0"),
     ("landing: {table: records}", "landing.table is 'records'; allowed: a namespace and a name"),
     ("landing: {table: lake.}", "landing.table is 'lake.'"),
     (
@@ -122,6 +126,7 @@ FITTING = [
     "times: {lease_duration: 10s, leader_lock: 10001ms}",
     "wave: {seconds: 119s, every: 5m}",
     "times: {worker_deadline: 59s}",
+    "assignment: {tolerance: 0.01, dampening: 1, ema_alpha: 1, max_throughput_kbps: 0.5}",
 ]
 
 

@@ -74,7 +74,7 @@ _TABLE: Final = (
     _bug(
         "old-life-lands",
         "the stream's epoch isn't read again after the last page (D12)",
-        ("duties.consume", "if self.source.describe(self.stream.name).stream != facts.stream:", "if False:"),
+        ("duties.wave_streams", "if now is not None and now.stream != stream:", "if False:"),
         seeds=200,
     ),
     _bug(

@@ -1,0 +1,237 @@
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.core.assign import Rules, is_free, spilled
+from pipeline.core.lease import Lease
+from pipeline.core.worker import Worker
+from pipeline.kcl.fleet import Rules as Knobs
+from pipeline.kcl.strategies import plan_lease_count, plan_variance
+from tests.core.scenes import (
+    AT_ONCE,
+    DWELL,
+    NOW,
+    a_fleet,
+    carried_out,
+    counts,
+    drawn,
+    later,
+    loads,
+    mixed,
+    unowned,
+)
+
+BOTH = pytest.mark.parametrize("plan_for", [plan_variance, plan_lease_count])
+KNOBS = Knobs()
+STRATEGIES = st.sampled_from([plan_variance, plan_lease_count])
+SEEDS = st.integers(0, 10**9)
+
+
+def workers(**cpu):
+    """name=percent; None: without metrics."""
+    return [
+        Worker(name)
+        if percent is None
+        else Worker(name, stats={"C": (percent, percent)}, ranges={"C": (80,)})
+        for name, percent in cpu.items()
+    ]
+
+
+def rows_of(scene, seed):
+    """Metrics for some of them, some of which failed."""
+    cpus = [None, 10.0, 50.0, 95.0, -1.0]
+    return workers(**{name: cpus[(seed + n) % len(cpus)] for n, name in enumerate(sorted(scene.living))})
+
+
+def plan(plan_for, scene, rows=(), rules=AT_ONCE, *, knobs=KNOBS, balance=True):
+    return plan_for(scene, rows, rules, knobs=knobs, balance=balance)
+
+
+def after(plan_for, scene, rows=(), rules=AT_ONCE, *, knobs=KNOBS, balance=True):
+    return counts(carried_out(scene, plan(plan_for, scene, rows, rules, knobs=knobs, balance=balance)))
+
+
+# -- both ----------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize("many", range(2, 11))
+def test_a_cold_start_without_metrics_is_even_at_once(plan_for, many):
+    names = [f"w{n}" for n in range(many)]
+    found = after(plan_for, unowned(24, names), workers(**dict.fromkeys(names)), balance=False)
+    assert max(found.values()) - min(found.values()) <= 1
+    assert sum(found.values()) == 24
+    assert len(found) == many
+
+
+@given(SEEDS, st.integers(0, 9), STRATEGIES, st.booleans())
+def test_the_order_that_rows_are_read_in_changes_nothing(seed, shuffle, plan_for, balance):
+    scene, rules = a_fleet(seed)
+    rows = rows_of(scene, seed)
+    assert plan(plan_for, scene, rows, rules, balance=balance) == plan(
+        plan_for, mixed(scene, shuffle), rows[::-1], rules, balance=balance
+    )
+
+
+@given(SEEDS, STRATEGIES)
+def test_only_the_living_are_given_leases_and_all_free_ones_are_given_or_told(seed, plan_for):
+    scene, rules = a_fleet(seed)
+    rows = rows_of(scene, seed)
+    changes = plan(plan_for, scene, rows, rules)
+    assert {change.put.get("owner") for change in changes} <= scene.living
+    assert len({change.key for change in changes}) == len(changes)
+    assert all(change.why for change in changes)
+    free = {row.key for row in scene.leases if is_free(row, scene) and not row.has_ended}
+    assert spilled(scene, changes) == len(free - {change.key for change in changes})
+    if rules.max_leases is None:
+        assert spilled(scene, changes) == 0
+
+
+@given(SEEDS, STRATEGIES)
+def test_nobody_is_filled_beyond_the_cap(seed, plan_for):
+    scene, rules = a_fleet(seed)
+    if rules.max_leases is None:
+        rules = replace(rules, max_leases=3)
+    before, found = (
+        counts(scene),
+        counts(carried_out(scene, plan(plan_for, scene, rows_of(scene, seed), rules))),
+    )
+    for worker in scene.living:
+        assert found.get(worker, 0) <= max(rules.max_leases, before.get(worker, 0))
+
+
+@given(SEEDS, STRATEGIES)
+def test_without_balancing_only_free_leases_are_given(seed, plan_for):
+    scene, rules = a_fleet(seed)
+    rows = {row.key: row for row in scene.leases}
+    changes = plan(plan_for, scene, rows_of(scene, seed), rules, balance=False)
+    assert all(is_free(rows[change.key], scene) for change in changes)
+
+
+@given(SEEDS, STRATEGIES)
+def test_what_is_being_handed_over_or_was_moved_a_moment_ago_or_ended_is_left_alone(seed, plan_for):
+    scene, rules = a_fleet(seed)
+    moved = {change.key for change in plan(plan_for, scene, rows_of(scene, seed), rules)}
+    for row in scene.leases:
+        young = row.assigned_at is not None and abs(NOW - row.assigned_at) < rules.dwell
+        if row.has_ended or (not is_free(row, scene) and (young or row.checkpoint_owner)):
+            assert row.key not in moved
+
+
+@BOTH
+def test_a_holder_that_reads_is_asked_and_a_free_lease_is_given_at_once(plan_for):
+    scene = drawn("w2", w1=[100.0] * 4)
+    scene = replace(scene, leases=(*(replace(row, run_claim="run/1") for row in scene.leases), Lease("free")))
+    changes = plan(plan_for, scene, workers(w1=90.0, w2=10.0), Rules(dwell=DWELL))
+    found = {row.key: row for row in carried_out(scene, changes).leases}
+    assert (found["free"].owner, found["free"].checkpoint_owner) == ("w2", None)
+    asked = [row for row in found.values() if row.checkpoint_owner == "w1"]
+    assert asked
+    assert {(row.owner, row.assigned_at) for row in asked} == {("w2", NOW)}
+
+
+@BOTH
+def test_a_lease_that_is_being_handed_over_counts_for_its_next_owner(plan_for):
+    scene = drawn("w2", w1=[100.0] * 4)
+    handed = [replace(row, owner="w2", checkpoint_owner="w1") for row in scene.leases[:2]]
+    scene = replace(scene, leases=(*handed, *scene.leases[2:]))
+    assert plan(plan_for, scene, workers(w1=None, w2=None)) == []
+
+
+@BOTH
+def test_a_handover_to_the_dead_is_called_off_where_nobody_else_lives(plan_for):
+    row = Lease("l", 3, owner="gone", checkpoint_owner="w1", run_claim="run/1")
+    scene = replace(drawn("w1"), leases=(row,), dead=frozenset({"gone"}))
+    (found,) = carried_out(scene, plan(plan_for, scene)).leases
+    assert (found.owner, found.checkpoint_owner, found.run_claim) == ("w1", None, "run/1")
+
+
+@BOTH
+def test_where_nobody_lives_nothing_is_planned(plan_for):
+    assert plan(plan_for, unowned(3, [])) == []
+
+
+# -- by utilisation ------------------------------------------------------------------------------------------------
+
+
+def test_a_busy_worker_gives_a_dampened_part_of_its_excess():
+    scene = drawn(hot=[100.0] * 10, cool=[100.0] * 10)
+    changes = plan(plan_variance, scene, workers(hot=90.0, cool=30.0))
+    found = loads(carried_out(scene, changes))
+    assert found == {"hot": 900.0, "cool": 1100.0}, "0.6 of a third of 1000, in whole leases"
+    assert changes[0].why == "hot at C 90.0 %, cool at C 30.0 %: -> cool, now with 11 leases"
+
+
+@pytest.mark.parametrize(("tolerance", "moves"), [(0.1, True), (0.3, False)])
+def test_within_the_tolerance_nothing_moves(tolerance, moves):
+    scene = drawn(w1=[10.0] * 10, w2=[10.0] * 10)
+    changes = plan(plan_variance, scene, workers(w1=60.0, w2=40.0), knobs=Knobs(tolerance=tolerance))
+    assert bool(changes) is moves
+
+
+def test_an_old_stamp_in_a_living_workers_row_disqualifies_nobody():
+    rows = [replace(row, last_update=NOW - timedelta(days=1)) for row in workers(w1=10.0)]
+    assert after(plan_variance, unowned(2, ["w1"]), rows) == {"w1": 2}
+
+
+def test_a_worker_whose_measuring_failed_is_given_nothing_while_others_can_be_believed():
+    scene = unowned(4, ["w1", "w2"])
+    assert after(plan_variance, scene, workers(w1=-1.0, w2=50.0)) == {"w2": 4}
+    assert after(plan_variance, scene, workers(w1=-1.0, w2=-1.0)) == {"w1": 2, "w2": 2}
+
+
+def test_a_worker_that_reads_too_much_is_given_nothing():
+    scene = drawn("w2", w1=[500.0])
+    scene = replace(scene, leases=(*scene.leases, *unowned(3, []).leases))
+    found = after(plan_variance, scene, knobs=Knobs(max_kbps=400.0), balance=False)
+    assert found == {"w1": 1, "w2": 1, None: 2}
+
+
+def test_a_target_that_was_refused_one_lease_may_be_given_another():
+    """KCL loses the target for the rest of its run."""
+    scene = drawn("cool", hot=[400.0, 1.0], warm=[90.0] * 5)
+    changes = plan(plan_variance, scene, workers(hot=90.0, warm=75.0, cool=30.0), knobs=Knobs(dampening=1.0))
+    assert [change.put["owner"] for change in changes if change.key.startswith("warm")] == ["cool"]
+
+
+def test_without_metrics_utilisation_is_throughput_and_it_settles_in_a_few_runs():
+    scene = drawn("w2", "w3", w1=[50.0] * 24)
+    rows = workers(w1=None, w2=None, w3=None)
+    for _ in range(6):
+        scene = later(carried_out(scene, plan(plan_variance, scene, rows), handed_over=True))
+    assert set(counts(scene).values()) <= {7, 8, 9}
+
+
+# -- by count ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "found"),
+    [
+        ({"w1": 5, "w2": 1}, {"w1": 3, "w2": 3}),
+        ({"w1": 3, "w2": 3, "w3": 2, "w4": 2}, {"w1": 3, "w2": 3, "w3": 2, "w4": 2}),
+        ({"w1": 9, "w2": 0, "w3": 0}, {"w1": 3, "w2": 3, "w3": 3}),
+    ],
+)
+def test_by_count_everybody_comes_to_the_target_and_it_is_settled(before, found):
+    scene = drawn(**{name: [1.0] * count for name, count in before.items()})
+    changes = plan(plan_lease_count, scene)
+    assert counts(carried_out(scene, changes)) == found
+    assert plan(plan_lease_count, carried_out(scene, changes)) == []
+
+
+def test_by_count_a_move_says_what_both_had():
+    (change,) = plan(plan_lease_count, drawn("w2", w1=[1.0] * 2))
+    assert change.why == "w1 has 2 leases, w2 0: -> w2, now with 1 leases"
+
+
+def test_by_count_a_cap_is_kept_in_each_run():
+    """KCL gives the first worker in line one more with every run."""
+    scene = unowned(9, ["w1", "w2"])
+    rules = replace(AT_ONCE, max_leases=2)
+    for _ in range(3):
+        scene = carried_out(scene, plan(plan_lease_count, scene, (), rules))
+        assert counts(scene) == {"w1": 2, "w2": 2, None: 5}
