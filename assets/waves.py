@@ -16,6 +16,9 @@ _BREATH = 1.0
 """Seconds between two waves of which the first brought nothing though the shard isn't at its tip."""
 _RETRY = 2.0
 """Seconds between two tries for a shard that another run is reading."""
+_TRIES = 10
+"""For shards that nobody is reading and that can't be had: they were given away, or their parents come first. While
+this run waits its worker starts no other, which may be the very one that has to come first."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,10 +54,12 @@ class Run:
     def catch_up(self, keys: tuple[str, ...]) -> dict[str, str]:
         """Read each of these shards to its tip as of now, or its end. Returns those that couldn't be, with why.
 
-        As long as records land it goes on, however long the backlog; without any, it waits for the linger time.
+        As long as records land it goes on, however long the backlog; without any, it waits for the linger time where
+        another run is reading, and not for long where none is.
         """
         since = self.clock.now()
         self.waiting = dict.fromkeys(keys, "its tip wasn't reached")
+        in_vain = 0
         while True:
             report = self._wave(tuple(self.waiting))
             for key in [key for key in self.waiting if self._is_done(key, report, since)]:
@@ -64,11 +69,13 @@ class Run:
             self.waiting.update({p.lease_key: p.why for p in report.problems if p.lease_key in self.waiting})
             if report.rows:
                 self._began = self.clock.monotonic()
-            if self._is_over():
+            busy = {p.lease_key for p in report.problems if p.busy} & self.waiting.keys()
+            in_vain = 0 if busy or report.goes_on else in_vain + 1
+            if self._is_over() or in_vain >= _TRIES:
                 for key in self.waiting:
                     self.consumption.claims.unwant(key)
                 return self.waiting
-            for key in {p.lease_key for p in report.problems if p.busy} & self.waiting.keys():
+            for key in busy:
                 self.consumption.claims.want(key)
             if not report.goes_on:
                 self.pause(_RETRY)

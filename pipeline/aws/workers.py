@@ -200,7 +200,9 @@ class DynamoWorkerStore:
     def _tables(self) -> tuple[Rows, ...]:
         """The one that is written to first: of a worker with a row in both, that one lives."""
         also = self._also()
-        return (self._rows,) if also is None else (self._rows, Rows(self._rows.client, also.table, key=also.key))
+        return (
+            (self._rows,) if also is None else (self._rows, Rows(self._rows.client, also.table, key=also.key))
+        )
 
     def _both(self, ask: Callable[[Rows], Iterable[Item]]) -> WorkerListing:
         found: dict[str, Worker | SkippedRow] = {}

@@ -18,18 +18,18 @@ def _by_count(fleet: Fleet) -> list[str]:
 
 
 def assign_free(fleet: Fleet) -> tuple[str, ...]:
-    """Each to the emptiest worker below the cap; answers the keys for which none is left.
+    """Each to the emptiest worker below the cap (of equals, to who had least at first); answers the keys that are left.
 
     KCL fills one worker up to the target, then the next, so that the last ones may stay empty; and the first in line
     gets one lease with every run even where it stands at the cap.
     """
     free = fleet.free()
-    heap = [(fleet.count(worker), worker) for worker in fleet.load]
+    heap = [(fleet.count(worker), fleet.count(worker), worker) for worker in fleet.load]
     heapify(heap)
     while free and heap and heap[0][0] < fleet.rules.max_leases:
-        count, worker = heap[0]
+        count, at_first, worker = heap[0]
         fleet.give(free.pop(0), worker)
-        heapreplace(heap, (count + 1, worker))
+        heapreplace(heap, (count + 1, at_first, worker))
     return tuple(free)
 
 

@@ -49,6 +49,8 @@ class Pick:
     count: int
     among: tuple[str, ...]
     why: str
+    steals: bool = False
+    """They are somebody's who lives."""
 
     def keys(self, dice: Dice | None = None) -> tuple[str, ...]:
         return tuple(shuffled(self.among, dice)[: self.count])
@@ -114,4 +116,5 @@ def _steal(
     if steals <= 0:
         return Pick(0, (), f"{victim} holds most and isn't above {fair}")
     among = tuple(key for key, each in sorted(seen.items()) if each.lease.owner == victim)
-    return Pick(min(steals, len(among)), among, f"nothing is available; {victim} holds {counts[victim]}")
+    why = f"nothing is available; {victim} holds {counts[victim]}"
+    return Pick(min(steals, len(among)), among, why, steals=True)

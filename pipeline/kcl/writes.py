@@ -50,15 +50,15 @@ def evict(read: Lease, why: str) -> Change:
     return Change(read.key, why, requires=_owners(read), add={"counter": 1}, remove=frozenset(gone))
 
 
-def take(read: Lease, me: str) -> Change:
-    """A 2.x worker helps itself to a lease that expired, or that somebody has too many of."""
+def take(read: Lease, me: str, why: str = "") -> Change:
+    """A 2.x worker helps itself to a lease that expired, or that somebody has too many of. A run of ours is over with it."""
     return Change(
         read.key,
-        f"{me} takes it",
+        why or f"{me} takes it",
         requires={"counter": read.counter},
         put={"owner": me},
         add=_counts(read, me),
-        remove=frozenset({"checkpoint_owner"}),
+        remove=frozenset({"checkpoint_owner"} | ({"run_claim"} if read.run_claim else set())),
     )
 
 

@@ -1,15 +1,30 @@
 """`headrace plan` prints what the leader would do, each change with its reason, and does nothing."""
 
+import json
 from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 
-from pipeline.cli.plan import document, kind_of, lines, watch
+from pipeline.cli import main
+from pipeline.cli.plan import _duty, document, kind_of, lines, watch
 from pipeline.core import change
 from pipeline.core.change import Change
 from pipeline.core.checkpoint import SHARD_END
 from pipeline.core.lease import Lease
+from pipeline.duties.leader_tick import LeaderMemory
+from pipeline.local.endpoint import LocalAws
+from pipeline.settings_file import read_settings
 from tests.duties.world import World
+from tests.stand_in import aws, dynamodb, kinesis
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_kinesis import KinesisClient
+
+__all__ = ["aws", "dynamodb", "kinesis"]
 
 FREE = Lease("shardId-0", 4)
 MINE = Lease("shardId-1", 4, owner="w1")
@@ -83,3 +98,31 @@ def test_it_watches_as_long_as_it_is_told(capsys: pytest.CaptureFixture[str]):
     watch(world.a_leader(), timedelta(seconds=12), every=timedelta(seconds=5), pause=pauses.append)
     assert pauses == [5, 5, 2]
     assert capsys.readouterr().err.splitlines()[-1] == "watching the workers for 2 s"
+
+
+def test_the_command_shows_a_lease_that_is_missing_and_makes_none(
+    tmp_path: Path,
+    aws: LocalAws,
+    kinesis: "KinesisClient",
+    dynamodb: "DynamoDBClient",
+    capsys: pytest.CaptureFixture[str],
+):
+    name = f"plan-{uuid4().hex[:8]}"
+    kinesis.create_stream(StreamName=name, ShardCount=2)
+    file = tmp_path / "headrace.yaml"
+    file.write_text(
+        f"application: {name}\nstreams: [{{name: {name}}}]\nlanding: {{home: {tmp_path / 'lake'}}}\n"
+        f"aws: {{region: {aws.region}, endpoint: '{aws.endpoint}'}}\n",
+        encoding="utf-8",
+    )
+    _duty(read_settings(str(file), {}).settings).tick(LeaderMemory())
+    gone = {"leaseKey": {"S": "shardId-000000000001"}}
+    dynamodb.delete_item(TableName=name, Key=gone)
+    before = dynamodb.scan(TableName=name)["Items"]
+    assert main(["plan", "--config", str(file), "--for", "1ms", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [(each["kind"], each["lease"]) for each in said["changes"]] == [("create", "shardId-000000000001")]
+    assert said["changes"][0]["why"]
+    assert dynamodb.scan(TableName=name)["Items"] == before
+    assert main(["plan", "--config", str(file), "--for", "1ms"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "the leader would make 1 change: 1 create"

@@ -95,12 +95,12 @@ def test_each_open_lease_has_a_living_reader_or_was_to_be_left_alone_or_is_told(
 @given(SEEDS)
 def test_nobody_is_filled_beyond_the_cap(seed):
     scene, rules = a_fleet(seed)
-    if rules.max_leases is None:
-        rules = replace(rules, max_leases=3)
+    cap = rules.max_leases or 3
+    rules = replace(rules, max_leases=cap)
     before = counts(scene)
     found = counts(carried_out(scene, plan_assign(scene, rules)))
     for worker in scene.living:
-        assert found.get(worker, 0) <= max(rules.max_leases, before.get(worker, 0))
+        assert found.get(worker, 0) <= max(cap, before.get(worker, 0))
 
 
 @given(SEEDS)
@@ -118,7 +118,7 @@ def test_moving_makes_the_loads_more_even_and_nobody_more_loaded_than_the_most_l
     seed, workers, leases
 ):
     dice = Random(seed)
-    held = {f"{dice.choice('ab')}-{n}": [] for n in range(workers)}
+    held: dict[str, list[float]] = {f"{dice.choice('ab')}-{n}": [] for n in range(workers)}
     for _ in range(leases):
         held[dice.choice([*held][: dice.randint(1, workers)])].append(dice.uniform(1, 100))
     scene = drawn(**held)

@@ -20,6 +20,7 @@ from pipeline.duties.claims import Claims
 from pipeline.duties.consume import Consumption
 from pipeline.duties.origin import ensure_origin
 from pipeline.duties.wave import WaveReport
+from pipeline.errors import Throttled
 from pipeline.memory.clock import CountingIds, MemoryClock
 from pipeline.memory.leases import MemoryLeaseStore
 from pipeline.memory.runs import MemoryRuns
@@ -37,8 +38,11 @@ class LateSource(MemorySource):
     """Listings may leave shards out for a while."""
 
     hidden: frozenset[str] = frozenset()
+    fails_to_list: bool = False
 
     def list_shards(self, stream: StreamId, since: Start | None = None) -> tuple[Shard, ...]:
+        if self.fails_to_list:
+            raise Throttled("ListShards asks to slow down")
         return tuple(s for s in super().list_shards(stream, since) if s.shard_id not in self.hidden)
 
 

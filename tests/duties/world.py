@@ -10,11 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from pipeline.core.lease import Lease
 from pipeline.core.lineage import Kind
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.duties.claims import Claims
 from pipeline.duties.consume import Consumption
 from pipeline.duties.leader_tick import LeaderDuty, LeaderMemory, LeaderReport
+from pipeline.duties.streams import asked_by
 from pipeline.duties.wave import Arrow, WaveReport
 from pipeline.duties.worker_tick import WorkerDuty, WorkerMemory, WorkerReport
 from pipeline.memory.clock import CountingIds, MemoryClock
@@ -25,7 +27,14 @@ from pipeline.memory.source import MemorySource
 from pipeline.memory.stage import MemoryStage
 from pipeline.memory.table import MemoryTable
 from pipeline.memory.workers import MemoryWorkerStore
-from pipeline.settings import InitialPosition, Settings, StreamSettings, WaveSettings, WorkerSettings
+from pipeline.settings import (
+    InitialPosition,
+    Settings,
+    StreamSettings,
+    StreamsMode,
+    WaveSettings,
+    WorkerSettings,
+)
 
 TICK = timedelta(seconds=5)
 STREAM = "orders"
@@ -51,6 +60,8 @@ class World:
     workers: tuple[str, ...] = ("w1",)
     position: InitialPosition = InitialPosition.TRIM_HORIZON
     shards: int = 2
+    more_streams: tuple[str, ...] = ()
+    """Beside the first one, each with as many shards: an application of several streams."""
     wave_records: int = 1_000_000
     clock: MemoryClock = field(default_factory=MemoryClock)
     cut_at: Arrow | None = None
@@ -61,12 +72,18 @@ class World:
     def __post_init__(self) -> None:
         self.settings = Settings(
             application="app",
-            streams=(StreamSettings(name=STREAM, initial_position=self.position),),
+            streams=tuple(
+                StreamSettings(name=name, initial_position=self.position)
+                for name in (STREAM, *self.more_streams)
+            ),
+            streams_mode=StreamsMode.MULTI if self.more_streams else StreamsMode.SINGLE,
             workers=tuple(WorkerSettings(id=w) for w in self.workers),
             wave=WaveSettings(records=self.wave_records),
         )
         self.source = MemorySource(self.clock)
         self.stream: StreamId = self.source.create_stream(STREAM, self.shards)
+        for name in self.more_streams:
+            self.source.create_stream(name, self.shards)
         self.leases = MemoryLeaseStore()
         self.rows = MemoryWorkerStore(clock=self.clock)
         self.lock = MemoryLeaderLock()
@@ -80,12 +97,17 @@ class World:
 
     # -- what happens --------------------------------------------------------------------------------------------
 
-    def shard(self, number: int) -> ShardKey:
-        return ShardKey(self.stream, f"shardId-{number:012d}")
+    def stream_now(self, name: str) -> StreamId:
+        return self.source.describe(name).stream
 
-    def produce(self, shard: int, count: int = 10, *, landed: bool = True) -> None:
+    def shard(self, number: int, stream: str = STREAM) -> ShardKey:
+        life = self.stream if stream == STREAM else self.stream_now(stream)
+        return ShardKey(life, f"shardId-{number:012d}")
+
+    def produce(self, shard: int, count: int = 10, *, landed: bool = True, stream: str = STREAM) -> None:
+        key = self.shard(shard, stream)
         for _ in range(count):
-            record = (self.shard(shard), self.source.put(self.shard(shard)))
+            record = (key, self.source.put(key))
             self.put.append(record)
             if not landed:
                 self.skipped.add(record)
@@ -122,12 +144,18 @@ class World:
             times=self.settings.times,
             lock=self.lock,
             heartbeat=self.settings.coordination.heartbeat,
-            stream=lambda _row: (self.stream, timedelta(hours=24)),
+            stream=self._stream_of,
         )
         memory = self.worker_memory.get(instance + worker, WorkerMemory())
         report = duty.tick(memory)
         self.worker_memory[instance + worker] = report.memory
         return report
+
+    def _stream_of(self, row: Lease) -> tuple[StreamId, timedelta]:
+        if row.stream is None:
+            return self.stream, timedelta(hours=24)
+        facts = self.source.describe(asked_by(self.settings, row))
+        return facts.stream, facts.retention
 
     def tick(self, times: int = 1) -> None:
         """Time goes by for every sensor."""
@@ -208,9 +236,16 @@ class World:
         assert set(landed) == set(self.put) - self.skipped
         self.check_chains()
         for lease in self.leases.scan().leases:
-            position = self.table.load().positions.of(ShardKey(self.stream, lease.shard_id))
+            position = self.table.load().positions.of(self.key_of(lease))
             stands = position.checkpoint if position else None
             assert not lease.checkpoint.is_digits or (stands is not None and lease.checkpoint <= stands)
+
+    def key_of(self, row: Lease) -> ShardKey:
+        """The shard of a row, in the very life that the row is of."""
+        if row.stream is None:
+            return ShardKey(self.stream, row.shard_id)
+        known = {stream.serialized: stream for stream in self.table.load().positions.streams()}
+        return ShardKey(known[row.stream], row.shard_id)
 
     def check_chains(self) -> None:
         snapshots = list(self.table.history(self.table.load().snapshot))[::-1]
@@ -220,9 +255,10 @@ class World:
             for each in snapshot.page.ranges:
                 assert each.kind is Kind.LANDED
                 assert at.get(each.key) == (each.after.token if each.after else None)
+                stream = each.key.stream
                 assert each.after is not None or {
-                    ShardKey(self.stream, p.shard_id) for p in each.parents
-                } <= ended | ({ShardKey(self.stream, p.shard_id) for p in each.parents if p.why != "ended"})
+                    ShardKey(stream, p.shard_id) for p in each.parents
+                } <= ended | ({ShardKey(stream, p.shard_id) for p in each.parents if p.why != "ended"})
                 at[each.key] = each.upto.token
 
 

@@ -93,14 +93,14 @@ def test_only_the_living_are_given_leases_and_all_free_ones_are_given_or_told(se
 @given(SEEDS, STRATEGIES)
 def test_nobody_is_filled_beyond_the_cap(seed, plan_for):
     scene, rules = a_fleet(seed)
-    if rules.max_leases is None:
-        rules = replace(rules, max_leases=3)
+    cap = rules.max_leases or 3
+    rules = replace(rules, max_leases=cap)
     before, found = (
         counts(scene),
         counts(carried_out(scene, plan(plan_for, scene, rows_of(scene, seed), rules))),
     )
     for worker in scene.living:
-        assert found.get(worker, 0) <= max(rules.max_leases, before.get(worker, 0))
+        assert found.get(worker, 0) <= max(cap, before.get(worker, 0))
 
 
 @given(SEEDS, STRATEGIES)

@@ -1,12 +1,13 @@
 """How far a staging task reads each shard, and what it says of it."""
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from threading import Barrier
 
 import pytest
 
-from pipeline.core.batch import Limits
+from pipeline.core.batch import Batch, Gap, Limits
 from pipeline.core.position import Position
 from pipeline.errors import DataLoss, Unreachable
 from tests.lake.files import NOON, a_key
@@ -223,6 +224,69 @@ def test_a_shard_that_vanished_is_data_loss_of_the_rest(tmp_path: Path):
     done = line(manifest)
     assert (done.data_loss, done.error, done.upto.ended) == (True, "it is gone", False)
     assert done.upto.sequence == 6
+
+
+# --- going on over a gap ------------------------------------------------------------------------------------
+
+OLD = NOON - DAY - timedelta(hours=3)
+
+
+def going_on(after: Position | int | None = 5, *, witness: datetime = OLD) -> Batch:
+    return replace(a_batch(after=after, witness=witness), goes_on=True)
+
+
+def test_a_batch_that_goes_on_notes_the_gap_and_takes_what_is_left(tmp_path: Path):
+    manifest = stage([going_on()], script(s0=[a_page(8, behind=9), a_page(9)]), tmp_path)
+
+    done = line(manifest)
+    assert (done.error, done.data_loss) == (None, False)
+    assert done.gap == Gap(OLD, NOON - DAY)
+    assert done.upto.sequence == 9
+
+
+def test_empty_answers_at_the_horizon_make_one_gap_that_grows(tmp_path: Path):
+    later = NOON + timedelta(seconds=30)
+    pages = script(s0=[a_page(behind=9), a_page(answered=later, behind=9), a_page(9, answered=later)])
+
+    manifest = stage([going_on()], pages, tmp_path)
+
+    assert line(manifest).gap == Gap(OLD, later - DAY)
+    assert line(manifest).upto.sequence == 9
+
+
+def test_a_gap_behind_rows_ends_the_batch_before_it_and_is_the_next_ones(tmp_path: Path):
+    late = NOON + DAY + timedelta(seconds=1)
+    steps = [a_page(6, behind=9), a_page(8, arrival=late, answered=late, behind=9)]
+
+    manifest = stage([going_on(witness=NOON)], script(s0=steps), tmp_path)
+
+    done = line(manifest)
+    assert (done.error, done.gap, done.upto.sequence, done.at_tip) == (None, None, 6, False)
+    assert [number for _, number in rows_of(manifest)] == [6]
+
+
+def test_an_end_after_a_gap_is_an_end_and_its_children_inherit_the_gaps_end(tmp_path: Path):
+    manifest = stage([going_on()], script(s0=[a_page(children=("shardId-000000000001",))]), tmp_path)
+
+    done = line(manifest)
+    assert done.gap == Gap(OLD, NOON - DAY)
+    assert (done.upto.ended, done.upto.seen) == (True, NOON - DAY)
+
+
+def test_a_gap_that_a_person_accepted_is_accepted_once(tmp_path: Path):
+    accepted = Position(5, arrival=OLD, gap_accepted=True)
+
+    manifest = stage([going_on(accepted)], script(s0=[a_page(9)]), tmp_path)
+
+    assert not line(manifest).upto.gap_accepted
+    empty = stage([going_on(accepted)], script(s0=[a_page()]), tmp_path)
+    assert not line(empty).upto.gap_accepted
+
+
+def test_a_batch_that_goes_on_without_a_gap_notes_none(tmp_path: Path):
+    manifest = stage([going_on(witness=NOON)], script(s0=[a_page(6)]), tmp_path)
+
+    assert line(manifest).gap is None
 
 
 # --- one shard's trouble ------------------------------------------------------------------------------------

@@ -1,0 +1,165 @@
+"""`coordination.mode: 2.x`: no leader gives leases out; each worker helps itself, as KCL 2.x's do.
+
+    each tick           own leases are beaten, by the worker's tick (`heartbeat: lease`)
+    every two durations scan -> whose counters stood still? -> take what is free, else steal from the most loaded
+
+KCL's times at failoverTimeMillis = the lease duration: it renews every third of it, and our tick is shorter than that; it
+takes every two of it, and so do we. A counter is judged between two scans, as there.
+
+The shard sync is done by the worker that all find to be first when they shuffle the owners with the same dice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from pipeline.core.change import Applied
+from pipeline.core.lease import Lease
+from pipeline.core.sighting import Sighting, Sightings, look
+from pipeline.duties.streams import of_our_form
+from pipeline.kcl import leader
+from pipeline.kcl.taker import NO_LIMIT, Observed, Pick, TakerRules, plan_take
+from pipeline.kcl.writes import take
+from pipeline.ports import Clock, Ids, LeaseStore
+from pipeline.settings import Settings
+
+_DURATIONS = 2
+_FIRST_SHUFFLE = timedelta(seconds=60)
+_SHUFFLE = timedelta(seconds=300)
+_NOW = 2**62
+"""Nanoseconds: whatever moved at 0 stood still for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakingMemory:
+    """What a tick remembers for the next one. Lost, all owned leases count as just seen to move: that costs time only."""
+
+    last: datetime | None = None
+    last_mono: float = 0.0
+    """By the host's other clock, which nobody sets."""
+    leases: Sightings = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TakingReport:
+    memory: TakingMemory
+    sentence: str = ""
+    """Empty: nothing was taken."""
+    taken: tuple[Lease, ...] = ()
+    mine: frozenset[str] | None = None
+    """Keys of all that this worker holds now; None when it didn't look."""
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taking:
+    me: str
+    leases: LeaseStore
+    clock: Clock
+    ids: Ids
+    settings: Settings
+
+    def tick(self, memory: TakingMemory) -> TakingReport:
+        """After the own leases were beaten. A worker that is stopping takes nothing: it doesn't come here."""
+        now, mono = self.clock.now(), self.clock.monotonic()
+        if memory.last is not None and timedelta(0) <= now - memory.last < self._period:
+            return TakingReport(memory)
+        rows = {row.key: row for row in self._scan()}
+        seen = look(
+            memory.leases,
+            {key: str(row.counter) for key, row in rows.items()},
+            since=_between(memory, now, mono),
+            tick=self._period,
+        )
+        observed = {key: Observed(row, _moved(row, seen[key])) for key, row in rows.items()}
+        pick = plan_take(observed, self.me, at_ns=_NOW, rules=self._rules)
+        taken = tuple(row for key in pick.keys(self.ids.dice) for row in self._take(rows[key], pick))
+        seen |= {row.key: Sighting(str(row.counter), moved=True) for row in taken}
+        held = {row.key for row in rows.values() if row.holder == self.me} | {row.key for row in taken}
+        return TakingReport(TakingMemory(now, mono, seen), _sentence(taken, pick), taken, frozenset(held))
+
+    @property
+    def _period(self) -> timedelta:
+        return _DURATIONS * self.settings.times.lease_duration
+
+    @property
+    def _rules(self) -> TakerRules:
+        most = self.settings.assignment.max_leases
+        return TakerRules(
+            duration_ns=_ns(self.settings.times.lease_duration),
+            max_leases=NO_LIMIT if most is None else most,
+            max_steals=self.settings.coordination.steal_at_most,
+            priority=self.settings.coordination.very_old_first,
+        )
+
+    def _scan(self) -> list[Lease]:
+        listing = of_our_form(self.leases.scan(), multi=self.settings.multi)
+        return [row for row in listing.leases if not row.has_ended]
+
+    def _take(self, row: Lease, pick: Pick) -> list[Lease]:
+        """A list of one, or of none where somebody was first."""
+        if pick.steals:
+            # Its owner beats: by now the counter may be another one, and so may the owner.
+            found = self.leases.get(row.key)
+            if found is None or found.owner != row.owner or found.has_ended:
+                return []
+            row = found
+        done = self.leases.apply(take(row, self.me, f"{row.owner or 'unowned'} -> {self.me}: {pick.why}"))
+        return [done.lease] if isinstance(done, Applied) else []
+
+
+@dataclass(frozen=True, slots=True)
+class ShuffleMemory:
+    first: datetime | None = None
+    last: datetime | None = None
+    leader: str | None = None
+    """None: nobody owned a lease, and everybody leads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shuffle:
+    """Who syncs the shards. KCL 2.x asks for the first time at once, then after a minute, then every five."""
+
+    me: str
+    leases: LeaseStore
+    clock: Clock
+
+    def tick(self, memory: ShuffleMemory) -> tuple[ShuffleMemory, bool]:
+        """What to remember, and whether this worker leads."""
+        now = self.clock.now()
+        if _is_due(memory, now):
+            order = leader.order(row.owner for row in self.leases.scan().leases)
+            memory = ShuffleMemory(memory.first or now, now, order[0] if order else None)
+        return memory, memory.leader in {None, self.me}
+
+
+def _is_due(memory: ShuffleMemory, now: datetime) -> bool:
+    if memory.last is None:
+        return True
+    wait = _FIRST_SHUFFLE if memory.last == memory.first else _SHUFFLE
+    return not timedelta(0) <= now - memory.last < wait
+
+
+def _between(memory: TakingMemory, now: datetime, mono: float) -> timedelta | None:
+    """Since the last scan. The wall clock may have been set, the other one begins anew with each host: the less counts."""
+    if memory.last is None:
+        return None
+    return min(now - memory.last, timedelta(seconds=mono - memory.last_mono))
+
+
+def _moved(row: Lease, seen: Sighting) -> int:
+    """As the taker counts: 0 for one that was unowned when first seen, and hasn't moved since."""
+    return 0 if row.owner is None and not seen.moved else _NOW - _ns(seen.credit)
+
+
+def _ns(span: timedelta) -> int:
+    return span // timedelta(microseconds=1) * 1000
+
+
+def _sentence(taken: tuple[Lease, ...], pick: Pick) -> str:
+    if not pick.count:
+        return ""
+    return f"took {len(taken)} leases of {pick.count} ({pick.why})"

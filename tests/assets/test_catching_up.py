@@ -1,0 +1,73 @@
+"""How long a run that was asked for shards by name waits for those that it can't have."""
+
+from datetime import timedelta
+
+from assets.waves import Run
+from pipeline.core.change import Applied, assign, claim, create
+from pipeline.core.lease import Lease
+from tests.duties.world import World
+
+
+def a_run(world: World) -> Run:
+    world.runs.launch("asked", "w1")
+    world.runs.start("asked")
+    return Run(
+        consumption=world.a_run("w1", "asked"),
+        settings=world.settings,
+        clock=world.clock,
+        pause=lambda seconds: world.clock.advance(timedelta(seconds=seconds)),
+        on_wave=lambda _: None,
+        is_stopping=lambda: False,
+    )
+
+
+def waited(world: World, *shards: int) -> tuple[dict[str, str], timedelta]:
+    began = world.clock.now()
+    missed = a_run(world).catch_up(tuple(world.shard(n).shard_id for n in shards))
+    return missed, world.clock.now() - began
+
+
+def test_a_shard_that_was_given_away_isnt_waited_for_though_its_worker_could_be_reading_others():
+    world = World()
+    world.settle()
+    world.produce(0, 3)
+    world.produce(1, 3)
+    row = world.leases.get(world.shard(1).shard_id)
+    assert row is not None
+    assert isinstance(world.leases.apply(assign(row, "w2", "a test")), Applied)
+
+    missed, took = waited(world, 0, 1)
+
+    assert missed == {row.key: "worker w2 holds it, not w1"}
+    assert took <= timedelta(seconds=30)
+    assert len(world.landed()) == 3
+
+
+def test_a_shard_whose_parent_comes_first_isnt_waited_for_for_long():
+    world = World(shards=1)
+    world.settle()
+    world.produce(0, 3)
+    child, _ = world.source.split(world.shard(0))
+    world.lead()
+    parents = frozenset({world.shard(0).shard_id})
+    row = Lease(child.shard_id, owner="w1", parents=parents, stream_epoch=world.stream.epoch)
+    assert isinstance(world.leases.apply(create(row, "a test")), Applied)
+
+    missed, took = waited(world, 1)
+
+    assert list(missed) == [child.shard_id]
+    assert took <= timedelta(seconds=30)
+
+
+def test_a_shard_that_another_run_is_reading_is_waited_for_as_long_as_runs_linger():
+    world = World(shards=1)
+    world.settle()
+    row = world.leases.get(world.shard(0).shard_id)
+    assert row is not None
+    world.runs.launch("other", "w1")
+    assert isinstance(world.leases.apply(claim(row, "w1", "other/1")), Applied)
+
+    missed, took = waited(world, 0)
+
+    assert "run other is reading it" in missed[row.key]
+    assert took > world.settings.times.linger

@@ -1,0 +1,79 @@
+"""What a wave asks before a shard begins: enough to judge its parents, in few requests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from pipeline.core.lease import Lease
+from pipeline.memory.leases import MemoryLeaseStore
+from pipeline.ports import Listing
+from tests.duties.life import DAY, Life
+
+
+class CountingLeases(MemoryLeaseStore):
+    asked: int = 0
+    batches: int = 0
+
+    def get(self, key: str) -> Lease | None:
+        self.asked += 1
+        return super().get(key)
+
+    def get_many(self, keys: Sequence[str]) -> Listing:
+        self.batches += 1
+        return super().get_many(keys)
+
+
+def a_cold_start(shards: int) -> tuple[Life, CountingLeases]:
+    """Every shard was split long ago, and its parent is forgotten."""
+    life = Life(shards=shards)
+    for number in range(shards):
+        life.source.split(life.key(number))
+    life.later(DAY + timedelta(hours=1))
+    leases = CountingLeases()
+    life.leases = leases
+    life.sync()
+    return life, leases
+
+
+def test_a_cold_start_with_hundreds_of_trimmed_parents_asks_for_their_rows_once() -> None:
+    life, leases = a_cold_start(300)
+    for number in range(300, 900):
+        life.produce(number, 1)
+    leases.asked = 0
+    report = life.wave()
+    assert report.rows == 600
+    assert (leases.asked, leases.batches) == (0, 1)
+    life.check()
+
+
+def test_a_row_of_a_trimmed_parent_still_keeps_its_child_back() -> None:
+    life, _ = a_cold_start(2)
+    life.put_row(0)
+    told = {p.lease_key[-1]: p.why for p in life.wave().problems}
+    assert {n: why for n, why in told.items() if "hasn't been read" in why}.keys() == {"2", "3"}
+
+
+def test_a_wave_in_which_no_shard_begins_asks_for_no_listing_and_no_row() -> None:
+    life, leases = a_cold_start(2)
+    for number in range(2, 6):
+        life.produce(number, 1)
+    life.wave()
+    life.source.fails_to_list = True
+    leases.asked = leases.batches = 0
+    life.produce(2, 1)
+    assert life.wave().rows == 1
+    assert (leases.asked, leases.batches) == (0, 0)
+
+
+def test_an_odd_row_of_a_parent_is_in_the_way() -> None:
+    life, leases = a_cold_start(1)
+    leases.hold_odd_row(life.key(0).shard_id, "leaseCounter is a text")
+    assert {p.why for p in life.wave().problems} == {f"{life.key(0).shard_id} hasn't been read to its end"}
+
+
+def test_a_parents_row_of_a_former_life_is_not_in_the_way() -> None:
+    life, _ = a_cold_start(1)
+    life.put_row(0, stream_epoch=life.stream.epoch - 1)
+    life.produce(1, 1)
+    assert life.wave().rows == 1

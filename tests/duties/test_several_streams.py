@@ -1,0 +1,442 @@
+"""Several streams in one application: together in a wave, and each with its own rows, lives and troubles."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from pipeline.core.change import Applied, create
+from pipeline.core.checkpoint import SHARD_END, Checkpoint
+from pipeline.core.lease import Lease
+from pipeline.core.stream import ShardKey
+from pipeline.errors import OriginUnsafe, Terminal, Throttled, Unknown, Unreachable
+from pipeline.ports import StreamFacts
+from pipeline.settings import InitialPosition, OnDataLoss, StreamSettings
+from tests.duties.world import STREAM, World
+
+MORE = "returns"
+BOTH = (STREAM, MORE)
+
+
+def two_streams(**how: object) -> World:
+    return World(more_streams=(MORE,), **how)  # type: ignore[arg-type]
+
+
+def rows_by_stream(world: World) -> Counter[str]:
+    return Counter(row.stream or "" for row in world.leases.scan().leases)
+
+
+def fail_for(world: World, name: str, error: Exception) -> None:
+    """Kinesis answers for the other streams as ever."""
+    describe = world.source.describe
+
+    def failing(asked: str) -> StreamFacts:
+        facts = describe(asked)
+        if facts.stream.name == name:
+            raise error
+        return facts
+
+    world.source.describe = failing  # type: ignore[method-assign]
+
+
+def heal(world: World) -> None:
+    del world.source.describe
+
+
+def remake(world: World, name: str) -> None:
+    world.source.delete_stream(name)
+    world.clock.advance(timedelta(seconds=90))
+    made = world.source.create_stream(name, world.shards)
+    if name == STREAM:
+        world.stream = made
+
+
+# -- leader --------------------------------------------------------------------------------------------------------
+
+
+def test_each_shard_of_each_stream_has_a_row_with_kcls_key_and_attributes() -> None:
+    world = two_streams()
+    world.settle()
+    rows = {row.key: row for row in world.leases.scan().leases}
+    streams = [world.stream_now(name) for name in BOTH]
+    assert rows.keys() == {f"{s.serialized}:shardId-{n:012d}" for s in streams for n in range(2)}
+    assert {(row.stream, row.shard, row.stream_epoch) for row in rows.values()} == {
+        (s.serialized, f"shardId-{n:012d}", s.epoch) for s in streams for n in range(2)
+    }
+
+
+def test_each_stream_starts_where_its_settings_say() -> None:
+    world = two_streams()
+    first, second = world.settings.streams
+    second = replace(second, initial_position=InitialPosition.LATEST)
+    world.settings = replace(world.settings, streams=(first, second))
+    world.produce(0)
+    world.produce(0, stream=MORE, landed=False)
+    world.clock.advance(timedelta(seconds=2))
+    world.settle()
+    world.produce(1, stream=MORE)
+    world.wave()
+    world.check()
+
+
+@pytest.mark.parametrize("made_anew", BOTH)
+def test_a_stream_made_anew_has_only_its_own_rows_retired(made_anew: str) -> None:
+    world = two_streams()
+    world.settle()
+    world.wave()
+    kept = next(name for name in BOTH if name != made_anew)
+    before = {r.key: r for r in world.leases.scan().leases if r.stream == world.stream_now(kept).serialized}
+    old = world.stream_now(made_anew)
+    remake(world, made_anew)
+    world.clock.advance(timedelta(seconds=60))
+    assert "2 rows retired" in str(world.lead())
+    after = {row.key: row for row in world.leases.scan().leases}
+    assert {key: after.get(key) for key in before} == before
+    assert not [row for row in after.values() if row.stream == old.serialized]
+    world.settle()
+    world.produce(0, stream=made_anew)
+    world.wave(run="next")
+    world.check()
+
+
+def test_rows_of_an_older_stream_with_another_name_are_not_retired_by_a_younger_one() -> None:
+    world = World(more_streams=())
+    world.clock.advance(timedelta(hours=1))
+    world.source.create_stream(MORE, 2)  # younger by an hour
+    world.settings = replace(
+        world.settings,
+        streams=(*world.settings.streams, StreamSettings(name=MORE)),
+        streams_mode=two_streams().settings.streams_mode,
+    )
+    world.settle()
+    assert len(world.leases.scan().leases) == 4
+    world.clock.advance(timedelta(seconds=60))
+    assert "retired" not in str(world.lead())
+    assert len(world.leases.scan().leases) == 4
+
+
+def test_the_same_shard_id_ends_in_one_stream_and_goes_on_in_the_other() -> None:
+    world = two_streams(shards=1)
+    world.produce(0)
+    world.produce(0, stream=MORE)
+    world.settle()
+    world.source.split(world.shard(0, MORE))
+    world.produce(1, stream=MORE)
+    for n in range(3):
+        world.wave(run=f"run{n}")
+        world.clock.advance(timedelta(seconds=30))
+        world.tick()
+    world.produce(0)
+    world.wave(run="last")
+    world.check()
+    ended = {row.key for row in world.leases.scan().leases if row.checkpoint == SHARD_END}
+    assert ended == {f"{world.stream_now(MORE).serialized}:shardId-000000000000"}
+
+
+def test_partitions_are_told_with_the_parents_of_their_own_stream_first() -> None:
+    world = two_streams(shards=1)
+    world.source.split(world.shard(0, MORE))
+    world.settle()
+    world.wave()
+    world.clock.advance(timedelta(seconds=60))
+    orders, returns = (world.stream_now(name).serialized for name in BOTH)
+    assert list(world.lead().partitions) == [
+        f"{orders}:shardId-000000000000",
+        *(f"{returns}:shardId-{n:012d}" for n in range(3)),
+    ]
+
+
+@pytest.mark.parametrize(
+    "error", [Unknown("there is no stream"), Terminal("AWS refuses (AccessDenied)"), Throttled("throttled")]
+)
+def test_one_streams_error_holds_up_no_other_and_is_told(error: Exception) -> None:
+    world = two_streams()
+    fail_for(world, STREAM, error)
+    world.lead()
+    world.clock.advance(timedelta(seconds=30))
+    said = str(world.lead())
+    assert f"stream {STREAM} couldn't be synced ({error})" in said
+    assert rows_by_stream(world) == {world.stream_now(MORE).serialized: 2}
+    heal(world)
+    world.clock.advance(timedelta(seconds=30))
+    assert "2 shards added" in str(world.lead())
+
+
+def test_where_all_streams_fail_the_tick_fails_so_that_the_lock_is_given_up_in_time() -> None:
+    world = two_streams()
+    world.settle()
+    world.clock.advance(timedelta(seconds=30))
+    world.source.fails = Throttled("slow down")
+    with pytest.raises(Throttled):
+        world.lead()
+
+
+def test_a_kinesis_that_is_down_is_not_waited_for_once_for_each_stream() -> None:
+    world = two_streams()
+    world.settle()
+    world.clock.advance(timedelta(seconds=30))
+    asked = []
+
+    def down(name: str) -> StreamFacts:
+        asked.append(name)
+        raise Unreachable("no answer")
+
+    world.source.describe = down  # type: ignore[method-assign]
+    with pytest.raises(Unreachable):
+        world.lead()
+    assert len(asked) == 1
+
+
+def test_a_round_that_takes_too_long_goes_on_in_the_next_tick_from_where_it_stopped() -> None:
+    world = World(more_streams=("a", "b", "c"), shards=1)
+    describe = world.source.describe
+
+    def slow(name: str) -> StreamFacts:
+        world.clock.advance(world.settings.times.leader_deadline / 4)
+        return describe(name)
+
+    world.lead()
+    world.clock.advance(timedelta(seconds=30))
+    world.leases = type(world.leases)()
+    world.source.describe = slow  # type: ignore[method-assign]
+    counts = []
+    for _ in range(3):
+        world.lead()
+        counts.append(sorted((row.stream or "").split(":")[1] for row in world.leases.scan().leases))
+    assert counts == [["a", "b"], ["a", "b", "c", "orders"], ["a", "b", "c", "orders"]]
+
+
+def test_rows_of_the_other_key_form_are_passed_over_and_reported() -> None:
+    world = two_streams()
+    single = Lease("shardId-000000000000", stream_epoch=1)
+    twisted = Lease(
+        f"{world.stream.serialized}:shardId-000000000000",
+        stream=world.stream_now(MORE).serialized,
+        shard="shardId-000000000000",
+        stream_epoch=1,
+    )
+    for row in (single, twisted):
+        assert isinstance(world.leases.apply(create(row, "by hand")), Applied)
+    said = str(world.lead())
+    assert "2 rows not understood" in said
+    world.settle()
+    assert world.leases.get(single.key) == single
+    assert world.leases.get(twisted.key) == twisted
+
+
+# -- workers -------------------------------------------------------------------------------------------------------
+
+
+def test_a_probe_asks_each_shard_of_its_own_stream() -> None:
+    world = two_streams()
+    world.settle()
+    world.wave()
+    world.clock.advance(world.settings.times.probe)
+    world.work()
+    world.produce(1, stream=MORE)
+    world.clock.advance(world.settings.times.probe)
+    key = f"{world.stream_now(MORE).serialized}:shardId-000000000001"
+    assert [due.lease_key for due in world.work().due] == [key]
+
+
+def test_a_child_waits_for_the_parent_of_its_own_stream_only() -> None:
+    world = two_streams(shards=1)
+    world.settle()
+    world.wave()
+    ours, theirs = (world.leases.get(f"{world.stream_now(n).serialized}:shardId-000000000000") for n in BOTH)
+    assert ours is not None
+    assert theirs is not None
+    child = replace(
+        theirs,
+        key=theirs.key[:-1] + "9",
+        shard="shardId-000000000009",
+        parents=frozenset({theirs.shard_id}),
+        looked_at=None,
+    )
+    ended = {row.key: replace(row, checkpoint=SHARD_END) for row in (ours, theirs)}
+    for rows, expected in (
+        ([ended[ours.key], theirs, child], []),
+        ([ours, ended[theirs.key], child], [child.key]),
+    ):
+        world.leases = type(world.leases)(rows)
+        world.worker_memory.clear()
+        assert [due.lease_key for due in world.work().due] == expected
+
+
+def test_a_stream_that_cannot_be_asked_leaves_the_other_streams_shards_due() -> None:
+    world = two_streams()
+    world.settle()
+    fail_for(world, STREAM, Unknown("there is no stream orders"))
+    report = world.work()
+    assert {due.lease_key.split(":")[1] for due in report.due} == {MORE}
+    assert "couldn't be asked (there is no stream orders)" in str(report)
+
+
+def test_rows_of_another_life_are_not_due() -> None:
+    world = two_streams()
+    world.settle()
+    remake(world, MORE)
+    assert {due.lease_key.split(":")[1] for due in world.work().due} == {STREAM}
+
+
+# -- runs ----------------------------------------------------------------------------------------------------------
+
+
+def test_one_wave_lands_the_records_of_all_streams_in_one_commit() -> None:
+    world = two_streams()
+    for name in BOTH:
+        for shard in range(2):
+            world.produce(shard, stream=name)
+    world.settle()
+    report = world.wave()
+    assert report.rows == 40
+    assert len({each.snapshot for each in report.landed}) == 1
+    world.check()
+
+
+def test_a_stream_that_is_gone_fails_its_own_shards_only() -> None:
+    world = two_streams()
+    world.settle()
+    world.source.delete_stream(MORE)
+    world.produce(0)
+    report = world.wave()
+    assert report.rows == 10
+    assert {p.lease_key.split(":")[1] for p in report.problems if p.fatal} == {MORE}
+    assert all("there is no stream" in p.why for p in report.problems)
+    world.check()
+
+
+def test_a_throttled_stream_is_read_in_the_next_wave_of_the_same_run() -> None:
+    world = two_streams()
+    for name in BOTH:
+        world.produce(0, stream=name)
+    world.settle()
+    run = world.a_run()
+    fail_for(world, MORE, Throttled("slow down"))
+    assert run.wave().rows == 10
+    heal(world)
+    assert run.wave().rows == 10
+    assert run.failed == {}
+    world.check()
+
+
+def test_a_kinesis_that_is_down_fails_the_wave() -> None:
+    world = two_streams()
+    world.settle()
+    fail_for(world, MORE, Unreachable("no answer"))
+    with pytest.raises(Unreachable):
+        world.wave()
+
+
+@pytest.mark.parametrize("made_anew", BOTH)
+def test_a_stream_made_anew_in_mid_wave_lands_nothing_and_the_others_land_in_the_next(made_anew: str) -> None:
+    world = two_streams()
+    kept = next(name for name in BOTH if name != made_anew)
+    world.settle()
+    world.produce(0, stream=kept)
+    stage = world.stage.stage
+
+    def while_reading(*how: object) -> object:
+        remake(world, made_anew)
+        for _ in range(5):
+            key = ShardKey(world.stream_now(made_anew), "shardId-000000000000")
+            world.put.append((key, world.source.put(key)))
+        world.stage.stage = stage  # type: ignore[method-assign]
+        return stage(*how)  # type: ignore[arg-type]
+
+    world.stage.stage = while_reading  # type: ignore[method-assign,assignment]
+    run = world.a_run()
+    first = run.wave()
+    assert world.landed() == []
+    told = {p.lease_key.split(":")[1]: p for p in first.problems}
+    assert told[made_anew].fatal
+    assert "made anew while it was read" in told[made_anew].why
+    if kept in told:
+        assert not told[kept].fatal
+        assert "shares a file" in told[kept].why
+    assert run.wave().rows == 10
+    world.clock.advance(timedelta(seconds=30))
+    world.tick(5)
+    world.wave(run="next")
+    world.check()
+
+
+def test_what_is_done_about_lost_records_is_each_streams_own_setting() -> None:
+    world = two_streams(shards=1)
+    first, second = world.settings.streams
+    world.settings = replace(
+        world.settings, streams=(first, replace(second, on_data_loss=OnDataLoss.CONTINUE))
+    )
+    for name in BOTH:
+        world.produce(0, stream=name)
+    world.settle()
+    world.wave()
+    world.clock.advance(timedelta(hours=30))
+    report = world.wave(run="late")
+    assert [p.lease_key.split(":")[1] for p in report.problems if p.fatal] == [STREAM]
+    assert any("the gap is recorded" in note for note in report.notes)
+
+
+def test_a_run_decides_no_origin_of_a_stream_that_the_settings_do_not_name() -> None:
+    world = two_streams(shards=1)
+    world.settle()
+    world.settings = replace(world.settings, streams=world.settings.streams[:1])
+    world.table = type(world.table)(world.clock)
+    for name in BOTH:
+        world.produce(0, stream=name)
+    report = world.wave()
+    assert report.rows == 10
+    assert [p.why for p in report.problems] == [f"no origin is decided yet for {world.stream_now(MORE)}"]
+    assert {stream.name for stream in world.table.load().positions.origins} == {STREAM}
+
+
+def test_digits_in_one_streams_rows_make_no_other_streams_origin_unsafe() -> None:
+    world = two_streams(shards=1)
+    world.produce(0)
+    world.settle()
+    world.wave()
+    stranger = world.source.create_stream("third", 1)
+    world.settings = replace(world.settings, streams=(*world.settings.streams, StreamSettings(name="third")))
+    world.clock.advance(timedelta(seconds=30))
+    assert "1 shards added" in str(world.lead())
+    assert stranger in world.table.load().positions.origins
+
+
+def test_an_unsafe_origin_holds_up_its_own_stream_only() -> None:
+    world = two_streams(shards=1)
+    world.produce(0)
+    world.settle()
+    other = world.stream_now(MORE)
+    row = world.leases.get(f"{other.serialized}:shardId-000000000000")
+    assert row is not None
+    digits = replace(row, checkpoint=Checkpoint("17"))
+    world.leases = type(world.leases)(
+        [digits, *(r for r in world.leases.scan().leases if r.key != digits.key)]
+    )
+    world.table = type(world.table)(world.clock)
+    report = world.wave()
+    assert report.rows == 10
+    assert any(p.fatal and "lease rows have checkpoints" in p.why for p in report.problems)
+    world.clock.advance(timedelta(seconds=30))
+    assert "couldn't be synced" in str(world.lead())
+    with pytest.raises(OriginUnsafe):
+        world.settings = replace(world.settings, streams=world.settings.streams[1:])
+        world.leases = type(world.leases)([digits])
+        world.table = type(world.table)(world.clock)
+        world.wave(run="alone")
+
+
+def test_two_workers_share_the_shards_of_all_streams() -> None:
+    world = two_streams(workers=("w1", "w2"), shards=4)
+    world.settle()
+    owners = Counter(row.owner for row in world.leases.scan().leases)
+    assert owners == {"w1": 4, "w2": 4}
+    for name in BOTH:
+        for shard in range(4):
+            world.produce(shard, stream=name)
+    for worker in ("w1", "w2"):
+        world.wave(worker, run=f"of-{worker}")
+    world.check()

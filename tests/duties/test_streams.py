@@ -1,0 +1,366 @@
+"""Which streams the leader looks after: named, found, and former ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.core.lease import Lease
+from pipeline.duties.leader_tick import LeaderMemory
+from pipeline.errors import HeadraceError, Throttled, Unknown
+from pipeline.settings import DiscoverySettings, FormerStreams, InitialPosition, StreamSettings, StreamsMode
+from sensors.cursor import read_leader, write_leader
+from tests.duties.world import STREAM, World
+
+SYNC = timedelta(seconds=30)
+WAIT = timedelta(hours=1)
+DAY = timedelta(hours=24)
+
+
+def finding(prefix: str | None = "orders-", **how: object) -> World:
+    """Named: orders. Found by prefix and tags: what else there is."""
+    world = World(shards=1)
+    world.settings = replace(
+        world.settings,
+        streams_mode=StreamsMode.MULTI,
+        discovery=DiscoverySettings(prefix=prefix, **how),  # type: ignore[arg-type]
+    )
+    return world
+
+
+def removing(how: FormerStreams, *delete: str) -> World:
+    """Two streams, of which the settings name only one any more."""
+    world = World(shards=1, more_streams=("old",))
+    for name in (STREAM, "old"):
+        world.produce(0, stream=name)
+    world.settle()
+    world.wave()
+    world.settings = replace(
+        world.settings,
+        streams=world.settings.streams[:1],
+        former_streams=how,
+        former_streams_delete=delete,
+        former_streams_wait=WAIT,
+    )
+    return world
+
+
+def names(world: World) -> list[str]:
+    """Of the streams that have rows."""
+    return sorted({(row.stream or "").split(":")[1] for row in world.leases.scan().leases})
+
+
+def rows_of(world: World, name: str) -> dict[str, Lease]:
+    return {r.key: r for r in world.leases.scan().leases if (r.stream or "").split(":")[1] == name}
+
+
+def lead_for(world: World, period: timedelta, *, every: timedelta = SYNC) -> str:
+    """Sync after sync. The last sentence."""
+    said = ""
+    for _ in range(period // every):
+        said = str(world.lead())
+        world.clock.advance(every)
+    return said
+
+
+# -- found ---------------------------------------------------------------------------------------------------------
+
+
+def test_streams_are_found_by_prefix_and_told() -> None:
+    world = finding()
+    for name in ("orders-a", "orders-b", "returns"):
+        world.source.create_stream(name, 1)
+    assert "found: orders-a, orders-b" in str(world.lead())
+    assert names(world) == [STREAM, "orders-a", "orders-b"]
+
+
+def test_a_stream_that_comes_later_is_found_within_the_period_and_not_asked_for_in_between() -> None:
+    world = finding()
+    asked = []
+    find = world.source.find_streams
+
+    def counted(*how: object) -> object:
+        asked.append(world.clock.now())
+        return find(*how)  # type: ignore[arg-type]
+
+    world.source.find_streams = counted  # type: ignore[method-assign,assignment]
+    lead_for(world, timedelta(minutes=2))
+    world.source.create_stream("orders-late", 1)
+    lead_for(world, timedelta(minutes=2))
+    assert names(world) == [STREAM, "orders-late"]
+    gaps = [after - before for before, after in zip(asked[1:], asked[2:], strict=False)]
+    assert all(gap >= world.settings.discovery.every for gap in gaps), "the first is the rehearsal"
+
+
+def test_tags_must_all_match_and_a_tag_that_goes_makes_a_former_stream() -> None:
+    world = finding(prefix=None, tags={"team": "shop", "stage": "live"})
+    for name in ("a", "b"):
+        world.source.create_stream(name, 1)
+        world.source.tag_stream(name, {"team": "shop", "stage": "live"})
+    world.source.tag_stream("b", {"team": "shop"})
+    lead_for(world, SYNC)
+    assert names(world) == ["a", STREAM]
+    world.source.tag_stream("a", {})
+    said = lead_for(world, timedelta(minutes=2))
+    assert "former stream a is read on" in said
+
+
+def test_a_found_stream_starts_where_the_discovery_says() -> None:
+    world = finding(initial_position=InitialPosition.LATEST)
+    world.source.create_stream("orders-a", 1)
+    world.produce(0, stream="orders-a", landed=False)
+    world.produce(0)
+    world.clock.advance(timedelta(seconds=2))
+    world.settle()
+    world.produce(0, stream="orders-a")
+    world.wave()
+    world.check()
+
+
+def test_a_stream_that_is_named_and_found_is_read_as_its_name_says_and_once() -> None:
+    world = finding(prefix="ord", initial_position=InitialPosition.LATEST)
+    world.produce(0)
+    world.clock.advance(timedelta(seconds=2))
+    world.settle()
+    assert names(world) == [STREAM]
+    world.wave()
+    world.check()
+
+
+def test_an_application_may_live_of_discovery_alone() -> None:
+    world = finding()
+    world.settings = replace(world.settings, streams=())
+    assert "nothing to do" in str(world.lead())
+    world.source.create_stream("orders-a", 1)
+    lead_for(world, timedelta(minutes=2))
+    assert names(world) == ["orders-a"]
+
+
+def test_a_look_for_streams_that_fails_is_told_and_changes_nothing() -> None:
+    world = finding(every=timedelta(seconds=30))
+    world.settings = replace(world.settings, former_streams=FormerStreams.AUTO, former_streams_wait=SYNC)
+    world.source.create_stream("orders-a", 1)
+    lead_for(world, SYNC)
+    before = rows_of(world, "orders-a")
+
+    def throttled(*_how: object) -> tuple[()]:
+        raise Throttled("slow down")
+
+    world.source.find_streams = throttled  # type: ignore[method-assign]
+    assert "streams couldn't be looked for (slow down)" in lead_for(world, timedelta(minutes=10))
+    assert rows_of(world, "orders-a").keys() == before.keys()
+    world.leader_memory.clear()  # and nothing is known any more of what was found
+    lead_for(world, timedelta(minutes=10))
+    assert rows_of(world, "orders-a").keys() == before.keys()
+
+
+# -- former --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("how", "delete"), [(FormerStreams.KEEP, ()), (FormerStreams.PROVIDED, ("another",))]
+)
+def test_a_former_stream_is_kept_and_read_on_its_children_too(
+    how: FormerStreams, delete: tuple[str, ...]
+) -> None:
+    world = removing(how, *delete)
+    said = lead_for(world, 3 * WAIT)
+    assert "former stream old is read on" in said
+    world.produce(0, stream="old")
+    world.source.split(world.shard(0, "old"))
+    world.produce(2, stream="old")
+    for n in range(3):
+        world.clock.advance(SYNC)
+        world.tick(2)
+        world.wave(run=f"run{n}")
+    world.check()
+    assert len(rows_of(world, "old")) == 3
+
+
+@pytest.mark.parametrize(("how", "delete"), [(FormerStreams.AUTO, ()), (FormerStreams.PROVIDED, ("old",))])
+def test_a_former_streams_rows_go_after_the_wait_and_not_before(
+    how: FormerStreams, delete: tuple[str, ...]
+) -> None:
+    world = removing(how, *delete)
+    orders = rows_of(world, STREAM)
+    said = lead_for(world, WAIT)
+    assert "former stream old is read on, its rows go in" in said
+    assert names(world) == ["old", STREAM]
+    assert "1 rows retired" in lead_for(world, 2 * SYNC)
+    assert names(world) == [STREAM]
+    assert rows_of(world, STREAM).keys() == orders.keys()
+    world.produce(0, stream="old", landed=False)
+    lead_for(world, timedelta(minutes=5))
+    assert names(world) == [STREAM], "it doesn't come back"
+    world.check()
+
+
+def test_a_stream_that_is_asked_for_again_in_time_is_left_alone_and_waits_anew_the_next_time() -> None:
+    world = removing(FormerStreams.AUTO)
+    without = world.settings
+    lead_for(world, WAIT - timedelta(minutes=10))
+    world.settings = replace(without, streams=(*without.streams, StreamSettings(name="old")))
+    lead_for(world, timedelta(minutes=2))
+    world.settings = without
+    lead_for(world, WAIT - timedelta(minutes=1))
+    assert names(world) == ["old", STREAM]
+    lead_for(world, timedelta(minutes=3))
+    assert names(world) == [STREAM]
+
+
+def test_a_stream_that_comes_back_is_read_on_from_where_the_lake_stands() -> None:
+    world = removing(FormerStreams.AUTO)
+    lead_for(world, WAIT + timedelta(minutes=5))
+    assert names(world) == [STREAM]
+    world.produce(0, stream="old")
+    streams = (*world.settings.streams, StreamSettings(name="old"))
+    world.settings = replace(world.settings, streams=streams)
+    said = lead_for(world, SYNC)
+    assert "lease rows of old were gone: rebuilt from the positions in the lake table" in said
+    world.tick(3)
+    world.wave(run="again")
+    world.check()
+
+
+def test_a_run_that_was_reading_when_its_rows_went_lands_what_it_read_and_stops() -> None:
+    world = removing(FormerStreams.AUTO)
+    world.produce(0, stream="old")
+    stage = world.stage.stage
+
+    def while_reading(*how: object) -> object:
+        for key in rows_of(world, "old"):
+            world.leases.wipe(key)
+        return stage(*how)  # type: ignore[arg-type]
+
+    world.stage.stage = while_reading  # type: ignore[method-assign,assignment]
+    report = world.wave(run="late")
+    assert report.rows == 10
+    assert any("taken by nobody (it is gone)" in p.why for p in report.problems)
+    assert names(world) == [STREAM]
+    world.check()
+
+
+@pytest.mark.parametrize("lost", ["cursor", "process", "leadership"])
+def test_a_lost_memory_makes_the_wait_longer_and_never_shorter(lost: str) -> None:
+    world = removing(FormerStreams.AUTO)
+    lead_for(world, WAIT - timedelta(minutes=5))
+    if lost == "cursor":
+        world.leader_memory.clear()
+    elif lost == "process":
+        memory, _ = read_leader(write_leader(world.leader_memory["w1"], 0))
+        world.leader_memory["w1"] = memory
+    else:
+        assert world.a_leader("w1").release()
+        world.lead("w9")
+        world.lead("w1")
+        assert world.leader_memory["w1"].streams.former == {}
+        return
+    lead_for(world, timedelta(minutes=4))
+    assert names(world) == ["old", STREAM]
+    lead_for(world, timedelta(minutes=3))
+    assert names(world) == (["old", STREAM] if lost == "cursor" else [STREAM])
+
+
+@pytest.mark.parametrize("jump", [timedelta(hours=3), timedelta(hours=-3), timedelta(minutes=59)])
+def test_no_clock_that_jumps_makes_the_wait_shorter(jump: timedelta) -> None:
+    world = removing(FormerStreams.AUTO)
+    lead_for(world, timedelta(minutes=5))
+    world.clock.jump(jump)
+    lead_for(world, timedelta(minutes=50))
+    assert names(world) == ["old", STREAM]
+
+
+def test_a_leader_that_was_away_for_long_begins_the_wait_anew() -> None:
+    world = removing(FormerStreams.AUTO)
+    lead_for(world, WAIT - timedelta(minutes=2))
+    world.clock.advance(timedelta(minutes=30))
+    lead_for(world, timedelta(minutes=10))
+    assert names(world) == ["old", STREAM]
+
+
+@pytest.mark.parametrize("how", list(FormerStreams))
+def test_a_former_stream_that_was_deleted_is_told_and_its_rows_go_by_the_rules_only(
+    how: FormerStreams,
+) -> None:
+    world = removing(how, *(["old"] if how is FormerStreams.PROVIDED else []))
+    world.source.delete_stream("old")
+    said = lead_for(world, WAIT - SYNC)
+    assert "stream old couldn't be synced (there is no stream" in said
+    assert names(world) == ["old", STREAM]
+    lead_for(world, 4 * SYNC)
+    assert names(world) == (["old", STREAM] if how is FormerStreams.KEEP else [STREAM])
+
+
+def test_a_deleted_stream_that_is_asked_for_keeps_its_rows() -> None:
+    world = World(shards=1, more_streams=("old",))
+    world.settings = replace(world.settings, former_streams=FormerStreams.AUTO, former_streams_wait=SYNC)
+    world.settle()
+    world.source.delete_stream("old")
+    assert "stream old couldn't be synced" in lead_for(world, timedelta(minutes=30))
+    assert names(world) == ["old", STREAM]
+
+
+def test_the_new_life_of_a_former_stream_is_nobodys_wish() -> None:
+    world = removing(FormerStreams.KEEP)
+    before = rows_of(world, "old")
+    world.source.delete_stream("old")
+    world.clock.advance(timedelta(minutes=2))
+    world.source.create_stream("old", 1)
+    assert "former stream old was made anew: nothing asks for its new life" in lead_for(world, SYNC)
+    assert rows_of(world, "old").keys() == before.keys()
+    assert not [due for due in world.work().due if ":old:" in due.lease_key]
+
+
+def test_a_single_stream_has_no_former_ones() -> None:
+    world = World()
+    world.settle()
+    assert world.leader_memory["w1"].streams.former == {}
+    assert "former" not in lead_for(world, timedelta(minutes=5))
+
+
+# -- whatever happens ----------------------------------------------------------------------------------------------
+
+_HAPPENINGS: dict[str, Callable[[World], object]] = {
+    "split": lambda w: w.source.split(_an_open_shard(w)),
+    "remake": lambda w: _remake(w),
+    "delete rows": lambda w: [w.leases.wipe(key) for key in rows_of(w, "old")],
+    "remove": lambda w: _name(w),
+    "add": lambda w: _name(w, "old"),
+    "a day": lambda w: w.clock.advance(DAY),
+    "an hour": lambda w: lead_for(w, WAIT),
+}
+
+
+@given(st.lists(st.sampled_from(sorted(_HAPPENINGS)), max_size=6))
+def test_whatever_becomes_of_one_stream_the_rows_of_the_other_stay_as_they_are(happen: list[str]) -> None:
+    world = removing(FormerStreams.AUTO)
+    before = rows_of(world, STREAM)
+    for what in happen:
+        if "old" in world.source._streams or what == "remake":
+            _HAPPENINGS[what](world)
+        lead_for(world, 2 * SYNC)
+        assert rows_of(world, STREAM) == before
+        assert all(row.key.startswith(f"{row.stream}:") for row in world.leases.scan().leases)
+
+
+def _an_open_shard(world: World) -> object:
+    stream = world.stream_now("old")
+    return world.shard(
+        min(int(s.shard_id[8:]) for s in world.source.list_shards(stream) if not s.closed), "old"
+    )
+
+
+def _remake(world: World) -> None:
+    world.source.delete_stream("old")
+    world.clock.advance(timedelta(minutes=2))
+    world.source.create_stream("old", 1)
+
+
+def _name(world: World, *more: str) -> None:
+    streams = (world.settings.streams[0], *(StreamSettings(name=name) for name in more))
+    world.settings = replace(world.settings, streams=streams)
