@@ -207,7 +207,6 @@ class CoordinationSettings:
     kcl_failover: timedelta | None = _knob(
         doc="Joins a live KCL fleet in its own tables: that fleet's failoverTimeMillis, 20s at least. Needs heartbeat: lease and "
         "allow_foreign_checkpoints.",
-        kcl="failoverTimeMillis (the fleet's)",
     )
     allow_foreign_checkpoints: bool = _knob(
         default=False,

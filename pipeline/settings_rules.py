@@ -12,6 +12,7 @@ from pipeline.settings import (
     Heartbeat,
     InitialPosition,
     LandingSettings,
+    Mode,
     Settings,
     StreamSettings,
     Wire,
@@ -46,6 +47,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         _tables,
         _aws,
         _not_built,
+        _mode,
         _assignment,
         _metrics,
         _shared,
@@ -198,6 +200,15 @@ def _aws(settings: Settings) -> Iterator[Broken]:
 def _not_built(settings: Settings) -> Iterator[Broken]:
     if settings.aws.wire is Wire.CBOR:
         yield Broken("aws.wire", "is cbor, which isn't built yet; allowed: json")
+
+
+def _mode(settings: Settings) -> Iterator[Broken]:
+    kept = settings.coordination
+    if kept.mode is Mode.KCL_2 and kept.heartbeat is not Heartbeat.LEASE:
+        yield Broken(
+            "coordination.heartbeat",
+            f"is {kept.heartbeat}; allowed with coordination.mode: 2.x: lease, else all workers take each other's leases",
+        )
 
 
 def _assignment(settings: Settings) -> Iterator[Broken]:

@@ -75,7 +75,7 @@ def _skipped(batch: Batch, gap: Gap, run: str, claim: str) -> Range:
         Kind.SKIPPED,
         batch.key,
         after=batch.after,
-        upto=replace(batch.after or Position(), seen=gap.until + batch.retention),
+        upto=replace(batch.after or Position(), seen=gap.until),
         run=run,
         claim=claim,
         first_arrival=gap.since,

@@ -21,6 +21,7 @@ from pipeline.duties.assignment import AssignmentMemory, Fleet, Tally, mind, pla
 from pipeline.duties.shard_sync import ShardSync
 from pipeline.duties.streams import StreamsMemory, Tracking, is_wanted_life, of_our_form
 from pipeline.errors import TablesMissing
+from pipeline.kcl.metrics import is_stale
 from pipeline.ports import (
     Clock,
     Ids,
@@ -211,8 +212,16 @@ class LeaderDuty:
         if plan.spilled:
             why = "room in a worker" if fleet.living else "a worker that beats"
             tally.notes.append(f"{plan.spilled} leases wait for {why}")
+        self._forget_workers(fleet, now, tally)
         self.workers.count_assign_pass(self.leader_id)
         return memory, listing
+
+    def _forget_workers(self, fleet: Fleet, now: datetime, tally: Tally) -> None:
+        """Rows of workers that have been gone for a day, by their own stamp; one that beats meanwhile stays."""
+        for row in fleet.rows:
+            if row.last_update is not None and is_stale(row.last_update, now):
+                tally.notes.append(f"worker {row.worker_id} has been gone for a day")
+                self.workers.delete_stale(row)
 
 
 def _is_due(last: datetime | None, now: datetime, *, every: timedelta) -> bool:

@@ -103,10 +103,10 @@ class Taking:
         """A list of one, or of none where somebody was first."""
         if pick.steals:
             # Its owner beats: by now the counter may be another one, and so may the owner.
-            found = self.leases.get(row.key)
-            if found is None or found.owner != row.owner or found.has_ended:
+            found = [now for now in self.leases.get_many([row.key]).leases if now.owner == row.owner]
+            if not found or found[0].has_ended:
                 return []
-            row = found
+            row = found[0]
         done = self.leases.apply(take(row, self.me, f"{row.owner or 'unowned'} -> {self.me}: {pick.why}"))
         return [done.lease] if isinstance(done, Applied) else []
 

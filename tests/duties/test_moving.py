@@ -272,6 +272,18 @@ def test_a_stopping_leader_lets_go_of_the_lock() -> None:
     assert replace(world.a_leader("w3"), settings=elsewhere.settings).tick(LeaderMemory()).leads
 
 
+def test_the_row_of_a_worker_that_has_been_gone_for_a_day_is_deleted() -> None:
+    world = World(workers=("w1", "w2"))
+    world.settle()
+    without(world, "w2")
+    world.clock.advance(timedelta(hours=23))
+    world.tick(2)
+    assert {row.worker_id for row in world.rows.list()} == {"w1", "w2"}
+    world.clock.advance(timedelta(hours=2))
+    world.tick(2)
+    assert {row.worker_id for row in world.rows.list()} == {"w1"}
+
+
 def test_only_the_leader_scans() -> None:
     world = World(workers=("w1", "w2"), shards=4)
     world.settle()

@@ -17,22 +17,21 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
+from assets.consumption import Parts
 from assets.waves import Run
 from pipeline.clock import SystemClock, SystemIds
 from pipeline.core.batch import Batch, Limits, Manifest
 from pipeline.core.lease import Lease
 from pipeline.core.stream import StreamId
-from pipeline.duties.claims import Claims
-from pipeline.duties.consume import Consumption
 from pipeline.duties.leader_tick import LeaderDuty, LeaderMemory
 from pipeline.duties.wave import Arrow, WaveReport
 from pipeline.duties.worker_tick import WorkerDuty, WorkerMemory, WorkerReport
 from pipeline.errors import HeadraceError
 from pipeline.lake.stage_task import stage_batches
 from pipeline.memory.runs import MemoryRuns
-from pipeline.ports import Pages, StagingSpec
+from pipeline.ports import Pages, Stage, StagingSpec
 from pipeline.settings import (
     AwsSettings,
     CoordinationSettings,
@@ -48,6 +47,7 @@ from pipeline.settings import (
 from resources.beating import beating
 from resources.lake import LakeResource
 from resources.lease_tables import LeaseTablesResource
+from resources.spark import SparkResource
 from resources.stream import StreamResource
 
 log = logging.getLogger("ours")
@@ -90,6 +90,13 @@ class InThisProcess:
         return stage_batches(batches, self.pages, spec=spec, limits=limits, threads=8)
 
 
+class NoSpark:
+    """What a run asks Spark's resource for."""
+
+    def stage(self, _worker_id: str, pages: Pages) -> Stage:
+        return InThisProcess(pages)
+
+
 def tell(event: str, worker: str, shard: str, *more: object) -> None:
     print(round(time.time() * 1000), event, worker, shard, *more, sep="\t", flush=True)
 
@@ -108,6 +115,14 @@ class OurWorker:
         self.lake = LakeResource.of(self.settings)
         self.source = self.stream.source()
         self.runs = MemoryRuns(self.clock)
+        self.parts = Parts(
+            settings=self.settings,
+            lease_tables=self.tables,
+            stream=self.stream,
+            lake=self.lake,
+            spark=cast("SparkResource", NoSpark()),
+            runs=self.runs,
+        )
         self.instance = self.ids.fresh()
         self.held: frozenset[str] = frozenset()
         self.run: threading.Thread | None = None
@@ -196,7 +211,13 @@ class OurWorker:
 
     def _read(self, run_id: str, report: WorkerReport) -> None:
         self.runs.start(run_id)
-        consumption = self._consumption(run_id, report)
+        consumption = self.parts.consumption(
+            self.me,
+            run_id,
+            over=frozenset(report.over),
+            later=frozenset(report.later),
+            on_arrow=self._on_arrow,
+        )
         run = Run(
             consumption=consumption,
             settings=self.settings,
@@ -213,32 +234,6 @@ class OurWorker:
             log.warning("run %s: %s", run_id, error)
         finally:
             self.runs.fail(run_id, tuple(consumption.failed))
-
-    def _consumption(self, run_id: str, report: WorkerReport) -> Consumption:
-        leases, workers = self.tables.leases(), self.tables.workers()
-        claims = Claims(
-            me=self.me,
-            claim=f"{run_id}/{self.ids.fresh()}",
-            leases=leases,
-            workers=workers,
-            runs=self.runs,
-            clock=self.clock,
-            times=self.settings.times,
-            over=frozenset(report.over),
-        )
-        return Consumption(
-            run_id=run_id,
-            settings=self.settings,
-            claims=claims,
-            leases=leases,
-            workers=workers,
-            source=self.source,
-            table=self.lake.landing_table(self.me, self.source),
-            stage=InThisProcess(self.stream.pages()),
-            clock=self.clock,
-            on_arrow=self._on_arrow,
-            later=frozenset(report.later),
-        )
 
     def _on_arrow(self, arrow: Arrow, keys: tuple[str, ...]) -> None:
         if arrow is Arrow.CLAIMED:

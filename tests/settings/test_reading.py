@@ -157,6 +157,12 @@ def test_every_knob_can_be_set_by_its_variable(key: str, hint: object):
         environ["HEADRACE__FORMER_STREAMS"] = "provided"
     if key == "landing.catalog":
         environ["HEADRACE__LANDING__STATE"] = "s3://b/state"
+    if key == "coordination.kcl_failover":
+        environ = {
+            variable: "20s",
+            "HEADRACE__COORDINATION__HEARTBEAT": "lease",
+            "HEADRACE__COORDINATION__ALLOW_FOREIGN_CHECKPOINTS": "true",
+        }
     loaded = parse(MINIMAL, **environ)
     at = f"{key}.a" if is_mapping(hint) else key
     assert loaded.origins[at] == Source(variable)

@@ -49,6 +49,27 @@ BROKEN = [
         "coordination: {worker_table: my-app}",
         "coordination.lease_table is 'my-app' like coordination.worker_table",
     ),
+    (
+        "coordination: {kcl_failover: 10s, heartbeat: lease, allow_foreign_checkpoints: true}",
+        "coordination.kcl_failover is 10s; allowed: 20s or more: set the fleet's failoverTimeMillis to 20000",
+    ),
+    (
+        "coordination: {kcl_failover: 20s, allow_foreign_checkpoints: true}",
+        "coordination.heartbeat is worker; allowed beside KCL's workers: lease",
+    ),
+    (
+        "coordination: {kcl_failover: 20s, heartbeat: lease}",
+        "coordination.allow_foreign_checkpoints is false; allowed beside KCL's workers: true",
+    ),
+    (
+        "coordination: {kcl_failover: 30s, heartbeat: lease, allow_foreign_checkpoints: true}",
+        "times.lease_duration is 20s; allowed: coordination.kcl_failover (30s) or more",
+    ),
+    (
+        "coordination: {kcl_failover: 20s, heartbeat: lease, allow_foreign_checkpoints: true}\n"
+        "times: {worker_tick: 11s, lease_duration: 22s}",
+        "times.worker_tick is 11s; allowed: at most half of coordination.kcl_failover",
+    ),
     ("aws: {wire: cbor}", "h.yaml:4: aws.wire is cbor, which isn't built yet; allowed: json"),
     ("aws: {endpoint: 'localhost:4567'}", "aws.endpoint is 'localhost:4567'; allowed: http://host:port"),
     (
@@ -81,6 +102,10 @@ BROKEN = [
     ("former_streams_delete: [a, ~]", "h.yaml:4: former_streams_delete.1 is empty; allowed: text"),
     ("former_streams_delete: [{name: a}]", "h.yaml:4: former_streams_delete.0 is a mapping; allowed: text"),
     ("metrics: {max_utilisation: 101}", "metrics.max_utilisation is 101; allowed: 1 to 100 percent"),
+    (
+        "coordination: {mode: 2.x}",
+        "coordination.heartbeat is worker; allowed with coordination.mode: 2.x: lease",
+    ),
     ("assignment: {tolerance: 10}", "assignment.tolerance is 10.0; allowed: a fraction"),
     ("assignment: {dampening: 0}", "assignment.dampening is 0.0; allowed: a fraction"),
     ("assignment: {ema_alpha: 1.01}", "assignment.ema_alpha is 1.01; allowed: a fraction"),
@@ -126,6 +151,7 @@ FITTING = [
     "times: {lease_duration: 10s, leader_lock: 10001ms}",
     "wave: {seconds: 119s, every: 5m}",
     "times: {worker_deadline: 59s}",
+    "coordination: {mode: 2.x, heartbeat: lease}",
     "assignment: {tolerance: 0.01, dampening: 1, ema_alpha: 1, max_throughput_kbps: 0.5}",
 ]
 

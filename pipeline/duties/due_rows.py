@@ -1,0 +1,101 @@
+"""What a worker's rows ask for: which shards are due by what the rows say, and which after a look at Kinesis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pipeline.core.due import Due, DuePlan, plan_due, together
+from pipeline.core.lease import Lease
+from pipeline.core.position import Start
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.core.sync import is_of_this_life
+from pipeline.errors import HeadraceError, Transient, WrongShape
+from pipeline.ports import LeaseStore, ShardSource
+
+_Stream = tuple[StreamId, timedelta] | None
+"""Identity and retention; None where they aren't known."""
+Streams = dict[str | None, _Stream]
+"""By KCL's streamName; in an application with a single stream, by None."""
+
+PROBES_A_TICK = 100
+"""Shards. Each costs one of the five reads a second that a shard grants to all its readers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueRows:
+    worker_id: str
+    leases: LeaseStore
+    source: ShardSource
+    stream: Callable[[Lease], tuple[StreamId, timedelta] | None]
+
+    def streams(self, mine: Iterable[Lease]) -> tuple[Streams, str]:
+        """What the streams of these rows are now. One that can't be asked holds up its own shards only."""
+        known: Streams = {}
+        failed: dict[str, HeadraceError] = {}
+        for lease in {lease.stream: lease for lease in mine}.values():
+            try:
+                known[lease.stream] = self.stream(lease)
+            except HeadraceError as error:
+                failed[lease.stream or "the stream"] = error
+        if failed and not known:
+            raise min(failed.values(), key=lambda error: not isinstance(error, Transient))
+        return known, "".join(f", {name} couldn't be asked ({why})" for name, why in sorted(failed.items()))
+
+    def plan(
+        self, mine: Iterable[Lease], streams: Streams, living: frozenset[str], *, now: datetime
+    ) -> DuePlan:
+        """Rows of another life of their stream are nobody's to read: the leader clears them away, or keeps them."""
+        rows: dict[str | None, list[Lease]] = {}
+        for lease in mine:
+            if lease.stream in streams and _is_alive(lease, streams[lease.stream]):
+                rows.setdefault(lease.stream, []).append(lease)
+        return together(
+            self._plan_stream(its, streams[stream], living, now=now) for stream, its in rows.items()
+        )
+
+    def _plan_stream(
+        self, mine: list[Lease], known: _Stream, living: frozenset[str], *, now: datetime
+    ) -> DuePlan:
+        by_shard = {lease.shard_id: lease for lease in mine}
+        unread = (lease for lease in mine if lease.looked_at is None and not lease.has_ended)
+        for lease in unread:
+            for parent in lease.parents - by_shard.keys():
+                found = self.understood(lease.key.removesuffix(lease.shard_id) + parent)
+                if found is not None:
+                    by_shard[parent] = found
+        quarter = known[1] / 4 if known else timedelta(hours=6)
+        return plan_due(
+            mine, me=self.worker_id, parents=by_shard, living_claims=living, now=now, look_again_after=quarter
+        )
+
+    def understood(self, key: str) -> Lease | None:
+        """A parent's row that can't be read blocks nobody here: the run asks the table."""
+        try:
+            return self.leases.get(key)
+        except WrongShape:
+            return None
+
+    def probe(
+        self, plan: DuePlan, streams: Streams, after: str | None
+    ) -> tuple[tuple[Due, ...], str | None]:
+        """A hundred of the idle shards, from where the last tick stopped; and where this one stopped."""
+        rest = [row for row in plan.idle if after is None or row.key > after]
+        asked = {
+            ShardKey(known[0], row.shard_id): row
+            for row in rest[:PROBES_A_TICK]
+            if (known := streams[row.stream]) is not None
+        }
+        news = self.source.has_news({key: _resume(row) for key, row in asked.items()})
+        due = tuple(Due(asked[key].key, "a probe found something to read") for key in sorted(news))
+        return due, rest[PROBES_A_TICK - 1].key if len(rest) > PROBES_A_TICK else None
+
+
+def _is_alive(row: Lease, known: _Stream) -> bool:
+    return known is None or is_of_this_life(known[0], row)
+
+
+def _resume(row: Lease) -> Start | int:
+    """Where a shard without a record was last found empty: by Kinesis's clock, as `looked_at` is."""
+    return int(row.checkpoint.sequence) if row.checkpoint.is_digits else Start(row.looked_at)

@@ -1,0 +1,44 @@
+"""What is left of a wave's manifest when some of its shards can't be committed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.core.batch import Manifest, Staged, StagedFile
+from pipeline.core.position import Position
+from pipeline.core.stream import ShardKey, StreamId
+
+STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 17)
+KEYS = [ShardKey(STREAM, f"shardId-{n:012d}") for n in range(6)]
+
+
+def a_file(shards: frozenset[ShardKey]) -> StagedFile:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    return StagedFile("/x", shards, 1, 1, footer=b"", partition="2026-01-01", staged_at=at)
+
+
+SOME = st.frozensets(st.sampled_from(KEYS))
+FILES = st.lists(SOME.filter(bool).map(a_file), max_size=5)
+
+
+@given(files=FILES, named=SOME)
+def test_no_file_lands_in_part_and_no_shard_either(
+    files: list[StagedFile], named: frozenset[ShardKey]
+) -> None:
+    whole = Manifest(tuple(Staged(key, None, Position()) for key in KEYS), tuple(files))
+    left, shared = whole.without(named)
+    out = named | shared
+    assert not shared & named
+    assert {staged.key for staged in left.staged} == set(KEYS) - out
+    assert all(not file.shards & out for file in left.files)
+    assert all(file.shards <= out for file in files if file not in left.files)
+    for key in shared:
+        assert any(key in file.shards and file.shards & (out - {key}) for file in files)
+
+
+def test_nothing_left_out_changes_nothing() -> None:
+    whole = Manifest((Staged(KEYS[0], None, Position()),), (a_file(frozenset(KEYS)),))
+    assert whole.without([]) == (whole, frozenset())
