@@ -1,19 +1,27 @@
-"""Putting a run's parts together: from Dagster's resources, or from the shell's, to a Consumption."""
+"""Putting a run's parts together: from Dagster's resources, or from the shell's, to a run at work."""
 
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from assets.waves import Run
 from pipeline.clock import SystemClock, SystemIds
 from pipeline.core.change import Applied, assign
 from pipeline.duties.claims import Claims
 from pipeline.duties.consume import Consumption
-from pipeline.duties.wave import OnArrow
+from pipeline.duties.wave import Arrow, OnArrow, WaveReport
 from pipeline.errors import Unknown
 from pipeline.ports import Runs
 from pipeline.settings import Settings
+from resources.beating import beating
 from resources.lake import LakeResource
 from resources.lease_tables import LeaseTablesResource
 from resources.spark import SparkResource
 from resources.stream import StreamResource
+
+
+def _unheard(_arrow: Arrow, _keys: tuple[str, ...]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,13 +33,43 @@ class Parts:
     spark: SparkResource
     runs: Runs
 
-    def consumption(
+    @contextmanager
+    def reading(
         self,
         worker_id: str,
         run_id: str,
         *,
+        on_wave: Callable[[WaveReport], None],
+        on_arrow: OnArrow = _unheard,
         over: frozenset[str] = frozenset(),
         later: frozenset[str] = frozenset(),
+    ) -> Iterator[Run]:
+        """A run, with its beat beside it. What fails inside ends the beat, and the silence tells the rest."""
+        consumption = self._consumption(worker_id, run_id, over=over, later=later, on_arrow=on_arrow)
+
+        def is_stopping() -> bool:
+            row = consumption.workers.get(worker_id)
+            return row is not None and row.stopping
+
+        run = Run(
+            consumption=consumption,
+            settings=self.settings,
+            clock=consumption.clock,
+            pause=time.sleep,
+            on_wave=on_wave,
+            is_stopping=is_stopping,
+        )
+        with beating(consumption.beat, self.settings.times.lease_duration / 4):
+            yield run
+        consumption.end()
+
+    def _consumption(
+        self,
+        worker_id: str,
+        run_id: str,
+        *,
+        over: frozenset[str],
+        later: frozenset[str],
         on_arrow: OnArrow,
     ) -> Consumption:
         leases, workers, clock = self.lease_tables.leases(), self.lease_tables.workers(), SystemClock()

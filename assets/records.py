@@ -6,9 +6,7 @@
 Both go the same way, through the claim on the lease row, so that neither can hurt the other.
 """
 
-import time
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 import dagster as dg
@@ -19,11 +17,9 @@ from assets.names import partitions_name, records_key, require_known
 from assets.reporter import Reporter
 from assets.waves import Run
 from pipeline.clock import SystemClock
-from pipeline.duties.consume import Consumption
 from pipeline.duties.wave import Arrow, OnArrow, WaveReport
 from pipeline.errors import BadSetting, HeadraceError
 from pipeline.settings import Settings
-from resources.beating import beating
 from resources.lake import LakeResource
 from resources.lease_tables import LeaseTablesResource
 from resources.runs import FAILED_TAG, DagsterRuns
@@ -52,7 +48,7 @@ def build_records(settings: Settings, on_arrow: OnArrow | None = None) -> dg.Ass
     @dg.asset(
         key=records_key(settings),
         partitions_def=dg.DynamicPartitionsDefinition(name=partitions_name(settings)),
-        deps=[dg.AssetKey(["kinesis", name]) for name in (stream_name(s.name) for s in settings.streams)],
+        deps=[asset.key for asset in streams_outside(settings)],
         description=__doc__,
         kinds={"kinesis", "pyspark", "iceberg"},
         output_required=False,
@@ -80,8 +76,27 @@ def build_records(settings: Settings, on_arrow: OnArrow | None = None) -> dg.Ass
     return records
 
 
-def stream_name(name_or_arn: str) -> str:
-    return name_or_arn.rsplit("/", 1)[-1]
+def streams_outside(settings: Settings) -> list[dg.AssetSpec]:
+    """The streams that Headrace reads: shown in the graph, never materialized here."""
+    named = [
+        dg.AssetSpec(
+            ["kinesis", s.name.rpartition("/")[2]],
+            description=f"The Kinesis stream {s.name}, read from {s.initial_position.value}.",
+            kinds={"kinesis"},
+        )
+        for s in settings.streams
+    ]
+    how = settings.discovery
+    if not how.is_asked_for:
+        return named
+    wanted = [f"names begin with {how.prefix}"] if how.prefix else []
+    wanted += [f"tag {name} is {value}" for name, value in sorted(how.tags.items())]
+    found = dg.AssetSpec(
+        ["kinesis", "found"],
+        description=f"The Kinesis streams whose {' and whose '.join(wanted)}, read from {how.initial_position.value}.",
+        kinds={"kinesis"},
+    )
+    return [*named, found]
 
 
 class _Execution:
@@ -141,44 +156,26 @@ class _Execution:
             self._as_worker(worker, keys)
 
     def _as_worker(self, worker_id: str, keys: tuple[str, ...] | None) -> None:
-        consumption = self._parts.consumption(
+        with self._parts.reading(
             worker_id,
             self._context.run.run_id,
+            on_wave=self._on_wave,
+            on_arrow=self._on_arrow,
             over=frozenset(self._config.over),
             later=frozenset(self._config.later),
-            on_arrow=self._on_arrow,
-        )
-        workers = self._parts.lease_tables.workers()
+        ) as run:
+            self._run = run
+            self._unread -= set(keys or ())
+            self._drive(run, keys)
 
-        def is_stopping() -> bool:
-            row = workers.get(worker_id)
-            return row is not None and row.stopping
-
-        run = self._run = Run(
-            consumption=consumption,
-            settings=self._parts.settings,
-            clock=SystemClock(),
-            pause=time.sleep,
-            on_wave=self._on_wave,
-            is_stopping=is_stopping,
-        )
-        self._unread -= set(keys or ())
-        with beating(consumption.beat, self._beat_every):
-            self._drive(run, consumption, keys)
-        consumption.end()
-
-    def _drive(self, run: Run, consumption: Consumption, keys: tuple[str, ...] | None) -> None:
+    def _drive(self, run: Run, keys: tuple[str, ...] | None) -> None:
         try:
             if keys is None:
                 run.all_that_is_due()
             else:
                 self._failed |= run.catch_up(keys)
         finally:
-            self._failed |= consumption.failed
-
-    @property
-    def _beat_every(self) -> timedelta:
-        return self._parts.settings.times.lease_duration / 4
+            self._failed |= run.consumption.failed
 
     def _on_arrow(self, arrow: Arrow, keys: tuple[str, ...]) -> None:
         if arrow is Arrow.CLAIMED:

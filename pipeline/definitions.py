@@ -5,7 +5,7 @@ import os
 import dagster as dg
 
 from assets.names import slug
-from assets.records import build_records, stream_name
+from assets.records import build_records, streams_outside
 from pipeline.duties.wave import OnArrow
 from pipeline.settings import Settings
 from pipeline.settings_file import read_settings
@@ -37,14 +37,6 @@ def build_definitions(settings: Settings, on_arrow: OnArrow | None = None) -> dg
 
 def _outside(settings: Settings) -> list[dg.AssetSpec]:
     """What Headrace reads and keeps outside the lake: shown in the graph, never materialized here."""
-    streams = [
-        dg.AssetSpec(
-            ["kinesis", stream_name(s.name)],
-            description=f"The Kinesis stream {s.name}, read from {s.initial_position.value}.",
-            kinds={"kinesis"},
-        )
-        for s in settings.streams
-    ]
     tables = [
         dg.AssetSpec(
             ["dynamodb", slug(name)], description=f"The {what} in DynamoDB table {name}.", kinds={"dynamodb"}
@@ -55,7 +47,7 @@ def _outside(settings: Settings) -> list[dg.AssetSpec]:
             (settings.state_table, "leader's lock"),
         )
     ]
-    return [*streams, *tables]
+    return [*streams_outside(settings), *tables]
 
 
 defs = build_definitions(read_settings(None, os.environ).settings)

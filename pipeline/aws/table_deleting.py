@@ -25,7 +25,13 @@ _LOOK: Final = timedelta(seconds=5)
 """Between two looks at all rows: a worker's tick."""
 _GONE: Final = frozenset({"ResourceNotFoundException", "ResourceInUseException"})
 """Gone already, or going."""
-_BEATS: Final = (lease_item.COUNTER, lock_item.VERSION, worker_item.BEAT, worker_item.RUN_BEATS, worker_item.LAST_UPDATE)
+_BEATS: Final = (
+    lease_item.COUNTER,
+    lock_item.VERSION,
+    worker_item.BEAT,
+    worker_item.RUN_BEATS,
+    worker_item.LAST_UPDATE,
+)
 """What moves in a row while somebody lives: of a lease or a worker, ours or KCL's."""
 
 Beats = dict[tuple[str, str], str]
@@ -106,7 +112,9 @@ class TableDeletion:
         """As long as a dead one would take to be taken for dead: none where nobody ever was."""
         locks = [each for each in self._items() if lock_item.OWNER in each[2]]
         promised = [self._promise(item) for _, _, item in locks]
-        return max([*promised, *([self._settings.times.lease_duration] if beats else [])], default=timedelta(0))
+        return max(
+            [*promised, *([self._settings.times.lease_duration] if beats else [])], default=timedelta(0)
+        )
 
     def _promise(self, item: Item) -> timedelta:
         try:

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +27,7 @@ def add(subparsers: "Subparsers") -> None:
         action="extend",
         default=[],
         metavar="KEY",
-        help="lease keys, as `shardId-000000000000`",
+        help="lease keys, as `shardId-000000000000`, with several streams `<account>:<stream>:<created>:shardId-...`",
     )
     parser.add_argument(
         "--worker", metavar="ID", help="read as this worker; without --shard: all that it owns"
@@ -115,32 +114,13 @@ def _parts(settings: "Settings") -> "Parts":
 
 def _read(parts: "Parts", worker_id: str, keys: tuple[str, ...] | None, told: "_Told") -> dict[str, str]:
     """The shards that couldn't be read, with why."""
-    from assets.waves import Run
-    from pipeline.clock import SystemClock, SystemIds
-    from resources.beating import beating
+    from pipeline.clock import SystemIds
 
-    run_id = f"shell-{SystemIds().fresh()}"
-    consumption = parts.consumption(worker_id, run_id, on_arrow=lambda _arrow, _keys: None)
-    workers = parts.lease_tables.workers()
-
-    def is_stopping() -> bool:
-        row = workers.get(worker_id)
-        return row is not None and row.stopping
-
-    run = Run(
-        consumption=consumption,
-        settings=parts.settings,
-        clock=SystemClock(),
-        pause=time.sleep,
-        on_wave=told.hear,
-        is_stopping=is_stopping,
-    )
-    with beating(consumption.beat, parts.settings.times.lease_duration / 4):
+    with parts.reading(worker_id, f"shell-{SystemIds().fresh()}", on_wave=told.hear) as run:
         late = {} if keys is None else run.catch_up(keys)
         if keys is None:
             run.all_that_is_due()
-    consumption.end()
-    return late | consumption.failed
+    return late | run.consumption.failed
 
 
 def _end_session() -> None:

@@ -70,7 +70,8 @@ def held(recovery: "Recovery", key: str) -> "Iterator[Lease]":
     from pipeline.duties.recover import Busy
     from pipeline.errors import Transient
 
-    patience = recovery.times.hung_after + recovery.times.lease_duration
+    times = recovery.settings.times
+    patience = times.hung_after + times.lease_duration
     until = recovery.clock.monotonic() + patience.total_seconds()
     told = ""
     try:
@@ -100,14 +101,13 @@ def recovery_of(settings: "Settings") -> "Recovery":
     tables, source = LeaseTablesResource.of(settings), StreamResource.of(settings).source()
     return Recovery(
         claim=f"{run}/{SystemIds().fresh()}",
-        stream=settings.streams[0].name,
+        settings=settings,
         leases=tables.leases(),
         workers=tables.workers(),
         runs=NoDagster(),
         source=source,
         table=LakeResource.of(settings).landing_table(run, source),
         clock=SystemClock(),
-        times=settings.times,
     )
 
 

@@ -92,7 +92,7 @@ def _say(sentence: str) -> None:
 
 def _sentence(loaded: "Loaded", home: Path) -> str:
     settings = loaded.settings
-    streams = ", ".join(s.name for s in settings.streams)
+    streams = ", ".join(s.name for s in settings.streams) or "what it finds"
     workers = ", ".join(w.id for w in settings.workers)
     where = settings.aws.endpoint or settings.aws.region or "the environment's region"
     return (

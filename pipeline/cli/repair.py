@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     source = StreamResource.of(settings).source()
     run_id = f"shell-{SystemIds().fresh()}"
     mending = Mending(
-        streams=tuple(stream.name for stream in settings.streams),
+        settings=settings,
         leases=LeaseTablesResource.of(settings).leases(),
         source=source,
         table=LakeResource.of(settings).landing_table(run_id, source),

@@ -31,14 +31,15 @@ def add(subparsers: "Subparsers") -> None:
 def run(args: argparse.Namespace) -> int:
     from pipeline.core.checkpoint import Checkpoint
     from pipeline.core.recover import Person, plan_reposition
+    from pipeline.duties.streams import how_to_read
 
     settings = load(args).settings
     recovery = recovery_of(settings)
     person = Person(recovery.claim.partition("/")[0], recovery.claim, args.why)
-    sentinel = Checkpoint(settings.streams[0].initial_position.value)
 
     def plan(row: "Lease") -> "Decision | Stop":
         scene = recovery.scene(row)
+        sentinel = Checkpoint(how_to_read(settings, scene.key.stream).initial_position.value)
         return plan_reposition(scene, to_lease=args.to == "lease", sentinel=sentinel, person=person)
 
     return decide(args, recovery, dict.fromkeys(args.shard), plan)

@@ -107,7 +107,9 @@ def _line(table: "TableFacts") -> str:
         return f"{table.name}: not there (`headrace tables create` makes what the layout needs)"
     index = f", owner index {table.index}" if table.index else ""
     protected = ", protected from deletion" if table.protected else ""
-    return f"{table.name}: {table.status}, {table.rows} rows some hours ago, {table.billing}{index}{protected}"
+    return (
+        f"{table.name}: {table.status}, {table.rows} rows some hours ago, {table.billing}{index}{protected}"
+    )
 
 
 def _progress(sentence: str) -> None:

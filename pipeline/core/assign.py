@@ -22,7 +22,8 @@ from pipeline.core import change
 from pipeline.core.change import Change
 from pipeline.core.lease import Lease
 
-_MOST_CLUSTERS = 50
+_MOST_CLUSTERS = 20
+"""More beginnings than this are names, not clusters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,16 +195,19 @@ class _Board:
 
     def _least_loaded(self) -> str | None:
         """Equal workers: the one of the cluster that has less for each of its workers."""
-        best: tuple[int, float, int, str] | None = None
+        chosen: str | None = None
         for cluster in self.clusters:
             worker = self._least_in(cluster)
-            if worker is not None:
-                share = self.cluster_load[cluster] / len(self.clusters[cluster])
-                best = min(
-                    best or (self.load[worker], share, self.count[worker], worker),
-                    (self.load[worker], share, self.count[worker], worker),
-                )
-        return best and best[3]
+            if worker is None or (chosen is not None and self.load[worker] > self.load[chosen]):
+                continue
+            if chosen is None or self._order(worker) < self._order(chosen):
+                chosen = worker
+        return chosen
+
+    def _order(self, worker: str) -> tuple[int, float, int, str]:
+        cluster = self._cluster(worker)
+        share = self.cluster_load[cluster] / len(self.clusters[cluster])
+        return self.load[worker], share, self.count[worker], worker
 
     def _least_in(self, cluster: str) -> str | None:
         heap = self._least[cluster]
@@ -286,7 +290,7 @@ def _best(movable: list[tuple[int, str]], gap: int) -> tuple[int, str] | None:
     """The heaviest that doesn't turn the gap round, else the lightest that turns it round but makes it clearly smaller."""
     at = _up_to(gap // 2, movable)
     for weight, key in movable[max(0, at - 1) : at + 1]:
-        if weight * 10 < gap * 9:
+        if weight < gap * 2:
             return weight, key
     return None
 

@@ -10,7 +10,7 @@ from pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.core.order import Family, children_of_ends, counts_as_end, parents_first
 from pipeline.core.position import Positions
-from pipeline.core.shard import Shard
+from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
 from pipeline.core.stream import ShardKey, StreamId, lease_key
 
 
@@ -90,19 +90,21 @@ def plan_retire(stream: StreamId, leases: Iterable[Lease]) -> list[Change]:
     ]
 
 
-def what_sync_sees(
-    family: Family, in_scope: Iterable[Shard], leases: Iterable[Lease], *, positions: Positions
-) -> str:
-    """A short text of all that `plan_sync` goes by. Where it is the same as at the last sync that found nothing to
-    do, there is nothing to do now."""
-    stream = family.stream
+def sync_token(stream: StreamId, leases: Iterable[Lease], positions: Positions) -> str | None:
+    """What is the same at a later look means that no sync is needed then, nor a listing: a shard is new only after a
+    parent has ended in the table, and its row is missing only if a row is gone. None: open rows leave hash keys out, or
+    don't say theirs, so that a listing has to tell.
+
+    Two things it doesn't see: a closed shard that a late listing hid while its children cover for it, and a parent that
+    a shard waited for and that Kinesis has forgotten. So every so often one syncs anyway.
+    """
+    mine = rows_of(stream, leases)
+    ranges = [row.hash_range for row in mine if not row.has_ended]
+    if not _cover_all(ranges):
+        return None
     seen = (
         str(stream),
-        stream.arn,
-        sorted((s.shard_id, sorted(s.parents)) for s in in_scope),
-        sorted((shard, sorted(its)) for shard, its in family.parents.items()),
-        sorted(family.with_row),
-        sorted((row.key, row.stream_epoch or 0) for row in rows_of(stream, leases)),
+        sorted((row.key, row.stream_epoch or 0) for row in mine),
         sorted(
             (key.shard_id, at.ended, sorted(at.children))
             for key, at in positions.shards.items()
@@ -110,6 +112,16 @@ def what_sync_sees(
         ),
     )
     return hashlib.blake2b(repr(seen).encode(), digest_size=12).hexdigest()
+
+
+def _cover_all(ranges: list[HashRange | None]) -> bool:
+    known = [each for each in ranges if each is not None]
+    covered = 0
+    for each in sorted(known):
+        if each.start > covered:
+            return False
+        covered = max(covered, each.end + 1)
+    return covered > MAX_HASH_KEY and len(known) == len(ranges)
 
 
 def _unlisted(family: Family, listed: Mapping[str, Shard], positions: Positions) -> dict[str, Shard]:

@@ -16,24 +16,21 @@ from functools import partial
 
 from pipeline.core import change
 from pipeline.core.batch import Limits, Manifest, Staged
-from pipeline.core.begin import Begin, Finish, Passed, Read, Stop, Wait, plan_begin
+from pipeline.core.begin import Begin, Finish, Passed, Read, Stop, Wait
 from pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON
 from pipeline.core.landing import Proposal, RangeRefused
 from pipeline.core.lease import Lease
-from pipeline.core.lineage import Kind, ParentReason, Range
+from pipeline.core.lineage import Kind, Range
 from pipeline.core.load import throughput_after
-from pipeline.core.order import Family, InTheWay, parents_of
 from pipeline.core.position import Position, Positions
 from pipeline.core.shard import Shard
 from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.sync import a_lease, rows_of
+from pipeline.core.sync import a_lease
+from pipeline.duties.beginning import Beginning
 from pipeline.duties.claims import Claims
-from pipeline.duties.family import family_of
 from pipeline.duties.foreign import take_in_foreign
 from pipeline.duties.gaps import record_gaps
 from pipeline.duties.load_report import LoadReport
-from pipeline.duties.origin import ensure_origin
-from pipeline.duties.streams import how_to_read
 from pipeline.duties.wave import Arrow, Landed, OnArrow, Problem, Wave, WaveReport
 from pipeline.duties.wave_streams import WaveStreams
 from pipeline.errors import WrongShape
@@ -44,11 +41,9 @@ from pipeline.ports import (
     LeaseStore,
     ShardSource,
     Stage,
-    StreamFacts,
-    TableState,
     WorkerStore,
 )
-from pipeline.settings import Heartbeat, OnDataLoss, Settings
+from pipeline.settings import Heartbeat, Settings
 
 
 @dataclass(slots=True, kw_only=True)
@@ -131,9 +126,10 @@ class Consumption:
     # -- read and land -----------------------------------------------------------------------------------
 
     def _read_and_land(self, wave: Wave, streams: WaveStreams) -> None:
-        state = self._state(streams)
+        begin = Beginning(settings=self.settings, leases=self.leases, source=self.source, table=self.table)
+        state = begin.state(streams)
         if self.settings.coordination.allow_foreign_checkpoints:
-            for stream in streams.facts:
+            for stream in sorted(streams.facts.keys() & state.positions.origins.keys()):
                 state = take_in_foreign(
                     stream,
                     {key: row for key, row in wave.held.items() if key.stream == stream},
@@ -144,12 +140,12 @@ class Consumption:
                     run=self.run_id,
                     claim=self.claims.claim,
                 )
-        families = self._families(wave, streams, state.positions)
-        plans = self._begin(wave, streams, state.positions, families)
+        families = begin.families(wave, streams, state.positions)
+        plans = begin.plans(wave, streams, state.positions, families)
         if any(isinstance(plan, Stop) for plan in plans.values()):
             # Rows are read before the table: one look at a newer table before a row ahead of it is believed.
             state = self.table.load()
-            plans = self._begin(wave, streams, state.positions, families)
+            plans = begin.plans(wave, streams, state.positions, families)
         reads = self._settle(wave, plans)
         if not reads:
             return
@@ -167,82 +163,6 @@ class Consumption:
         self.on_arrow(Arrow.COMMITTED, wave.keys)
         self._follow(wave, manifest, committed, streams)
         self.on_arrow(Arrow.CHECKPOINTED, wave.keys)
-
-    def _state(self, streams: WaveStreams) -> TableState:
-        """A stream that the settings don't name was found by the leader: it alone decides where that one starts."""
-        self.table.ensure()
-        state = self.table.load()
-        for stream, facts in tuple(streams.facts.items()):
-            named = self.settings.stream(stream.name)
-            if stream not in state.positions.origins and named is not None:
-                # Once in a stream's life: no row of it may have digits.
-                every = rows_of(stream, self.leases.scan().leases)
-                decide = partial(ensure_origin, self.table, state, facts, stream=named, leases=every)
-                state = streams.apart(stream, decide) or state
-        return state
-
-    def _families(self, wave: Wave, streams: WaveStreams, positions: Positions) -> dict[StreamId, Family]:
-        found: dict[StreamId, Family] = {}
-        for stream in tuple(streams.facts):
-            its = {key: row for key, row in wave.held.items() if key.stream == stream}
-            begins = [key for key in its if _begins(positions.of(key)) and stream in positions.origins]
-            ask = partial(
-                family_of,
-                stream,
-                begins,
-                held=its.values(),
-                positions=positions,
-                source=self.source,
-                leases=self.leases,
-            )
-            family = streams.apart(stream, ask)
-            if family is not None:
-                found[stream] = family
-        return found
-
-    def _begin(
-        self, wave: Wave, streams: WaveStreams, positions: Positions, families: dict[StreamId, Family]
-    ) -> dict[ShardKey, Begin]:
-        plans: dict[ShardKey, Begin] = {}
-        for stream, facts in tuple(streams.facts.items()):
-            begin = partial(self._begin_stream, wave, facts, positions, families[stream])
-            plans |= streams.apart(stream, begin) or {}
-        return plans
-
-    def _begin_stream(
-        self, wave: Wave, facts: StreamFacts, positions: Positions, family: Family
-    ) -> dict[ShardKey, Begin]:
-        plans: dict[ShardKey, Begin] = {}
-        passed = family.passed(positions)
-        how = how_to_read(self.settings, facts.stream)
-        for key, row in wave.held.items():
-            if key.stream != facts.stream:
-                continue
-            reasons: tuple[ParentReason, ...] = ()
-            waiting: tuple[InTheWay, ...] = ()
-            by = passed.get(key.shard_id) if positions.of(key) is None else None
-            if by is None and _begins(positions.of(key)):
-                reasons, waiting = parents_of(
-                    key.shard_id, family, positions, self.source.is_gone, passed=passed
-                )
-                waiting += self._unheard_of(key, family, positions)
-            plans[key] = plan_begin(
-                row,
-                key,
-                positions,
-                retention=facts.retention,
-                parents=reasons,
-                waiting=waiting,
-                passed_by=by,
-                goes_on=how.on_data_loss is OnDataLoss.CONTINUE,
-            )
-        return plans
-
-    def _unheard_of(self, key: ShardKey, family: Family, positions: Positions) -> tuple[InTheWay, ...]:
-        """A shard that no listing shows yet may have a parent that nobody named. One that is gone can be judged."""
-        if positions.of(key) is not None or key.shard_id in family.listed or self.source.is_gone(key):
-            return ()
-        return (InTheWay(key.shard_id, "no listing shows it yet, so that its parents aren't known"),)
 
     def _settle(self, wave: Wave, plans: dict[ShardKey, Begin]) -> dict[ShardKey, Read]:
         """Do what comes before reading: repairs, and the chores of shards that have ended already."""
@@ -353,7 +273,7 @@ class Consumption:
         """The details of children: their hash ranges, and the other parent of a merge. The chores of an end that can't
         be asked about now are done before the next wave."""
         found: dict[StreamId, tuple[Shard, ...]] = {}
-        for stream in {each.key.stream for each in ranges if each.upto.ended}:
+        for stream in sorted({each.key.stream for each in ranges if each.upto.ended}):
             listed = streams.apart(stream, partial(self.source.list_shards, stream))
             if listed is not None:
                 found[stream] = listed
@@ -417,11 +337,6 @@ class Consumption:
             self.leases.apply(change.create(lease, why))
         except WrongShape as error:
             wave.problems.append(Problem(lease.key, str(error), fatal=False))
-
-
-def _begins(position: Position | None) -> bool:
-    """Nothing of the shard has landed yet: where it starts depends on its parents."""
-    return position is None or (position.sequence is None and not position.ended)
 
 
 def _is_worth_a_range(staged: Staged, witness: datetime, retention: timedelta) -> bool:

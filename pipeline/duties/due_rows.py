@@ -11,7 +11,7 @@ from pipeline.core.lease import Lease
 from pipeline.core.position import Start
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.sync import is_of_this_life
-from pipeline.errors import HeadraceError, Transient, WrongShape
+from pipeline.errors import HeadraceError, Transient, Unreachable, WrongShape
 from pipeline.ports import LeaseStore, ShardSource
 
 _Stream = tuple[StreamId, timedelta] | None
@@ -29,6 +29,7 @@ class DueRows:
     leases: LeaseStore
     source: ShardSource
     stream: Callable[[Lease], tuple[StreamId, timedelta] | None]
+    """Identity and retention of a row's stream, as it is now."""
 
     def streams(self, mine: Iterable[Lease]) -> tuple[Streams, str]:
         """What the streams of these rows are now. One that can't be asked holds up its own shards only."""
@@ -37,6 +38,8 @@ class DueRows:
         for lease in {lease.stream: lease for lease in mine}.values():
             try:
                 known[lease.stream] = self.stream(lease)
+            except Unreachable:
+                raise  # waiting for each of the others too would take the whole tick
             except HeadraceError as error:
                 failed[lease.stream or "the stream"] = error
         if failed and not known:
@@ -77,9 +80,7 @@ class DueRows:
         except WrongShape:
             return None
 
-    def probe(
-        self, plan: DuePlan, streams: Streams, after: str | None
-    ) -> tuple[tuple[Due, ...], str | None]:
+    def probe(self, plan: DuePlan, streams: Streams, after: str | None) -> tuple[tuple[Due, ...], str | None]:
         """A hundred of the idle shards, from where the last tick stopped; and where this one stopped."""
         rest = [row for row in plan.idle if after is None or row.key > after]
         asked = {

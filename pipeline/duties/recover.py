@@ -24,6 +24,7 @@ from pipeline.core.stream import ShardKey
 from pipeline.core.sync import is_of_this_life
 from pipeline.duties.family import family_of
 from pipeline.duties.gaps import children_in
+from pipeline.duties.streams import asked_by
 from pipeline.errors import PositionsDisagree, Unknown
 from pipeline.ports import (
     Clock,
@@ -35,7 +36,7 @@ from pipeline.ports import (
     StreamFacts,
     WorkerStore,
 )
-from pipeline.settings import TimeSettings
+from pipeline.settings import Settings
 
 _LOOKS_BACK = (timedelta(minutes=1), timedelta(hours=1))
 """How far before now the newest record is looked for, before all that the stream holds is read."""
@@ -56,15 +57,13 @@ class Recovery:
     """One person's command. `claim` is of the form `<run>/<attempt>`, as a run's."""
 
     claim: str
-    stream: str
-    """Name or ARN."""
+    settings: Settings
     leases: LeaseStore
     workers: WorkerStore
     runs: Runs
     source: ShardSource
     table: LandingTable
     clock: Clock
-    times: TimeSettings
     _beats: Mapping[str, Sighting] = field(default_factory=dict)
     _looked: float | None = None
 
@@ -110,7 +109,7 @@ class Recovery:
             self.workers.forget_runs(row.owner, [self.claim])
 
     def scene(self, row: Lease) -> Scene:
-        facts = self.source.describe(self.stream)
+        facts = self.source.describe(asked_by(self.settings, row))
         if not is_of_this_life(facts.stream, row):
             raise PositionsDisagree(
                 f"the row {row.key} is of another life of {facts.stream.name}: the leader retires it; nothing was changed"
@@ -136,7 +135,7 @@ class Recovery:
 
     def tip_of(self, key: ShardKey, pages: Pages) -> Tip:
         """The newest record, found by reading; its payload is looked at by nobody."""
-        facts = self.source.describe(self.stream)
+        facts = self.source.describe(key.stream.arn)
         for back in (*_LOOKS_BACK, None):
             start = Start(None if back is None else facts.asked - back)
             found = _last_page(key, pages, start, facts)
@@ -146,7 +145,7 @@ class Recovery:
 
     def require_readable(self, key: ShardKey, sequence: int, pages: Pages) -> None:
         """Kinesis's own word on whether reading can go on after this record; its refusal passes through."""
-        facts = self.source.describe(self.stream)
+        facts = self.source.describe(key.stream.arn)
         batch = Batch(key, Position(sequence), Start(), facts.asked, facts.retention)
         next(iter(pages.pages(batch)), None)
 
@@ -169,7 +168,8 @@ class Recovery:
         return f"{held.key}: done; the next wave of its worker goes on from there"
 
     def _lives(self, run_claim: str) -> bool:
-        patience = Patience(self.times.lease_duration, self.times.launch_grace)
+        times = self.settings.times
+        patience = Patience(times.lease_duration, times.launch_grace)
         beat = self._beats.get(run_claim, Sighting("none"))
         return run_lives(self.runs.verdict(run_of_claim(run_claim)), [beat], patience)
 
@@ -185,7 +185,7 @@ class Recovery:
                 beats.setdefault(claim, "none")
         now = self.clock.monotonic()
         since = None if self._looked is None else timedelta(seconds=now - self._looked)
-        self._beats = look(self._beats, beats, since=since, tick=self.times.worker_tick)
+        self._beats = look(self._beats, beats, since=since, tick=self.settings.times.worker_tick)
         self._looked = now
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pipeline.core.begin import Stop
@@ -10,14 +11,16 @@ from pipeline.core.order import Family, a_family
 from pipeline.core.position import Origin, Start
 from pipeline.core.repair import Evidence, Repair, plan_repair
 from pipeline.core.stream import ShardKey, StreamId
-from pipeline.errors import ChainBroken
+from pipeline.core.sync import rows_of
+from pipeline.duties.streams import asked_by
+from pipeline.errors import ChainBroken, Unknown
 from pipeline.ports import LeaseStore, RepairableTable, ShardSource, StreamFacts
+from pipeline.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mending:
-    streams: tuple[str, ...]
-    """Names or ARNs, as the settings have them."""
+    settings: Settings
     leases: LeaseStore
     source: ShardSource
     table: RepairableTable
@@ -33,7 +36,7 @@ class Mending:
             return Stop(
                 "the landing table's positions are whole: there is nothing to repair; nothing was changed"
             )
-        facts = [self.source.describe(stream) for stream in self.streams]
+        facts = self._streams()
         evidence = self.table.evidence([each.stream for each in facts])
         families = self._families(facts, evidence)
         return plan_repair(
@@ -49,6 +52,17 @@ class Mending:
         state = self.table.rebuild(repair.landing, repair.on)
         return f"repaired: {len(state.positions.shards)} shards stand in snapshot {state.snapshot}"
 
+    def _streams(self) -> list[StreamFacts]:
+        """Those of the settings and of the rows, as far as they are still there."""
+        names = {stream.name for stream in self.settings.streams}
+        names |= {asked_by(self.settings, row) for row in self.leases.scan().leases if row.stream}
+        found: dict[StreamId, StreamFacts] = {}
+        for name in sorted(names):
+            with suppress(Unknown):
+                facts = self.source.describe(name)
+                found[facts.stream] = facts
+        return list(found.values())
+
     def _families(self, facts: Iterable[StreamFacts], evidence: Evidence) -> dict[StreamId, Family]:
         """Who descends from whom, by the listing, the rows, and every END and range that snapshots still tell of."""
         rows = self.leases.scan().leases
@@ -58,7 +72,7 @@ class Mending:
             family = a_family(
                 stream,
                 self.source.list_shards(stream),
-                leases=[row for row in rows if row.stream_epoch == stream.epoch],
+                leases=[row for row in rows_of(stream, rows) if row.stream_epoch == stream.epoch],
             )
             found[stream] = _with_history(family, evidence)
         for stream in {key.stream for key in evidence.rows} - found.keys():

@@ -57,7 +57,7 @@ class WaveStreams:
 
     def without_changed(self, reads: Reads, manifest: Manifest) -> tuple[Reads, Manifest]:
         """A stream that was made anew while it was read gave us, or may have given, records of its next life."""
-        for stream in {key.stream for key in reads}:
+        for stream in sorted({key.stream for key in reads}):
             now = self.apart(stream, partial(self.source.describe, stream.arn))
             if now is not None and now.stream != stream:
                 why = "the stream was deleted and made anew while it was read; nothing was committed"

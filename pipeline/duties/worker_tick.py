@@ -13,18 +13,17 @@ from datetime import datetime, timedelta
 from pipeline.core import change
 from pipeline.core.backoff import Backoff, after_run, held_off
 from pipeline.core.change import Applied
-from pipeline.core.due import Due, DuePlan, Patience, RunState, plan_due, run_lives, together
+from pipeline.core.due import Due, DuePlan, Patience, RunState, run_lives
 from pipeline.core.handover import plan_hand_over
 from pipeline.core.lease import Lease, run_of_claim
-from pipeline.core.position import Start
 from pipeline.core.sighting import Sighting, look
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.sync import is_of_this_life
+from pipeline.core.stream import StreamId
 from pipeline.core.worker import Worker
+from pipeline.duties.due_rows import PROBES_A_TICK, DueRows
 from pipeline.duties.leader_watch import LeaderWatch, Watching
-from pipeline.errors import HeadraceError, Transient, WrongShape
 from pipeline.ports import Clock, LatestRun, LeaderLock, LeaseStore, Runs, ShardSource, WorkerStore
 from pipeline.settings import Heartbeat, TimeSettings
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerMemory:
@@ -111,6 +110,10 @@ class WorkerDuty:
         token = {"rival": f"{row.instance}:{row.beat}"}
         return look(before, token, since=self._since(memory, now), tick=self.times.worker_tick)["rival"]
 
+    @property
+    def _due_rows(self) -> DueRows:
+        return DueRows(worker_id=self.worker_id, leases=self.leases, source=self.source, stream=self.stream)
+
     def _since(self, memory: WorkerMemory, now: datetime) -> timedelta | None:
         return None if memory.last_look is None else now - memory.last_look
 
@@ -130,12 +133,13 @@ class WorkerDuty:
             return replace(report, sentence=f"worker {self.worker_id}: run {alive[0]} is at work{told}")
         self._forget(row, mine, living)
         later = held_off(memory.backoff, now)
-        streams, troubled = self._streams(mine)
+        rows = self._due_rows
+        streams, troubled = rows.streams(mine)
         told += troubled
-        plan = self._plan([lease for lease in mine if lease.key not in later], streams, living, now=now)
+        plan = rows.plan([lease for lease in mine if lease.key not in later], streams, living, now=now)
         due = plan.due
         if not due and (memory.probed is not None or _is_over(memory.last_probe, now, self.times.probe)):
-            due, probed = self._probe(plan, streams, memory.probed)
+            due, probed = rows.probe(plan, streams, memory.probed)
             memory = replace(memory, probed=probed, last_probe=memory.last_probe if probed else now)
         return replace(
             report,
@@ -163,7 +167,7 @@ class WorkerDuty:
         """Rows that are mine, or that I still hold for their next owner."""
         found = {lease.key: lease for lease in self.leases.held_by(self.worker_id).leases}
         for key in sorted(held - found.keys())[:PROBES_A_TICK]:
-            lease = self._understood(key)
+            lease = self._due_rows.understood(key)
             if lease is not None and lease.holder == self.worker_id:
                 found[key] = lease
         return tuple(found.values())
@@ -254,6 +258,7 @@ class WorkerDuty:
         ]
         if gone:
             self.workers.forget_runs(self.worker_id, gone)
+
 
 def _claims_on(row: Lease) -> tuple[str, ...]:
     """Of the run that reads it, and of the one that waits for it."""

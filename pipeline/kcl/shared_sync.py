@@ -75,7 +75,7 @@ def _oldest_layer(listing: Sequence[Listed], initial: Checkpoint) -> list[Listed
 def _ours(lease: Lease, family: Family, positions: Positions, *, multi: bool) -> Lease:
     key = ShardKey(family.stream, lease.key)
     position = positions.of(key)
-    stands = position.checkpoint if position is not None else None
+    stands = position.checkpoint if position is not None and not position.ended else None
     return replace(
         lease,
         key=lease_key(key, multi=multi),

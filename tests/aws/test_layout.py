@@ -1,5 +1,6 @@
 """Where rows lie, as real tables tell: KCL's rows go in, and the stores find the places."""
 
+import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -57,9 +58,7 @@ class Application:
         self.has_table(self.settings.state_table, "key")
 
     def in_leases(self, key: str, **attributes: Any) -> None:
-        self.client.put_item(
-            TableName=self.settings.lease_table, Item={"leaseKey": {"S": key}, **attributes}
-        )
+        self.client.put_item(TableName=self.settings.lease_table, Item={"leaseKey": {"S": key}, **attributes})
 
     def in_state(self, key: str, **attributes: Any) -> None:
         self.client.put_item(TableName=self.settings.state_table, Item={"key": {"S": key}, **attributes})
@@ -124,9 +123,9 @@ def test_in_each_status_rows_go_where_kcl_s_workers_look_for_them(
     write_one_of_each(app)
     settings = app.settings
     assert "shardId-0" in app.keys_in(settings.lease_table)
-    assert [name for name in ("lease_table", "worker_table") if "w1" in app.keys_in(getattr(settings, name))] == [
-        workers
-    ]
+    assert [
+        name for name in ("lease_table", "worker_table") if "w1" in app.keys_in(getattr(settings, name))
+    ] == [workers]
     assert [
         name for name in ("lease_table", "state_table") if "Leader" in app.keys_in(getattr(settings, name))
     ] == [lock]
@@ -201,8 +200,8 @@ def test_between_two_leaders_one_table_is_known_by_its_workers(app: Application)
     app.in_leases("w1", entityType={"S": "WORKER_METRIC_STATS"})
     found, _ = look(app.client, app.settings)
     assert found.arrangement.layout is Layout.S
+    app.has_table(app.settings.state_table, "key")
     with pytest.raises(WrongShape, match="stray table"):
-        app.has_table(app.settings.state_table, "key")
         look(app.client, app.settings)
 
 
@@ -216,7 +215,7 @@ def test_the_trap_stops_every_store_and_the_repair_frees_them(app: Application):
         lambda: app.resource.lock().take(LOCK, seen=None),
         lambda: app.resource.tables().ensure(),
     ):
-        with pytest.raises(WrongShape, match="The repair: put the row TableMigration3.5"):
+        with pytest.raises(WrongShape, match="The repair: put the row TableMigration"):
             write()
     assert app.keys_in(app.settings.lease_table) == before
     assert app.keys_in(app.settings.state_table) == set()
@@ -235,7 +234,9 @@ def test_beside_older_workers_only_leases_go_into_the_lease_table_and_look_like_
     app.resource.tables().ensure()
     write_one_of_each(app)
     assert app.keys_in(app.settings.lease_table) == {"shardId-9", "shardId-0"}
-    made = app.client.get_item(TableName=app.settings.lease_table, Key={"leaseKey": {"S": "shardId-0"}})["Item"]
+    made = app.client.get_item(TableName=app.settings.lease_table, Key={"leaseKey": {"S": "shardId-0"}})[
+        "Item"
+    ]
     assert "entityType" not in made
 
 
@@ -290,8 +291,8 @@ def test_places_are_asked_once_a_minute_and_without_a_scan_while_there_is_a_lock
 def test_a_status_that_changes_is_seen_within_the_minute(app: Application, monkeypatch: pytest.MonkeyPatch):
     app.has_tables()
     app.says("PENDING")
-    now = layout.time.monotonic()
-    monkeypatch.setattr(layout.time, "monotonic", lambda: now)
+    now = time.monotonic()
+    monkeypatch.setattr("pipeline.aws.layout.time.monotonic", lambda: now)
     assert not places(app.client, app.settings).arrangement.lock_in_lease_table
     app.says("COMPLETE")
     assert not places(app.client, app.settings).arrangement.lock_in_lease_table
@@ -306,8 +307,8 @@ def test_while_dynamodb_can_not_be_asked_the_last_answer_holds(
     app.has_tables()
     app.in_state("Leader", ownerName={"S": "w1"})
     found = places(app.client, app.settings)
-    later = layout.time.monotonic() + 3600
-    monkeypatch.setattr(layout.time, "monotonic", lambda: later)
+    later = time.monotonic() + 3600
+    monkeypatch.setattr("pipeline.aws.layout.time.monotonic", lambda: later)
     app.aws.inject("throttle", operation="BatchGetItem", count=3)
     assert places(app.client, app.settings) is found
 

@@ -47,7 +47,8 @@ def test_tables_are_created_once_and_then_described(account: None, capsys: pytes
 
 
 def names() -> list[str]:
-    return boto3.client("dynamodb", region_name="us-east-1").list_tables()["TableNames"]
+    found = boto3.client("dynamodb", region_name="us-east-1").list_tables()["TableNames"]
+    return [name for name in found if name.startswith("my-app")]
 
 
 def test_deleting_asks_for_the_application_s_name(

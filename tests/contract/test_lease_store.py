@@ -505,7 +505,9 @@ def test_an_assignment_that_came_twice_is_not_ones_own_once_anybody_wrote_since(
 
 
 @pytest.mark.parametrize(
-    "odd", [{"assigned_at": NOON + timedelta(seconds=1)}, {"owner": "third"}, {"checkpoint_owner": None}], ids=str
+    "odd",
+    [{"assigned_at": NOON + timedelta(seconds=1)}, {"owner": "third"}, {"checkpoint_owner": None}],
+    ids=str,
 )
 def test_a_handover_of_another_leader_is_not_ones_own(store: LeaseStore, odd: Row):
     begun = replace(CLAIMED, owner="you", checkpoint_owner="me", assigned_at=NOON)
@@ -526,7 +528,9 @@ def test_a_checkpoint_clears_what_was_prepared(store: LeaseStore, at: Checkpoint
 
 
 @pytest.mark.parametrize("last", [FURTHER, Checkpoint("100", 0)], ids=["the last number", "an earlier one"])
-def test_a_shard_ends_also_where_its_last_number_was_checkpointed_already(store: LeaseStore, last: Checkpoint):
+def test_a_shard_ends_also_where_its_last_number_was_checkpointed_already(
+    store: LeaseStore, last: Checkpoint
+):
     row = replace(CLAIMED, checkpoint=last)
     hold(store, row)
     ended = store.apply(change.checkpoint(row, "me", "run/1", at=SHARD_END))

@@ -125,12 +125,12 @@ def test_a_row_of_another_kind_is_never_taken_for_a_worker(table: OneTable):
 
 
 def test_an_odd_worker_row_is_told_by_the_workers_and_no_business_of_the_leases(table: OneTable):
-    odd = {
+    odd: Any = {
         "leaseKey": {"S": "w3"},
         "entityType": {"S": "WORKER_METRIC_STATS"},
         "lut": {"S": "yesterday"},
     }
-    table.client.put_item(TableName=table.name, Item=odd)  # type: ignore[arg-type]
+    table.client.put_item(TableName=table.name, Item=odd)
     listing = table.workers.listing()
     assert {row.worker_id for row in listing.workers} == {"w1", "w2"}
     assert listing.skipped == (SkippedRow("w3", "lut is of type S, not N"),)

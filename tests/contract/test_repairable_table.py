@@ -72,6 +72,7 @@ def test_a_table_that_only_others_wrote_may_get_an_origin(tmp_path: Path):
 
 
 def test_a_lost_way_breaks_the_chain_and_the_rows_mend_it(lake: Lake):
+    land(lake, 3, [4, 9, 10, 11])  # of which 9 is the last one as text
     lake.append_as_others()
     lake.append_as_others()
     lake.expire_all_but_the_head(forget=True)
@@ -81,9 +82,9 @@ def test_a_lost_way_breaks_the_chain_and_the_rows_mend_it(lake: Lake):
     assert isinstance(refused, Stop)
     assert "--origin" in refused.why
     assert isinstance(repaired(lake, known=Origin(TRIM, NOON)), Repair)
-    assert standing(lake) == {"0": (3, 0, False), "2": (7, 0, False)}
-    land(lake, 3, [4])
-    assert lake.numbers()[A.shard_id] == [1, 2, 3, 4]
+    assert standing(lake) == {"0": (11, 0, False), "2": (7, 0, False)}
+    land(lake, 11, [12])
+    assert lake.numbers()[A.shard_id] == [1, 2, 3, 4, 9, 10, 11, 12]
 
 
 def test_a_rollback_and_a_lost_way_read_again_what_was_rolled_back(lake: Lake):

@@ -1,6 +1,6 @@
 """What every worker store promises."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -25,15 +25,30 @@ def clock() -> MemoryClock:
     return MemoryClock(START + timedelta(milliseconds=700))
 
 
-@pytest.fixture(params=["memory", "dynamodb"])
+@pytest.fixture(params=["memory", "dynamodb", "dynamodb, one table"])
 def store(request: pytest.FixtureRequest, clock: MemoryClock) -> Iterator[WorkerStore]:
     if request.param == "memory":
         yield MemoryWorkerStore(clock=clock)
         return
     client: DynamoDBClient = request.getfixturevalue("dynamodb")
-    table = a_table(client, "wid")
-    yield DynamoWorkerStore(client, table, clock=clock)
+    key = "wid" if request.param == "dynamodb" else "leaseKey"
+    table = a_table(client, key)
+    yield DynamoWorkerStore(client, table, clock=clock, key=key)
     client.delete_table(TableName=table)
+
+
+def by_id(workers: Iterable[Worker]) -> dict[str, Worker]:
+    return {each.worker_id: each for each in workers}
+
+
+def hold_odd_row(store: WorkerStore, worker_id: str) -> None:
+    if isinstance(store, MemoryWorkerStore):
+        store.hold_odd_row(worker_id, "lut is of type S, not N")
+        return
+    assert isinstance(store, DynamoWorkerStore)
+    rows = store._rows
+    row = {"entityType": {"S": "WORKER_METRIC_STATS"}, "lut": {"S": "yesterday"}}
+    rows.client.put_item(TableName=rows.table, Item={**rows.key_of(worker_id), **row})
 
 
 def test_the_first_beat_makes_the_row(store: WorkerStore):
@@ -166,6 +181,33 @@ def test_list_shows_every_worker(store: WorkerStore):
     for i in range(5):
         store.beat(f"w{i}", "dagster-a", found=None)
     assert {w.worker_id for w in store.list()} == {f"w{i}" for i in range(5)}
+
+
+def test_a_listing_is_the_list_and_nothing_skipped_where_all_is_understood(store: WorkerStore):
+    for i in range(3):
+        store.beat(f"w{i}", "dagster-a", found=None)
+    listing = store.listing()
+    assert {w.worker_id for w in listing.workers} == {"w0", "w1", "w2"}
+    assert by_id(listing.workers) == by_id(store.list())
+    assert listing.skipped == ()
+
+
+def test_get_many_shows_those_that_are_there_once_each(store: WorkerStore):
+    ids = [f"w{i}" for i in range(110)]
+    rows = {each: store.beat(each, "dagster-a", found=None) for each in ids}
+    found = store.get_many([*ids, "w-gone"])
+    assert (by_id(found.workers), len(found.workers), found.skipped) == (rows, 110, ())
+    assert store.get_many([]).workers == ()
+
+
+def test_an_odd_row_hides_no_other_and_is_told(store: WorkerStore):
+    store.beat("w1", "dagster-a", found=None)
+    hold_odd_row(store, "w2")
+    for listing in (store.listing(), store.get_many(["w1", "w2", "w3"])):
+        assert [w.worker_id for w in listing.workers] == ["w1"]
+        assert [row.key for row in listing.skipped] == ["w2"]
+        assert "lut" in listing.skipped[0].why
+    assert [w.worker_id for w in store.list()] == ["w1"]
 
 
 def test_get_of_a_worker_that_never_was_is_none(store: WorkerStore):

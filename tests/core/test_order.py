@@ -70,6 +70,17 @@ def test_a_parent_that_kinesis_forgot_is_out_of_the_way_and_one_it_knows_is_not(
     assert why("a", family, positions()) == ["waits: p is in no listing, yet Kinesis still knows it"]
 
 
+def test_a_child_that_an_end_names_is_in_its_own_childrens_way_however_forgotten_it_is() -> None:
+    at = positions(p=Position(5, ended=True, children=("a",)))
+    family = a_family(STREAM, [Shard("g", ("a",))], positions=at)
+    assert why("g", family, at, gone=True) == ["waits: a hasn't been read to its end"]
+
+
+def test_children_are_known_from_a_row_too() -> None:
+    family = a_family(STREAM, (), leases=[Lease("p", children=frozenset({"a"}))])
+    assert family.passed(positions(a=OPEN)) == {"p": "a"}
+
+
 def test_a_parent_without_position_whose_other_child_has_one_counts_as_ended() -> None:
     reasons, waiting = parents_of("a", a_split(), positions(b=OPEN), lambda _: False)
     assert [(r.why, r.by) for r in reasons] == [(ParentIs.PASSED, "b")]

@@ -70,6 +70,7 @@ class DagsterWorld:
     instance: dg.DagsterInstance
     workers: tuple[str, ...] = ("w1",)
     shards: int = 2
+    more_streams: tuple[str, ...] = ()
     wave_records: int = 1_000_000
     times: TimeSettings = TIMES
     on_arrow: OnArrow | None = None
@@ -79,6 +80,7 @@ class DagsterWorld:
         self.world = World(
             workers=self.workers,
             shards=self.shards,
+            more_streams=self.more_streams,
             wave_records=self.wave_records,
             clock=MemoryClock(datetime.now(UTC)),
         )

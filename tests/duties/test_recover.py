@@ -53,14 +53,13 @@ def recovery(life: Life) -> Recovery:
     run = life.ids.fresh()
     return Recovery(
         claim=f"shell-{run}/1",
-        stream="orders",
+        settings=life.settings,
         leases=life.leases,
         workers=life.rows,
         runs=life.runs,
         source=life.source,
         table=life.table,
         clock=life.clock,
-        times=life.settings.times,
     )
 
 

@@ -183,7 +183,7 @@ def test_between_two_looks_nothing_is_read():
         assert (report.mine, str(report)) == (None, "")
     assert fleet.leases.scans == scans
     fleet.clock.advance(TICK)
-    assert fleet.take("w1").mine == {"shardId-000000000000", "shardId-000000000001"}
+    assert fleet.take("w1").mine == frozenset({"shardId-000000000000", "shardId-000000000001"})
 
 
 def test_of_two_workers_that_want_the_same_lease_one_gets_it():

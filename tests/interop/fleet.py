@@ -110,10 +110,23 @@ class Fleet:
                 stdout=out,
                 stderr=log,
                 start_new_session=True,
-                env=_environment(),
+                env=self.environment,
             )
         self.workers[name] = Member(name, version, told, process)
         return self.workers[name]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """No real account's keys, whatever this shell has."""
+        return {
+            **os.environ,
+            "AWS_ACCESS_KEY_ID": "local",
+            "AWS_SECRET_ACCESS_KEY": "local",
+            "AWS_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+        }
 
     def events(self) -> list[Event]:
         """Give what all of them told, in order of time."""
@@ -131,14 +144,3 @@ class Fleet:
         for worker in self.workers.values():
             if worker.process.poll() is None:
                 worker.kill()
-
-
-def _environment() -> dict[str, str]:
-    """No real account's keys, whatever this shell has."""
-    return {
-        **os.environ,
-        "AWS_ACCESS_KEY_ID": "local",
-        "AWS_SECRET_ACCESS_KEY": "local",
-        "AWS_EC2_METADATA_DISABLED": "true",
-        "PYTHONPATH": str(Path(__file__).parents[2]),
-    }

@@ -20,7 +20,6 @@ from datetime import timedelta
 from typing import Any, cast
 
 from assets.consumption import Parts
-from assets.waves import Run
 from pipeline.clock import SystemClock, SystemIds
 from pipeline.core.batch import Batch, Limits, Manifest
 from pipeline.core.lease import Lease
@@ -67,16 +66,20 @@ def settings_of(given: dict[str, Any]) -> Settings:
         application=given["app"],
         streams=(StreamSettings(name=given["stream"]),),
         workers=(WorkerSettings(id=given["worker"]),),
-        coordination=CoordinationSettings(
-            heartbeat=Heartbeat.LEASE,
-            layout=Layout(given.get("layout", "auto")),
-            kcl_failover=timedelta(seconds=given["failover"]),
-            allow_foreign_checkpoints=True,
-        ),
+        coordination=CoordinationSettings() if given.get("alone") else _beside_kcl(given),
         landing=LandingSettings(home=given["home"]),
         aws=AwsSettings(region="us-east-1", endpoint=given["endpoint"]),
         wave=WaveSettings(every=timedelta(seconds=1), seconds=timedelta(seconds=10)),
         times=times,
+    )
+
+
+def _beside_kcl(given: dict[str, Any]) -> CoordinationSettings:
+    return CoordinationSettings(
+        heartbeat=Heartbeat.LEASE,
+        layout=Layout(given.get("layout", "auto")),
+        kcl_failover=timedelta(seconds=given["failover"]),
+        allow_foreign_checkpoints=True,
     )
 
 
@@ -211,29 +214,18 @@ class OurWorker:
 
     def _read(self, run_id: str, report: WorkerReport) -> None:
         self.runs.start(run_id)
-        consumption = self.parts.consumption(
-            self.me,
-            run_id,
-            over=frozenset(report.over),
-            later=frozenset(report.later),
-            on_arrow=self._on_arrow,
-        )
-        run = Run(
-            consumption=consumption,
-            settings=self.settings,
-            clock=self.clock,
-            pause=time.sleep,
-            on_wave=self._on_wave,
-            is_stopping=self._is_stopping,
-        )
+        failed: tuple[str, ...] = ()
+        over, later = frozenset(report.over), frozenset(report.later)
         try:
-            with beating(consumption.beat, self.settings.times.lease_duration / 4):
+            with self.parts.reading(
+                self.me, run_id, on_wave=self._on_wave, on_arrow=self._on_arrow, over=over, later=later
+            ) as run:
                 run.all_that_is_due()
-            consumption.end()
+                failed = tuple(run.consumption.failed)
         except HeadraceError as error:
             log.warning("run %s: %s", run_id, error)
         finally:
-            self.runs.fail(run_id, tuple(consumption.failed))
+            self.runs.fail(run_id, failed)
 
     def _on_arrow(self, arrow: Arrow, keys: tuple[str, ...]) -> None:
         if arrow is Arrow.CLAIMED:
@@ -249,10 +241,6 @@ class OurWorker:
                 self.held -= {landed.lease_key}
         for problem in report.problems:
             log.info("%s: %s", problem.lease_key, problem.why)
-
-    def _is_stopping(self) -> bool:
-        row = self.tables.workers().get(self.me)
-        return self.over.is_set() or (row is not None and row.stopping)
 
     def stop(self, *_: object) -> None:
         tell("stopping", self.me, "-")

@@ -25,11 +25,13 @@ def main() -> int:
     parser.add_argument("--trace", action="store_true", help="the whole history of each seed")
     parser.add_argument("--digest", action="store_true", help="a digest of each history")
     parser.add_argument("--keep-going", action="store_true", help="don't stop at the first seed that fails")
+    parser.add_argument("--keep", action="store_true", help="what fails joins tests/simulation/corpus")
     parser.add_argument("--plant", choices=sorted(BUGS), help="with this bug in the product: it must fail")
     asked = parser.parse_args()
     if asked.plant:
         plant(BUGS[asked.plant])
-    from tests.simulation.run import lines, run_seed  # after the planting
+    from tests.simulation.corpus_plans import keep  # after the planting
+    from tests.simulation.run import lines, run_seed
 
     began, failed, virtual = time.process_time(), 0, 0.0
     for seed in range(asked.first, asked.first + asked.seeds):
@@ -42,6 +44,8 @@ def main() -> int:
         if outcome.violation is not None:
             failed += 1
             print(told(outcome))
+            if asked.keep:
+                print(f"kept: {keep(outcome.plan, str(outcome.violation))}")
             if not asked.keep_going:
                 break
     took = time.process_time() - began
@@ -63,8 +67,7 @@ def told(outcome: Outcome) -> str:
             f"FAILED {broken}",
             f"  {outcome.plan}",
             *about[-_TRACE:],
-            f"again: make sim SEEDS=1 FROM={outcome.plan.seed} (with --trace: python -m tests.simulation --seeds 1 "
-            f"--from {outcome.plan.seed} --trace)",
+            f"again: make sim SEEDS=1 FROM={outcome.plan.seed}    all of it: ARGS=--trace    for good, in the corpus: ARGS=--keep",
         ]
     )
 

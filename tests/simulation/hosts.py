@@ -275,9 +275,18 @@ class Deployment:
             if not self.is_up or not hosts:
                 self.queue.append(go)
             elif instance is self.instance and instance.start(run_id, self.host.now()):
-                RunAtWork(self, run_id, worker, world.rng.choice(hosts), over=over, later=later, keys=keys)
+                host = world.rng.choice(hosts)
+                RunAtWork(
+                    self, run_id, worker, host, over=over, later=later, keys=keys, instance=instance
+                )
 
         world.sim.after(world.rng.uniform(1.0, 5.0), go)
+
+
+    def consume(self, worker: str, keys: tuple[str, ...]) -> None:
+        """`headrace consume`: a run that no Dagster knows."""
+        run_id = self.world.a_run_id()
+        RunAtWork(self, run_id, worker, self.host, over=(), later=(), keys=keys, instance=None)
 
 
 class Beating:
@@ -325,10 +334,11 @@ class RunAtWork:
         over: tuple[str, ...],
         later: tuple[str, ...],
         keys: tuple[str, ...] | None,
+        instance: Instance | None,
     ) -> None:
         self.deployment = deployment
         self.world = deployment.world
-        self.instance: Instance | None = deployment.instance
+        self.instance = instance
         self.run_id = run_id
         self.worker = worker
         self.host = host

@@ -180,10 +180,9 @@ class WatchedLeases:
     def _judge_silence(self, before: Lease, by: Process) -> None:
         """I20: no jump of a clock condemns anybody: one adds a tick and a half, the rest is real silence."""
         world = self._world
-        jumps = sum(at > world.sim.now - 60.0 for at in world.jumps)
+        jumps = sum(host is by.host and at > world.sim.now - 60.0 for at, host in world.jumps)
         silent = world.workers.silence(before.holder or "", by.looked_at_workers)
-        beats_leases = world.plan.heartbeat is Heartbeat.LEASE
-        if silent < 12.0 - 7.5 * max(0, jumps - 1) and not beats_leases:
+        if world.plan.heartbeat is Heartbeat.WORKER and silent < 19.5 - 7.5 * jumps:
             raise Violation("I20", f"{by}: {before.holder} lost {before.key} after {silent:.1f} s of silence", before.key)
 
     def _judge_delete(self, before: Lease | None, by: Process) -> None:

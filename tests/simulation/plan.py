@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from pipeline.settings import Heartbeat, InitialPosition
+from pipeline.settings import Heartbeat, InitialPosition, OnDataLoss
 from tests.simulation.weather import Mix
 
 CALM = Mix()
@@ -78,6 +78,10 @@ class Plan:
     """When the first deployments come up; records are put before."""
     heartbeat: Heartbeat = Heartbeat.WORKER
     graceful: bool = True
+    retention: float = 86_400.0
+    """Seconds. Where it is short, what was trimmed is recorded as a gap, and reading goes on."""
+    foreign: bool = False
+    """Checkpoints of KCL's workers are believed."""
     skewed: bool = True
     puts_every: float = 4.0
     wave_records: int = 1_000_000
@@ -87,6 +91,10 @@ class Plan:
     """Seconds until everything that goes wrong stops."""
     calm: float = 300.0
     """Seconds by which everything must be well again."""
+
+    @property
+    def on_data_loss(self) -> OnDataLoss:
+        return OnDataLoss.STOP if self.retention > 3600.0 else OnDataLoss.CONTINUE
 
     @property
     def end(self) -> float:
@@ -116,6 +124,7 @@ def a_plan(seed: int) -> Plan:
         opens=max(0.0, starts_at),
         heartbeat=Heartbeat.LEASE if rng.random() < 0.25 else Heartbeat.WORKER,
         graceful=rng.random() < 0.8,
+        retention=rng.uniform(60.0, 300.0) if rng.random() < 0.25 else 86_400.0,
         puts_every=rng.uniform(1.0, 8.0),
         wave_records=rng.choice((1_000_000, 1_000_000, 10)),
         mix=replace(CALM, **mix),

@@ -51,8 +51,9 @@ class Scene:
     def __post_init__(self) -> None:
         self.world = World(self.plan)
         self.world.script = self._script
-        for deployment in self.world.deployments:
-            deployment.start()
+        if not self.plan.opens:
+            for deployment in self.world.deployments:
+                deployment.start()
 
     def __enter__(self) -> Scene:
         return self

@@ -22,14 +22,12 @@ class WatchedTable(MemoryTable):
         self._world = world
         self.origins: dict[StreamId, datetime | None] = {}
         self.landed = 0
-        self.reported: set[ShardKey] = set()
-        """Shards whose loss was told before their position moved."""
 
     def _swap(self, made: Snapshot) -> bool:
         world = self._world
         task = world.sim.current
         if task is None:
-            raise AssertionError("only a process commits")
+            return self.swap_now(made, "a person")
         process, weather, mix = task.process, world.weather, world.weather.mix
         world.sim.pause(0.01 + 0.1 * world.rng.random())
         if world.script is not None:
@@ -117,7 +115,7 @@ class WatchedTable(MemoryTable):
         after = each.after.token if each.after else None
         if after != shard.token:
             raise Violation("I4", f"{by}: a range of {each.key} begins at {after}, the table stood at {shard.token}", about)
-        if shard.token is None:
+        if each.kind is Kind.LANDED and (shard.token is None or shard.token[0] is None):
             self._judge_parents(shard, by)
         upto = each.upto.token
         if (upto[0] or -1, upto[1]) < ((shard.token or (None, 0))[0] or -1, (shard.token or (None, 0))[1]):
@@ -127,13 +125,23 @@ class WatchedTable(MemoryTable):
         stop = shard.read if upto[0] is None else bisect_right(shard.sequences, upto[0])
         wanted = shard.sequences[max(shard.read, self._first(shard)) : stop]
         if each.kind is Kind.LANDED:
-            self._compare(each, wanted, rows, by)
+            self._compare(each, self._not_lost(shard, wanted, rows), rows, by)
         elif each.kind is Kind.SKIPPED:
-            self.reported.add(each.key)
+            shard.gap_until = each.last_arrival
+            stop = len(shard.sequences) if each.upto.ended else stop
         self._judge_end(shard, each, stop)
         self.landed += len(rows)
         shard.token, shard.read = upto, max(stop, shard.read)
         self._world.note(by, f"{about} landed to {upto} (+{len(rows)}), {each.kind}")
+
+    @staticmethod
+    def _not_lost(shard: ShardTruth, wanted: list[int], rows: list[int]) -> list[int]:
+        """I13: what is missing at the start must have been reported before."""
+        if shard.gap_until is None:
+            return wanted
+        arrived = dict(zip(shard.sequences, shard.arrivals, strict=True))
+        there = set(rows)
+        return [n for n in wanted if n in there or arrived[n] > shard.gap_until]
 
     def _compare(self, each: Range, wanted: list[int], rows: list[int], by: str) -> None:
         if rows == wanted:

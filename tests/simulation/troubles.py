@@ -93,7 +93,7 @@ class Troubles:
         if not alive:
             return
         host = rng.choice(alive)
-        back = rng.choice((5.0, 15.0, 40.0, 100.0, 200.0, None))
+        back = rng.choice((5.0, 15.0, 40.0, 100.0, None, None))
         self._note(f"host {host.name} dies, {'for good' if back is None else f'back in {back:.0f} s'}")
         host.alive = False
         for process in list(host.processes):
@@ -145,7 +145,7 @@ class Troubles:
         host, by = self.world.rng.choice(self.world.hosts), self.world.rng.uniform(-120.0, 120.0)
         self._note(f"the clock of {host.name} jumps by {by:.1f} s")
         host.offset += by
-        self.world.jumps.append(self.world.sim.now)
+        self.world.jumps.append((self.world.sim.now, host))
 
     def ask(self) -> None:
         """A person asks for a few shards by name."""
@@ -157,7 +157,10 @@ class Troubles:
         owner = self.world.leases.rows[keys[0]].holder
         if owner in deployment.workers:
             self._note(f"somebody asks for {', '.join(keys)}")
-            deployment.launch(owner, keys=keys)
+            if self.world.rng.random() < 0.5:
+                deployment.launch(owner, keys=keys)
+            else:
+                deployment.consume(owner, keys)
 
     def stop(self) -> None:
         world = self.world

@@ -30,6 +30,8 @@ class ShardTruth:
     token: tuple[int | None, int, bool] | None = None
     read: int = 0
     """How many of `sequences` the position has passed."""
+    gap_until: datetime | None = None
+    """What arrived before this was reported as perhaps lost."""
 
     @property
     def ended(self) -> bool:

@@ -23,6 +23,7 @@ from pipeline.settings import (
     InitialPosition,
     Settings,
     StreamSettings,
+    TimeSettings,
     WaveSettings,
     WorkerSettings,
 )
@@ -37,6 +38,8 @@ from tests.simulation.weather import Weather
 
 STREAM = "orders"
 _READS_A_SECOND = 5
+_CLEANUP = timedelta(seconds=60)
+"""Rarer by default; here it has to come about within minutes. All other times are the defaults."""
 
 
 class TrueClock:
@@ -75,7 +78,7 @@ class World:
         self.runs: dict[str, RunAtWork] = {}
         """By claim."""
         self.refused_rows = 0
-        self.jumps: list[float] = []
+        self.jumps: list[tuple[float, Host]] = []
         """When a host's clock was set."""
         self.listeners: list[Callable[[Lease, Lease, Change, Process], None]] = []
         """Told of each claim and of each move of a lease."""
@@ -104,14 +107,17 @@ class World:
     def settings(self, workers: tuple[str, ...]) -> Settings:
         plan = self.plan
         at = START + timedelta(seconds=plan.starts_at)
-        stream = StreamSettings(name=STREAM, initial_position=plan.position)
+        stream = StreamSettings(name=STREAM, initial_position=plan.position, on_data_loss=plan.on_data_loss)
         if plan.position is InitialPosition.AT_TIMESTAMP:
             stream = replace(stream, timestamp=at)
         return Settings(
             application="app",
             streams=(stream,),
             workers=tuple(WorkerSettings(id=worker) for worker in workers),
-            coordination=CoordinationSettings(heartbeat=plan.heartbeat),
+            coordination=CoordinationSettings(
+                heartbeat=plan.heartbeat, allow_foreign_checkpoints=plan.foreign
+            ),
+            times=TimeSettings(completed_cleanup=_CLEANUP, garbage_cleanup=2 * _CLEANUP),
             assignment=AssignmentSettings(graceful=plan.graceful),
             wave=WaveSettings(records=plan.wave_records),
         )
@@ -167,7 +173,8 @@ class World:
     # -- the stream --------------------------------------------------------------------------------------------
 
     def create_stream(self) -> None:
-        stream = self.source.create_stream(STREAM, self.plan.shards)
+        retention = timedelta(seconds=self.plan.retention)
+        stream = self.source.create_stream(STREAM, self.plan.shards, retention=retention)
         self.truth.streams.append(stream)
         for shard in self.source.list_shards(stream):
             self.truth.opened(ShardKey(stream, shard.shard_id), (), self.clock.now())

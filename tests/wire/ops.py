@@ -155,18 +155,22 @@ def _delete_metrics(client: DynamoDBClient, place: Place, args: Args) -> bool:
     return store.delete_stale(Worker(args["worker"], last_update=_moment(args["seen_last_update"])))
 
 
+def _first(args: Args, *names: str) -> Any:
+    return next(args[name] for name in names if name in args)
+
+
 def _write_metrics(client: DynamoDBClient, place: Place, args: Args) -> bool:
-    seconds = next(args[name] for name in ("now_s", "last_update", "lut") if name in args)
+    seconds = _first(args, "now_s", "last_update", "lut")
     store = DynamoWorkerStore(
-        client, place.table, clock=MemoryClock(datetime.fromtimestamp(seconds, UTC)), key=place.key, as_in_35=True
-    )
-    stats, ranges = (
-        next((args[name] for name in names if name in args), {})
-        for names in (("stats", "sts"), ("ranges", "operating_range", "opr"))
+        client,
+        place.table,
+        clock=MemoryClock(datetime.fromtimestamp(seconds, UTC)),
+        key=place.key,
+        as_in_35=True,
     )
     metrics = Metrics(
-        {name: tuple(float(n) for n in values) for name, values in stats.items()},
-        {name: tuple(int(n) for n in values) for name, values in ranges.items()},
+        {name: tuple(float(n) for n in values) for name, values in _first(args, "stats", "sts").items()},
+        {name: tuple(int(n) for n in values) for name, values in _first(args, "ranges", "opr").items()},
     )
     return store.report(args["worker"], metrics, seen=None)
 
@@ -205,7 +209,7 @@ OPERATIONS: dict[str, Operation] = {
     "delete_worker_metrics": _delete_metrics,
     "set_client_version": _set_version,
 }
-KEYS_OF: dict[str, Callable[["DynamoDBClient", Place, Args], list[str]]] = {"leases_of_by_index": _held}
+KEYS_OF: dict[str, Callable[[DynamoDBClient, Place, Args], list[str]]] = {"leases_of_by_index": _held}
 """Operations that read: they answer keys of leases."""
 NOT_BUILT: dict[str, str] = {
     "set_table_migration": "moving rows between tables is left to KCL's own leader; ours goes by what it wrote",

@@ -87,15 +87,19 @@ def _wrong_write(case: Any, operation: Operation, room: Room) -> list[str]:
 def _wrong_keys(case: Any, room: Room) -> list[str]:
     """A case that reads: rows go in, and keys are what comes out."""
     args = case["args"]
-    named = (case.get("rows"), args.get("rows"), case.get("before"))
-    rows = [decoded(row) for row in next(each for each in named if isinstance(each, list))]
-    named = (case.get("accepted"), case.get("keys"), case.get("expected"), args.get("accepted"), case.get("after"))
-    expected = next(each for each in named if isinstance(each, list))
+    rows = [decoded(row) for row in _first_list(case.get("rows"), args.get("rows"), case.get("before"))]
+    expected = _first_list(
+        case.get("accepted"), case.get("keys"), case.get("expected"), args.get("accepted"), case.get("after")
+    )
     place = room.place_of(*rows)
     room.clear()
     room.put(place, *rows)
     got = KEYS_OF[case["op"]](room.client, place, args)
     return [] if sorted(got) == sorted(expected) else [f"expected {_text(expected)}, got {_text(got)}"]
+
+
+def _first_list(*named: Any) -> list[Any]:
+    return next(each for each in named if isinstance(each, list))
 
 
 def without_ours(row: Mapping[str, Any], *, like: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -56,7 +56,9 @@ def but(row: dict[str, Any], **odd: Any) -> dict[str, Any]:
     return {name: value for name, value in {**row, **odd}.items() if value is not None}
 
 
-def a_case(op: str, args: dict[str, Any], before: Any, after: Any, *, succeeds: bool = True) -> dict[str, Any]:
+def a_case(
+    op: str, args: dict[str, Any], before: Any, after: Any, *, succeeds: bool = True
+) -> dict[str, Any]:
     return {
         "name": f"{op}: {args}",
         "op": op,

@@ -59,7 +59,13 @@ def fetch() -> None:
 @contextmanager
 def served() -> Iterator[str]:
     """It listens on loopback, at a port of its own choice, and ends when its input does."""
-    command = ["java", f"-Dsqlite4java.library.path={_LIB}", "-cp", f"{_LIB}/*", str(_HERE / "DynamoDbLocal.java")]
+    command = [
+        "java",
+        f"-Dsqlite4java.library.path={_LIB}",
+        "-cp",
+        f"{_LIB}/*",
+        str(_HERE / "DynamoDbLocal.java"),
+    ]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as java:

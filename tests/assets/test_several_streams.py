@@ -1,0 +1,69 @@
+"""Both modes with several streams: one run reads what is due of all of them, and a partition is one shard of one."""
+
+from pipeline.errors import Unknown
+from tests.dagster.fixtures import MakeWorld
+from tests.dagster.world import DagsterWorld, key, why_failed
+
+MORE = "returns"
+
+
+def keys_of(world: DagsterWorld, stream: str, *shards: int) -> list[str]:
+    whole = world.world.stream_now(stream).serialized
+    return [f"{whole}:{key(n)}" for n in shards]
+
+
+def test_one_run_reads_what_is_due_of_all_streams(make_world: MakeWorld):
+    world = make_world(more_streams=(MORE,))
+    for stream in ("orders", MORE):
+        world.world.produce(0, stream=stream)
+    world.settle()
+    every = sorted([*keys_of(world, "orders", 0, 1), *keys_of(world, MORE, 0, 1)])
+
+    assert sorted(world.known()) == every
+    assert world.read().success
+    world.world.check()
+    read = [keys_of(world, stream, 0)[0] for stream in ("orders", MORE)]
+    assert sorted(world.statuses()["materialized"]) == sorted(read)
+    assert [len(world.materializations(each)) for each in read] == [1, 1]
+
+
+def test_a_partition_is_a_shard_of_one_stream(make_world: MakeWorld):
+    world = make_world(more_streams=(MORE,))
+    for stream in ("orders", MORE):
+        world.world.produce(0, stream=stream)
+    world.settle()
+    ours, theirs = keys_of(world, "orders", 0)[0], keys_of(world, MORE, 0)[0]
+
+    assert world.execute(partition=theirs).success
+    assert {shard.stream.name for shard, _ in world.world.landed()} == {MORE}
+    assert world.execute(partition=ours).success
+    world.world.check()
+    assert sorted(world.statuses()["materialized"]) == sorted([ours, theirs])
+
+
+def test_a_stream_that_is_gone_fails_its_own_partitions_and_no_others(make_world: MakeWorld):
+    world = make_world(more_streams=(MORE,))
+    world.settle()
+    world.world.produce(0)
+    lost = keys_of(world, MORE, 0, 1)
+    request = world.asked()
+    assert request is not None
+    world.world.source.delete_stream(MORE)
+
+    result = world.execute(request.run_config, tags=dict(request.tags))
+
+    assert "2 shards failed" in why_failed(result)
+    assert "there is no stream" in why_failed(result)
+    assert sorted(world.statuses()["failed"]) == lost
+    assert keys_of(world, "orders", 0)[0] in world.statuses()["materialized"]
+    world.world.check()
+
+
+def test_a_key_of_a_single_stream_is_refused_with_near_ones(make_world: MakeWorld):
+    world = make_world(more_streams=(MORE,))
+    world.settle()
+
+    result = world.execute(world.config(worker="w1", shards=[key(0)]))
+
+    assert f"there is no shard '{key(0)}'" in why_failed(result)
+    assert Unknown.__name__ not in why_failed(result)

@@ -1,0 +1,97 @@
+"""Positions rebuilt from what is left, where a table can't show it: the plan alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from pipeline.core.begin import Stop
+from pipeline.core.lineage import Kind, LedgerPage, Range
+from pipeline.core.order import Family, a_family
+from pipeline.core.position import TRIM, Origin, Position, Positions
+from pipeline.core.repair import Evidence, KnownState, LastRow, Picked, Repair, plan_repair
+from pipeline.core.shard import Shard
+from pipeline.core.stream import ShardKey, StreamId
+
+STREAM = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/orders", 1_700_000_000)
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+ORIGINS = {STREAM: Origin(TRIM, NOON)}
+A, B, C = (ShardKey(STREAM, name) for name in "abc")
+FAMILIES = {STREAM: a_family(STREAM, [Shard("a"), Shard("b", ("a",)), Shard("c", ("b",))])}
+
+
+def known(snapshot: int, **shards: Position) -> KnownState:
+    at = {ShardKey(STREAM, name): position for name, position in shards.items()}
+    return KnownState(snapshot, Positions(ORIGINS, at), LedgerPage())
+
+
+def lost(*states: KnownState, **rows: int) -> Evidence:
+    last = {ShardKey(STREAM, name): LastRow(n, NOON) for name, n in rows.items()}
+    return Evidence(9, None, (), last, states)
+
+
+def planned(
+    evidence: Evidence,
+    families: Mapping[StreamId, Family] = FAMILIES,
+    *,
+    gone: frozenset[ShardKey] = frozenset(),
+) -> Repair:
+    found = plan_repair(evidence, families, origins={}, gone=gone, why="w", run="r")
+    assert isinstance(found, Repair), found
+    return found
+
+
+def stands(repair: Repair) -> dict[str, Position]:
+    return {key.shard_id: at for key, at in repair.landing.positions.shards.items()}
+
+
+def test_what_a_snapshot_knows_of_the_very_last_row_is_kept() -> None:
+    over = Position(5, ended=True, children=("b",), seen=NOON)
+    assert stands(planned(lost(known(3, a=over), a=5))) == {"a": over}
+
+
+def test_rows_beyond_the_newest_snapshot_and_short_of_it_both_decide() -> None:
+    repair = planned(lost(known(3, a=Position(5), b=Position(9)), a=7, b=6))
+    assert stands(repair) == {
+        "a": Position(7, ended=True, children=("b",), arrival=NOON),
+        "b": Position(6, arrival=NOON),
+    }
+    assert any("b: is read again from 6; it stood at 9" in told for told in repair.sentences)
+
+
+def test_the_newest_snapshot_speaks_for_a_shard_without_rows() -> None:
+    repair = planned(lost(known(4, a=Position(6)), known(3, a=Position(5), b=Position(2))))
+    assert stands(repair) == {"a": Position(6), "b": Position(2)}
+    assert sum("holds no row of it" in told for told in repair.sentences) == 2
+
+
+def test_every_ancestor_of_a_shard_with_rows_has_ended() -> None:
+    ended = stands(planned(lost(known(3), c=8)))
+    assert {name: at.ended for name, at in ended.items()} == {"a": True, "b": True, "c": False}
+    assert (ended["a"].children, ended["b"].children) == (("b",), ("c",))
+
+
+def test_a_forgotten_shard_of_which_nothing_speaks_needs_no_position() -> None:
+    assert stands(planned(lost(known(3), a=5), {}, gone=frozenset({A}))) == {}
+    assert stands(planned(lost(known(3, a=Position(4)), a=5), {}, gone=frozenset({A}))) == {
+        "a": Position(5, arrival=NOON)
+    }
+
+
+def test_rows_beyond_a_position_that_was_reached_are_no_ones_to_guess_about() -> None:
+    reached = Positions(ORIGINS, {A: Position(3)})
+    found = plan_repair(Evidence(9, reached, (), {A: LastRow(5)}, ()), FAMILIES, origins={}, why="w", run="r")
+    assert isinstance(found, Stop)
+    assert "would land them twice" in found.why
+
+
+def test_picked_ranges_land_in_order_upon_each_other() -> None:
+    def a_pick(snapshot: int, after: int, upto: int) -> Picked:
+        each = Range(Kind.LANDED, A, Position(after), Position(upto), run="r", claim="r/1")
+        return Picked(snapshot, LedgerPage((each,)))
+
+    reached = Positions(ORIGINS, {A: Position(3)})
+    in_order = Evidence(9, reached, (a_pick(7, 3, 5), a_pick(8, 5, 6)), {A: LastRow(6)}, ())
+    assert stands(planned(in_order)) == {"a": Position(6)}
+    turned = Evidence(9, reached, (a_pick(8, 5, 6), a_pick(7, 3, 5)), {A: LastRow(6)}, ())
+    assert isinstance(plan_repair(turned, FAMILIES, origins={}, why="w", run="r"), Stop)

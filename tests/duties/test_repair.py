@@ -1,0 +1,116 @@
+"""A broken chain mended from end to end: what others did to the table, the plan, and the waves after it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from pipeline.core.begin import Stop
+from pipeline.core.position import TRIM
+from pipeline.core.repair import Repair
+from pipeline.duties.repair import Mending
+from pipeline.errors import ChainBroken
+from tests.duties.life import Life
+
+
+def mended(life: Life, **more: object) -> Repair | Stop:
+    mending = Mending(
+        settings=life.settings, leases=life.leases, source=life.source, table=life.table, run="shell-1"
+    )
+    life.table.rows_of = lambda file: life.stage.rows[file.path]
+    plan = mending.plan(why="a test", **more)  # type: ignore[arg-type]
+    if isinstance(plan, Repair):
+        assert "repaired" in mending.carry_out(plan)
+    return plan
+
+
+def a_life_with_a_split() -> Life:
+    life = Life()
+    life.sync()
+    life.produce(0)
+    life.source.split(life.key(0))
+    life.produce(1)
+    life.wave()
+    life.wave()
+    return life
+
+
+def test_a_table_whose_positions_are_whole_is_not_touched() -> None:
+    life = a_life_with_a_split()
+    found = mended(life)
+    assert isinstance(found, Stop)
+    assert "nothing to repair" in found.why
+
+
+def test_after_a_lost_way_all_goes_on_where_the_rows_end_and_no_parent_is_read_again() -> None:
+    life = a_life_with_a_split()
+    life.table.append_as_others()
+    life.table.forget(*life.table.snapshots)
+    life.table.append_as_others()
+    with pytest.raises(ChainBroken):
+        life.wave()
+    assert isinstance(mended(life), Stop), "where the stream began has to be said"
+    assert isinstance(mended(life, origin=TRIM), Repair)
+    parent = life.at(0)
+    assert parent is not None
+    assert parent.ended
+    life.produce(1)
+    life.produce(2)
+    life.sync()
+    life.wave()
+    landed = life.landed()
+    assert sorted(landed) == sorted(life.put)
+
+
+def test_a_picked_landing_is_taken_over_and_read_on_from() -> None:
+    life = Life()
+    life.sync()
+    life.produce(0)
+    life.wave()
+    before = life.table.head
+    life.produce(0)
+    life.wave()
+    picked = life.table.head
+    assert picked is not None
+    life.table.rollback(before)
+    life.table.cherry_pick(picked)
+    assert isinstance(mended(life), Repair)
+    life.produce(0)
+    assert life.wave().problems == ()
+    assert sorted(life.landed()) == sorted(life.put)
+
+
+def test_a_former_life_of_a_stream_needs_no_origin_and_gets_no_position() -> None:
+    life = Life()
+    life.sync()
+    life.produce(0)
+    life.wave()
+    former = life.stream
+    life.source.delete_stream("orders")
+    life.later(timedelta(minutes=1))
+    life.stream = life.source.create_stream("orders", 1)
+    life.sync()
+    life.produce(0)
+    life.wave()
+    life.table.append_as_others()
+    life.table.forget(*life.table.snapshots)
+    life.table.append_as_others()
+    assert isinstance(mended(life, origin=TRIM), Repair)
+    assert {key.stream for key in life.positions.shards} == {life.stream}
+    assert former not in life.positions.origins
+    life.produce(0)
+    life.wave()
+    assert sorted(life.landed()) == sorted(life.put)
+
+
+def test_a_stream_that_is_gone_does_not_keep_its_table_from_being_repaired() -> None:
+    life = a_life_with_a_split()
+    life.table.append_as_others()
+    picked = life.table.head
+    assert picked is not None
+    life.table.cherry_pick(picked)
+    life.source.delete_stream("orders")
+    found = mended(life)
+    assert isinstance(found, Repair)
+    assert len(found.landing.positions.shards) == 2

@@ -1,0 +1,107 @@
+"""One application, two deployments with a Dagster, a daemon and a worker each; one of them dies, stops or hands over."""
+
+import os
+import signal
+from collections import Counter
+from dataclasses import dataclass, field
+from subprocess import Popen
+
+import pytest
+import yaml
+
+from tests.e2e.app import ROOT, App
+from tests.e2e.conftest import MakeApp
+from tests.e2e.eventually import eventually
+from tests.e2e.processes import Processes
+
+pytestmark = pytest.mark.slow
+
+TIMES = {
+    "worker_tick": "5s",
+    "leader_tick": "5s",
+    "leader_lock": "15s",
+    "lease_duration": "15s",
+    "assignment": "5s",
+    "dwell": "5s",
+}
+
+
+@dataclass
+class Beside:
+    """Another deployment of the same application: its own worker, its own Dagster."""
+
+    app: App
+    worker: str = "w2"
+    processes: Processes = field(init=False)
+
+    def __post_init__(self) -> None:
+        home = self.app.home / self.worker
+        dagster_home = home / "dagster"
+        dagster_home.mkdir(parents=True)
+        (dagster_home / "dagster.yaml").write_text((ROOT / "dagster.yaml").read_text())
+        config = home / "headrace.yaml"
+        document = yaml.safe_load(self.app.config.read_text())
+        config.write_text(yaml.safe_dump({**document, "workers": [{"id": self.worker}]}))
+        self.processes = Processes(
+            home,
+            {
+                **self.app.processes.variables,
+                "HEADRACE_CONFIG": str(config),
+                "DAGSTER_HOME": str(dagster_home),
+            },
+        )
+
+
+def daemon(processes: Processes) -> Popen[str]:
+    return processes.start("run", "-m", "tests.e2e.cut_definitions", program="dagster-daemon")
+
+
+def owners(app: App) -> Counter[str | None]:
+    return Counter(row.holder for row in app.leases.scan().leases if not row.has_ended)
+
+
+def both_work(app: App) -> tuple[Beside, Popen[str]]:
+    app.tick("leader")  # the tables are there; the lock is let go of by expiring
+    daemon(app.processes)
+    beside = Beside(app)
+    other = daemon(beside.processes)
+    eventually(lambda: owners(app) == {"w1": 2, "w2": 2}, "each worker holds two leases", within=180)
+    app.produce(40)
+    all_has_landed(app)
+    return beside, other
+
+
+def all_has_landed(app: App) -> None:
+    eventually(lambda: len(app.landed()) >= len(app.put), "all that was put has landed", within=240)
+
+
+def test_a_deployment_that_is_killed_leaves_its_leases_to_the_other(make_app: MakeApp):
+    app = make_app(shards=4, times=TIMES)
+    beside, other = both_work(app)
+    try:
+        os.killpg(other.pid, signal.SIGKILL)  # its daemon, its code server and its runs
+        app.produce(40)
+        eventually(lambda: owners(app) == {"w1": 4}, "the leases of the dead came over", within=180)
+        app.produce(40)
+        all_has_landed(app)
+        app.check()
+    finally:
+        beside.processes.close()
+
+
+def test_a_worker_that_is_told_to_stop_gives_its_leases_up_and_may_come_back(make_app: MakeApp):
+    app = make_app(shards=4, times=TIMES)
+    beside, _ = both_work(app)
+    try:
+        stopped = beside.processes.start("stop", "--worker", "w2", "--yes", program="headrace")
+        assert stopped.wait(240) == 0, beside.processes.logs()
+        app.produce(40)
+        eventually(lambda: owners(app) == {"w1": 4}, "the other worker has them all", within=120)
+        again = beside.processes.start("stop", "--cancel", "--worker", "w2", program="headrace")
+        assert again.wait(60) == 0, beside.processes.logs()
+        eventually(lambda: owners(app) == {"w1": 2, "w2": 2}, "it has its share again", within=180)
+        app.produce(40)
+        all_has_landed(app)
+        app.check()
+    finally:
+        beside.processes.close()

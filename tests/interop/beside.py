@@ -1,0 +1,186 @@
+"""Our workers beside real KCL's: in one application with them, before them and after them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+from tests.interop.eventually import eventually
+from tests.interop.landed import landed
+from tests.interop.scene import APP, REBALANCE, START, STREAM, CommandFailed, Scene, Stage, scene
+from tests.interop.verdict import readers
+
+_STEADY = 60.0
+_COMMAND_SECONDS = 120.0
+
+
+def kcl_leads(stage: Stage) -> int:
+    """KCL 3.5.1 leads. Ours is handed leases, hands over, ends a shard, shares a merge with KCL, and is killed."""
+    with scene("kcl leads", 4, stage) as play:
+        home = _lake(play)
+        with play.traffic:
+            play.fleet.start("k1", "3.5.1")
+            eventually(lambda: APP in play.rows.tables(), START, "KCL made its table")
+            play.fleet.start_ours("h1", home)
+            play.await_readers(START + REBALANCE, "k1", "h1")
+            play.traffic.split(play.shards_of("h1")[0])
+            play.await_reshard()
+            play.await_readers(REBALANCE, "k1", "h1")
+            play.traffic.merge(*_neighbours(play, "h1", "k1"))
+            play.await_reshard()
+            play.await_readers(REBALANCE, "k1", "h1")
+            play.fleet.start("k2", "3.5.1")
+            play.await_readers(REBALANCE, "k1", "k2", "h1")
+            play.kill("h1", "k1, k2")
+        play.finish(lambda: landed(home))
+        play.check(set(play.rows.tables()) == {APP}, "one table, as KCL has it")
+        return play.fails
+
+
+def kcls_leader_dies(stage: Stage) -> int:
+    """KCL 3.5.1 leads and is killed: ours takes the lock, its leases, and reads on where it checkpointed."""
+    with scene("kcls leader dies", 4, stage) as play:
+        home = _lake(play)
+        with play.traffic:
+            play.fleet.start("k1", "3.5.1")
+            eventually(lambda: APP in play.rows.tables(), START, "KCL made its table")
+            play.fleet.start_ours("h1", home)
+            play.await_readers(START + REBALANCE, "k1", "h1")
+            play.kill("k1", "h1")
+            play.traffic.split(play.shards_of("h1")[-1])
+            play.await_reshard()
+            play.await_readers(REBALANCE, "h1")
+        play.finish(lambda: landed(home))
+        return play.fails
+
+
+def we_lead(stage: Stage) -> int:
+    """Ours leads. KCL 3.5.1 joins, hands over when our leader asks, is killed, and gets all when ours stops cleanly."""
+    with scene("we lead", 4, stage) as play:
+        home = _lake(play)
+        with play.traffic:
+            play.fleet.start_ours("h1", home, layout="S")
+            play.await_readers(START, "h1")
+            play.fleet.start("k1", "3.5.1")
+            play.await_readers(REBALANCE, "h1", "k1")
+            play.fleet.start("k2", "3.5.1")
+            play.await_readers(REBALANCE, "h1", "k1", "k2")
+            play.traffic.split(play.shards_of("h1")[0])
+            play.await_reshard()
+            play.await_readers(REBALANCE, "h1", "k1", "k2")
+            play.kill("k1", "h1, k2")
+            at = time.time()
+            play.fleet.workers["h1"].stop()
+            play.say(f"ours stopped in {time.time() - at:.0f} s")
+            play.await_readers(REBALANCE, "k2")
+        play.finish(lambda: landed(home))
+        return play.fails
+
+
+def beside_2_7(stage: Stage) -> int:
+    """KCL 2.7.2 helps itself to leases of ours, keeps them, and is killed: ours takes them back."""
+    with scene("beside 2.7.2", 4, stage) as play:
+        home = _lake(play)
+        with play.traffic:
+            play.fleet.start_ours("h1", home, layout="M")
+            play.await_readers(START, "h1")
+            play.fleet.start("k1", "2.7.2")
+            play.await_readers(REBALANCE, "h1", "k1")
+            stolen = play.shards_of("k1")
+            time.sleep(_STEADY)
+            play.check(set(stolen) <= set(play.shards_of("k1")), "KCL keeps what it stole")
+            play.kill("k1", "h1")
+        play.finish(lambda: landed(home))
+        play.check(
+            all("checkpoint" in row for row in play.rows.tables()[APP]), "nothing but leases in KCL's table"
+        )
+        return play.fails
+
+
+def adopted(stage: Stage) -> int:
+    """A stopped 3.4.2 application is observed, adopted, read by ours, given back, and read on by 3.4.2."""
+    with scene("adopted", 4, stage) as play:
+        home = _lake(play)
+        config = _config(play, home)
+        with play.traffic:
+            play.fleet.start("k1", "3.4.2")
+            play.await_readers(START, "k1")
+            play.traffic.split(play.shards_of("k1")[0])
+            play.await_reshard()
+            play.await_readers(REBALANCE, "k1")
+            play.fleet.workers["k1"].stop()
+            seen = json.loads(_headrace("status", "--table", APP, "--json", play=play))
+            play.check(seen["leases"]["rows"] == len(play.rows.tables()[APP]), "status knows every lease")
+            play.check(not seen["odd_rows"], f"status understands every row; {seen['layout']['sentence']}")
+            play.say(_headrace("adopt", "--config", config, "--watch", "10s", "--yes", play=play))
+            play.fleet.start_ours("h1", home, alone="yes")
+            play.await_readers(START, "h1")
+            play.traffic.merge(*play.traffic.open_shards()[:2])
+            play.await_reshard()
+            play.await_readers(REBALANCE, "h1")
+            play.fleet.workers["h1"].stop()
+            play.say(_headrace("give-back", "--config", config, "--yes", play=play))
+            play.fleet.start("k2", "3.4.2")
+            play.await_readers(START + REBALANCE, "k2")
+        play.finish(lambda: landed(home))
+        verdict = play.verdict(landed(home))
+        play.check(
+            not (verdict.both or verdict.kcl_doubled), "nothing was read twice on the way there and back"
+        )
+        return play.fails
+
+
+BESIDE: dict[str, Callable[[Stage], int]] = {
+    "kcl-leads": kcl_leads,
+    "kcls-leader-dies": kcls_leader_dies,
+    "we-lead": we_lead,
+    "beside-2.7.2": beside_2_7,
+    "adopted": adopted,
+}
+
+
+def _lake(play: Scene) -> Path:
+    home = play.fleet.folder / "lake"
+    shutil.rmtree(home, ignore_errors=True)
+    return home
+
+
+def _neighbours(play: Scene, one: str, other: str) -> tuple[str, str]:
+    """Two open shards that can be merged, each read by another worker."""
+    by, shards = readers(play.fleet.events()), play.traffic.open_shards()
+    pairs = pairwise(shards)
+    return next(pair for pair in pairs if {by.get(shard) for shard in pair} == {one, other})
+
+
+def _config(play: Scene, home: Path) -> str:
+    """A settings file as somebody would write who adopts this application."""
+    path = play.fleet.folder / "headrace.yaml"
+    text = {
+        "application": APP,
+        "streams": [{"name": STREAM}],
+        "workers": [{"id": "h1"}],
+        "landing": {"home": str(home)},
+        "aws": {"region": "us-east-1", "endpoint": play.fleet.endpoint},
+    }
+    path.write_text(json.dumps(text))  # JSON is YAML
+    return str(path)
+
+
+def _headrace(*arguments: str, play: Scene) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline.cli", *arguments],
+        env=play.fleet.environment,
+        capture_output=True,
+        text=True,
+        timeout=_COMMAND_SECONDS,
+        check=False,
+    )
+    if done.returncode:
+        raise CommandFailed(f"headrace {arguments[0]}: {done.stderr}")
+    return done.stdout.strip()

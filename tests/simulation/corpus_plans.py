@@ -1,0 +1,36 @@
+"""Plans that once broke a promise, kept as text: a seed means another plan as soon as the swarm is drawn otherwise."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from pipeline.settings import Heartbeat, InitialPosition
+from tests.simulation.plan import Plan
+from tests.simulation.weather import Mix
+
+CORPUS: Final = Path(__file__).with_name("corpus")
+
+
+def write_plan(plan: Plan, why: str) -> str:
+    said = asdict(plan)
+    said["mix"] = {name: rate for name, rate in said["mix"].items() if rate}
+    return json.dumps({"why": why, "plan": said}, indent=1) + "\n"
+
+
+def read_plan(text: str) -> Plan:
+    said = json.loads(text)["plan"]
+    named = {
+        "mix": Mix(**said["mix"]),
+        "position": InitialPosition(said["position"]),
+        "heartbeat": Heartbeat(said["heartbeat"]),
+    }
+    return Plan(**(said | named))
+
+
+def keep(plan: Plan, why: str) -> Path:
+    path = CORPUS / f"seed-{plan.seed}.json"
+    path.write_text(write_plan(plan, why), encoding="utf-8")
+    return path

@@ -1,0 +1,144 @@
+"""Interleavings that broke weaker designs, as the protocol lists them: D13 to D18."""
+
+from __future__ import annotations
+
+from pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
+from pipeline.core.lease import Lease
+from pipeline.duties.adopt import Adopting
+from pipeline.duties.cleanup import CleanupDue, Cleaning
+from pipeline.memory.table import Lost
+from pipeline.settings import InitialPosition
+from tests.simulation.scene import a_scene, is_run, name
+
+
+def rolled_back(world, to):
+    """As a person does with a table; the judges are told."""
+    world.note("a person", f"rolls the table back to snapshot {to}")
+    world.table.rollback(to)
+    positions = world.table.snapshots[to].positions
+    for key, shard in world.truth.shards.items():
+        at = positions.of(key)
+        shard.token = at.token if at else None
+        number = at.sequence if at else None
+        shard.read = sum(n <= number for n in shard.sequences) if number is not None else 0
+
+
+def test_d13_adoption_doesnt_end_a_parent_that_still_has_an_open_lease():
+    with a_scene(hosts=1, shards=1, opens=60.0) as scene:
+        world = scene.world
+        scene.put(0, 5)
+        world.split(world.truth.of(name(0)))
+        scene.put(1, 3)
+        epoch = world.truth.stream.epoch
+        third = Checkpoint(str(world.truth.of(name(0)).sequences[2]))
+        world.leases.rows.update(  # KCL writes child leases before the parent's SHARD_END
+            {
+                name(0): Lease(name(0), 7, third, stream_epoch=epoch),
+                name(1): Lease(name(1), 0, TRIM_HORIZON, parents=frozenset({name(0)}), stream_epoch=epoch),
+            }
+        )
+        adopting = Adopting(multi=False, leases=world.leases.store, source=world.source, table=world.table)
+        adopting.land(adopting.survey("orders", timestamp=None), run="adopt")
+        assert not scene.has_ended(0)
+        world.deployments[0].start()
+        scene.settled()
+        assert scene.has_ended(0)
+        assert world.table.landed == 2 + 3
+
+
+def test_d14_a_rollback_isnt_taken_for_a_foreign_range():
+    with a_scene(hosts=1, shards=1, foreign=True) as scene:
+        world = scene.world
+        scene.put(0)
+        scene.run_until(lambda: scene.is_read_up(0), within=60.0)
+        before = world.table.head
+        scene.put(0)
+        scene.run_until(lambda: scene.is_read_up(0), within=60.0)
+        scene.run(2.0)
+        rolled_back(world, before)
+        at = world.truth.of(name(0)).token
+        scene.put(0)
+        scene.run(90.0)
+        assert world.truth.of(name(0)).token == at, "the shard went on over a rollback"
+        assert scene.said("rolled back")
+
+
+def test_d15_a_shard_whose_end_was_let_go_isnt_read_again_when_a_listing_shows_it_once_more():
+    with a_scene(hosts=1, shards=1, retention=120.0) as scene:
+        world, old = scene.world, scene.key(0)
+        scene.put(0)
+        world.split(world.truth.of(name(0)))
+        scene.put(1)
+        scene.put(2)
+        scene.run_until(lambda: scene.is_read_up(1) and scene.is_read_up(2), within=90.0)
+        scene.run_until(lambda: world.source.is_gone(old), within=300.0)
+        store, settings = world.leases.store, world.deployments[0].settings
+        cleaning = Cleaning(settings=settings, leases=store, source=world.source, table=world.table)
+        cleaning.pass_(CleanupDue(True, True), old.stream, listing=store.scan(), state=world.table.load())
+        assert name(0) not in world.leases.rows
+        assert world.table.load().positions.of(old) is None
+        stream = world.source._streams["orders"]
+        stream.closed_at[name(0)] = world.clock.now()  # the next listing shows it
+        scene.run(100.0)
+        row = world.leases.rows.get(name(0))
+        assert row is None or row.run_claim is None
+        assert world.table.load().positions.of(old) is None
+        assert world.table.landed == 15
+
+
+def test_d16_the_child_of_a_trimmed_parent_doesnt_start_unread_ground():
+    with a_scene(hosts=1, shards=1, retention=7200.0, position=InitialPosition.LATEST) as scene:
+        world = scene.world
+        frozen = scene.held("stage.read", is_run)
+        scene.put(0)
+        world.split(world.truth.of(name(0)))
+        scene.put(1)
+        stream = world.source._streams["orders"]
+        stream.closed_at[name(0)] -= stream.retention * 2  # it leaves every listing, unread
+        frozen.let_go()
+        scene.run(200.0)
+        assert world.truth.of(name(0)).token is None
+        assert world.truth.of(name(1)).token is None, "the child was begun though its parent was never read"
+        assert scene.said("is gone from Kinesis before its end was read")
+
+
+def test_d17_a_commit_that_was_rolled_back_from_main_doesnt_count_as_landed():
+    with a_scene(hosts=1, shards=1) as scene:
+        world, lost = scene.world, []
+
+        def commit_and_roll_back(process, what, args):
+            if what == "table.swap" and process.claim and not lost:
+                lost.append(args[0])
+                world.table.swap_now(args[0], process.name)
+                rolled_back(world, args[0].parent)
+                raise Lost
+
+        scene.on_call(commit_and_roll_back)
+        scene.put(0)
+        scene.run_until(lambda: scene.is_read_up(0), within=60.0)
+        assert lost
+        assert lost[0].id in world.table.snapshots
+        on_main = list(world.table.history(world.table.head))
+        assert lost[0] not in on_main
+        assert sum(len(s.files) for s in on_main) == 1
+        scene.settled()
+
+
+def test_d18_a_shard_that_is_waited_for_isnt_taken_again_by_its_holders_next_wave():
+    with a_scene(hosts=1, shards=1, puts_every=1.0) as scene:
+        deployment = scene.world.deployments[0]
+        first = scene.held("stage.read", is_run, freezes=False)
+        deployment.launch(first.process.worker, keys=(name(0),))
+        scene.run_until(lambda: scene.row(0).wanted_by is not None, within=60.0)
+        waiting = scene.row(0).wanted_by
+        scene.put(0)
+        first.let_go()
+        claims = []
+        scene.on_call(
+            lambda process, what, args: claims.append(process.claim)
+            if what == "leases.apply" and "run_claim" in args[0].put
+            else None
+        )
+        scene.run_until(lambda: waiting in claims, within=60.0)
+        assert claims[0] == waiting
+        scene.settled()

@@ -1,0 +1,79 @@
+"""The real duties at work through faults, seed by seed: `make sim` runs any number of them, this a few."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.__main__ import told
+from tests.simulation.corpus_plans import CORPUS, read_plan, write_plan
+from tests.simulation.plan import a_plan
+from tests.simulation.planted import ROOT, patched, path_of
+from tests.simulation.planted_bugs import BUGS
+from tests.simulation.run import run_plan, run_seed
+
+SEEDS, AT_ONCE = 48, 8
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
+def test_every_promise_holds_through_every_seed(first):
+    for seed in range(first, first + AT_ONCE):
+        outcome = run_seed(seed)
+        assert outcome.violation is None, told(outcome)
+        assert outcome.landed > 0
+
+
+@pytest.mark.parametrize("kept", sorted(CORPUS.glob("*.json")), ids=lambda path: path.stem)
+def test_every_promise_holds_through_what_once_broke_it(kept: Path):
+    outcome = run_plan(read_plan(kept.read_text(encoding="utf-8")))
+    assert outcome.violation is None, told(outcome)
+
+
+def test_a_kept_plan_is_read_as_it_was_written():
+    for seed in range(40):
+        assert read_plan(write_plan(a_plan(seed), "a test")) == a_plan(seed)
+
+
+def test_the_same_seed_is_the_same_history_whatever_the_hash_seed():
+    told_by = {_run(["--digest", "--seeds", "4", "--from", "7"], PYTHONHASHSEED=seed).stdout for seed in "12"}
+    assert len(told_by) == 1
+    assert len(told_by.pop().splitlines()) == 4
+
+
+def test_a_seed_that_fails_prints_the_invariant_a_trace_and_how_to_see_it_again():
+    done = _run(["--seeds", "5", "--plant", "commit-without-swap"])
+    assert done.returncode == 1
+    assert "FAILED I" in done.stdout
+    assert "landed to" in done.stdout
+    assert "again: make sim SEEDS=1 FROM=" in done.stdout
+
+
+@pytest.mark.parametrize("bug", BUGS.values(), ids=lambda bug: bug.name)
+def test_every_planted_bug_still_finds_the_rule_that_it_takes_away(bug):
+    sources: dict[str, str] = {}
+    for patch in bug.patches:
+        source = sources.get(patch.module) or path_of(patch.module).read_text(encoding="utf-8")
+        sources[patch.module] = patched(patch, source)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", BUGS.values(), ids=lambda bug: bug.name)
+def test_every_planted_bug_is_found_within_its_seeds(bug):
+    done = _run(["--seeds", str(bug.seeds), "--plant", bug.name])
+    assert done.returncode == 1, f"{bug.name} survived {bug.seeds} seeds: {bug.why}\n{done.stderr}"
+    assert "FAILED " in done.stdout, done.stderr
+
+
+def _run(args, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "tests.simulation", *args],
+        cwd=ROOT,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
