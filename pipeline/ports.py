@@ -147,9 +147,12 @@ class WorkerStore(Protocol):
         """One row, read consistently."""
         ...
 
-    def beat(self, worker_id: str, instance: str, *, found: str | None) -> Worker | None:
+    def beat(
+        self, worker_id: str, instance: str, *, found: str | None, leaving: bool = False
+    ) -> Worker | None:
         """Count up `beat`, stamp lut and `instance`, if the row's instance still is `found` (None: no row or no
-        instance). None when it isn't: somebody else beats here. Metrics that are outdated are taken back with it."""
+        instance). None when it isn't: somebody else beats here. Metrics that are outdated are taken back with it.
+        `leaving`: lut stays, for readers of KCL's kind are to give it nothing any more (see `set_stopping`)."""
         ...
 
     def beat_run(self, worker_id: str, run_claim: str) -> None:
@@ -160,7 +163,9 @@ class WorkerStore(Protocol):
         """Remove the beats of runs that are over."""
         ...
 
-    def set_stopping(self, worker_id: str, *, stopping: bool) -> None: ...
+    def set_stopping(self, worker_id: str, *, stopping: bool) -> None:
+        """A stopping worker's lut goes back by `LEFT`; the stamp is today's again when it may work again."""
+        ...
 
     def count_assign_pass(self, worker_id: str) -> None: ...
 

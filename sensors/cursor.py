@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from pipeline.core.backoff import Backoff
 from pipeline.core.sighting import Sighting, Sightings, from_cursor, to_cursor
 from pipeline.duties.assignment import AssignmentMemory
+from pipeline.duties.cleanup import CleanupMemory
 from pipeline.duties.leader_tick import LeaderMemory
 from pipeline.duties.leader_watch import Watching
 from pipeline.duties.streams import StreamsMemory
@@ -49,6 +50,8 @@ def write_leader(memory: LeaderMemory, failures: int) -> str:
             "assign": _time_out(memory.assignment.last),
             "leases": _suspects(memory.assignment.leases),
             "handovers": _suspects(memory.assignment.handovers),
+            "completed": _time_out(memory.cleanup.completed),
+            "garbage": _time_out(memory.cleanup.garbage),
             "failures": failures,
         }
     )
@@ -62,6 +65,7 @@ def read_leader(text: str | None) -> tuple[LeaderMemory, int]:
             lock=_one_in(said.get("lock")),
             workers=from_cursor(said.get("workers", {})),
             last_sync=_time_in(said.get("sync")),
+            cleanup=CleanupMemory(_time_in(said.get("completed")), _time_in(said.get("garbage"))),
             streams=_former_in(said.get("former")),
             assignment=AssignmentMemory(
                 _time_in(said.get("assign")),

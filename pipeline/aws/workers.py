@@ -11,7 +11,7 @@ from pipeline.aws import attributes as av
 from pipeline.aws import worker_item as wire
 from pipeline.aws.attributes import Item
 from pipeline.aws.rows import Place, Rows, Stood, Written
-from pipeline.core.worker import THROUGHPUT, Metrics, Worker
+from pipeline.core.worker import LEFT, THROUGHPUT, Metrics, Worker
 from pipeline.errors import WrongShape
 from pipeline.kcl.report import is_outdated
 from pipeline.ports import Clock, SkippedRow, WorkerListing
@@ -79,10 +79,13 @@ class DynamoWorkerStore:
                 return self._understood(item, rows)
         return None
 
-    def beat(self, worker_id: str, instance: str, *, found: str | None) -> Worker | None:
+    def beat(
+        self, worker_id: str, instance: str, *, found: str | None, leaving: bool = False
+    ) -> Worker | None:
+        stamp = {} if leaving else self._stamp()
         answer = self._put(
             worker_id,
-            {**self._stamp(), wire.INSTANCE: av.text_value(instance)},
+            {**stamp, wire.INSTANCE: av.text_value(instance)},
             more=f"ADD {wire.BEAT} :one",
             condition=f"{wire.INSTANCE} = :found" if found else f"attribute_not_exists({wire.INSTANCE})",
             values={":one": av.number_value(1), **({":found": av.text_value(found)} if found else {})},
@@ -91,7 +94,7 @@ class DynamoWorkerStore:
             return self._without_outdated(self._understood(answer.row))
         # It is this instance's already: it restarted, or boto3 asked again when the first answer was lost.
         if found != instance and answer.row is not None and self._understood(answer.row).instance == instance:
-            return self.beat(worker_id, instance, found=instance)
+            return self.beat(worker_id, instance, found=instance, leaving=leaving)
         return None
 
     def beat_run(self, worker_id: str, run_claim: str) -> None:
@@ -122,7 +125,9 @@ class DynamoWorkerStore:
             )
 
     def set_stopping(self, worker_id: str, *, stopping: bool) -> None:
-        self._put(worker_id, {wire.STOPPING: {"BOOL": stopping}})
+        left = av.moment_value(self._clock.now() - LEFT, av.SECOND)
+        stamp = {wire.LAST_UPDATE: left} if stopping else self._stamp()
+        self._put(worker_id, {**stamp, wire.STOPPING: {"BOOL": stopping}})
 
     def count_assign_pass(self, worker_id: str) -> None:
         self._put(worker_id, {}, more=f"ADD {wire.ASSIGN_PASS} :one", values={":one": av.number_value(1)})

@@ -105,6 +105,7 @@ def repair(read: Lease, run_claim: str, at: Checkpoint) -> Change:
     return Change(
         read.key,
         f"the table stands at {at}, the row at {read.checkpoint}",
+        holder=read.holder,
         requires={"run_claim": run_claim, "checkpoint": read.checkpoint},
         put={"checkpoint": at, "landed": at},
         add={"counter": 1},
@@ -155,7 +156,6 @@ def release(
         "the wave is over",
         requires={"run_claim": run_claim},
         put=put,
-        add={"counter": 1},
         remove=frozenset({"run_claim"}),
     )
 

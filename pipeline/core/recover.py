@@ -66,6 +66,8 @@ class Scene:
     parents: tuple[ParentReason, ...] = ()
     waiting: tuple[InTheWay, ...] = ()
     passed_by: str | None = None
+    arrival: datetime | None = None
+    """Of the record at the row's checkpoint; None where it can't be read any more."""
 
     @property
     def position(self) -> Position | None:
@@ -130,7 +132,7 @@ def plan_reposition(scene: Scene, *, to_lease: bool, sentinel: Checkpoint, perso
         return Stop(
             f"{scene.key}: its turn hasn't come ({'; '.join(w.why for w in scene.waiting)}); nothing was changed"
         )
-    upto = _as_the_row_says(row, at or Position()) if to_lease else at or Position()
+    upto = _as_the_row_says(scene, at or Position()) if to_lease else at or Position()
     if isinstance(upto, Stop):
         return Stop(f"{scene.key}: {upto.why}; nothing was changed")
     moved = Range(
@@ -219,13 +221,14 @@ def _told(at: Position | None, upto: Position, target: Target) -> str:
             return f"{stood}; its rest is passed over, it ends, and its children begin ({children})"
 
 
-def _as_the_row_says(row: Lease, at: Position) -> Position | Stop:
-    said = row.checkpoint
+def _as_the_row_says(scene: Scene, at: Position) -> Position | Stop:
+    row, said = scene.row, scene.row.checkpoint
     if said.is_end:
         return replace(at, ended=True, children=tuple(sorted(row.children)) or at.children)
     if not said.is_digits:
         return Stop(f"its row says {said}, which is no place to go to")
-    upto = Position(int(said.sequence), said.sub, gap_accepted=True)  # nobody knows when it was seen whole
+    # That very record is the witness. Without it nobody knows since when the stream was whole.
+    upto = Position(int(said.sequence), said.sub, arrival=scene.arrival, gap_accepted=scene.arrival is None)
     if not is_forward(at, upto):
         return Stop(
             f"its row says {said}, behind the table's {at}: the table's rows would land twice. Delete the rows first, or "

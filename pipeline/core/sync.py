@@ -121,7 +121,7 @@ def _cover_all(ranges: list[HashRange | None]) -> bool:
         if each.start > covered:
             return False
         covered = max(covered, each.end + 1)
-    return covered > MAX_HASH_KEY and len(known) == len(ranges)
+    return covered > MAX_HASH_KEY
 
 
 def _unlisted(family: Family, listed: Mapping[str, Shard], positions: Positions) -> dict[str, Shard]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
+LEFT: Final = timedelta(hours=1)
+"""A stopping worker's stamp goes back by this: KCL's leader gives nothing to whom it hasn't heard of for a minute."""
 THROUGHPUT: Final = "throughput"
 """How a worker is judged that measures nothing: by what its leases carry."""
 

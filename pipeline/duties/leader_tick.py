@@ -18,6 +18,7 @@ from pipeline.core.lease import Lease
 from pipeline.core.order import parents_first
 from pipeline.core.sighting import Sighting
 from pipeline.duties.assignment import AssignmentMemory, Fleet, Tally, mind, plan_pass, watch
+from pipeline.duties.cleanup import CleanupMemory
 from pipeline.duties.shard_sync import ShardSync
 from pipeline.duties.streams import StreamsMemory, Tracking, is_wanted_life, of_our_form
 from pipeline.errors import TablesMissing
@@ -47,6 +48,7 @@ class LeaderMemory:
     last_sync: datetime | None = None
     streams: StreamsMemory = field(default_factory=StreamsMemory)
     assignment: AssignmentMemory = field(default_factory=AssignmentMemory)
+    cleanup: CleanupMemory = field(default_factory=CleanupMemory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +183,14 @@ class LeaderDuty:
         tally.notes.extend(look.notes)
         for change in look.forget:
             tally.deleted += tally.apply(self.leases, change)
+        due = memory.cleanup.due(now, self.settings.times)
         done = self._shard_sync.round(
             look.streams,
             listing,
             tally,
             after=memory.streams.synced,
             has_time=lambda: self.clock.monotonic() - began < enough.total_seconds(),
+            cleanup=due,
         )
         done.raise_if_all_failed()
         tally.notes.extend(done.notes)
@@ -194,6 +198,8 @@ class LeaderDuty:
             listing = self._scan()
             memory = replace(memory, assignment=replace(memory.assignment, last=None))
         streams = replace(look.memory, synced=done.stopped_at)
+        if done.stopped_at is None:
+            memory = replace(memory, cleanup=memory.cleanup.after(due, now))
         return replace(memory, last_sync=now, streams=streams), listing
 
     def _assign_when_due(
@@ -242,7 +248,7 @@ def keys_parents_first(leases: Iterable[Lease]) -> tuple[str, ...]:
 def _sentence(tally: Tally, listing: Listing | None, took: int) -> str:
     counts = [
         f"{tally.created} shards added" if tally.created else "",
-        f"{tally.deleted} rows retired" if tally.deleted else "",
+        f"{tally.deleted} rows cleared away" if tally.deleted else "",
         f"{tally.assigned} leases assigned" if tally.assigned else "",
         f"{tally.moved} moved" if tally.moved else "",
         f"{tally.lost} races lost" if tally.lost else "",

@@ -126,7 +126,10 @@ class Recovery:
             if begins
             else ((), ())
         )
-        return Scene(key, row, positions, reasons, waiting, passed.get(key.shard_id))
+        arrival = None
+        if row.checkpoint.is_digits:
+            arrival = self.source.arrivals({key: int(row.checkpoint.sequence)}).get(key)
+        return Scene(key, row, positions, reasons, waiting, passed.get(key.shard_id), arrival)
 
     def end_of(self, key: ShardKey) -> End:
         listed = self.source.list_shards(key.stream)

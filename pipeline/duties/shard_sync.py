@@ -10,6 +10,7 @@ from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, TRIM_HORIZON
 from pipeline.core.order import a_family
 from pipeline.core.sync import is_of_this_life, plan_sync, rows_of
 from pipeline.duties.assignment import Tally
+from pipeline.duties.cleanup import Cleaning, CleanupDue
 from pipeline.duties.origin import ensure_origin
 from pipeline.duties.streams import Tracked, is_wanted_life
 from pipeline.errors import HeadraceError, Transient, Unreachable
@@ -60,13 +61,14 @@ class ShardSync:
         *,
         after: str | None,
         has_time: Callable[[], bool],
+        cleanup: CleanupDue,
     ) -> Round:
         """From where the tick before stopped, as far as this one has time."""
         done = Round(began_here=after is None)
         rest = sorted((each for each in streams if after is None or each.name > after), key=lambda s: s.name)
         for tracked in rest:
             try:
-                self._sync(tracked, listing, tally, done)
+                self._sync(tracked, listing, tally, done, cleanup)
             except HeadraceError as error:
                 done.failed[tracked.name] = error
                 if isinstance(error, Unreachable):
@@ -80,7 +82,9 @@ class ShardSync:
         self, stream: StreamSettings, facts: StreamFacts, listing: Listing, *, state: TableState
     ) -> list[Change]:
         mine = rows_of(facts.stream, listing.leases)
-        whole = self.settings.is_shared and bool(listing.leases)  # KCL asks for the scope at its first start only
+        whole = self.settings.is_shared and bool(
+            listing.leases
+        )  # KCL asks for the scope at its first start only
         start = None if whole else state.positions.origins[facts.stream].start
         shards = self.source.list_shards(facts.stream, start)
         planner = plan_sync_kcl if self.settings.is_shared else plan_sync
@@ -95,7 +99,9 @@ class ShardSync:
         odd = {row.key for row in listing.skipped}  # there, but not for us to understand or to change
         return [change for change in plan if change.key not in odd]
 
-    def _sync(self, tracked: Tracked, listing: Listing, tally: Tally, done: Round) -> None:
+    def _sync(
+        self, tracked: Tracked, listing: Listing, tally: Tally, done: Round, cleanup: CleanupDue
+    ) -> None:
         facts = self.source.describe(tracked.settings.name)
         if not is_wanted_life(tracked, facts):
             tally.notes.append(f"former stream {tracked.name} was made anew: nothing asks for its new life")
@@ -112,4 +118,16 @@ class ShardSync:
             if tally.apply(self.leases, change):
                 tally.created += change.create is not None
                 tally.deleted += change.delete
+        if cleanup:
+            self._clean(cleanup, facts, listing, tally=tally, state=state)
         done.synced.append(tracked.name)
+
+    def _clean(
+        self, due: CleanupDue, facts: StreamFacts, listing: Listing, *, tally: Tally, state: TableState
+    ) -> None:
+        cleaning = Cleaning(settings=self.settings, leases=self.leases, source=self.source, table=self.table)
+        report = cleaning.pass_(due, facts.stream, listing=listing, state=state)
+        tally.deleted += report.deleted
+        tally.lost += report.lost
+        if report.dropped:
+            tally.notes.append(f"{report.dropped} ended positions let go")

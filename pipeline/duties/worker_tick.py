@@ -201,7 +201,7 @@ class WorkerDuty:
             if isinstance(self.leases.apply(change.give_up(lease, self.worker_id)), Applied)
         }
         if left or handed:
-            self.workers.beat(self.worker_id, self.instance, found=row.instance)
+            self.workers.beat(self.worker_id, self.instance, found=row.instance, leaving=True)
         waiting = len(left) - len(given)
         _, dead = self._judge_runs(memory.claims)
         told = (

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from threading import Lock
 
-from pipeline.core.worker import Metrics, Worker
+from pipeline.core.worker import LEFT, Metrics, Worker
 from pipeline.kcl.report import is_outdated
 from pipeline.ports import Clock, SkippedRow, WorkerListing
 
@@ -40,16 +40,17 @@ class MemoryWorkerStore:
         with self._lock:
             self._skipped = (*self._skipped, SkippedRow(key, why))
 
-    def beat(self, worker_id: str, instance: str, *, found: str | None) -> Worker | None:
+    def beat(
+        self, worker_id: str, instance: str, *, found: str | None, leaving: bool = False
+    ) -> Worker | None:
         with self._lock:
             before = self._rows.get(worker_id, Worker(worker_id))
             if before.instance not in {found, instance}:
                 return None
             if is_outdated(before, self._clock.now()):
                 before = _measured(before, Metrics())
-            return self._put(
-                replace(before, beat=before.beat + 1, instance=instance, last_update=self._second())
-            )
+            stamp = before.last_update if leaving else self._second()
+            return self._put(replace(before, beat=before.beat + 1, instance=instance, last_update=stamp))
 
     def beat_run(self, worker_id: str, run_claim: str) -> None:
         with self._lock:
@@ -68,7 +69,8 @@ class MemoryWorkerStore:
 
     def set_stopping(self, worker_id: str, *, stopping: bool) -> None:
         with self._lock:
-            self._put(replace(self._filled(worker_id), stopping=stopping))
+            stamp = self._second() - LEFT if stopping else self._second()
+            self._put(replace(self._filled(worker_id), stopping=stopping, last_update=stamp))
 
     def count_assign_pass(self, worker_id: str) -> None:
         with self._lock:

@@ -312,3 +312,22 @@ def test_deleting_a_row_that_is_gone_or_never_had_a_time_changes_nothing(store: 
     assert store.delete_stale(row)
     assert not store.delete_stale(Worker("w1"))
     assert store.list() == ()
+
+
+def test_a_worker_that_leaves_looks_long_gone_to_readers_of_its_stamp_until_it_may_work_again(
+    store: WorkerStore,
+):
+    beaten = store.beat("w1", "one", found=None)
+    store.set_stopping("w1", stopping=True)
+    left = store.beat("w1", "one", found="one", leaving=True)
+    assert beaten is not None
+    assert left is not None
+    assert left.beat == beaten.beat + 1
+    assert left.last_update is not None
+    assert beaten.last_update is not None
+    assert beaten.last_update - left.last_update > timedelta(minutes=50)
+    store.set_stopping("w1", stopping=False)
+    again = store.get("w1")
+    assert again is not None
+    assert again.last_update is not None
+    assert again.last_update >= beaten.last_update

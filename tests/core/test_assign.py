@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.assign import Rules, cluster_of, is_free, plan_assign, spilled
+from pipeline.core.assign import Rules, is_free, plan_assign, spilled
+from pipeline.core.board import cluster_of
 from pipeline.core.checkpoint import SHARD_END
 from pipeline.core.lease import Lease
 from tests.core.scenes import (

@@ -197,7 +197,10 @@ def test_the_table_goes_forward_to_the_row() -> None:
     at = scene(row=AHEAD)
     decision = decided(plan_reposition(at, to_lease=True, sentinel=LATEST, person=ME))
     after = landing(at, decision)
-    assert (after.sequence, after.gap_accepted) == (70, True)
+    assert (after.sequence, after.gap_accepted) == (70, True), "nobody knows when it was seen whole"
+    witnessed = replace(at, arrival=NOW)
+    known = landing(witnessed, decided(plan_reposition(witnessed, to_lease=True, sentinel=LATEST, person=ME)))
+    assert known == Position(70, arrival=NOW)
     assert (decision.row, decision.landed) == (Checkpoint("70"), Checkpoint("70"))
 
 

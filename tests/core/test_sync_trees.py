@@ -17,7 +17,7 @@ from pipeline.core.lease import Lease
 from pipeline.core.lineage import Kind, ParentReason, Range
 from pipeline.core.order import Family, InTheWay, a_family, parents_first, parents_of
 from pipeline.core.position import TRIM, Origin, Position, Positions, Start
-from pipeline.core.shard import Shard
+from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.sync import a_lease, plan_sync, sync_token
 from tests.kcl.trees import a_tree
@@ -426,3 +426,36 @@ def test_rows_of_other_streams_in_the_table_are_neither_retired_nor_taken_for_on
         (older.key, True),
         (f"{STREAM.serialized}:s0", False),
     ]
+
+
+LOW, HIGH = HashRange(0, 9), HashRange(10, MAX_HASH_KEY)
+BOTH = (Lease("l", hash_range=LOW), Lease("h", hash_range=HIGH))
+
+
+def token(*rows: Lease, **at: Position) -> str | None:
+    shards = {ShardKey(STREAM, name): position for name, position in at.items()}
+    return sync_token(STREAM, rows, Positions({STREAM: Origin(TRIM, ZERO)}, shards))
+
+
+def test_a_sync_rests_only_while_open_rows_cover_all_hash_keys() -> None:
+    assert token(*BOTH) is not None
+    assert token(BOTH[0]) is None
+    assert token(BOTH[1]) is None
+    assert token(replace(BOTH[0], hash_range=HashRange(0, 8)), BOTH[1]) is None
+    assert token(*BOTH, Lease("x")) is None, "nobody knows what the third one covers"
+    assert token(replace(BOTH[0], checkpoint=SHARD_END), BOTH[1]) is None
+    assert token() is None
+
+
+def test_a_sync_rests_only_while_rows_and_ends_are_the_same() -> None:
+    quiet = token(*BOTH, l=Position(5))
+    assert token(*BOTH, l=Position(6)) == quiet, "reading on makes no shard new"
+    assert token(*(replace(row, counter=9, owner="w2") for row in BOTH), l=Position(5)) == quiet
+    others = [
+        token(*BOTH, l=Position(5, ended=True)),
+        token(*BOTH, l=Position(5, ended=True, children=("c",))),
+        token(*BOTH),
+        token(*BOTH, Lease("c", hash_range=LOW), l=Position(5)),
+        token(*(replace(row, stream_epoch=1) for row in BOTH), l=Position(5)),
+    ]
+    assert len({quiet, *others}) == 6

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from pipeline.core.change import Applied, Change, Refused
+from pipeline.core.change import Applied, Change, Refused, repair
 from pipeline.core.checkpoint import SHARD_END, Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.core.lineage import Kind
 from pipeline.core.worker import Worker
+from pipeline.duties.wave import Arrow
 from pipeline.settings import Heartbeat
 from tests.duties.world import TICK, World
 
@@ -224,6 +225,29 @@ def test_a_kcl_worker_lives_by_the_stamp_of_its_row_and_is_given_leases() -> Non
     for _ in range(int(timedelta(seconds=60) / TICK)):
         world.tick()
     assert {row.owner for row in world.leases.scan().leases} == {"w1"}, "it renews no more"
+
+
+def test_a_run_whose_shard_kcl_stole_leaves_the_rows_counter_to_its_new_owner() -> None:
+    world = shared(World(shards=1))
+    world.settle()
+    world.produce(0, 5)
+    run = world.a_run()
+
+    def steal(arrow: Arrow, _keys: tuple[str, ...]) -> None:
+        if arrow is Arrow.STAGED:
+            assert isinstance(kcl_writes(world, 0), Applied)
+
+    run.on_arrow = steal
+    before = row_of(world, 0).counter
+    run.wave()
+    row = row_of(world, 0)
+    assert (row.owner, row.run_claim) == ("kcl-1", None)
+    assert row.counter == before + 2, "the claim's and the thief's"
+
+
+def test_a_repair_never_writes_on_a_row_that_kcl_holds() -> None:
+    read = Lease("a", 5, owner="w1", run_claim="run/1")
+    assert repair(read, "run/1", Checkpoint("7")).holder == "w1"
 
 
 def test_a_lease_is_handed_over_to_a_kcl_worker_as_its_leader_asks() -> None:

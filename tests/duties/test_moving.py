@@ -261,6 +261,41 @@ def test_a_stopping_worker_waits_for_the_end_of_its_runs_wave() -> None:
     assert owners(world) == {"w1": 1, None: 1}
 
 
+def test_a_stopping_workers_stamp_is_old_so_that_kcls_leader_gives_it_nothing() -> None:
+    world = World(workers=("w1", "w2"), shards=2)
+    world.settle()
+    world.rows.set_stopping("w2", stopping=True)
+    world.work("w2")
+    row = world.rows.get("w2")
+    assert row is not None
+    assert row.last_update is not None
+    assert world.clock.now() - row.last_update > timedelta(seconds=60)
+    world.rows.set_stopping("w2", stopping=False)
+    row = world.rows.get("w2")
+    assert row is not None
+    assert row.last_update == world.clock.now().replace(microsecond=0)
+
+
+def test_rows_of_ended_shards_and_their_ends_in_the_table_are_cleared_away_in_time() -> None:
+    world = World(shards=1)
+    world.produce(0, 3)
+    world.settle()
+    world.source.split(world.shard(0))
+    world.wave()
+    world.produce(1, 1)
+    world.produce(2, 1)
+    world.wave("w1", "children")
+    assert row_of(world, 0).has_ended
+    world.tick(20)
+    assert world.leases.get(world.shard(0).shard_id) is not None, "its shard is still listed"
+    world.clock.advance(timedelta(hours=25))
+    world.tick(10)
+    assert world.leases.get(world.shard(0).shard_id) is None
+    assert world.table.load().positions.of(world.shard(0)) is None
+    world.tick(20)
+    assert world.leases.get(world.shard(0).shard_id) is None, "nor does the sync bring it back"
+
+
 def test_a_stopping_leader_lets_go_of_the_lock() -> None:
     world = World(workers=("w1", "w2"))
     world.settle()

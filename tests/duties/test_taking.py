@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.assign import Rules, Scene, cluster_of, plan_assign
+from pipeline.core.assign import Rules, Scene, plan_assign
+from pipeline.core.board import cluster_of
 from pipeline.core.change import Applied, beat, give_up
 from pipeline.core.checkpoint import SHARD_END
 from pipeline.core.lease import Lease

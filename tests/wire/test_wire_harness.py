@@ -162,6 +162,12 @@ CASES = [
     refused("assign", {**SEEN, "new_owner": "ben"}, but(ROW, **HANDING)),
     refused("assign", {**SEEN, "new_owner": "ben"}, None),
     a_case(
+        "assign",
+        {"lease_key": KEY, "seen_owner": None, "seen_checkpoint_owner": "ann", "new_owner": "ann"},
+        but(ROW, leaseOwner=None, checkpointOwner={"S": "ann"}),
+        but(ROW, **UP, **SWITCHED),
+    ),
+    a_case(
         "initiate_handover",
         {"lease_key": KEY, "seen_owner": "ann", "new_owner": "ben"},
         ROW,

@@ -1,0 +1,122 @@
+"""Finding streams on Kinesis: pages, the budget of five questions a second, streams that come and go meanwhile."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from pipeline.aws.kinesis import KinesisSource
+from pipeline.errors import Terminal, Throttled, Unreachable
+from pipeline.local.inprocess import InProcessKinesis
+
+SHOP = {"team": "shop"}
+
+
+class Account:
+    """Streams on the stand-in in process, and what was asked about them."""
+
+    def __init__(self, streams: int, **how: Any) -> None:
+        self.local = InProcessKinesis(**how)
+        self.client = self.local.client()
+        self.names = [f"orders-{n:03d}" for n in range(streams)]
+        for name in self.names:
+            self.client.create_stream(StreamName=name, ShardCount=1)
+            self.client.add_tags_to_stream(StreamName=name, Tags=SHOP)
+            self.local.clock.advance(1)
+        self.source = KinesisSource(self.client)
+        self.calls: Counter[str] = Counter()
+        self.asked: list[Any] = []
+        self.client.meta.events.register("before-call.kinesis", self._count)
+        self.client.meta.events.register("provide-client-params.kinesis.ListStreams", self._note)
+
+    def found(self) -> list[str]:
+        return [stream.name for stream in self.source.find_streams("orders-", SHOP)]
+
+    def _count(self, model: Any, **_: Any) -> None:
+        self.calls[model.name] += 1
+
+    def _note(self, params: Any, **_: Any) -> None:
+        self.asked.append(params)
+
+
+def test_pages_of_the_list_are_asked_for_by_their_token_alone():
+    account = Account(230)
+    assert [stream.name for stream in account.source.find_streams("orders-", {})] == account.names
+    assert [set(each) for each in account.asked] == [set(), {"NextToken"}, {"NextToken"}]
+    assert account.calls == {"ListStreams": 3}, "without tags in question nobody asks for them"
+
+
+def test_a_list_that_outlives_its_tokens_is_left_to_the_next_look():
+    account = Account(130)
+    account.client.meta.events.register(
+        "after-call.kinesis.ListStreams", lambda **_: account.local.clock.advance(301)
+    )
+    with pytest.raises(Unreachable, match="the next look asks again"):
+        account.source.find_streams(None, {})
+
+
+def test_after_the_first_look_twenty_streams_are_asked_for_their_tags_each_in_its_turn():
+    account = Account(50)
+    assert account.found() == account.names
+    assert account.calls["ListTagsForStream"] == 50
+    for name in account.names:
+        account.client.remove_tags_from_stream(StreamName=name, TagKeys=["team"])
+    left = []
+    for _ in range(3):
+        account.calls.clear()
+        left.append(len(account.found()))
+        assert account.calls["ListTagsForStream"] == 20
+    assert left == [30, 10, 0]
+
+
+def test_a_look_that_is_throttled_half_way_is_not_in_vain():
+    account = Account(12, throttle=True)
+    looks = 0
+    while True:
+        looks += 1
+        try:
+            found = account.found()
+        except Throttled:
+            account.local.clock.advance(1)
+            continue
+        break
+    assert found == account.names
+    assert looks == 3, "five a second"
+
+
+def test_streams_that_cannot_be_read_yet_or_any_more_are_not_found():
+    account = Account(2, transition=60.0)
+    assert account.found() == []
+    account.local.clock.advance(61)
+    assert account.found() == account.names
+    account.client.delete_stream(StreamName="orders-000")
+    assert account.found() == ["orders-001"]
+
+
+def test_a_stream_that_goes_between_the_list_and_its_tags_is_not_found():
+    account = Account(2)
+
+    def go(**_: Any) -> None:
+        if "orders-001" in account.client.list_streams()["StreamNames"]:
+            account.client.delete_stream(StreamName="orders-001")
+
+    account.client.meta.events.register_first("before-call.kinesis.ListTagsForStream", go)
+    assert account.found() == ["orders-000"]
+
+
+def test_a_tag_among_more_than_a_page_of_them_is_seen():
+    account = Account(1)
+    account.client.add_tags_to_stream(StreamName="orders-000", Tags={f"a{n:02d}": "x" for n in range(10)})
+    account.client.add_tags_to_stream(StreamName="orders-000", Tags={f"b{n:02d}": "x" for n in range(10)})
+    account.client.meta.events.register(
+        "provide-client-params.kinesis.ListTagsForStream", lambda params, **_: {**params, "Limit": 4}
+    )
+    assert account.found() == ["orders-000"]
+    assert account.calls["ListTagsForStream"] == 6
+
+
+def test_a_role_that_may_not_list_is_told_so():
+    account = Account(1)
+    account.local.inject("error", operation="ListStreams", code="AccessDeniedException")
+    with pytest.raises(Terminal, match="the list of streams: AWS refuses"):
+        account.found()

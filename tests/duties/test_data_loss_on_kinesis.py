@@ -1,0 +1,154 @@
+"""Lost records with the real reader on the stand-in: its clock moves, and Kinesis forgets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.aws.clients import kinesis_client
+from pipeline.aws.kinesis import KinesisSource
+from pipeline.aws.pages import KinesisPages
+from pipeline.core.batch import Batch, Limits, Manifest
+from pipeline.core.lineage import Kind
+from pipeline.core.recover import Decision, Person, WhatIsLeft, plan_skip
+from pipeline.core.stream import ShardKey
+from pipeline.duties.recover import Held, Recovery
+from pipeline.lake.stage_task import stage_batches
+from pipeline.local.endpoint import LocalAws, local_aws
+from pipeline.memory.table import MemoryTable
+from pipeline.ports import StagingSpec
+from pipeline.settings import AwsSettings, OnDataLoss
+from tests.duties.life import STREAM, Life
+
+HOURS = 3600.0
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[LocalAws]:
+    """A stand-in of this module's own: its clock is moved."""
+    with local_aws("--transition", "0") as aws, pytest.MonkeyPatch.context() as patch:
+        for name, value in aws.environment.items():
+            patch.setenv(name, value)
+        yield aws
+
+
+@dataclass
+class HostStage:
+    """What a Spark task does, without Spark."""
+
+    pages: KinesisPages
+    clock: Any
+
+    def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: Limits) -> Manifest:
+        return stage_batches(batches, self.pages, spec=spec, limits=limits, threads=2, clock=self.clock)
+
+
+@dataclass
+class KinesisLife(Life):
+    aws: LocalAws = field(kw_only=True)
+    folder: Path = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.client = kinesis_client(AwsSettings(region=self.aws.region, endpoint=self.aws.endpoint))
+        self.aws.reset()
+        self.client.create_stream(StreamName=STREAM, ShardCount=self.shards)
+        self.source = KinesisSource(self.client)  # type: ignore[assignment]
+        self.stream = self.source.describe(STREAM).stream
+        self.pages = KinesisPages(region=self.aws.region, endpoint=self.aws.endpoint)
+        self.stage = HostStage(self.pages, self.clock)  # type: ignore[assignment]
+        self.table = MemoryTable(self.clock, str(self.folder))
+
+    def put_some(self, count: int = 3) -> None:
+        for _ in range(count):
+            answer = self.client.put_record(StreamName=STREAM, Data=b"{}", PartitionKey="k")
+            self.put.append((ShardKey(self.stream, answer["ShardId"]), int(answer["SequenceNumber"])))
+
+    def split(self) -> None:
+        self.client.split_shard(
+            StreamName=STREAM, ShardToSplit="shardId-000000000000", NewStartingHashKey=str(2**127)
+        )
+
+    def hours(self, number: float) -> None:
+        self.aws.advance(number * HOURS)
+
+    def landed(self) -> list[tuple[ShardKey, int]]:
+        files = [f for s in self.table.history(self.table.head) for f in s.files]
+        rows = [row for f in files for row in pq.read_table(f.path).to_pylist()]
+        return [(ShardKey(self.stream, r["shard_id"]), int(r["sequence_number"])) for r in rows]
+
+
+def a_life(served: LocalAws, folder: Path, on_data_loss: OnDataLoss) -> KinesisLife:
+    life = KinesisLife(on_data_loss=on_data_loss, aws=served, folder=folder)
+    life.sync()
+    life.put_some()
+    life.wave()
+    assert len(life.landed()) == 3
+    return life
+
+
+def test_what_was_trimmed_is_recorded_and_what_is_left_lands(served: LocalAws, tmp_path: Path) -> None:
+    life = a_life(served, tmp_path, OnDataLoss.CONTINUE)
+    life.put_some()
+    life.hours(24)
+    life.put_some()
+    life.hours(1)
+    report = life.wave()
+    assert [p.why for p in report.problems] == []
+    life.check(lost=life.put[3:6])
+    (gap,) = life.ledger(Kind.SKIPPED)
+    assert gap.first_arrival is not None
+    assert gap.last_arrival is not None
+    assert gap.first_arrival < gap.last_arrival
+
+
+def test_a_stopped_shard_goes_on_after_a_person_let_go(served: LocalAws, tmp_path: Path) -> None:
+    life = a_life(served, tmp_path, OnDataLoss.STOP)
+    life.put_some()
+    life.hours(24)
+    life.put_some()
+    life.hours(1)
+    (problem,) = life.wave().problems
+    assert "headrace skip --shard shardId-000000000000" in problem.why
+    person = Recovery(
+        claim="shell/1",
+        settings=life.settings,
+        leases=life.leases,
+        workers=life.rows,
+        runs=life.runs,
+        source=life.source,
+        table=life.table,
+        clock=life.clock,
+    )
+    held = person.hold("shardId-000000000000")
+    assert isinstance(held, Held)
+    plan = plan_skip(person.scene(held.row), WhatIsLeft(), Person("shell", "shell/1", "a test"))
+    assert isinstance(plan, Decision)
+    person.carry_out(held.row, plan)
+    person.let_go(held.row.key)
+    life.wave()
+    life.check(lost=life.put[3:6])
+    tip = person.tip_of(life.put[0][0], life.pages)
+    assert (tip.sequence, tip.arrival is not None) == (life.put[-1][1], True)
+
+
+def test_a_shard_that_kinesis_forgot_ends_with_its_children_which_are_read(
+    served: LocalAws, tmp_path: Path
+) -> None:
+    life = a_life(served, tmp_path, OnDataLoss.CONTINUE)
+    life.put_some()
+    life.split()
+    life.hours(26)
+    life.put_some()
+    for _ in range(3):
+        life.wave()
+        life.sync()
+    life.check(lost=life.put[3:6])
+    ended = life.at(0)
+    assert ended is not None
+    assert (ended.ended, len(ended.children)) == (True, 2)
