@@ -59,7 +59,7 @@ FROM ?= 0
 sim: setup ## a fleet's year in seconds, by many seeds: make sim SEEDS=100 FROM=0
 	@$(in_venv) python -m tests.simulation --seeds $(SEEDS) --from $(FROM) $(ARGS)
 
-interop: setup ## real KCL fleets against the stand-in, where Maven Central is at hand (half an hour)
+interop: setup ## real KCL fleets against the stand-in, where Maven Central is at hand (an hour)
 	@$(in_venv) python -m tests.interop $(ARGS)
 
 wire: setup ## KCL's rows by cases given as data: make wire WIRE=path

@@ -61,7 +61,6 @@ class Parts:
         )
         with beating(consumption.beat, self.settings.times.lease_duration / 4):
             yield run
-        consumption.end()
 
     def _consumption(
         self,

@@ -114,8 +114,9 @@ def read_worker(text: str | None) -> WorkerMemory:
 
 
 def _suspects(seen: Sightings) -> dict[str, list[str | int]]:
-    few = len(seen) <= _FEW
-    return to_cursor({name: each for name, each in seen.items() if few or each.credit})
+    """Those that stood still for the longest: they are nearest to a verdict, and the others begin anew after a reload."""
+    nearest = sorted(seen, key=lambda name: (-seen[name].credit, name))[:_FEW]
+    return to_cursor({name: seen[name] for name in nearest})
 
 
 def _former_out(memory: StreamsMemory) -> list[Any] | None:

@@ -1,7 +1,6 @@
 """The leader's clock: election, shard sync, assignment, and the partitions of this deployment."""
 
 from contextlib import suppress
-from dataclasses import replace
 
 import dagster as dg
 
@@ -86,7 +85,8 @@ def _tick(context: dg.SensorEvaluationContext, settings: Settings, duty: LeaderD
         if failures + 1 >= _FAILURES:
             _give_up(duty)
             failures = -1
-        cursor = write_leader(replace(memory, last_look=None), failures + 1)
+        # What it looked at last still counts: a leader that fails at every second tick must notice a death, too.
+        cursor = _KEPT.put(settings.application, write_leader(memory, failures + 1), memory)
         return dg.SensorResult(skip_reason=f"leader: {error}", cursor=cursor)
     except Terminal:
         _give_up(duty)

@@ -144,7 +144,7 @@ def _report_dead(context: dg.SensorEvaluationContext, report: WorkerReport) -> N
     compare-and-swap makes it harmless."""
     for run_id in report.dead_runs:
         run = context.instance.get_run_by_id(run_id)
-        if run is not None:
+        if run is not None and not run.is_finished:
             context.instance.report_run_failed(
                 run, "this run stopped beating for longer than the lease duration: its host is taken for dead"
             )

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
 from pipeline.aws.clients import asking
 from pipeline.core.stream import StreamId
-from pipeline.errors import Unreachable
+from pipeline.errors import Throttled, Unreachable
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
 _AT_ONCE: Final = 20
-"""Streams whose tags one look asks for: four seconds of a tick. Those that were never asked come on top."""
+"""Streams whose tags one look asks for again: four seconds of a tick. Those that were never asked come first, all."""
 _READABLE: Final = frozenset({"ACTIVE", "UPDATING"})
 _STALE_PAGE: Final = "ExpiredNextTokenException"
 _MISSING: Final = "ResourceNotFoundException"
@@ -55,12 +56,15 @@ class Finder:
             request = {"NextToken": answer["NextToken"]}
 
     def _ask_tags(self, streams: Sequence[StreamId]) -> None:
-        """All that were never asked, and the longest known of the others."""
+        """All that were never asked, and the longest known of the others, as far as Kinesis answers."""
         self._tags = {stream: self._tags[stream] for stream in streams if stream in self._tags}
         new = [stream for stream in streams if stream not in self._tags]
         oldest = sorted(self._tags, key=lambda stream: self._tags[stream][0])
-        for stream in (*new, *oldest[: max(0, _AT_ONCE - len(new))]):
+        for stream in new:
             self._tags[stream] = (time.monotonic(), self._tags_of(stream))
+        with suppress(Throttled):  # what was known before will do for another look
+            for stream in oldest[: max(0, _AT_ONCE - len(new))]:
+                self._tags[stream] = (time.monotonic(), self._tags_of(stream))
 
     def _tags_of(self, stream: StreamId) -> dict[str, str]:
         found: dict[str, str] = {}

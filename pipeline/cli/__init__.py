@@ -31,7 +31,7 @@ COMMANDS = {
     "skip": "pass over records of a shard, and record the gap",
     "status": "tell who reads what, of this or any KCL application",
     "stop": "stop workers cleanly: their leases are given up",
-    "tables": "create or describe the coordination tables",
+    "tables": "create, describe or delete the coordination tables",
 }
 """Name -> line in the help. `a-name` lives in `pipeline.cli.a_name`."""
 

@@ -51,8 +51,8 @@ def plan_ends(
     ranges = []
     for lease_key, children in sorted(asked.items()):
         row = there.get(lease_key)
-        if _has_ended(row, children):
-            key = ShardKey(stream, lease_key.rpartition(":")[2])
+        key = ShardKey(stream, lease_key.rpartition(":")[2])
+        if _has_ended(row, children) and not is_rolled_back(row, positions.of(key)):
             named = (row.children if row else frozenset()) | {child.shard_id for child in children}
             before = positions.of(key)
             end = replace(before or Position(), ended=True, children=tuple(sorted(named)))
@@ -60,10 +60,19 @@ def plan_ends(
     return tuple(ranges)
 
 
+def is_rolled_back(row: Lease | None, at: Position | None) -> bool:
+    """We landed more than the table has."""
+    stands = at.checkpoint if at is not None else None
+    return row is not None and row.landed is not None and (stands is None or row.landed > stands)
+
+
 def _has_ended(row: Lease | None, children: Iterable[Lease]) -> bool:
+    """Without a row: a child that KCL began tells. One that we landed began after an END of ours, which is no more."""
     if row is not None:
         return row.has_ended
-    return any(child.checkpoint.is_digits or child.has_ended for child in children)
+    return any(
+        (child.checkpoint.is_digits or child.has_ended) and child.landed is None for child in children
+    )
 
 
 def moved_by_others(held: Mapping[ShardKey, Lease], positions: Positions) -> dict[ShardKey, int]:
@@ -78,9 +87,9 @@ def moved_by_others(held: Mapping[ShardKey, Lease], positions: Positions) -> dic
 def _is_ahead(row: Lease, at: Position | None) -> bool:
     if at is not None and at.ended:
         return False
-    stands = at.checkpoint if at is not None else None
-    if row.landed is not None and (stands is None or row.landed > stands):
+    if is_rolled_back(row, at):
         return False
+    stands = at.checkpoint if at is not None else None
     return stands is None or row.checkpoint > stands
 
 

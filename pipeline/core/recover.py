@@ -42,7 +42,10 @@ class Tip:
     sequence: int | None
     """Of the newest record; None where Kinesis holds none."""
     arrival: datetime | None
-    seen: datetime
+    at: datetime
+    """When it was looked for, by Kinesis's clock."""
+    is_open: bool = True
+    """A closed shard's tip is no witness: its children were there before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,14 +192,13 @@ def _skipped_to(at: Position, target: Target) -> Position | Stop:
             if not is_forward(at, upto) or at.sequence == sequence:
                 return Stop(f"it stands at {at}, and {sequence} isn't beyond that")
             return upto
-        case Tip(None, _, seen):
+        case Tip(sequence, arrival, moment, is_open):
+            seen = moment if is_open else at.seen
+            if sequence is not None and is_forward(at, Position(sequence)):
+                return Position(sequence, arrival=arrival, seen=seen)
             # No record to stand at: from this moment on, where nothing has landed yet.
-            start = None if at.sequence is not None else Start(seen)
+            start = Start(moment) if at.sequence is None and is_open else at.start
             return replace(at, seen=seen, start=start, gap_accepted=False)
-        case Tip(sequence, arrival, seen):
-            if not is_forward(at, Position(sequence)):
-                return replace(at, seen=seen, gap_accepted=False)
-            return Position(sequence, arrival=arrival, seen=seen)
         case End(shard, children, is_gone):
             if shard is not None and not shard.closed:
                 return Stop("it is still open and has no end: --to-tip passes over what it holds now")
@@ -215,7 +217,7 @@ def _told(at: Position | None, upto: Position, target: Target) -> str:
         case AfterRecord(sequence):
             return f"{stood}; everything up to {sequence} is passed over"
         case Tip():
-            return f"{stood}; everything up to {upto}, its tip at {target.seen.isoformat()}, is passed over"
+            return f"{stood}; everything up to {upto}, its tip at {target.at.isoformat()}, is passed over"
         case End():
             children = ", ".join(upto.children) or "none that is known"
             return f"{stood}; its rest is passed over, it ends, and its children begin ({children})"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pipeline.core.change import Change, create, retire
 from pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
 from pipeline.core.lease import Lease
-from pipeline.core.order import Family, children_of_ends, counts_as_end, parents_first
+from pipeline.core.order import Family, a_family, children_of_ends, counts_as_end, parents_first
 from pipeline.core.position import Positions
 from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
 from pipeline.core.stream import ShardKey, StreamId, lease_key
@@ -49,6 +49,22 @@ def rows_of(stream: StreamId, leases: Iterable[Lease]) -> tuple[Lease, ...]:
 
 def is_of_this_life(stream: StreamId, row: Lease) -> bool:
     return row.stream in {None, stream.serialized} and row.stream_epoch in {None, stream.epoch}
+
+
+def ends_lost(stream: StreamId, rows: Iterable[Lease], positions: Positions) -> tuple[str, ...]:
+    """Shards that we landed to their end, and the table doesn't know it: no run ever looks at their rows again."""
+    rows = [row for row in rows if is_of_this_life(stream, row)]
+    passed = a_family(stream, (), leases=rows, positions=positions).passed(positions)
+    return tuple(
+        sorted(
+            row.shard_id
+            for row in rows
+            if row.has_ended
+            and row.landed is not None
+            and row.landed.is_end
+            and not counts_as_end(ShardKey(stream, row.shard_id), positions, passed)
+        )
+    )
 
 
 def plan_sync(
@@ -121,7 +137,7 @@ def _cover_all(ranges: list[HashRange | None]) -> bool:
         if each.start > covered:
             return False
         covered = max(covered, each.end + 1)
-    return covered > MAX_HASH_KEY
+    return covered > MAX_HASH_KEY and len(known) == len(ranges)
 
 
 def _unlisted(family: Family, listed: Mapping[str, Shard], positions: Positions) -> dict[str, Shard]:

@@ -21,7 +21,7 @@ from pipeline.core.change import Change, Refused
 from pipeline.core.landing import Proposal
 from pipeline.core.lease import Lease
 from pipeline.core.order import a_family
-from pipeline.core.position import TRIM, Origin
+from pipeline.core.position import TRIM, Origin, Positions
 from pipeline.core.sync import rows_of
 from pipeline.errors import BadSetting, OriginUnsafe, PositionsDisagree, Transient
 from pipeline.ports import LandingTable, LeaseStore, ShardSource, StreamFacts
@@ -122,9 +122,28 @@ class Adopting:
                 f"{', '.join(held)} still hold leases of {facts.stream.name}; nothing was changed. `headrace stop` makes them let go"
             )
         positions = self.table.load().positions
+        self._require_rows(facts, rows, positions)
         return tuple(plan_give_back(facts.stream, rows, positions)), start_for_kcl(
             facts.stream, rows, positions
         )
+
+    def _require_rows(self, facts: StreamFacts, rows: tuple[Lease, ...], positions: Positions) -> None:
+        """KCL would begin a shard without a row at its own initial position."""
+        there = {row.shard_id for row in rows}
+        passed = a_family(facts.stream, (), leases=rows, positions=positions).passed(positions)
+        missing = sorted(
+            key.shard_id
+            for key, at in positions.shards.items()
+            if key.stream == facts.stream
+            and not at.ended
+            and key.shard_id not in passed
+            and key.shard_id not in there
+        )
+        if missing:
+            raise BadSetting(
+                f"{len(missing)} shards ({missing[0]}, ...) stand in the lake table and have no lease row, so that KCL would start "
+                "them anew; nothing was changed. Start Headrace once, its shard sync makes the rows, then stop it and give back"
+            )
 
     def apply(self, changes: Iterable[Change]) -> tuple[str, ...]:
         """Keys of rows that somebody else wrote meanwhile."""

@@ -85,8 +85,7 @@ class Cleaning:
             changes += plan_delete_ended(family, rows, state.positions)
         if self.settings.coordination.cleanup:
             changes += plan_delete_garbage(family, rows, state.positions, gone=gone)
-        odd = {row.key for row in listing.skipped}  # there, but not for us to understand or to change
-        answers = [isinstance(self.leases.apply(c), Applied) for c in changes if c.key not in odd]
+        answers = [isinstance(self.leases.apply(each), Applied) for each in changes]
         dropped = self._drop(family, state.positions, gone)
         return CleanupReport(sum(answers), dropped, len(answers) - sum(answers))
 

@@ -83,10 +83,6 @@ class Consumption:
                 self.leases.apply(change.beat(row, self.claims.me))
         return True
 
-    def end(self) -> None:
-        """The run is over: its beat isn't waited for any more."""
-        self.workers.forget_runs(self.claims.me, [self.claims.claim])
-
     def expected(self) -> tuple[str, ...]:
         """Keys of the claimed rows that surely have something to read: never looked at, or left behind."""
         held = self._wave.held.values() if self._wave else ()

@@ -75,7 +75,8 @@ def _skipped(batch: Batch, gap: Gap, run: str, claim: str) -> Range:
         Kind.SKIPPED,
         batch.key,
         after=batch.after,
-        upto=replace(batch.after or Position(), seen=gap.until),
+        # The witness stays: children inherit it, and what they lost meanwhile is theirs to tell.
+        upto=replace(batch.after or Position(), seen=gap.since),
         run=run,
         claim=claim,
         first_arrival=gap.since,

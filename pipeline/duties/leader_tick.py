@@ -223,9 +223,10 @@ class LeaderDuty:
         return memory, listing
 
     def _forget_workers(self, fleet: Fleet, now: datetime, tally: Tally) -> None:
-        """Rows of workers that have been gone for a day, by their own stamp; one that beats meanwhile stays."""
+        """Rows of workers that stand still, and have for a day by their own stamp. A stopped one stays stopped."""
         for row in fleet.rows:
-            if row.last_update is not None and is_stale(row.last_update, now):
+            is_dead = row.worker_id in fleet.dead and not row.stopping
+            if is_dead and row.last_update is not None and is_stale(row.last_update, now):
                 tally.notes.append(f"worker {row.worker_id} has been gone for a day")
                 self.workers.delete_stale(row)
 

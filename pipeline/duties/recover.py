@@ -105,8 +105,8 @@ class Recovery:
             self.leases.apply(change.release(row, self.claim))
         if row.wanted_by == self.claim:
             self.leases.apply(change.unwant(row, self.claim))
-        if row.owner is not None:
-            self.workers.forget_runs(row.owner, [self.claim])
+        if row.holder is not None and self.workers.get(row.holder) is not None:
+            self.workers.forget_runs(row.holder, [self.claim])
 
     def scene(self, row: Lease) -> Scene:
         facts = self.source.describe(asked_by(self.settings, row))
@@ -179,10 +179,10 @@ class Recovery:
     def _watch(self, row: Lease) -> None:
         """Other claims' beats, and one of our own, so that nobody takes this command for dead."""
         beats: dict[str, str] = {}
-        if row.holder is not None:
-            self.workers.beat_run(row.holder, self.claim)
-            worker = self.workers.get(row.holder)
-            beats = {claim: str(count) for claim, count in worker.run_beats.items()} if worker else {}
+        worker = self.workers.get(row.holder) if row.holder is not None else None
+        if worker is not None:  # a KCL worker may have no row, and gets none by us
+            self.workers.beat_run(worker.worker_id, self.claim)
+            beats = {claim: str(count) for claim, count in worker.run_beats.items()}
         for claim in (row.run_claim, row.wanted_by):
             if claim is not None:
                 beats.setdefault(claim, "none")
@@ -195,7 +195,7 @@ class Recovery:
 def _last_page(key: ShardKey, pages: Pages, start: Start, facts: StreamFacts) -> Tip:
     tip = Tip(None, None, facts.asked)
     for page in pages.pages(Batch(key, None, start, facts.asked, facts.retention)):
-        tip = replace(tip, seen=page.answered)
+        tip = replace(tip, at=page.answered, is_open=page.children is None)
         if page.last_sequence is not None:
             tip = replace(tip, sequence=page.last_sequence, arrival=page.last_arrival)
         if page.behind <= timedelta(0):

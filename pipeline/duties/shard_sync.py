@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pipeline.core.change import Change
 from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, TRIM_HORIZON
 from pipeline.core.order import a_family
-from pipeline.core.sync import is_of_this_life, plan_sync, rows_of
+from pipeline.core.sync import ends_lost, is_of_this_life, plan_sync, rows_of
 from pipeline.duties.assignment import Tally
 from pipeline.duties.cleanup import Cleaning, CleanupDue
 from pipeline.duties.origin import ensure_origin
@@ -111,6 +111,11 @@ class ShardSync:
         mine = rows_of(facts.stream, listing.leases)
         state = ensure_origin(self.table, self.table.load(), facts, stream=tracked.settings, leases=mine)
         plan = self.plan(tracked.settings, facts, listing, state=state)
+        if lost := ends_lost(facts.stream, mine, state.positions):
+            tally.notes.append(
+                f"{len(lost)} ended shards ({lost[0]}, ...) are ahead of the lake table: it was rolled back or restored; nothing "
+                "after it is read until `headrace reposition` decides"
+            )
         if not mine and any(change.create and change.create.landed for change in plan):
             whole = "" if not self.settings.multi else f" of {tracked.name}"
             tally.notes.append(f"lease rows{whole} were gone: rebuilt from the positions in the lake table")

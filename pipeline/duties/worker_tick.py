@@ -19,7 +19,7 @@ from pipeline.core.lease import Lease, run_of_claim
 from pipeline.core.sighting import Sighting, look
 from pipeline.core.stream import StreamId
 from pipeline.core.worker import Worker
-from pipeline.duties.due_rows import PROBES_A_TICK, DueRows
+from pipeline.duties.due_rows import DueRows
 from pipeline.duties.leader_watch import LeaderWatch, Watching
 from pipeline.ports import Clock, LatestRun, LeaderLock, LeaseStore, Runs, ShardSource, WorkerStore
 from pipeline.settings import Heartbeat, TimeSettings
@@ -166,10 +166,10 @@ class WorkerDuty:
     def _mine(self, held: frozenset[str]) -> tuple[Lease, ...]:
         """Rows that are mine, or that I still hold for their next owner."""
         found = {lease.key: lease for lease in self.leases.held_by(self.worker_id).leases}
-        for key in sorted(held - found.keys())[:PROBES_A_TICK]:
-            lease = self._due_rows.understood(key)
-            if lease is not None and lease.holder == self.worker_id:
-                found[key] = lease
+        left = sorted(held - found.keys())
+        for lease in self.leases.get_many(left).leases if left else ():
+            if lease.holder == self.worker_id:
+                found[lease.key] = lease
         return tuple(found.values())
 
     def _hand_over(self, mine: tuple[Lease, ...], living: frozenset[str]) -> tuple[tuple[Lease, ...], int]:

@@ -82,7 +82,9 @@ def plan_layout(found: Evidence, wanted: Layout) -> Arrangement:
     """Raises where going on would harm somebody: KCL's workers, or the rows of another layout."""
     _refuse_trap(found)
     effective = _effective(found)
-    older = found.older and not found.beside_leases
+    # A stored status was written by KCL 3.5, whose migration leaves old leases as they are.
+    has_status = found.status is not None or found.status_beside_leases is not None
+    older = found.older and not found.beside_leases and not has_status
     if effective is None:
         effective = TableStatus.COMPLETE if wanted is Layout.S else TableStatus.INIT
     arranged = Arrangement(effective, lease_rows_only=older)

@@ -60,6 +60,9 @@ class ShardReading:
         self.batches: list[pa.RecordBatch] = []
         self._pages = self._open(pages)
         self._witness = batch.witness
+        """Up to here the shard was whole."""
+        self._noted = batch.witness
+        """Up to here it was whole, or what is lost was noted."""
         self._staged = Staged(batch.key, batch.after, batch.after or Position())
 
     @property
@@ -105,7 +108,7 @@ class ShardReading:
             self.over = True
             return
         box.take(page)
-        if page.answered - self._witness > self.batch.retention:
+        if page.answered - self._noted > self.batch.retention:
             if not self.batch.goes_on:
                 raise DataLoss(self._loss_sentence(page))
             if self._staged.rows:
@@ -121,6 +124,7 @@ class ShardReading:
         if page.records is not None:
             self.batches.append(page.records)
         self._witness = _latest(self._witness, page.last_arrival, page.answered if at_tip else None)
+        self._noted = max(self._noted, self._witness)
         self._staged = replace(
             was,
             upto=_position(was.upto, page, at_tip=at_tip, witness=self._witness),
@@ -133,9 +137,8 @@ class ShardReading:
         )
 
     def _note_gap(self, until: datetime) -> None:
-        known = self._staged.gap
-        self._staged = replace(self._staged, gap=Gap(self._witness if known is None else known.since, until))
-        self._witness = until
+        self._staged = replace(self._staged, gap=Gap(self._witness, until))
+        self._noted = until
 
     def _stop(self, why: str, *, data_loss: bool = False) -> None:
         self.over = True
@@ -155,7 +158,8 @@ def _position(was: Position, page: Page, *, at_tip: bool, witness: datetime) -> 
     if page.last_sequence is not None:
         was = Position(sequence=page.last_sequence, arrival=page.last_arrival)
     if page.children is not None:
-        # The children's witness: a shard that never had a record was whole up to its own.
+        # The children's witness: a shard that never had a record was whole up to its own. Never the end of a gap: what
+        # its children lost at that time is theirs to tell.
         return replace(
             was,
             seen=_latest(witness, seen),

@@ -14,6 +14,9 @@ from pipeline.errors import DataLoss, HeadraceError, Unknown
 from pipeline.memory.source import MemoryRecord, MemorySource
 from pipeline.ports import Clock, StagingSpec
 
+_WITHIN_THE_SECOND = timedelta(seconds=1)
+"""Kinesis tells whole seconds: it may be that much later than it says."""
+
 Row = tuple[ShardKey, int]
 """A record as a test knows it: shard and sequence number."""
 
@@ -73,7 +76,7 @@ class MemoryStage:
             if not behind and children is None
             else before.seen
             if children is None
-            else (gap.until if gap else batch.witness),
+            else batch.witness,
             start=before.start,
         )
         size = sum(len(r.data) for r in taken)
@@ -85,6 +88,7 @@ class MemoryStage:
 
     @staticmethod
     def _gap(batch: Batch, now: datetime) -> Gap | None:
+        now += _WITHIN_THE_SECOND
         if now - batch.witness <= batch.retention:
             return None
         if not batch.goes_on:

@@ -11,7 +11,7 @@ from pipeline.duties.wave import Arrow
 from pipeline.errors import Throttled, Unreachable
 from resources.runs import FAILED_TAG
 from tests.dagster.fixtures import MakeWorld
-from tests.dagster.world import TIMES, DagsterWorld, key, keys, why_failed
+from tests.dagster.world import AN_HOUR, TIMES, DagsterWorld, key, keys, why_failed
 from tests.e2e.eventually import eventually
 
 
@@ -228,9 +228,10 @@ def test_a_run_beats_on_a_timer_however_long_its_wave_takes(make_world: MakeWorl
     world.settle()
 
     assert world.read().success
-    row = world.world.rows.get("w1")
-    assert row is not None
-    assert row.run_beats == {}, "a run that is over is waited for no more"
+    assert _beats(world) >= 3
+    world.world.clock.advance(AN_HOUR)
+    world.tick("worker_w1")
+    assert _beats(world) == 0, "a run that is over is waited for no more"
 
 
 def _beats(world: DagsterWorld) -> int:

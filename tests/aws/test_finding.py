@@ -21,6 +21,7 @@ class Account:
         self.names = [f"orders-{n:03d}" for n in range(streams)]
         for name in self.names:
             self.client.create_stream(StreamName=name, ShardCount=1)
+            self.local.clock.advance(how.get("transition", 0))
             self.client.add_tags_to_stream(StreamName=name, Tags=SHOP)
             self.local.clock.advance(1)
         self.source = KinesisSource(self.client)
@@ -71,26 +72,38 @@ def test_after_the_first_look_twenty_streams_are_asked_for_their_tags_each_in_it
 
 def test_a_look_that_is_throttled_half_way_is_not_in_vain():
     account = Account(12, throttle=True)
-    looks = 0
-    while True:
-        looks += 1
-        try:
-            found = account.found()
-        except Throttled:
-            account.local.clock.advance(1)
-            continue
-        break
-    assert found == account.names
-    assert looks == 3, "five a second"
+    for _ in range(2):
+        with pytest.raises(Throttled):
+            account.found()
+        account.local.clock.advance(1)
+    assert account.found() == account.names, "five a second"
+
+
+def test_tags_that_are_known_do_for_another_look_where_kinesis_is_tired_and_each_gets_its_turn():
+    account = Account(12, throttle=True)
+    for _ in range(2):
+        with pytest.raises(Throttled):
+            account.found()
+        account.local.clock.advance(1)
+    account.found()
+    for name in account.names:
+        account.local.clock.advance(1)
+        account.client.remove_tags_from_stream(StreamName=name, TagKeys=["team"])
+    left = []
+    for _ in range(3):
+        account.local.clock.advance(1)
+        left.append(len(account.found()))
+    assert left == [7, 2, 0]
 
 
 def test_streams_that_cannot_be_read_yet_or_any_more_are_not_found():
     account = Account(2, transition=60.0)
-    assert account.found() == []
+    account.client.create_stream(StreamName="orders-new", ShardCount=1)
+    assert [s.name for s in account.source.find_streams("orders-", {})] == account.names
     account.local.clock.advance(61)
-    assert account.found() == account.names
+    assert [s.name for s in account.source.find_streams("orders-", {})] == [*account.names, "orders-new"]
     account.client.delete_stream(StreamName="orders-000")
-    assert account.found() == ["orders-001"]
+    assert [s.name for s in account.source.find_streams("orders-", {})] == ["orders-001", "orders-new"]
 
 
 def test_a_stream_that_goes_between_the_list_and_its_tags_is_not_found():
@@ -108,15 +121,17 @@ def test_a_tag_among_more_than_a_page_of_them_is_seen():
     account = Account(1)
     account.client.add_tags_to_stream(StreamName="orders-000", Tags={f"a{n:02d}": "x" for n in range(10)})
     account.client.add_tags_to_stream(StreamName="orders-000", Tags={f"b{n:02d}": "x" for n in range(10)})
-    account.client.meta.events.register(
-        "provide-client-params.kinesis.ListTagsForStream", lambda params, **_: {**params, "Limit": 4}
-    )
+
+    def fewer(params: Any, **_: Any) -> None:
+        params["Limit"] = 4
+
+    account.client.meta.events.register("provide-client-params.kinesis.ListTagsForStream", fewer)
     assert account.found() == ["orders-000"]
     assert account.calls["ListTagsForStream"] == 6
 
 
 def test_a_role_that_may_not_list_is_told_so():
     account = Account(1)
-    account.local.inject("error", operation="ListStreams", code="AccessDeniedException")
+    account.local.inject("error", operation="ListStreams", code="AccessDeniedException", status=400)
     with pytest.raises(Terminal, match="the list of streams: AWS refuses"):
         account.found()

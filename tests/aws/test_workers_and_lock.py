@@ -67,7 +67,7 @@ def test_a_row_that_we_make_is_kcls_worker_without_a_metric_source(tables: Table
     makers = [
         lambda store: store.beat("w1", "dagster-a", found=None),
         lambda store: store.beat_run("w1", "run/1"),
-        lambda store: store.set_stopping("w1", stopping=True),
+        lambda store: store.set_stopping("w1", stopping=False),
         lambda store: store.count_assign_pass("w1"),
     ]
     for make in makers:
@@ -124,7 +124,7 @@ def test_rows_of_kcl_35_carry_their_type_and_support_code(tables: Tables, key: s
     makers = [
         lambda: store.beat("w1", "dagster-a", found=None),
         lambda: store.beat_run("w1", "run/1"),
-        lambda: store.set_stopping("w1", stopping=True),
+        lambda: store.set_stopping("w1", stopping=False),
         lambda: store.count_assign_pass("w1"),
         lambda: store.report("w1", MEASURED, seen=None),
     ]

@@ -8,7 +8,7 @@ from datetime import timedelta
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipeline.core.assign import Rules, is_free, plan_assign, spilled
@@ -65,6 +65,8 @@ def test_two_processes_make_the_same_plan():
 
 
 @given(SEEDS)
+@example(26)  # what evens out the clusters leaves workers uneven
+@example(267)
 def test_a_plan_carried_out_is_followed_by_an_empty_one(seed):
     scene, rules = a_fleet(seed)
     plan = plan_assign(scene, rules)
@@ -145,13 +147,15 @@ def test_a_cold_start_without_metrics_is_even_at_once(workers, leases):
 def test_the_heaviest_of_the_free_leases_are_spread_first():
     rows = tuple(Lease(f"free{n}", throughput_kbps=kbps) for n, kbps in enumerate([30, 90, 30, 90, 60]))
     scene = replace(drawn("w1", "w2"), leases=rows)
-    assert sorted(loads(carried_out(scene, plan_assign(scene, AT_ONCE))).values()) == [150.0, 150.0]
+    placed = carried_out(scene, plan_assign(scene, replace(AT_ONCE, tolerance=1.0)))
+    assert sorted(loads(placed).values()) == [150.0, 150.0]
 
 
 def test_a_lease_that_nobody_measured_counts_as_an_average_one():
-    scene = replace(drawn(w1=[100.0, 100.0], w2=[100.0]), now=NOW)
+    scene = drawn(w1=[100.0, 100.0], w2=[100.0])
     scene = replace(scene, leases=(*scene.leases, Lease("new")))
     assert after(scene) == {"w1": 2, "w2": 2}
+    assert plan_assign(drawn(w1=[100.0, 100.0], w2=[None, None]), AT_ONCE) == []
 
 
 def test_quiet_leases_are_spread_too():
@@ -162,6 +166,11 @@ def test_quiet_leases_are_spread_too():
         "w1": 3,
         "w2": 3,
     }
+
+
+def test_quiet_leases_beside_busy_ones_are_spread_too():
+    scene = drawn(w1=[100.0, *[0.0] * 30], w2=[100.0])
+    assert after(scene, replace(AT_ONCE, tolerance=0.01)) == {"w1": 16, "w2": 16}
 
 
 def test_the_leases_of_the_dead_go_to_the_living_and_those_of_workers_never_seen_stay():
@@ -352,6 +361,12 @@ def test_a_cold_start_of_two_clusters_is_even():
     found = carried_out(scene, plan_assign(scene, AT_ONCE))
     assert clusters(found) == {"a": 250, "b": 250}
     assert set(counts(found).values()) == {2, 3}
+
+
+def test_of_equal_workers_the_one_whose_cluster_has_less_gets_a_new_lease():
+    scene = drawn(**{"a-1": [1.0] * 2, "a-2": [1.0] * 3, "b-1": [1.0] * 2, "b-2": [1.0] * 2})
+    (change,) = plan_assign(replace(scene, leases=(*scene.leases, Lease("new"))), Rules(dwell=DWELL))
+    assert (change.key, change.put["owner"]) == ("new", "b-1")
 
 
 @given(SEEDS, st.integers(2, 4))

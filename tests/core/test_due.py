@@ -28,6 +28,10 @@ def test_a_started_run_lives_by_its_beat_after_a_grace() -> None:
     assert not run_lives(RunVerdict(RunState.STARTED, LONG), [], PATIENCE)
 
 
+def test_a_run_that_starts_in_the_future_has_no_grace_its_hosts_clock_was_set_back() -> None:
+    assert not run_lives(RunVerdict(RunState.STARTED, timedelta(hours=-1)), [SILENT], PATIENCE)
+
+
 def test_a_run_that_dagster_does_not_know_is_judged_by_its_beat_alone() -> None:
     assert run_lives(RunVerdict(RunState.UNKNOWN), [BEATS], PATIENCE)
     assert not run_lives(RunVerdict(RunState.UNKNOWN), [SILENT], PATIENCE)

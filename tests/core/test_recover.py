@@ -122,6 +122,13 @@ def test_the_tip_of_a_shard_that_holds_nothing_newer_is_where_it_stands() -> Non
         assert landing(at, decided(plan_skip(at, tip, ME))) == replace(STANDS, seen=NOW)
 
 
+def test_the_tip_of_a_closed_shard_is_no_witness_for_its_children() -> None:
+    at = scene()
+    closed = Tip(99, NOW - timedelta(hours=5), NOW, is_open=False)
+    assert landing(at, decided(plan_skip(at, closed, ME))) == Position(99, arrival=NOW - timedelta(hours=5))
+    assert "nothing is left" in stopped(plan_skip(at, replace(closed, sequence=None), ME))
+
+
 def test_the_tip_of_a_shard_of_which_nothing_was_read_is_this_moment() -> None:
     at = scene(None)
     after = landing(at, decided(plan_skip(at, Tip(None, None, NOW), ME)))

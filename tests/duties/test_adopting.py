@@ -243,6 +243,18 @@ def test_given_back_rows_say_what_the_table_says_and_belong_to_nobody() -> None:
     assert {row.owner for row in rows.values()} == {None}
 
 
+def test_a_shard_that_stands_in_the_table_and_has_no_row_isnt_given_back_in_silence() -> None:
+    world = World(shards=2)
+    world.produce(0, 5)
+    world.settle()
+    world.wave()
+    world.rows.set_stopping("w1", stopping=True)
+    world.work()
+    world.leases.wipe(world.shard(0).shard_id)
+    with pytest.raises(BadSetting, match="no lease row"):
+        adopting(world).give_back(STREAM)
+
+
 def test_a_row_that_somebody_wrote_meanwhile_is_told_and_left() -> None:
     world = World(shards=1)
     world.produce(0, 5)

@@ -169,6 +169,43 @@ def test_a_parent_whose_row_kcl_has_deleted_counts_as_ended_once_a_child_is_past
     assert kinds(world) == [("foreign", "0"), ("foreign", "1"), ("landed", "1")]
 
 
+def test_an_end_of_our_own_that_a_rollback_took_is_never_taken_for_kcls() -> None:
+    world = shared(World(shards=1))
+    world.settle()
+    world.produce(0, 3)
+    world.wave()
+    before = world.table.load().snapshot
+    world.produce(0, 4)
+    world.source.split(world.shard(0))
+    world.wave("w1", "to-the-end")
+    assert row_of(world, 0).has_ended
+    world.table.rollback(before)
+    world.produce(1, 2)
+    for n in range(3):
+        world.tick(2)
+        assert world.wave("w1", f"later-{n}").rows == 0
+    assert not world.table.load().positions.has_ended(world.shard(0))
+    world.leases.wipe(world.shard(0).shard_id)
+    assert ("foreign", "0") not in kinds(world)
+
+
+def test_a_child_that_we_landed_proves_no_end_of_kcls() -> None:
+    world = shared(World(shards=1))
+    world.settle()
+    world.produce(0, 3)
+    world.wave()
+    before = world.table.load().snapshot
+    world.source.split(world.shard(0))
+    world.wave("w1", "to-the-end")
+    world.produce(1, 2)
+    world.wave("w1", "the-child")
+    world.table.rollback(before)
+    world.leases.wipe(world.shard(0).shard_id)
+    report = world.wave("w1", "later")
+    assert report.rows == 0
+    assert ("foreign", "0") not in kinds(world)
+
+
 def test_a_grandparent_that_we_had_begun_is_ended_too() -> None:
     world = shared(World(shards=1))
     world.settle()

@@ -84,8 +84,10 @@ def test_a_run_that_dies_between_the_two_commits_has_recorded_a_gap_that_only_gr
     life.later(HOUR)
     life.wave()
     life.check(lost=life.put[3:6])
-    (_, _, first_until), (_, second_since, _) = life.skipped()
-    assert first_until == second_since
+    (_, since, until), (_, since_again, later) = life.skipped()
+    assert since == since_again
+    assert until is not None
+    assert later == until + HOUR
 
 
 def test_a_wave_without_a_gap_records_none() -> None:

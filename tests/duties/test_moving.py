@@ -312,11 +312,57 @@ def test_the_row_of_a_worker_that_has_been_gone_for_a_day_is_deleted() -> None:
     world.settle()
     without(world, "w2")
     world.clock.advance(timedelta(hours=23))
-    world.tick(2)
+    world.tick(8)
     assert {row.worker_id for row in world.rows.list()} == {"w1", "w2"}
     world.clock.advance(timedelta(hours=2))
-    world.tick(2)
+    world.tick(8)
     assert {row.worker_id for row in world.rows.list()} == {"w1"}
+
+
+def test_a_stopped_worker_stays_stopped_after_a_day_too() -> None:
+    world = World(workers=("w1", "w2"))
+    world.settle()
+    world.rows.set_stopping("w2", stopping=True)
+    world.tick(3)
+    for _ in range(3):
+        world.clock.advance(timedelta(hours=12))
+        world.tick(9)
+    row = world.rows.get("w2")
+    assert row is not None
+    assert row.stopping
+    assert owners(world) == {"w1": 2}
+
+
+def test_a_leaders_clock_that_jumps_a_day_ahead_deletes_no_living_workers_row() -> None:
+    world = World(workers=("w1", "w2"))
+    world.settle()
+    world.clock.jump(timedelta(days=2))
+    world.lead()
+    assert {row.worker_id for row in world.rows.list()} == {"w1", "w2"}
+
+
+def test_a_handover_of_more_than_a_hundred_idle_leases_loses_sight_of_none() -> None:
+    world = in_lease_mode(World(workers=("w1",), shards=300))
+    world.settle()
+    world.workers = ("w1", "w2")
+    world.tick(8)
+    assert owners(world) == {"w1": 150, "w2": 150}
+    assert all(row.checkpoint_owner is None for row in world.leases.scan().leases)
+
+
+def test_a_rollback_past_a_parents_end_is_told_by_the_leader() -> None:
+    world = World(shards=1)
+    world.settle()
+    world.produce(0, 3)
+    world.wave()
+    before = world.table.load().snapshot
+    world.source.split(world.shard(0))
+    world.wave("w1", "the-end")
+    world.table.rollback(before)
+    world.clock.advance(timedelta(seconds=30))
+    told = str(world.lead())
+    assert "1 ended shards" in told
+    assert "headrace reposition" in told
 
 
 def test_only_the_leader_scans() -> None:

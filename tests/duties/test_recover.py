@@ -321,3 +321,23 @@ def test_a_row_of_another_life_is_not_decided_about() -> None:
     assert isinstance(held, Held)
     with pytest.raises(PositionsDisagree, match="another life"):
         recovery(life).scene(held.row)
+
+
+def test_a_command_beats_while_it_holds_a_shard_and_leaves_no_beat_and_no_row_behind() -> None:
+    life = Life()
+    life.sync()
+    key = life.key(0).shard_id
+    stranger = recovery(life)
+    stranger.hold(key)
+    stranger.let_go(key)
+    assert life.rows.get("w1") is None, "a worker without a row gets none by a person's command"
+    life.rows.beat("w1", "dagster-1", found=None)
+    person = recovery(life)
+    person.hold(key)
+    beating = life.rows.get("w1")
+    assert beating is not None
+    assert list(beating.run_beats) == [person.claim]
+    person.let_go(key)
+    after = life.rows.get("w1")
+    assert after is not None
+    assert after.run_beats == {}

@@ -103,6 +103,25 @@ def beside_2_7(stage: Stage) -> int:
         return play.fails
 
 
+def helping_ourselves(stage: Stage) -> int:
+    """Mode 2.x beside KCL 2.7.2: ours steals from it, takes all when it dies, and a new one steals from ours."""
+    with scene("helping ourselves", 4, stage) as play:
+        home = _lake(play)
+        with play.traffic:
+            play.fleet.start("k1", "2.7.2")
+            play.await_readers(START, "k1")
+            play.fleet.start_ours("h1", home, layout="M", mode="2.x")
+            play.await_readers(REBALANCE, "h1", "k1")
+            play.kill("k1", "h1")
+            play.fleet.start("k2", "2.7.2")
+            play.await_readers(REBALANCE, "h1", "k2")
+        play.finish(lambda: landed(home))
+        play.check(
+            all("checkpoint" in row for row in play.rows.tables()[APP]), "nothing but leases in KCL's table"
+        )
+        return play.fails
+
+
 def adopted(stage: Stage) -> int:
     """A stopped 3.4.2 application is observed, adopted, read by ours, given back, and read on by 3.4.2."""
     with scene("adopted", 4, stage) as play:
@@ -141,6 +160,7 @@ BESIDE: dict[str, Callable[[Stage], int]] = {
     "kcls-leader-dies": kcls_leader_dies,
     "we-lead": we_lead,
     "beside-2.7.2": beside_2_7,
+    "helping-ourselves": helping_ourselves,
     "adopted": adopted,
 }
 

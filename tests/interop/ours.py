@@ -25,6 +25,7 @@ from pipeline.core.batch import Batch, Limits, Manifest
 from pipeline.core.lease import Lease
 from pipeline.core.stream import StreamId
 from pipeline.duties.leader_tick import LeaderDuty, LeaderMemory
+from pipeline.duties.taking import Taking, TakingMemory
 from pipeline.duties.wave import Arrow, WaveReport
 from pipeline.duties.worker_tick import WorkerDuty, WorkerMemory, WorkerReport
 from pipeline.errors import HeadraceError
@@ -37,6 +38,7 @@ from pipeline.settings import (
     Heartbeat,
     LandingSettings,
     Layout,
+    Mode,
     Settings,
     StreamSettings,
     TimeSettings,
@@ -76,6 +78,7 @@ def settings_of(given: dict[str, Any]) -> Settings:
 
 def _beside_kcl(given: dict[str, Any]) -> CoordinationSettings:
     return CoordinationSettings(
+        mode=Mode(given.get("mode", "own")),
         heartbeat=Heartbeat.LEASE,
         layout=Layout(given.get("layout", "auto")),
         kcl_failover=timedelta(seconds=given["failover"]),
@@ -178,10 +181,11 @@ class OurWorker:
             heartbeat=self.settings.coordination.heartbeat,
             stream=self._facts,
         )
-        memory = WorkerMemory()
+        memory, taking = WorkerMemory(), TakingMemory()
         while not self.over.is_set():
             try:
                 report = duty.tick(memory)
+                taking = self._take(taking)
             except HeadraceError as error:
                 log.warning("worker: %s", error)
             else:
@@ -196,6 +200,17 @@ class OurWorker:
     def _facts(self, _lease: Lease) -> tuple[StreamId, timedelta]:
         facts = self.source.describe(self.settings.streams[0].name)
         return facts.stream, facts.retention
+
+    def _take(self, memory: TakingMemory) -> TakingMemory:
+        if self.settings.coordination.mode is not Mode.KCL_2:
+            return memory
+        taking = Taking(
+            me=self.me, leases=self.tables.leases(), clock=self.clock, ids=self.ids, settings=self.settings
+        )
+        report = taking.tick(memory)
+        if str(report):
+            log.info("taking: %s", report)
+        return report.memory
 
     def _note(self, held: frozenset[str]) -> None:
         for key in sorted(self.held - held):
@@ -254,7 +269,11 @@ def main() -> None:
     worker = OurWorker(settings_of(json.loads(sys.argv[1])))
     tell("started", worker.me, "-")
     signal.signal(signal.SIGTERM, worker.stop)
-    duties: list[Callable[[], None]] = [worker.lead, worker.work]
+    duties: list[Callable[[], None]] = [worker.work]
+    if worker.settings.coordination.mode is Mode.OWN:
+        duties.append(worker.lead)
+    else:
+        worker.tables.tables().ensure()  # KCL 2.x finds the shards; nobody gives leases out
     threads = [threading.Thread(target=duty, daemon=True) for duty in duties]
     for thread in threads:
         thread.start()

@@ -73,3 +73,13 @@ def test_a_hand_over_is_timed_from_the_farewell_to_the_begin():
         Event(30, "shutdownRequested", "k2", A),
     ]
     assert hand_overs(events) == [(A, "k1", "k2", 4.0)]
+
+
+def test_a_worker_that_ends_hands_nothing_over():
+    events = [
+        Event(1, "initialize", "k1", A),
+        Event(20, "stopping", "k1", "-"),
+        Event(20.1, "shutdownRequested", "k1", A),
+        Event(90, "initialize", "k2", A),
+    ]
+    assert hand_overs(events) == []

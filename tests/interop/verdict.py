@@ -67,8 +67,11 @@ def take_overs(events: Sequence[Event], dead: str, at: float) -> dict[str, float
 def hand_overs(events: Sequence[Event]) -> list[tuple[str, str, str, float]]:
     """Those that were asked for: (shard, from, to, seconds from the old worker's farewell to the new one's begin)."""
     found = []
+    stopping: set[str] = set()  # whoever ends says farewell to all that it has, and hands nothing over
     for number, event in enumerate(events):
-        if event.kind != "shutdownRequested":
+        if event.kind == "stopping":
+            stopping.add(event.worker)
+        if event.kind != "shutdownRequested" or event.worker in stopping:
             continue
         later = (e for e in events[number:] if e.kind == "initialize" and e.shard == event.shard)
         begun = next((e for e in later if e.worker != event.worker), None)

@@ -123,6 +123,14 @@ def test_beside_older_workers_nothing_but_leases_goes_into_the_lease_table(*, ou
     assert plan_layout(older, Layout.M).lease_rows_only
 
 
+@pytest.mark.parametrize("status", [DEPLOYED, PENDING, S])
+def test_old_leases_in_a_table_that_kcl_3_5_migrates_mean_no_older_workers(status: TableStatus):
+    found = replace(NOTHING, has_state_table=True, status=status, leases=True, older=True)
+    assert auto(found) == Arrangement(status)
+    gone = replace(found, has_state_table=False, status=None, status_beside_leases=S)
+    assert plan_layout(gone, Layout.S) == Arrangement(S)
+
+
 @pytest.mark.parametrize(
     ("found", "wanted", "has"),
     [

@@ -173,8 +173,9 @@ def test_within_the_tolerance_nothing_moves(tolerance, moves):
 
 
 def test_an_old_stamp_in_a_living_workers_row_disqualifies_nobody():
-    rows = [replace(row, last_update=NOW - timedelta(days=1)) for row in workers(w1=10.0)]
-    assert after(plan_variance, unowned(2, ["w1"]), rows) == {"w1": 2}
+    idle, busy = workers(w1=10.0, w2=90.0)
+    rows = [replace(idle, last_update=NOW - timedelta(days=1)), replace(busy, last_update=NOW)]
+    assert after(plan_variance, unowned(2, ["w1", "w2"]), rows) == {"w1": 2}
 
 
 def test_a_worker_whose_measuring_failed_is_given_nothing_while_others_can_be_believed():

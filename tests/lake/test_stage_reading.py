@@ -265,12 +265,14 @@ def test_a_gap_behind_rows_ends_the_batch_before_it_and_is_the_next_ones(tmp_pat
     assert [number for _, number in rows_of(manifest)] == [6]
 
 
-def test_an_end_after_a_gap_is_an_end_and_its_children_inherit_the_gaps_end(tmp_path: Path):
+def test_an_end_after_a_gap_is_no_witness_that_its_children_lost_nothing_meanwhile(tmp_path: Path):
     manifest = stage([going_on()], script(s0=[a_page(children=("shardId-000000000001",))]), tmp_path)
 
     done = line(manifest)
     assert done.gap == Gap(OLD, NOON - DAY)
-    assert (done.upto.ended, done.upto.seen) == (True, NOON - DAY)
+    assert (done.upto.ended, done.upto.seen) == (True, OLD)
+    read = stage([going_on()], script(s0=[a_page(8, children=("shardId-000000000001",))]), tmp_path)
+    assert line(read).upto.witness == NOON, "a record of it that was read is one"
 
 
 def test_a_gap_that_a_person_accepted_is_accepted_once(tmp_path: Path):

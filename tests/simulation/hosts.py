@@ -401,7 +401,6 @@ class RunAtWork:
             else:
                 run.catch_up(self.keys)
             beating.stop()
-            self.consumption.end()
         except HeadraceError as error:
             self.world.note(self.process.name, f"failed: {error}")
             failed = self.last_claimed

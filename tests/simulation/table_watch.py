@@ -131,6 +131,8 @@ class WatchedTable(MemoryTable):
             stop = len(shard.sequences) if each.upto.ended else stop
         self._judge_end(shard, each, stop)
         self.landed += len(rows)
+        if each.upto.ended:
+            stop = len(shard.sequences)
         shard.token, shard.read = upto, max(stop, shard.read)
         self._world.note(by, f"{about} landed to {upto} (+{len(rows)}), {each.kind}")
 
@@ -164,7 +166,7 @@ class WatchedTable(MemoryTable):
         about = each.key.shard_id
         if shard.closed is None and not self._was_recreated(shard):
             raise Violation("I1", f"{each.key} was ended while it is open", about)
-        left = len(shard.sequences) - max(stop, self._first(shard))
+        left = len(self._not_lost(shard, shard.sequences[max(stop, self._first(shard)) :], []))
         if each.kind is Kind.LANDED and left:
             raise Violation("I1", f"{each.key} was ended {left} records early", about)
         if each.kind is Kind.LANDED and set(each.upto.children) != set(shard.children):

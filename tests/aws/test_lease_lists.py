@@ -1,0 +1,221 @@
+"""Lists of leases in DynamoDB: pages, parts, the owner index, odd rows and rows of other kinds."""
+
+from typing import Any
+
+import pytest
+
+from pipeline.aws.leases import DynamoLeaseStore
+from pipeline.core import change
+from pipeline.core.checkpoint import SHARD_END
+from pipeline.core.lease import Lease
+from pipeline.errors import Throttled, WrongShape
+from pipeline.ports import Listing
+from tests.aws.lease_table import CLAIMED, KEY, Table
+
+# --- lists --------------------------------------------------------------------------------------------------
+
+
+def test_a_list_of_several_pages_comes_whole(table: Table):
+    rows = [
+        Lease(f"shardId-{i:012d}", owner="me", pending=SHARD_END, pending_state=bytes(300_000))
+        for i in range(9)
+    ]
+    table.hold(*rows)
+    table.calls.clear()
+    assert {lease.key for lease in table.store.scan().leases} == {row.key for row in rows}
+    assert table.calls["Scan"] > 1
+    table.calls.clear()
+    assert set(table.store.held_by("me").leases) == set(rows)
+    assert table.calls["Scan"] > 1
+
+
+def test_rows_that_we_do_not_understand_are_reported_beside_the_others(table: Table):
+    table.hold(CLAIMED, Lease("broken"), Lease("ufo"))
+    table.edit("broken", leaseCounter={"S": "five"})
+    table.edit("ufo", entityType={"S": "UFO"})
+    for listing in (table.store.scan(), table.store.get_many(["broken", "ufo", KEY])):
+        assert listing.leases == (CLAIMED,)
+        assert {row.key: row.why for row in listing.skipped} == {
+            "broken": "leaseCounter is of type S, not N",
+            "ufo": "a row of type UFO, not a lease",
+        }
+
+
+@pytest.mark.parametrize(
+    "kind", ["STREAM", "LEADER", "CLIENT_VERSION_MIGRATION", "TABLE_MIGRATION", "WORKER_METRIC_STATS"]
+)
+def test_rows_of_the_other_kinds_that_kcl_knows_are_no_leases_and_nothing_to_report(table: Table, kind: str):
+    table.hold(CLAIMED)
+    table.client.put_item(
+        TableName=table.name,
+        Item={"leaseKey": {"S": "x"}, "entityType": {"S": kind}, "leaseOwner": {"S": "me"}},
+    )
+    assert table.store.scan() == Listing((CLAIMED,))
+    assert table.store.held_by("me") == Listing((CLAIMED,))
+    table.make_index()
+    assert table.store.held_by("me") == Listing((CLAIMED,))
+    with pytest.raises(WrongShape, match=f"row x .*{kind}, not a lease"):
+        table.store.get("x")
+
+
+# --- parts of a scan ----------------------------------------------------------------------------------------
+
+
+def of_size(table: Table, gib: float) -> None:
+    def big(parsed: Any, **_: Any) -> None:
+        parsed["Table"]["TableSizeBytes"] = int(gib * 1024**3)
+
+    table.on_answer("DescribeTable", big)
+
+
+@pytest.mark.parametrize(("gib", "parts"), [(0.0, 1), (0.2, 1), (0.5, 3), (100, 32)])
+def test_a_scan_has_as_many_parts_as_the_table_is_large(table: Table, gib: float, parts: int):
+    rows = {Lease(f"shardId-{i:012d}") for i in range(40)}
+    table.hold(*rows)
+    of_size(table, gib)
+    found = table.store.scan().leases
+    assert (set(found), len(found)) == (rows, 40)
+    assert table.calls["Scan"] == parts
+
+
+def test_the_size_is_asked_once_in_a_while_for_all_stores_of_a_process(table: Table):
+    for _ in range(3):
+        DynamoLeaseStore(table.client, table.name).scan()
+    assert table.calls["DescribeTable"] == 1
+
+
+def test_the_settings_parts_are_taken_without_asking(table: Table):
+    store = DynamoLeaseStore(table.client, table.name, segments=4)
+    table.hold(CLAIMED)
+    assert store.scan().leases == (CLAIMED,)
+    assert (table.calls["Scan"], table.calls["DescribeTable"]) == (4, 0)
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_a_size_that_was_never_to_be_had_means_ten_parts_and_no_failure(table: Table):
+    table.hold(CLAIMED)
+    table.trouble("error", "DescribeTable", code="AccessDeniedException", status=400)
+    assert table.store.scan().leases == (CLAIMED,)
+    assert table.calls["Scan"] == 10
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_trouble_in_one_part_is_trouble_of_the_scan(table: Table):
+    table.trouble("throttle", "Scan", count=3)
+    with pytest.raises(Throttled):
+        DynamoLeaseStore(table.client, table.name, segments=1).scan()
+
+
+def test_an_odd_row_among_ones_own_is_reported_whether_scanned_or_indexed(table: Table):
+    table.hold(CLAIMED, Lease("broken", owner="me"), Lease("foreign", owner="other"))
+    table.edit("broken", leaseCounter={"S": "five"})
+    for indexed in (False, True):
+        if indexed:
+            table.make_index()
+        listing = table.store.held_by("me")
+        assert listing.leases == (CLAIMED,)
+        assert [row.key for row in listing.skipped] == ["broken"]
+
+
+def test_one_odd_row_asked_for_by_itself_says_what_to_do(table: Table):
+    table.hold(CLAIMED)
+    table.edit(checkpoint={"S": "THE_MIDDLE"})
+    for ask in (lambda: table.store.get(KEY), lambda: table.store.apply(change.create(CLAIMED, "again"))):
+        with pytest.raises(WrongShape, match=rf"{KEY} of table {table.name} .*THE_MIDDLE.*delete it"):
+            ask()
+    assert table.row()["checkpoint"] == {"S": "THE_MIDDLE"}
+
+
+# --- the owner index ----------------------------------------------------------------------------------------
+
+
+def test_without_an_index_held_rows_are_found_by_a_scan_pending_handovers_too(table: Table):
+    handing = Lease("b", owner="next", checkpoint_owner="me")
+    table.hold(CLAIMED, handing, Lease("c", owner="other"))
+    assert set(table.store.held_by("me").leases) == {CLAIMED, handing}
+    assert (table.calls["Scan"], table.calls["Query"]) == (1, 0)
+
+
+@pytest.mark.parametrize("status", ["CREATING", "UPDATING", "DELETING"])
+def test_an_index_that_is_not_active_is_not_asked(table: Table, status: str):
+    table.hold(CLAIMED)
+    table.make_index()
+
+    def build(parsed: Any, **_: Any) -> None:
+        parsed["Table"]["GlobalSecondaryIndexes"][0]["IndexStatus"] = status
+
+    table.on_answer("DescribeTable", build)
+    assert table.store.held_by("me").leases == (CLAIMED,)
+    assert (table.calls["Scan"], table.calls["Query"]) == (1, 0)
+
+
+def test_an_active_index_is_asked_instead_of_a_scan_and_described_once(table: Table):
+    rows = [Lease(f"shardId-{i:012d}", owner="me") for i in range(120)]
+    table.hold(*rows, Lease("c", owner="other"))
+    table.make_index()
+    for _ in range(3):
+        assert set(table.store.held_by("me").leases) == set(rows)
+    assert table.calls["Scan"] == 0
+    assert table.calls["DescribeTable"] == 1
+    assert table.calls["BatchGetItem"] == 6  # a hundred keys are the most of one
+
+
+def test_the_index_shows_the_next_owner_of_a_row_that_is_being_handed_over(table: Table):
+    coming = Lease("b", owner="me", checkpoint_owner="other")
+    table.hold(CLAIMED, coming, Lease("c", owner="next", checkpoint_owner="me"))
+    table.make_index()
+    assert set(table.store.held_by("me").leases) == {CLAIMED, coming}
+
+
+def test_what_a_late_index_shows_of_rows_that_moved_or_went_is_dropped(table: Table):
+    table.hold(CLAIMED, Lease("moved", owner="other"))
+    table.make_index()
+
+    def late(parsed: Any, **_: Any) -> None:
+        parsed["Items"] += [{"leaseKey": {"S": key}, "leaseOwner": {"S": "me"}} for key in ("moved", "gone")]
+
+    table.on_answer("Query", late)
+    assert table.store.held_by("me").leases == (CLAIMED,)
+
+
+def test_an_index_that_somebody_deleted_is_done_without(table: Table):
+    table.hold(CLAIMED)
+    table.make_index()
+    assert table.store.held_by("me").leases == (CLAIMED,)
+    table.client.update_table(
+        TableName=table.name,
+        GlobalSecondaryIndexUpdates=[{"Delete": {"IndexName": "LeaseOwnerToLeaseKeyIndex"}}],
+    )
+    assert table.store.held_by("me").leases == (CLAIMED,)
+    assert table.calls["Scan"] == 1
+
+
+def test_rows_that_dynamodb_leaves_over_are_asked_for_again(table: Table):
+    rows = [Lease(f"k{i}", owner="me") for i in range(4)]
+    table.hold(*rows)
+    table.make_index()
+
+    def half(parsed: Any, **_: Any) -> None:
+        found = parsed["Responses"][table.name]
+        left = found[1:]
+        parsed["Responses"][table.name] = found[:1]
+        if left:
+            keys = [{"leaseKey": item["leaseKey"]} for item in left]
+            parsed["UnprocessedKeys"] = {table.name: {"Keys": keys, "ConsistentRead": True}}
+
+    table.on_answer("BatchGetItem", half)
+    assert set(table.store.held_by("me").leases) == set(rows)
+    assert table.calls["BatchGetItem"] == 4
+
+
+def test_rows_that_dynamodb_leaves_over_for_ever_are_throttled(table: Table):
+    table.hold(CLAIMED)
+    table.make_index()
+
+    def none(parsed: Any, **_: Any) -> None:
+        parsed["Responses"] = {}
+        parsed["UnprocessedKeys"] = {table.name: {"Keys": [{"leaseKey": {"S": KEY}}]}}
+
+    table.on_answer("BatchGetItem", none)
+    with pytest.raises(Throttled, match=table.name):
+        table.store.held_by("me")

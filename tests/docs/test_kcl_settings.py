@@ -1,0 +1,64 @@
+"""docs/kcl.md's table of KCL's settings and pipeline/settings.py name each other."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pipeline.settings import Settings
+from pipeline.settings_values import knobs
+
+TEXT = (Path(__file__).parents[2] / "docs" / "kcl.md").read_text(encoding="utf-8")
+KNOBS = {key: spec.metadata.get("kcl", "") for key, spec, _ in knobs(Settings, index="N")}
+NAMED = {key: kcl for key, kcl in KNOBS.items() if kcl}
+_WORD = re.compile(r"`([^`]+)`")
+_REASON = re.compile(r"^(fixed|not needed|not built)(: \S.*)?$")
+
+
+def table() -> list[list[str]]:
+    section = TEXT.partition("\n## Every KCL setting\n")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" |") for line in section.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in row] for row in rows[1:]]
+
+
+ROWS = table()
+
+
+def settings_in(cell: str) -> list[str]:
+    return [] if cell.startswith(("fixed", "not")) else _WORD.findall(cell)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0].partition(",")[0].strip("`"))
+def test_each_row_names_settings_that_there_are_or_says_why_there_is_none(row: list[str]) -> None:
+    here = row[2]
+    if settings_in(here):
+        assert [key for key in settings_in(here) if key not in KNOBS] == []
+    else:
+        assert _REASON.match(here)
+        assert ":" in here or row[3], "no setting and no reason"
+
+
+@pytest.mark.parametrize("key", NAMED)
+def test_each_setting_that_says_what_kcl_calls_it_stands_in_that_row(key: str) -> None:
+    rows = [row for row in ROWS if key in settings_in(row[2]) or key in _parents(row[2])]
+    names = {name for row in rows for name in _WORD.findall(row[0])}
+    said = re.sub(r"\(.*?\)", "", NAMED[key])
+    assert {name.strip() for name in said.split("/")} <= names
+
+
+def _parents(cell: str) -> set[str]:
+    """`discovery` is meant where one of its settings is named."""
+    return {key.partition(".")[0] for key in settings_in(cell)}
+
+
+def test_no_name_stands_twice() -> None:
+    names = [name for row in ROWS for name in _WORD.findall(row[0])]
+    assert len(names) == len(set(names))
+
+
+def test_links_within_the_page_lead_to_its_sections() -> None:
+    titles = re.findall(r"^## (.+)$", TEXT, re.MULTILINE)
+    anchors = {re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in titles}
+    asked = set(re.findall(r"\]\(#([^)]+)\)", TEXT))
+    assert asked <= anchors
+    assert len(anchors) == len(titles)

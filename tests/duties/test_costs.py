@@ -1,0 +1,269 @@
+"""What coordination costs in DynamoDB: requests and units of every role's tick, and of an hour at rest (A4).
+
+Rows lie in the stand-in's DynamoDB, through the real adapters; streams and the lake table are in memory. `pytest -s` prints
+the bills.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipeline.aws import layout
+from pipeline.aws.leader_lock import DynamoLeaderLock
+from pipeline.aws.leases import DynamoLeaseStore
+from pipeline.aws.tables import DynamoTables
+from pipeline.aws.workers import DynamoWorkerStore
+from pipeline.duties.leader_tick import LeaderReport
+from pipeline.duties.worker_tick import WorkerReport
+from pipeline.settings import CoordinationSettings, Heartbeat
+from tests.duties.bill import Bill, Meter
+from tests.duties.world import TICK, World
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+MINUTE = 12
+"""Ticks. Shard sync, assignment, probes and looks at the leader come round in it a whole number of times."""
+HOUR = 60
+"""Minutes."""
+
+
+@dataclass
+class Priced(World):
+    """The world of the duties with its coordination in DynamoDB. Stores are made anew for each tick, as sensors do."""
+
+    client: DynamoDBClient = field(kw_only=True)
+    meter: Meter = field(kw_only=True)
+    heartbeat: Heartbeat = Heartbeat.WORKER
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.settings = replace(
+            self.settings,
+            application=f"cost-{uuid.uuid4().hex[:8]}",
+            coordination=CoordinationSettings(heartbeat=self.heartbeat),
+        )
+        DynamoTables(self.client, self.settings).create()
+        self._anew()
+
+    def _anew(self) -> None:
+        client, settings = self.client, self.settings
+        self.leases = DynamoLeaseStore(client, settings.lease_table)  # type: ignore[assignment]
+        self.rows = DynamoWorkerStore(  # type: ignore[assignment]
+            client,
+            lambda: layout.places(client, settings).workers,
+            clock=self.clock,
+            also=lambda: layout.places(client, settings).also_workers,
+        )
+        self.lock = DynamoLeaderLock(client, lambda: layout.places(client, settings).lock)  # type: ignore[assignment]
+        self.tables = DynamoTables(client, settings)  # type: ignore[assignment]
+
+    def lead(self, leader: str = "w1") -> LeaderReport:
+        self._anew()
+        return super().lead(leader)
+
+    def work(self, worker: str = "w1", *, instance: str = "dagster-1") -> WorkerReport:
+        self._anew()
+        return super().work(worker, instance=instance)
+
+    def come_to_rest(self) -> None:
+        """All leases given out, every shard looked at and found empty."""
+        self.settle()
+        for worker in self.workers:
+            self.wave(worker, f"first-of-{worker}")
+        self.tick(MINUTE)
+
+    def price(self, what: str, act: Callable[[], object]) -> Bill:
+        with self.meter.bill() as bill:
+            act()
+        print(f"{what:44} {bill}")
+        return bill
+
+    def price_until(self, what: str, act: Callable[[], object], is_it: Callable[[Bill], bool]) -> Bill:
+        """The first tick of a minute in which something is done that isn't done in each."""
+        for _ in range(MINUTE):
+            self.clock.advance(TICK)
+            bill = self.price(what, act)
+            if is_it(bill):
+                return bill
+        raise AssertionError(f"{what}: no tick of a minute did it")
+
+    def drop(self) -> None:
+        for name in (self.settings.lease_table, self.settings.worker_table, self.settings.state_table):
+            with suppress(self.client.exceptions.ResourceNotFoundException):
+                self.client.delete_table(TableName=name)
+
+
+MakeWorld = Callable[..., Priced]
+
+
+@pytest.fixture(scope="module")
+def make(dynamodb: DynamoDBClient) -> Iterator[MakeWorld]:
+    """Worlds at rest. The look at the layout is priced by itself: it is as often as the host's clock says."""
+    made: list[Priced] = []
+    with Meter(dynamodb).listening() as meter, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layout, "_HOLDS", 1e9)
+
+        def make(**how: Any) -> Priced:
+            made.append(Priced(client=dynamodb, meter=meter, **how))
+            made[-1].come_to_rest()
+            return made[-1]
+
+        yield make
+        for world in made:
+            world.drop()
+
+
+@pytest.fixture(scope="module")
+def few(make: MakeWorld) -> Priced:
+    """One worker with five leases."""
+    return make(shards=5)
+
+
+@pytest.fixture(scope="module")
+def many(make: MakeWorld) -> Priced:
+    """One worker with fifty."""
+    return make(shards=50)
+
+
+def leases_of(world: Priced) -> str:
+    return world.settings.lease_table
+
+
+def test_a_leaders_tick_between_its_duties_reads_the_lock_and_the_workers_and_writes_its_beat(
+    many: Priced,
+) -> None:
+    bill = many.price_until(
+        "leader, between its duties", many.lead, lambda b: not b.of("Scan", leases_of(many))
+    )
+    assert bill.written == 1
+    assert bill.writes == 1
+    assert bill.of("GetItem") == 1
+    assert bill.reads <= 2
+
+
+def test_an_assignment_pass_reads_the_leases_once_and_writes_that_it_was(many: Priced) -> None:
+    bill = many.price_until("leader, assignment", many.lead, lambda b: b.written == 2)
+    assert bill.of("Scan", leases_of(many)) == 1
+    assert bill.reads <= 2 + 0.5 * 50 / 8, "of 512 bytes a row"
+
+
+def test_a_shard_sync_that_finds_nothing_new_writes_nothing_to_the_leases(many: Priced) -> None:
+    bill = many.price_until(
+        "leader, shard sync", many.lead, lambda b: b.of("Scan", leases_of(many)) == 1 and b.written == 1
+    )
+    assert bill.of("PutItem") == 0
+
+
+def test_whoever_does_not_lead_writes_nothing_and_never_scans_the_leases(many: Priced) -> None:
+    """Also when it is time for what the leader does."""
+    for _ in range(MINUTE):
+        many.clock.advance(TICK)
+        many.lead("w1")
+        bill = many.price("follower's leader tick", lambda: many.lead("w2"))
+        assert bill.of("Scan", leases_of(many)) == 0
+        assert bill.written == 0
+        assert bill.reads <= 2
+
+
+@pytest.mark.parametrize(("size", "held"), [("few", 0), ("few", 5), ("many", 50)])
+def test_an_idle_workers_tick_writes_its_beat_however_many_leases_it_has_and_reads_its_own_rows(
+    request: pytest.FixtureRequest, size: str, held: int
+) -> None:
+    world: Priced = request.getfixturevalue(size)
+    worker = "w1" if held else "w9"
+    world.work(worker)
+    for _ in range(MINUTE):
+        world.clock.advance(TICK)
+        bill = world.price(f"worker, {held} leases", lambda: world.work(worker))
+        assert bill.scans == 0
+        assert bill.written == 1
+        assert bill.writes == 1
+        assert bill.of("Query") == 1
+        assert bill.of("BatchGetItem") == (1 if held else 0)
+        looks_at_the_leader = bill.of("GetItem") > 1
+        assert bill.reads <= held + (4 if looks_at_the_leader else 2)
+
+
+def test_a_worker_whose_run_lives_costs_no_more_than_an_idle_one(few: Priced) -> None:
+    few.runs.launch("running", "w1")
+    few.runs.start("running")
+    for _ in range(3):
+        few.clock.advance(TICK)
+        bill = few.price("worker, its run at work", few.work)
+        assert (bill.scans, bill.written) == (0, 1)
+        assert bill.reads <= 5 + 4
+    few.runs.end("running")
+
+
+def test_stopping_costs_a_write_for_each_lease_and_then_nothing_but_reads(make: MakeWorld) -> None:
+    world = make(shards=5)
+    world.rows.set_stopping("w1", stopping=True)
+    bill = world.price("worker, stopping with 5 leases", world.work)
+    assert bill.of("UpdateItem", leases_of(world)) == 5
+    assert bill.written == 5 + 1, "and the beat that tells the leader to look"
+    world.clock.advance(TICK)
+    bill = world.price("worker, stopped", world.work)
+    assert (bill.scans, bill.written) == (0, 0)
+
+
+def test_the_look_at_the_layout_scans_nothing_once_there_is_a_lock(many: Priced) -> None:
+    """Once a minute and process."""
+    bill = many.price("the layout", lambda: layout.gather(many.client, many.settings))
+    assert (bill.scans, bill.written) == (0, 0)
+    assert bill.reads <= 6
+
+
+def an_hour(world: Priced) -> tuple[Bill, Bill]:
+    """Two deployments at rest, one of which leads: what the leader's tick costs, and all the rest."""
+    world.tick(6)  # whatever stirred before has settled
+    leader, others = Bill(), Bill()
+    for _ in range(MINUTE):
+        acts: list[tuple[Bill, Callable[[], object]]] = [
+            (leader, lambda: world.lead("w1")),
+            (others, lambda: world.lead("w2")),
+            *((others, partial(world.work, worker)) for worker in world.workers),
+        ]
+        for whose, act in acts:
+            with world.meter.bill() as bill:
+                act()
+            whose.add(bill)
+        world.clock.advance(TICK)
+    leader, others = leader.times(HOUR), others.times(HOUR)
+    count = len(list(world.leases.scan().leases))
+    print(f"{count:3} shards, an hour   leader {leader}\n{'':21}others {others}")
+    return leader, others
+
+
+def test_at_rest_writes_do_not_grow_with_the_leases(few: Priced, many: Priced) -> None:
+    seen = []
+    for world in (few, many):
+        leader, others = an_hour(world)
+        assert others.of("Scan", leases_of(world)) == 0
+        seen.append((leader.written + others.written, leader.writes + others.writes))
+    assert seen[0] == seen[1]
+    assert seen[0][0] <= 2 * 720 + 180, "the worker's beat, the lock's, and a count of assignments"
+
+
+def test_the_meter_sees_heartbeats_by_lease_grow_with_the_leases(make: MakeWorld) -> None:
+    """KCL's way, and the counter-proof of the promise above."""
+    world = make(shards=5, heartbeat=Heartbeat.LEASE)
+    world.clock.advance(TICK)
+    bill = world.price("worker, 5 leases, heartbeat: lease", world.work)
+    assert bill.of("UpdateItem", leases_of(world)) == 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shards", [4, 50, 200])
+def test_an_hour_at_rest_of_two_workers(make: MakeWorld, shards: int) -> None:
+    """The table in docs/how-it-works.md."""
+    leader, others = an_hour(make(workers=("w1", "w2"), shards=shards))
+    assert leader.writes + others.writes <= 3 * 720 + 180
+    assert leader.reads + others.reads <= 720 * (shards + 12) + HOUR * shards / 4
