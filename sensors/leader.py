@@ -81,21 +81,33 @@ def _tick(context: dg.SensorEvaluationContext, settings: Settings, duty: LeaderD
     try:
         with beating(duty.beat_lock, times.leader_lock / 4, at_most=times.leader_deadline):
             report = duty.tick(memory)
+        if isinstance(report.trouble, Terminal):
+            raise report.trouble
     except Transient as error:
-        if failures + 1 >= _FAILURES:
-            _give_up(duty)
-            failures = -1
         # What it looked at last still counts: a leader that fails at every second tick must notice a death, too.
-        cursor = _KEPT.put(settings.application, write_leader(memory, failures + 1), memory)
-        return dg.SensorResult(skip_reason=f"leader: {error}", cursor=cursor)
-    except Terminal:
-        _give_up(duty)
+        return dg.SensorResult(
+            skip_reason=f"leader: {error}", cursor=_failed(settings, duty, memory, failures=failures)
+        )
+    except Exception:
+        _give_up(duty)  # whatever it is: nobody is to lead who can't
         raise
     known = set(context.instance.get_dynamic_partitions(partitions_name(settings)))
     missing = [key for key in report.partitions if key not in known]
     partitions = dg.DynamicPartitionsDefinition(name=partitions_name(settings))
+    if report.trouble is None:
+        cursor = _KEPT.put(settings.application, write_leader(report.memory, 0), report.memory)
+    else:
+        cursor = _failed(settings, duty, report.memory, failures=failures)
     return dg.SensorResult(
         skip_reason=str(report),
-        cursor=_KEPT.put(settings.application, write_leader(report.memory, 0), report.memory),
+        cursor=cursor,
         dynamic_partitions_requests=[partitions.build_add_request(missing)] if missing else [],
     )
+
+
+def _failed(settings: Settings, duty: LeaderDuty, memory: LeaderMemory, *, failures: int) -> str:
+    """The cursor after a failure; after the third in a row the lock is let go of."""
+    if failures + 1 >= _FAILURES:
+        _give_up(duty)
+        failures = -1
+    return _KEPT.put(settings.application, write_leader(memory, failures + 1), memory)

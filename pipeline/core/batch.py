@@ -11,6 +11,10 @@ from pipeline.core.position import Position, Start
 from pipeline.core.stream import ShardKey
 
 
+WITHIN_THE_SECOND = timedelta(seconds=1)
+"""An answer's Date is cut to the second: Kinesis may have forgotten almost a second more than it tells."""
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """A plan to read one shard once, from the table's position on."""

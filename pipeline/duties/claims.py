@@ -52,6 +52,7 @@ class Claims:
             match self.leases.apply(change.claim(row, self.me, self.claim, over=row.wanted_by is not None)):
                 case Applied(lease):
                     wave.held[ShardKey(stream, lease.shard_id)] = lease
+                    wave.progressed = self.clock.monotonic()
                 case Refused(found):
                     by = found.holder if found else "nobody"
                     wave.problems.append(Problem(row.key, f"{by} was faster; nothing was read", fatal=False))
@@ -78,6 +79,7 @@ class Claims:
         match self.leases.apply(wanted):
             case Applied(lease):
                 wave.held[key] = lease
+                wave.progressed = self.clock.monotonic()
                 return True
             case Refused(found):
                 why = f"its row was taken by {_taker(found, self.claim)} meanwhile; what was committed stays"
@@ -97,6 +99,7 @@ class Claims:
                 behind = 1 if staged.behind is None else staged.behind // timedelta(milliseconds=1)
             try:
                 self._let_go(change.release(row, self.claim, looked_at=looked_at, behind_ms=behind))
+                wave.progressed = self.clock.monotonic()
             except HeadraceError as error:
                 wave.problems.append(Problem(row.key, f"its row couldn't be released ({error})", fatal=False))
 

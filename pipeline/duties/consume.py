@@ -75,7 +75,7 @@ class Consumption:
     def beat(self) -> bool:
         """Called on a timer beside the wave. A wave that hangs stops the beat, so that others may take over."""
         wave, hung = self._wave, self.settings.times.hung_after.total_seconds()
-        if wave is not None and self.clock.monotonic() - wave.began > hung:
+        if wave is not None and self.clock.monotonic() - wave.progressed > hung:
             return False
         self.workers.beat_run(self.claims.me, self.claims.claim)
         if wave is not None and self.settings.coordination.heartbeat is Heartbeat.LEASE:
@@ -149,6 +149,7 @@ class Consumption:
             [read.batch for read in reads.values()], self.table.staging_spec(), self._limits()
         )
         self._load.note(manifest.loads)
+        wave.progressed = self.clock.monotonic()
         self.on_arrow(Arrow.STAGED, wave.keys)
         reads, manifest = streams.without_changed(reads, manifest)
         if not reads:
@@ -156,6 +157,7 @@ class Consumption:
         reads, manifest = self._record_gaps(wave, reads, manifest, streams)
         self._note_errors(wave, manifest)
         committed = self.table.commit(self._proposal(reads, manifest, streams))
+        wave.progressed = self.clock.monotonic()
         self.on_arrow(Arrow.COMMITTED, wave.keys)
         self._follow(wave, manifest, committed, streams)
         self.on_arrow(Arrow.CHECKPOINTED, wave.keys)

@@ -11,7 +11,7 @@ from pipeline.core.lease import Lease
 from pipeline.core.position import Start
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.sync import is_of_this_life
-from pipeline.errors import HeadraceError, Transient, Unreachable, WrongShape
+from pipeline.errors import HeadraceError, Transient, Unreachable
 from pipeline.ports import LeaseStore, ShardSource
 
 _Stream = tuple[StreamId, timedelta] | None
@@ -62,23 +62,19 @@ class DueRows:
         self, mine: list[Lease], known: _Stream, living: frozenset[str], *, now: datetime
     ) -> DuePlan:
         by_shard = {lease.shard_id: lease for lease in mine}
-        unread = (lease for lease in mine if lease.looked_at is None and not lease.has_ended)
-        for lease in unread:
-            for parent in lease.parents - by_shard.keys():
-                found = self.understood(lease.key.removesuffix(lease.shard_id) + parent)
-                if found is not None:
-                    by_shard[parent] = found
+        elsewhere = {
+            lease.key.removesuffix(lease.shard_id) + parent
+            for lease in mine
+            if lease.looked_at is None and not lease.has_ended
+            for parent in lease.parents - by_shard.keys()
+        }
+        # A parent's row that can't be read blocks nobody here: the run asks the table.
+        for found in self.leases.get_many(sorted(elsewhere)).leases if elsewhere else ():
+            by_shard[found.shard_id] = found
         quarter = known[1] / 4 if known else timedelta(hours=6)
         return plan_due(
             mine, me=self.worker_id, parents=by_shard, living_claims=living, now=now, look_again_after=quarter
         )
-
-    def understood(self, key: str) -> Lease | None:
-        """A parent's row that can't be read blocks nobody here: the run asks the table."""
-        try:
-            return self.leases.get(key)
-        except WrongShape:
-            return None
 
     def probe(self, plan: DuePlan, streams: Streams, after: str | None) -> tuple[tuple[Due, ...], str | None]:
         """A hundred of the idle shards, from where the last tick stopped; and where this one stopped."""

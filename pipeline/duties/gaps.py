@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from pipeline.core.batch import Batch, Gap, Staged
+from pipeline.core.batch import WITHIN_THE_SECOND, Batch, Gap, Staged
 from pipeline.core.landing import Proposal
 from pipeline.core.lineage import Kind, Range
 from pipeline.core.position import Position, Positions
@@ -52,7 +52,8 @@ def record_gaps(
             ranges.append(_skipped(batch, each.gap, run, claim))
         elif _may_be_ended(each, batch, facts.asked) and source.is_gone(each.key):
             listed = source.list_shards(facts.stream) if listed is None else listed
-            gap = Gap(batch.witness, facts.asked - facts.retention)
+            now = source.aws_now() or facts.asked
+            gap = Gap(batch.witness, now + WITHIN_THE_SECOND - facts.retention)
             ranges.append(_ended(_skipped(batch, gap, run, claim), listed))
     if not ranges:
         return Gaps()

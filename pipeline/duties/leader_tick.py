@@ -21,7 +21,7 @@ from pipeline.duties.assignment import AssignmentMemory, Fleet, Tally, mind, pla
 from pipeline.duties.cleanup import CleanupMemory
 from pipeline.duties.shard_sync import ShardSync
 from pipeline.duties.streams import StreamsMemory, Tracking, is_wanted_life, of_our_form
-from pipeline.errors import TablesMissing
+from pipeline.errors import HeadraceError, TablesMissing
 from pipeline.kcl.metrics import is_stale
 from pipeline.ports import (
     Clock,
@@ -56,6 +56,8 @@ class LeaderReport:
     memory: LeaderMemory
     sentence: str
     leads: bool
+    trouble: HeadraceError | None = None
+    """Why the streams couldn't be looked at. Leases were given out all the same."""
     partitions: tuple[str, ...] = ()
     """Keys of all leases that this tick saw, parents first; empty when it didn't look."""
 
@@ -99,10 +101,17 @@ class LeaderDuty:
             # Whoever doesn't lead doesn't know what was asked for meanwhile: former streams begin to wait anew.
             memory = replace(memory, streams=StreamsMemory())
             return LeaderReport(memory, f"leader: {owner} leads", leads=False)
-        memory, listing = self._sync_when_due(memory, now, tally, began=began)
+        listing, trouble = None, None
+        try:
+            memory, listing = self._sync_when_due(memory, now, tally, began=began)
+        except HeadraceError as error:
+            trouble = error  # the dead don't wait for Kinesis or the lake: their leases are given out first
+            tally.notes.append(str(error))
         memory, listing = self._assign_when_due(memory, fleet, now, listing=listing, tally=tally)
         took = round((self.clock.monotonic() - began) * 1000)
-        return LeaderReport(memory, _sentence(tally, listing, took), leads=True, partitions=_keys(listing))
+        return LeaderReport(
+            memory, _sentence(tally, listing, took), leads=True, trouble=trouble, partitions=_keys(listing)
+        )
 
     def preview(self, memory: LeaderMemory) -> tuple[LeaderMemory, tuple[Change, ...]]:
         """What a leader would write now; nothing is written. Workers count from the second look on."""

@@ -29,6 +29,8 @@ _SENTINELS = {
 class Round:
     """What became of one round over the streams."""
 
+    state: TableState
+    """The lake table, loaded once for all of them: each looks for its own origin and positions only."""
     synced: list[str] = field(default_factory=list)
     failed: dict[str, HeadraceError] = field(default_factory=dict)
     began_here: bool = True
@@ -64,7 +66,8 @@ class ShardSync:
         cleanup: CleanupDue,
     ) -> Round:
         """From where the tick before stopped, as far as this one has time."""
-        done = Round(began_here=after is None)
+        self.table.ensure()
+        done = Round(self.table.load(), began_here=after is None)
         rest = sorted((each for each in streams if after is None or each.name > after), key=lambda s: s.name)
         for tracked in rest:
             try:
@@ -107,9 +110,9 @@ class ShardSync:
             tally.notes.append(f"former stream {tracked.name} was made anew: nothing asks for its new life")
             done.synced.append(tracked.name)
             return
-        self.table.ensure()
         mine = rows_of(facts.stream, listing.leases)
-        state = ensure_origin(self.table, self.table.load(), facts, stream=tracked.settings, leases=mine)
+        state = ensure_origin(self.table, done.state, facts, stream=tracked.settings, leases=mine)
+        done.state = state
         plan = self.plan(tracked.settings, facts, listing, state=state)
         if lost := ends_lost(facts.stream, mine, state.positions):
             tally.notes.append(

@@ -80,7 +80,8 @@ OnArrow = Callable[[Arrow, tuple[str, ...]], None]
 class Wave:
     """One wave's own state."""
 
-    began: float
+    progressed: float
+    """When it last got anywhere, by the monotonic clock: a wave of thousands of shards is long, and isn't hung."""
     held: dict[ShardKey, Lease] = field(default_factory=dict)
     """Rows that carry this run's claim, as last read or written."""
     problems: list[Problem] = field(default_factory=list)

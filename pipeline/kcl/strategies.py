@@ -96,7 +96,7 @@ def _changes(fleet: Fleet, scene: Scene, rules: Rules, why: _Why) -> list[Change
         row, stands = rows[key], f"-> {to}, now with {fleet.count(to)} leases"
         if is_free(row, scene):
             changes.append(give_free(row, to, stands, lost=key in scene.lost))
-        elif to != row.owner:
+        else:
             changes.append(move(row, to, f"{why(row.owner, to)}: {stands}", at=scene.now, rules=rules))
     return changes
 

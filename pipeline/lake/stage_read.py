@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from pipeline.core.batch import Batch, Gap, Limits, Staged
+from pipeline.core.batch import WITHIN_THE_SECOND, Batch, Gap, Limits, Staged
 from pipeline.core.position import Position
 from pipeline.errors import DataLoss, HeadraceError
 from pipeline.ports import Clock, Page, Pages
@@ -108,13 +108,14 @@ class ShardReading:
             self.over = True
             return
         box.take(page)
-        if page.answered - self._noted > self.batch.retention:
+        forgotten = page.answered + WITHIN_THE_SECOND - self.batch.retention
+        if forgotten > self._noted:
             if not self.batch.goes_on:
                 raise DataLoss(self._loss_sentence(page))
             if self._staged.rows:
                 self.over = True
                 return
-            self._note_gap(page.answered - self.batch.retention)
+            self._note_gap(forgotten)
         at_tip = page.children is None and page.behind <= _ZERO
         self._take(page, at_tip=at_tip)
         self.over = at_tip or page.children is not None

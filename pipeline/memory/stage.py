@@ -7,15 +7,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count
 
-from pipeline.core.batch import Batch, Gap, Limits, Manifest, Staged, StagedFile
+from pipeline.core.batch import WITHIN_THE_SECOND, Batch, Gap, Limits, Manifest, Staged, StagedFile
 from pipeline.core.position import Position
 from pipeline.core.stream import ShardKey
 from pipeline.errors import DataLoss, HeadraceError, Unknown
 from pipeline.memory.source import MemoryRecord, MemorySource
 from pipeline.ports import Clock, StagingSpec
-
-_WITHIN_THE_SECOND = timedelta(seconds=1)
-"""Kinesis tells whole seconds: it may be that much later than it says."""
 
 Row = tuple[ShardKey, int]
 """A record as a test knows it: shard and sequence number."""
@@ -88,7 +85,7 @@ class MemoryStage:
 
     @staticmethod
     def _gap(batch: Batch, now: datetime) -> Gap | None:
-        now += _WITHIN_THE_SECOND
+        now += WITHIN_THE_SECOND
         if now - batch.witness <= batch.retention:
             return None
         if not batch.goes_on:

@@ -9,7 +9,7 @@ from pipeline.settings import Settings
 from pipeline.settings_values import knobs
 
 TEXT = (Path(__file__).parents[2] / "docs" / "kcl.md").read_text(encoding="utf-8")
-KNOBS = {key: spec.metadata.get("kcl", "") for key, spec, _ in knobs(Settings, index="N")}
+KNOBS = {key.removesuffix(".N"): spec.metadata.get("kcl", "") for key, spec, _ in knobs(Settings, index="N")}
 NAMED = {key: kcl for key, kcl in KNOBS.items() if kcl}
 _WORD = re.compile(r"`([^`]+)`")
 _REASON = re.compile(r"^(fixed|not needed|not built)(: \S.*)?$")

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from pipeline.core.batch import WITHIN_THE_SECOND
 from pipeline.core.lineage import Kind
 from pipeline.errors import Unreachable
 from pipeline.settings import OnDataLoss
@@ -46,7 +47,7 @@ def test_where_the_settings_say_so_the_gap_is_recorded_first_and_what_is_left_la
     life.check(lost=life.put[3:6])
     now = life.source.describe("orders").asked
     assert since is not None
-    assert life.skipped() == [("0", since.witness, now - DAY)]
+    assert life.skipped() == [("0", since.witness, now + WITHIN_THE_SECOND - DAY)]
     kinds = [r.kind for s in list(life.table.history(life.table.head))[::-1] for r in s.page.ranges]
     assert kinds == [Kind.LANDED, Kind.SKIPPED, Kind.LANDED]
 

@@ -174,6 +174,15 @@ def test_a_host_whose_other_clock_began_anew_condemns_nobody():
     assert fleet.take("w1").taken == ()
 
 
+def test_a_tick_on_another_host_whose_clock_is_behind_condemns_nobody():
+    fleet = a_fleet(Lease("shardId-000000000000", owner="w2"), Lease("shardId-000000000001", owner="w1"))
+    fleet.take("w1")
+    fleet.memories["w1"] = replace(fleet.memories["w1"], last_mono=-1e9)  # and it is up for longer
+    fleet.clock.jump(timedelta(minutes=-1))
+    fleet.clock.advance(TICK)
+    assert fleet.take("w1").taken == ()
+
+
 def test_between_two_looks_nothing_is_read():
     fleet = a_fleet(*rows(2))
     fleet.take("w1")
@@ -247,6 +256,16 @@ def test_what_a_stopping_worker_gave_up_is_taken_at_the_next_look():
             assert isinstance(fleet.leases.apply(give_up(row, "w2")), Applied)
     fleet.period("w1")
     assert fleet.counts == {"w1": 4}
+
+
+def test_what_was_given_up_is_shared_and_not_grabbed_as_very_old():
+    fleet = a_fleet(*(replace(row, owner=f"w{n % 3}") for n, row in enumerate(rows(6))))
+    fleet.period("w0", "w1", "w2")
+    for row in fleet.leases.scan().leases:
+        if row.owner == "w2":
+            fleet.leases.apply(give_up(row, "w2"))
+    reports = fleet.period("w0", "w1")
+    assert [len(report.taken) for report in reports.values()] == [1, 1]
 
 
 # -- who syncs ---------------------------------------------------------------------------------------------------

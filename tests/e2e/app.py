@@ -58,6 +58,8 @@ class App:
     workers: tuple[str, ...] = ("w1",)
     times: Mapping[str, str] = field(default_factory=dict)
     wave: Mapping[str, Any] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """Further settings."""
     put: list[str] = field(default_factory=list)
     cursors: dict[str, str | None] = field(default_factory=dict)
 
@@ -83,6 +85,7 @@ class App:
             "aws": {"region": self.aws.region, "endpoint": self.aws.endpoint},
             "times": {**TIMES, **self.times},
             "wave": {"every": "100ms", **self.wave},
+            **self.more,
         }
 
     def close(self) -> None:
@@ -93,7 +96,9 @@ class App:
 
     # -- the stream ----------------------------------------------------------------------------------------------
 
-    def produce(self, count: int = 40, *, within: tuple[float, float] = (0.0, 1.0)) -> None:
+    def produce(
+        self, count: int = 40, *, within: tuple[float, float] = (0.0, 1.0), stream: str | None = None
+    ) -> None:
         """Numbered records, spread evenly over the range of hash keys or a part of it."""
         new = [f"{self.name}-{len(self.put) + n}" for n in range(count)]
         low, high = (int(share * _HASHES) for share in within)
@@ -105,15 +110,15 @@ class App:
             }
             for n, each in enumerate(new)
         ]
-        answer = self.kinesis.put_records(StreamName=self.name, Records=records)
+        answer = self.kinesis.put_records(StreamName=stream or self.name, Records=records)
         assert answer["FailedRecordCount"] == 0
         self.put += new
 
-    def split(self, shard: int) -> None:
+    def split(self, shard: int, *, stream: str | None = None) -> None:
         start = shard * (_HASHES // self.shards)
         middle = start + _HASHES // self.shards // 2
         self.kinesis.split_shard(
-            StreamName=self.name, ShardToSplit=key(shard), NewStartingHashKey=str(middle)
+            StreamName=stream or self.name, ShardToSplit=key(shard), NewStartingHashKey=str(middle)
         )
 
     # -- Dagster in this process ---------------------------------------------------------------------------------
@@ -282,7 +287,8 @@ class App:
             assert at.get(each.key) == (each.after.token if each.after else None)
             at[each.key] = each.upto.token
         for row in self.leases.scan().leases:
-            stands = at.get(ShardKey(next(iter(at)).stream, row.shard_id))
+            stream = next(k.stream for k in at if row.stream in {None, k.stream.serialized})
+            stands = at.get(ShardKey(stream, row.shard_id))
             assert stands is not None or not row.checkpoint.is_digits
 
     def statuses(self) -> dict[str, list[str]]:

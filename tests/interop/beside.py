@@ -103,6 +103,25 @@ def beside_2_7(stage: Stage) -> int:
         return play.fails
 
 
+def live_join(stage: Stage) -> int:
+    """KCL 3.5.1 is reading already. Ours adopts its positions, joins, is handed leases that KCL has read from, and is killed."""
+    with scene("live join", 4, stage) as play:
+        home = _lake(play)
+        with play.traffic:
+            play.fleet.start("k1", "3.5.1")
+            play.await_readers(START, "k1")
+            eventually(lambda: len(play.seen()) > 100, START, "KCL has read a hundred records")
+            _adopt_live(play, home)
+            play.fleet.start_ours("h1", home)
+            play.await_readers(REBALANCE, "k1", "h1")
+            play.traffic.split(play.shards_of("k1")[0])
+            play.await_reshard()
+            play.await_readers(REBALANCE, "k1", "h1")
+            play.kill("h1", "k1")
+        play.finish(lambda: landed(home))
+        return play.fails
+
+
 def helping_ourselves(stage: Stage) -> int:
     """Mode 2.x beside KCL 2.7.2: ours steals from it, takes all when it dies, and a new one steals from ours."""
     with scene("helping ourselves", 4, stage) as play:
@@ -110,6 +129,7 @@ def helping_ourselves(stage: Stage) -> int:
         with play.traffic:
             play.fleet.start("k1", "2.7.2")
             play.await_readers(START, "k1")
+            _adopt_live(play, home, mode="2.x")
             play.fleet.start_ours("h1", home, layout="M", mode="2.x")
             play.await_readers(REBALANCE, "h1", "k1")
             play.kill("k1", "h1")
@@ -160,6 +180,7 @@ BESIDE: dict[str, Callable[[Stage], int]] = {
     "kcls-leader-dies": kcls_leader_dies,
     "we-lead": we_lead,
     "beside-2.7.2": beside_2_7,
+    "live-join": live_join,
     "helping-ourselves": helping_ourselves,
     "adopted": adopted,
 }
@@ -178,7 +199,13 @@ def _neighbours(play: Scene, one: str, other: str) -> tuple[str, str]:
     return next(pair for pair in pairs if {by.get(shard) for shard in pair} == {one, other})
 
 
-def _config(play: Scene, home: Path) -> str:
+def _adopt_live(play: Scene, home: Path, **coordination: str) -> None:
+    beside = {"heartbeat": "lease", "kcl_failover": "20s", "allow_foreign_checkpoints": True, **coordination}
+    config = _config(play, home, coordination=beside)
+    play.say(_headrace("adopt", "--config", config, "--watch", "10s", "--yes", play=play))
+
+
+def _config(play: Scene, home: Path, **more: object) -> str:
     """A settings file as somebody would write who adopts this application."""
     path = play.fleet.folder / "headrace.yaml"
     text = {
@@ -187,6 +214,7 @@ def _config(play: Scene, home: Path) -> str:
         "workers": [{"id": "h1"}],
         "landing": {"home": str(home)},
         "aws": {"region": "us-east-1", "endpoint": play.fleet.endpoint},
+        **more,
     }
     path.write_text(json.dumps(text))  # JSON is YAML
     return str(path)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pipeline.local.endpoint import local_aws
 from tests.interop.eventually import eventually
-from tests.interop.fleet import Fleet
+from tests.interop.fleet import Event, Fleet
 from tests.interop.rows import Rows
 from tests.interop.traffic import Traffic
 from tests.interop.verdict import Verdict, hand_overs, judge, readers, take_overs
@@ -67,6 +67,10 @@ class Scene:
         """The open shards that a worker reads, by name."""
         now = readers(self.fleet.events())
         return sorted(shard for shard in self.traffic.open_shards() if now.get(shard) == worker)
+
+    def seen(self) -> list[Event]:
+        """Records that KCL's workers were given so far."""
+        return [event for event in self.fleet.events() if event.kind == "record"]
 
     def verdict(self, ours: Sequence[str] = ()) -> Verdict:
         return judge(self.traffic.put, self.fleet.events(), ours)

@@ -59,7 +59,7 @@ def take_overs(events: Sequence[Event], dead: str, at: float) -> dict[str, float
     left = [shard for shard, worker in readers(e for e in events if e.at <= at).items() if worker == dead]
     found: dict[str, float] = {}
     for event in events:
-        if event.kind == "initialize" and event.at > at and event.worker != dead and event.shard in left:
+        if event.kind == "initialize" and event.at > at and event.shard in left:
             found.setdefault(event.shard, event.at - at)
     return found
 

@@ -193,7 +193,7 @@ def test_a_worker_that_reads_too_much_is_given_nothing():
 
 def test_a_target_that_was_refused_one_lease_may_be_given_another():
     """KCL loses the target for the rest of its run."""
-    scene = drawn("cool", hot=[400.0, 1.0], warm=[90.0] * 5)
+    scene = drawn("cool", hot=[400.0], warm=[90.0] * 5)
     changes = plan(plan_variance, scene, workers(hot=90.0, warm=75.0, cool=30.0), knobs=Knobs(dampening=1.0))
     assert [change.put["owner"] for change in changes if change.key.startswith("warm")] == ["cool"]
 

@@ -182,10 +182,15 @@ def test_an_empty_page_and_an_end_are_judged_like_any_other(tmp_path: Path):
     assert [each.upto.ended for each in manifest.staged] == [False, False]
 
 
-def test_exactly_retention_is_not_yet_a_loss(tmp_path: Path):
-    manifest = stage([a_batch(after=5, witness=NOON - DAY)], script(s0=[a_page(6)]), tmp_path)
-
+def test_a_second_less_than_retention_is_not_yet_a_loss_and_a_date_within_it_is(tmp_path: Path):
+    """An answer's Date is cut to the second."""
+    whole = NOON - DAY + timedelta(seconds=1)
+    manifest = stage([a_batch(after=5, witness=whole)], script(s0=[a_page(6)]), tmp_path)
     assert line(manifest).error is None
+
+    early = whole - timedelta(milliseconds=1)
+    manifest = stage([a_batch(after=5, witness=early)], script(s0=[a_page(6)]), tmp_path)
+    assert line(manifest).data_loss
 
 
 def test_records_read_on_the_way_are_witnesses(tmp_path: Path):
@@ -229,6 +234,7 @@ def test_a_shard_that_vanished_is_data_loss_of_the_rest(tmp_path: Path):
 # --- going on over a gap ------------------------------------------------------------------------------------
 
 OLD = NOON - DAY - timedelta(hours=3)
+SECOND = timedelta(seconds=1)
 
 
 def going_on(after: Position | int | None = 5, *, witness: datetime = OLD) -> Batch:
@@ -240,7 +246,7 @@ def test_a_batch_that_goes_on_notes_the_gap_and_takes_what_is_left(tmp_path: Pat
 
     done = line(manifest)
     assert (done.error, done.data_loss) == (None, False)
-    assert done.gap == Gap(OLD, NOON - DAY)
+    assert done.gap == Gap(OLD, NOON - DAY + SECOND)
     assert done.upto.sequence == 9
 
 
@@ -250,7 +256,7 @@ def test_empty_answers_at_the_horizon_make_one_gap_that_grows(tmp_path: Path):
 
     manifest = stage([going_on()], pages, tmp_path)
 
-    assert line(manifest).gap == Gap(OLD, later - DAY)
+    assert line(manifest).gap == Gap(OLD, later - DAY + SECOND)
     assert line(manifest).upto.sequence == 9
 
 
@@ -269,7 +275,7 @@ def test_an_end_after_a_gap_is_no_witness_that_its_children_lost_nothing_meanwhi
     manifest = stage([going_on()], script(s0=[a_page(children=("shardId-000000000001",))]), tmp_path)
 
     done = line(manifest)
-    assert done.gap == Gap(OLD, NOON - DAY)
+    assert done.gap == Gap(OLD, NOON - DAY + SECOND)
     assert (done.upto.ended, done.upto.seen) == (True, OLD)
     read = stage([going_on()], script(s0=[a_page(8, children=("shardId-000000000001",))]), tmp_path)
     assert line(read).upto.witness == NOON, "a record of it that was read is one"

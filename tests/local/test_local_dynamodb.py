@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from http.client import HTTPConnection
 from uuid import uuid4
 
 import pytest
@@ -109,10 +111,27 @@ def test_who_does_not_ask_for_the_row_is_not_given_it(dynamodb, table):
     assert "Item" not in refused.value.response
 
 
-def test_where_there_is_no_row_none_is_given(dynamodb, table):
-    with pytest.raises(ClientError, match="ConditionalCheckFailed") as refused:
-        renew(dynamodb, table, 3, ReturnValuesOnConditionCheckFailure="ALL_OLD")
-    assert "Item" not in refused.value.response
+def test_where_there_is_no_row_none_is_given(served, dynamodb, table):
+    """Asked without boto3, which passes over an empty item."""
+    body = {
+        "TableName": table,
+        "Key": A,
+        "Expected": {"leaseCounter": {"Value": {"N": "3"}}},
+        "AttributeUpdates": {"leaseCounter": {"Action": "PUT", "Value": {"N": "4"}}},
+        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+    }
+    scope = "AWS4-HMAC-SHA256 Credential=local/20260101/us-east-1/dynamodb/aws4_request"
+    headers = {
+        "X-Amz-Target": "DynamoDB_20120810.UpdateItem",
+        "Content-Type": "application/x-amz-json-1.0",
+        "Authorization": f"{scope}, SignedHeaders=host, Signature=0",
+    }
+    connection = HTTPConnection(served.endpoint.removeprefix("http://"), timeout=30)
+    connection.request("POST", "/", json.dumps(body), headers)
+    answer = json.load(connection.getresponse())
+    connection.close()
+    assert "ConditionalCheckFailed" in answer["__type"]
+    assert "Item" not in answer
 
 
 def test_an_assignment_in_the_older_form_is_one_conditional_write(dynamodb, table):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -164,20 +163,24 @@ class Deployment:
         beating = Beating(self.world, process, duty.beat_lock, every=5.0, at_most=40.0)
         try:
             report = duty.tick(memory)
+            if isinstance(report.trouble, Terminal):
+                raise report.trouble
+            memory, trouble = report.memory, report.trouble
         except Transient as error:
-            self.world.note(process.name, f"leader tick of {duty.leader_id}: {error}")
-            if failures + 1 >= _FAILURES:
-                self._give_up(duty)
-                failures = -1
-            self._save(process, name, write_leader(replace(memory, last_look=None), failures + 1))
-            return
-        except Terminal as error:
+            trouble = error
+        except HeadraceError as error:
             self.world.note(process.name, f"leader tick of {duty.leader_id} failed: {error}")
             self._give_up(duty)
             return
         finally:
             beating.stop()
-        self._save(process, name, kept.put(name, write_leader(report.memory, 0), report.memory))
+        failures = 0 if trouble is None else failures + 1
+        if trouble is not None:
+            self.world.note(process.name, f"leader tick of {duty.leader_id}: {trouble}")
+            if failures >= _FAILURES:
+                self._give_up(duty)
+                failures = 0
+        self._save(process, name, kept.put(name, write_leader(memory, failures), memory))
 
     @staticmethod
     def _give_up(duty: LeaderDuty) -> None:
@@ -276,12 +279,9 @@ class Deployment:
                 self.queue.append(go)
             elif instance is self.instance and instance.start(run_id, self.host.now()):
                 host = world.rng.choice(hosts)
-                RunAtWork(
-                    self, run_id, worker, host, over=over, later=later, keys=keys, instance=instance
-                )
+                RunAtWork(self, run_id, worker, host, over=over, later=later, keys=keys, instance=instance)
 
         world.sim.after(world.rng.uniform(1.0, 5.0), go)
-
 
     def consume(self, worker: str, keys: tuple[str, ...]) -> None:
         """`headrace consume`: a run that no Dagster knows."""
@@ -293,7 +293,13 @@ class Beating:
     """`resources.beating`: a timer of the same process beside its work."""
 
     def __init__(
-        self, world: World, process: Process, beat: Callable[[], object], *, every: float, at_most: float = 1e9
+        self,
+        world: World,
+        process: Process,
+        beat: Callable[[], object],
+        *,
+        every: float,
+        at_most: float = 1e9,
     ) -> None:
         self._world = world
         self._process = process

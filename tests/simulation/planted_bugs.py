@@ -172,7 +172,7 @@ _TIME: Final = (
     _bug(
         "hung-runs-beat",
         "a hung run's beat goes on for ever (D8)",
-        ("duties.consume", "if wave is not None and self.clock.monotonic() - wave.began > hung:", "if False:"),
+        ("duties.consume", "if wave is not None and self.clock.monotonic() - wave.progressed > hung:", "if False:"),
         seeds=200,
     ),
     _bug(

@@ -30,10 +30,12 @@ def unsettled(world: World) -> Iterator[tuple[str, str]]:
 def _of_shard(world: World, shard: ShardTruth, living: set[str]) -> Iterator[str]:
     origin = world.table.origins.get(shard.key.stream)
     row = world.leases.rows.get(lease_key(shard.key, multi=False))
-    if world.truth.is_out_of_scope(shard, origin):
+    trimmed_unread = shard.token is None and world.is_unlisted(shard.key)
+    if trimmed_unread or world.truth.is_out_of_scope(shard, origin):
         return
     first = 0 if origin is None else bisect_left(shard.arrivals, origin)
-    left = len(shard.sequences) - max(first, shard.read)
+    gap = shard.gap_until
+    left = sum(gap is None or at > gap for at in shard.arrivals[max(first, shard.read) :])
     if left:
         yield f"{left} records aren't landed"
     if shard.closed is None:
@@ -43,14 +45,10 @@ def _of_shard(world: World, shard: ShardTruth, living: set[str]) -> Iterator[str
             yield f"its row is held by {row.holder}, who isn't at work ({', '.join(sorted(living))} are)"
         elif row.looked_at is None:
             yield "nobody ever read it"
-    elif not shard.ended and not _passed(world, shard):
+    elif not shard.ended:
         yield f"it is closed, and hasn't ended in the table ({shard.token})"
     elif row is not None and not row.has_ended:
         yield f"it has ended in the table, its row says {row.checkpoint}"
-
-
-def _passed(world: World, shard: ShardTruth) -> bool:
-    return False
 
 
 def require_settled(world: World) -> None:

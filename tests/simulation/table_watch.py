@@ -179,7 +179,9 @@ class WatchedTable(MemoryTable):
         at = self.origins.get(shard.key.stream)
         for name in shard.parents:
             parent = self._world.truth.shards[ShardKey(shard.key.stream, name)]
-            if not parent.ended and not self._world.truth.is_out_of_scope(parent, at):
+            # Trimmed before anybody held or read it: the range says so (`gone`).
+            is_gone = parent.token is None and self._world.is_unlisted(parent.key)
+            if not parent.ended and not is_gone and not self._world.truth.is_out_of_scope(parent, at):
                 raise Violation("I3", f"{by}: {shard.key} lands before its parent {name} ended ({parent.token})", shard.key.shard_id)
 
     def _judge_positions(self, made: Snapshot) -> None:

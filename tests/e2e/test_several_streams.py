@@ -1,0 +1,46 @@
+"""Two streams in one application, one named and one found by its tag: each record lands once, each shard is its stream's."""
+
+from collections import Counter
+
+from pipeline.lake.read import rows
+from tests.e2e.app import App, key
+from tests.e2e.conftest import MakeApp
+from tests.e2e.eventually import eventually
+
+
+def names_of(app: App) -> Counter[str]:
+    return Counter((row.stream or "").split(":")[1] for row in app.leases.scan().leases)
+
+
+def test_a_named_and_a_found_stream_land_through_a_reshard_and_one_that_is_named_no_more_is_read_on(
+    make_app: MakeApp,
+):
+    tag = {"landed-by": "this-test"}
+    app = make_app(more={"streams_mode": "multi", "discovery": {"tags": tag, "every": "10ms"}})
+    found = f"{app.name}-found"
+    app.kinesis.create_stream(StreamName=found, ShardCount=2)
+    app.produce(10)
+    app.settle()
+    assert names_of(app) == {app.name: 2}
+    app.kinesis.add_tags_to_stream(StreamName=found, Tags=tag)
+    app.produce(10, stream=found)
+    app.split(0, stream=found)
+    app.produce(10, within=(0.0, 0.5), stream=found)
+    eventually(lambda: app.tick("leader") and names_of(app)[found] >= 2, "the tagged stream is found")
+
+    app.read_all()
+
+    app.check()
+    assert names_of(app) == {app.name: 2, found: 4}
+    landed = rows(app.table, ["stream"])["stream"].to_pylist()
+    assert Counter(landed) == {app.name: 10, found: 20}
+    app.kinesis.remove_tags_from_stream(StreamName=found, TagKeys=list(tag))
+    app.produce(5, within=(0.5, 1.0), stream=found)
+    app.read_all()
+    app.check()
+    assert f"former stream {found} is read on" in str(app.tick("leader").skip_reason)
+    whole = {row.stream for row in app.leases.scan().leases}
+    every = sorted(
+        f"{stream}:{key(n)}" for stream in whole for n in range(4 if f":{found}:" in stream else 2)
+    )
+    assert app.statuses() == {"MATERIALIZED": every}
