@@ -10,7 +10,6 @@ from pipeline.core.lineage import ParentReason
 from pipeline.core.position import Position, Start
 from pipeline.core.stream import ShardKey
 
-
 WITHIN_THE_SECOND = timedelta(seconds=1)
 """An answer's Date is cut to the second: Kinesis may have forgotten almost a second more than it tells."""
 

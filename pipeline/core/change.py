@@ -332,7 +332,7 @@ def is_own_work(change: Change, found: Lease | None) -> bool:
 def _is_marked(change: Change, found: Lease) -> bool:
     run_claim = change.put.get("run_claim", change.requires.get("run_claim"))
     if run_claim is not None:
-        return found.run_claim == run_claim
+        return bool(found.run_claim == run_claim)
     seen = change.requires.get("counter")
     if seen is not None and "owner" in change.put:
         return bool(found.counter == seen + change.add.get("counter", 0))

@@ -21,7 +21,7 @@ from pipeline.duties.assignment import AssignmentMemory, Fleet, Tally, mind, pla
 from pipeline.duties.cleanup import CleanupMemory
 from pipeline.duties.shard_sync import ShardSync
 from pipeline.duties.streams import StreamsMemory, Tracking, is_wanted_life, of_our_form
-from pipeline.errors import HeadraceError, TablesMissing
+from pipeline.errors import HeadraceError, TablesMissing, Unknown
 from pipeline.kcl.metrics import is_stale
 from pipeline.ports import (
     Clock,
@@ -121,11 +121,18 @@ class LeaderDuty:
         streams = self._tracking.look(memory.streams, listing, now)
         changes: list[Change] = list(streams.forget)
         for tracked in streams.streams:
-            facts = self.source.describe(tracked.settings.name)
+            try:
+                facts = self.source.describe(tracked.settings.name)
+            except Unknown:
+                if tracked.life is None:
+                    raise
+                continue  # a former stream that is gone: nothing is to be synced
             if facts.stream in state.positions.origins and is_wanted_life(tracked, facts):
                 changes.extend(self._shard_sync.plan(tracked.settings, facts, listing, state=state))
         plan = plan_pass(listing.leases, fleet, memory.assignment, settings=self.settings, now=now)
-        seen = replace(memory, last_look=now, workers=fleet.seen, assignment=plan.memory)
+        seen = replace(
+            memory, last_look=now, workers=fleet.seen, streams=streams.memory, assignment=plan.memory
+        )
         return seen, (*changes, *plan.changes)
 
     def beat_lock(self) -> bool:

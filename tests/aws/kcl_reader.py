@@ -41,7 +41,16 @@ MANDATORY = {
     "checkpoint",
     "checkpointSubSequenceNumber",
 }
-OURS = {"streamEpoch", "runClaim", "wantedBy", "landedCheckpoint", "landedSub", "lookedAt", "behindMs", "assignedAt"}
+OURS = {
+    "streamEpoch",
+    "runClaim",
+    "wantedBy",
+    "landedCheckpoint",
+    "landedSub",
+    "lookedAt",
+    "behindMs",
+    "assignedAt",
+}
 
 
 def read_as_kcl(row: Mapping[str, Any], *, entity_type: bool = True) -> None:

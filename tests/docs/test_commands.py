@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import _parser
+from pipeline.cli import COMMANDS, _parser
 from pipeline.settings_file import parse_settings
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"(?<!`)`(make|headrace)\s+([a-z][a-z-]*)[^`]*`(?!`)")
 _LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
 
 
@@ -29,10 +30,20 @@ def commands(name: str) -> list[list[str]]:
     return [[w for w in said if "=" not in w or said.index(w)] for said in words if name in said[:2]]
 
 
+def targets() -> list[str]:
+    return re.findall(r"^([a-z-]+)(?= *[:a-z])", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
 @pytest.mark.parametrize("said", commands("make"), ids=" ".join)
 def test_every_make_target_in_the_documents_exists(said: list[str]) -> None:
-    targets = re.findall(r"^([a-z-]+)(?= *[:a-z])", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert said[said.index("make") + 1] in targets
+    assert said[said.index("make") + 1] in targets()
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda p: p.name)
+def test_every_command_that_a_sentence_names_exists(page: Path) -> None:
+    known = {"make": set(targets()), "headrace": set(COMMANDS)}
+    said = _INLINE.findall(page.read_text())
+    assert [each for each in said if each[1] not in known[each[0]]] == []
 
 
 @pytest.mark.parametrize("said", commands("headrace"), ids=" ".join)

@@ -323,6 +323,22 @@ def test_the_new_life_of_a_former_stream_is_nobodys_wish() -> None:
     assert not [due for due in world.work().due if ":old:" in due.lease_key]
 
 
+def test_a_plan_shows_the_rows_of_streams_that_come_and_of_those_that_go_and_writes_nothing() -> None:
+    world = removing(FormerStreams.AUTO)
+    lead_for(world, WAIT + SYNC)
+    before = world.leases.scan().leases
+    memory = world.leader_memory["w1"]
+    memory, changes = world.a_leader().preview(memory)
+    assert [change.key for change in changes] == []
+    world.clock.advance(SYNC)
+    world.source.split(world.shard(0))
+    _, changes = world.a_leader().preview(memory)
+    assert [change.key for change in changes if change.delete] == list(rows_of(world, "old"))
+    assert world.leases.scan().leases == before
+    world.source.delete_stream("old")
+    world.a_leader().preview(world.leader_memory["w1"])
+
+
 def test_a_single_stream_has_no_former_ones() -> None:
     world = World()
     world.settle()

@@ -108,6 +108,8 @@ def test_on_a_cold_start_one_worker_grabs_everything_and_the_others_steal_one_at
     fleet = a_fleet(*rows(6))
     reports = fleet.period("w1", "w2")
     assert fleet.counts == {"w1": 5, "w2": 1}
+    assert reports["w1"].mine == frozenset(row.key for row in reports["w1"].taken)
+    assert len(reports["w1"].taken) == 6
     assert str(reports["w1"]) == "took 6 leases of 6 (6 leases stood still for very long; 6 fit)"
     fleet.period("w1", "w2")
     assert fleet.counts == {"w1": 4, "w2": 2}

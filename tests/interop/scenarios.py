@@ -24,7 +24,7 @@ def kcl_3_5_alone(stage: Stage) -> int:
             play.kill("k1", "k2")
         play.finish()
         play.check(set(play.rows.tables()) == {APP}, "one table")
-        play.say(f"rows kept in {play.rows.save('3.5.1').name}")
+        play.keep_rows("3.5.1")
         return play.fails
 
 
@@ -49,7 +49,7 @@ def kcl_3_4_stopped(stage: Stage) -> int:
             owned > 0,
             f"{owned} of {len(tables[APP])} leases still name an owner: KCL keeps them when it stops",
         )
-        play.say(f"rows kept in {play.rows.save('3.4.2').name}")
+        play.keep_rows("3.4.2")
         return play.fails
 
 
@@ -70,7 +70,7 @@ def kcl_2_7_alone(stage: Stage) -> int:
         tables = play.rows.tables()
         play.check(set(tables) == {APP}, "one table")
         play.check(all("checkpoint" in row for row in tables[APP]), "nothing but leases in it")
-        play.say(f"rows kept in {play.rows.save('2.7.2').name}")
+        play.keep_rows("2.7.2")
         return play.fails
 
 

@@ -50,16 +50,6 @@ _TABLE: Final = (
         ("core.begin", "if (position is None or position.sequence is None) and waiting:", "if False:"),
     ),
     _bug(
-        "unlisted-counts-as-gone",
-        "a short listing ends a parent (D15)",
-        (
-            "core.order",
-            'return InTheWay(parent, f"{parent} is in no listing, yet Kinesis still knows it")',
-            "return ParentReason(parent, ParentIs.GONE)",
-        ),
-        seeds=150,
-    ),
-    _bug(
         "origin-decided-twice",
         "LATEST is asked again by whoever comes next",
         ("duties.origin", "if facts.stream in state.positions.origins:", "if False:"),
@@ -133,7 +123,7 @@ _ROWS: Final = (
     _bug(
         "take-over-without-counter",
         "a leader that slept takes what has moved meanwhile",
-        ("core.change", '"checkpoint_owner": read.checkpoint_owner, "counter": read.counter}', '"checkpoint_owner": read.checkpoint_owner}'),
+        ("core.change", '            "counter": read.counter,\n            "stream_epoch"', '            "stream_epoch"'),
         seeds=200,
     ),
     _bug(
@@ -190,6 +180,7 @@ _TIME: Final = (
         "wall-clock-expiry",
         "a jump of the clock is taken for silence",
         ("core.sighting", "min(max(since, timedelta(0)), tick * 1.5)", "max(since, timedelta(0))"),
+        seeds=200,
     ),
     _bug(
         "living-claims-taken",
@@ -200,6 +191,7 @@ _TIME: Final = (
         "the-dead-keep-theirs",
         "nobody takes a dead worker's leases",
         ("duties.assignment", "lost = frozenset(row.key for row in open_rows if row.holder in fleet.dead)", "lost = frozenset[str]()"),
+        seeds=150,
     ),
     _bug(
         "lock-for-ever",

@@ -45,10 +45,10 @@ def test_the_same_seed_is_the_same_history_whatever_the_hash_seed():
 
 
 def test_a_seed_that_fails_prints_the_invariant_a_trace_and_how_to_see_it_again():
-    done = _run(["--seeds", "5", "--plant", "commit-without-swap"])
+    done = _run(["--seeds", "40", "--plant", "silent-take-over"])
     assert done.returncode == 1
     assert "FAILED I" in done.stdout
-    assert "landed to" in done.stdout
+    assert "unowned -> " in done.stdout
     assert "again: make sim SEEDS=1 FROM=" in done.stdout
 
 
