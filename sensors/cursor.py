@@ -17,6 +17,7 @@ from pipeline.duties.cleanup import CleanupMemory
 from pipeline.duties.leader_tick import LeaderMemory
 from pipeline.duties.leader_watch import Watching
 from pipeline.duties.streams import StreamsMemory
+from pipeline.duties.taking import ShuffleMemory, TakingMemory
 from pipeline.duties.worker_tick import WorkerMemory
 
 _Memory = TypeVar("_Memory")
@@ -50,6 +51,8 @@ def write_leader(memory: LeaderMemory, failures: int) -> str:
             "assign": _time_out(memory.assignment.last),
             "leases": _suspects(memory.assignment.leases),
             "handovers": _suspects(memory.assignment.handovers),
+            "runs": memory.assignment.runs,
+            "shuffle": _shuffle_out(memory.shuffle),
             "completed": _time_out(memory.cleanup.completed),
             "garbage": _time_out(memory.cleanup.garbage),
             "failures": failures,
@@ -71,7 +74,9 @@ def read_leader(text: str | None) -> tuple[LeaderMemory, int]:
                 _time_in(said.get("assign")),
                 from_cursor(said.get("leases", {})),
                 from_cursor(said.get("handovers", {})),
+                int(said.get("runs", 0)),
             ),
+            shuffle=_shuffle_in(said.get("shuffle")),
         )
         return memory, int(said.get("failures", 0))
     except (TypeError, ValueError, AttributeError):
@@ -89,6 +94,9 @@ def write_worker(memory: WorkerMemory) -> str:
             "run": memory.latest_run,
             "backoff": {key: [b.failures, _time_out(b.until)] for key, b in memory.backoff.items()},
             "leader": _watching_out(memory.leader),
+            # Without them the next tick of another process scans at once.
+            "taking": _taking_out(memory.taking) if len(memory.held) <= _FEW else None,
+            "held": sorted(memory.held) if memory.taking.last and len(memory.held) <= _FEW else None,
         }
     )
 
@@ -108,6 +116,8 @@ def read_worker(text: str | None) -> WorkerMemory:
                 for key, (count, until) in said.get("backoff", {}).items()
             },
             leader=_watching_in(said.get("leader")),
+            taking=_taking_in(said.get("taking")),
+            held=frozenset(said.get("held") or ()),
         )
     except (TypeError, ValueError, AttributeError):
         return WorkerMemory()
@@ -140,6 +150,25 @@ def _watching_out(seen: Watching) -> list[Any] | None:
 
 def _watching_in(row: list[Any] | None) -> Watching:
     return Watching() if row is None else Watching(_time_in(row[0]), row[1], _one_in(row[2]))
+
+
+def _taking_out(seen: TakingMemory) -> list[Any] | None:
+    """What moved at the last scan begins anew when only the cursor is left: nobody is condemned by that."""
+    if seen.last is None:
+        return None
+    return [_time_out(seen.last), seen.last_mono, _suspects(seen.leases)]
+
+
+def _taking_in(row: list[Any] | None) -> TakingMemory:
+    return TakingMemory() if row is None else TakingMemory(_time_in(row[0]), row[1], from_cursor(row[2]))
+
+
+def _shuffle_out(seen: ShuffleMemory) -> list[Any] | None:
+    return None if seen.last is None else [_time_out(seen.first), _time_out(seen.last), seen.leader]
+
+
+def _shuffle_in(row: list[Any] | None) -> ShuffleMemory:
+    return ShuffleMemory() if row is None else ShuffleMemory(_time_in(row[0]), _time_in(row[1]), row[2])
 
 
 def _text(said: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ import dagster as dg
 from assets.names import partitions_name
 from pipeline.clock import SystemClock, SystemIds
 from pipeline.duties.leader_tick import LeaderDuty, LeaderMemory
-from pipeline.errors import HeadraceError, Terminal, Transient
+from pipeline.errors import HeadraceError, Transient
 from pipeline.ports import ShardSource
 from pipeline.settings import Settings
 from resources.beating import beating
@@ -81,8 +81,6 @@ def _tick(context: dg.SensorEvaluationContext, settings: Settings, duty: LeaderD
     try:
         with beating(duty.beat_lock, times.leader_lock / 4, at_most=times.leader_deadline):
             report = duty.tick(memory)
-        if isinstance(report.trouble, Terminal):
-            raise report.trouble
     except Transient as error:
         # What it looked at last still counts: a leader that fails at every second tick must notice a death, too.
         return dg.SensorResult(
@@ -94,6 +92,8 @@ def _tick(context: dg.SensorEvaluationContext, settings: Settings, duty: LeaderD
     known = set(context.instance.get_dynamic_partitions(partitions_name(settings)))
     missing = [key for key in report.partitions if key not in known]
     partitions = dg.DynamicPartitionsDefinition(name=partitions_name(settings))
+    if report.trouble is not None:
+        context.log.error(str(report))
     if report.trouble is None:
         cursor = _KEPT.put(settings.application, write_leader(report.memory, 0), report.memory)
     else:

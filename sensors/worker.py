@@ -10,13 +10,14 @@ import dagster as dg
 from assets.names import partitions_name, records_key, slug
 from assets.records import RecordsConfig
 from assets.reporter import ANNOUNCE_ALL_UP_TO
-from pipeline.clock import SystemClock
+from pipeline.clock import SystemClock, SystemIds
 from pipeline.core.stream import StreamId
 from pipeline.duties.streams import asked_by
+from pipeline.duties.taking import Taking
 from pipeline.duties.worker_tick import WorkerDuty, WorkerMemory, WorkerReport
 from pipeline.errors import TablesMissing, Transient
-from pipeline.ports import ShardSource, StreamFacts
-from pipeline.settings import Settings
+from pipeline.ports import LeaseStore, ShardSource, StreamFacts
+from pipeline.settings import Mode, Settings
 from resources.lease_tables import LeaseTablesResource
 from resources.runs import LATER_TAG, WORKER_TAG, DagsterRuns, instance_id
 from resources.stream import StreamResource
@@ -67,8 +68,15 @@ def _duty(
         times=settings.times,
         lock=lease_tables.lock(),
         heartbeat=settings.coordination.heartbeat,
+        taking=_taking(settings, worker_id, lease_tables.leases()),
         stream=lambda row: known.facts(asked_by(settings, row)),
     )
+
+
+def _taking(settings: Settings, worker_id: str, leases: LeaseStore) -> Taking | None:
+    if settings.coordination.mode is Mode.OWN:
+        return None
+    return Taking(me=worker_id, leases=leases, clock=SystemClock(), ids=SystemIds(), settings=settings)
 
 
 @dataclass(slots=True)

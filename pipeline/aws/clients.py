@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -64,7 +65,8 @@ def _client(service: str, settings: AwsSettings) -> Any:
         max_pool_connections=16,
     )
     try:
-        session = boto3.Session(profile_name=settings.profile, region_name=settings.region)
+        region = settings.region or os.environ.get("AWS_REGION")  # boto3 reads AWS_DEFAULT_REGION only
+        session = boto3.Session(profile_name=settings.profile, region_name=region)
         return session.client(service, endpoint_url=settings.endpoint, config=config)  # type: ignore[call-overload]
     except boto.ProfileNotFound as error:
         raise BadSetting(

@@ -102,6 +102,8 @@ def kind_of(change: "Change") -> str:
     if change.put.get("checkpoint_owner") is not None:
         return "hand over"
     if "owner" in change.put:
+        if change.put["owner"] == change.requires.get("checkpoint_owner"):
+            return "call off"
         if change.requires.get("checkpoint_owner") and "checkpoint_owner" not in change.remove:
             return "redirect"
         return "move" if _from(change) else "assign"

@@ -9,7 +9,7 @@ A pending handover goes first: nobody claims the shard anew until it is over.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 
 from pipeline.core.change import Change, complete_handover
@@ -24,15 +24,21 @@ def pending(leases: Iterable[Lease]) -> Mapping[str, str]:
     }
 
 
-def plan_overdue(leases: Iterable[Lease], watched: Sightings, deadline: timedelta) -> list[Change]:
+def plan_overdue(
+    leases: Iterable[Lease], watched: Sightings, deadline: timedelta, *, ours: Collection[str]
+) -> list[Change]:
+    """`ours`: workers that claim what they read, unlike KCL's. Where none does, there is nothing to wait for: the holder
+    may not know of the row any more, for the index shows it under its next owner."""
     late = expired(watched, deadline)
-    return [
-        complete_handover(
-            row, f"{row.checkpoint_owner} took longer than {deadline} to hand over to {row.owner}"
-        )
+    why = {
+        row.key: f"{row.checkpoint_owner} took longer than {deadline} to hand over to {row.owner}"
+        if row.key in late
+        else f"nobody reads it: {row.checkpoint_owner} hands over to {row.owner}"
         for row in leases
-        if row.key in late and row.checkpoint_owner is not None and row.owner is not None
-    ]
+        if row.checkpoint_owner is not None and row.owner is not None
+        if row.key in late or (row.run_claim is None and row.checkpoint_owner in ours)
+    }
+    return [complete_handover(row, why[row.key]) for row in leases if row.key in why]
 
 
 def plan_hand_over(mine: Iterable[Lease], me: str, living_claims: frozenset[str]) -> list[Change]:

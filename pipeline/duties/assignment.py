@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from pipeline.core.assign import Rules, Scene, plan_assign, spilled
+from pipeline.core.assign import Scene, spilled
 from pipeline.core.change import Applied, Change
 from pipeline.core.handover import pending, plan_overdue
 from pipeline.core.lease import Lease
 from pipeline.core.sighting import Sighting, Sightings, expired, living, look
 from pipeline.core.worker import Worker
+from pipeline.duties.strategy import plan_moves
 from pipeline.ports import LeaseStore
 from pipeline.settings import Heartbeat, Settings
 
@@ -37,8 +38,11 @@ class Fleet:
     @property
     def living(self) -> frozenset[str]:
         """May be given leases."""
-        leaving = {row.worker_id for row in self.rows if row.stopping}
-        return (living(self._own, self.duration) | living(self._kcls, KCL_SILENT)) - leaving
+        return (living(self._own, self.duration) | living(self._kcls, KCL_SILENT)) - self.leaving
+
+    @property
+    def leaving(self) -> frozenset[str]:
+        return frozenset(row.worker_id for row in self.rows if row.stopping)
 
     @property
     def dead(self) -> frozenset[str]:
@@ -84,13 +88,19 @@ def _token(row: Worker) -> str:
     return beats if row.instance is not None else f"{row.last_update}/{beats}"
 
 
-def mind(fleet: Fleet, leases: Iterable[Lease]) -> Sightings:
-    """What to remember of the workers once the leases were read: owners without a row are suspects too."""
+def mind(fleet: Fleet, leases: Iterable[Lease], condemned: frozenset[str]) -> Sightings:
+    """What to remember of the workers once the leases were read: owners without a row are suspects too, and who is
+    condemned stays so until its stamp moves."""
     owners = {
         name for row in leases if not row.has_ended for name in (row.holder, row.owner) if name is not None
     }
     kept = {name: seen for name, seen in fleet.seen.items() if seen.token != _NO_ROW or name in owners}
-    return kept | {name: Sighting(_NO_ROW) for name in sorted(owners - kept.keys())}
+    dead = {
+        name: replace(seen, credit=KCL_SILENT + timedelta(seconds=1))
+        for name, seen in kept.items()
+        if name in condemned
+    }
+    return kept | dead | {name: Sighting(_NO_ROW) for name in sorted(owners - kept.keys())}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +111,8 @@ class AssignmentMemory:
     leases: Sightings = field(default_factory=dict)
     """With `heartbeat: lease`: each lease's counter."""
     handovers: Sightings = field(default_factory=dict)
+    runs: int = 0
+    """Passes so far: KCL's strategies even out in every third only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +121,8 @@ class AssignmentPlan:
     changes: tuple[Change, ...]
     spilled: int
     """Leases that nobody will read: no worker beats, or all are full."""
+    condemned: frozenset[str] = frozenset()
+    """Workers of KCL's that let a lease stand still: their stamp may be a minute old, and they are dead all the same."""
 
 
 def plan_pass(
@@ -125,28 +139,28 @@ def plan_pass(
         lost = expired(counters, times.lease_duration)
     else:
         lost = frozenset(row.key for row in open_rows if row.holder in fleet.dead)
-    overdue = plan_overdue([r for r in open_rows if r.key not in lost], handovers, times.handover_deadline)
+    gone = fleet.dead | fleet.leaving
+    late = [row for row in open_rows if row.key not in lost and row.owner not in gone]
+    ours = {row.worker_id for row in fleet.rows if row.instance is not None}
+    overdue = plan_overdue(late, handovers, times.handover_deadline, ours=ours)
+    condemned = (
+        frozenset(row.holder for row in open_rows if row.key in lost and row.holder is not None) - ours
+    )
     settled = {change.key for change in overdue}
     scene = Scene(
-        leases=tuple(row for row in open_rows if row.key not in settled),
-        living=fleet.living,
-        dead=fleet.dead,
+        # What is handed over now counts for its next owner already, and isn't moved again.
+        leases=tuple(
+            replace(row, checkpoint_owner=None, assigned_at=now) if row.key in settled else row
+            for row in open_rows
+        ),
+        living=fleet.living - condemned,
+        dead=gone | condemned,
         lost=lost,
         now=now,
     )
-    moves = plan_assign(scene, _rules(settings))
-    return AssignmentPlan(
-        AssignmentMemory(now, counters, handovers), (*overdue, *moves), spilled(scene, moves)
-    )
-
-
-def _rules(settings: Settings) -> Rules:
-    return Rules(
-        dwell=settings.times.dwell,
-        graceful=settings.assignment.graceful,
-        direct=settings.coordination.heartbeat is Heartbeat.WORKER,
-        max_leases=settings.assignment.max_leases,
-    )
+    moves = plan_moves(scene, fleet.rows, settings, run=memory.runs)
+    seen = AssignmentMemory(now, counters, handovers, memory.runs + 1)
+    return AssignmentPlan(seen, (*overdue, *moves), spilled(scene, moves), condemned)
 
 
 @dataclass(slots=True)

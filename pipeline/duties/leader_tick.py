@@ -21,6 +21,7 @@ from pipeline.duties.assignment import AssignmentMemory, Fleet, Tally, mind, pla
 from pipeline.duties.cleanup import CleanupMemory
 from pipeline.duties.shard_sync import ShardSync
 from pipeline.duties.streams import StreamsMemory, Tracking, is_wanted_life, of_our_form
+from pipeline.duties.taking import Shuffle, ShuffleMemory
 from pipeline.errors import HeadraceError, TablesMissing, Unknown
 from pipeline.kcl.metrics import is_stale
 from pipeline.ports import (
@@ -34,7 +35,7 @@ from pipeline.ports import (
     Tables,
     WorkerStore,
 )
-from pipeline.settings import Settings
+from pipeline.settings import Mode, Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class LeaderMemory:
     last_sync: datetime | None = None
     streams: StreamsMemory = field(default_factory=StreamsMemory)
     assignment: AssignmentMemory = field(default_factory=AssignmentMemory)
+    shuffle: ShuffleMemory = field(default_factory=ShuffleMemory)
     cleanup: CleanupMemory = field(default_factory=CleanupMemory)
 
 
@@ -95,8 +97,7 @@ class LeaderDuty:
                 "leader: all workers here are stopping, another one leads",
                 leads=False,
             )
-        leads, lock, owner = self._elect(memory, since)
-        memory = replace(memory, lock=lock)
+        memory, leads, owner = self._decide(memory, since)
         if not leads:
             # Whoever doesn't lead doesn't know what was asked for meanwhile: former streams begin to wait anew.
             memory = replace(memory, streams=StreamsMemory())
@@ -107,7 +108,8 @@ class LeaderDuty:
         except HeadraceError as error:
             trouble = error  # the dead don't wait for Kinesis or the lake: their leases are given out first
             tally.notes.append(str(error))
-        memory, listing = self._assign_when_due(memory, fleet, now, listing=listing, tally=tally)
+        if self.settings.coordination.mode is Mode.OWN:
+            memory, listing = self._assign_when_due(memory, fleet, now, listing=listing, tally=tally)
         took = round((self.clock.monotonic() - began) * 1000)
         return LeaderReport(
             memory, _sentence(tally, listing, took), leads=True, trouble=trouble, partitions=_keys(listing)
@@ -158,6 +160,15 @@ class LeaderDuty:
         """All workers of this deployment are: one that stays behind wants a leader."""
         stopping = {row.worker_id for row in fleet.rows if row.stopping}
         return all(worker.id in stopping for worker in self.settings.workers)
+
+    def _decide(self, memory: LeaderMemory, since: timedelta | None) -> tuple[LeaderMemory, bool, str]:
+        if self.settings.coordination.mode is Mode.KCL_2:
+            seen, leads = Shuffle(me=self.leader_id, leases=self.leases, clock=self.clock).tick(
+                memory.shuffle
+            )
+            return replace(memory, shuffle=seen), leads, seen.leader or "everybody"
+        leads, lock, owner = self._elect(memory, since)
+        return replace(memory, lock=lock), leads, owner
 
     def _elect(self, memory: LeaderMemory, since: timedelta | None) -> tuple[bool, Sighting | None, str]:
         found = self.lock.read()
@@ -230,7 +241,7 @@ class LeaderDuty:
         listing = self._scan() if listing is None else listing
         plan = plan_pass(listing.leases, fleet, memory.assignment, settings=self.settings, now=now)
         tally.apply_assignment(self.leases, plan.changes)
-        memory = replace(memory, workers=mind(fleet, listing.leases), assignment=plan.memory)
+        memory = replace(memory, workers=mind(fleet, listing.leases, plan.condemned), assignment=plan.memory)
         if plan.spilled:
             why = "room in a worker" if fleet.living else "a worker that beats"
             tally.notes.append(f"{plan.spilled} leases wait for {why}")

@@ -21,6 +21,7 @@ from pipeline.core.stream import StreamId
 from pipeline.core.worker import Worker
 from pipeline.duties.due_rows import DueRows
 from pipeline.duties.leader_watch import LeaderWatch, Watching
+from pipeline.duties.taking import Taking, TakingMemory
 from pipeline.ports import Clock, LatestRun, LeaderLock, LeaseStore, Runs, ShardSource, WorkerStore
 from pipeline.settings import Heartbeat, TimeSettings
 
@@ -44,6 +45,7 @@ class WorkerMemory:
     held: frozenset[str] = frozenset()
     """Lease keys: the index shows a row that is being handed over under its next owner only."""
     leader: Watching = field(default_factory=Watching)
+    taking: TakingMemory = field(default_factory=TakingMemory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,8 @@ class WorkerDuty:
     times: TimeSettings
     lock: LeaderLock
     heartbeat: Heartbeat = Heartbeat.WORKER
+    taking: Taking | None = None
+    """With `coordination.mode: 2.x`."""
     stream: Callable[[Lease], tuple[StreamId, timedelta] | None]
     """Identity and retention of a row's stream, as it is now; asked only when needed."""
 
@@ -118,7 +122,9 @@ class WorkerDuty:
         return None if memory.last_look is None else now - memory.last_look
 
     def _look(self, row: Worker, memory: WorkerMemory, now: datetime) -> WorkerReport:
-        watching, alarm = LeaderWatch(self.lock, self.workers, self.times).look(memory.leader, now)
+        watching, alarm = memory.leader, None
+        if self.taking is None:
+            watching, alarm = LeaderWatch(self.lock, self.workers, self.times).look(watching, now)
         memory, mine = self._see(row, replace(memory, leader=watching, rival=None), now)
         latest = self.runs.latest(self.worker_id)
         memory = self._count_failures(memory, latest, now)
@@ -126,9 +132,10 @@ class WorkerDuty:
         mine, handed = self._hand_over(mine, living)
         memory = replace(memory, held=frozenset(lease.key for lease in mine))
         self._beat_leases(mine, living)
+        memory, mine, took = self._take(memory, mine)
         alive, dead = self._judge_runs(memory.claims)
         report = WorkerReport(memory, "", dead_runs=dead, partitions=tuple(sorted(memory.held)), alarm=alarm)
-        told = f", {handed} shards handed over" if handed else ""
+        told = (f", {handed} shards handed over" if handed else "") + took
         if alive:
             return replace(report, sentence=f"worker {self.worker_id}: run {alive[0]} is at work{told}")
         self._forget(row, mine, living)
@@ -165,12 +172,24 @@ class WorkerDuty:
 
     def _mine(self, held: frozenset[str]) -> tuple[Lease, ...]:
         """Rows that are mine, or that I still hold for their next owner."""
+        if self.taking is not None:  # beside 2.x there is no index, and nothing is given to anybody
+            rows = self.leases.get_many(sorted(held)).leases if held else ()
+            return tuple(row for row in rows if row.holder == self.worker_id)
         found = {lease.key: lease for lease in self.leases.held_by(self.worker_id).leases}
         left = sorted(held - found.keys())
         for lease in self.leases.get_many(left).leases if left else ():
             if lease.holder == self.worker_id:
                 found[lease.key] = lease
         return tuple(found.values())
+
+    def _take(
+        self, memory: WorkerMemory, mine: tuple[Lease, ...]
+    ) -> tuple[WorkerMemory, tuple[Lease, ...], str]:
+        if self.taking is None:
+            return memory, mine, ""
+        found = self.taking.tick(memory.taking)
+        memory = replace(memory, taking=found.memory, held=memory.held if found.mine is None else found.mine)
+        return memory, (*mine, *found.taken), f", {found}" if str(found) else ""
 
     def _hand_over(self, mine: tuple[Lease, ...], living: frozenset[str]) -> tuple[tuple[Lease, ...], int]:
         """What is asked for and isn't being read goes at once; a run hands over itself after its wave."""

@@ -82,3 +82,7 @@ def test_an_application_that_still_beats_is_refused(
     monkeypatch.setattr("pipeline.cli.adopt.time.sleep", a_worker_renews)
     assert main(["adopt", "--watch", str(timedelta(seconds=30).seconds), "--yes"]) == 2
     assert "kcl-1 still moved lease rows" in capsys.readouterr().err
+    file = Path("headrace.yaml")
+    joined = "{kcl_failover: 20s, heartbeat: lease, allow_foreign_checkpoints: true}"
+    file.write_text(file.read_text(encoding="utf-8") + f"coordination: {joined}\n", encoding="utf-8")
+    assert main(["adopt", "--yes"]) == 0, "who joins a live fleet takes in what it reads meanwhile"

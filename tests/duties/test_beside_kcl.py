@@ -287,6 +287,36 @@ def test_a_repair_never_writes_on_a_row_that_kcl_holds() -> None:
     assert repair(read, "run/1", Checkpoint("7")).holder == "w1"
 
 
+def test_a_kcl_worker_that_let_its_leases_expire_is_given_none_until_its_stamp_moves() -> None:
+    world = shared(World(workers=("w1",), shards=4))
+    for n in range(60):
+        if n % 6 == 0:
+            world.rows._put(Worker("kcl-1", last_update=world.clock.now().replace(microsecond=0)))
+        for row in world.leases.scan().leases:
+            if row.owner == "kcl-1" and n < 30:
+                kcl_writes(world, int(row.shard_id[-2:]))
+        world.tick()
+        if n == 29:
+            assert "kcl-1" in {row.owner for row in world.leases.scan().leases}
+    given_back = []
+    for _ in range(8):  # its last stamp is fresh, its leases stand still
+        world.tick()
+        given_back.append(sum(row.owner == "kcl-1" for row in world.leases.scan().leases))
+    assert given_back[-1] == 0
+
+
+def test_the_leader_leaves_a_handover_between_workers_of_kcl_to_them() -> None:
+    world = shared(World(workers=("w1",), shards=1))
+    world.settle()
+    for name in ("kcl-1", "kcl-2"):
+        world.rows._put(Worker(name, last_update=world.clock.now()))
+    kcl_writes(world, 0, owner="kcl-2", checkpoint_owner="kcl-1")
+    for _ in range(3):
+        kcl_writes(world, 0, owner="kcl-2")
+        world.tick(2)
+    assert row_of(world, 0).checkpoint_owner == "kcl-1"
+
+
 def test_a_lease_is_handed_over_to_a_kcl_worker_as_its_leader_asks() -> None:
     world = shared(World(shards=1))
     world.settle()

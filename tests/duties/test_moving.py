@@ -173,6 +173,15 @@ def test_the_holder_hands_over_an_idle_shard_at_its_next_tick_though_the_index_h
     assert [d.lease_key for d in world.work("w2").due] == [row_of(world, 0).key]
 
 
+def test_a_handover_that_its_holder_has_forgotten_is_completed_by_the_leader_where_nobody_reads() -> None:
+    world = World(workers=("w1", "w2"), shards=1)
+    world.settle()
+    assert isinstance(world.leases.apply(initiate_handover(row_of(world, 0), "w2", "a test")), Applied)
+    world.worker_memory.clear()  # a code reload
+    assert ticks_until(world, lambda: row_of(world, 0).checkpoint_owner is None) <= 5
+    assert row_of(world, 0).owner == "w2"
+
+
 def test_a_handover_that_its_holder_never_completes_is_forced_after_the_deadline() -> None:
     world = World(workers=("w1", "w2"), shards=1)
     world.settle()

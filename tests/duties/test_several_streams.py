@@ -241,11 +241,12 @@ def test_a_probe_asks_each_shard_of_its_own_stream() -> None:
     assert [due.lease_key for due in world.work().due] == [key]
 
 
-def test_a_child_waits_for_the_parent_of_its_own_stream_only() -> None:
+@pytest.mark.parametrize("both", [BOTH, BOTH[::-1]])
+def test_a_child_waits_for_the_parent_of_its_own_stream_only(both: tuple[str, str]) -> None:
     world = two_streams(shards=1)
     world.settle()
     world.wave()
-    ours, theirs = (world.leases.get(f"{world.stream_now(n).serialized}:shardId-000000000000") for n in BOTH)
+    ours, theirs = (world.leases.get(f"{world.stream_now(n).serialized}:shardId-000000000000") for n in both)
     assert ours is not None
     assert theirs is not None
     child = replace(
@@ -393,12 +394,14 @@ def test_a_run_decides_no_origin_of_a_stream_that_the_settings_do_not_name() -> 
 
 
 def test_digits_in_one_streams_rows_make_no_other_streams_origin_unsafe() -> None:
-    world = two_streams(shards=1)
+    world = World(more_streams=(MORE, "third"), shards=1)
+    stranger = world.stream_now("third")  # as old as the others
+    every = world.settings
+    world.settings = replace(every, streams=every.streams[:2])
     world.produce(0)
     world.settle()
     world.wave()
-    stranger = world.source.create_stream("third", 1)
-    world.settings = replace(world.settings, streams=(*world.settings.streams, StreamSettings(name="third")))
+    world.settings = every
     world.clock.advance(timedelta(seconds=30))
     assert "1 shards added" in str(world.lead())
     assert stranger in world.table.load().positions.origins

@@ -282,6 +282,14 @@ def test_no_clock_that_jumps_makes_the_wait_shorter(jump: timedelta) -> None:
     assert names(world) == ["old", STREAM]
 
 
+def test_a_clock_that_runs_ahead_again_and_again_makes_the_wait_no_shorter() -> None:
+    world = removing(FormerStreams.AUTO)
+    for _ in range(12):
+        lead_for(world, SYNC)
+        world.clock.jump(timedelta(minutes=9))
+    assert names(world) == ["old", STREAM]
+
+
 def test_a_leader_that_was_away_for_long_begins_the_wait_anew() -> None:
     world = removing(FormerStreams.AUTO)
     lead_for(world, WAIT - timedelta(minutes=2))

@@ -17,6 +17,7 @@ from pipeline.duties.claims import Claims
 from pipeline.duties.consume import Consumption
 from pipeline.duties.leader_tick import LeaderDuty, LeaderMemory, LeaderReport
 from pipeline.duties.streams import asked_by
+from pipeline.duties.taking import Taking
 from pipeline.duties.wave import Arrow, WaveReport
 from pipeline.duties.worker_tick import WorkerDuty, WorkerMemory, WorkerReport
 from pipeline.memory.clock import CountingIds, MemoryClock
@@ -29,6 +30,7 @@ from pipeline.memory.table import MemoryTable
 from pipeline.memory.workers import MemoryWorkerStore
 from pipeline.settings import (
     InitialPosition,
+    Mode,
     Settings,
     StreamSettings,
     StreamsMode,
@@ -127,6 +129,13 @@ class World:
             ids=self.ids,
         )
 
+    def a_taking(self, worker: str) -> Taking | None:
+        if self.settings.coordination.mode is Mode.OWN:
+            return None
+        return Taking(
+            me=worker, leases=self.leases, clock=self.clock, ids=self.ids, settings=self.settings
+        )
+
     def lead(self, leader: str = "w1") -> LeaderReport:
         report = self.a_leader(leader).tick(self.leader_memory.get(leader, LeaderMemory()))
         self.leader_memory[leader] = report.memory
@@ -144,6 +153,7 @@ class World:
             times=self.settings.times,
             lock=self.lock,
             heartbeat=self.settings.coordination.heartbeat,
+            taking=self.a_taking(worker),
             stream=self._stream_of,
         )
         memory = self.worker_memory.get(instance + worker, WorkerMemory())

@@ -105,11 +105,8 @@ class Scene:
             self.say(str(late))
         verdict = self.verdict(ours())
         self.check(verdict.holds, str(verdict))
-        asked = hand_overs(self.fleet.events())
-        if asked:
-            self.say(
-                f"{len(asked)} hand-overs between KCL workers, each {_seconds([took for *_, took in asked])}"
-            )
+        for shard, before, after, took in hand_overs(self.fleet.events()):
+            self.say(f"{shard} handed over by {before} to {after} in {took:.1f} s")
 
 
 @contextmanager

@@ -65,7 +65,7 @@ def take_overs(events: Sequence[Event], dead: str, at: float) -> dict[str, float
 
 
 def hand_overs(events: Sequence[Event]) -> list[tuple[str, str, str, float]]:
-    """Those that were asked for: (shard, from, to, seconds from the old worker's farewell to the new one's begin)."""
+    """Those that KCL was asked for: (shard, from, to, seconds from the old worker's farewell to the new one's begin)."""
     found = []
     stopping: set[str] = set()  # whoever ends says farewell to all that it has, and hands nothing over
     for number, event in enumerate(events):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-
 from typing import TYPE_CHECKING
 
 from tests.simulation.planted import plant
@@ -25,6 +24,9 @@ def main() -> int:
     parser.add_argument("--trace", action="store_true", help="the whole history of each seed")
     parser.add_argument("--digest", action="store_true", help="a digest of each history")
     parser.add_argument("--keep-going", action="store_true", help="don't stop at the first seed that fails")
+    parser.add_argument(
+        "--stats", action="store_true", help="how long leases stand unread after a death or a stop"
+    )
     parser.add_argument("--keep", action="store_true", help="what fails joins tests/simulation/corpus")
     parser.add_argument("--plant", choices=sorted(BUGS), help="with this bug in the product: it must fail")
     asked = parser.parse_args()
@@ -33,6 +35,11 @@ def main() -> int:
     from tests.simulation.corpus_plans import keep  # after the planting
     from tests.simulation.run import lines, run_seed
 
+    if asked.stats:
+        from tests.simulation.stats import report
+
+        print(report(asked.seeds, asked.first))
+        return 0
     began, failed, virtual = time.process_time(), 0, 0.0
     for seed in range(asked.first, asked.first + asked.seeds):
         outcome = run_seed(seed)
@@ -61,7 +68,11 @@ def told(outcome: Outcome) -> str:
     broken = outcome.violation
     if broken is None:
         return ""
-    about = [line for line in lines(outcome.history) if not broken.about or broken.about in line or " trouble " in line]
+    about = [
+        line
+        for line in lines(outcome.history)
+        if not broken.about or broken.about in line or " trouble " in line
+    ]
     return "\n".join(
         [
             f"FAILED {broken}",

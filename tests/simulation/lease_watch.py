@@ -45,10 +45,6 @@ class WatchedLeases:
         self._there()
         return self.store.get_many(keys)
 
-    def get_many(self, keys: Sequence[str]) -> Listing:
-        self._there()
-        return self.store.get_many(keys)
-
     def scan(self) -> Listing:
         self._there()
         world = self._world
@@ -79,7 +75,9 @@ class WatchedLeases:
             self._world.note(by.name, f"{change.key}: {change.why} -> {_short(after)}")
             self._judge(before, after, change, by)
         elif after is not None and any(getattr(after, name) != value for name, value in change.put.items()):
-            raise Violation("I2", f"{by} takes {change.key} for its own, claimed by {after.run_claim}", change.key)
+            raise Violation(
+                "I2", f"{by} takes {change.key} for its own, claimed by {after.run_claim}", change.key
+            )
         return done
 
     def _there(self) -> None:
@@ -119,7 +117,9 @@ class WatchedLeases:
         if before.holder != by.worker:
             raise Violation("I2", f"{by} checkpointed {key}, held by {before.holder}", key)
         if after.checkpoint < before.checkpoint:
-            raise Violation("I9", f"{by}: {key} went back from {before.checkpoint} to {after.checkpoint}", key)
+            raise Violation(
+                "I9", f"{by}: {key} went back from {before.checkpoint} to {after.checkpoint}", key
+            )
         self._judge_position(after, by)
 
     def _judge_position(self, row: Lease, by: Process) -> None:
@@ -136,7 +136,9 @@ class WatchedLeases:
         else:
             ahead = token is None or (not token[2] and int(row.checkpoint.sequence) > (token[0] or -1))
         if ahead:
-            raise Violation("I8", f"{by}: the row {row.key} says {row.checkpoint}, the table {token}", row.key)
+            raise Violation(
+                "I8", f"{by}: the row {row.key} says {row.checkpoint}, the table {token}", row.key
+            )
 
     def _judge_claim(self, before: Lease, after: Lease, change: Change, by: Process) -> None:
         key, world = after.key, self._world
@@ -161,18 +163,26 @@ class WatchedLeases:
         now, process = self._world.sim.now, other.process
         beaten = self._world.workers.beaten.get(before.run_claim or "", -1e9)
         if process.frozen_until < now - 300.0 and now - beaten < 10.0 and other.is_alive_for_dagster:
-            raise Violation("I25", f"{by} took {before.key} from {process}, which beat {now - beaten:.1f} s ago", before.key)
+            raise Violation(
+                "I25",
+                f"{by} took {before.key} from {process}, which beat {now - beaten:.1f} s ago",
+                before.key,
+            )
 
     def _judge_move(self, before: Lease, after: Lease, change: Change, by: Process) -> None:
         key = after.key
         if before.holder != after.holder and after.counter <= before.counter:
-            raise Violation("I18", f"{by}: {key} went from {before.holder} to {after.holder}, its counter stays", key)
+            raise Violation(
+                "I18", f"{by}: {key} went from {before.holder} to {after.holder}, its counter stays", key
+            )
         taken = before.owner != after.owner and before.holder is not None and after.owner is not None
         if taken and after.checkpoint_owner is None:
             seen = {row.key: row for row in by.scans.leases} if by.scans else {}
             read = seen.get(key)
             if read is not None and before.counter not in {read.counter, change.requires.get("counter")}:
-                raise Violation("I18", f"{by}: took {key} at counter {before.counter}, seen {read.counter}", key)
+                raise Violation(
+                    "I18", f"{by}: took {key} at counter {before.counter}, seen {read.counter}", key
+                )
         if "stood still" in change.why and before.holder is not None and after.owner != before.holder:
             self._judge_silence(before, by)
         self._world.told(before, after, change, by)
@@ -183,7 +193,9 @@ class WatchedLeases:
         jumps = sum(host is by.host and at > world.sim.now - 60.0 for at, host in world.jumps)
         silent = world.workers.silence(before.holder or "", by.looked_at_workers)
         if world.plan.heartbeat is Heartbeat.WORKER and silent < 19.5 - 7.5 * jumps:
-            raise Violation("I20", f"{by}: {before.holder} lost {before.key} after {silent:.1f} s of silence", before.key)
+            raise Violation(
+                "I20", f"{by}: {before.holder} lost {before.key} after {silent:.1f} s of silence", before.key
+            )
 
     def _judge_delete(self, before: Lease | None, by: Process) -> None:
         if before is None:
@@ -201,7 +213,11 @@ class WatchedLeases:
         # A short listing may hide the shard, which harms nobody once its children are being read.
         waiting = [c for c in shard.children if world.truth.of(c).token is None]
         if waiting:
-            raise Violation("I7", f"{by} deleted the tombstone {before.key}, its children are unread: {waiting}", before.key)
+            raise Violation(
+                "I7",
+                f"{by} deleted the tombstone {before.key}, its children are unread: {waiting}",
+                before.key,
+            )
 
 
 def _short(row: Lease | None) -> str:

@@ -134,4 +134,4 @@ def a_plan(seed: int) -> Plan:
 
 def _between(rng: Random, least: float, most: float) -> float:
     """Small rates are as likely as large ones."""
-    return least * (most / least) ** rng.random()
+    return least * float((most / least) ** rng.random())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from pipeline.core.lease import Lease
 from pipeline.core.stream import ShardKey
@@ -55,7 +55,7 @@ class Scene:
             for deployment in self.world.deployments:
                 deployment.start()
 
-    def __enter__(self) -> Scene:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -85,7 +85,9 @@ class Scene:
         self._held.append(held)
         return held
 
-    def held(self, what: str, matches: Matches = lambda _p, _a: True, *, within: float = 60.0, freezes: bool = True) -> Held:
+    def held(
+        self, what: str, matches: Matches = lambda _p, _a: True, *, within: float = 60.0, freezes: bool = True
+    ) -> Held:
         """Go on until somebody is stopped there."""
         held = self.hold(what, matches, freezes=freezes)
         self.run_until(lambda: held.task is not None, within=within)

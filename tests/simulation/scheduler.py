@@ -58,7 +58,7 @@ class Process:
 
 
 class Task:
-    __slots__ = ("greenlet", "process", "over")
+    __slots__ = ("greenlet", "over", "process")
 
     def __init__(self, process: Process) -> None:
         self.process = process
@@ -79,11 +79,11 @@ class Scheduler:
         self._hub = getcurrent()
         self._processes: list[Process] = []
 
-    def at(self, when: float, what: Callable[[], None] | Task | _End) -> None:
+    def at(self, when: float, what: Callable[[], object] | Task | _End) -> None:
         self._count += 1
         heapq.heappush(self._heap, (when, self._count, what))
 
-    def after(self, seconds: float, what: Callable[[], None]) -> None:
+    def after(self, seconds: float, what: Callable[[], object]) -> None:
         self.at(self.now + seconds, what)
 
     def a_process(self, name: str, host: Any, worker: str = "") -> Process:
@@ -133,8 +133,7 @@ class Scheduler:
         self.at(until, end)
         while True:
             when, _, what = heapq.heappop(heap)
-            if when > self.now:
-                self.now = when
+            self.now = max(self.now, when)
             if what.__class__ is Task:
                 self._resume(what)
             elif what is end:

@@ -12,14 +12,16 @@ from tests.simulation.world import World
 
 def unsettled(world: World) -> Iterator[tuple[str, str]]:
     """What isn't well: (shard, sentence)."""
-    living = {w for d in world.deployments if d.is_up and any(h.alive for h in d.run_hosts) for w in d.workers}
+    living = {
+        w for d in world.deployments if d.is_up and any(h.alive for h in d.run_hosts) for w in d.workers
+    }
     living -= {row.worker_id for row in world.workers.list() if row.stopping}
     for shard in world.truth.shards.values():
         if shard.key.stream == world.truth.stream:
             yield from ((shard.key.shard_id, said) for said in _of_shard(world, shard, living))
     for row in world.leases.rows.values():
-        shard = world.truth.shards.get(ShardKey(world.truth.stream, row.shard_id))
-        if shard is None or row.stream_epoch != world.truth.stream.epoch:
+        known = ShardKey(world.truth.stream, row.shard_id) in world.truth.shards
+        if not known or row.stream_epoch != world.truth.stream.epoch:
             yield row.key, f"its row is of another life ({row.stream_epoch}, now {world.truth.stream.epoch})"
         if row.run_claim is not None and not row.has_ended and not world.runs[row.run_claim].process.alive:
             yield row.key, f"its row carries the claim of a dead run, {row.run_claim}"
@@ -53,4 +55,6 @@ def _of_shard(world: World, shard: ShardTruth, living: set[str]) -> Iterator[str
 
 def require_settled(world: World) -> None:
     for about, said in unsettled(world):
-        raise Violation("I30", f"{about}: {said}, {world.sim.now - world.plan.storm:.0f} s after all trouble", about)
+        raise Violation(
+            "I30", f"{about}: {said}, {world.sim.now - world.plan.storm:.0f} s after all trouble", about
+        )

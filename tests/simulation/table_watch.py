@@ -73,7 +73,9 @@ class WatchedTable(MemoryTable):
     def compact(self) -> None:
         """Somebody rewrites files, or inserts: a new snapshot, the same positions, no range of ours."""
         if self.head is not None:
-            self._world.note("compaction", f"snapshot {self.append_as_others()} after {self.snapshots[self.head].parent}")
+            self._world.note(
+                "compaction", f"snapshot {self.append_as_others()} after {self.snapshots[self.head].parent}"
+            )
 
     # -- the judge ---------------------------------------------------------------------------------------------
 
@@ -114,7 +116,11 @@ class WatchedTable(MemoryTable):
             raise Violation("I1", f"a range of {each.key} ({each.key.stream.epoch}), which never was", about)
         after = each.after.token if each.after else None
         if after != shard.token:
-            raise Violation("I4", f"{by}: a range of {each.key} begins at {after}, the table stood at {shard.token}", about)
+            raise Violation(
+                "I4",
+                f"{by}: a range of {each.key} begins at {after}, the table stood at {shard.token}",
+                about,
+            )
         if each.kind is Kind.LANDED and (shard.token is None or shard.token[0] is None):
             self._judge_parents(shard, by)
         upto = each.upto.token
@@ -150,9 +156,15 @@ class WatchedTable(MemoryTable):
             return
         about = each.key.shard_id
         if doubled := sorted(set(rows) - set(wanted)):
-            raise Violation("I1", f"{by}: {each.key}: rows that don't belong here (twice, or never put): {doubled[:5]}", about)
+            raise Violation(
+                "I1",
+                f"{by}: {each.key}: rows that don't belong here (twice, or never put): {doubled[:5]}",
+                about,
+            )
         if missing := sorted(set(wanted) - set(rows)):
-            raise Violation("I1", f"{by}: {each.key}: passed over {len(missing)} records: {missing[:5]}", about)
+            raise Violation(
+                "I1", f"{by}: {each.key}: passed over {len(missing)} records: {missing[:5]}", about
+            )
         raise Violation("I12", f"{by}: {each.key}: rows out of order", about)
 
     def _first(self, shard: ShardTruth) -> int:
@@ -170,7 +182,9 @@ class WatchedTable(MemoryTable):
         if each.kind is Kind.LANDED and left:
             raise Violation("I1", f"{each.key} was ended {left} records early", about)
         if each.kind is Kind.LANDED and set(each.upto.children) != set(shard.children):
-            raise Violation("I3", f"{each.key} ended with children {each.upto.children}, not {shard.children}", about)
+            raise Violation(
+                "I3", f"{each.key} ended with children {each.upto.children}, not {shard.children}", about
+            )
 
     def _was_recreated(self, shard: ShardTruth) -> bool:
         return shard.key.stream != self._world.truth.stream
@@ -182,13 +196,21 @@ class WatchedTable(MemoryTable):
             # Trimmed before anybody held or read it: the range says so (`gone`).
             is_gone = parent.token is None and self._world.is_unlisted(parent.key)
             if not parent.ended and not is_gone and not self._world.truth.is_out_of_scope(parent, at):
-                raise Violation("I3", f"{by}: {shard.key} lands before its parent {name} ended ({parent.token})", shard.key.shard_id)
+                raise Violation(
+                    "I3",
+                    f"{by}: {shard.key} lands before its parent {name} ended ({parent.token})",
+                    shard.key.shard_id,
+                )
 
     def _judge_positions(self, made: Snapshot) -> None:
         for key, position in made.positions.shards.items():
             shard = self._world.truth.shards.get(key)
             if shard is None or shard.token != position.token:
-                raise Violation("I4", f"snapshot {made.id} carries {position} for {key}, its ranges say {shard and shard.token}", key.shard_id)
+                raise Violation(
+                    "I4",
+                    f"snapshot {made.id} carries {position} for {key}, its ranges say {shard and shard.token}",
+                    key.shard_id,
+                )
         for stream, origin in made.positions.origins.items():
             if self.origins[stream] != origin.start.at:
                 raise Violation("I9", f"the origin of {stream} moved to {origin.start}")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from pipeline.errors import HeadraceError, Unreachable
 from pipeline.memory.table import Lost
 from tests.simulation.scene import a_scene, is_run, name
@@ -12,12 +15,13 @@ _LAUNCH = 10.0
 
 def test_d7_ones_own_first_request_thought_lost_and_applied_late_lands_nothing_twice():
     with a_scene(hosts=1, shards=1) as scene:
-        world, late = scene.world, []
+        world = scene.world
+        late: list[Any] = []
 
         def lose_the_first(process, what, args):
             if what == "table.swap" and process.claim and not late:
                 late.append(args[0])
-                world.sim.after(5.0, lambda: world.table.swap_now(args[0], "late"))
+                world.sim.after(5.0, partial(world.table.swap_now, args[0], "late"))
                 raise Lost
 
         scene.on_call(lose_the_first)
@@ -31,7 +35,8 @@ def test_d7_ones_own_first_request_thought_lost_and_applied_late_lands_nothing_t
 
 def test_d7_a_claim_thought_lost_and_applied_late_holds_nobody_up():
     with a_scene(hosts=1, shards=1) as scene:
-        world, late = scene.world, []
+        world = scene.world
+        late: list[Any] = []
 
         def apply_late(change, process):
             try:
@@ -67,7 +72,9 @@ def test_d8_a_hung_run_isnt_kept_alive_by_its_sensor():
 
 def test_d9_a_commit_that_others_were_faster_than_is_decided_anew_not_put_on_top():
     with a_scene(shards=2) as scene:
-        scene.run_until(lambda: len({row.owner for row in scene.world.leases.rows.values()} - {None}) == 2, within=60.0)
+        scene.run_until(
+            lambda: len({row.owner for row in scene.world.leases.rows.values()} - {None}) == 2, within=60.0
+        )
         scene.put(0)
         held = scene.held("table.swap", is_run)
         mine, theirs = (0, 1) if scene.row(0).owner == held.process.worker else (1, 0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.duties.adopt import Adopting
-from pipeline.duties.cleanup import CleanupDue, Cleaning
-from pipeline.memory.table import Lost
+from pipeline.duties.cleanup import Cleaning, CleanupDue
+from pipeline.memory.table import Lost, Snapshot
 from pipeline.settings import InitialPosition
 from tests.simulation.scene import a_scene, is_run, name
 
@@ -104,7 +104,8 @@ def test_d16_the_child_of_a_trimmed_parent_doesnt_start_unread_ground():
 
 def test_d17_a_commit_that_was_rolled_back_from_main_doesnt_count_as_landed():
     with a_scene(hosts=1, shards=1) as scene:
-        world, lost = scene.world, []
+        world = scene.world
+        lost: list[Snapshot] = []
 
         def commit_and_roll_back(process, what, args):
             if what == "table.swap" and process.claim and not lost:
@@ -135,9 +136,11 @@ def test_d18_a_shard_that_is_waited_for_isnt_taken_again_by_its_holders_next_wav
         first.let_go()
         claims = []
         scene.on_call(
-            lambda process, what, args: claims.append(process.claim)
-            if what == "leases.apply" and "run_claim" in args[0].put
-            else None
+            lambda process, what, args: (
+                claims.append(process.claim)
+                if what == "leases.apply" and "run_claim" in args[0].put
+                else None
+            )
         )
         scene.run_until(lambda: waiting in claims, within=60.0)
         assert claims[0] == waiting

@@ -117,7 +117,9 @@ class Election:
                 assert row is not None
                 if row.owner != dead.name:
                     return each
-                assert each.since_due < 2, f"seed {self.seed}: {each.name} waits with a credit of {each.credit}"
+                assert each.since_due < 2, (
+                    f"seed {self.seed}: {each.name} waits with a credit of {each.credit}"
+                )
             self.clock.advance(timedelta(seconds=5.0 + self.rng.uniform(-0.3, 1.0)))
         raise AssertionError(f"seed {self.seed}: nobody leads after hours")
 

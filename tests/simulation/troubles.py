@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pipeline.core.stream import ShardKey
+from tests.simulation.hosts import Deployment
 from tests.simulation.instance import Instance
-from tests.simulation.hosts import Deployment, Host
+from tests.simulation.machine import Host
 from tests.simulation.scheduler import Process
 from tests.simulation.truth import ShardTruth
 from tests.simulation.world import World
@@ -134,7 +135,10 @@ class Troubles:
 
     def false_verdict(self) -> None:
         open_runs = [
-            (d.instance, run_id) for d in self.world.deployments for its in d.instance.open.values() for run_id in its
+            (d.instance, run_id)
+            for d in self.world.deployments
+            for its in d.instance.open.values()
+            for run_id in its
         ]
         if open_runs:
             instance, run_id = self.world.rng.choice(open_runs)

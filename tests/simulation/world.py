@@ -27,10 +27,12 @@ from pipeline.settings import (
     WaveSettings,
     WorkerSettings,
 )
-from tests.simulation.hosts import Deployment, Host, RunAtWork
+from tests.simulation.hosts import Deployment
 from tests.simulation.lease_watch import WatchedLeases, WatchedWorkers
+from tests.simulation.machine import Host
 from tests.simulation.plan import Plan
 from tests.simulation.ports import Script
+from tests.simulation.runs import RunAtWork
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.table_watch import WatchedTable
 from tests.simulation.truth import ShardTruth, Truth, Violation
@@ -38,6 +40,7 @@ from tests.simulation.weather import Weather
 
 STREAM = "orders"
 _READS_A_SECOND = 5
+_MOST_LINES = 200_000
 _CLEANUP = timedelta(seconds=60)
 """Rarer by default; here it has to come about within minutes. All other times are the defaults."""
 
@@ -94,7 +97,8 @@ class World:
     def _deployments(self) -> list[Deployment]:
         plan = self.plan
         each = [
-            tuple(f"w{i * plan.workers_each + j + 1}" for j in range(plan.workers_each)) for i in range(plan.hosts)
+            tuple(f"w{i * plan.workers_each + j + 1}" for j in range(plan.workers_each))
+            for i in range(plan.hosts)
         ]
         if plan.shared:
             everybody = tuple(worker for its in each for worker in its)
@@ -135,6 +139,8 @@ class World:
 
     def note(self, who: str, what: str) -> None:
         self.history.append((self.sim.now, who, what))
+        if len(self.history) > _MOST_LINES:
+            raise Violation("I30", f"{who} turns in circles: {what}")
 
     def ensure_tables(self) -> bool:
         missing, self.tables_missing = self.tables_missing, False
@@ -164,7 +170,9 @@ class World:
         times = self._reads.setdefault(key, [])
         times.append(self.sim.now)
         if len(times) > _READS_A_SECOND and self.sim.now - times.pop(0) < 1.0:
-            raise Violation("I28", f"more than {_READS_A_SECOND} reads of {key} within a second", key.shard_id)
+            raise Violation(
+                "I28", f"more than {_READS_A_SECOND} reads of {key} within a second", key.shard_id
+            )
 
     def told(self, before: Lease, after: Lease, change: Change, by: Process) -> None:
         for listener in self.listeners:
@@ -211,13 +219,13 @@ class World:
     def start(self) -> None:
         for deployment in self.deployments:
             self.sim.after(self.plan.opens + self.rng.uniform(0.0, 10.0), deployment.start)
-        self.sim.after(1.0, self._produce)
+        self.sim.after(1.0, self.produce)
 
-    def _produce(self) -> None:
+    def produce(self) -> None:
         if self.sim.now > self.plan.storm + 60.0:
             return
         self.put(self.rng.choice(self.truth.open_shards()), self.rng.choice((1, 1, 2, 5)))
-        self.sim.after(self.rng.expovariate(1.0 / self.plan.puts_every), self._produce)
+        self.sim.after(self.rng.expovariate(1.0 / self.plan.puts_every), self.produce)
 
     def close(self) -> None:
         self.sim.close()

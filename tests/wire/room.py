@@ -14,6 +14,7 @@ from pipeline.aws.rows import Place
 from pipeline.aws.tables import DynamoTables
 from pipeline.local.endpoint import local_aws
 from pipeline.settings import AwsSettings, CoordinationSettings, Layout, Settings
+from tests.e2e.eventually import eventually
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -32,7 +33,10 @@ class Room:
             streams=(),
             coordination=CoordinationSettings(layout=Layout.M),
         )
-        DynamoTables(client, three).create()
+        tables = DynamoTables(client, three)
+        tables.create()
+        # The product needn't wait for the index, but AWS's DynamoDB Local fails writes while it makes one.
+        eventually(lambda: tables.describe()[0].index == "ACTIVE", "the owner index is ACTIVE")
         self._places = {
             "leaseKey": Place(three.lease_table, "leaseKey"),
             "wid": Place(three.worker_table, "wid"),

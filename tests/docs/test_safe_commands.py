@@ -1,0 +1,71 @@
+"""What the documents tell people to type, typed: those that only look, against the stand-in."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.aws.clients import dynamodb_client, kinesis_client
+from pipeline.aws.tables import DynamoTables
+from pipeline.cli import main
+from pipeline.local.endpoint import local_aws
+from pipeline.settings import AwsSettings, Settings
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LOOKING = {"config", "plan", "status"}
+SETTINGS = """
+application: orders
+streams: [{name: orders}]
+workers: [{id: orders-1}]
+landing: {table: lake.orders}
+times: {worker_tick: 1s}
+"""
+
+
+def said() -> list[list[str]]:
+    blocks = [
+        b
+        for page in PAGES
+        for b in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    ]
+    lines = [shlex.split(line, comments=True) for block in blocks for line in block.splitlines()]
+    unique = {tuple(words[1:]) for words in lines if words[:1] == ["headrace"]}
+    return [list(words) for words in sorted(unique) if _only_looks(words)]
+
+
+def _only_looks(words: tuple[str, ...]) -> bool:
+    return words[0] in LOOKING or words[:2] == ("tables", "describe") or "--cancel" in words
+
+
+def quick(words: list[str]) -> list[str]:
+    """Nobody wants to watch for half a minute here."""
+    return [
+        "1s" if before in {"--for", "--wait"} else word
+        for before, word in zip(["", *words], words, strict=False)
+    ]
+
+
+@pytest.fixture(scope="module")
+def application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """`orders` as its first tick would find it, and the tables of somebody's KCL application."""
+    folder = tmp_path_factory.mktemp("orders")
+    with local_aws("--transition", "0") as served, pytest.MonkeyPatch.context() as patch:
+        for name, value in served.environment.items():
+            patch.setenv(name, value)
+        (folder / "headrace.yaml").write_text(SETTINGS)
+        patch.setenv("HEADRACE_CONFIG", str(folder / "headrace.yaml"))
+        where = AwsSettings(region=served.region, endpoint=served.endpoint)
+        kinesis_client(where).create_stream(StreamName="orders", ShardCount=2)
+        for name in ("orders", "orders-consumer"):
+            DynamoTables(dynamodb_client(where), Settings(application=name)).create()
+        yield folder
+
+
+@pytest.mark.parametrize("words", said(), ids=" ".join)
+def test_a_command_that_only_looks_does_as_the_documents_say(
+    application: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(quick(words)) == 0, capsys.readouterr()
