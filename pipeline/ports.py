@@ -77,6 +77,10 @@ class ShardSource(Protocol):
         """Whether GetShardIterator says ResourceNotFound for this shard."""
         ...
 
+    def ended_before(self, key: ShardKey, at: datetime) -> bool:
+        """Whether a listed shard had been closed before this moment, with all its records."""
+        ...
+
     def has_news(self, keys: Mapping[ShardKey, Start | int]) -> frozenset[ShardKey]:
         """Those of the given idle shards (with where each would be read on: a start, or the sequence number of
         the last record) that have something to read, or that couldn't be asked. One record is fetched at most."""

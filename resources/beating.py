@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-from pipeline.errors import HeadraceError
-
 
 @contextmanager
 def beating(
@@ -25,7 +23,7 @@ def beating(
                 return
             try:
                 beat()
-            except HeadraceError as error:
+            except Exception as error:  # noqa: BLE001 - the work itself meets the same trouble, and tells it
                 # One beat missed is no death; a longer silence is meant to be one.
                 log.warning("a beat was missed: %s", error)
 

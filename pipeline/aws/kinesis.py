@@ -92,6 +92,15 @@ class KinesisSource:
             return True
         return False
 
+    def ended_before(self, key: ShardKey, at: datetime) -> bool:
+        iterator: str | None = self._iterator(key, Start(at))
+        while iterator:
+            answer = self._first_record(key, iterator)
+            iterator = answer.get("NextShardIterator")
+            if answer["Records"] or (iterator and not answer.get("MillisBehindLatest")):
+                return False  # it has more to tell, or is open and has been read to its tip
+        return True
+
     def has_news(self, keys: Mapping[ShardKey, Start | int]) -> frozenset[ShardKey]:
         for key in self._iterators.keys() - keys.keys():
             del self._iterators[key]

@@ -143,7 +143,8 @@ def _left(leases: "LeaseStore", names: Collection[str]) -> dict[str, int]:
 
 
 def _held(leases: "Collection[Lease]", name: str) -> int:
-    return sum(lease.holder == name and not lease.has_ended for lease in leases)
+    """What it is to be handed counts too: nobody else would read that."""
+    return sum(name in {lease.holder, lease.owner} and not lease.has_ended for lease in leases)
 
 
 def _beats(workers: "WorkerStore", names: Collection[str]) -> dict[str, object]:

@@ -92,7 +92,7 @@ def plan_begin(
         key,
         after=position,
         start=_start(key, position, positions, parents, origin),
-        witness=_witness(key, position, positions, parents, origin),
+        witness=_witness(key, position, positions, parents, origin, retention),
         retention=retention,
         parents=parents if position is None else (),
         weight=row.throughput_kbps or 1.0,
@@ -143,6 +143,7 @@ def _witness(
     positions: Positions,
     parents: tuple[ParentReason, ...],
     origin: Origin,
+    retention: timedelta,
 ) -> datetime:
     """The last moment up to which nothing can have been lost unseen."""
     own = position.witness if position else None
@@ -156,4 +157,7 @@ def _witness(
         return max(known)
     if any(s.arn == key.stream.arn and s.epoch < key.stream.epoch for s in positions.origins):
         return datetime.fromtimestamp(key.stream.epoch, UTC)
-    return origin.decided
+    # Records since the moment named were there when the origin was decided, if they were within reach then.
+    named = origin.start.at
+    in_reach = named is not None and timedelta(0) <= origin.decided - named <= retention
+    return named if named is not None and in_reach else origin.decided

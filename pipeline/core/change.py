@@ -274,9 +274,7 @@ def hold(read: Lease, run_claim: str, why: str) -> Change:
     )
 
 
-def reposition(
-    read: Lease, run_claim: str, *, at: Checkpoint, landed: Checkpoint | None, why: str
-) -> Change:
+def reposition(read: Lease, run_claim: str, *, at: Checkpoint, landed: Checkpoint | None, why: str) -> Change:
     """The row says what the person decided; also back. `landed` None: we have landed nothing that counts."""
     return Change(
         read.key,

@@ -31,7 +31,10 @@ def unfinished_parents(
     found: dict[str, tuple[Lease, ...]] = {}
     for row in rows:
         for parent in sorted(row.parents):
-            if not positions.has_ended(ShardKey(stream, parent)):
+            at = positions.of(ShardKey(stream, parent))
+            # A parent without a position counts as ended once its child has one: the clean-up let its END go.
+            is_dropped = at is None and positions.of(ShardKey(stream, row.shard_id)) is not None
+            if not is_dropped and not (at is not None and at.ended):
                 key = row.key.removesuffix(row.shard_id) + parent
                 found[key] = (*found.get(key, ()), row)
     return found
@@ -70,9 +73,7 @@ def _has_ended(row: Lease | None, children: Iterable[Lease]) -> bool:
     """Without a row: a child that KCL began tells. One that we landed began after an END of ours, which is no more."""
     if row is not None:
         return row.has_ended
-    return any(
-        (child.checkpoint.is_digits or child.has_ended) and child.landed is None for child in children
-    )
+    return any((child.checkpoint.is_digits or child.has_ended) and child.landed is None for child in children)
 
 
 def moved_by_others(held: Mapping[ShardKey, Lease], positions: Positions) -> dict[ShardKey, int]:

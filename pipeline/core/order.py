@@ -5,7 +5,8 @@ parent ... ended in the table                                   -> ENDED
            a position that isn't END                            -> in the way
            no position, but a row, or in scope of the origin,
              or named as a child by an END in the table         -> in the way: it is to be read first
-           no position, no row, out of scope, still listed      -> BEFORE_START
+           no position, no row, out of scope, still listed,
+             and Kinesis says that it was closed before         -> BEFORE_START
            no position, no row, not listed, ResourceNotFound    -> GONE
            no position, no row, not listed, yet it answers      -> in the way (a listing may be late)
 """
@@ -120,27 +121,28 @@ def parents_of(
     is_gone: Callable[[ShardKey], bool],
     *,
     passed: Mapping[str, str] | None = None,
+    ended_before: Callable[[ShardKey], bool] = lambda _: True,
 ) -> tuple[tuple[ParentReason, ...], tuple[InTheWay, ...]]:
     """Why each parent is out of the way, and those that aren't. Kinesis is asked only where nothing else knows.
 
-    `passed`: what the family tells of the positions, where it was asked already.
+    `passed`: what the family tells of the positions, where it was asked already. `ended_before`: whether Kinesis says
+    that a shard was closed before the origin; two listings, one of them late, may make it look so.
     """
     passed = family.passed(positions) if passed is None else passed
     reasons: list[ParentReason] = []
     waiting: list[InTheWay] = []
     for parent in sorted(family.parents.get(shard_id, ())):
-        answer = _parent(parent, family, positions, is_gone, passed)
+        answer = _parent(parent, family, positions, passed=passed)
+        if answer is None:
+            answer = _asked(ShardKey(family.stream, parent), family, is_gone, ended_before)
         (reasons if isinstance(answer, ParentReason) else waiting).append(answer)  # type: ignore[arg-type]
     return tuple(reasons), tuple(waiting)
 
 
 def _parent(
-    parent: str,
-    family: Family,
-    positions: Positions,
-    is_gone: Callable[[ShardKey], bool],
-    passed: Mapping[str, str],
-) -> ParentReason | InTheWay:
+    parent: str, family: Family, positions: Positions, *, passed: Mapping[str, str]
+) -> ParentReason | InTheWay | None:
+    """None: only Kinesis knows."""
     key = ShardKey(family.stream, parent)
     at = positions.of(key)
     if at is not None:
@@ -151,8 +153,22 @@ def _parent(
         return ParentReason(parent, ParentIs.PASSED, passed[parent])
     if parent in family.with_row or parent in family.in_scope or parent in family.expected:
         return InTheWay(parent, f"{parent} hasn't been read to its end")
+    return None
+
+
+def _asked(
+    key: ShardKey,
+    family: Family,
+    is_gone: Callable[[ShardKey], bool],
+    ended_before: Callable[[ShardKey], bool],
+) -> ParentReason | InTheWay:
+    parent = key.shard_id
     if parent in family.listed:
-        return ParentReason(parent, ParentIs.BEFORE_START)
+        if ended_before(key):
+            return ParentReason(parent, ParentIs.BEFORE_START)
+        return InTheWay(
+            parent, f"{parent} was open at the stream's start, and the listing of that time is late"
+        )
     if is_gone(key):
         return ParentReason(parent, ParentIs.GONE)
     return InTheWay(parent, f"{parent} is in no listing, yet Kinesis still knows it")

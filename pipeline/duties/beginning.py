@@ -11,7 +11,7 @@ from pipeline.core.order import Family, InTheWay, parents_of
 from pipeline.core.position import Position, Positions
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.sync import rows_of
-from pipeline.duties.family import family_of
+from pipeline.duties.family import ended_before_origin, family_of
 from pipeline.duties.origin import ensure_origin
 from pipeline.duties.streams import how_to_read
 from pipeline.duties.wave import Wave
@@ -80,9 +80,14 @@ class Beginning:
             reasons: tuple[ParentReason, ...] = ()
             waiting: tuple[InTheWay, ...] = ()
             by = passed.get(key.shard_id) if positions.of(key) is None else None
-            if by is None and _begins(positions.of(key)):
+            if by is None and _begins(positions.of(key)) and facts.stream in positions.origins:
                 reasons, waiting = parents_of(
-                    key.shard_id, family, positions, self.source.is_gone, passed=passed
+                    key.shard_id,
+                    family,
+                    positions,
+                    self.source.is_gone,
+                    passed=passed,
+                    ended_before=partial(ended_before_origin, facts.stream, positions, self.source),
                 )
                 waiting += self._unheard_of(key, family, positions)
             plans[key] = plan_begin(

@@ -26,11 +26,18 @@ def family_of(
     if not begins:
         return a_family(stream, (), leases=held, positions=positions)
     origin = positions.origins[stream]
+    # The whole listing first: a shard that only a later one shows must not look as if it were out of scope.
+    whole = None if origin.start.at is None else source.list_shards(stream)
     scope = source.list_shards(stream, origin.start)
-    every = scope if origin.start.at is None else source.list_shards(stream)
+    every = scope if whole is None else whole
     known = a_family(stream, scope, listed=every, leases=held, positions=positions)
     rows = _rows_in_question(known, begins, held=held, positions=positions, leases=leases)
     return a_family(stream, scope, listed=every, leases=[*held, *rows], positions=positions)
+
+
+def ended_before_origin(stream: StreamId, positions: Positions, source: ShardSource, key: ShardKey) -> bool:
+    at = positions.origins[stream].start.at
+    return at is not None and source.ended_before(key, at)
 
 
 def _rows_in_question(

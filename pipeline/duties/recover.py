@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from difflib import get_close_matches
+from functools import partial
 
 from pipeline.core import change
 from pipeline.core.batch import Batch
@@ -22,7 +23,7 @@ from pipeline.core.recover import Decision, End, Scene, Tip
 from pipeline.core.sighting import Sighting, look
 from pipeline.core.stream import ShardKey
 from pipeline.core.sync import is_of_this_life
-from pipeline.duties.family import family_of
+from pipeline.duties.family import ended_before_origin, family_of
 from pipeline.duties.gaps import children_in
 from pipeline.duties.streams import asked_by
 from pipeline.errors import PositionsDisagree, Unknown
@@ -122,7 +123,14 @@ class Recovery:
         )
         passed = family.passed(positions)
         reasons, waiting = (
-            parents_of(key.shard_id, family, positions, self.source.is_gone, passed=passed)
+            parents_of(
+                key.shard_id,
+                family,
+                positions,
+                self.source.is_gone,
+                passed=passed,
+                ended_before=partial(ended_before_origin, facts.stream, positions, self.source),
+            )
             if begins
             else ((), ())
         )

@@ -75,6 +75,9 @@ class MemorySource:
     def is_gone(self, key: ShardKey) -> bool:
         return all(shard.shard_id != key.shard_id for shard in self._listed(self._stream(key.stream.arn)))
 
+    def ended_before(self, key: ShardKey, at: datetime) -> bool:
+        return self.children(key) is not None and not self.records(key, Start(at))
+
     def has_news(self, keys: Mapping[ShardKey, Start | int]) -> frozenset[ShardKey]:
         return frozenset(key for key, at in keys.items() if self._has_news(key, at))
 

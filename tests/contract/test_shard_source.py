@@ -355,3 +355,21 @@ def test_a_record_that_was_trimmed_tells_nothing_though_later_ones_are_there(wor
     world.put(shard(stream, 0))
     gone = ShardKey(stream, "shardId-000000000099")
     assert world.source.arrivals({shard(stream, 0): at, gone: at}) == {}
+
+
+def test_only_a_shard_that_was_closed_with_all_its_records_before_a_moment_had_ended_before_it(
+    world: World, stream: StreamId
+):
+    world.put(shard(stream, 0))
+    world.advance(timedelta(seconds=5))
+    world.split(shard(stream, 0))
+    world.advance(timedelta(seconds=5))
+    then = world.now()
+    world.advance(timedelta(seconds=5))
+    world.put(shard(stream, 1))
+    world.advance(timedelta(seconds=5))
+    world.split(shard(stream, 1))
+    assert world.source.ended_before(shard(stream, 0), then)
+    assert not world.source.ended_before(shard(stream, 0), then - timedelta(seconds=12))
+    assert not world.source.ended_before(shard(stream, 1), then), "it holds a record from after it"
+    assert not world.source.ended_before(shard(stream, 2), then), "it is open"

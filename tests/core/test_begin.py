@@ -133,3 +133,16 @@ def test_a_position_with_a_start_of_its_own_begins_there() -> None:
     plan = begin(row(), Position(start=TRIM))
     assert isinstance(plan, Read)
     assert plan.batch.start == TRIM
+
+
+def test_the_witness_of_an_unread_root_is_the_moment_named_if_it_was_in_reach_then() -> None:
+    decided = MOMENT
+    for before, witness in (
+        (timedelta(hours=2), decided - timedelta(hours=2)),
+        (timedelta(days=3), decided),
+        (timedelta(hours=-2), decided),
+    ):
+        origins = {KEY.stream: Origin(Start(decided - before), decided)}
+        plan = plan_begin(row(), KEY, Positions(origins), retention=DAY)
+        assert isinstance(plan, Read)
+        assert plan.batch.witness == witness

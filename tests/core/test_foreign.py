@@ -67,6 +67,10 @@ def test_a_parent_ends_where_its_row_says_so_or_is_gone_behind_a_child_that_bega
     assert ends(child=replace(ROW, checkpoint=LATEST)) == 0
 
 
+def test_a_parent_whose_end_was_let_go_of_is_no_question_once_its_child_has_a_position() -> None:
+    assert unfinished_parents(STREAM, [ROW], at(Position(10))) == {}
+
+
 def test_a_parent_that_has_ended_in_the_table_is_no_question() -> None:
     over = Positions(shards={ShardKey(STREAM, "shardId-0"): Position(3, ended=True)})
     assert unfinished_parents(STREAM, [ROW], over) == {}

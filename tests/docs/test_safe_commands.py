@@ -10,8 +10,11 @@ import pytest
 from pipeline.aws.clients import dynamodb_client, kinesis_client
 from pipeline.aws.tables import DynamoTables
 from pipeline.cli import main
+from pipeline.cli.plan import _duty
+from pipeline.duties.leader_tick import LeaderMemory
 from pipeline.local.endpoint import local_aws
 from pipeline.settings import AwsSettings, Settings
+from pipeline.settings_file import read_settings
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -50,17 +53,18 @@ def quick(words: list[str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """`orders` as its first tick would find it, and the tables of somebody's KCL application."""
+    """`orders` as its first tick would leave it, and the tables of somebody's KCL application."""
     folder = tmp_path_factory.mktemp("orders")
     with local_aws("--transition", "0") as served, pytest.MonkeyPatch.context() as patch:
         for name, value in served.environment.items():
             patch.setenv(name, value)
-        (folder / "headrace.yaml").write_text(SETTINGS)
-        patch.setenv("HEADRACE_CONFIG", str(folder / "headrace.yaml"))
+        file = folder / "headrace.yaml"
+        file.write_text(SETTINGS)
+        patch.setenv("HEADRACE_CONFIG", str(file))
         where = AwsSettings(region=served.region, endpoint=served.endpoint)
         kinesis_client(where).create_stream(StreamName="orders", ShardCount=2)
-        for name in ("orders", "orders-consumer"):
-            DynamoTables(dynamodb_client(where), Settings(application=name)).create()
+        DynamoTables(dynamodb_client(where), Settings(application="orders-consumer")).create()
+        _duty(read_settings(file, {}).settings).tick(LeaderMemory())
         yield folder
 
 

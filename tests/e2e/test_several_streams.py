@@ -26,7 +26,12 @@ def test_a_named_and_a_found_stream_land_through_a_reshard_and_one_that_is_named
     app.produce(10, stream=found)
     app.split(0, stream=found)
     app.produce(10, within=(0.0, 0.5), stream=found)
-    eventually(lambda: app.tick("leader") and names_of(app)[found] >= 2, "the tagged stream is found")
+
+    def is_found() -> bool:
+        app.tick("leader")
+        return names_of(app)[found] >= 2
+
+    eventually(is_found, "the tagged stream is found")
 
     app.read_all()
 

@@ -127,6 +127,7 @@ _ROWS: Final = (
             '            "checkpoint_owner": None,\n            "owner": me,\n            "run_claim"',
             '            "owner": me,\n            "run_claim"',
         ),
+        ("duties.claims", "if row.holder != self.me:", "if row.owner != self.me:"),
         ("duties.claims", "if row.checkpoint_owner is not None:", "if False:"),
         seeds=200,
     ),

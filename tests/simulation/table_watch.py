@@ -142,14 +142,20 @@ class WatchedTable(MemoryTable):
         shard.token, shard.read = upto, max(stop, shard.read)
         self._world.note(by, f"{about} landed to {upto} (+{len(rows)}), {each.kind}")
 
-    @staticmethod
-    def _not_lost(shard: ShardTruth, wanted: list[int], rows: list[int]) -> list[int]:
-        """I13: what is missing at the start must have been reported before."""
-        if shard.gap_until is None:
+    def _not_lost(self, shard: ShardTruth, wanted: list[int], rows: list[int]) -> list[int]:
+        """I13: what is missing at the start must have been reported before, or was trimmed before the stream was ever read."""
+        until = shard.gap_until
+        if until is None and shard.token is None and self._starts_at_the_horizon(shard):
+            until = self._world.clock.now() - timedelta(seconds=self._world.plan.retention)
+        if until is None:
             return wanted
         arrived = dict(zip(shard.sequences, shard.arrivals, strict=True))
         there = set(rows)
-        return [n for n in wanted if n in there or arrived[n] > shard.gap_until]
+        return [n for n in wanted if n in there or arrived[n] > until]
+
+    def _starts_at_the_horizon(self, shard: ShardTruth) -> bool:
+        stream = shard.key.stream
+        return not shard.parents and stream == self._world.truth.streams[0] and self.origins[stream] is None
 
     def _compare(self, each: Range, wanted: list[int], rows: list[int], by: str) -> None:
         if rows == wanted:

@@ -1,0 +1,44 @@
+"""ListShards is eventually consistent: two answers a moment apart may tell of different times."""
+
+from datetime import timedelta
+
+from pipeline.core.position import Start
+from pipeline.core.shard import Shard
+from pipeline.core.stream import StreamId
+from pipeline.settings import InitialPosition
+from tests.duties.life import Life
+
+SECOND = timedelta(seconds=1)
+
+
+def test_a_late_scoped_listing_makes_no_unread_parent_look_as_if_it_were_before_the_start():
+    life = Life(shards=2, position=InitialPosition.LATEST)
+    life.sync()
+    life.later(5 * SECOND)
+    life.produce(0, 1)
+    life.produce(1, 1)
+    life.wave()
+    life.source.split(life.key(0))
+    life.later(SECOND)
+    life.produce(3, 4)
+    life.source.merge(life.key(3), life.key(1))
+    life.later(SECOND)
+    life.produce(4, 2)
+    listed = life.source.list_shards
+    before = tuple(
+        s for s in listed(life.stream) if s.shard_id in {life.key(0).shard_id, life.key(1).shard_id}
+    )
+    life.lose_rows(0)
+
+    def late(stream: StreamId, since: Start | None = None) -> tuple[Shard, ...]:
+        return listed(stream) if since is None or since.at is None else before
+
+    life.source.list_shards = late  # type: ignore[method-assign]
+    for _ in range(4):
+        life.wave()
+    assert life.at(4) is None, "one of its parents hasn't been read"
+    life.source.list_shards = listed  # type: ignore[method-assign]
+    for _ in range(6):
+        life.sync()
+        life.wave()
+    assert sorted(life.landed()) == sorted(life.put)
