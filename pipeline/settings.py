@@ -328,9 +328,11 @@ class TimeSettings:
     worker_tick: timedelta = _knob(
         timedelta(seconds=5), doc="Between two ticks of a worker's sensor (Dagster's loop)."
     )
-    worker_deadline: timedelta = _knob(timedelta(seconds=10), doc="A worker tick gives up after this.")
     leader_tick: timedelta = _knob(timedelta(seconds=5), doc="Between two ticks of the leader's sensor.")
-    leader_deadline: timedelta = _knob(timedelta(seconds=40), doc="A leader tick gives up after this.")
+    leader_deadline: timedelta = _knob(
+        timedelta(seconds=40),
+        doc="The longest that a leader tick beats the lock. After half of it no further stream is looked at.",
+    )
     lease_duration: timedelta = _knob(
         timedelta(seconds=20),
         doc="A worker or run that stood still for longer is dead.",

@@ -53,7 +53,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         _shared,
         _landing,
         _times,
-        _deadlines,
+        _deadline,
     ):
         yield from rule(settings)
 
@@ -334,14 +334,10 @@ def _times(settings: Settings) -> Iterator[Broken]:
         )
 
 
-def _deadlines(settings: Settings) -> Iterator[Broken]:
-    times = settings.times
-    for knob, deadline in (
-        ("worker_deadline", times.worker_deadline),
-        ("leader_deadline", times.leader_deadline),
-    ):
-        if deadline >= _SENSOR_LIMIT:
-            yield Broken(
-                f"times.{knob}",
-                f"is {show(deadline)}; allowed: less than {show(_SENSOR_LIMIT)}, at which Dagster gives a tick up",
-            )
+def _deadline(settings: Settings) -> Iterator[Broken]:
+    deadline = settings.times.leader_deadline
+    if deadline >= _SENSOR_LIMIT:
+        yield Broken(
+            "times.leader_deadline",
+            f"is {show(deadline)}; allowed: less than {show(_SENSOR_LIMIT)}, at which Dagster gives a tick up",
+        )

@@ -22,7 +22,7 @@ from pipeline.aws.tables import DynamoTables
 from pipeline.aws.workers import DynamoWorkerStore
 from pipeline.duties.leader_tick import LeaderReport
 from pipeline.duties.worker_tick import WorkerReport
-from pipeline.settings import CoordinationSettings, Heartbeat
+from pipeline.settings import CoordinationSettings, Heartbeat, Layout
 from tests.duties.bill import Bill, Meter
 from tests.duties.world import TICK, World
 
@@ -42,13 +42,14 @@ class Priced(World):
     client: DynamoDBClient = field(kw_only=True)
     meter: Meter = field(kw_only=True)
     heartbeat: Heartbeat = Heartbeat.WORKER
+    layout: Layout = Layout.AUTO
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.settings = replace(
             self.settings,
             application=f"cost-{uuid.uuid4().hex[:8]}",
-            coordination=CoordinationSettings(heartbeat=self.heartbeat),
+            coordination=CoordinationSettings(heartbeat=self.heartbeat, layout=self.layout),
         )
         DynamoTables(self.client, self.settings).create()
         self._anew()
@@ -214,6 +215,15 @@ def test_stopping_costs_a_write_for_each_lease_and_then_nothing_but_reads(make: 
     world.clock.advance(TICK)
     bill = world.price("worker, stopped", world.work)
     assert (bill.scans, bill.written) == (0, 0)
+
+
+def test_in_one_table_a_worker_costs_what_it_does_in_three(make: MakeWorld) -> None:
+    world = make(shards=5, layout=Layout.S)
+    for _ in range(4):
+        world.clock.advance(TICK)
+        bill = world.price("worker, 5 leases, one table", world.work)
+        assert (bill.scans, bill.written, bill.writes) == (0, 1, 1)
+        assert bill.reads <= 5 + 4
 
 
 def test_the_look_at_the_layout_scans_nothing_once_there_is_a_lock(many: Priced) -> None:

@@ -60,8 +60,8 @@ class Scene:
             now = readers(self.fleet.events())
             return set(workers) <= set(now.values()) and set(self.traffic.open_shards()) <= set(now)
 
-        took = eventually(all_read, seconds, f"every shard is read, by {', '.join(workers)}")
-        self.say(f"every shard is read, by {', '.join(workers)}, after {took:.0f} s")
+        what = f"every shard is read{', also by ' * bool(workers)}{', '.join(workers)}"
+        self.say(f"{what}, after {eventually(all_read, seconds, what):.0f} s")
 
     def shards_of(self, worker: str) -> list[str]:
         """The open shards that a worker reads, by name."""

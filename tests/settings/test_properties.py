@@ -100,7 +100,6 @@ settings_ = st.builds(
         TimeSettings,
         worker_tick=short,
         leader_tick=short,
-        worker_deadline=short,
         leader_deadline=short,
         lease_duration=long,
         hung_after=long,

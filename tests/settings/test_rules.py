@@ -125,7 +125,6 @@ BROKEN = [
     ("times: {leader_lock: 10s}", "times.leader_lock is 10s; allowed: more than two leader ticks (10s)"),
     ("wave: {seconds: 2m}", "wave.seconds is 2m; allowed: less than times.hung_after (2m)"),
     ("wave: {every: 301s}", "wave.every is 5m1s; allowed: at most times.linger (5m)"),
-    ("times: {worker_deadline: 60s}", "times.worker_deadline is 1m; allowed: less than 1m"),
     ("times: {leader_deadline: 60s}", "times.leader_deadline is 1m; allowed: less than 1m"),
 ]
 
@@ -150,7 +149,7 @@ FITTING = [
     "landing: {catalog: {type: rest}, state: 's3://b/state'}",
     "times: {lease_duration: 10s, leader_lock: 10001ms}",
     "wave: {seconds: 119s, every: 5m}",
-    "times: {worker_deadline: 59s}",
+    "times: {leader_deadline: 59s}",
     "coordination: {mode: 2.x, heartbeat: lease}",
     "assignment: {tolerance: 0.01, dampening: 1, ema_alpha: 1, max_throughput_kbps: 0.5}",
 ]
