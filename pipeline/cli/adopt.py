@@ -68,7 +68,9 @@ def adopt(
     )
     pause(args.watch.total_seconds())
     beating = moving(before, adopting.leases.scan().leases)
-    if beating and not settings.is_shared:  # in a shared fleet what they read meanwhile becomes foreign ranges
+    if (
+        beating and not settings.is_shared
+    ):  # in a shared fleet what they read meanwhile becomes foreign ranges
         raise BadSetting(
             f"{', '.join(beating)} still moved lease rows: stop that application first; nothing was changed"
         )

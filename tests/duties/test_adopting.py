@@ -268,4 +268,3 @@ def test_a_row_that_somebody_wrote_meanwhile_is_told_and_left() -> None:
     changes, _ = adopting(world).give_back(STREAM)
     assert isinstance(world.leases.apply(replace(changes[0])), Applied)
     assert adopting(world).apply(changes) == (row.key,)
-

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import pytest
-
 from pipeline.core.checkpoint import LATEST, TRIM_HORIZON, Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.core.position import TRIM, Start

@@ -419,7 +419,7 @@ def test_a_leader_that_beats_but_assigns_nothing_raises_every_workers_alarm() ->
     world.settle()
     without(world, "w1")
     counted = world.rows.count_assign_pass
-    world.rows.count_assign_pass = lambda _worker: None  # type: ignore[method-assign]
+    world.rows.count_assign_pass = lambda worker_id: None  # type: ignore[method-assign]
     alarms = []
     for _ in range(30):
         world.rows.beat("w1", "dagster-1", found="dagster-1")

@@ -132,9 +132,7 @@ class World:
     def a_taking(self, worker: str) -> Taking | None:
         if self.settings.coordination.mode is Mode.OWN:
             return None
-        return Taking(
-            me=worker, leases=self.leases, clock=self.clock, ids=self.ids, settings=self.settings
-        )
+        return Taking(me=worker, leases=self.leases, clock=self.clock, ids=self.ids, settings=self.settings)
 
     def lead(self, leader: str = "w1") -> LeaderReport:
         report = self.a_leader(leader).tick(self.leader_memory.get(leader, LeaderMemory()))

@@ -25,7 +25,7 @@ from pipeline.core.batch import Batch, Limits, Manifest
 from pipeline.core.lease import Lease
 from pipeline.core.stream import StreamId
 from pipeline.duties.leader_tick import LeaderDuty, LeaderMemory
-from pipeline.duties.taking import Taking, TakingMemory
+from pipeline.duties.taking import Taking
 from pipeline.duties.wave import Arrow, WaveReport
 from pipeline.duties.worker_tick import WorkerDuty, WorkerMemory, WorkerReport
 from pipeline.errors import HeadraceError
@@ -179,13 +179,13 @@ class OurWorker:
             times=self.settings.times,
             lock=self.tables.lock(),
             heartbeat=self.settings.coordination.heartbeat,
+            taking=self._taking(),
             stream=self._facts,
         )
-        memory, taking = WorkerMemory(), TakingMemory()
+        memory = WorkerMemory()
         while not self.over.is_set():
             try:
                 report = duty.tick(memory)
-                taking = self._take(taking)
             except HeadraceError as error:
                 log.warning("worker: %s", error)
             else:
@@ -201,16 +201,12 @@ class OurWorker:
         facts = self.source.describe(self.settings.streams[0].name)
         return facts.stream, facts.retention
 
-    def _take(self, memory: TakingMemory) -> TakingMemory:
+    def _taking(self) -> Taking | None:
         if self.settings.coordination.mode is not Mode.KCL_2:
-            return memory
-        taking = Taking(
+            return None
+        return Taking(
             me=self.me, leases=self.tables.leases(), clock=self.clock, ids=self.ids, settings=self.settings
         )
-        report = taking.tick(memory)
-        if str(report):
-            log.info("taking: %s", report)
-        return report.memory
 
     def _note(self, held: frozenset[str]) -> None:
         for key in sorted(self.held - held):

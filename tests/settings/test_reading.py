@@ -157,6 +157,8 @@ def test_every_knob_can_be_set_by_its_variable(key: str, hint: object):
         environ["HEADRACE__FORMER_STREAMS"] = "provided"
     if key == "landing.catalog":
         environ["HEADRACE__LANDING__STATE"] = "s3://b/state"
+    if key == "coordination.mode":
+        environ["HEADRACE__COORDINATION__HEARTBEAT"] = "lease"
     if key == "coordination.kcl_failover":
         environ = {
             variable: "20s",

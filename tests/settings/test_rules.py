@@ -18,6 +18,7 @@ def worker(**fields: str) -> str:
     return "workers: [{" + ", ".join(f"{name}: {value}" for name, value in fields.items()) + "}]"
 
 
+JOINED = "coordination: {kcl_failover: 20s, heartbeat: lease, allow_foreign_checkpoints: true}"
 BROKEN = [
     (
         "  - name: second",
@@ -66,8 +67,7 @@ BROKEN = [
         "times.lease_duration is 20s; allowed: coordination.kcl_failover (30s) or more",
     ),
     (
-        "coordination: {kcl_failover: 20s, heartbeat: lease, allow_foreign_checkpoints: true}\n"
-        "times: {worker_tick: 11s, lease_duration: 22s}",
+        JOINED + "\ntimes: {worker_tick: 11s, lease_duration: 22s}",
         "times.worker_tick is 11s; allowed: at most half of coordination.kcl_failover",
     ),
     ("aws: {wire: cbor}", "h.yaml:4: aws.wire is cbor, which isn't built yet; allowed: json"),
