@@ -18,11 +18,11 @@ from assets.reporter import Reporter
 from assets.waves import Run
 from pipeline.clock import SystemClock
 from pipeline.duties.wave import Arrow, OnArrow, WaveReport
-from pipeline.errors import BadSetting, HeadraceError
+from pipeline.errors import BadSetting, HeadraceError, Transient
 from pipeline.settings import Settings
 from resources.lake import LakeResource
 from resources.lease_tables import LeaseTablesResource
-from resources.runs import FAILED_TAG, DagsterRuns
+from resources.runs import FAILED_TAG, PASSING_TAG, DagsterRuns
 from resources.spark import SparkResource
 from resources.stream import StreamResource
 
@@ -132,6 +132,8 @@ class _Execution:
             at_work = self._run.waiting if self._run else ()
             open_keys = (*self._unread, *at_work, *self._last_claimed)
             self._failed.update(dict.fromkeys(open_keys, str(error)))
+            if isinstance(error, Transient):
+                self._context.instance.add_run_tags(self._context.run.run_id, {PASSING_TAG: "true"})
             self._fail(str(error))
         if self._failed:
             first = min(self._failed)

@@ -318,6 +318,8 @@ class LatestRun:
     """Keys of the shards that failed in it."""
     left_alone: tuple[str, ...] = ()
     """Keys of the shards that it was told to leave alone."""
+    passing: bool = False
+    """It broke off as a whole, over trouble that passes: the shards in it may be healthy."""
 
 
 class Runs(Protocol):

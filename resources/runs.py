@@ -14,6 +14,8 @@ WORKER_TAG = "headrace/worker"
 """On every run that reads: whose it is."""
 FAILED_TAG = "headrace/failed-shards"
 """On a run that ended badly: the partitions that failed."""
+PASSING_TAG = "headrace/passing-trouble"
+"""On a run that broke off as a whole, over trouble that passes."""
 LATER_TAG = "headrace/left-alone-shards"
 """On a run that leaves shards alone which failed lately."""
 
@@ -59,7 +61,12 @@ class DagsterRuns:
         if not records:
             return None
         run = records[0].dagster_run
-        return LatestRun(run.run_id, _keys(run.tags, FAILED_TAG), _keys(run.tags, LATER_TAG))
+        return LatestRun(
+            run.run_id,
+            _keys(run.tags, FAILED_TAG),
+            _keys(run.tags, LATER_TAG),
+            passing=PASSING_TAG in run.tags,
+        )
 
 
 def _keys(tags: Mapping[str, str], tag: str) -> tuple[str, ...]:

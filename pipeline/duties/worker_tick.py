@@ -241,7 +241,13 @@ class WorkerDuty:
         return replace(
             memory,
             latest_run=latest.run_id,
-            backoff=after_run(memory.backoff, latest.failed, now, left_alone=latest.left_alone),
+            backoff=after_run(
+                memory.backoff,
+                latest.failed,
+                now,
+                left_alone=latest.left_alone,
+                passing=latest.passing,
+            ),
         )
 
     def _judge_runs(self, claims: Mapping[str, Sighting]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -12,7 +12,7 @@ from tests.simulation.ports import Door
 class RunRecord:
     """A run as one Dagster instance knows it."""
 
-    __slots__ = ("failed", "left_alone", "run_id", "started", "state", "worker")
+    __slots__ = ("failed", "left_alone", "passing", "run_id", "started", "state", "worker")
 
     def __init__(self, run_id: str, worker: str, left_alone: tuple[str, ...]) -> None:
         self.run_id = run_id
@@ -21,6 +21,7 @@ class RunRecord:
         self.state = RunState.WAITING
         self.started: Any = None
         self.failed: tuple[str, ...] = ()
+        self.passing = False
 
 
 class Instance:
@@ -46,10 +47,10 @@ class Instance:
         run.state, run.started = RunState.STARTED, now
         return True
 
-    def end(self, run_id: str, failed: tuple[str, ...] = ()) -> None:
+    def end(self, run_id: str, failed: tuple[str, ...] = (), *, passing: bool = False) -> None:
         run = self.runs.get(run_id)  # None: this instance's storage is newer than the run
         if run is not None and run.state is not RunState.OVER:
-            run.state, run.failed = RunState.OVER, failed
+            run.state, run.failed, run.passing = RunState.OVER, failed, passing
             self.open[run.worker].pop(run_id, None)
 
 
@@ -79,4 +80,4 @@ class Runs:
         if newest is None or self._instance is None:
             return None
         run = self._instance.runs[newest]
-        return LatestRun(newest, run.failed, run.left_alone)
+        return LatestRun(newest, run.failed, run.left_alone, passing=run.passing)

@@ -11,7 +11,7 @@ from pipeline.core.due import RunState
 from pipeline.duties.claims import Claims
 from pipeline.duties.consume import Consumption
 from pipeline.duties.wave import Arrow, WaveReport
-from pipeline.errors import HeadraceError
+from pipeline.errors import HeadraceError, Transient
 from tests.simulation.instance import Instance, Runs
 from tests.simulation.machine import Host
 from tests.simulation.ports import Door, Leases, Source, Stage, Table, Workers
@@ -125,6 +125,7 @@ class RunAtWork:
 
     def _work(self) -> None:
         failed: tuple[str, ...] = ()
+        passing = False
         run = Run(
             consumption=self.consumption,
             settings=self.deployment.settings,
@@ -142,16 +143,16 @@ class RunAtWork:
             beating.stop()
         except HeadraceError as error:
             self.world.note(self.process.name, f"failed: {error}")
-            failed = self.last_claimed
+            failed, passing = self.last_claimed, isinstance(error, Transient)
         finally:
             beating.stop()
-        self._over((*failed, *self.consumption.failed))
+        self._over((*failed, *self.consumption.failed), passing=passing)
 
-    def _over(self, failed: tuple[str, ...]) -> None:
+    def _over(self, failed: tuple[str, ...], *, passing: bool = False) -> None:
         self.process.on_death = None
         self.world.note(self.process.name, f"is over{', failed: ' + ','.join(failed) if failed else ''}")
         if self.instance is not None:
-            self.instance.end(self.run_id, tuple(dict.fromkeys(failed)))
+            self.instance.end(self.run_id, tuple(dict.fromkeys(failed)), passing=passing)
         self.host.processes.pop(self.process, None)
 
     def _is_stopping(self) -> bool:

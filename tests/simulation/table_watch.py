@@ -21,6 +21,7 @@ class WatchedTable(MemoryTable):
         super().__init__(world.clock)
         self._world = world
         self.origins: dict[StreamId, datetime | None] = {}
+        self._decided: dict[StreamId, datetime] = {}
         self.landed = 0
 
     def _swap(self, made: Snapshot) -> bool:
@@ -82,6 +83,7 @@ class WatchedTable(MemoryTable):
     def _judge(self, made: Snapshot, by: str) -> None:
         for stream, origin in made.page.origins:
             self._judge_origin(stream, origin.start.at)
+            self._decided[stream] = origin.decided
         rows: dict[ShardKey, list[int]] = {}
         for file in made.files:
             for key, sequence in self._world.stage.rows[file.path]:
@@ -145,8 +147,10 @@ class WatchedTable(MemoryTable):
     def _not_lost(self, shard: ShardTruth, wanted: list[int], rows: list[int]) -> list[int]:
         """I13: what is missing at the start must have been reported before, or was trimmed before the stream was ever read."""
         until = shard.gap_until
-        if until is None and shard.token is None and self._starts_at_the_horizon(shard):
-            until = self._world.clock.now() - timedelta(seconds=self._world.plan.retention)
+        nothing_landed = shard.token is None or shard.token[0] is None
+        if until is None and nothing_landed and self._starts_at_the_horizon(shard):
+            trimmed = self._world.clock.now() - timedelta(seconds=self._world.plan.retention)
+            until = min(trimmed, self._decided[shard.key.stream])
         if until is None:
             return wanted
         arrived = dict(zip(shard.sequences, shard.arrivals, strict=True))
@@ -154,8 +158,12 @@ class WatchedTable(MemoryTable):
         return [n for n in wanted if n in there or arrived[n] > until]
 
     def _starts_at_the_horizon(self, shard: ShardTruth) -> bool:
-        stream = shard.key.stream
-        return not shard.parents and stream == self._world.truth.streams[0] and self.origins[stream] is None
+        """A root, or a shard whose parents had left the stream before anybody read them."""
+        stream, world = shard.key.stream, self._world
+        if stream != world.truth.streams[0] or self.origins[stream] is not None:
+            return False
+        parents = (world.truth.shards[ShardKey(stream, name)] for name in shard.parents)
+        return all(parent.token is None and world.is_unlisted(parent.key) for parent in parents)
 
     def _compare(self, each: Range, wanted: list[int], rows: list[int], by: str) -> None:
         if rows == wanted:
