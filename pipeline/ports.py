@@ -20,6 +20,7 @@ from pipeline.core.repair import Evidence
 from pipeline.core.shard import Child, Shard
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.worker import Metrics, Worker
+from pipeline.kcl.migration import ClientVersion
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -204,6 +205,10 @@ class LeaderLock(Protocol):
 class Tables(Protocol):
     def ensure(self) -> bool:
         """The coordination tables are there and ready. True if this call had to create them."""
+        ...
+
+    def client_version(self) -> ClientVersion | None:
+        """What KCL's workers have agreed on, where any have."""
         ...
 
 

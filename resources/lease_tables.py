@@ -2,14 +2,13 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from pipeline.clock import SystemClock
 from pipeline.ports import LeaderLock, LeaseStore, Tables, WorkerStore
-from pipeline.settings import Billing, CoordinationSettings, Create, Heartbeat, Layout, Settings
+from pipeline.settings import CoordinationSettings, Settings
 from resources.aws import AwsResource, where
-from resources.told import told
+from resources.told import heard, told
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -18,12 +17,6 @@ if TYPE_CHECKING:
 
 _PATIENCE = timedelta(seconds=30)
 """For tables in the making: below the deadline of a leader's tick, which looks again at its next one."""
-_WORDS: dict[str, type[StrEnum]] = {
-    "layout": Layout,
-    "create": Create,
-    "billing": Billing,
-    "heartbeat": Heartbeat,
-}
 
 
 class LeaseTablesResource(AwsResource):
@@ -87,8 +80,5 @@ class LeaseTablesResource(AwsResource):
 
     @property
     def _settings(self) -> Settings:
-        how: dict[str, Any] = {
-            name: _WORDS[name](value) if name in _WORDS else value
-            for name, value in self.coordination.items()
-        }
-        return Settings(application=self.application, streams=(), coordination=CoordinationSettings(**how))
+        how = heard(CoordinationSettings, self.coordination)
+        return Settings(application=self.application, streams=(), coordination=how)

@@ -16,7 +16,7 @@ from pipeline.duties.streams import asked_by
 from pipeline.duties.taking import Taking
 from pipeline.duties.worker_tick import WorkerDuty, WorkerMemory, WorkerReport
 from pipeline.errors import TablesMissing, Transient
-from pipeline.ports import LeaseStore, ShardSource, StreamFacts
+from pipeline.ports import ShardSource, StreamFacts
 from pipeline.settings import Mode, Settings
 from resources.lease_tables import LeaseTablesResource
 from resources.runs import LATER_TAG, WORKER_TAG, DagsterRuns, instance_id
@@ -68,15 +68,22 @@ def _duty(
         times=settings.times,
         lock=lease_tables.lock(),
         heartbeat=settings.coordination.heartbeat,
-        taking=_taking(settings, worker_id, lease_tables.leases()),
+        taking=_taking(settings, worker_id, lease_tables),
         stream=lambda row: known.facts(asked_by(settings, row)),
     )
 
 
-def _taking(settings: Settings, worker_id: str, leases: LeaseStore) -> Taking | None:
+def _taking(settings: Settings, worker_id: str, lease_tables: LeaseTablesResource) -> Taking | None:
     if settings.coordination.mode is Mode.OWN:
         return None
-    return Taking(me=worker_id, leases=leases, clock=SystemClock(), ids=SystemIds(), settings=settings)
+    return Taking(
+        me=worker_id,
+        leases=lease_tables.leases(),
+        clock=SystemClock(),
+        ids=SystemIds(),
+        settings=settings,
+        tables=lease_tables.tables(),
+    )
 
 
 @dataclass(slots=True)

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Final
 from pipeline.aws import lease_item, lock_item, worker_item
 from pipeline.aws.clients import where
 from pipeline.aws.layout import look, places
+from pipeline.aws.migration import DynamoClientVersion
 from pipeline.aws.rows import missing_tables
 from pipeline.aws.table_facts import Found, Table, TableFacts, describe, facts_of, index_of, is_ready
 from pipeline.aws.table_making import has_backups, make_index, make_table, switch_backups_on
 from pipeline.errors import Unreachable
 from pipeline.kcl.layout import Arrangement
+from pipeline.kcl.migration import ClientVersion
 from pipeline.settings import Create, Settings
 
 if TYPE_CHECKING:
@@ -53,6 +55,11 @@ class DynamoTables:
         if missing := _missing(found):
             raise missing_tables(missing, self._client)
         return False
+
+    def client_version(self) -> ClientVersion | None:
+        lock = places(self._client, self._settings).lock
+        found = DynamoClientVersion(self._client, lock.table, key=lock.key).read()
+        return None if found is None else found.version
 
     def create(self) -> bool:
         """What a person asks for by `headrace tables create`, whatever the settings say; backups of older tables too."""

@@ -16,7 +16,7 @@
     call off   | the leader            | owner, checkpointOwner and counter as observed
     complete   | the holder, or anyone once overdue | owner, checkpointOwner and runClaim as read
     give up    | a stopping worker     | holder = me
-    note children | a run, end of a shard | the row exists
+    note children | a run, end of a shard | holder = me, runClaim = mine
     hold       | a person's command    | owner, checkpointOwner, runClaim and wantedBy as read
     reposition | a person's command    | runClaim = mine, checkpoint as read
     retire     | the leader            | stream epoch and counter as observed
@@ -253,8 +253,14 @@ def give_up(read: Lease, me: str) -> Change:
 
 
 def note_children(read: Lease, children: frozenset[str]) -> Change:
-    """KCL's meta-info update at the end of a shard: touches nothing else."""
-    return Change(read.key, f"the shard ended in {', '.join(sorted(children))}", put={"children": children})
+    """KCL's meta-info update at the end of a shard, by who holds it: the row of a later life has other children (D12)."""
+    return Change(
+        read.key,
+        f"the shard ended in {', '.join(sorted(children))}",
+        holder=read.holder,
+        requires={"run_claim": read.run_claim, "stream_epoch": read.stream_epoch},
+        put={"children": children},
+    )
 
 
 def hold(read: Lease, run_claim: str, why: str) -> Change:
@@ -267,6 +273,7 @@ def hold(read: Lease, run_claim: str, why: str) -> Change:
             "checkpoint_owner": None,
             "run_claim": read.run_claim,
             "wanted_by": read.wanted_by,
+            "stream_epoch": read.stream_epoch,
         },
         put={"run_claim": run_claim},
         add={"counter": 1},

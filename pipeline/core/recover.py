@@ -126,6 +126,11 @@ def plan_reposition(scene: Scene, *, to_lease: bool, sentinel: Checkpoint, perso
     stands = at.checkpoint if at else None
     if scene.positions.origins.get(scene.key.stream) is None:
         return Stop(f"{scene.key}: no origin is decided for its stream; nothing was changed")
+    if at is None and scene.passed_by is not None:
+        return Stop(
+            f"{scene.key}: it counts as ended, for {scene.passed_by} after it has a position; its row is left over and is "
+            "cleared away in time; nothing was changed"
+        )
     if not _disagree(row, stands):
         return Stop(
             f"{scene.key}: row and table agree (both at {stands or 'the start'}) or the row is behind, which the next wave "

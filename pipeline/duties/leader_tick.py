@@ -21,7 +21,7 @@ from pipeline.duties.assignment import AssignmentMemory, Fleet, Tally, mind, pla
 from pipeline.duties.cleanup import CleanupMemory
 from pipeline.duties.shard_sync import ShardSync
 from pipeline.duties.streams import StreamsMemory, Tracking, is_wanted_life, of_our_form
-from pipeline.duties.taking import Shuffle, ShuffleMemory
+from pipeline.duties.taking import Shuffle, ShuffleMemory, out_of_step
 from pipeline.errors import HeadraceError, TablesMissing, Unknown
 from pipeline.kcl.metrics import is_stale
 from pipeline.ports import (
@@ -97,6 +97,9 @@ class LeaderDuty:
                 "leader: all workers here are stopping, another one leads",
                 leads=False,
             )
+        if self.settings.is_shared and (why := out_of_step(self.settings, self.tables)) is not None:
+            self.release()
+            return LeaderReport(replace(memory, lock=None), f"leader: {why}", leads=False)
         memory, leads, owner = self._decide(memory, since)
         if not leads:
             # Whoever doesn't lead doesn't know what was asked for meanwhile: former streams begin to wait anew.

@@ -89,6 +89,10 @@ class Recovery:
             return Held(row)
         if row.checkpoint_owner is not None:
             return Busy(f"{key} is being handed over from {row.checkpoint_owner} to {row.owner}")
+        if self.settings.is_shared and row.holder is not None and not self._is_ours(row.holder):
+            return Busy(
+                f"{row.holder}, a worker of KCL's, holds {key}: stop it, or wait until a worker of ours has it"
+            )
         self._watch(row)
         for who, does in ((row.run_claim, "is reading"), (row.wanted_by, "waits for")):
             if who not in {None, self.claim} and self._lives(who or ""):
@@ -97,6 +101,11 @@ class Recovery:
                 return Busy(f"run {run_of_claim(who or '')} {does} {key}")
         answer = self.leases.apply(change.hold(row, self.claim, "a person decides about this shard"))
         return Held(answer.lease) if isinstance(answer, Applied) else Busy(f"the row of {key} is moving")
+
+    def _is_ours(self, worker_id: str) -> bool:
+        """KCL's workers don't claim what they read, so nothing in the row would tell that they do."""
+        row = self.workers.get(worker_id)
+        return row is not None and row.instance is not None
 
     def let_go(self, key: str) -> None:
         row = self.leases.get(key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from pipeline.core.begin import Stop
 from pipeline.core.order import Family, a_family
@@ -42,7 +43,10 @@ class Mending:
         return plan_repair(
             evidence,
             families,
-            origins={} if origin is None else {each.stream: Origin(origin, each.asked) for each in facts},
+            # Nobody vouches for more than the stream's creation: what may be gone of an unread shard is told.
+            origins={}
+            if origin is None
+            else {s.stream: Origin(origin, datetime.fromtimestamp(s.stream.epoch, UTC)) for s in facts},
             gone=self._gone(evidence, families),
             why=why,
             run=self.run,

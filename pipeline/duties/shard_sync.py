@@ -110,6 +110,12 @@ class ShardSync:
             tally.notes.append(f"former stream {tracked.name} was made anew: nothing asks for its new life")
             done.synced.append(tracked.name)
             return
+        if tracked.life is not None and facts.stream not in done.state.positions.origins:
+            tally.notes.append(
+                f"former stream {tracked.name} was never begun here: nothing of it is read until it is asked for"
+            )
+            done.synced.append(tracked.name)
+            return
         mine = rows_of(facts.stream, listing.leases)
         state = ensure_origin(self.table, done.state, facts, stream=tracked.settings, leases=mine)
         done.state = state

@@ -20,7 +20,7 @@ from pipeline.core.sighting import Sightings, expired
 from pipeline.core.stream import StreamId, name_of_serialized
 from pipeline.errors import HeadraceError, Unreachable
 from pipeline.ports import Listing, ShardSource, SkippedRow, StreamFacts
-from pipeline.settings import FormerStreams, InitialPosition, Settings, StreamSettings
+from pipeline.settings import FormerStreams, Settings, StreamSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +89,7 @@ class Tracking:
         wanted += [Tracked(unnamed(self.settings, stream.arn)) for stream in found]
         lives = newest_lives(listing.leases)
         left = {ident: life for ident, life in lives.items() if not self._is_asked_for(ident, found)}
-        wanted += [
-            Tracked(
-                replace(
-                    unnamed(self.settings, life), initial_position=InitialPosition.LATEST, timestamp=None
-                ),
-                life,
-            )
-            for _, life in sorted(left.items())
-        ]
+        wanted += [Tracked(unnamed(self.settings, life), life) for _, life in sorted(left.items())]
         memory = self._watch(memory, left, now)
         over = self._over(memory)
         forget = [

@@ -19,16 +19,29 @@ from pipeline.core.lease import Lease
 from pipeline.core.sighting import Sighting, Sightings, look
 from pipeline.duties.streams import of_our_form
 from pipeline.kcl import leader
+from pipeline.kcl.migration import ACTS_AS_2X
 from pipeline.kcl.taker import NO_LIMIT, Observed, Pick, TakerRules, plan_take
 from pipeline.kcl.writes import take
-from pipeline.ports import Clock, Ids, LeaseStore
-from pipeline.settings import Settings
+from pipeline.ports import Clock, Ids, LeaseStore, Tables
+from pipeline.settings import Mode, Settings
 
 _DURATIONS = 2
 _FIRST_SHUFFLE = timedelta(seconds=60)
 _SHUFFLE = timedelta(seconds=300)
 _NOW = 2**62
 """Nanoseconds: whatever moved at 0 stood still for ever."""
+
+
+def out_of_step(settings: Settings, tables: Tables) -> str | None:
+    """Why this worker mustn't touch who reads what: KCL's workers have agreed on the other way to share leases."""
+    version = tables.client_version()
+    if version is None or (version in ACTS_AS_2X) is (settings.coordination.mode is Mode.KCL_2):
+        return None
+    mode = Mode.KCL_2 if version in ACTS_AS_2X else Mode.OWN
+    return (
+        f"KCL's workers have agreed on CLIENT_VERSION_{version}, which goes with coordination.mode: {mode}, and the settings say "
+        f"{settings.coordination.mode}; leases are left to them until the two agree, what is ours already is read on"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +74,15 @@ class Taking:
     clock: Clock
     ids: Ids
     settings: Settings
+    tables: Tables
 
     def tick(self, memory: TakingMemory) -> TakingReport:
         """After the own leases were beaten. A worker that is stopping takes nothing: it doesn't come here."""
         now, mono = self.clock.now(), self.clock.monotonic()
         if memory.last is not None and timedelta(0) <= now - memory.last < self._period:
             return TakingReport(memory)
+        if self.settings.is_shared and (why := out_of_step(self.settings, self.tables)) is not None:
+            return TakingReport(memory, why)
         rows = {row.key: row for row in self._scan()}
         seen = look(
             memory.leases,

@@ -40,6 +40,10 @@ class TableStatus(StrEnum):
     COMPLETE = "COMPLETE"
 
 
+ACTS_AS_2X = frozenset({ClientVersion.INIT, ClientVersion.UPGRADE_FROM_2X, ClientVersion.ROLLED_BACK})
+"""In these states KCL's workers take leases each for itself; in the others a leader gives them out."""
+
+
 def first_version(config: ClientConfig, stored: ClientVersion | None) -> ClientVersion:
     """Only a rollback that is still open is decided by the configuration; otherwise the row decides."""
     if stored is ClientVersion.WITH_ROLLBACK:

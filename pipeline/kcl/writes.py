@@ -102,8 +102,13 @@ def prepare(read: Lease, at: Checkpoint, *, state: bytes | None = None) -> Chang
 
 
 def note_hash_range(read: Lease, hash_range: HashRange) -> Change:
-    """The auditor fills in what rows of older versions lack. (Children: `core.change.note_children`.)"""
+    """The auditor fills in what rows of older versions lack."""
     return Change(read.key, "its shard's hash range", put={"hash_range": hash_range})
+
+
+def note_children(read: Lease, children: frozenset[str]) -> Change:
+    """At the end of a shard; KCL asks for nothing but the row. (Ours: `core.change.note_children`.)"""
+    return Change(read.key, "its shard's children", put={"children": children})
 
 
 # --- a renewal that was refused -----------------------------------------------------------------------------

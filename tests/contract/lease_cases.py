@@ -255,8 +255,8 @@ CASES = {
         change.note_children(CLAIMED, frozenset({"shardId-000000000008", "shardId-000000000009"})),
         CLAIMED,
         {"children": frozenset({"shardId-000000000008", "shardId-000000000009"})},
-        refused_by=(),
-        allowed_by=({"owner": "other"}, {"children": frozenset({"shardId-x"})}),
+        refused_by=({"owner": "other"}, {"run_claim": "other/1"}, {"run_claim": None}, {"stream_epoch": 9}),
+        allowed_by=({"counter": 99}, {"children": frozenset({"shardId-x"})}),
     ),
     "retire": Case(
         change.retire(CLAIMED, "the stream was made again"),

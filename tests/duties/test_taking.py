@@ -17,6 +17,7 @@ from pipeline.kcl import leader
 from pipeline.memory.clock import CountingIds, MemoryClock
 from pipeline.memory.leases import MemoryLeaseStore
 from pipeline.settings import CoordinationSettings, Heartbeat, Mode, Settings, StreamSettings
+from tests.duties.world import MadeTables
 
 TICK, PERIOD = timedelta(seconds=5), timedelta(seconds=40)
 SETTINGS = Settings(
@@ -39,7 +40,14 @@ class Fleet:
     ids: CountingIds = field(default_factory=CountingIds)
 
     def taking(self, worker: str) -> Taking:
-        return Taking(me=worker, leases=self.leases, clock=self.clock, ids=self.ids, settings=self.settings)
+        return Taking(
+            me=worker,
+            leases=self.leases,
+            clock=self.clock,
+            ids=self.ids,
+            settings=self.settings,
+            tables=MadeTables(),
+        )
 
     def take(self, worker: str) -> TakingReport:
         report = self.taking(worker).tick(self.memories.get(worker, TakingMemory()))

@@ -2,9 +2,22 @@
 
 from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
 
+from pipeline.kcl.migration import ClientVersion
 from pipeline.settings import Heartbeat, Mode
 from tests.duties.world import World
+
+def joined(world: World, mode: Mode) -> World:
+    coordination = replace(
+        world.settings.coordination,
+        mode=mode,
+        kcl_failover=timedelta(seconds=20),
+        heartbeat=Heartbeat.LEASE,
+        allow_foreign_checkpoints=True,
+    )
+    world.settings = replace(world.settings, coordination=coordination)
+    return world
 
 
 def a_world(workers: tuple[str, ...] = ("w1", "w2"), shards: int = 4) -> World:
@@ -51,3 +64,29 @@ def test_the_leader_is_the_first_of_the_shuffled_owners():
     world.tick(40)
     said = {worker: world.lead(worker).leads for worker in ("w1", "w2")}
     assert sum(said.values()) >= 1
+
+
+def test_who_joined_a_fleet_that_takes_for_itself_neither_leads_nor_gives_out_until_the_settings_agree():
+    world = joined(World(workers=("w1",), shards=2), Mode.OWN)
+    world.tables.version = ClientVersion.ROLLED_BACK
+    world.tick(3)
+    told = str(world.lead())
+    assert "CLIENT_VERSION_2X, which goes with coordination.mode: 2.x" in told
+    assert world.lock.read() is None
+    assert world.leases.scan().leases == ()
+    world.tables.version = ClientVersion.V3
+    world.tick(3)
+    assert owners(world) == {"w1": 2}
+    world.tables.version = ClientVersion.UPGRADE_FROM_2X
+    assert not world.lead().leads
+    assert world.lock.read() is None, "it lets go at once"
+
+
+def test_who_takes_for_itself_takes_nothing_where_the_fleet_has_a_leader():
+    world = joined(World(workers=("w1",), shards=2), Mode.KCL_2)
+    world.tick(3)
+    world.tables.version = ClientVersion.WITH_ROLLBACK
+    world.leases = type(world.leases)([replace(row, owner=None) for row in world.leases.scan().leases])
+    world.clock.advance(timedelta(minutes=2))
+    assert "CLIENT_VERSION_3X_WITH_ROLLBACK" in str(world.work())
+    assert owners(world) == {None: len(world.leases.scan().leases)}

@@ -20,6 +20,7 @@ from pipeline.duties.streams import asked_by
 from pipeline.duties.taking import Taking
 from pipeline.duties.wave import Arrow, WaveReport
 from pipeline.duties.worker_tick import WorkerDuty, WorkerMemory, WorkerReport
+from pipeline.kcl.migration import ClientVersion
 from pipeline.memory.clock import CountingIds, MemoryClock
 from pipeline.memory.leader_lock import MemoryLeaderLock
 from pipeline.memory.leases import MemoryLeaseStore
@@ -51,10 +52,15 @@ class MadeTables:
     """Tables that are there, or are made by the first look."""
 
     missing: bool = False
+    version: ClientVersion | None = None
+    """As KCL's workers have written it."""
 
     def ensure(self) -> bool:
         was, self.missing = self.missing, False
         return was
+
+    def client_version(self) -> ClientVersion | None:
+        return self.version
 
 
 @dataclass
@@ -132,7 +138,14 @@ class World:
     def a_taking(self, worker: str) -> Taking | None:
         if self.settings.coordination.mode is Mode.OWN:
             return None
-        return Taking(me=worker, leases=self.leases, clock=self.clock, ids=self.ids, settings=self.settings)
+        return Taking(
+            me=worker,
+            leases=self.leases,
+            clock=self.clock,
+            ids=self.ids,
+            settings=self.settings,
+            tables=self.tables,
+        )
 
     def lead(self, leader: str = "w1") -> LeaderReport:
         report = self.a_leader(leader).tick(self.leader_memory.get(leader, LeaderMemory()))

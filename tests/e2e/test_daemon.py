@@ -26,9 +26,15 @@ def _await_landed(app: App) -> None:
 
 
 def _an_app(make_app: MakeApp) -> App:
-    """With ticks as Dagster's loop makes them."""
+    """With ticks as Dagster's loop makes them, and grace for a run's process to come up on a busy machine."""
     return make_app(
-        times={"worker_tick": "5s", "leader_tick": "5s", "leader_lock": "15s", "lease_duration": "15s"}
+        times={
+            "worker_tick": "5s",
+            "leader_tick": "5s",
+            "leader_lock": "15s",
+            "lease_duration": "15s",
+            "launch_grace": "20s",
+        }
     )
 
 

@@ -21,6 +21,7 @@ TIMES = {
     "leader_tick": "5s",
     "leader_lock": "15s",
     "lease_duration": "15s",
+    "launch_grace": "20s",
     "assignment": "5s",
     "dwell": "5s",
 }

@@ -205,7 +205,12 @@ class OurWorker:
         if self.settings.coordination.mode is not Mode.KCL_2:
             return None
         return Taking(
-            me=self.me, leases=self.tables.leases(), clock=self.clock, ids=self.ids, settings=self.settings
+            me=self.me,
+            leases=self.tables.leases(),
+            clock=self.clock,
+            ids=self.ids,
+            settings=self.settings,
+            tables=self.tables.tables(),
         )
 
     def _note(self, held: frozenset[str]) -> None:

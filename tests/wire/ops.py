@@ -199,7 +199,7 @@ OPERATIONS: dict[str, Operation] = {
     "assign": _lease(lambda args: writes.assign(_seen(args), args["new_owner"], "wire")),
     "initiate_handover": _lease(lambda args: writes.begin_handover(_seen(args), args["new_owner"], "wire")),
     "evict": _lease(lambda args: writes.evict(_seen(args), "wire")),
-    "set_child_shards": _lease(lambda args: change.note_children(_seen(args), frozenset(args["children"]))),
+    "set_child_shards": _lease(lambda args: writes.note_children(_seen(args), frozenset(args["children"]))),
     "set_hash_range": _lease(_note_hash_range),
     "delete_lease": _delete,
     "lock_acquire": _acquire,
