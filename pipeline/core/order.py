@@ -134,7 +134,12 @@ def parents_of(
     for parent in sorted(family.parents.get(shard_id, ())):
         answer = _parent(parent, family, positions, passed=passed)
         if answer is None:
-            answer = _asked(ShardKey(family.stream, parent), family, is_gone, ended_before)
+            key = ShardKey(family.stream, parent)
+            if parent in family.listed:
+                before = _is_in_step(shard_id, parent, family, positions) and ended_before(key)
+                answer = _listed(parent, before_start=before)
+            else:
+                answer = _unlisted(parent, gone=is_gone(key))
         (reasons if isinstance(answer, ParentReason) else waiting).append(answer)  # type: ignore[arg-type]
     return tuple(reasons), tuple(waiting)
 
@@ -156,20 +161,33 @@ def _parent(
     return None
 
 
-def _asked(
-    key: ShardKey,
-    family: Family,
-    is_gone: Callable[[ShardKey], bool],
-    ended_before: Callable[[ShardKey], bool],
-) -> ParentReason | InTheWay:
-    parent = key.shard_id
-    if parent in family.listed:
-        if ended_before(key):
-            return ParentReason(parent, ParentIs.BEFORE_START)
-        return InTheWay(
-            parent, f"{parent} was open at the stream's start, and the listing of that time is late"
-        )
-    if is_gone(key):
+def _is_in_step(child: str, parent: str, family: Family, positions: Positions) -> bool:
+    """Whether the listings agree that the parent was closed before the start: the one of the scope knows the reshard that
+    made the child, and both parents of a merge alike; and nothing above the parent is of the scope. A closed shard
+    whose records are trimmed, or that never had one, tells its readers nothing: Kinesis's word alone isn't enough."""
+    if child not in family.in_scope or family.parents.get(child, frozenset()) & family.in_scope:
+        return False
+    above, todo = set[str](), [parent]
+    while todo:
+        more = family.parents.get(todo.pop(), frozenset()) - above
+        above |= more
+        todo += more
+    known = family.in_scope | family.with_row | family.expected
+    return above.isdisjoint(known) and all(
+        positions.of(ShardKey(family.stream, each)) is None for each in above
+    )
+
+
+def _listed(parent: str, *, before_start: bool) -> ParentReason | InTheWay:
+    if before_start:
+        return ParentReason(parent, ParentIs.BEFORE_START)
+    return InTheWay(
+        parent, f"{parent} may have been open at the stream's start: the listing of that time is late"
+    )
+
+
+def _unlisted(parent: str, *, gone: bool) -> ParentReason | InTheWay:
+    if gone:
         return ParentReason(parent, ParentIs.GONE)
     return InTheWay(parent, f"{parent} is in no listing, yet Kinesis still knows it")
 

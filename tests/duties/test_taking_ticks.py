@@ -8,6 +8,7 @@ from pipeline.kcl.migration import ClientVersion
 from pipeline.settings import Heartbeat, Mode
 from tests.duties.world import World
 
+
 def joined(world: World, mode: Mode) -> World:
     coordination = replace(
         world.settings.coordination,

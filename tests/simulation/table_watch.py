@@ -160,7 +160,9 @@ class WatchedTable(MemoryTable):
     def _starts_at_the_horizon(self, shard: ShardTruth) -> bool:
         """A root, or a shard whose parents had left the stream before anybody read them."""
         stream, world = shard.key.stream, self._world
-        if stream != world.truth.streams[0] or self.origins[stream] is not None:
+        named = self.origins[stream]
+        in_reach = self._decided[stream] - timedelta(seconds=world.plan.retention)
+        if stream != next(iter(self.origins)) or (named is not None and named >= in_reach):
             return False
         parents = (world.truth.shards[ShardKey(stream, name)] for name in shard.parents)
         return all(parent.token is None and world.is_unlisted(parent.key) for parent in parents)
