@@ -105,7 +105,7 @@ class _Reading:
         if batch.after is not None and batch.after.sub:
             raise WrongShape(
                 f"{self._key} stands at {batch.after}, inside an aggregated record, which can't be resumed yet; "
-                "nothing was read; let the application that wrote it finish the record, or `headrace reposition`"
+                "nothing was read; let the application that wrote it finish the record, or pass over it (`headrace skip --to` a later record)"
             )
 
     def next_page(self) -> Page:

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def decide(
         with held(recovery, key) as row:
             decision = _plan(row, plan)
             _require_same(key, shown[key], decision)
+            decision = _as_shown(shown[key], decision)
             print(recovery.carry_out(row, decision), file=sys.stderr if args.json else sys.stdout)
     return 0
 
@@ -127,6 +129,13 @@ def _plan(row: "Lease", plan: "Callable[[Lease], Decision | Stop]") -> "Decision
     if isinstance(decision, Stop):
         raise PositionsDisagree(decision.why)
     return decision
+
+
+def _as_shown(shown: "Decision", now: "Decision") -> "Decision":
+    """Up to where the person saw it, though the stream's tip is another one by now."""
+    if shown.range is None or now.range is None:
+        return now
+    return replace(now, range=replace(now.range, upto=shown.range.upto), sentences=shown.sentences)
 
 
 def _require_same(key: str, shown: "Decision", now: "Decision") -> None:

@@ -289,7 +289,10 @@ def reposition(read: Lease, run_claim: str, *, at: Checkpoint, landed: Checkpoin
         requires={"run_claim": run_claim, "checkpoint": read.checkpoint},
         put={"checkpoint": at} | ({} if landed is None else {"landed": landed}),
         add={"counter": 1},
-        remove=frozenset({"pending", "pending_state"} | ({"landed"} if landed is None else set())),
+        # A row that was never looked at is due at once.
+        remove=frozenset(
+            {"pending", "pending_state", "looked_at", "behind_ms"} | ({"landed"} if landed is None else set())
+        ),
     )
 
 

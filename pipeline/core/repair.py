@@ -81,6 +81,11 @@ def plan_repair(
     run: str,
 ) -> Repair | Stop:
     """`origins`: what the person says where no snapshot knows it. `gone`: shards that Kinesis has forgotten."""
+    if evidence.reached is None and evidence.picked:
+        return Stop(
+            f"snapshot {evidence.picked[0].snapshot} is a cherry-pick, and what lies below it is lost: whether rows are missing "
+            "between can't be told. Nothing was changed; delete its rows, or roll back to before it, then repair again"
+        )
     evidence = _without_forgotten(evidence, gone)
     rebuilt = _upon(evidence) if evidence.reached is not None else _from_rows(evidence, families, origins)
     if isinstance(rebuilt, Stop):

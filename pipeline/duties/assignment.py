@@ -142,7 +142,8 @@ def plan_pass(
     gone = fleet.dead | fleet.leaving
     late = [row for row in open_rows if row.key not in lost and row.owner not in gone]
     ours = {row.worker_id for row in fleet.rows if row.instance is not None}
-    overdue = plan_overdue(late, handovers, times.handover_deadline, ours=ours)
+    ended = [row for row in leases if row.has_ended]  # a handover that came too late is tidied up, too
+    overdue = plan_overdue([*late, *ended], handovers, times.handover_deadline, ours=ours)
     condemned = (
         frozenset(row.holder for row in open_rows if row.key in lost and row.holder is not None) - ours
     )

@@ -18,7 +18,7 @@ from pipeline.core.lease import Lease
 from pipeline.core.order import parents_first
 from pipeline.core.sighting import Sighting
 from pipeline.duties.assignment import AssignmentMemory, Fleet, Tally, mind, plan_pass, watch
-from pipeline.duties.cleanup import CleanupMemory
+from pipeline.duties.cleanup import CleanupDue, CleanupMemory
 from pipeline.duties.shard_sync import ShardSync
 from pipeline.duties.streams import StreamsMemory, Tracking, is_wanted_life, of_our_form
 from pipeline.duties.taking import Shuffle, ShuffleMemory, out_of_step
@@ -51,6 +51,8 @@ class LeaderMemory:
     assignment: AssignmentMemory = field(default_factory=AssignmentMemory)
     shuffle: ShuffleMemory = field(default_factory=ShuffleMemory)
     cleanup: CleanupMemory = field(default_factory=CleanupMemory)
+    cleaning: CleanupDue = field(default_factory=CleanupDue)
+    """Of a round that isn't finished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +215,8 @@ class LeaderDuty:
         tally.notes.extend(look.notes)
         for change in look.forget:
             tally.deleted += tally.apply(self.leases, change)
-        due = memory.cleanup.due(now, self.settings.times)
+        begins = memory.streams.synced is None  # what falls due in the middle of a round is for the next one
+        due = memory.cleanup.due(now, self.settings.times) if begins else memory.cleaning
         done = self._shard_sync.round(
             look.streams,
             listing,
@@ -230,6 +233,7 @@ class LeaderDuty:
         streams = replace(look.memory, synced=done.stopped_at)
         if done.stopped_at is None:
             memory = replace(memory, cleanup=memory.cleanup.after(due, now))
+        memory = replace(memory, cleaning=CleanupDue() if done.stopped_at is None else due)
         return replace(memory, last_sync=now, streams=streams), listing
 
     def _assign_when_due(

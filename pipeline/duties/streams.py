@@ -113,7 +113,8 @@ class Tracking:
         try:
             found = self._find()
         except HeadraceError as error:
-            return memory, (f"streams couldn't be looked for ({error})",)
+            # Who can't know what is asked for lets nobody's wait go on.
+            return replace(memory, looked=None), (f"streams couldn't be looked for ({error})",)
         before = {s.name for s in memory.found or ()}
         names = {s.name for s in found}
         notes = {"found": names - before, "found no more": before - names}

@@ -58,7 +58,7 @@ def _over_picks(
                 return positions_in(link.summary, table.states), tuple(reversed(picked))
     except ChainBroken:
         pass
-    return None, ()
+    return None, tuple(reversed(picked))
 
 
 def _page_of_source(table: IcebergTable, pick: Link, known: Known) -> LedgerPage | None:

@@ -129,10 +129,7 @@ class MemoryTable(RepairableTable):
     # --- repair -----------------------------------------------------------------------------------------------
 
     def evidence(self, streams: Iterable[StreamId]) -> Evidence:
-        try:
-            reached, picked = self._over_picks()
-        except ChainBroken:
-            reached, picked = None, ()
+        reached, picked = self._over_picks()
         rows = [row for s in self.history(self.head) for file in s.files for row in self.rows_of(file)]
         known = sorted((s for s in self.snapshots.values() if self._knows(s.id)), key=lambda s: -s.id)
         return Evidence(
@@ -151,13 +148,18 @@ class MemoryTable(RepairableTable):
 
     def _over_picks(self) -> tuple[Positions | None, tuple[Picked, ...]]:
         picked: list[Picked] = []
-        for snapshot in self._walk(self.head):
-            if snapshot.picked is not None:
-                source = self.snapshots[snapshot.picked] if self._knows(snapshot.picked) else None
-                picked.append(Picked(snapshot.id, source.page if source else None))
-            elif snapshot.ours:
-                return snapshot.positions, tuple(reversed(picked))
-        return Positions(), tuple(reversed(picked))
+        reached: Positions | None = Positions()
+        try:
+            for snapshot in self._walk(self.head):
+                if snapshot.picked is not None:
+                    source = self.snapshots[snapshot.picked] if self._knows(snapshot.picked) else None
+                    picked.append(Picked(snapshot.id, source.page if source else None))
+                elif snapshot.ours:
+                    reached = snapshot.positions
+                    break
+        except ChainBroken:
+            reached = None
+        return reached, tuple(reversed(picked))
 
     def _swap(self, made: Snapshot) -> bool:
         self.fault("request")

@@ -192,7 +192,7 @@ class WatchedLeases:
         world = self._world
         jumps = sum(host is by.host and at > world.sim.now - 60.0 for at, host in world.jumps)
         silent = world.workers.silence(before.holder or "", by.looked_at_workers)
-        if world.plan.heartbeat is Heartbeat.WORKER and silent < 19.5 - 7.5 * jumps:
+        if world.plan.heartbeat is Heartbeat.WORKER and silent < 18.5 - 7.5 * jumps:
             raise Violation(
                 "I20", f"{by}: {before.holder} lost {before.key} after {silent:.1f} s of silence", before.key
             )
