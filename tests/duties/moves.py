@@ -1,0 +1,39 @@
+"""A small world whose workers come, die and go, and a look at who owns what."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from pipeline.core.lease import Lease
+from pipeline.settings import Heartbeat
+from tests.duties.world import World
+
+
+def owners(world: World) -> dict[str | None, int]:
+    return dict(Counter(row.owner for row in world.leases.scan().leases))
+
+
+def row_of(world: World, shard: int) -> Lease:
+    row = world.leases.get(world.shard(shard).shard_id)
+    assert row is not None
+    return row
+
+
+def without(world: World, worker: str) -> None:
+    """Its host dies: no sensor of it ticks any more."""
+    world.workers = tuple(w for w in world.workers if w != worker)
+
+
+def ticks_until(world: World, happened: object, most: int = 40) -> int:
+    for ticks in range(most):
+        if happened():  # type: ignore[operator]
+            return ticks
+        world.tick()
+    raise AssertionError(f"it didn't happen in {most} ticks")
+
+
+def in_lease_mode(world: World) -> World:
+    coordination = replace(world.settings.coordination, heartbeat=Heartbeat.LEASE)
+    world.settings = replace(world.settings, coordination=coordination)
+    return world

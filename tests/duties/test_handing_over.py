@@ -1,0 +1,132 @@
+"""Leases change hands while they are being read: the holder is asked, and finishes first."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pipeline.core.change import Applied, claim, initiate_handover
+from pipeline.duties.wave import Arrow
+from tests.duties.moves import in_lease_mode, owners, row_of, ticks_until, without
+from tests.duties.world import TICK, World
+
+
+def test_a_shard_that_is_being_read_is_handed_over_after_its_wave_and_read_on_by_the_next_owner() -> None:
+    world = World(workers=("w1",), shards=1)
+    world.settle()
+    world.produce(0, 5)
+    run = world.a_run("w1")
+    world.runs.launch("run", "w1")
+    world.runs.start("run")
+
+    def ask(arrow: Arrow, _keys: tuple[str, ...]) -> None:
+        if arrow is Arrow.STAGED:
+            asked = initiate_handover(row_of(world, 0), "w2", "a test")
+            assert isinstance(world.leases.apply(asked), Applied)
+
+    run.on_arrow = ask
+    report = run.wave()
+    assert report.rows == 5
+    assert not report.problems
+    row = row_of(world, 0)
+    assert (row.owner, row.checkpoint_owner, row.run_claim) == ("w2", None, None)
+    assert row.checkpoint.is_digits, "its last wave was landed and checkpointed whole"
+    world.workers = ("w1", "w2")
+    world.produce(0, 5)
+    assert world.wave("w2", "run-2").rows == 5
+    world.check()
+
+
+def test_nobody_claims_a_shard_that_is_being_handed_over() -> None:
+    world = World(workers=("w1", "w2"), shards=1)
+    world.settle()
+    world.work("w1")
+    assert isinstance(world.leases.apply(initiate_handover(row_of(world, 0), "w2", "a test")), Applied)
+    assert world.wave("w1").claimed == 0
+    assert world.wave("w2").claimed == 0
+    assert not world.work("w2").due
+
+
+def test_the_holder_hands_over_an_idle_shard_at_its_next_tick_though_the_index_hides_it() -> None:
+    world = World(workers=("w1", "w2"), shards=1)
+    world.settle()
+    world.work("w1")
+    assert isinstance(world.leases.apply(initiate_handover(row_of(world, 0), "w2", "a test")), Applied)
+    assert "1 shards handed over" in str(world.work("w1"))
+    assert row_of(world, 0).holder == "w2"
+    assert [d.lease_key for d in world.work("w2").due] == [row_of(world, 0).key]
+
+
+def test_a_handover_that_its_holder_has_forgotten_is_completed_by_the_leader_where_nobody_reads() -> None:
+    world = World(workers=("w1", "w2"), shards=1)
+    world.settle()
+    assert isinstance(world.leases.apply(initiate_handover(row_of(world, 0), "w2", "a test")), Applied)
+    world.worker_memory.clear()  # a code reload
+    assert ticks_until(world, lambda: row_of(world, 0).checkpoint_owner is None) <= 5
+    assert row_of(world, 0).owner == "w2"
+
+
+def test_a_handover_that_its_holder_never_completes_is_forced_after_the_deadline() -> None:
+    world = World(workers=("w1", "w2"), shards=1)
+    world.settle()
+    world.runs.launch("run", "w1")
+    world.runs.start("run")
+    run = world.a_run("w1", "run")
+    claimed = world.leases.apply(claim(row_of(world, 0), "w1", run.claims.claim))
+    assert isinstance(claimed, Applied)
+    assert isinstance(world.leases.apply(initiate_handover(claimed.lease, "w2", "a test")), Applied)
+    run.beat()
+
+    def handed() -> bool:
+        run.beat()
+        return row_of(world, 0).checkpoint_owner is None
+
+    took = ticks_until(world, handed)
+    assert timedelta(seconds=90) < took * TICK <= timedelta(seconds=150)
+    assert row_of(world, 0).owner == "w2"
+    assert row_of(world, 0).run_claim is None, "what the old run still brings is refused"
+
+
+def test_a_holder_that_dies_in_a_handover_leaves_the_shard_to_the_named_owner() -> None:
+    world = World(workers=("w1", "w2", "w3"), shards=3)
+    world.settle()
+    shard = next(row for row in world.leases.scan().leases if row.owner == "w3")
+    assert isinstance(world.leases.apply(initiate_handover(shard, "w2", "a test")), Applied)
+    without(world, "w3")
+
+    def taken() -> bool:
+        row = world.leases.get(shard.key)
+        return row is not None and row.checkpoint_owner is None
+
+    ticks_until(world, taken)
+    row = world.leases.get(shard.key)
+    assert row is not None
+    assert row.owner == "w2"
+
+
+def test_a_next_owner_that_dies_before_its_turn_is_replaced() -> None:
+    world = World(workers=("w1", "w2", "w3"), shards=3)
+    world.settle()
+    shard = next(row for row in world.leases.scan().leases if row.owner == "w2")
+    world.runs.launch("run", "w2")
+    world.runs.start("run")
+    run = world.a_run("w2", "run")
+    claimed = world.leases.apply(claim(shard, "w2", run.claims.claim))
+    assert isinstance(claimed, Applied)
+    assert isinstance(world.leases.apply(initiate_handover(claimed.lease, "w3", "a test")), Applied)
+    without(world, "w3")
+
+    def renamed() -> bool:
+        run.beat()
+        row = world.leases.get(shard.key)
+        return row is not None and row.owner != "w3"
+
+    assert ticks_until(world, renamed) * TICK <= timedelta(seconds=45)
+
+
+def test_a_handover_of_more_than_a_hundred_idle_leases_loses_sight_of_none() -> None:
+    world = in_lease_mode(World(workers=("w1",), shards=300))
+    world.settle()
+    world.workers = ("w1", "w2")
+    world.tick(8)
+    assert owners(world) == {"w1": 150, "w2": 150}
+    assert all(row.checkpoint_owner is None for row in world.leases.scan().leases)

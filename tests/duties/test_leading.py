@@ -1,0 +1,226 @@
+"""Who leads, who stops leading, what a leader clears away, and who scans."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from pipeline.core.change import Applied, claim
+from pipeline.duties.leader_tick import LeaderMemory
+from tests.duties.moves import owners, row_of, ticks_until, without
+from tests.duties.world import TICK, World
+
+
+def test_a_stopping_worker_gives_its_leases_up_and_another_has_them_within_two_ticks() -> None:
+    world = World(workers=("w1", "w2"), shards=4)
+    world.settle()
+    world.rows.set_stopping("w2", stopping=True)
+    assert ticks_until(world, lambda: owners(world) == {"w1": 4}) <= 2
+    assert "`headrace stop --cancel`" in str(world.work("w2"))
+    scans = world.leases.scans
+    world.tick(3)
+    assert world.leases.scans - scans <= 2, "a worker that stopped is no news at every tick"
+    world.rows.set_stopping("w2", stopping=False)
+    assert ticks_until(world, lambda: owners(world) == {"w1": 2, "w2": 2}) <= 4
+
+
+def test_a_stopping_worker_waits_for_the_end_of_its_runs_wave() -> None:
+    world = World(workers=("w1", "w2"), shards=2)
+    world.settle()
+    world.runs.launch("run", "w2")
+    world.runs.start("run")
+    run = world.a_run("w2", "run")
+    run.beat()
+    shard = next(row for row in world.leases.scan().leases if row.owner == "w2")
+    assert isinstance(world.leases.apply(claim(shard, "w2", run.claims.claim)), Applied)
+    world.rows.set_stopping("w2", stopping=True)
+    assert "1 wait for the end of their wave" in str(world.work("w2"))
+    assert owners(world) == {"w1": 1, "w2": 1}
+    world.runs.end("run")
+    world.work("w2")
+    assert owners(world) == {"w1": 1, None: 1}
+
+
+def test_a_stopping_workers_stamp_is_old_so_that_kcls_leader_gives_it_nothing() -> None:
+    world = World(workers=("w1", "w2"), shards=2)
+    world.settle()
+    world.rows.set_stopping("w2", stopping=True)
+    world.work("w2")
+    row = world.rows.get("w2")
+    assert row is not None
+    assert row.last_update is not None
+    assert world.clock.now() - row.last_update > timedelta(seconds=60)
+    world.rows.set_stopping("w2", stopping=False)
+    row = world.rows.get("w2")
+    assert row is not None
+    assert row.last_update == world.clock.now().replace(microsecond=0)
+
+
+def test_rows_of_ended_shards_and_their_ends_in_the_table_are_cleared_away_in_time() -> None:
+    world = World(shards=1)
+    world.produce(0, 3)
+    world.settle()
+    world.source.split(world.shard(0))
+    world.wave()
+    world.produce(1, 1)
+    world.produce(2, 1)
+    world.wave("w1", "children")
+    assert row_of(world, 0).has_ended
+    world.tick(20)
+    assert world.leases.get(world.shard(0).shard_id) is not None, "its shard is still listed"
+    world.clock.advance(timedelta(hours=25))
+    world.tick(10)
+    assert world.leases.get(world.shard(0).shard_id) is None
+    assert world.table.load().positions.of(world.shard(0)) is None
+    world.tick(20)
+    assert world.leases.get(world.shard(0).shard_id) is None, "nor does the sync bring it back"
+
+
+def test_a_stopping_leader_lets_go_of_the_lock() -> None:
+    world = World(workers=("w1", "w2"))
+    world.settle()
+    elsewhere = World(workers=("w3",))
+    world.rows.set_stopping("w1", stopping=True)
+    assert world.lead("w1").leads, "w2 is of this deployment and works on"
+    world.rows.set_stopping("w2", stopping=True)
+    assert "stopping, another one leads" in str(world.lead("w1"))
+    assert replace(world.a_leader("w3"), settings=elsewhere.settings).tick(LeaderMemory()).leads
+
+
+def test_the_row_of_a_worker_that_has_been_gone_for_a_day_is_deleted() -> None:
+    world = World(workers=("w1", "w2"))
+    world.settle()
+    without(world, "w2")
+    world.clock.advance(timedelta(hours=23))
+    world.tick(8)
+    assert {row.worker_id for row in world.rows.list()} == {"w1", "w2"}
+    world.clock.advance(timedelta(hours=2))
+    world.tick(8)
+    assert {row.worker_id for row in world.rows.list()} == {"w1"}
+
+
+def test_a_stopped_worker_stays_stopped_after_a_day_too() -> None:
+    world = World(workers=("w1", "w2"))
+    world.settle()
+    world.rows.set_stopping("w2", stopping=True)
+    world.tick(3)
+    for _ in range(3):
+        world.clock.advance(timedelta(hours=12))
+        world.tick(9)
+    row = world.rows.get("w2")
+    assert row is not None
+    assert row.stopping
+    assert owners(world) == {"w1": 2}
+
+
+def test_a_leaders_clock_that_jumps_a_day_ahead_deletes_no_living_workers_row() -> None:
+    world = World(workers=("w1", "w2"))
+    world.settle()
+    world.clock.jump(timedelta(days=2))
+    world.lead()
+    assert {row.worker_id for row in world.rows.list()} == {"w1", "w2"}
+
+
+def test_a_rollback_past_a_parents_end_is_told_by_the_leader() -> None:
+    world = World(shards=1)
+    world.settle()
+    world.produce(0, 3)
+    world.wave()
+    before = world.table.load().snapshot
+    world.source.split(world.shard(0))
+    world.wave("w1", "the-end")
+    world.table.rollback(before)
+    world.clock.advance(timedelta(seconds=30))
+    told = str(world.lead())
+    assert "1 ended shards" in told
+    assert "headrace reposition" in told
+
+
+def test_only_the_leader_scans() -> None:
+    world = World(workers=("w1", "w2"), shards=4)
+    world.settle()
+    led = 0
+    for _ in range(20):
+        before = world.leases.scans
+        world.lead("w1")
+        led += world.leases.scans - before
+        before = world.leases.scans
+        world.lead("w2")
+        world.work("w1")
+        world.work("w2")
+        assert world.leases.scans == before
+        world.clock.advance(TICK)
+    assert 5 <= led <= 10, "every assignment period and every shard sync"
+
+
+def test_a_leader_that_cant_lead_doesnt_take_the_lock() -> None:
+    world = World()
+    world.source.delete_stream("orders")
+    with pytest.raises(Exception, match="orders"):
+        world.lead()
+    assert world.lock.read() is None
+
+
+def test_a_leader_that_ticks_keeps_the_lock() -> None:
+    world = World(workers=("w1", "w2"))
+    world.settle()
+    for _ in range(40):
+        assert world.lead("w1").leads
+        assert not world.lead("w2").leads
+        world.clock.advance(TICK)
+    versions = set()
+    for _ in range(3):
+        assert world.a_leader("w1").beat_lock(), "on a timer, in a long tick"
+        found = world.lock.read()
+        versions.add(found.version if found else None)
+    assert len(versions) == 3
+
+
+def test_a_leader_that_beats_but_assigns_nothing_raises_every_workers_alarm() -> None:
+    world = World(workers=("w1", "w2"))
+    world.settle()
+    without(world, "w1")
+    counted = world.rows.count_assign_pass
+    world.rows.count_assign_pass = lambda worker_id: None  # type: ignore[method-assign]
+    alarms = []
+    for _ in range(30):
+        world.rows.beat("w1", "dagster-1", found="dagster-1")
+        world.lead("w1")
+        alarms.append(world.work("w2").alarm)
+        world.clock.advance(TICK)
+    assert alarms[0] is None
+    assert alarms[-1] is not None
+    assert "w1 holds the leader's lock" in alarms[-1]
+    world.rows.count_assign_pass = counted  # type: ignore[method-assign]
+    for _ in range(12):
+        world.lead("w1")
+        last = world.work("w2").alarm
+        world.clock.advance(TICK)
+    assert last is None
+
+
+def test_a_leader_that_died_is_no_alarm_its_lock_expires() -> None:
+    world = World(workers=("w1", "w2"))
+    world.settle()
+    alarms = []
+    for _ in range(30):
+        alarms.append(world.work("w2").alarm)
+        world.clock.advance(TICK)
+    assert set(alarms) == {None}
+
+
+def test_a_preview_writes_nothing_and_tells_what_the_leader_would_do() -> None:
+    world = World(workers=("w1",), shards=2)
+    world.lead()
+    world.work()
+    world.clock.advance(TICK)
+    before = world.leases.scan()
+    duty = world.a_leader()
+    seen, first = duty.preview(LeaderMemory())
+    world.work()
+    _, second = duty.preview(seen)
+    assert first == ()
+    assert {(c.key, c.put["owner"]) for c in second} == {(row.key, "w1") for row in before.leases}
+    assert world.leases.scan() == before
