@@ -133,8 +133,9 @@ def _start(
 ) -> Start:
     if position is not None and position.start is not None:
         return position.start
-    placed = any(positions.of(ShardKey(key.stream, p.shard_id)) is not None for p in parents)
-    return TRIM if placed else origin.start
+    theirs = (positions.of(ShardKey(key.stream, p.shard_id)) for p in parents)
+    # A parent that ended without a record may have ended before a start that lay in the future then.
+    return TRIM if any(at is not None and at.sequence is not None for at in theirs) else origin.start
 
 
 def _witness(
