@@ -106,7 +106,7 @@ def _disagreement(row: Lease, key: ShardKey, position: Position | None) -> str |
     stands = position.checkpoint if position else None
     said = row.checkpoint
     nothing_lost = "nothing was read or moved; `headrace reposition` decides which of the two is right"
-    if row.landed is not None and (stands is None or row.landed > stands):
+    if is_rolled_back(row, position):
         return (
             f"the lake table stands at {position or 'nothing'} for {key}, but we landed it up to {row.landed} before: the "
             f"table was rolled back or restored; {nothing_lost}"
@@ -122,6 +122,12 @@ def _disagreement(row: Lease, key: ShardKey, position: Position | None) -> str |
             f"Headrace checkpointed it; {nothing_lost}"
         )
     return None
+
+
+def is_rolled_back(row: Lease | None, at: Position | None) -> bool:
+    """We landed more than the table has."""
+    stands = at.checkpoint if at is not None else None
+    return row is not None and row.landed is not None and (stands is None or row.landed > stands)
 
 
 def _start(

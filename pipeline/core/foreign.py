@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
+from pipeline.core.begin import is_rolled_back
 from pipeline.core.lease import Lease
 from pipeline.core.lineage import Kind, ParentIs, ParentReason, Range
 from pipeline.core.position import Position, Positions
@@ -61,12 +62,6 @@ def plan_ends(
             end = replace(before or Position(), ended=True, children=tuple(sorted(named)))
             ranges.append(Range(Kind.FOREIGN, key, after=before, upto=end, run=run, claim=claim, why=_WHY))
     return tuple(ranges)
-
-
-def is_rolled_back(row: Lease | None, at: Position | None) -> bool:
-    """We landed more than the table has."""
-    stands = at.checkpoint if at is not None else None
-    return row is not None and row.landed is not None and (stands is None or row.landed > stands)
 
 
 def _has_ended(row: Lease | None, children: Iterable[Lease]) -> bool:
