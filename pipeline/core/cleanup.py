@@ -53,9 +53,17 @@ def plan_delete_garbage(
     ]
 
 
-def plan_drop(family: Family, positions: Positions, *, gone: Collection[str]) -> tuple[ShardKey, ...]:
-    """ENDs that the table needn't carry any more."""
-    return tuple(key for key in _droppable(family, positions) if key.shard_id in gone)
+def plan_drop(
+    family: Family, leases: Iterable[Lease], positions: Positions, *, gone: Collection[str]
+) -> tuple[ShardKey, ...]:
+    """ENDs that the table needn't carry any more. One whose row doesn't say so yet stays: a run that comes to the row may
+    know of no child, and would take the shard for lost."""
+    unfinished = {row.shard_id for row in _by_shard(family, leases).values() if not row.has_ended}
+    return tuple(
+        key
+        for key in _droppable(family, positions)
+        if key.shard_id in gone and key.shard_id not in unfinished
+    )
 
 
 def worth_asking(family: Family, leases: Iterable[Lease], positions: Positions) -> tuple[ShardKey, ...]:

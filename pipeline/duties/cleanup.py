@@ -16,7 +16,7 @@ from pipeline.core.cleanup import plan_delete_ended, plan_delete_garbage, plan_d
 from pipeline.core.landing import Proposal
 from pipeline.core.order import Family, a_family
 from pipeline.core.position import Positions
-from pipeline.core.stream import StreamId
+from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.sync import is_of_this_life, rows_of
 from pipeline.ports import LandingTable, LeaseStore, Listing, ShardSource, TableState
 from pipeline.settings import Settings, TimeSettings
@@ -86,15 +86,14 @@ class Cleaning:
         if self.settings.coordination.cleanup:
             changes += plan_delete_garbage(family, rows, state.positions, gone=gone)
         answers = [isinstance(self.leases.apply(each), Applied) for each in changes]
-        dropped = self._drop(family, state.positions, gone)
+        dropped = self._drop(plan_drop(family, rows, state.positions, gone=gone))
         return CleanupReport(sum(answers), dropped, len(answers) - sum(answers))
 
     def _gone(self, family: Family, listing: Listing, positions: Positions) -> frozenset[str]:
         asked = worth_asking(family, rows_of(family.stream, listing.leases), positions)[:ASKED_A_PASS]
         return frozenset(key.shard_id for key in asked if self.source.is_gone(key))
 
-    def _drop(self, family: Family, positions: Positions, gone: frozenset[str]) -> int:
-        drop = plan_drop(family, positions, gone=gone)
+    def _drop(self, drop: tuple[ShardKey, ...]) -> int:
         return len(self.table.commit(Proposal(drop=drop)).landing.page.dropped) if drop else 0
 
 

@@ -91,6 +91,8 @@ def test_an_end_goes_once_its_children_show_that_it_was(
     shards: dict[ShardKey, Position], listed: tuple[Shard, ...], dropped: list[str]
 ) -> None:
     family = a_family(STREAM, listed, positions=at(shards))
-    assert [key.shard_id for key in plan_drop(family, at(shards), gone={"p"})] == dropped
+    assert [key.shard_id for key in plan_drop(family, (), at(shards), gone={"p"})] == dropped
     assert [key.shard_id for key in worth_asking(family, (), at(shards))] == dropped
-    assert plan_drop(family, at(shards), gone=()) == ()
+    assert plan_drop(family, (), at(shards), gone=()) == ()
+    unfinished = Lease("p", stream_epoch=P.stream.epoch)
+    assert plan_drop(family, [unfinished], at(shards), gone={"p"}) == (), "its row doesn't say END yet"

@@ -180,7 +180,7 @@ class World:
             *plan_delete_garbage(family, rows, self.positions, gone=gone),
         ):
             del self.rows[each.key]
-        dropped = plan_drop(family, self.positions, gone=gone)
+        dropped = plan_drop(family, rows, self.positions, gone=gone)
         self.positions = decide_landing(self.positions, Proposal(drop=dropped)).positions
 
     def live(self, until: int, *, trouble: bool) -> None:
