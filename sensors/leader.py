@@ -4,7 +4,6 @@ from contextlib import suppress
 
 import dagster as dg
 
-from assets.names import partitions_name
 from pipeline.clock import SystemClock, SystemIds
 from pipeline.duties.leader_tick import LeaderDuty, LeaderMemory
 from pipeline.errors import HeadraceError, Transient
@@ -16,6 +15,7 @@ from resources.lease_tables import LeaseTablesResource
 from resources.stream import StreamResource
 from sensors.cursor import Kept, read_leader, write_leader
 from sensors.once import alone
+from sensors.partitions import missing_partitions
 
 INTERVAL = 4
 """Seconds. Dagster's loop looks every 5: asking for 5 would be asking for 10."""
@@ -89,19 +89,15 @@ def _tick(context: dg.SensorEvaluationContext, settings: Settings, duty: LeaderD
     except Exception:
         _give_up(duty)  # whatever it is: nobody is to lead who can't
         raise
-    known = set(context.instance.get_dynamic_partitions(partitions_name(settings)))
-    missing = [key for key in report.partitions if key not in known]
-    partitions = dg.DynamicPartitionsDefinition(name=partitions_name(settings))
-    if report.trouble is not None:
-        context.log.error(str(report))
     if report.trouble is None:
         cursor = _KEPT.put(settings.application, write_leader(report.memory, 0), report.memory)
     else:
+        context.log.error(str(report))
         cursor = _failed(settings, duty, report.memory, failures=failures)
     return dg.SensorResult(
         skip_reason=str(report),
         cursor=cursor,
-        dynamic_partitions_requests=[partitions.build_add_request(missing)] if missing else [],
+        dynamic_partitions_requests=missing_partitions(context, settings, report.partitions),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.names import partitions_name, records_key, slug
+from assets.names import records_key, slug
 from assets.records import RecordsConfig
 from assets.reporter import ANNOUNCE_ALL_UP_TO
 from pipeline.clock import SystemClock, SystemIds
@@ -24,6 +24,7 @@ from resources.stream import StreamResource
 from sensors.cursor import Kept, read_worker, write_worker
 from sensors.leader import INTERVAL
 from sensors.once import alone
+from sensors.partitions import missing_partitions
 
 _FACTS_LIVE = 60.0
 """Seconds."""
@@ -121,21 +122,11 @@ def _tick(context: dg.SensorEvaluationContext, settings: Settings, duty: WorkerD
     if report.alarm is not None:
         context.log.error(report.alarm)
     cursor = _KEPT.put(name, write_worker(report.memory), report.memory)
-    partitions = _missing_partitions(context, settings, report)
+    partitions = missing_partitions(context, settings, report.partitions)
     if report.due:
         requests = [_request(settings, duty.worker_id, report)]
         return dg.SensorResult(run_requests=requests, cursor=cursor, dynamic_partitions_requests=partitions)
     return dg.SensorResult(skip_reason=str(report), cursor=cursor, dynamic_partitions_requests=partitions)
-
-
-def _missing_partitions(
-    context: dg.SensorEvaluationContext, settings: Settings, report: WorkerReport
-) -> list[dg.AddDynamicPartitionsRequest]:
-    """The leader's sensor adds all keys to its own Dagster; another deployment adds those of its workers."""
-    known = set(context.instance.get_dynamic_partitions(partitions_name(settings)))
-    missing = [key for key in report.partitions if key not in known]
-    partitions = dg.DynamicPartitionsDefinition(name=partitions_name(settings))
-    return [partitions.build_add_request(missing)] if missing else []
 
 
 def _request(settings: Settings, worker_id: str, report: WorkerReport) -> dg.RunRequest:

@@ -11,6 +11,11 @@ from pipeline.core.lease import Lease, run_of_claim
 from pipeline.core.sighting import Sighting
 
 
+def is_time(last: datetime | None, now: datetime, *, every: timedelta) -> bool:
+    """Whether what is done every so often is due again. A clock that went back makes it due: better once too often."""
+    return last is None or not timedelta(0) <= now - last < every
+
+
 class RunState(StrEnum):
     """Dagster's word on a run, as far as it matters here."""
 

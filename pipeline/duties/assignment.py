@@ -38,7 +38,8 @@ class Fleet:
     @property
     def living(self) -> frozenset[str]:
         """May be given leases."""
-        return (living(self._own, self.duration) | living(self._kcls, KCL_SILENT)) - self.leaving
+        ours, kcls = self._apart()
+        return (living(ours, self.duration) | living(kcls, KCL_SILENT)) - self.leaving
 
     @property
     def leaving(self) -> frozenset[str]:
@@ -46,19 +47,14 @@ class Fleet:
 
     @property
     def dead(self) -> frozenset[str]:
-        return expired(self._own, self.duration) | expired(self._kcls, KCL_SILENT)
+        ours, kcls = self._apart()
+        return expired(ours, self.duration) | expired(kcls, KCL_SILENT)
 
-    @property
-    def _own(self) -> Sightings:
-        return {name: seen for name, seen in self.seen.items() if name not in self._kcl_ids}
-
-    @property
-    def _kcls(self) -> Sightings:
-        return {name: seen for name, seen in self.seen.items() if name in self._kcl_ids}
-
-    @property
-    def _kcl_ids(self) -> frozenset[str]:
-        return frozenset(row.worker_id for row in self.rows if row.instance is None)
+    def _apart(self) -> tuple[Sightings, Sightings]:
+        """Ours, and KCL's: their rows get a stamp every 30 seconds only."""
+        kcl = {row.worker_id for row in self.rows if row.instance is None}
+        ours = {name: seen for name, seen in self.seen.items() if name not in kcl}
+        return ours, {name: seen for name, seen in self.seen.items() if name in kcl}
 
 
 def watch(

@@ -9,10 +9,11 @@ if due:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from pipeline.core.change import Applied, Change
 from pipeline.core.cleanup import plan_delete_ended, plan_delete_garbage, plan_drop, worth_asking
+from pipeline.core.due import is_time
 from pipeline.core.landing import Proposal
 from pipeline.core.order import Family, a_family
 from pipeline.core.position import Positions
@@ -43,8 +44,8 @@ class CleanupMemory:
 
     def due(self, now: datetime, times: TimeSettings) -> CleanupDue:
         return CleanupDue(
-            _is_over(self.completed, now, times.completed_cleanup),
-            _is_over(self.garbage, now, times.garbage_cleanup),
+            is_time(self.completed, now, every=times.completed_cleanup),
+            is_time(self.garbage, now, every=times.garbage_cleanup),
         )
 
     def after(self, due: CleanupDue, now: datetime) -> CleanupMemory:
@@ -95,8 +96,3 @@ class Cleaning:
 
     def _drop(self, drop: tuple[ShardKey, ...]) -> int:
         return len(self.table.commit(Proposal(drop=drop)).landing.page.dropped) if drop else 0
-
-
-def _is_over(last: datetime | None, now: datetime, every: timedelta) -> bool:
-    """A clock that went back makes it due: better once too often."""
-    return last is None or not timedelta(0) <= now - last < every

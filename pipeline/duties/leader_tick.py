@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from pipeline.core.change import Change
+from pipeline.core.due import is_time
 from pipeline.core.election import LockRow, Move, plan_election
 from pipeline.core.lease import Lease
 from pipeline.core.order import parents_first
@@ -208,7 +209,7 @@ class LeaderDuty:
         self, memory: LeaderMemory, now: datetime, tally: Tally, *, began: float
     ) -> tuple[LeaderMemory, Listing | None]:
         every, enough = self.settings.times.shard_sync, self.settings.times.leader_deadline / 2
-        if memory.streams.synced is None and not _is_due(memory.last_sync, now, every=every):
+        if memory.streams.synced is None and not is_time(memory.last_sync, now, every=every):
             return memory, None
         listing = self._scan()
         look = self._tracking.look(memory.streams, listing, now)
@@ -242,7 +243,7 @@ class LeaderDuty:
         unowned = listing is not None and any(
             row.holder is None and not row.has_ended for row in listing.leases
         )
-        is_due = _is_due(memory.assignment.last, now, every=self.settings.times.assignment)
+        is_due = is_time(memory.assignment.last, now, every=self.settings.times.assignment)
         if not is_due and not fleet.stirring and not (unowned and fleet.living):
             return memory, listing
         listing = self._scan() if listing is None else listing
@@ -263,11 +264,6 @@ class LeaderDuty:
             if is_dead and row.last_update is not None and is_stale(row.last_update, now):
                 tally.notes.append(f"worker {row.worker_id} has been gone for a day")
                 self.workers.delete_stale(row)
-
-
-def _is_due(last: datetime | None, now: datetime, *, every: timedelta) -> bool:
-    """A clock that went back makes it due: better once too often."""
-    return last is None or not timedelta(0) <= now - last < every
 
 
 def _keys(listing: Listing | None) -> tuple[str, ...]:

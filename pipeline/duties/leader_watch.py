@@ -7,8 +7,9 @@ assignment pass in their worker row.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
+from pipeline.core.due import is_time
 from pipeline.core.sighting import Sighting, look
 from pipeline.ports import LeaderLock, WorkerStore
 from pipeline.settings import TimeSettings
@@ -33,7 +34,7 @@ class LeaderWatch:
     def look(self, before: Watching, now: datetime) -> tuple[Watching, str | None]:
         """Every assignment period one read of the lock and one of its owner's row."""
         period = self.times.assignment
-        if before.last is not None and timedelta(0) <= now - before.last < period:
+        if not is_time(before.last, now, every=period):
             return before, self._alarm(before)
         found = self.lock.read()
         row = None if found is None or found.released else self.workers.get(found.owner)

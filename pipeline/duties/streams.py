@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from pipeline.core.change import Change
+from pipeline.core.due import is_time
 from pipeline.core.former import is_of_form, newest_lives, plan_forget, watch_former
 from pipeline.core.lease import Lease
 from pipeline.core.sighting import Sightings, expired
@@ -108,7 +109,7 @@ class Tracking:
         how = self.settings.discovery
         if not how.is_asked_for:
             return replace(memory, asked=None, found=()), ()
-        if memory.asked is not None and timedelta(0) <= now - memory.asked < how.every:
+        if not is_time(memory.asked, now, every=how.every):
             return memory, ()
         try:
             found = self._find()

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from pipeline.core.change import Applied
+from pipeline.core.due import is_time
 from pipeline.core.lease import Lease
 from pipeline.core.sighting import Sighting, Sightings, look
 from pipeline.duties.streams import of_our_form
@@ -79,7 +80,7 @@ class Taking:
     def tick(self, memory: TakingMemory) -> TakingReport:
         """After the own leases were beaten. A worker that is stopping takes nothing: it doesn't come here."""
         now, mono = self.clock.now(), self.clock.monotonic()
-        if memory.last is not None and timedelta(0) <= now - memory.last < self._period:
+        if not is_time(memory.last, now, every=self._period):
             return TakingReport(memory)
         if self.settings.is_shared and (why := out_of_step(self.settings, self.tables)) is not None:
             return TakingReport(memory, why)

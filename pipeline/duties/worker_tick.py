@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from pipeline.core import change
 from pipeline.core.backoff import Backoff, after_run, held_off
 from pipeline.core.change import Applied
-from pipeline.core.due import Due, DuePlan, Patience, RunState, run_lives
+from pipeline.core.due import Due, DuePlan, Patience, RunState, is_time, run_lives
 from pipeline.core.handover import plan_hand_over
 from pipeline.core.lease import Lease, run_of_claim
 from pipeline.core.sighting import Sighting, look
@@ -145,7 +145,7 @@ class WorkerDuty:
         told += troubled
         plan = rows.plan([lease for lease in mine if lease.key not in later], streams, living, now=now)
         due = plan.due
-        if not due and (memory.probed is not None or _is_over(memory.last_probe, now, self.times.probe)):
+        if not due and (memory.probed is not None or is_time(memory.last_probe, now, every=self.times.probe)):
             due, probed = rows.probe(plan, streams, memory.probed)
             memory = replace(memory, probed=probed, last_probe=memory.last_probe if probed else now)
         return replace(
@@ -288,10 +288,6 @@ class WorkerDuty:
 def _claims_on(row: Lease) -> tuple[str, ...]:
     """Of the run that reads it, and of the one that waits for it."""
     return tuple(claim for claim in (row.run_claim, row.wanted_by) if claim is not None)
-
-
-def _is_over(last: datetime | None, now: datetime, every: timedelta) -> bool:
-    return last is None or not timedelta(0) <= now - last < every
 
 
 def _sentence(worker_id: str, plan: DuePlan, *, due: tuple[Due, ...], later: int) -> str:
