@@ -43,9 +43,10 @@ class Parts:
         on_arrow: OnArrow = _unheard,
         over: frozenset[str] = frozenset(),
         later: frozenset[str] = frozenset(),
+        due: frozenset[str] = frozenset(),
     ) -> Iterator[Run]:
         """A run, with its beat beside it. What fails inside ends the beat, and the silence tells the rest."""
-        consumption = self._consumption(worker_id, run_id, over=over, later=later, on_arrow=on_arrow)
+        consumption = self._consumption(worker_id, run_id, over=over, later=later, due=due, on_arrow=on_arrow)
 
         def is_stopping() -> bool:
             row = consumption.workers.get(worker_id)
@@ -69,6 +70,7 @@ class Parts:
         *,
         over: frozenset[str],
         later: frozenset[str],
+        due: frozenset[str],
         on_arrow: OnArrow,
     ) -> Consumption:
         leases, workers, clock = self.lease_tables.leases(), self.lease_tables.workers(), SystemClock()
@@ -95,6 +97,7 @@ class Parts:
             clock=clock,
             on_arrow=on_arrow,
             later=later,
+            due=due,
         )
 
     def workers_of(self, keys: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

@@ -37,7 +37,8 @@ class RecordsConfig(dg.Config):
     over: list[str] = Field(default=[], description="Claims of runs that the worker's sensor judged dead.")
     later: list[str] = Field(default=[], description="Lease keys that failed lately and are left alone.")
     due: list[str] = Field(
-        default=[], description="Lease keys that have something to read; told to Dagster at once."
+        default=[],
+        description="Lease keys that have something to read: read at once, and told to Dagster at once.",
     )
     recovering: list[str] = Field(default=[], description="Lease keys that failed in the run before.")
 
@@ -165,6 +166,7 @@ class _Execution:
             on_arrow=self._on_arrow,
             over=frozenset(self._config.over),
             later=frozenset(self._config.later),
+            due=frozenset(self._config.due),
         ) as run:
             self._run = run
             self._unread -= set(keys or ())
@@ -191,6 +193,8 @@ class _Execution:
     def _on_wave(self, report: WaveReport) -> None:
         self._last_claimed = ()  # an error before the next wave's claims is no failure of these shards
         self._context.log.info(str(report))
+        for note in report.notes:
+            self._context.log.warning(note)
         for problem in report.problems:
             self._context.log.info("%s: %s", problem.lease_key, problem.why)
         self._reporter.heard(report)

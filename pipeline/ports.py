@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from pipeline.core.batch import Batch, Limits, Manifest
-from pipeline.core.change import Applied, Change, Refused
+from pipeline.core.change import Applied, Change, Outcome, Refused
 from pipeline.core.due import RunVerdict
 from pipeline.core.election import LockRow
 from pipeline.core.landing import Landing, Proposal
@@ -130,6 +130,12 @@ class LeaseStore(Protocol):
         """One conditional write. A change that doesn't create needs the row to exist."""
         ...
 
+    def apply_all(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
+        """Many at once, each on a row of its own, in whatever order; the answers are in the order of the changes. A row
+        that is refused or in trouble holds up no other: what would have been raised is its answer. Where trouble is
+        everywhere the last ones may not have been tried."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerListing:
@@ -138,10 +144,12 @@ class WorkerListing:
 
 
 class WorkerStore(Protocol):
-    def list(self) -> tuple[Worker, ...]: ...
-
     def listing(self) -> WorkerListing:
         """All rows, and those that aren't understood. Where they share the lease table this reads all of that."""
+        ...
+
+    def glance(self, known: Iterable[str]) -> WorkerListing:
+        """All rows of a table of their own; of those that lie among the leases the known ones only, in few requests."""
         ...
 
     def get_many(self, worker_ids: Sequence[str]) -> WorkerListing:

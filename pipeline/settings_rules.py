@@ -6,18 +6,8 @@ from datetime import timedelta
 from posixpath import normpath
 from typing import NamedTuple
 
-from pipeline.settings import (
-    DiscoverySettings,
-    FormerStreams,
-    Heartbeat,
-    InitialPosition,
-    LandingSettings,
-    Mode,
-    Settings,
-    StreamSettings,
-    Wire,
-    WorkerSettings,
-)
+from pipeline.settings import DiscoverySettings, LandingSettings, Settings, StreamSettings, WorkerSettings
+from pipeline.settings_choices import FormerStreams, Heartbeat, InitialPosition, Mode, Wire
 from pipeline.settings_values import show
 
 

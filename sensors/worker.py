@@ -9,15 +9,16 @@ import dagster as dg
 
 from assets.names import records_key, slug
 from assets.records import RecordsConfig
-from assets.reporter import ANNOUNCE_ALL_UP_TO
 from pipeline.clock import SystemClock, SystemIds
 from pipeline.core.stream import StreamId
+from pipeline.duties.due_rows import PROBES_A_TICK
 from pipeline.duties.streams import asked_by
 from pipeline.duties.taking import Taking
 from pipeline.duties.worker_tick import WorkerDuty, WorkerMemory, WorkerReport
 from pipeline.errors import TablesMissing, Transient
 from pipeline.ports import ShardSource, StreamFacts
-from pipeline.settings import Mode, Settings
+from pipeline.settings import Settings
+from pipeline.settings_choices import Mode
 from resources.lease_tables import LeaseTablesResource
 from resources.runs import LATER_TAG, WORKER_TAG, DagsterRuns, instance_id
 from resources.stream import StreamResource
@@ -135,7 +136,7 @@ def _request(settings: Settings, worker_id: str, report: WorkerReport) -> dg.Run
         worker=worker_id,
         over=list(report.over),
         later=list(report.later),
-        due=[due.lease_key for due in report.due[:ANNOUNCE_ALL_UP_TO]],
+        due=[due.lease_key for due in report.due[:PROBES_A_TICK]],
         recovering=sorted(report.memory.backoff.keys() - set(report.later)),
     )
     return dg.RunRequest(

@@ -62,7 +62,7 @@ def _client(service: str, settings: AwsSettings) -> Any:
         connect_timeout=_CONNECT,
         read_timeout=_READ,
         user_agent_extra="headrace",
-        max_pool_connections=16,
+        max_pool_connections=32,  # 16 writes of a wave, and as many of the beat beside it
     )
     try:
         region = settings.region or os.environ.get("AWS_REGION")  # boto3 reads AWS_DEFAULT_REGION only
@@ -92,18 +92,16 @@ def code_of(error: boto.ClientError) -> str:
 
 
 @contextmanager
-def asking(what: str, *, passing: Container[str] = ()) -> Iterator[None]:
+def asking(what: str, *, passing: Container[str] = (), writes: bool = False) -> Iterator[None]:
     """Whatever AWS's client raises inside becomes one of ours; codes that the caller has an answer for pass."""
     try:
         yield
     except boto.ClientError as error:
         if code_of(error) in passing:
             raise
-        raise _meaning(what, error) from error
+        raise _meaning(what, error, writes=writes) from error
     except (boto.ConnectionError, boto.HTTPClientError, boto.ResponseStreamingError) as error:
-        raise Unreachable(
-            f"{what}: no answer ({error}). Whether a write arrived isn't known; its condition makes a second try safe"
-        ) from error
+        raise Unreachable(f"{what}: no answer ({error}). {_what_now(writes=writes)}") from error
     except (boto.NoCredentialsError, boto.PartialCredentialsError, boto.TokenRetrievalError) as error:
         raise Terminal(
             f"{what}: no AWS credentials were found ({error}). Nothing was written; give this process a role, or "
@@ -115,7 +113,13 @@ def asking(what: str, *, passing: Container[str] = ()) -> Iterator[None]:
         ) from error
 
 
-def _meaning(what: str, error: boto.ClientError) -> HeadraceError:
+def _what_now(*, writes: bool) -> str:
+    if writes:
+        return "Whether a write arrived isn't known; its condition makes a second try safe"
+    return "Nothing was written; if this goes on, check aws.region and aws.endpoint"
+
+
+def _meaning(what: str, error: boto.ClientError, *, writes: bool) -> HeadraceError:
     code = code_of(error)
     said = f"{code}: {error.response.get('Error', {}).get('Message', '')}".rstrip(": ")
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
@@ -128,9 +132,7 @@ def _meaning(what: str, error: boto.ClientError) -> HeadraceError:
             f"{what}: the credentials expired ({said}). Nothing was written; fresh ones are fetched for the next try"
         )
     if status >= 500:
-        return Unreachable(
-            f"{what}: AWS failed ({said}). Whether a write arrived isn't known; its condition makes a second try safe"
-        )
+        return Unreachable(f"{what}: AWS failed ({said}). {_what_now(writes=writes)}")
     return Terminal(
         f"{what}: AWS refuses ({said}). Nothing was written; check the policy of this role and the settings"
     )

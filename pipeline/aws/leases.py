@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import ClientError
@@ -20,9 +22,9 @@ from pipeline.aws.lease_item import (
     write_change,
 )
 from pipeline.aws.rows import NO_INDEX, Rows, Stood
-from pipeline.core.change import Applied, Change, Refused, is_own_work
+from pipeline.core.change import Applied, Change, Outcome, Refused, is_own_work
 from pipeline.core.lease import Lease
-from pipeline.errors import HeadraceError, TablesMissing, WrongShape
+from pipeline.errors import HeadraceError, TablesMissing, Transient, WrongShape
 from pipeline.kcl.pace import scan_segments
 from pipeline.ports import Listing, SkippedRow
 
@@ -34,6 +36,10 @@ _SIZE_HOLDS: Final = 2 * 60 * 60.0
 """Seconds, as in KCL. DynamoDB itself counts a table's bytes every six hours."""
 _SIZES: Final[dict[tuple[str, str], tuple[float, int]]] = {}
 """(endpoint, table) -> until when to believe it, bytes. Stores come and go with the ticks of one process."""
+_INDEXED: Final[set[tuple[str, str]]] = set()
+"""Tables whose owner index was ACTIVE when last asked. It stays so until a query says otherwise."""
+_AT_ONCE: Final = 16
+"""Writes under way. The client has as many connections again for the beats beside them."""
 
 
 class DynamoLeaseStore:
@@ -50,7 +56,6 @@ class DynamoLeaseStore:
         self._rows = Rows(client, table, key=KEY)
         self._entity_type = entity_type
         self._segments = segments
-        self._indexed = False
 
     def get(self, key: str) -> Lease | None:
         item = self._rows.get(key)
@@ -84,6 +89,25 @@ class DynamoLeaseStore:
             return Applied(found)
         return Refused(found)
 
+    def apply_all(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
+        """Not as one transaction: each row's condition is its own affair."""
+        trouble: list[Transient] = []
+        if len(changes) < 2:
+            return tuple(self._outcome(trouble, change) for change in changes)
+        with ThreadPoolExecutor(min(_AT_ONCE, len(changes)), "headrace-rows") as pool:
+            return tuple(pool.map(partial(self._outcome, trouble), changes))
+
+    def _outcome(self, trouble: list[Transient], change: Change) -> Outcome:
+        """After a whole round of writes in trouble the others don't wait for it too."""
+        if len(trouble) >= _AT_ONCE:
+            return trouble[0]
+        try:
+            return self.apply(change)
+        except HeadraceError as error:
+            if isinstance(error, Transient):
+                trouble.append(error)
+            return error
+
     def _held_by_scan(self, worker_id: str) -> Listing:
         return _listing(
             self._rows.scan(
@@ -100,7 +124,7 @@ class DynamoLeaseStore:
         except ClientError as error:
             if code_of(error) not in NO_INDEX:
                 raise
-            self._indexed = False
+            _INDEXED.discard(self._name)
             return None
         found = _listing(self._rows.get_many(keys))
         return Listing(
@@ -120,8 +144,7 @@ class DynamoLeaseStore:
         """The table's size; None where it was never to be had: a scan is worth doing even so."""
         if self._segments is not None:
             return None
-        name = (self._rows.client.meta.endpoint_url, self._rows.table)
-        until, size = _SIZES.get(name, (0.0, None))
+        until, size = _SIZES.get(self._name, (0.0, None))
         if size is None or time.monotonic() > until:
             try:
                 size = int(self._rows.describe().get("TableSizeBytes", 0))
@@ -129,17 +152,21 @@ class DynamoLeaseStore:
                 raise
             except HeadraceError:
                 return size
-            _SIZES[name] = (time.monotonic() + _SIZE_HOLDS, size)
+            _SIZES[self._name] = (time.monotonic() + _SIZE_HOLDS, size)
         return size
 
     def _has_index(self) -> bool:
         """Asked until the answer is yes: building the index of a full table takes minutes."""
-        if not self._indexed:
-            self._indexed = any(
-                index.get("IndexName") == OWNER_INDEX and index.get("IndexStatus") == "ACTIVE"
-                for index in self._rows.describe().get("GlobalSecondaryIndexes", ())
-            )
-        return self._indexed
+        if self._name not in _INDEXED and any(
+            index.get("IndexName") == OWNER_INDEX and index.get("IndexStatus") == "ACTIVE"
+            for index in self._rows.describe().get("GlobalSecondaryIndexes", ())
+        ):
+            _INDEXED.add(self._name)
+        return self._name in _INDEXED
+
+    @property
+    def _name(self) -> tuple[str, str]:
+        return (self._rows.client.meta.endpoint_url, self._rows.table)
 
     def _understood(self, item: Item) -> Lease:
         found = read_lease(item)

@@ -28,7 +28,7 @@ from pipeline.core.batch import Batch
 from pipeline.core.stream import ShardKey
 from pipeline.errors import BadSetting, DataLoss, Terminal, Throttled, Transient, Unreachable, WrongShape
 from pipeline.ports import Page
-from pipeline.settings import Wire
+from pipeline.settings_choices import Wire
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.client import KinesisClient

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from botocore.exceptions import ClientError
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 Write = Literal["put_item", "update_item", "delete_item"]
+_WRITES: Final = frozenset(get_args(Write))
 
 _NO_TABLE: Final = "ResourceNotFoundException"
 NO_INDEX: Final = frozenset({"ValidationException", _NO_TABLE})
@@ -149,7 +150,7 @@ class Rows:
         if table:
             request["TableName"] = self.table
         try:
-            with asking(f"table {self.table}", passing=passing | {_NO_TABLE}):
+            with asking(f"table {self.table}", passing=passing | {_NO_TABLE}, writes=operation in _WRITES):
                 return getattr(self.client, operation)(**request)
         except ClientError as error:
             if code_of(error) == _NO_TABLE and _NO_TABLE not in passing:
@@ -161,5 +162,6 @@ def missing_tables(names: Sequence[str], client: DynamoDBClient) -> TablesMissin
     tables = f"the table {names[0]} isn't" if len(names) == 1 else f"the tables {', '.join(names)} aren't"
     return TablesMissing(
         f"{tables} in {where(client)}. Nothing was written and no record is lost: positions are in the lake table. "
-        "`headrace tables create` makes them (or set coordination.create: auto)"
+        "With coordination.create: auto, the default, the leader's next tick makes them; with never, `headrace tables create` "
+        "makes them"
     )

@@ -90,7 +90,7 @@ class TableDeletion:
         names = self.tables()
         for name in names:
             try:
-                with asking(f"deleting table {name}", passing=_GONE):
+                with asking(f"deleting table {name}", passing=_GONE, writes=True):
                     self._client.delete_table(TableName=name)
             except ClientError as error:
                 self._progress(f"table {name}: {error}")

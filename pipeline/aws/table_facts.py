@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from pipeline.aws import lease_item
 from pipeline.aws.clients import asking, where
 from pipeline.errors import WrongShape
-from pipeline.settings import Billing
+from pipeline.settings_choices import Billing
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

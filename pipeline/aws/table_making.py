@@ -11,7 +11,8 @@ from pipeline.aws import lease_item
 from pipeline.aws.clients import asking, code_of
 from pipeline.aws.table_facts import Table, billing_of, describe, index_of
 from pipeline.errors import WrongShape
-from pipeline.settings import Billing, CoordinationSettings
+from pipeline.settings import CoordinationSettings
+from pipeline.settings_choices import Billing
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -35,7 +36,7 @@ def make_table(client: DynamoDBClient, name: str, key: str, coordination: Coordi
     if coordination.tags:
         request["Tags"] = [{"Key": key, "Value": value} for key, value in coordination.tags.items()]
     try:
-        with asking(f"creating table {name}", passing={"ResourceInUseException"}):
+        with asking(f"creating table {name}", passing={"ResourceInUseException"}, writes=True):
             client.create_table(**request)
     except ClientError:
         return False
@@ -48,7 +49,7 @@ def make_index(client: DynamoDBClient, name: str) -> None:
     if table is None or index_of(table) is not None:
         return
     try:
-        with asking(f"index of table {name}", passing=_BUSY | {"ValidationException"}):
+        with asking(f"index of table {name}", passing=_BUSY | {"ValidationException"}, writes=True):
             client.update_table(
                 TableName=name,
                 AttributeDefinitions=[
@@ -75,7 +76,7 @@ def has_backups(client: DynamoDBClient, name: str) -> bool:
 def switch_backups_on(client: DynamoDBClient, name: str) -> str | None:
     """DynamoDB says for some seconds of a new table that backups aren't available yet: with what words."""
     try:
-        with asking(f"backups of table {name}", passing={_NO_BACKUPS_YET}):
+        with asking(f"backups of table {name}", passing={_NO_BACKUPS_YET}, writes=True):
             client.update_continuous_backups(
                 TableName=name, PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True}
             )

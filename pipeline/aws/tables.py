@@ -17,7 +17,8 @@ from pipeline.aws.table_making import has_backups, make_index, make_table, switc
 from pipeline.errors import Unreachable
 from pipeline.kcl.layout import Arrangement
 from pipeline.kcl.migration import ClientVersion
-from pipeline.settings import Create, Settings
+from pipeline.settings import Settings
+from pipeline.settings_choices import Create
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

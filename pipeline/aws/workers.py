@@ -61,13 +61,12 @@ class DynamoWorkerStore:
         self._clock = clock
         self._always_as_in_35 = as_in_35
 
-    def list(self) -> tuple[Worker, ...]:
-        return self.listing().workers
-
     def listing(self) -> WorkerListing:
-        return self._both(
-            lambda rows: rows.scan(consistent=True, **({} if rows.key == wire.KEY else _ONLY_WORKERS))
-        )
+        return self._both(_all)
+
+    def glance(self, known: Iterable[str]) -> WorkerListing:
+        ids = tuple(dict.fromkeys(known))
+        return self._both(lambda rows: _all(rows) if rows.key == wire.KEY else rows.get_many(ids))
 
     def get_many(self, worker_ids: Sequence[str]) -> WorkerListing:
         return self._both(lambda rows: rows.get_many(worker_ids))
@@ -229,3 +228,7 @@ class DynamoWorkerStore:
                 "delete the row, the worker writes a new one with its next beat"
             )
         return found
+
+
+def _all(rows: Rows) -> Iterable[Item]:
+    return rows.scan(consistent=True, **({} if rows.key == wire.KEY else _ONLY_WORKERS))

@@ -55,10 +55,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has left, as `| head` does. Python would complain once more when it closes it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        unheard()
         return OUTPUT_CLOSED
     return code
+
+
+def unheard() -> None:
+    """Whoever read our output has left, as `| head` does. Python would complain once more when it closes it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser(command: str | None) -> argparse.ArgumentParser:

@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from pipeline.cli.options import add_config, duration, load
-from pipeline.errors import BadSetting
+from pipeline.core.words import counted
+from pipeline.errors import BadSetting, Unknown
 
 if TYPE_CHECKING:
     from pipeline.cli.options import Subparsers
@@ -50,24 +51,25 @@ def add(subparsers: "Subparsers") -> None:
 def run(args: argparse.Namespace) -> int:
     settings = load(args).settings
     adopting = adopting_of(settings)
+    adopting.table.ensure()
     return adopt(adopting, settings, args, pause=time.sleep)
 
 
 def adopt(
     adopting: "Adopting", settings: "Settings", args: argparse.Namespace, *, pause: Callable[[float], None]
 ) -> int:
-    from pipeline.duties.adopt import moving
-
-    adoptions = [adopting.survey(s.name, timestamp=args.timestamp) for s in settings.streams]
+    adoptions = [adopting.survey(name, timestamp=args.timestamp) for name in there(adopting, settings)]
     if args.json:
         print(json.dumps([_as_json(each) for each in adoptions], indent=2))
         return 0
-    before = adopting.leases.scan().leases
-    print(
-        f"looking for {args.watch.total_seconds():.0f} s whether a worker of it still beats", file=sys.stderr
-    )
-    pause(args.watch.total_seconds())
-    beating = moving(before, adopting.leases.scan().leases)
+    for each in adoptions:
+        if each.stands:
+            print(f"{each.facts.stream.name}: passed over, the lake table stands where its rows do already")
+    adoptions = [each for each in adoptions if not each.stands]
+    if not adoptions:
+        print("there is nothing left to adopt; nothing was changed")
+        return 0
+    beating = _beating(adopting, args.watch, pause)
     if (
         beating and not settings.is_shared
     ):  # in a shared fleet what they read meanwhile becomes foreign ranges
@@ -77,15 +79,23 @@ def adopt(
     for each in adoptions:
         print(*_lines(each), sep="\n")
     agree("adopt it", yes=args.yes)
-    for stream in settings.streams:
-        adoption = adopting.survey(
-            stream.name, timestamp=args.timestamp
-        )  # as it is after the person's thinking
+    for each in adoptions:
+        # as it is after the person's thinking
+        adoption = adopting.survey(each.facts.stream.arn, timestamp=args.timestamp)
         landed = adopting.land(adoption, run="headrace adopt")
         print(
-            f"{adoption.facts.stream.name}: {landed} positions adopted; start Headrace, the leases come over by themselves"
+            f"{adoption.facts.stream.name}: {counted(landed, 'position')} adopted; start Headrace, the leases come over by themselves"
         )
     return 0
+
+
+def _beating(adopting: "Adopting", watch: timedelta, pause: Callable[[float], None]) -> tuple[str, ...]:
+    from pipeline.duties.adopt import moving
+
+    before = adopting.leases.scan().leases
+    print(f"looking for {watch.total_seconds():.0f} s whether a worker of it still beats", file=sys.stderr)
+    pause(watch.total_seconds())
+    return moving(before, adopting.leases.scan().leases)
 
 
 def adopting_of(settings: "Settings") -> "Adopting":
@@ -95,16 +105,37 @@ def adopting_of(settings: "Settings") -> "Adopting":
     from resources.stream import StreamResource
 
     source = StreamResource.of(settings).source()
-    table = LakeResource.of(settings).landing_table("adopt", source)
-    table.ensure()
     return Adopting(
-        multi=settings.multi, leases=LeaseTablesResource.of(settings).leases(), source=source, table=table
+        multi=settings.multi,
+        leases=LeaseTablesResource.of(settings).leases(),
+        source=source,
+        table=LakeResource.of(settings).landing_table("adopt", source),
     )
+
+
+def there(adopting: "Adopting", settings: "Settings") -> Iterable[str]:
+    """The streams that the settings name, then those that only lease rows know: found by prefix or tags, or former ones."""
+    from pipeline.core.former import newest_lives
+    from pipeline.core.stream import name_of_serialized
+
+    yield from (stream.name for stream in settings.streams)
+    for _, life in sorted(newest_lives(adopting.leases.scan().leases).items()):
+        if settings.stream(name_of_serialized(life)) is not None:
+            continue
+        try:
+            adopting.source.describe(life)
+        except Unknown:
+            print(
+                f"{life}: Kinesis has no such stream any more; its lease rows stay as they are",
+                file=sys.stderr,
+            )
+        else:
+            yield life
 
 
 def _lines(adoption: "Adoption") -> Iterable[str]:
     stream = adoption.facts.stream
-    yield f"{stream}: {len(adoption.rows)} lease rows"
+    yield f"{stream}: {counted(len(adoption.rows), 'lease row')}"
     for each in adoption.said[:_SHOWN]:
         yield f"  {each.key.shard_id}: {each.why}"
     if len(adoption.said) > _SHOWN:
@@ -116,8 +147,8 @@ def _lines(adoption: "Adoption") -> Iterable[str]:
         )
     if adoption.inside_aggregates:
         yield (
-            f"  {len(adoption.inside_aggregates)} positions lie inside aggregated records "
-            f"({adoption.inside_aggregates[0].key.shard_id}, ...), which can't be resumed yet: these shards stop and say so"
+            f"  positions inside aggregated records can't be resumed yet: {counted(len(adoption.inside_aggregates), 'shard')} "
+            f"({adoption.inside_aggregates[0].key.shard_id}, ...) will stop and say so"
         )
 
 
@@ -125,6 +156,7 @@ def _as_json(adoption: "Adoption") -> dict[str, object]:
     return {
         "stream": adoption.facts.stream.arn,
         "epoch": adoption.facts.stream.epoch,
+        "stands": adoption.stands,
         "unproven": [each.key.shard_id for each in adoption.unproven],
         "shards": [
             {

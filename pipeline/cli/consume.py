@@ -140,6 +140,8 @@ class _Told:
 
     def hear(self, report: "WaveReport") -> None:
         print(report, flush=True)
+        for note in report.notes:
+            print(f"  {note}", flush=True)
         for problem in report.problems:
             print(f"  {problem.lease_key}: {problem.why}", flush=True)
         for landed in report.landed:

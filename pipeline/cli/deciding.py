@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pipeline.core.begin import Stop
     from pipeline.core.lease import Lease
@@ -23,11 +23,19 @@ _TRY_AGAIN_EVERY = 2.0
 
 
 def add_deciding(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--why", required=True, metavar="TEXT", help="the reason, for the table's ledger")
+    parser.add_argument(
+        "--why", required=True, type=_reason, metavar="TEXT", help="the reason, for the table's ledger"
+    )
     parser.add_argument("--yes", action="store_true", help="don't ask")
     parser.add_argument(
         "--json", action="store_true", help="print the plan as JSON; without --yes nothing is done"
     )
+
+
+def _reason(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("it is blank: the ledger keeps the reason for good; nothing was changed")
+    return text.strip()
 
 
 def is_wanted(args: argparse.Namespace, sentences: Iterable[str], **facts: object) -> bool:
@@ -57,13 +65,29 @@ def decide(
     sentences = [told for decision in shown.values() for told in decision.sentences]
     if not is_wanted(args, sentences, shards=found):
         return 0 if args.json else 2
+    done: list[str] = []
     for key in found:
-        with held(recovery, key) as row:
+        with _telling(done, key), held(recovery, key) as row:
             decision = _plan(row, plan)
             _require_same(key, shown[key], decision)
             decision = _as_shown(shown[key], decision)
             print(recovery.carry_out(row, decision), file=sys.stderr if args.json else sys.stdout)
+            done.append(key)
     return 0
+
+
+@contextmanager
+def _telling(done: "Sequence[str]", key: str) -> "Iterator[None]":
+    """What an error says is safe is said of one shard; those before it stay done."""
+    from pipeline.errors import HeadraceError
+
+    try:
+        yield
+    except HeadraceError as error:
+        if not done:
+            raise
+        then = "letting go of it" if key in done else key
+        raise type(error)(f"{', '.join(done)}: done, and it stays so. Then {then}: {error}") from error
 
 
 @contextmanager

@@ -3,19 +3,18 @@
 import argparse
 import os
 from contextlib import suppress
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline.cli import unheard
 from pipeline.cli.options import add_config, load
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from pipeline.cli.options import Subparsers
     from pipeline.settings import Settings
     from pipeline.settings_file import Loaded
-
-_GIVE_UP = timedelta(seconds=20)
-"""For the workers to let go of their leases, before Dagster is stopped: others read on at once."""
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -36,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
         raise BadSetting(f"port {args.port} is taken: name a free one with --port; nothing was started")
     home = services.dagster_home(config)
     workspace = services.prepare_dagster_home(home)
-    print(_sentence(loaded, home), flush=True)
+    _say(_sentence(loaded, home))
     _start_workers(loaded.settings)
     with services.stopped_by_signals(), services.spark_of_its_own(home):
         command = services.dagster_command(workspace, args.port)
@@ -45,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             for _ in services.wait_for_ui(dagster, args.port):
                 continue
-            print(f"headrace: UI at http://{services.HOST}:{args.port} - press Ctrl-C to stop", flush=True)
+            _say(f"UI at http://{services.HOST}:{args.port} - press Ctrl-C to stop")
             is_up = True
             return dagster.wait()
         except KeyboardInterrupt:
@@ -53,8 +52,9 @@ def run(args: argparse.Namespace) -> int:
                 _stop_workers(loaded.settings)
             return 0
         finally:
-            print("headrace: stopping Dagster, its runs and the local Spark", flush=True)
-            dagster.stop()
+            with services.undisturbed():
+                _say("stopping Dagster, its runs and the local Spark")
+                dagster.stop()
 
 
 def _start_workers(settings: "Settings") -> None:
@@ -81,13 +81,22 @@ def _stop_workers(settings: "Settings") -> None:
     _say("the workers give up their leases (Ctrl-C again skips this)")
     with suppress(KeyboardInterrupt):
         try:
-            _say(str(stop_workers(settings, wait=_GIVE_UP, progress=_say)))
+            _say(str(stop_workers(settings, wait=_patience(settings), progress=_say)))
         except HeadraceError as error:
             _say(f"leases weren't given up, others take them once they expire: {error}")
 
 
+def _patience(settings: "Settings") -> "timedelta":
+    """A wave may be at work; past the lease duration others would take its shards anyhow."""
+    return settings.wave.seconds + settings.times.lease_duration
+
+
 def _say(sentence: str) -> None:
-    print("headrace:", sentence, flush=True)
+    """Also where the terminal is gone: nobody reads it then, and Dagster is stopped all the same."""
+    try:
+        print("headrace:", sentence, flush=True)
+    except OSError:
+        unheard()
 
 
 def _sentence(loaded: "Loaded", home: Path) -> str:
@@ -96,6 +105,6 @@ def _sentence(loaded: "Loaded", home: Path) -> str:
     workers = ", ".join(w.id for w in settings.workers)
     where = settings.aws.endpoint or settings.aws.region or "the environment's region"
     return (
-        f"headrace: starting Dagster for {settings.application} ({loaded.name}): stream {streams} at {where}, "
+        f"starting Dagster for {settings.application} ({loaded.name}): stream {streams} at {where}, "
         f"workers {workers}, table {settings.landing.table}; DAGSTER_HOME {home}"
     )

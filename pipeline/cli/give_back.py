@@ -4,9 +4,9 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from pipeline.cli.adopt import adopting_of, agree
+from pipeline.cli.adopt import adopting_of, agree, there
 from pipeline.cli.options import add_config, load
-from pipeline.errors import Unreachable
+from pipeline.errors import BadSetting, Unreachable
 
 if TYPE_CHECKING:
     from pipeline.cli.options import Subparsers
@@ -33,7 +33,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def give_back(adopting: "Adopting", settings: "Settings", args: argparse.Namespace) -> int:
-    plans = {stream.name: adopting.give_back(stream.name) for stream in settings.streams}
+    _require_positions(adopting, settings)
+    plans = {name: adopting.give_back(name) for name in there(adopting, settings)}
     if args.json:
         told = {
             name: [{"lease": c.key, "why": c.why} for c in changes] for name, (changes, _) in plans.items()
@@ -54,3 +55,12 @@ def give_back(adopting: "Adopting", settings: "Settings", args: argparse.Namespa
         )
     print("given back: KCL's workers may start")
     return 0
+
+
+def _require_positions(adopting: "Adopting", settings: "Settings") -> None:
+    """A table in which nothing was ever landed says nothing, and each row would be given back as it happens to be."""
+    if not adopting.table.load().positions.origins:
+        raise BadSetting(
+            f"the lake table {settings.landing.table} holds no positions: is landing.table the one that these leases were landed "
+            "in? Nothing was changed"
+        )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pipeline.cli.options import Subparsers
     from pipeline.core.change import Change
     from pipeline.duties.leader_tick import LeaderDuty
+    from pipeline.duties.preview import Preview
     from pipeline.settings import Settings
 
 FORMAT = 1
@@ -41,28 +42,41 @@ def add(subparsers: "Subparsers") -> None:
 def run(args: argparse.Namespace) -> int:
     settings = load(args).settings
     period = args.period or 2 * settings.times.worker_tick
-    changes = watch(_duty(settings), period, every=settings.times.leader_tick)
+    seen = watch(_duty(settings), period, every=settings.times.leader_tick)
     if args.json:
-        print(json.dumps(document(changes), indent=2))
+        print(json.dumps(document(seen.changes) | _start(seen), indent=2))
     else:
-        print(*lines(changes), sep="\n")
+        print(*before(seen, settings.application), *lines(seen.changes), sep="\n")
     return 0
 
 
 def watch(
     duty: "LeaderDuty", period: timedelta, *, every: timedelta, pause: Callable[[float], None] = time.sleep
-) -> tuple["Change", ...]:
+) -> "Preview":
     """The plan of the last look."""
     from pipeline.duties.leader_tick import LeaderMemory
+    from pipeline.duties.preview import preview
 
-    memory, changes = duty.preview(LeaderMemory())
+    seen = preview(duty, LeaderMemory())
     left = period
-    while left > timedelta(0):
+    while left > timedelta(0) and seen.has_started:
         print(f"watching the workers for {left.total_seconds():.0f} s", file=sys.stderr, flush=True)
         pause(min(every, left).total_seconds())
         left -= every
-        memory, changes = duty.preview(memory)
-    return changes
+        seen = preview(duty, seen.memory)
+    return seen
+
+
+def before(seen: "Preview", application: str) -> list[str]:
+    """What comes before the changes: most of all a first start."""
+    if not seen.first:
+        return []
+    told = "" if seen.has_started else f"application {application} hasn't started yet: "
+    return [f"{told}the leader would first", *(f"  {each}" for each in seen.first), "and then"]
+
+
+def _start(seen: "Preview") -> dict[str, Any]:
+    return {"started": seen.has_started, "first": list(seen.first)}
 
 
 def lines(changes: Sequence["Change"]) -> list[str]:

@@ -23,8 +23,8 @@ from pipeline.lake.session import DISCOVERY, discovery_in
 HOST = "127.0.0.1"  # whoever reaches Dagster's UI may run code
 ROOT = Path(pipeline.__file__).parents[1]
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_CLEAN_STOP = 20.0
-"""Seconds for a run to end its wave and let go of its shards."""
+_CLEAN_STOP = 60.0
+"""Seconds for runs to let go of their shards and for Dagster to end: a few, where nothing else keeps the machine busy."""
 _LAST_WORD = 5.0
 _LOOK_EVERY = 0.1
 _UI_STARTS_WITHIN = 120.0

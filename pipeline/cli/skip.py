@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pipeline.core.begin import Stop
     from pipeline.core.lease import Lease
     from pipeline.core.recover import Decision, Scene, Target
+    from pipeline.core.stream import ShardKey
     from pipeline.duties.recover import Recovery
     from pipeline.ports import Pages
 
@@ -58,5 +59,19 @@ def _target(args: argparse.Namespace, scene: "Scene", recovery: "Recovery", page
         return WhatIsLeft()
     if not (args.to.isascii() and args.to.isdigit()) or len(args.to) > 129:
         raise BadSetting(f"--to is {args.to[:140]!r}; allowed: a sequence number; nothing was changed")
-    recovery.require_readable(scene.key, int(args.to), pages)
+    _require_readable(scene.key, args.to, recovery, pages)
     return AfterRecord(int(args.to))
+
+
+def _require_readable(key: "ShardKey", sequence: str, recovery: "Recovery", pages: "Pages") -> None:
+    from pipeline.errors import BadSetting, DataLoss, Terminal
+
+    try:
+        recovery.require_readable(key, int(sequence), pages)
+    except (BadSetting, DataLoss):
+        raise
+    except Terminal as error:
+        raise BadSetting(
+            f"--to {sequence}: {error}; nothing was changed. It has to be the whole sequence number of a record of this shard; "
+            "`headrace lineage` shows where it stands, and --to-tip needs none"
+        ) from error

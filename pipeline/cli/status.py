@@ -91,12 +91,13 @@ def look(
 ) -> "Observation":
     """One look, or two with `period` between them."""
     from pipeline.core.observe import observe
+    from pipeline.core.words import counted
 
     first = observer.look()
     if period is None:
         return observe(first, cluster_by=cluster_by)
     began = monotonic()
-    _progress(f"{len(first.leases):,} leases seen; looking again in {period.total_seconds():.0f} s")
+    _progress(f"{counted(len(first.leases), 'lease')} seen; looking again in {period.total_seconds():.0f} s")
     pause(period.total_seconds())
     watched = timedelta(seconds=monotonic() - began)
     return observe(first, observer.look(), watched=watched, cluster_by=cluster_by)

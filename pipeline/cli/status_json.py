@@ -19,7 +19,7 @@ def document(
     seen: Observation, findings: Sequence[Finding], *, cluster_by: re.Pattern[str]
 ) -> dict[str, Any]:
     open_ones = len(seen.open_ones)
-    shares = {share.name: share for share in seen.balance.workers}
+    shares = {share.name: share for share in (*seen.balance.workers, *seen.balance.leavers)}
     return {
         "format": FORMAT,
         "table": seen.last.tables.lease_table,

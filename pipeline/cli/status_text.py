@@ -8,6 +8,7 @@ from typing import Final
 from pipeline.core.observation import Observation, WorkerSeen
 from pipeline.core.observe_balance import Share
 from pipeline.core.observe_findings import Finding, conclusion, in_words
+from pipeline.core.words import counted
 
 _SHOWN: Final = 20
 """Workers at each end of the table, the busiest and the idlest. --json has them all."""
@@ -40,7 +41,7 @@ def _facts(seen: Observation) -> Iterator[str]:
     yield f"{seen.last.tables.lease_table}, {seen.last.at:%Y-%m-%d %H:%M:%S} UTC{watched}"
     yield f"layout: {seen.layout.kind}: {seen.layout.sentence}"
     yield (
-        f"leases: {total:,} rows, {open_ones:,} open, {total - open_ones:,} ended; of the open ones "
+        f"leases: {counted(total, 'row')}, {open_ones:,} open, {total - open_ones:,} ended; of the open ones "
         f"{len(seen.unowned):,} without an owner, {len(seen.pending):,} being handed over"
     )
     if seen.leader is not None:
@@ -70,6 +71,8 @@ def _worker_row(share: Share, known: Mapping[str, WorkerSeen]) -> Row:
     age = (
         "none"
         if not worker.has_row
+        else "stopping"  # its stamp is set back, so that a KCL leader gives its leases away
+        if worker.stopping
         else "no stamp"
         if worker.age is None
         else f"{in_words(worker.age)} old *"
@@ -85,7 +88,12 @@ def _cluster_rows(clusters: Sequence[Share]) -> Iterator[Row]:
 
 
 def _numbers(share: Share) -> Row:
-    return (f"{share.leases:,}", f"{share.share:.1%}", f"{share.ended:,}", f"{share.kbps:,.1f}")
+    return (f"{share.leases:,}", f"{share.share:.1%}", f"{share.ended:,}", _rate(share.kbps))
+
+
+def _rate(kbps: float) -> str:
+    """Slow streams are evened out by it too."""
+    return f"{kbps:,.1f}" if kbps >= 10 or not kbps else f"{kbps:.2f}"
 
 
 def _aligned(rows: Iterator[Row]) -> Iterator[str]:

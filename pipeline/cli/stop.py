@@ -95,7 +95,9 @@ def start_workers(settings: "Settings") -> tuple[str, ...]:
 
 
 def cancel(workers: "WorkerStore", names: Collection[str]) -> tuple[str, ...]:
-    stopped = tuple(row.worker_id for row in workers.list() if row.stopping and row.worker_id in names)
+    stopped = tuple(
+        row.worker_id for row in workers.listing().workers if row.stopping and row.worker_id in names
+    )
     for name in stopped:
         workers.set_stopping(name, stopping=False)
     return stopped
@@ -163,7 +165,7 @@ def _chosen(asked: Sequence[str] | None, settings: "Settings", workers: "WorkerS
     own = tuple(worker.id for worker in settings.workers)
     if not asked:
         return own
-    known = sorted({*own, *(row.worker_id for row in workers.list())})
+    known = sorted({*own, *(row.worker_id for row in workers.listing().workers)})
     for name in asked:
         if name not in known:
             near = ", ".join(get_close_matches(name, known) or known[:5])

@@ -61,7 +61,9 @@ def _describe(settings: "Settings", args: argparse.Namespace) -> None:
     print(*map(_line, found), sep="\n")
     arranged = tables.arrangement()
     kinds = {"M": "three tables", "S": "one table"}
-    print(f"layout {arranged.layout}, {kinds[arranged.layout]} (table migration {arranged.status})")
+    is_there = any(table.status for table in found)
+    state = f"table migration {arranged.status}" if is_there else "as they would be made"
+    print(f"layout {arranged.layout}, {kinds[arranged.layout]} ({state})")
 
 
 def _delete(settings: "Settings", args: argparse.Namespace) -> None:
@@ -107,9 +109,8 @@ def _line(table: "TableFacts") -> str:
         return f"{table.name}: not there (`headrace tables create` makes what the layout needs)"
     index = f", owner index {table.index}" if table.index else ""
     protected = ", protected from deletion" if table.protected else ""
-    return (
-        f"{table.name}: {table.status}, {table.rows} rows some hours ago, {table.billing}{index}{protected}"
-    )
+    rows = f"{table.rows} rows when DynamoDB last counted (every six hours)"
+    return f"{table.name}: {table.status}, {rows}, {table.billing}{index}{protected}"
 
 
 def _progress(sentence: str) -> None:

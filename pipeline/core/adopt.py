@@ -112,6 +112,20 @@ def proven(said: Iterable[Adopted], arrivals: Mapping[ShardKey, datetime]) -> tu
     )
 
 
+def is_said(said: Iterable[Adopted], positions: Positions) -> bool:
+    """Whether the table's positions of these shards' stream are all of this, and nothing else.
+
+    Where a record is, not whether it can still be read: that may have changed since it was said.
+    """
+    every = tuple(said)
+    streams = {each.key.stream for each in every}
+    wanted = {each.key: each.position for each in every if each.position is not None}
+    there = {key: at for key, at in positions.shards.items() if key.stream in streams}
+    return wanted.keys() == there.keys() and all(
+        (at.token, at.start) == (wanted[key].token, wanted[key].start) for key, at in there.items()
+    )
+
+
 def is_unproven(each: Adopted) -> bool:
     return each.position is not None and each.position.arrival == _NOBODY_SAW
 

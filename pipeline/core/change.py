@@ -28,13 +28,14 @@ demands its stream's life as read, too: a recreated stream has rows of the same 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from pipeline.core.checkpoint import Checkpoint
 from pipeline.core.lease import FIELDS, Lease
+from pipeline.errors import HeadraceError
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,23 @@ class Refused:
 
     found: Lease | None
     """The row that stood in the way; None when there is none."""
+
+
+Outcome = Applied | Refused | HeadraceError
+"""Of one of many writes: an error too is an answer, so that one row's trouble doesn't hide what became of the others."""
+
+
+def require_some(outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
+    """Trouble with some of the rows is theirs. Trouble with every one of them is the caller's, and raised."""
+    errors = [each for each in outcomes if isinstance(each, HeadraceError)]
+    if errors and len(errors) == len(outcomes):
+        raise errors[0]
+    return outcomes
+
+
+def applied(outcomes: Iterable[Outcome]) -> tuple[Lease, ...]:
+    """The rows that were written, as they are now."""
+    return tuple(each.lease for each in outcomes if isinstance(each, Applied))
 
 
 def create(lease: Lease, why: str) -> Change:

@@ -2,6 +2,7 @@
 
     leader: initiate      owner = next, checkpointOwner = holder      the holder goes on beating and may checkpoint
     holder: complete      checkpointOwner gone                        after its wave, or at once when nobody reads
+    next owner: complete  where the holder's run is dead and the holder doesn't see it: it may have forgotten the row
     overdue               anyone completes; the table refuses what the old holder still brings, whole
 
 A pending handover goes first: nobody claims the shard anew until it is over.
@@ -13,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 
 from pipeline.core.change import Change, complete_handover
-from pipeline.core.lease import Lease
+from pipeline.core.lease import Lease, run_of_claim
 from pipeline.core.sighting import Sightings, expired
 
 
@@ -47,4 +48,17 @@ def plan_hand_over(mine: Iterable[Lease], me: str, living_claims: frozenset[str]
         complete_handover(row, f"{me} hands over to {row.owner}")
         for row in mine
         if row.checkpoint_owner == me and row.run_claim not in living_claims
+    ]
+
+
+def plan_take_in(
+    mine: Iterable[Lease], me: str, living_claims: frozenset[str], *, ours: Collection[str]
+) -> list[Change]:
+    """What the next owner does. `ours`: holders that beat for what they claim, unlike KCL's: a claim of theirs that is
+    silent is dead, and waits for nobody."""
+    return [
+        complete_handover(row, f"run {run_of_claim(row.run_claim)} is dead: {me} takes over")
+        for row in mine
+        if row.owner == me and row.checkpoint_owner != me and row.checkpoint_owner in ours
+        if row.run_claim is not None and row.run_claim not in living_claims
     ]

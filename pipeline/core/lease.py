@@ -59,6 +59,10 @@ class Lease:
         return frozenset(self.key.removesuffix(self.shard_id) + parent for parent in self.parents)
 
     @property
+    def child_keys(self) -> frozenset[str]:
+        return frozenset(self.key.removesuffix(self.shard_id) + child for child in self.children)
+
+    @property
     def has_ended(self) -> bool:
         return self.checkpoint.is_end
 

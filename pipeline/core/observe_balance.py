@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipeline.core.lease import Lease
+from pipeline.core.words import counted
 
 BEFORE_THE_FIRST_DASH: Final = "^[^-]*"
 """`east-1` works in cluster `east`."""
@@ -37,8 +38,10 @@ class Share:
 @dataclass(frozen=True, slots=True)
 class Balance:
     workers: tuple[Share, ...] = ()
-    """Who reads most comes first."""
+    """Who lives or reads; who reads most comes first."""
     clusters: tuple[Share, ...] = ()
+    leavers: tuple[Share, ...] = ()
+    """Who neither lives nor reads, but still owns ended leases: nothing is spread over them."""
 
     @property
     def spread(self) -> int:
@@ -67,8 +70,11 @@ def balance_of(
         if lease.holder is not None:
             held.setdefault(lease.holder, []).append(lease)
     total = sum(not lease.has_ended for each in held.values() for lease in each)
-    workers = [_worker(name, each, total, cluster_by) for name, each in held.items()]
-    return Balance(_ordered(workers), _ordered(_clusters(workers, total)))
+    every = _ordered(_worker(name, each, total, cluster_by) for name, each in held.items())
+    counts = {share.name for share in every if share.leases} | set(idle)
+    workers = tuple(share for share in every if share.name in counts)
+    leavers = tuple(share for share in every if share.name not in counts)
+    return Balance(workers, _ordered(_clusters(workers, total)), leavers)
 
 
 def _worker(name: str, held: Iterable[Lease], total: int, rule: re.Pattern[str]) -> Share:
@@ -116,11 +122,11 @@ def imbalance_of(balance: Balance) -> str | None:
     stays = (
         "it is stable, because no worker has two leases more than another and whoever counts leases per worker moves none"
         if balance.is_settled
-        else f"workers differ by up to {balance.spread} leases, so it may still settle"
+        else f"workers differ by up to {counted(balance.spread, 'lease')}, so it may still settle"
     )
     return (
-        f"cluster {most.name} reads {most.leases} open leases with {most.workers} workers ({most.mean:.2f} each), cluster "
-        f"{least.name} {least.leases} with {least.workers} ({least.mean:.2f} each); {stays}"
+        f"cluster {most.name} reads {counted(most.leases, 'open lease')} with {counted(most.workers, 'worker')} "
+        f"({most.mean:.2f} each), cluster {least.name} {least.leases:,} with {least.workers:,} ({least.mean:.2f} each); {stays}"
     )
 
 

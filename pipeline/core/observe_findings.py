@@ -11,6 +11,7 @@ from pipeline.core.observation import LeaderSeen, Observation, WorkerSeen
 from pipeline.core.observe import QUIET
 from pipeline.core.observe_balance import imbalance_of
 from pipeline.core.observe_layout import Seen
+from pipeline.core.words import counted
 
 DEAD_AFTER: Final = timedelta(seconds=20)
 """KCL renews every 3.3 s and gives up on a lease after 10; our workers beat every 5 s and have 20."""
@@ -49,7 +50,7 @@ def conclusion(seen: Observation, findings: Sequence[Finding]) -> str:
     if seen.watched is None:
         return f"{table}: this look shows nothing that needs a person; who is alive shows only between two looks (--for 30s)"
     moved = sum(worker.moved is True for worker in seen.workers)
-    return f"{table}: in {in_words(seen.watched)} {_many(moved, 'worker')} moved, and nothing was seen that needs a person"
+    return f"{table}: in {in_words(seen.watched)} {counted(moved, 'worker')} moved, and nothing was seen that needs a person"
 
 
 # --- tables and rows ----------------------------------------------------------------------------------------
@@ -69,7 +70,7 @@ def _rows(seen: Observation) -> Iterator[Finding]:
             code, what = (
                 ("rows-broken", "can't be read") if broken else ("rows-unknown", "of an unknown type")
             )
-            sentence = f"{_many(len(rows), 'row')} {what} ({first}{', ...' if len(rows) > 1 else ''})"
+            sentence = f"{counted(len(rows), 'row')} {what} ({first}{', ...' if len(rows) > 1 else ''})"
             yield Finding(code, sentence, needs_person=broken, names=tuple(row.key for row in rows))
 
 
@@ -79,10 +80,7 @@ def _rows(seen: Observation) -> Iterator[Finding]:
 def _leader(seen: Observation) -> Iterator[Finding]:
     if seen.leader is None:
         if seen.layout.kind is not Seen.LEASES_ONLY and seen.last.workers:
-            sure = _watched(seen, IDLE_AFTER)
-            yield Finding(
-                "nobody-leads", "no worker holds the leader's lock: nothing is assigned", needs_person=sure
-            )
+            yield _nobody_leads(seen)
         return
     if seen.leader.beats is False:
         yield Finding("leader-dead", _stands_still(seen.leader), needs_person=True)
@@ -99,6 +97,19 @@ def _leader(seen: Observation) -> Iterator[Finding]:
         )
 
 
+def _nobody_leads(seen: Observation) -> Finding:
+    """Workers that help themselves look the same from outside, so only leases that wait are a person's matter."""
+    waiting = _waiting(seen)
+    wait = f"; {counted(len(waiting), 'open lease')} waited ({_some(waiting)})" if waiting else ""
+    return Finding(
+        "nobody-leads",
+        "no worker holds the leader's lock: in mode 2.x there is none, workers help themselves; in any other nothing is "
+        f"assigned{wait}",
+        needs_person=bool(waiting) and _watched(seen, IDLE_AFTER),
+        names=waiting,
+    )
+
+
 def _stands_still(leader: LeaderSeen) -> str:
     return (
         f"the leader's lock of {leader.worker_id} stood still for longer than the {in_words(leader.promised)} that it "
@@ -107,7 +118,7 @@ def _stands_still(leader: LeaderSeen) -> str:
 
 
 def _assigning(seen: Observation, leader: LeaderSeen) -> Iterator[Finding]:
-    waiting = (*seen.left, *_of_the_still(seen))
+    waiting = _waiting(seen)
     if not waiting or leader.assigned or not leader.beats or seen.watched is None:
         return
     sure = _watched(seen, IDLE_AFTER)
@@ -119,10 +130,15 @@ def _assigning(seen: Observation, leader: LeaderSeen) -> Iterator[Finding]:
     yield Finding(
         "leader-idle",
         f"the lock of {leader.worker_id} beats, but for {in_words(seen.watched)} it gave nothing out while "
-        f"{_many(len(waiting), 'open lease')} waited ({_some(waiting)}): {hint}",
+        f"{counted(len(waiting), 'open lease')} waited ({_some(waiting)}): {hint}",
         needs_person=sure,
         names=waiting,
     )
+
+
+def _waiting(seen: Observation) -> tuple[str, ...]:
+    """Open leases that nobody reads, or the dead only."""
+    return (*seen.left, *_of_the_still(seen))
 
 
 def _of_the_still(seen: Observation) -> tuple[str, ...]:
@@ -139,7 +155,7 @@ def _leases(seen: Observation) -> Iterator[Finding]:
         where = f" of {_some(streams)}" if streams else ""
         yield Finding(
             "hash-keys-uncovered",
-            f"{_many(len(gaps), 'range')} of hash keys{where} without an open lease ({_some(gaps)}): records there are "
+            f"{counted(len(gaps), 'range')} of hash keys{where} without an open lease ({_some(gaps)}): records there are "
             "read by nobody until a shard sync makes the lease",
             needs_person=True,
             names=tuple(gaps),
@@ -147,13 +163,13 @@ def _leases(seen: Observation) -> Iterator[Finding]:
     if seen.unranged:
         yield Finding(
             "hash-keys-unknown",
-            f"{_many(seen.unranged, 'open lease')} without a hash range: holes can't be seen",
+            f"{counted(seen.unranged, 'open lease')} without a hash range: holes can't be seen",
         )
     if seen.early:
         pairs = [f"{each.child} before {each.parent}" for each in seen.early]
         yield Finding(
             "child-before-parent",
-            f"{_many(len(pairs), 'child', 'children')} past the start while a parent hasn't ended ({_some(pairs)}): "
+            f"{counted(len(pairs), 'child', 'children')} past the start while a parent hasn't ended ({_some(pairs)}): "
             "records may have been taken out of order",
             needs_person=True,
             names=tuple(each.child for each in seen.early),
@@ -172,7 +188,7 @@ def _unowned(seen: Observation) -> Iterator[Finding]:
     )
     yield Finding(
         "unowned",
-        f"{_many(len(seen.unowned), 'open lease')} without an owner ({_some(seen.unowned)}){kept}",
+        f"{counted(len(seen.unowned), 'open lease')} without an owner ({_some(seen.unowned)}){kept}",
         needs_person=bool(seen.left) and _watched(seen, IDLE_AFTER),
         names=seen.unowned,
     )
@@ -188,7 +204,7 @@ def _handovers(seen: Observation) -> Iterator[Finding]:
         age = f"; {len(long)} of them for at least {in_words(seen.watched)}" if long else "; all of them new"
     yield Finding(
         "handovers-pending",
-        f"{_many(len(told), 'handover')} under way ({_some(told)}){age}",
+        f"{counted(len(told), 'handover')} under way ({_some(told)}){age}",
         needs_person=bool(long) and _watched(seen, HANDOVER),
         names=tuple(each.lease for each in seen.pending),
     )
@@ -200,7 +216,7 @@ def _handovers(seen: Observation) -> Iterator[Finding]:
 def _workers(seen: Observation) -> Iterator[Finding]:
     if seen.still and seen.watched is not None:
         sure = _watched(seen, DEAD_AFTER)
-        leases = _many(len(_of_the_still(seen)), "open lease")
+        leases = counted(len(_of_the_still(seen)), "open lease")
         verdict = f"dead, and {leases} unread" if sure else f"too short to call it dead; it has {leases}"
         yield Finding(
             "workers-still",
@@ -211,7 +227,7 @@ def _workers(seen: Observation) -> Iterator[Finding]:
     if seen.dropped and seen.watched is not None:
         yield Finding(
             "leases-dropped",
-            f"{_many(len(seen.dropped), 'open lease')} stood still for {in_words(seen.watched)} while their workers renewed "
+            f"{counted(len(seen.dropped), 'open lease')} stood still for {in_words(seen.watched)} while their workers renewed "
             f"others ({_some(seen.dropped)})",
             needs_person=_watched(seen, DEAD_AFTER),
             names=seen.dropped,
@@ -223,8 +239,8 @@ def _workers(seen: Observation) -> Iterator[Finding]:
 
 
 def _quiet(seen: Observation) -> Iterator[Finding]:
-    """By clocks of two hosts: a hint at most."""
-    quiet = [w for w in seen.workers if w.age is not None and w.age > QUIET]
+    """By clocks of two hosts: a hint at most. Who is told to stop has its stamp set back: that is no age."""
+    quiet = [w for w in seen.workers if w.age is not None and w.age > QUIET and not w.stopping]
     late = [worker for worker in quiet if worker.moved]
     gone = [worker for worker in quiet if not worker.moved]
     if gone:
@@ -232,7 +248,7 @@ def _quiet(seen: Observation) -> Iterator[Finding]:
         told = f", {old} of them a day or more" if old else ""
         yield Finding(
             "workers-quiet",
-            f"by their hosts' clocks {_many(len(gone), 'worker')} wrote nothing for a minute or more{told} "
+            f"by their hosts' clocks {counted(len(gone), 'worker')} wrote nothing for a minute or more{told} "
             f"({_some([f'{w.worker_id} {in_words(_age(w))}' for w in gone])})",
             names=tuple(w.worker_id for w in gone),
         )
@@ -260,7 +276,7 @@ def _clusters(seen: Observation) -> Iterator[Finding]:
         most, least = balance.workers[0], balance.workers[-1]
         yield Finding(
             "workers-uneven",
-            f"{most.name} reads {most.leases} open leases, {least.name} {least.leases}",
+            f"{most.name} reads {counted(most.leases, 'open lease')}, {least.name} {least.leases:,}",
             names=(most.name, least.name),
         )
 
@@ -270,10 +286,6 @@ def _clusters(seen: Observation) -> Iterator[Finding]:
 
 def _watched(seen: Observation, at_least: timedelta) -> bool:
     return seen.watched is not None and seen.watched >= at_least
-
-
-def _many(count: int, one: str, more: str | None = None) -> str:
-    return f"{count:,} {one if count == 1 else more or one + 's'}"
 
 
 def _some(names: Sequence[str]) -> str:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pipeline.errors import WrongShape
 
 _ARN = re.compile(r"arn:aws[^:]*:kinesis:(?P<region>[-a-z0-9]+):(?P<account>\d{12}):stream/(?P<name>.+)")
-_SERIALIZED = re.compile(r"(?P<account>[0-9]+):(?P<name>[^:]+):(?P<epoch>[0-9]+)")
+_SERIALIZED = re.compile(r"(?P<account>[0-9]+):(?P<name>[^:]+):(?P<epoch>[0-9]{1,19})")
+_LAST_EPOCH = 2**63 - 1
+"""KCL reads it as a Java long."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -74,7 +76,7 @@ def shard_of_lease_key(text: str) -> str:
 def epoch_of_serialized(text: str) -> int | None:
     """The creation epoch in KCL's `account:name:epoch`, None where the text isn't of that form."""
     match = _SERIALIZED.fullmatch(text)
-    if match is None or int(match["epoch"]) == 0:
+    if match is None or not 0 < int(match["epoch"]) <= _LAST_EPOCH:
         return None
     return int(match["epoch"])
 

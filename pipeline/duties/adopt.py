@@ -8,6 +8,7 @@ from datetime import datetime
 
 from pipeline.core.adopt import (
     Adopted,
+    is_said,
     is_unproven,
     needs_timestamp,
     plan_adopt,
@@ -23,6 +24,7 @@ from pipeline.core.lease import Lease
 from pipeline.core.order import a_family
 from pipeline.core.position import TRIM, Origin, Positions
 from pipeline.core.sync import rows_of
+from pipeline.core.words import counted
 from pipeline.errors import BadSetting, OriginUnsafe, PositionsDisagree, Transient
 from pipeline.ports import LandingTable, LeaseStore, ShardSource, StreamFacts
 
@@ -38,6 +40,8 @@ class Adoption:
     facts: StreamFacts
     said: tuple[Adopted, ...]
     rows: tuple[Lease, ...]
+    stands: bool = False
+    """The lake table says all of this already: a command over several streams that died between two is run again."""
 
     @property
     def unproven(self) -> tuple[Adopted, ...]:
@@ -60,8 +64,19 @@ class Adopting:
         """What adopting would say; nothing is written."""
         facts = self.source.describe(stream)
         rows = rows_of(facts.stream, self.leases.scan().leases)
-        self._require_adoptable(facts, rows, timestamp)
+        self._require_known(facts, rows, timestamp)
         family = a_family(facts.stream, (), listed=self.source.list_shards(facts.stream), leases=rows)
+        state = self.table.load()
+        origin = state.positions.origins.get(facts.stream)
+        if origin is not None and origin.start == TRIM:
+            said = plan_adopt(family, rows, at=origin.decided, timestamp=timestamp)
+            if is_said(said, state.positions):
+                return Adoption(facts, said, rows, stands=True)
+        if origin is not None or not (state.origin_allowed or state.positions.origins):
+            raise OriginUnsafe(
+                f"the lake table has positions or an origin of {facts.stream} already: adopting would say them anew; nothing was "
+                "changed. Use a new table (landing.table), or go on with this one as it is"
+            )
         said = plan_adopt(family, rows, at=facts.asked, timestamp=timestamp)
         at = {
             each.key: each.position.sequence
@@ -70,29 +85,21 @@ class Adopting:
         }
         return Adoption(facts, proven(said, self.source.arrivals(at)), rows)
 
-    def _require_adoptable(
-        self, facts: StreamFacts, rows: tuple[Lease, ...], timestamp: datetime | None
-    ) -> None:
+    def _require_known(self, facts: StreamFacts, rows: tuple[Lease, ...], timestamp: datetime | None) -> None:
         if not rows:
             raise BadSetting(
                 f"{facts.stream.name} has no lease rows here: there is nothing to adopt, `headrace dev` starts it"
             )
-        state = self.table.load()
-        if facts.stream in state.positions.origins or not (state.origin_allowed or state.positions.origins):
-            raise OriginUnsafe(
-                f"the lake table has positions or an origin of {facts.stream} already: adopting would say them anew; nothing was "
-                "changed. Use a new table (landing.table), or go on with this one as it is"
-            )
         others = sorted(row.key for row in rows if row.stream_epoch not in {None, facts.stream.epoch})
         if others:
             raise PositionsDisagree(
-                f"{len(others)} lease rows ({others[0]}, ...) are of another life of {facts.stream.name}; nothing was changed. "
+                f"{counted(len(others), 'lease row')} of another life of {facts.stream.name} ({others[0]}, ...); nothing was changed. "
                 "Delete them, or let the application that wrote them end first"
             )
         unknown = needs_timestamp(rows)
         if unknown and timestamp is None:
             raise BadSetting(
-                f"{len(unknown)} lease rows ({unknown[0]}, ...) stand at AT_TIMESTAMP, and only KCL's configuration knows the "
+                f"{counted(len(unknown), 'lease row')} at AT_TIMESTAMP ({unknown[0]}, ...), and only KCL's configuration knows the "
                 "moment; nothing was changed. Name it with --timestamp"
             )
 
@@ -107,7 +114,7 @@ class Adopting:
         if landing.refused:
             why = landing.refused[0]
             raise Transient(
-                f"{len(landing.refused)} positions weren't taken ({why.range.key}: {why.why}): somebody else was writing; look "
+                f"{counted(len(landing.refused), 'position')} not taken ({why.range.key}: {why.why}): somebody else was writing; look "
                 "at `headrace lineage` before anything else"
             )
         return len(landing.page.ranges)
@@ -141,8 +148,8 @@ class Adopting:
         )
         if missing:
             raise BadSetting(
-                f"{len(missing)} shards ({missing[0]}, ...) stand in the lake table and have no lease row, so that KCL would start "
-                "them anew; nothing was changed. Start Headrace once, its shard sync makes the rows, then stop it and give back"
+                f"{counted(len(missing), 'shard')} of the lake table without a lease row ({missing[0]}, ...): KCL would start there "
+                "anew; nothing was changed. Start Headrace once, its shard sync makes the rows, then stop it and give back"
             )
 
     def apply(self, changes: Iterable[Change]) -> tuple[str, ...]:

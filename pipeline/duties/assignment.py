@@ -1,102 +1,26 @@
-"""The leader's assignment pass: who lives, what is free, who gets it, and handovers that take too long.
+"""The leader's assignment pass: what is free, who gets it, and handovers that take too long.
 
 scan -> holders that stood still -> overdue handovers -> the strategy's plan -> conditional writes
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from pipeline.core.assign import Scene, spilled
 from pipeline.core.change import Applied, Change
+from pipeline.core.due import is_time
 from pipeline.core.handover import pending, plan_overdue
 from pipeline.core.lease import Lease
-from pipeline.core.sighting import Sighting, Sightings, expired, living, look
-from pipeline.core.worker import Worker
+from pipeline.core.sighting import Sighting, Sightings, expired, look
+from pipeline.duties.fleet import Fleet, mind
 from pipeline.duties.strategy import plan_moves
-from pipeline.ports import LeaseStore
-from pipeline.settings import Heartbeat, Settings
-
-KCL_SILENT = timedelta(seconds=60)
-"""KCL's own rule: two of its reports are missing."""
-_NO_ROW = "none"
-"""The token of a worker that owns leases and has no row."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fleet:
-    """The workers, as far as this leader's looks tell."""
-
-    rows: tuple[Worker, ...]
-    seen: Sightings
-    duration: timedelta
-    stirring: bool = False
-    """A worker has died or come up since the last look, or is on its way out: better look at the leases now."""
-
-    @property
-    def living(self) -> frozenset[str]:
-        """May be given leases."""
-        ours, kcls = self._apart()
-        return (living(ours, self.duration) | living(kcls, KCL_SILENT)) - self.leaving
-
-    @property
-    def leaving(self) -> frozenset[str]:
-        return frozenset(row.worker_id for row in self.rows if row.stopping)
-
-    @property
-    def dead(self) -> frozenset[str]:
-        ours, kcls = self._apart()
-        return expired(ours, self.duration) | expired(kcls, KCL_SILENT)
-
-    def _apart(self) -> tuple[Sightings, Sightings]:
-        """Ours, and KCL's: their rows get a stamp every 30 seconds only."""
-        kcl = {row.worker_id for row in self.rows if row.instance is None}
-        ours = {name: seen for name, seen in self.seen.items() if name not in kcl}
-        return ours, {name: seen for name, seen in self.seen.items() if name in kcl}
-
-
-def watch(
-    rows: Iterable[Worker],
-    before: Sightings,
-    since: timedelta | None,
-    *,
-    tick: timedelta,
-    duration: timedelta,
-) -> Fleet:
-    """A look at the worker rows. Names without a row (see `mind`) are watched too: they stand still."""
-    rows = tuple(rows)
-    tokens = {row.worker_id: _token(row) for row in rows}
-    absent = dict.fromkeys(before.keys() - tokens.keys(), _NO_ROW)
-    known = {n: seen for n, seen in before.items() if n in tokens or seen.token == _NO_ROW}
-    seen = look(known, tokens | absent, since=since, tick=tick)
-    fleet = Fleet(rows, seen, duration)
-    was = Fleet(rows, before, duration)
-    leaving = any(row.stopping and seen[row.worker_id].credit == timedelta(0) for row in rows)
-    stirring = leaving or fleet.dead != was.dead or bool(fleet.living - was.living)
-    return replace(fleet, stirring=stirring)
-
-
-def _token(row: Worker) -> str:
-    """KCL's workers don't beat, but their row gets a new stamp every 30 seconds."""
-    beats = "/".join(map(str, row.token))
-    return beats if row.instance is not None else f"{row.last_update}/{beats}"
-
-
-def mind(fleet: Fleet, leases: Iterable[Lease], condemned: frozenset[str]) -> Sightings:
-    """What to remember of the workers once the leases were read: owners without a row are suspects too, and who is
-    condemned stays so until its stamp moves."""
-    owners = {
-        name for row in leases if not row.has_ended for name in (row.holder, row.owner) if name is not None
-    }
-    kept = {name: seen for name, seen in fleet.seen.items() if seen.token != _NO_ROW or name in owners}
-    dead = {
-        name: replace(seen, credit=KCL_SILENT + timedelta(seconds=1))
-        for name, seen in kept.items()
-        if name in condemned
-    }
-    return kept | dead | {name: Sighting(_NO_ROW) for name in sorted(owners - kept.keys())}
+from pipeline.kcl.metrics import is_stale
+from pipeline.ports import LeaseStore, Listing, WorkerStore
+from pipeline.settings import Settings
+from pipeline.settings_choices import Heartbeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +33,8 @@ class AssignmentMemory:
     handovers: Sightings = field(default_factory=dict)
     runs: int = 0
     """Passes so far: KCL's strategies even out in every third only."""
+    unfinished: bool = False
+    """The last one ran out of time: the next tick goes on, with a plan of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +105,72 @@ class Tally:
                 self.lost += 1
                 return False
 
-    def apply_assignment(self, leases: LeaseStore, changes: Iterable[Change]) -> None:
-        for change in changes:
+    def apply_assignment(
+        self, leases: LeaseStore, changes: Sequence[Change], *, has_time: Callable[[], bool]
+    ) -> int:
+        """As far as there is time. How many are left."""
+        for done, change in enumerate(changes):
+            if not has_time():
+                return len(changes) - done
             if self.apply(leases, change):
                 is_move = "checkpoint_owner" in change.put or "assigned_at" in change.put
                 self.moved += is_move
                 self.assigned += not is_move
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    memory: AssignmentMemory
+    workers: Sightings
+    """What to remember of the workers, once the leases were read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assigning:
+    leader_id: str
+    settings: Settings
+    leases: LeaseStore
+    workers: WorkerStore
+
+    def is_due(
+        self, memory: AssignmentMemory, fleet: Fleet, listing: Listing | None, *, now: datetime
+    ) -> bool:
+        """`listing`: where the leases were read anyhow."""
+        if memory.unfinished or is_time(memory.last, now, every=self.settings.times.assignment):
+            return True
+        if fleet.stirring:
+            return True
+        rows = () if listing is None else listing.leases
+        return bool(fleet.living) and any(row.holder is None and not row.has_ended for row in rows)
+
+    def pass_(
+        self,
+        listing: Listing,
+        fleet: Fleet,
+        memory: AssignmentMemory,
+        *,
+        now: datetime,
+        tally: Tally,
+        has_time: Callable[[], bool],
+    ) -> Pass:
+        plan = plan_pass(listing.leases, fleet, memory, settings=self.settings, now=now)
+        left = tally.apply_assignment(self.leases, plan.changes, has_time=has_time)
+        if left:
+            tally.notes.append(f"{left} more leases are to be given out or moved: the next tick goes on")
+        if plan.spilled:
+            why = "room in a worker" if fleet.living else "a worker that beats"
+            tally.notes.append(f"{plan.spilled} leases wait for {why}")
+        self._forget_workers(fleet, now, tally)
+        if not left or left < len(plan.changes):  # a leader that comes to nothing is to raise the alarm
+            self.workers.count_assign_pass(self.leader_id)
+        seen = replace(plan.memory, runs=memory.runs, unfinished=True) if left else plan.memory
+        return Pass(seen, mind(fleet, listing.leases, plan.condemned))
+
+    def _forget_workers(self, fleet: Fleet, now: datetime, tally: Tally) -> None:
+        """Rows of workers that stand still, and have for a day by their own stamp. A stopped one stays stopped."""
+        for row in fleet.rows:
+            is_dead = row.worker_id in fleet.dead and not row.stopping
+            if is_dead and row.last_update is not None and is_stale(row.last_update, now):
+                tally.notes.append(f"worker {row.worker_id} has been gone for a day")
+                self.workers.delete_stale(row)

@@ -17,7 +17,8 @@ from pipeline.duties.streams import how_to_read
 from pipeline.duties.wave import Wave
 from pipeline.duties.wave_streams import WaveStreams
 from pipeline.ports import LandingTable, LeaseStore, ShardSource, StreamFacts, TableState
-from pipeline.settings import OnDataLoss, Settings
+from pipeline.settings import Settings
+from pipeline.settings_choices import OnDataLoss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from functools import partial
 from pipeline.core import change
 from pipeline.core.batch import Limits, Manifest, Staged
 from pipeline.core.begin import Begin, Finish, Passed, Read, Stop, Wait
+from pipeline.core.change import Change, require_some
 from pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON
 from pipeline.core.landing import Proposal, RangeRefused
 from pipeline.core.lease import Lease
@@ -28,10 +29,12 @@ from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.sync import a_lease
 from pipeline.duties.beginning import Beginning
 from pipeline.duties.claims import Claims
+from pipeline.duties.due_rows import DueRows
 from pipeline.duties.foreign import take_in_foreign
 from pipeline.duties.gaps import record_gaps
 from pipeline.duties.load_report import LoadReport
 from pipeline.duties.wave import Arrow, Landed, OnArrow, Problem, Wave, WaveReport
+from pipeline.duties.wave_rows import WaveRows
 from pipeline.duties.wave_streams import WaveStreams
 from pipeline.errors import WrongShape
 from pipeline.ports import (
@@ -43,7 +46,8 @@ from pipeline.ports import (
     Stage,
     WorkerStore,
 )
-from pipeline.settings import Heartbeat, Settings
+from pipeline.settings import Settings
+from pipeline.settings_choices import Heartbeat
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,12 +66,21 @@ class Consumption:
     on_arrow: OnArrow = lambda _arrow, _keys: None
     later: frozenset[str] = frozenset()
     """Lease keys that failed lately and are left alone."""
+    due: frozenset[str] = frozenset()
+    """Lease keys in which the worker's sensor found something to read."""
     failed: dict[str, str] = field(default_factory=dict)
     """Lease key -> why, of shards that this run gave up on. They don't hold up the others."""
     _wave: Wave | None = None
     _load: LoadReport = field(init=False)
+    _rows: WaveRows = field(init=False)
 
     def __post_init__(self) -> None:
+        self._rows = WaveRows(
+            due=DueRows(worker_id=self.claims.me, leases=self.leases, source=self.source),
+            clock=self.clock,
+            settings=self.settings,
+            warm=self.due,
+        )
         self._load = LoadReport(
             worker_id=self.claims.me, workers=self.workers, clock=self.clock, settings=self.settings.metrics
         )
@@ -79,8 +92,8 @@ class Consumption:
             return False
         self.workers.beat_run(self.claims.me, self.claims.claim)
         if wave is not None and self.settings.coordination.heartbeat is Heartbeat.LEASE:
-            for row in tuple(wave.held.values()):
-                self.leases.apply(change.beat(row, self.claims.me))
+            held = tuple(wave.held.values())  # of another thread, which goes on
+            require_some(self.leases.apply_all([change.beat(row, self.claims.me) for row in held]))
         return True
 
     def expected(self) -> tuple[str, ...]:
@@ -89,11 +102,14 @@ class Consumption:
         return tuple(row.key for row in held if row.looked_at is None or row.behind_ms)
 
     def wave(self, keys: Iterable[str] | None = None) -> WaveReport:
-        """Claim, read, land, checkpoint, release. `keys` None: everything that this worker owns."""
+        """Claim, read, land, checkpoint, release. `keys` None: what is due of all that this worker owns."""
         wave = self._wave = Wave(self.clock.monotonic())
         self.beat()
         streams = WaveStreams(wave, self.source)
-        rows = streams.ask(self._rows(keys), self.settings)
+        rows = streams.ask(self._at_hand(keys), self.settings)
+        living = self.claims.look(rows)
+        if keys is None:
+            rows = self._rows.choose(rows, streams.known, living)
         try:
             self.claims.take(wave, streams.by_name, rows)
             if wave.held:
@@ -103,14 +119,15 @@ class Consumption:
             self.claims.release(wave)
             self.on_arrow(Arrow.RELEASED, wave.keys)
             self._wave = None
+        self._rows.remember(rows, wave.landed)
         self._load.tell()
         self.failed.update({p.lease_key: p.why for p in wave.problems if p.fatal})
         return WaveReport(
             len(wave.held), tuple(wave.landed), tuple(wave.problems), wave.snapshot, notes=tuple(wave.notes)
         )
 
-    def _rows(self, keys: Iterable[str] | None) -> list[Lease]:
-        """Rows that are worth a claim."""
+    def _at_hand(self, keys: Iterable[str] | None) -> list[Lease]:
+        """Rows that may be read as far as this run knows."""
         found = (
             self.leases.held_by(self.claims.me).leases
             if keys is None
@@ -126,7 +143,7 @@ class Consumption:
         state = begin.state(streams)
         if self.settings.coordination.allow_foreign_checkpoints:
             for stream in sorted(streams.facts.keys() & state.positions.origins.keys()):
-                state = take_in_foreign(
+                state, told = take_in_foreign(
                     stream,
                     {key: row for key, row in wave.held.items() if key.stream == stream},
                     state,
@@ -136,6 +153,7 @@ class Consumption:
                     run=self.run_id,
                     claim=self.claims.claim,
                 )
+                wave.notes.extend(told)
         families = begin.families(wave, streams, state.positions)
         plans = begin.plans(wave, streams, state.positions, families)
         if any(isinstance(plan, Stop) for plan in plans.values()):
@@ -165,14 +183,14 @@ class Consumption:
     def _settle(self, wave: Wave, plans: dict[ShardKey, Begin]) -> dict[ShardKey, Read]:
         """Do what comes before reading: repairs, and the chores of shards that have ended already."""
         reads: dict[ShardKey, Read] = {}
+        repairs: dict[ShardKey, Change] = {}
         for key, plan in plans.items():
             row = wave.held[key]
             match plan:
-                case Read(repair=None):
+                case Read(repair=at):
                     reads[key] = plan
-                case Read(repair=at) if at is not None:
-                    if self.claims.write(wave, key, change.repair(row, self.claims.claim, at)):
-                        reads[key] = plan
+                    if at is not None:
+                        repairs[key] = change.repair(row, self.claims.claim, at)
                 case Finish(position):
                     self._finish(wave, key, position)
                 case Passed(by):
@@ -181,7 +199,8 @@ class Consumption:
                     wave.problems.append(Problem(row.key, why, fatal=False))
                 case Stop(why):
                     wave.problems.append(Problem(row.key, why, fatal=True))
-        return reads
+        lost = repairs.keys() - self.claims.write_all(wave, repairs)
+        return {key: read for key, read in reads.items() if key not in lost}
 
     def _limits(self) -> Limits:
         budget = self.settings.wave
@@ -246,6 +265,8 @@ class Consumption:
         ranges = {r.key: r for r in committed.landing.page.ranges}
         listed = self._listed_if_ended(streams, ranges.values())
         wave.snapshot = committed.snapshot
+        checkpoints: dict[ShardKey, Change] = {}
+        ended: list[Staged] = []
         for staged in manifest.staged:
             row = wave.held[staged.key]
             if staged.key in refused:
@@ -253,8 +274,10 @@ class Consumption:
                 wave.problems.append(Problem(row.key, why, fatal=False))
                 continue
             landed = ranges.get(staged.key)
-            if landed is not None and (not landed.upto.ended or staged.key.stream in listed):
-                self._checkpoint(wave, staged, listed.get(staged.key.stream))
+            if landed is not None and staged.upto.ended and staged.key.stream in listed:
+                ended.append(staged)
+            elif landed is not None and not landed.upto.ended:
+                checkpoints |= self._checkpoint(row, staged)
             wave.landed.append(
                 Landed(
                     row.key,
@@ -264,6 +287,9 @@ class Consumption:
                     parents=tuple(sorted(row.parents)),
                 )
             )
+        self.claims.write_all(wave, checkpoints)
+        for staged in ended:
+            self._finish(wave, staged.key, staged.upto, listed[staged.key.stream])
 
     def _listed_if_ended(
         self, streams: WaveStreams, ranges: Iterable[Range]
@@ -277,16 +303,14 @@ class Consumption:
                 found[stream] = listed
         return found
 
-    def _checkpoint(self, wave: Wave, staged: Staged, listed: tuple[Shard, ...] | None) -> None:
-        if staged.upto.ended:
-            self._finish(wave, staged.key, staged.upto, listed)
-            return
+    def _checkpoint(self, row: Lease, staged: Staged) -> dict[ShardKey, Change]:
         at = staged.upto.checkpoint
-        row = wave.held[staged.key]
-        if at is not None and at != row.checkpoint:
-            kbps = throughput_after(row.throughput_kbps, staged)
-            written = change.checkpoint(row, self.claims.me, self.claims.claim, at=at, throughput_kbps=kbps)
-            self.claims.write(wave, staged.key, written)
+        if at is None or at == row.checkpoint:
+            return {}
+        kbps = throughput_after(row.throughput_kbps, staged)
+        return {
+            staged.key: change.checkpoint(row, self.claims.me, self.claims.claim, at=at, throughput_kbps=kbps)
+        }
 
     def _finish(
         self, wave: Wave, key: ShardKey, position: Position, listed: tuple[Shard, ...] | None = None

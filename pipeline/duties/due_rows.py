@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -16,7 +16,7 @@ from pipeline.ports import LeaseStore, ShardSource
 
 _Stream = tuple[StreamId, timedelta] | None
 """Identity and retention; None where they aren't known."""
-Streams = dict[str | None, _Stream]
+Streams = Mapping[str | None, _Stream]
 """By KCL's streamName; in an application with a single stream, by None."""
 
 PROBES_A_TICK = 100
@@ -28,23 +28,6 @@ class DueRows:
     worker_id: str
     leases: LeaseStore
     source: ShardSource
-    stream: Callable[[Lease], tuple[StreamId, timedelta] | None]
-    """Identity and retention of a row's stream, as it is now."""
-
-    def streams(self, mine: Iterable[Lease]) -> tuple[Streams, str]:
-        """What the streams of these rows are now. One that can't be asked holds up its own shards only."""
-        known: Streams = {}
-        failed: dict[str, HeadraceError] = {}
-        for lease in {lease.stream: lease for lease in mine}.values():
-            try:
-                known[lease.stream] = self.stream(lease)
-            except Unreachable:
-                raise  # waiting for each of the others too would take the whole tick
-            except HeadraceError as error:
-                failed[lease.stream or "the stream"] = error
-        if failed and not known:
-            raise min(failed.values(), key=lambda error: not isinstance(error, Transient))
-        return known, "".join(f", {name} couldn't be asked ({why})" for name, why in sorted(failed.items()))
 
     def plan(
         self, mine: Iterable[Lease], streams: Streams, living: frozenset[str], *, now: datetime
@@ -70,23 +53,44 @@ class DueRows:
         }
         # A parent's row that can't be read blocks nobody here: the run asks the table.
         for found in self.leases.get_many(sorted(elsewhere)).leases if elsewhere else ():
-            by_shard[found.shard_id] = found
+            if _is_alive(found, known):
+                by_shard[found.shard_id] = found
         quarter = known[1] / 4 if known else timedelta(hours=6)
         return plan_due(
             mine, me=self.worker_id, parents=by_shard, living_claims=living, now=now, look_again_after=quarter
         )
 
-    def probe(self, plan: DuePlan, streams: Streams, after: str | None) -> tuple[tuple[Due, ...], str | None]:
-        """A hundred of the idle shards, from where the last tick stopped; and where this one stopped."""
+    def probe(
+        self, plan: DuePlan, streams: Streams, after: str | None, *, at_most: int
+    ) -> tuple[tuple[Due, ...], str | None]:
+        """So many of the idle shards, from where the last look stopped; and where this one stopped."""
         rest = [row for row in plan.idle if after is None or row.key > after]
         asked = {
             ShardKey(known[0], row.shard_id): row
-            for row in rest[:PROBES_A_TICK]
+            for row in rest[:at_most]
             if (known := streams[row.stream]) is not None
         }
         news = self.source.has_news({key: _resume(row) for key, row in asked.items()})
         due = tuple(Due(asked[key].key, "a probe found something to read") for key in sorted(news))
-        return due, rest[PROBES_A_TICK - 1].key if len(rest) > PROBES_A_TICK else None
+        return due, rest[at_most - 1].key if len(rest) > at_most else None
+
+
+def streams_of(
+    mine: Iterable[Lease], ask: Callable[[Lease], tuple[StreamId, timedelta] | None]
+) -> tuple[Streams, str]:
+    """What the streams of these rows are now. One that can't be asked holds up its own shards only."""
+    known: dict[str | None, _Stream] = {}
+    failed: dict[str, HeadraceError] = {}
+    for lease in {lease.stream: lease for lease in mine}.values():
+        try:
+            known[lease.stream] = ask(lease)
+        except Unreachable:
+            raise  # waiting for each of the others too would take the whole tick
+        except HeadraceError as error:
+            failed[lease.stream or "the stream"] = error
+    if failed and not known:
+        raise min(failed.values(), key=lambda error: not isinstance(error, Transient))
+    return known, "".join(f", {name} couldn't be asked ({why})" for name, why in sorted(failed.items()))
 
 
 def _is_alive(row: Lease, known: _Stream) -> bool:

@@ -5,7 +5,7 @@ ends of parents, the oldest first -> positions of the shards held -> the table a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pipeline.core.foreign import moved_by_others, plan_ends, plan_foreign, unfinished_parents
 from pipeline.core.landing import Proposal
@@ -29,14 +29,27 @@ def take_in_foreign(
     source: ShardSource,
     run: str,
     claim: str,
-) -> TableState:
+) -> tuple[TableState, list[str]]:
+    """The table as it is then; and what was taken in, for a person."""
+    taken: list[Range] = []
     for ranges in _ends(stream, held, state.positions, leases=leases, run=run, claim=claim):
-        state = table.commit(Proposal(ranges)).state
+        committed = table.commit(Proposal(ranges))
+        taken += committed.landing.page.ranges
+        state = committed.state
     ahead = moved_by_others(held, state.positions)
     if not ahead:
-        return state
+        return state, _told(taken)
     ranges = plan_foreign(held, state.positions, arrivals=source.arrivals(ahead), run=run, claim=claim)
-    return table.commit(Proposal(ranges)).state
+    committed = table.commit(Proposal(ranges))
+    return committed.state, _told([*taken, *committed.landing.page.ranges])
+
+
+def _told(taken: Iterable[Range]) -> list[str]:
+    return [
+        f"{each.key}: KCL read it from {each.after or 'its start'} to {each.upto}; that isn't in the table, and we read on "
+        "after it"
+        for each in taken
+    ]
 
 
 def _ends(

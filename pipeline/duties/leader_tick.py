@@ -1,30 +1,32 @@
 """One tick of the leader: hold the lock, keep the lease rows in step with Kinesis, give out leases, even them out.
 
-    tables there? -> the workers -> the lock -> the streams, and their shard sync (every 30 s) -> assignment (every
+    tables there? -> the lock -> the workers -> the streams, and their shard sync (every 30 s) -> assignment (every
     20 s, and at once when rows are new, a worker died or came up, or one is stopping)
+
+Who doesn't lead reads the lock and its own workers' rows, and all workers' only once the lock stands still.
 
 The lock only saves work: every write below is conditional, so that two leaders, or one that slept, harm nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from pipeline.core.change import Change
 from pipeline.core.due import is_time
-from pipeline.core.election import LockRow, Move, plan_election
+from pipeline.core.election import Move
 from pipeline.core.lease import Lease
 from pipeline.core.order import parents_first
 from pipeline.core.sighting import Sighting
-from pipeline.duties.assignment import AssignmentMemory, Fleet, Tally, mind, plan_pass, watch
+from pipeline.duties.assignment import Assigning, AssignmentMemory, Tally
 from pipeline.duties.cleanup import CleanupDue, CleanupMemory
-from pipeline.duties.shard_sync import ShardSync
-from pipeline.duties.streams import StreamsMemory, Tracking, is_wanted_life, of_our_form
+from pipeline.duties.electing import Ballot, Electing
+from pipeline.duties.fleet import Fleet, owners_of, watch
+from pipeline.duties.shard_sync import ShardSync, SyncMemory
+from pipeline.duties.streams import StreamsMemory, Tracking, of_our_form
 from pipeline.duties.taking import Shuffle, ShuffleMemory, out_of_step
-from pipeline.errors import HeadraceError, TablesMissing, Unknown
-from pipeline.kcl.metrics import is_stale
+from pipeline.errors import HeadraceError
 from pipeline.ports import (
     Clock,
     Ids,
@@ -34,9 +36,14 @@ from pipeline.ports import (
     Listing,
     ShardSource,
     Tables,
+    WorkerListing,
     WorkerStore,
 )
-from pipeline.settings import Mode, Settings
+from pipeline.settings import Settings
+from pipeline.settings_choices import Mode
+
+_FOR_STREAMS = 0.5
+"""Of a tick's time: the rest is for giving leases out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,11 @@ class LeaderMemory:
     lock: Sighting | None = None
     """The lock of somebody else, as last seen."""
     workers: Mapping[str, Sighting] = field(default_factory=dict)
+    listed: datetime | None = None
+    """When all workers were looked for, not only those known."""
     last_sync: datetime | None = None
+    syncs: Mapping[str, SyncMemory] = field(default_factory=dict)
+    """By stream."""
     streams: StreamsMemory = field(default_factory=StreamsMemory)
     assignment: AssignmentMemory = field(default_factory=AssignmentMemory)
     shuffle: ShuffleMemory = field(default_factory=ShuffleMemory)
@@ -91,22 +102,17 @@ class LeaderDuty:
             memory = replace(memory, last_sync=None, assignment=AssignmentMemory())
         now = self.clock.now()
         since = None if memory.last_look is None else now - memory.last_look
-        fleet = self._watch(memory, since)
-        memory = replace(memory, last_look=now, workers=fleet.seen)
-        if self._is_stopping(fleet):
-            self.release()
-            return LeaderReport(
-                replace(memory, lock=None),
-                "leader: all workers here are stopping, another one leads",
-                leads=False,
-            )
-        if self.settings.is_shared and (why := out_of_step(self.settings, self.tables)) is not None:
+        ballot = self._look_at_lock(memory, since)
+        memory, fleet = self._look_at_workers(memory, ballot, since=since, now=now)
+        # After the answers: what they show may be as young as that, and time before it is nobody's silence.
+        memory = replace(memory, last_look=self.clock.now(), workers=fleet.seen)
+        if (why := self._why_not(fleet)) is not None:
             self.release()
             return LeaderReport(replace(memory, lock=None), f"leader: {why}", leads=False)
-        memory, leads, owner = self._decide(memory, since)
+        memory, leads, owner = self._decide(memory, ballot)
         if not leads:
             # Whoever doesn't lead doesn't know what was asked for meanwhile: former streams begin to wait anew.
-            memory = replace(memory, streams=StreamsMemory())
+            memory = replace(memory, streams=StreamsMemory(), syncs={})
             return LeaderReport(memory, f"leader: {owner} leads", leads=False)
         listing, trouble = None, None
         try:
@@ -115,84 +121,78 @@ class LeaderDuty:
             trouble = error  # the dead don't wait for Kinesis or the lake: their leases are given out first
             tally.notes.append(str(error))
         if self.settings.coordination.mode is Mode.OWN:
-            memory, listing = self._assign_when_due(memory, fleet, now, listing=listing, tally=tally)
+            memory, listing = self._assign_when_due(
+                memory, fleet, now, listing=listing, tally=tally, began=began
+            )
         took = round((self.clock.monotonic() - began) * 1000)
         return LeaderReport(
-            memory, _sentence(tally, listing, took), leads=True, trouble=trouble, partitions=_keys(listing)
+            memory,
+            _sentence(tally, listing, fleet.odd, took=took),
+            leads=True,
+            trouble=trouble,
+            partitions=_keys(listing),
         )
-
-    def preview(self, memory: LeaderMemory) -> tuple[LeaderMemory, tuple[Change, ...]]:
-        """What a leader would write now; nothing is written. Workers count from the second look on."""
-        now = self.clock.now()
-        fleet = self._watch(memory, None if memory.last_look is None else now - memory.last_look)
-        listing, state = self._scan(), self.table.load()
-        streams = self._tracking.look(memory.streams, listing, now)
-        changes: list[Change] = list(streams.forget)
-        for tracked in streams.streams:
-            try:
-                facts = self.source.describe(tracked.settings.name)
-            except Unknown:
-                if tracked.life is None:
-                    raise
-                continue  # a former stream that is gone: nothing is to be synced
-            if facts.stream in state.positions.origins and is_wanted_life(tracked, facts):
-                changes.extend(self._shard_sync.plan(tracked.settings, facts, listing, state=state))
-        plan = plan_pass(listing.leases, fleet, memory.assignment, settings=self.settings, now=now)
-        seen = replace(
-            memory, last_look=now, workers=fleet.seen, streams=streams.memory, assignment=plan.memory
-        )
-        return seen, (*changes, *plan.changes)
 
     def beat_lock(self) -> bool:
         """Called on a timer while a long tick is at work."""
-        try:
-            found = self.lock.read()
-        except TablesMissing:
-            return False  # the tick is making them
-        return found is not None and found.owner == self.leader_id and self.lock.beat(found, self.ids.fresh())
+        return self._electing.beat()
 
     def release(self) -> bool:
         """The clean end of leading: the next leader needn't wait."""
-        found = self.lock.read()
-        return found is not None and found.owner == self.leader_id and self.lock.release(found)
+        return self._electing.release()
 
-    def _watch(self, memory: LeaderMemory, since: timedelta | None) -> Fleet:
-        times = self.settings.times
-        return watch(
-            self.workers.list(), memory.workers, since, tick=times.leader_tick, duration=times.lease_duration
-        )
-
-    def _is_stopping(self, fleet: Fleet) -> bool:
-        """All workers of this deployment are: one that stays behind wants a leader."""
-        stopping = {row.worker_id for row in fleet.rows if row.stopping}
-        return all(worker.id in stopping for worker in self.settings.workers)
-
-    def _decide(self, memory: LeaderMemory, since: timedelta | None) -> tuple[LeaderMemory, bool, str]:
+    def _look_at_lock(self, memory: LeaderMemory, since: timedelta | None) -> Ballot:
         if self.settings.coordination.mode is Mode.KCL_2:
-            seen, leads = Shuffle(me=self.leader_id, leases=self.leases, clock=self.clock).tick(
-                memory.shuffle
-            )
-            return replace(memory, shuffle=seen), leads, seen.leader or "everybody"
-        leads, lock, owner = self._elect(memory, since)
-        return replace(memory, lock=lock), leads, owner
+            return Ballot(Move.WAIT)
+        return self._electing.look(memory.lock, since)
 
-    def _elect(self, memory: LeaderMemory, since: timedelta | None) -> tuple[bool, Sighting | None, str]:
-        found = self.lock.read()
-        tick = self.settings.times.leader_tick
-        move, seen = plan_election(self.leader_id, found, seen=memory.lock, since=since, tick=tick)
-        if found is not None and move is Move.BEAT:
-            return self.lock.beat(found, self.ids.fresh()), None, "somebody else"
-        if move is Move.TAKE:
-            self._rehearse()
-            mine = LockRow(self.leader_id, self.ids.fresh(), self.settings.times.leader_lock)
-            return self.lock.take(mine, seen=found), None, "somebody else"
-        return False, seen, found.owner if found else "nobody"
+    def _look_at_workers(
+        self, memory: LeaderMemory, ballot: Ballot, *, since: timedelta | None, now: datetime
+    ) -> tuple[LeaderMemory, Fleet]:
+        """Who waits for a lock that beats looks at its own only. What it knew of the others would be old when it leads."""
+        own = [worker.id for worker in self.settings.workers]
+        if ballot.move is Move.WAIT and not ballot.stands_still:
+            fleet = self._watch(self.workers.get_many(own), {}, None)
+            return replace(memory, listed=None), replace(fleet, seen={})
+        if is_time(memory.listed, now, every=self.settings.times.assignment):
+            return replace(memory, listed=now), self._watch(self.workers.listing(), memory.workers, since)
+        return memory, self._watch(self.workers.glance([*own, *memory.workers]), memory.workers, since)
+
+    def _watch(self, found: WorkerListing, before: Mapping[str, Sighting], since: timedelta | None) -> Fleet:
+        times = self.settings.times
+        return watch(found, before, since, tick=times.leader_tick, duration=times.lease_duration)
+
+    def _why_not(self, fleet: Fleet) -> str | None:
+        """Why nobody is to lead from here. One worker that stays behind wants a leader."""
+        if all(worker.id in fleet.leaving for worker in self.settings.workers):
+            return "all workers here are stopping, another one leads"
+        return out_of_step(self.settings, self.tables) if self.settings.is_shared else None
+
+    def _decide(self, memory: LeaderMemory, ballot: Ballot) -> tuple[LeaderMemory, bool, str]:
+        if self.settings.coordination.mode is Mode.KCL_2:
+            seen, leads = Shuffle(
+                ours=frozenset(w.id for w in self.settings.workers), leases=self.leases, clock=self.clock
+            ).tick(memory.shuffle)
+            return replace(memory, shuffle=seen), leads, seen.leader or "everybody"
+        leads = self._electing.leads(ballot, rehearse=self._rehearse)
+        owner = ballot.owner if ballot.move is Move.WAIT else "somebody else"
+        return replace(memory, lock=ballot.seen), leads, owner
 
     def _rehearse(self) -> None:
-        """Whoever can't do a leader's work mustn't hold the lock: an error here leaves it to others."""
         self._tracking.rehearse()
         self.table.ensure()
         self.table.load()
+
+    @property
+    def _electing(self) -> Electing:
+        times = self.settings.times
+        return Electing(
+            me=self.leader_id,
+            lock=self.lock,
+            ids=self.ids,
+            tick=times.leader_tick,
+            duration=times.leader_lock,
+        )
 
     @property
     def _tracking(self) -> Tracking:
@@ -208,7 +208,7 @@ class LeaderDuty:
     def _sync_when_due(
         self, memory: LeaderMemory, now: datetime, tally: Tally, *, began: float
     ) -> tuple[LeaderMemory, Listing | None]:
-        every, enough = self.settings.times.shard_sync, self.settings.times.leader_deadline / 2
+        every = self.settings.times.shard_sync
         if memory.streams.synced is None and not is_time(memory.last_sync, now, every=every):
             return memory, None
         listing = self._scan()
@@ -222,8 +222,9 @@ class LeaderDuty:
             look.streams,
             listing,
             tally,
+            memory=memory.syncs,
             after=memory.streams.synced,
-            has_time=lambda: self.clock.monotonic() - began < enough.total_seconds(),
+            has_time=self._has_time(began, share=_FOR_STREAMS),
             cleanup=due,
         )
         done.raise_if_all_failed()
@@ -235,35 +236,36 @@ class LeaderDuty:
         if done.stopped_at is None:
             memory = replace(memory, cleanup=memory.cleanup.after(due, now))
         memory = replace(memory, cleaning=CleanupDue() if done.stopped_at is None else due)
-        return replace(memory, last_sync=now, streams=streams), listing
+        return replace(memory, last_sync=now, streams=streams, syncs=done.memory), listing
 
     def _assign_when_due(
-        self, memory: LeaderMemory, fleet: Fleet, now: datetime, *, listing: Listing | None, tally: Tally
+        self,
+        memory: LeaderMemory,
+        fleet: Fleet,
+        now: datetime,
+        *,
+        listing: Listing | None,
+        tally: Tally,
+        began: float,
     ) -> tuple[LeaderMemory, Listing | None]:
-        unowned = listing is not None and any(
-            row.holder is None and not row.has_ended for row in listing.leases
+        duty = Assigning(
+            leader_id=self.leader_id, settings=self.settings, leases=self.leases, workers=self.workers
         )
-        is_due = is_time(memory.assignment.last, now, every=self.settings.times.assignment)
-        if not is_due and not fleet.stirring and not (unowned and fleet.living):
+        if not duty.is_due(memory.assignment, fleet, listing, now=now):
             return memory, listing
         listing = self._scan() if listing is None else listing
-        plan = plan_pass(listing.leases, fleet, memory.assignment, settings=self.settings, now=now)
-        tally.apply_assignment(self.leases, plan.changes)
-        memory = replace(memory, workers=mind(fleet, listing.leases, plan.condemned), assignment=plan.memory)
-        if plan.spilled:
-            why = "room in a worker" if fleet.living else "a worker that beats"
-            tally.notes.append(f"{plan.spilled} leases wait for {why}")
-        self._forget_workers(fleet, now, tally)
-        self.workers.count_assign_pass(self.leader_id)
-        return memory, listing
+        if owners_of(listing.leases) - fleet.seen.keys():
+            fleet = self._watch(self.workers.listing(), fleet.seen, timedelta(0))
+            memory = replace(memory, listed=now)
+        done = duty.pass_(
+            listing, fleet, memory.assignment, now=now, tally=tally, has_time=self._has_time(began)
+        )
+        return replace(memory, workers=done.workers, assignment=done.memory), listing
 
-    def _forget_workers(self, fleet: Fleet, now: datetime, tally: Tally) -> None:
-        """Rows of workers that stand still, and have for a day by their own stamp. A stopped one stays stopped."""
-        for row in fleet.rows:
-            is_dead = row.worker_id in fleet.dead and not row.stopping
-            if is_dead and row.last_update is not None and is_stale(row.last_update, now):
-                tally.notes.append(f"worker {row.worker_id} has been gone for a day")
-                self.workers.delete_stale(row)
+    def _has_time(self, began: float, *, share: float = 1.0) -> Callable[[], bool]:
+        """`share`: of the tick's time."""
+        enough = self.settings.times.leader_deadline.total_seconds() * share
+        return lambda: self.clock.monotonic() - began < enough
 
 
 def _keys(listing: Listing | None) -> tuple[str, ...]:
@@ -276,7 +278,7 @@ def keys_parents_first(leases: Iterable[Lease]) -> tuple[str, ...]:
     return parents_first(parents, parents)
 
 
-def _sentence(tally: Tally, listing: Listing | None, took: int) -> str:
+def _sentence(tally: Tally, listing: Listing | None, odd_workers: int, *, took: int) -> str:
     counts = [
         f"{tally.created} shards added" if tally.created else "",
         f"{tally.deleted} rows cleared away" if tally.deleted else "",
@@ -284,6 +286,7 @@ def _sentence(tally: Tally, listing: Listing | None, took: int) -> str:
         f"{tally.moved} moved" if tally.moved else "",
         f"{tally.lost} races lost" if tally.lost else "",
         f"{len(listing.skipped)} rows not understood" if listing and listing.skipped else "",
+        f"{odd_workers} worker rows not understood" if odd_workers else "",
         *tally.notes,
     ]
     told = ", ".join(c for c in counts if c)

@@ -9,7 +9,8 @@ from pipeline.core.lease import Lease
 from pipeline.core.position import TRIM, Origin, Start
 from pipeline.errors import OriginUnsafe
 from pipeline.ports import LandingTable, StreamFacts, TableState
-from pipeline.settings import InitialPosition, StreamSettings
+from pipeline.settings import StreamSettings
+from pipeline.settings_choices import InitialPosition
 
 
 def ensure_origin(
@@ -21,8 +22,16 @@ def ensure_origin(
     leases: Iterable[Lease],
 ) -> TableState:
     """The state as it is once the stream has an origin; unchanged where it has one."""
+    origin = plan_origin(state, facts, stream=stream, leases=leases)
+    return state if origin is None else table.commit(Proposal(origins=((facts.stream, origin),))).state
+
+
+def plan_origin(
+    state: TableState, facts: StreamFacts, *, stream: StreamSettings, leases: Iterable[Lease]
+) -> Origin | None:
+    """None where it has one already."""
     if facts.stream in state.positions.origins:
-        return state
+        return None
     has_positions = bool(state.positions.origins or state.positions.shards)
     if not state.origin_allowed and not has_positions:
         raise OriginUnsafe(
@@ -40,8 +49,7 @@ def ensure_origin(
             f"({counted[0]}, ...): somebody read this stream under this application's name. Nothing was read. Choose "
             "another application name, or adopt these leases"
         )
-    origin = Origin(_start(state, facts, stream), facts.asked)
-    return table.commit(Proposal(origins=((facts.stream, origin),))).state
+    return Origin(_start(state, facts, stream), facts.asked)
 
 
 def _start(state: TableState, facts: StreamFacts, stream: StreamSettings) -> Start:

@@ -1,28 +1,63 @@
-"""Shard sync of all streams: each with its own rows, its own origin and its own trouble."""
+"""Shard sync of all streams: each with its own rows, its own origin and its own trouble.
+
+    describe (a new life?) -> origin -> as quiet as last time? then no listing -> ListShards -> missing rows, holes
+
+Shards aren't listed again while the open rows cover all hash keys and neither rows nor ENDs have changed since a sync
+that found nothing to do and no hole: a child's row is made at its parent's end, which the table tells. What that doesn't
+see (see `sync_token`) waits for the next clean-up, which every so often has all streams listed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from pipeline.core.change import Change
 from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, TRIM_HORIZON
-from pipeline.core.order import a_family
-from pipeline.core.sync import ends_lost, is_of_this_life, plan_sync, rows_of
+from pipeline.core.lease import Lease
+from pipeline.core.order import Family, a_family
+from pipeline.core.shard import Shard
+from pipeline.core.stream import StreamId
+from pipeline.core.sync import ends_lost, is_of_this_life, plan_sync, rows_of, sync_token
 from pipeline.duties.assignment import Tally
 from pipeline.duties.cleanup import Cleaning, CleanupDue
 from pipeline.duties.origin import ensure_origin
 from pipeline.duties.streams import Tracked, is_wanted_life
 from pipeline.errors import HeadraceError, Transient, Unreachable
+from pipeline.kcl.coverage import Suspicions, coverage_warnings
 from pipeline.kcl.shared_sync import plan_sync_kcl
 from pipeline.ports import LandingTable, LeaseStore, Listing, ShardSource, StreamFacts, TableState
-from pipeline.settings import InitialPosition, Settings, StreamSettings
+from pipeline.settings import Settings, StreamSettings
+from pipeline.settings_choices import InitialPosition
 
 _SENTINELS = {
     InitialPosition.TRIM_HORIZON: TRIM_HORIZON,
     InitialPosition.LATEST: LATEST,
     InitialPosition.AT_TIMESTAMP: AT_TIMESTAMP,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class SyncMemory:
+    """What is remembered of one stream. Losing it costs a listing, and tells of a hole a few looks later."""
+
+    quiet: str | None = None
+    """The token of the last sync, if it found nothing to do."""
+    holes: Suspicions = field(default_factory=Suspicions)
+
+    def is_as_quiet(self, token: str | None) -> bool:
+        return token is not None and token == self.quiet and self.holes == Suspicions()
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """A stream's shards in scope, and what the rows lack of them."""
+
+    shards: tuple[Shard, ...]
+    family: Family
+    mine: tuple[Lease, ...]
+    """Rows of this life of the stream."""
+    changes: tuple[Change, ...]
 
 
 @dataclass(slots=True)
@@ -34,8 +69,13 @@ class Round:
     synced: list[str] = field(default_factory=list)
     failed: dict[str, HeadraceError] = field(default_factory=dict)
     began_here: bool = True
+    memory: dict[str, SyncMemory] = field(default_factory=dict)
+    """By stream."""
     stopped_at: str | None = None
     """The last stream that this tick had time for; None where the round is finished."""
+
+    def before(self, tracked: Tracked) -> SyncMemory:
+        return self.memory.get(tracked.name, SyncMemory())
 
     def raise_if_all_failed(self) -> None:
         """One stream's trouble is a note; where nothing could be done the tick has failed, as with a single stream."""
@@ -61,19 +101,22 @@ class ShardSync:
         listing: Listing,
         tally: Tally,
         *,
+        memory: Mapping[str, SyncMemory],
         after: str | None,
         has_time: Callable[[], bool],
         cleanup: CleanupDue,
     ) -> Round:
         """From where the tick before stopped, as far as this one has time."""
         self.table.ensure()
-        done = Round(self.table.load(), began_here=after is None)
+        known = {each.name: memory[each.name] for each in streams if each.name in memory}
+        done = Round(self.table.load(), began_here=after is None, memory=known)
         rest = sorted((each for each in streams if after is None or each.name > after), key=lambda s: s.name)
         for tracked in rest:
             try:
                 self._sync(tracked, listing, tally, done, cleanup)
             except HeadraceError as error:
                 done.failed[tracked.name] = error
+                done.memory[tracked.name] = replace(done.before(tracked), quiet=None)
                 if isinstance(error, Unreachable):
                     break  # waiting for each of the others too would take the whole tick
             if tracked is not rest[-1] and not has_time():
@@ -83,58 +126,72 @@ class ShardSync:
 
     def plan(
         self, stream: StreamSettings, facts: StreamFacts, listing: Listing, *, state: TableState
-    ) -> list[Change]:
-        mine = rows_of(facts.stream, listing.leases)
-        whole = self.settings.is_shared and bool(
-            listing.leases
-        )  # KCL asks for the scope at its first start only
-        start = None if whole else state.positions.origins[facts.stream].start
-        shards = self.source.list_shards(facts.stream, start)
-        planner = plan_sync_kcl if self.settings.is_shared else plan_sync
-        plan = planner(
-            a_family(facts.stream, shards, leases=[r for r in mine if is_of_this_life(facts.stream, r)]),
+    ) -> tuple[Change, ...]:
+        return self._list(stream, facts.stream, listing, state=state).changes
+
+    def _list(
+        self, settings: StreamSettings, stream: StreamId, listing: Listing, *, state: TableState
+    ) -> _Listed:
+        rows = rows_of(stream, listing.leases)
+        mine = tuple(row for row in rows if is_of_this_life(stream, row))
+        # KCL asks for the scope at its first start only
+        whole = self.settings.is_shared and bool(listing.leases)
+        shards = self.source.list_shards(stream, None if whole else state.positions.origins[stream].start)
+        family = a_family(stream, shards, leases=mine)
+        plan = (plan_sync_kcl if self.settings.is_shared else plan_sync)(
+            family,
             shards,
-            mine,
+            rows,
             positions=state.positions,
             multi=self.settings.multi,
-            sentinel=_SENTINELS[stream.initial_position],
+            sentinel=_SENTINELS[settings.initial_position],
         )
         odd = {row.key for row in listing.skipped}  # there, but not for us to understand or to change
-        return [change for change in plan if change.key not in odd]
+        return _Listed(shards, family, mine, tuple(change for change in plan if change.key not in odd))
 
     def _sync(
         self, tracked: Tracked, listing: Listing, tally: Tally, done: Round, cleanup: CleanupDue
     ) -> None:
         facts = self.source.describe(tracked.settings.name)
-        if not is_wanted_life(tracked, facts):
-            tally.notes.append(f"former stream {tracked.name} was made anew: nothing asks for its new life")
-            done.synced.append(tracked.name)
-            return
-        if tracked.life is not None and facts.stream not in done.state.positions.origins:
-            tally.notes.append(
-                f"former stream {tracked.name} was never begun here: nothing of it is read until it is asked for"
-            )
+        if (why := _why_left_alone(tracked, facts, done.state)) is not None:
+            tally.notes.append(f"former stream {tracked.name} {why}")
             done.synced.append(tracked.name)
             return
         mine = rows_of(facts.stream, listing.leases)
-        state = ensure_origin(self.table, done.state, facts, stream=tracked.settings, leases=mine)
-        done.state = state
-        plan = self.plan(tracked.settings, facts, listing, state=state)
-        if lost := ends_lost(facts.stream, mine, state.positions):
+        done.state = ensure_origin(self.table, done.state, facts, stream=tracked.settings, leases=mine)
+        if lost := ends_lost(facts.stream, mine, done.state.positions):
             tally.notes.append(
                 f"{len(lost)} ended shards ({lost[0]}, ...) are ahead of the lake table: it was rolled back or restored; nothing "
                 "after it is read until `headrace reposition` decides"
             )
-        if not mine and any(change.create and change.create.landed for change in plan):
+        before = done.before(tracked)
+        token = sync_token(facts.stream, mine, done.state.positions)
+        if cleanup or not before.is_as_quiet(token):
+            found = self._list(tracked.settings, facts.stream, listing, state=done.state)
+            holes = self._audit(found, before, state=done.state, tally=tally)
+            self._write(tracked, found, tally, is_new=not mine)
+            done.memory[tracked.name] = SyncMemory(None if found.changes else token, holes)
+        if cleanup:
+            self._clean(cleanup, facts, listing, tally=tally, state=done.state)
+        done.synced.append(tracked.name)
+
+    def _write(self, tracked: Tracked, found: _Listed, tally: Tally, *, is_new: bool) -> None:
+        """`is_new`: the stream had no row at all."""
+        if is_new and any(change.create and change.create.landed for change in found.changes):
             whole = "" if not self.settings.multi else f" of {tracked.name}"
             tally.notes.append(f"lease rows{whole} were gone: rebuilt from the positions in the lake table")
-        for change in plan:
+        for change in found.changes:
             if tally.apply(self.leases, change):
                 tally.created += change.create is not None
                 tally.deleted += change.delete
-        if cleanup:
-            self._clean(cleanup, facts, listing, tally=tally, state=state)
-        done.synced.append(tracked.name)
+
+    @staticmethod
+    def _audit(found: _Listed, before: SyncMemory, *, state: TableState, tally: Tally) -> Suspicions:
+        holes, told = coverage_warnings(
+            found.family, found.shards, found.mine, positions=state.positions, remembered=before.holes
+        )
+        tally.notes.extend(told)
+        return holes
 
     def _clean(
         self, due: CleanupDue, facts: StreamFacts, listing: Listing, *, tally: Tally, state: TableState
@@ -145,3 +202,11 @@ class ShardSync:
         tally.lost += report.lost
         if report.dropped:
             tally.notes.append(f"{report.dropped} ended positions let go")
+
+
+def _why_left_alone(tracked: Tracked, facts: StreamFacts, state: TableState) -> str | None:
+    if not is_wanted_life(tracked, facts):
+        return "was made anew: nothing asks for its new life"
+    if tracked.life is not None and facts.stream not in state.positions.origins:
+        return "was never begun here: nothing of it is read until it is asked for"
+    return None

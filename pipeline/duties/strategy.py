@@ -10,7 +10,8 @@ from pipeline.core.change import Change
 from pipeline.core.worker import Worker
 from pipeline.kcl.fleet import Rules as Knobs
 from pipeline.kcl.strategies import plan_lease_count, plan_variance
-from pipeline.settings import AssignmentSettings, Heartbeat, Settings, Strategy
+from pipeline.settings import AssignmentSettings, Settings
+from pipeline.settings_choices import Heartbeat, Strategy
 
 
 def plan_moves(scene: Scene, workers: Iterable[Worker], settings: Settings, *, run: int) -> list[Change]:

@@ -21,7 +21,8 @@ from pipeline.core.sighting import Sightings, expired
 from pipeline.core.stream import StreamId, name_of_serialized
 from pipeline.errors import HeadraceError, Unreachable
 from pipeline.ports import Listing, ShardSource, SkippedRow, StreamFacts
-from pipeline.settings import FormerStreams, Settings, StreamSettings
+from pipeline.settings import Settings, StreamSettings
+from pipeline.settings_choices import FormerStreams
 
 
 @dataclass(frozen=True, slots=True)

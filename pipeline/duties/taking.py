@@ -11,10 +11,11 @@ The shard sync is done by the worker that all find to be first when they shuffle
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from pipeline.core.change import Applied
+from pipeline.core.change import applied, require_some
 from pipeline.core.due import is_time
 from pipeline.core.lease import Lease
 from pipeline.core.sighting import Sighting, Sightings, look
@@ -24,7 +25,8 @@ from pipeline.kcl.migration import ACTS_AS_2X
 from pipeline.kcl.taker import NO_LIMIT, Observed, Pick, TakerRules, plan_take
 from pipeline.kcl.writes import take
 from pipeline.ports import Clock, Ids, LeaseStore, Tables
-from pipeline.settings import Mode, Settings
+from pipeline.settings import Settings
+from pipeline.settings_choices import Mode
 
 _DURATIONS = 2
 _FIRST_SHUFFLE = timedelta(seconds=60)
@@ -93,7 +95,7 @@ class Taking:
         )
         observed = {key: Observed(row, _moved(row, seen[key])) for key, row in rows.items()}
         pick = plan_take(observed, self.me, at_ns=_NOW, rules=self._rules)
-        taken = tuple(row for key in pick.keys(self.ids.dice) for row in self._take(rows[key], pick))
+        taken = self._take([rows[key] for key in pick.keys(self.ids.dice)], pick)
         seen |= {row.key: Sighting(str(row.counter), moved=True) for row in taken}
         held = {row.key for row in rows.values() if row.holder == self.me} | {row.key for row in taken}
         return TakingReport(TakingMemory(now, mono, seen), _sentence(taken, pick), taken, frozenset(held))
@@ -116,16 +118,16 @@ class Taking:
         listing = of_our_form(self.leases.scan(), multi=self.settings.multi)
         return [row for row in listing.leases if not row.has_ended]
 
-    def _take(self, row: Lease, pick: Pick) -> list[Lease]:
-        """A list of one, or of none where somebody was first."""
-        if pick.steals:
-            # Its owner beats: by now the counter may be another one, and so may the owner.
-            found = [now for now in self.leases.get_many([row.key]).leases if now.owner == row.owner]
-            if not found or found[0].has_ended:
-                return []
-            row = found[0]
-        done = self.leases.apply(take(row, self.me, f"{row.owner or 'unowned'} -> {self.me}: {pick.why}"))
-        return [done.lease] if isinstance(done, Applied) else []
+    def _take(self, rows: Sequence[Lease], pick: Pick) -> tuple[Lease, ...]:
+        """Those at which nobody was first."""
+        if pick.steals and rows:
+            # Their owners beat: by now the counters may be others, and so may the owners.
+            owners = {row.key: row.owner for row in rows}
+            found = self.leases.get_many(list(owners)).leases
+            rows = [now for now in found if now.owner == owners[now.key] and not now.has_ended]
+        why = f"-> {self.me}: {pick.why}"
+        takes = [take(row, self.me, f"{row.owner or 'unowned'} {why}") for row in rows]
+        return applied(require_some(self.leases.apply_all(takes)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,17 +142,19 @@ class ShuffleMemory:
 class Shuffle:
     """Who syncs the shards. KCL 2.x asks for the first time at once, then after a minute, then every five."""
 
-    me: str
+    ours: frozenset[str]
+    """The workers of this deployment."""
     leases: LeaseStore
     clock: Clock
 
     def tick(self, memory: ShuffleMemory) -> tuple[ShuffleMemory, bool]:
-        """What to remember, and whether this worker leads."""
+        """What to remember, and whether this deployment leads."""
         now = self.clock.now()
         if _is_due(memory, now):
-            order = leader.order(row.owner for row in self.leases.scan().leases)
+            # Rows of ended shards keep the name of whoever ended them until a leader clears them away: it may be gone.
+            order = leader.order(row.owner for row in self.leases.scan().leases if not row.has_ended)
             memory = ShuffleMemory(memory.first or now, now, order[0] if order else None)
-        return memory, memory.leader in {None, self.me}
+        return memory, memory.leader is None or memory.leader in self.ours
 
 
 def _is_due(memory: ShuffleMemory, now: datetime) -> bool:

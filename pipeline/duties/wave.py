@@ -31,6 +31,11 @@ class Landed:
     files: tuple[str, ...]
     parents: tuple[str, ...]
 
+    @property
+    def is_quiet(self) -> bool:
+        """Looked at to its tip, and nothing was there."""
+        return self.staged.at_tip and not self.staged.rows and self.staged.error is None
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -51,7 +56,8 @@ class WaveReport:
     problems: tuple[Problem, ...] = ()
     snapshot: int | None = None
     notes: tuple[str, ...] = ()
-    """Sentences that a person should see though nothing failed: gaps that were recorded."""
+    """Sentences that a person should see though nothing failed, each told on a line of its own: gaps that were
+    recorded, what others had read, rows that were left over."""
 
     @property
     def rows(self) -> int:
@@ -67,8 +73,7 @@ class WaveReport:
 
     def __str__(self) -> str:
         bad = [p for p in self.problems if p.fatal]
-        told = "; ".join((f"{self.rows} records of {len(self.landed)} shards landed", *self.notes))
-        return f"wave: {told}" + (
+        return f"wave: {self.rows} records of {len(self.landed)} shards landed" + (
             f", {len(bad)} shards failed ({bad[0].lease_key}: {bad[0].why})" if bad else ""
         )
 

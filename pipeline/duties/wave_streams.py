@@ -15,6 +15,7 @@ from pipeline.core.batch import Manifest
 from pipeline.core.begin import Read
 from pipeline.core.lease import Lease
 from pipeline.core.stream import ShardKey, StreamId
+from pipeline.duties.due_rows import Streams
 from pipeline.duties.streams import asked_by
 from pipeline.duties.wave import Problem, Wave
 from pipeline.errors import Terminal, Throttled
@@ -47,6 +48,10 @@ class WaveStreams:
                 self.facts[facts.stream] = facts
                 self.by_name[name] = facts.stream
         return [row for row in rows if row.stream in self.by_name]
+
+    @property
+    def known(self) -> Streams:
+        return {name: (stream, self.facts[stream].retention) for name, stream in self.by_name.items()}
 
     def apart(self, stream: StreamId, work: Callable[[], _T]) -> _T | None:
         """The work's result; None where it failed for this stream alone, which the wave then does without."""

@@ -6,24 +6,25 @@ beat -> my rows -> stopping? give them up -> hand over what is asked for -> a ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from pipeline.core import change
 from pipeline.core.backoff import Backoff, after_run, held_off
-from pipeline.core.change import Applied
+from pipeline.core.change import Change, applied, require_some
 from pipeline.core.due import Due, DuePlan, Patience, RunState, is_time, run_lives
-from pipeline.core.handover import plan_hand_over
+from pipeline.core.handover import plan_hand_over, plan_take_in
 from pipeline.core.lease import Lease, run_of_claim
 from pipeline.core.sighting import Sighting, look
 from pipeline.core.stream import StreamId
 from pipeline.core.worker import Worker
-from pipeline.duties.due_rows import DueRows
+from pipeline.duties.due_rows import PROBES_A_TICK, DueRows, streams_of
 from pipeline.duties.leader_watch import LeaderWatch, Watching
 from pipeline.duties.taking import Taking, TakingMemory
 from pipeline.ports import Clock, LatestRun, LeaderLock, LeaseStore, Runs, ShardSource, WorkerStore
-from pipeline.settings import Heartbeat, TimeSettings
+from pipeline.settings import TimeSettings
+from pipeline.settings_choices import Heartbeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ class WorkerDuty:
 
     @property
     def _due_rows(self) -> DueRows:
-        return DueRows(worker_id=self.worker_id, leases=self.leases, source=self.source, stream=self.stream)
+        return DueRows(worker_id=self.worker_id, leases=self.leases, source=self.source)
 
     def _since(self, memory: WorkerMemory, now: datetime) -> timedelta | None:
         return None if memory.last_look is None else now - memory.last_look
@@ -125,11 +126,12 @@ class WorkerDuty:
         watching, alarm = memory.leader, None
         if self.taking is None:
             watching, alarm = LeaderWatch(self.lock, self.workers, self.times).look(watching, now)
-        memory, mine = self._see(row, replace(memory, leader=watching, rival=None), now)
+        memory, mine, givers = self._see(row, replace(memory, leader=watching, rival=None), now)
         latest = self.runs.latest(self.worker_id)
         memory = self._count_failures(memory, latest, now)
         living = self._living_claims(memory.claims)
         mine, handed = self._hand_over(mine, living)
+        mine = self._take_in(mine, living, givers)
         memory = replace(memory, held=frozenset(lease.key for lease in mine))
         self._beat_leases(mine, living)
         memory, mine, took = self._take(memory, mine)
@@ -141,12 +143,12 @@ class WorkerDuty:
         self._forget(row, mine, living)
         later = held_off(memory.backoff, now)
         rows = self._due_rows
-        streams, troubled = rows.streams(mine)
+        streams, troubled = streams_of(mine, self.stream)
         told += troubled
         plan = rows.plan([lease for lease in mine if lease.key not in later], streams, living, now=now)
         due = plan.due
         if not due and (memory.probed is not None or is_time(memory.last_probe, now, every=self.times.probe)):
-            due, probed = rows.probe(plan, streams, memory.probed)
+            due, probed = rows.probe(plan, streams, memory.probed, at_most=PROBES_A_TICK)
             memory = replace(memory, probed=probed, last_probe=memory.last_probe if probed else now)
         return replace(
             report,
@@ -160,27 +162,44 @@ class WorkerDuty:
 
     def _see(
         self, row: Worker, memory: WorkerMemory, now: datetime
-    ) -> tuple[WorkerMemory, tuple[Lease, ...]]:
-        """My rows, and the beats of all claims on them."""
+    ) -> tuple[WorkerMemory, tuple[Lease, ...], frozenset[str]]:
+        """My rows, and the beats of all claims on them; and who of ours still holds some of them."""
         mine = self._mine(memory.held)
         beats = {claim: str(count) for claim, count in row.run_beats.items()}
-        for lease in mine:
-            for claim in _claims_on(lease):
-                beats.setdefault(claim, "none")
+        givers = self._givers(mine)
+        for giver in givers:
+            beats |= {claim: str(count) for claim, count in giver.run_beats.items()}
+        for claim in (claim for lease in mine for claim in _claims_on(lease)):
+            known = memory.claims.get(claim)
+            beats.setdefault(claim, known.token if known else "none")  # a beat that is gone hasn't moved
         claims = look(memory.claims, beats, since=self._since(memory, now), tick=self.times.worker_tick)
-        return replace(memory, last_look=now, claims=claims), mine
+        return replace(memory, last_look=now, claims=claims), mine, frozenset(g.worker_id for g in givers)
+
+    def _givers(self, mine: Iterable[Lease]) -> tuple[Worker, ...]:
+        """Workers of ours whose runs have claimed what is being handed over to me."""
+        ids = {row.checkpoint_owner for row in mine if row.run_claim is not None} - {None, self.worker_id}
+        asked = sorted(each for each in ids if each is not None)
+        found = self.workers.get_many(asked).workers if asked else ()
+        return tuple(each for each in found if each.instance is not None)
 
     def _mine(self, held: frozenset[str]) -> tuple[Lease, ...]:
         """Rows that are mine, or that I still hold for their next owner."""
         if self.taking is not None:  # beside 2.x there is no index, and nothing is given to anybody
-            rows = self.leases.get_many(sorted(held)).leases if held else ()
-            return tuple(row for row in rows if row.holder == self.worker_id)
+            mine = self._held_of(held)
+            # A run of mine makes the rows of children: they are beaten from the next tick on, not from the next scan.
+            born = {key for row in mine for key in row.child_keys} - held
+            return (*mine, *self._held_of(born))
         found = {lease.key: lease for lease in self.leases.held_by(self.worker_id).leases}
-        left = sorted(held - found.keys())
-        for lease in self.leases.get_many(left).leases if left else ():
-            if lease.holder == self.worker_id:
-                found[lease.key] = lease
+        found |= {lease.key: lease for lease in self._held_of(held - found.keys())}
         return tuple(found.values())
+
+    def _held_of(self, keys: Collection[str]) -> tuple[Lease, ...]:
+        rows = self.leases.get_many(sorted(keys)).leases if keys else ()
+        return tuple(row for row in rows if row.holder == self.worker_id)
+
+    def _apply(self, changes: Sequence[Change]) -> dict[str, Lease]:
+        """Trouble with some rows is met again at the next tick."""
+        return {row.key: row for row in applied(require_some(self.leases.apply_all(changes)))}
 
     def _take(
         self, memory: WorkerMemory, mine: tuple[Lease, ...]
@@ -193,32 +212,36 @@ class WorkerDuty:
 
     def _hand_over(self, mine: tuple[Lease, ...], living: frozenset[str]) -> tuple[tuple[Lease, ...], int]:
         """What is asked for and isn't being read goes at once; a run hands over itself after its wave."""
-        given = {
-            each.key
-            for each in plan_hand_over(mine, self.worker_id, living)
-            if isinstance(self.leases.apply(each), Applied)
-        }
+        given = self._apply(plan_hand_over(mine, self.worker_id, living))
         return tuple(lease for lease in mine if lease.key not in given), len(given)
+
+    def _take_in(
+        self, mine: tuple[Lease, ...], living: frozenset[str], givers: frozenset[str]
+    ) -> tuple[Lease, ...]:
+        taken = self._apply(plan_take_in(mine, self.worker_id, living, ours=givers))
+        return tuple(taken.get(lease.key, lease) for lease in mine)
 
     def _beat_leases(self, mine: Iterable[Lease], living: frozenset[str]) -> None:
         """KCL's way: each lease's counter moves. Those that a run reads are beaten by the run."""
         if self.heartbeat is Heartbeat.LEASE:
-            for lease in mine:
-                if lease.holder == self.worker_id and lease.run_claim not in living and not lease.has_ended:
-                    self.leases.apply(change.beat(lease, self.worker_id))
+            self._apply(
+                [
+                    change.beat(lease, self.worker_id)
+                    for lease in mine
+                    if lease.holder == self.worker_id
+                    and lease.run_claim not in living
+                    and not lease.has_ended
+                ]
+            )
 
     def _stop(self, row: Worker, memory: WorkerMemory, now: datetime) -> WorkerReport:
         """Give everything up, as soon as no run is at work on it. The beat after it tells the leader to look."""
-        memory, mine = self._see(row, memory, now)
+        memory, mine, _ = self._see(row, memory, now)
         living = self._living_claims(memory.claims)
         mine, handed = self._hand_over(mine, living)
         left = [lease for lease in mine if lease.holder == self.worker_id and not lease.has_ended]
         free = [lease for lease in left if lease.run_claim not in living and lease.checkpoint_owner is None]
-        given = {
-            lease.key
-            for lease in free
-            if isinstance(self.leases.apply(change.give_up(lease, self.worker_id)), Applied)
-        }
+        given = self._apply([change.give_up(lease, self.worker_id) for lease in free])
         if left or handed:
             self.workers.beat(self.worker_id, self.instance, found=row.instance, leaving=True)
         waiting = len(left) - len(given)
@@ -228,7 +251,7 @@ class WorkerDuty:
             if left or handed
             else "stopped; `headrace stop --cancel` lets it work again"
         )
-        memory = replace(memory, held=frozenset(lease.key for lease in mine) - given)
+        memory = replace(memory, held=frozenset(lease.key for lease in mine) - given.keys())
         return WorkerReport(memory, f"worker {self.worker_id}: {told}", dead_runs=dead)
 
     def _count_failures(self, memory: WorkerMemory, latest: LatestRun | None, now: datetime) -> WorkerMemory:

@@ -20,7 +20,7 @@ from typing import Final
 
 from pipeline.errors import BadSetting, WrongShape
 from pipeline.kcl.migration import TableStatus, table_status
-from pipeline.settings import Layout
+from pipeline.settings_choices import Layout
 
 LOCK: Final = "Leader"
 CLIENT_VERSION: Final = "Migration3.0"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from pipeline.errors import WrongShape
+from pipeline.errors import BadSetting, WrongShape
 
 
 def depths(parents: Mapping[str, Collection[str]], done: Collection[str] = ()) -> dict[str, int]:
@@ -36,5 +36,9 @@ def prioritize(
     parents: Mapping[str, Collection[str]], done: Collection[str] = (), *, max_depth: int
 ) -> tuple[str, ...]:
     """The unfinished shards by depth, then by id, down to `max_depth`."""
+    if max_depth <= 0:
+        raise BadSetting(
+            f"a depth of {max_depth} would leave out every shard: nothing was ordered; name 1 or more"
+        )
     found = depths(parents, done)
     return tuple(sorted((s for s, depth in found.items() if depth <= max_depth), key=lambda s: (found[s], s)))

@@ -2,8 +2,9 @@
 KCL's own bookkeeping is needed between runs.
 
 What differs from KCL: a lease that is being handed over counts for its next owner, who gets it too when the holder dies;
-neither it nor one that was moved a moment ago is picked again; ended leases count for nobody; and where no worker's
-metrics can be believed, all are judged by the throughput of their leases: KCL would give nothing to anybody.
+neither it nor one that was moved a moment ago is picked again; ended leases count for nobody; free leases are spread, not
+filled in; a target that was refused one lease may be given another; and where no worker's metrics can be believed, all
+are judged by the throughput of their leases: KCL would give nothing to anybody. (KCL's own ways: `kcl.assignment`.)
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def plan_variance(
     run = variance.begin(fleet)
     variance.assign_free(run)
     if balance:
-        variance.balance(run, dice=None)
+        variance.balance(run, dice=None, keep_targets=True)
 
     def why(giver: str | None, to: str) -> str:
         return f"{giver} at {_percents(before, giver)}, {to} at {_percents(before, to)}"
@@ -47,7 +48,7 @@ def plan_lease_count(
     """LEASE_COUNT_BASED. What workers measure doesn't matter."""
     fleet = _a_fleet(scene, (Worker(each.worker_id) for each in workers), rules, knobs=knobs)
     before = {worker: fleet.count(worker) for worker in fleet.load}
-    lease_count.assign_free(fleet)
+    lease_count.spread_free(fleet)
     if balance:
         lease_count.balance(fleet, at_ns=0)
 

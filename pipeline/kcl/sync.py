@@ -141,6 +141,6 @@ class _Descent:
         return True
 
     def _ask_for(self, parent: str, *, counts: bool) -> None:
-        if counts and parent not in self._to_create and parent not in self.missing:
+        if counts and parent not in self._to_create:
             return  # it is on the way down itself: its own parent's end will create it
         self.missing[parent] = TRIM_HORIZON if counts and self.initial != AT_TIMESTAMP else self.initial

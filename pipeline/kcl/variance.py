@@ -11,7 +11,7 @@ two of three equal workers.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
+from math import copysign, inf
 
 from pipeline.kcl.dice import Dice, shuffled
 from pipeline.kcl.fleet import Fleet
@@ -62,16 +62,19 @@ def assign_free(assignment: Assignment) -> tuple[str, ...]:
     return tuple(waiting)
 
 
-def balance(assignment: Assignment, dice: Dice | None) -> None:
+def balance(assignment: Assignment, dice: Dice | None, *, keep_targets: bool = False) -> None:
+    """As in KCL, a worker that one lease would lift too far is no target for the rest of the run; or it is kept."""
     fleet = assignment.fleet
     excess = _largest_excess(fleet)
-    for source in sorted(excess, key=lambda w: (-excess[w], w)):
+    # 0.0 before -0.0, as Java orders them: of workers that read nothing, those above the average give first.
+    for source in sorted(excess, key=lambda w: (-excess[w], -copysign(1.0, excess[w]), w)):
         for key in _to_move(fleet, source, excess[source], dice=dice):
             worker = assignment.best()
             if worker is None:
                 continue
             if _lifts_too_far(fleet, worker, key):
-                assignment.open.add(worker)  # KCL loses it as a target for the rest of the run
+                if keep_targets:
+                    assignment.open.add(worker)
                 break
             assignment.give(key, worker, free=False)
 
@@ -104,10 +107,13 @@ def _lifts_too_far(fleet: Fleet, worker: str, key: str) -> bool:
 
 
 def _largest_excess(fleet: Fleet) -> dict[str, float]:
-    """Worker -> KB/s to take from it, for the metric with the largest total."""
+    """Worker -> KB/s to take from it, for the metric with the largest total.
+
+    Of equal ones (mostly: nothing was read yet) the last by name, which is what Java's map makes of any two of C, M and T.
+    """
     chosen: dict[str, float] = {}
     largest = -1.0
-    for metric in fleet.average:
+    for metric in reversed(fleet.average):
         excess = {worker: _excess(fleet, worker, metric) for worker in _sources(fleet, metric)}
         total = sum(excess.values())
         if total > largest:

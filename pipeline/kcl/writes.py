@@ -74,8 +74,7 @@ def renew(read: Lease, *, throughput_kbps: float | None = None) -> Change:
 
 
 def checkpoint(read: Lease, at: Checkpoint) -> Change:
-    """A plain one clears what was prepared. What the holder knows of children and hash range goes with it."""
-    known = {"children": read.children or None, "hash_range": read.hash_range}
+    """A plain one clears what was prepared."""
     return Change(
         read.key,
         f"checkpoint at {at}",
@@ -83,7 +82,7 @@ def checkpoint(read: Lease, at: Checkpoint) -> Change:
         put={
             "checkpoint": at,
             "owner_switches": 0,
-            **{name: value for name, value in known.items() if value is not None},
+            **_known(read),
         },
         add={"counter": 1},
         remove=frozenset({"pending", "pending_state"}),
@@ -96,9 +95,20 @@ def prepare(read: Lease, at: Checkpoint, *, state: bytes | None = None) -> Chang
         read.key,
         f"about to checkpoint at {at}",
         requires={"counter": read.counter},
-        put={"pending": at, "pending_state": state},
+        put={"pending": at, "pending_state": state, **_known(read)},
         add={"counter": 1},
     )
+
+
+def _known(read: Lease) -> dict[str, Any]:
+    """What the holder knows of the shard goes with each checkpoint, whether the row has it or not."""
+    known = {
+        "children": read.children or None,
+        "hash_range": read.hash_range,
+        "stream": read.stream,
+        "shard": read.shard,
+    }
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def note_hash_range(read: Lease, hash_range: HashRange) -> Change:

@@ -9,7 +9,7 @@ What an error says about a commit isn't believed; the table is looked at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -174,16 +174,13 @@ class IcebergTable(RepairableTable):
         """Tried once: what was planned on another snapshot has to be planned anew."""
         self._check_clock()
         table = self.open()
-        if _head(table) == on:
-            attempt = self._prepare(_Base(table, TableState(Positions(), on, origin_allowed=False)), landing)
-            with suppress(CommitFailedException), asking(f"the landing table {self.identifier}"):
-                attempt.send(table)
-        state = self.load()
-        if state.positions != landing.positions:
+        base = _Base(table, TableState(Positions(), _head(table), origin_allowed=False))
+        attempt = self._prepare(base, landing) if base.state.snapshot == on else None
+        if attempt is None or not self._sent(attempt, table):
             raise Transient(
                 f"{self.identifier} has moved since it was looked at. Nothing was changed; look again"
             )
-        return state
+        return TableState(landing.positions, attempt.snapshot, origin_allowed=False)
 
     # --- the parts ------------------------------------------------------------------------------------------
 
@@ -218,9 +215,39 @@ class IcebergTable(RepairableTable):
         base = self._look()
         if not tries:
             return base, None
-        since = min(attempt.sequence for attempt, _ in tries.values())
-        links, older = _links(base.table.metadata), self._older(base.table)
-        return base, landed(_head(base.table), links, older, tries=tries.keys(), since=since)
+        return base, self._found(base.table, [attempt for attempt, _ in tries.values()])
+
+    def _found(self, table: Table, attempts: Collection[Attempt]) -> int | None:
+        """Which of them is part of main."""
+        return landed(
+            _head(table),
+            _links(table.metadata),
+            self._older(table),
+            tries={attempt.snapshot for attempt in attempts},
+            since=min(attempt.sequence for attempt in attempts),
+        )
+
+    def _sent(self, attempt: Attempt, table: Table) -> bool:
+        """One attempt without a second one. Whether it landed; that a run landed upon it by now changes nothing."""
+        lost: Exception | None = None
+        try:
+            attempt.send(table)
+        except CommitFailedException:
+            pass
+        except Exception as error:  # noqa: BLE001 - whatever it says, the table knows better
+            lost = error
+        else:
+            return True
+        try:
+            is_there = self._found(self.open(), [attempt]) is not None
+        except Unreachable as error:
+            lost, is_there = lost or error, False
+        if lost is None or is_there:
+            return is_there
+        raise CommitUnknown(
+            f"a commit to {self.identifier} went without an answer, and the table doesn't show it yet ({lost}). It lands "
+            "whole or not at all; look again"
+        ) from lost
 
     def _older(self, table: Table) -> Iterator[Known]:
         """What the metadata files said that the log still names, newest first; read only when asked."""

@@ -5,6 +5,7 @@
 | gives a number back as it was spelled: `9.0E-5`, `1.50` | in plain decimals: `0.00009`, `1.5` |
 | keeps the old item from whoever asked for it and fails an `Expected` | returns it |
 | breaks on an index that is there already | refuses it |
+| keeps bytes and truth values of an `AttributeUpdates` as text | as what they are |
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ TARGET = "DynamoDB_20120810."
 _NUMBER = re.compile(rb'("N"\s*:\s*")([^"]*)"')
 _INDEX_IS_THERE = "Global Secondary Index already exists"
 _FAILED = b"ConditionalCheckFailedException"
+_UPDATES = b'"AttributeUpdates"'
+_KEPT_AS_TEXT = frozenset({"B", "BS", "BOOL"})
+_VERBS = {"PUT": ("SET", " = "), "ADD": ("ADD", " "), "DELETE": ("DELETE", " ")}
 _LONGEST = 130  # letters; AWS's numbers reach from 1E-130 to 1E+126 with 38 digits
 _DIGITS = Context(prec=38)
 
@@ -31,6 +35,8 @@ _DIGITS = Context(prec=38)
 def mended(request: HttpRequest, ask: Callable[[HttpRequest], Answer]) -> Answer:
     """Answer a DynamoDB request by moto, as AWS would."""
     request = replace(request, body=_NUMBER.sub(_plain, request.body))
+    if _UPDATES in request.body:
+        request = replace(request, body=_by_expression(request.body))
     try:
         answer = ask(request)
     except ValueError as error:
@@ -55,6 +61,27 @@ def plain_number(text: str) -> str:
 
 def _plain(found: re.Match[bytes]) -> bytes:
     return found[1] + plain_number(found[2].decode("utf-8", "replace")).encode() + b'"'
+
+
+def _by_expression(body: bytes) -> bytes:
+    """The same update by an expression, where moto would take a value for text."""
+    asked = orjson.loads(body)
+    updates: Mapping[str, Any] = asked.get("AttributeUpdates") or {}
+    if not any(_KEPT_AS_TEXT & update.get("Value", {}).keys() for update in updates.values()):
+        return body
+    clauses: dict[str, list[str]] = {}
+    names, values = {}, {}
+    for n, (name, update) in enumerate(updates.items()):
+        names[f"#u{n}"] = name
+        verb, joined = _VERBS[update.get("Action", "PUT")]
+        if "Value" not in update:
+            verb, joined = "REMOVE", ""
+        else:
+            values[f":u{n}"] = update["Value"]
+        clauses.setdefault(verb, []).append(f"#u{n}{joined}:u{n}" if joined else f"#u{n}")
+    del asked["AttributeUpdates"]
+    asked["UpdateExpression"] = " ".join(f"{verb} {', '.join(parts)}" for verb, parts in clauses.items())
+    return orjson.dumps(asked | {"ExpressionAttributeNames": names, "ExpressionAttributeValues": values})
 
 
 def _with_old_item(request: HttpRequest, answer: Answer, ask: Callable[[HttpRequest], Answer]) -> Answer:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import Any
 
-from pipeline.core.change import Applied, Change, Refused, is_own_work
+from pipeline.core.change import Applied, Change, Outcome, Refused, is_own_work
 from pipeline.core.lease import Lease
-from pipeline.errors import WrongShape
+from pipeline.errors import HeadraceError, WrongShape
 from pipeline.ports import Listing, SkippedRow
 
 _ABSENT: dict[str, Any] = {
@@ -67,6 +67,9 @@ class MemoryLeaseStore:
             self._rows[change.key] = now
             return Applied(now)
 
+    def apply_all(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
+        return one_by_one(self.apply, changes)
+
     def wipe(self, key: str | None = None) -> None:
         """A hand, a restored backup: the row, or all of them, are gone behind everybody's back."""
         with self._lock:
@@ -83,6 +86,20 @@ class MemoryLeaseStore:
         """A row that isn't understood lies in the table from now on."""
         with self._lock:
             self._skipped = (*self._skipped, SkippedRow(key, why))
+
+
+def one_by_one(
+    apply: Callable[[Change], Applied | Refused], changes: Iterable[Change]
+) -> tuple[Outcome, ...]:
+    """Many writes in their order: the same run has the same history."""
+
+    def outcome(change: Change) -> Outcome:
+        try:
+            return apply(change)
+        except HeadraceError as error:
+            return error
+
+    return tuple(outcome(change) for change in changes)
 
 
 def _holds(change: Change, found: Lease | None) -> bool:

@@ -142,9 +142,15 @@ class MemoryTable(RepairableTable):
 
     def rebuild(self, landing: Landing, on: int | None) -> TableState:
         made = Snapshot(next(self._ids), on, landing.positions, landing.page, landing.files)
-        if not self._swap(made):
+        try:
+            moved = not self._swap(made)
+        except Lost as lost:
+            if all(snapshot.id != made.id for snapshot in self.history(self.head)):
+                raise CommitUnknown("a commit went without an answer. Look again") from lost
+            moved = False
+        if moved:
             raise Transient("the table has moved since it was looked at. Nothing was changed; look again")
-        return self._state(made.id)
+        return TableState(made.positions, made.id, origin_allowed=False)
 
     def _over_picks(self) -> tuple[Positions | None, tuple[Picked, ...]]:
         picked: list[Picked] = []

@@ -12,7 +12,7 @@ from pipeline.errors import Throttled, Unreachable
 from resources.runs import FAILED_TAG
 from tests.dagster.fixtures import MakeWorld
 from tests.dagster.world import AN_HOUR, TIMES, DagsterWorld, key, keys, why_failed
-from tests.e2e.eventually import eventually
+from tests.eventually import eventually
 
 
 def _fail(world: DagsterWorld, *shards: int) -> None:

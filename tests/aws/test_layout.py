@@ -19,7 +19,8 @@ from pipeline.core.election import LockRow
 from pipeline.core.lease import Lease
 from pipeline.errors import BadSetting, Throttled, Unreachable, WrongShape
 from pipeline.local.endpoint import LocalAws
-from pipeline.settings import AwsSettings, CoordinationSettings, Layout, Settings
+from pipeline.settings import AwsSettings, CoordinationSettings, Settings
+from pipeline.settings_choices import Layout
 from resources.lease_tables import LeaseTablesResource
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def test_in_each_status_rows_go_where_kcl_s_workers_look_for_them(
         name for name in ("lease_table", "state_table") if "Leader" in app.keys_in(getattr(settings, name))
     ] == [lock]
     assert app.resource.leases().scan().leases == (Lease("shardId-0"),)
-    assert [row.worker_id for row in app.resource.workers().list()] == ["w1"]
+    assert [row.worker_id for row in app.resource.workers().listing().workers] == ["w1"]
     assert app.resource.lock().read() == LOCK
 
 
@@ -152,8 +153,10 @@ def test_in_each_status_workers_are_seen_where_they_may_be(app: Application, sta
         app.in_leases("moved", entityType={"S": "WORKER_METRIC_STATS"}, lut={"N": "2"})
     app.in_state("Leader", ownerName={"S": "w1"})
     store = app.resource.workers()
-    assert {row.worker_id for row in store.list()} == seen
+    assert {row.worker_id for row in store.listing().workers} == seen
     assert {row.worker_id for row in store.get_many(["there", "moved", "nobody"]).workers} == seen
+    assert {row.worker_id for row in store.glance(["moved"]).workers} == seen
+    assert {row.worker_id for row in store.glance([]).workers} == seen - {"moved"}
     assert {name for name in ("there", "moved") if store.get(name)} == seen
 
 
@@ -163,7 +166,7 @@ def test_of_a_worker_with_a_row_on_both_sides_the_one_that_is_written_counts(app
     app.says("PENDING")
     row = app.resource.workers().beat("w1", "dagster-a", found=None)
     assert row is not None
-    assert app.resource.workers().list() == (row,)
+    assert app.resource.workers().listing().workers == (row,)
     assert app.resource.workers().get("w1") == row
 
 
@@ -171,7 +174,7 @@ def test_a_side_table_that_is_gone_already_is_not_asked(app: Application):
     app.has_table(app.settings.lease_table, "leaseKey")
     app.has_table(app.settings.state_table, "key")
     app.says("PENDING")
-    assert app.resource.workers().list() == ()
+    assert app.resource.workers().listing().workers == ()
 
 
 def test_an_application_in_one_table_lives_in_it_from_its_first_start_on(app: Application):
@@ -181,7 +184,7 @@ def test_an_application_in_one_table_lives_in_it_from_its_first_start_on(app: Ap
     assert app.keys_in(app.settings.lease_table) == {"shardId-0", "w1", "Leader"}
     app.settings = app.with_layout(Layout.AUTO)
     assert app.resource.tables().ensure() is False
-    assert [row.worker_id for row in app.resource.workers().list()] == ["w1"]
+    assert [row.worker_id for row in app.resource.workers().listing().workers] == ["w1"]
     with pytest.raises(BadSetting, match=r"layout is M, but the application has layout S already \(table"):
         look(app.client, app.with_layout(Layout.M))
 
@@ -266,7 +269,7 @@ def test_three_tables_of_ours_that_lost_two_are_three_again(app: Application):
         app.client.delete_table(TableName=name)
     layout._KNOWN.clear()
     assert app.resource.tables().ensure() is True
-    assert app.resource.workers().list() == ()
+    assert app.resource.workers().listing().workers == ()
 
 
 def test_a_status_that_we_do_not_know_stops_us(app: Application):
@@ -320,7 +323,7 @@ def test_the_first_answer_can_not_be_done_without(app: Application, kind: str, e
     app.aws.inject(kind, operation="DescribeTable", resource=app.settings.worker_table, count=3)
     store = app.resource.workers()  # trouble is told by who asks for a row
     with pytest.raises(error):
-        store.list()
+        store.listing()
 
 
 def test_an_application_without_rows_is_looked_at_anew_each_time(app: Application):

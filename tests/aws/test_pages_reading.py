@@ -10,7 +10,7 @@ from pipeline.aws.pages import KinesisPages
 from pipeline.aws.pages_decode import decode_answer
 from pipeline.core.position import Position, Start
 from pipeline.errors import BadSetting, WrongShape
-from pipeline.settings import Wire
+from pipeline.settings_choices import Wire
 from tests.aws.pages_world import World, numbers_of, payloads_of, until_tip
 
 _MEBIBYTE = b"x" * (1024 * 1024 - len("customer"))

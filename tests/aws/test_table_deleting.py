@@ -13,7 +13,8 @@ from pipeline.aws.table_deleting import TableDeletion
 from pipeline.aws.tables import DynamoTables
 from pipeline.errors import BadSetting, WrongShape
 from pipeline.local.endpoint import LocalAws
-from pipeline.settings import AwsSettings, CoordinationSettings, Layout, Settings
+from pipeline.settings import AwsSettings, CoordinationSettings, Settings
+from pipeline.settings_choices import Layout
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

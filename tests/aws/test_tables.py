@@ -13,15 +13,8 @@ from pipeline.aws.clients import dynamodb_client
 from pipeline.aws.tables import DynamoTables
 from pipeline.errors import TablesMissing, Terminal, Unreachable, WrongShape
 from pipeline.local.endpoint import LocalAws
-from pipeline.settings import (
-    AwsSettings,
-    Billing,
-    CoordinationSettings,
-    Create,
-    Layout,
-    Settings,
-    StreamSettings,
-)
+from pipeline.settings import AwsSettings, CoordinationSettings, Settings, StreamSettings
+from pipeline.settings_choices import Billing, Create, Layout
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

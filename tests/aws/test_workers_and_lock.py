@@ -146,7 +146,7 @@ def test_in_the_lease_table_every_row_has_a_type_without_being_told(tables: Tabl
     store = DynamoWorkerStore(tables.client, table, clock=MemoryClock(), key="leaseKey")
     tables.client.put_item(TableName=table, Item={"leaseKey": {"S": "shardId-0"}, "leaseCounter": {"N": "0"}})
     store.beat("w1", "dagster-a", found=None)
-    assert [row.worker_id for row in store.list()] == ["w1"]
+    assert [row.worker_id for row in store.listing().workers] == ["w1"]
     tables.client.delete_table(TableName=table)
 
 
@@ -166,7 +166,7 @@ def test_an_odd_worker_row_hides_no_other_and_is_named_when_asked_for(tables: Ta
         TableName=tables.worker_table, Item={"wid": {"S": "w1"}, "lut": {"S": "yesterday"}}
     )
     tables.workers.beat("w2", "dagster-a", found=None)
-    assert [w.worker_id for w in tables.workers.list()] == ["w2"]
+    assert [w.worker_id for w in tables.workers.listing().workers] == ["w2"]
     with pytest.raises(WrongShape, match=r"row w1 .*lut is of type S"):
         tables.workers.get("w1")
 
@@ -254,7 +254,7 @@ def test_throttling_and_missing_tables_are_told_of_both(tables: Tables):
             ask()
     clock = MemoryClock()
     for missing in (
-        DynamoWorkerStore(tables.client, "nowhere", clock=clock).list,
+        DynamoWorkerStore(tables.client, "nowhere", clock=clock).listing,
         DynamoLeaderLock(tables.client, "nowhere").read,
     ):
         with pytest.raises(TablesMissing, match="headrace tables create"):

@@ -8,9 +8,11 @@ import pytest
 
 from pipeline.aws.lease_item import write_lease
 from pipeline.cli import main
+from pipeline.cli.adopt import adopting_of
 from pipeline.core.checkpoint import Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.local.endpoint import LocalAws
+from pipeline.settings_file import read_settings
 from tests.stand_in import a_table, aws, dynamodb, kinesis
 
 __all__ = ["aws", "dynamodb", "kinesis"]
@@ -53,9 +55,12 @@ def test_a_stopped_application_is_adopted_and_given_back(
     assert main(["adopt", "--watch", "50ms"]) == 2
     assert "--yes" in capsys.readouterr().err
     assert main(["adopt", "--watch", "50ms", "--yes"]) == 0
-    assert "1 positions adopted" in capsys.readouterr().out
-    assert main(["adopt", "--watch", "50ms", "--yes"]) == 2
-    assert "already" in capsys.readouterr().err
+    assert "1 position adopted" in capsys.readouterr().out
+    assert main(["adopt"]) == 0
+    out, err = capsys.readouterr()
+    assert f"{application}: passed over, the lake table stands where its rows do already" in out
+    assert "nothing left to adopt; nothing was changed" in out
+    assert "looking for" not in err
     assert main(["give-back", "--yes"]) == 2
     assert "kcl-1 still hold leases" in capsys.readouterr().err
     for n in range(2):
@@ -86,3 +91,83 @@ def test_an_application_that_still_beats_is_refused(
     joined = "{kcl_failover: 20s, heartbeat: lease, allow_foreign_checkpoints: true}"
     file.write_text(file.read_text(encoding="utf-8") + f"coordination: {joined}\n", encoding="utf-8")
     assert main(["adopt", "--yes"]) == 0, "who joins a live fleet takes in what it reads meanwhile"
+
+
+def test_giving_back_by_the_wrong_lake_table_is_refused_and_makes_none(
+    application: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    assert main(["adopt", "--json"]) == 0, "which makes the table"
+    assert main(["give-back", "--yes"]) == 2
+    assert "holds no positions: is landing.table the one" in capsys.readouterr().err
+    monkeypatch.setenv("HEADRACE__LANDING__TABLE", "lake.recrods")
+    for _ in range(2):
+        assert main(["give-back", "--json"]) == 2
+        assert "lake.recrods isn't in the catalog" in capsys.readouterr().err
+
+
+@pytest.fixture
+def two_streams(application: str, dynamodb, kinesis) -> str:
+    """As KCL's multi-stream mode leaves them, and a third one that Kinesis has forgotten; the settings name the first only."""
+    file = Path("headrace.yaml")
+    file.write_text(file.read_text(encoding="utf-8") + "streams_mode: multi\n", encoding="utf-8")
+    for n in range(2):
+        dynamodb.delete_item(TableName=application, Key={"leaseKey": {"S": f"shardId-{n:012d}"}})
+    other = f"{application}-other"
+    kinesis.create_stream(StreamName=other, ShardCount=1)
+    kinesis.get_waiter("stream_exists").wait(StreamName=other, WaiterConfig={"Delay": 1})
+    for name in (application, other):
+        facts = kinesis.describe_stream_summary(StreamName=name)["StreamDescriptionSummary"]
+        life = f"123456789012:{name}:{int(facts['StreamCreationTimestamp'].timestamp())}"
+        a_row_of(life, application, dynamodb)
+    a_row_of("123456789012:gone:1700000000", application, dynamodb)
+    return other
+
+
+def test_adopting_several_streams_that_died_between_two_goes_on_with_the_next(
+    application: str, two_streams: str, dynamodb, capsys: pytest.CaptureFixture[str]
+):
+    for row in dynamodb.scan(TableName=application)["Items"]:
+        dynamodb.update_item(
+            TableName=application,
+            Key={"leaseKey": row["leaseKey"]},
+            UpdateExpression="SET checkpoint = :latest",
+            ExpressionAttributeValues={":latest": {"S": "LATEST"}},
+        )
+    adopting = adopting_of(read_settings("headrace.yaml", {}).settings)
+    adopting.table.ensure()
+    assert adopting.land(adopting.survey(application, timestamp=None), run="headrace adopt") == 1
+    assert main(["adopt", "--json"]) == 0
+    assert [each["stands"] for each in json.loads(capsys.readouterr().out)] == [True, False]
+    assert main(["adopt", "--watch", "50ms", "--yes"]) == 0
+    out = capsys.readouterr().out
+    assert f"{application}: passed over" in out
+    assert f"{application}: 1 position adopted" not in out
+    assert f"{two_streams}: 1 position adopted" in out
+    assert main(["adopt", "--yes"]) == 0
+    assert "nothing left to adopt" in capsys.readouterr().out
+
+
+def a_row_of(life: str, table: str, dynamodb) -> None:
+    key = f"{life}:shardId-000000000000"
+    lease = Lease(key, 7, Checkpoint("TRIM_HORIZON"), stream=life, shard="shardId-000000000000")
+    dynamodb.put_item(TableName=table, Item=write_lease(lease, entity_type=False))
+
+
+def test_streams_that_only_lease_rows_know_are_adopted_and_given_back_too(
+    application: str, two_streams: str, dynamodb, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["adopt", "--watch", "50ms", "--yes"]) == 0
+    out, err = capsys.readouterr()
+    assert f"{application}: 0 positions adopted" in out
+    assert f"{two_streams}: 0 positions adopted" in out
+    assert "gone:1700000000: Kinesis has no such stream any more" in err
+    rows = dynamodb.scan(TableName=application)["Items"]
+    (key,) = [row["leaseKey"] for row in rows if f":{two_streams}:" in row["leaseKey"]["S"]]
+    dynamodb.update_item(
+        TableName=application,
+        Key={"leaseKey": key},
+        UpdateExpression="SET leaseOwner = :w",
+        ExpressionAttributeValues={":w": {"S": "w1"}},
+    )
+    assert main(["give-back", "--yes"]) == 2
+    assert f"w1 still hold leases of {two_streams}" in capsys.readouterr().err

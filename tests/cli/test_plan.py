@@ -1,23 +1,28 @@
 """`headrace plan` prints what the leader would do, each change with its reason, and does nothing."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
 
 from pipeline.cli import main
-from pipeline.cli.plan import _duty, document, kind_of, lines, watch
+from pipeline.cli.plan import _duty, before, document, kind_of, lines, watch
 from pipeline.core import change
 from pipeline.core.change import Change
 from pipeline.core.checkpoint import SHARD_END
 from pipeline.core.lease import Lease
 from pipeline.duties.leader_tick import LeaderMemory
+from pipeline.duties.preview import preview
+from pipeline.errors import OriginUnsafe
 from pipeline.local.endpoint import LocalAws
+from pipeline.memory.table import MemoryTable
+from pipeline.settings_choices import InitialPosition
 from pipeline.settings_file import read_settings
-from tests.duties.world import World
+from tests.duties.world import STREAM, World
 from tests.stand_in import aws, dynamodb, kinesis
 
 if TYPE_CHECKING:
@@ -81,7 +86,9 @@ def test_the_plan_is_what_the_leader_then_does_and_nothing_is_written_before():
         for worker in world.workers:
             world.work(worker)
 
-    planned = watch(world.a_leader(), timedelta(seconds=10), every=timedelta(seconds=5), pause=pause)
+    seen = watch(world.a_leader(), timedelta(seconds=10), every=timedelta(seconds=5), pause=pause)
+    planned = seen.changes
+    assert before(seen, "app") == []
     assert {kind_of(each) for each in planned} == {"assign"}
     assert world.leases.scan().leases == rows, "nothing was written"
     assert len(planned) == 4
@@ -100,13 +107,9 @@ def test_it_watches_as_long_as_it_is_told(capsys: pytest.CaptureFixture[str]):
     assert capsys.readouterr().err.splitlines()[-1] == "watching the workers for 2 s"
 
 
-def test_the_command_shows_a_lease_that_is_missing_and_makes_none(
-    tmp_path: Path,
-    aws: LocalAws,
-    kinesis: "KinesisClient",
-    dynamodb: "DynamoDBClient",
-    capsys: pytest.CaptureFixture[str],
-):
+@pytest.fixture
+def file(tmp_path: Path, aws: LocalAws, kinesis: "KinesisClient") -> Path:
+    """Settings of an application that nobody has started yet; the stream, two shards, is named as it is."""
     name = f"plan-{uuid4().hex[:8]}"
     kinesis.create_stream(StreamName=name, ShardCount=2)
     file = tmp_path / "headrace.yaml"
@@ -115,12 +118,111 @@ def test_the_command_shows_a_lease_that_is_missing_and_makes_none(
         f"aws: {{region: {aws.region}, endpoint: '{aws.endpoint}'}}\n",
         encoding="utf-8",
     )
+    return file
+
+
+def application_of(file: Path) -> str:
+    return read_settings(str(file), {}).settings.application
+
+
+def planned(file: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert main(["plan", "--config", str(file), "--for", "1ms", "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_before_a_first_start_the_plan_says_so_and_what_the_leader_would_do_and_makes_nothing(
+    file: Path, dynamodb: "DynamoDBClient", capsys: pytest.CaptureFixture[str]
+):
+    name = application_of(file)
+    tables = set(dynamodb.list_tables()["TableNames"])
+    assert main(["plan", "--config", str(file)]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == "", "nobody beats yet: there is nothing to watch"
+    assert shown.out.splitlines() == [
+        f"application {name} hasn't started yet: the leader would first",
+        "  make the coordination tables, which aren't there",
+        "  make the landing table lake.records, which isn't there",
+        f"  commit to the landing table where stream {name} starts: TRIM_HORIZON",
+        "and then",
+        "create  shardId-000000000000    no parent of this shard is left to read",
+        "create  shardId-000000000001    no parent of this shard is left to read",
+        "the leader would make 2 changes: 2 create",
+    ]
+    said = planned(file, capsys)
+    assert (said["started"], len(said["first"]), said["counts"]) == (False, 3, {"create": 2})
+    assert set(dynamodb.list_tables()["TableNames"]) == tables
+
+
+def test_tables_that_nobody_may_make_are_an_error_that_names_the_command(
+    file: Path, capsys: pytest.CaptureFixture[str]
+):
+    with file.open("a", encoding="utf-8") as settings:
+        settings.write("coordination: {create: never}\n")
+    assert main(["plan", "--config", str(file)]) != 0
+    assert "`headrace tables create` makes them" in capsys.readouterr().err
+
+
+def test_what_a_first_start_has_done_already_is_not_named_again(
+    file: Path, capsys: pytest.CaptureFixture[str]
+):
+    duty = _duty(read_settings(str(file), {}).settings)
+    duty.tables.ensure()
+    assert [each.split()[0] for each in planned(file, capsys)["first"]] == ["make", "commit"]
+    duty.table.ensure()
+    assert [each.split()[0] for each in planned(file, capsys)["first"]] == ["commit"]
+    duty.tick(LeaderMemory())
+    said = planned(file, capsys)
+    assert (said["started"], said["first"], said["changes"]) == (True, [], [])
+
+
+def test_lost_tables_are_no_first_start_and_the_rows_come_from_the_lake(
+    file: Path, dynamodb: "DynamoDBClient", capsys: pytest.CaptureFixture[str]
+):
+    settings = read_settings(str(file), {}).settings
+    _duty(settings).tick(LeaderMemory())
+    for table in (settings.lease_table, settings.worker_table, settings.state_table):
+        dynamodb.delete_table(TableName=table)
+    said = planned(file, capsys)
+    assert (said["started"], said["first"]) == (True, ["make the coordination tables, which aren't there"])
+    assert said["counts"] == {"create": 2}
+
+
+def test_a_dropped_landing_table_under_rows_that_have_read_is_the_error_that_the_leader_would_have():
+    world = World(shards=1)
+    world.settle()
+    world.produce(0, 3)
+    world.wave()
+    duty = replace(world.a_leader(), table=MemoryTable(world.clock))
+    with pytest.raises(OriginUnsafe, match="1 lease rows have checkpoints"):
+        preview(duty, LeaderMemory())
+
+
+def test_a_stream_without_an_origin_shows_its_start_and_its_rows_beside_one_that_has_begun():
+    world = World(shards=1, more_streams=("late",), position=InitialPosition.LATEST)
+    streams = world.settings.streams
+    world.settings = replace(world.settings, streams=streams[:1])
+    world.settle()
+    world.settings = replace(world.settings, streams=streams)
+    seen = preview(world.a_leader(), LeaderMemory())
+    assert seen.has_started
+    assert seen.first == (
+        "commit to the landing table where stream late starts: LATEST, as the time that Kinesis says it is then",
+    )
+    assert before(seen, "app")[0] == "the leader would first"
+    assert [(kind_of(each), ":late:" in each.key) for each in seen.changes] == [("create", True)]
+    assert {stream.name for stream in world.table.load().positions.origins} == {STREAM}
+
+
+def test_the_command_shows_a_lease_that_is_missing_and_makes_none(
+    file: Path, dynamodb: "DynamoDBClient", capsys: pytest.CaptureFixture[str]
+):
+    name = application_of(file)
     _duty(read_settings(str(file), {}).settings).tick(LeaderMemory())
     gone = {"leaseKey": {"S": "shardId-000000000001"}}
     dynamodb.delete_item(TableName=name, Key=gone)
     before = dynamodb.scan(TableName=name)["Items"]
-    assert main(["plan", "--config", str(file), "--for", "1ms", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
+    said = planned(file, capsys)
     assert [(each["kind"], each["lease"]) for each in said["changes"]] == [("create", "shardId-000000000001")]
     assert said["changes"][0]["why"]
     assert dynamodb.scan(TableName=name)["Items"] == before

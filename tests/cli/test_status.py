@@ -343,6 +343,23 @@ def test_people_get_a_table_and_one_sentence_at_the_end(kcl: KclTables, say: Say
     assert lines[-1].startswith(f"{kcl.lease_table}: ")
 
 
+def test_a_stopping_worker_is_called_so_and_not_old(kcl: KclTables, say: Say):
+    stopping = a_worker("east-2", key="wid") | {"stopping": {"BOOL": True}, "lut": {"N": "1"}}
+    kcl.put(leases_of("east-1", "east-2"))
+    kcl.beside("WorkerMetricStats", "wid", [a_worker("east-1", key="wid"), stopping])
+    rows = {line.split()[0]: line for line in say()[1].splitlines() if line.startswith("east-")}
+    assert "stopping" in rows["east-2"]
+    assert " old *" not in rows["east-2"]
+    assert " old *" in rows["east-1"]
+
+
+def test_the_rates_of_slow_streams_can_be_told_apart(kcl: KclTables, say: Say):
+    rates = {"east-1": "0.1415", "east-2": "0.0741", "west-1": "1234.56", "west-2": "0"}
+    kcl.put([row | {"throughputKBps": {"N": rates[row["leaseOwner"]["S"]]}} for row in leases_of(*rates)])
+    shown = [line.split()[4] for line in say()[1].splitlines() if line.startswith(tuple(rates))]
+    assert shown == ["0.14", "0.07", "1,234.6", "0.0"]
+
+
 def test_clusters_may_be_cut_by_another_rule(kcl: KclTables, say: Say):
     kcl.put(leases_of("a.zone1:1", "a.zone1:2", "b.zone2:3"))
     assert [c["cluster"] for c in told(say("--json", "--cluster-by", r"(zone\d)"))["clusters"]] == [

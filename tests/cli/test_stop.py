@@ -151,7 +151,7 @@ class App:
         self.workers = DynamoWorkerStore(client, self.settings.worker_table, clock=SystemClock())
 
     def stopped(self) -> set[str]:
-        return {row.worker_id for row in self.workers.list() if row.stopping}
+        return {row.worker_id for row in self.workers.listing().workers if row.stopping}
 
     def say(self, *words: str) -> int:
         return main(["stop", "--config", str(self.file), *words])

@@ -15,6 +15,7 @@ from pipeline.core.change import Applied, Refused
 from pipeline.core.checkpoint import SHARD_END, Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.core.shard import HashRange
+from pipeline.errors import WrongShape
 from pipeline.memory.leases import MemoryLeaseStore
 from pipeline.ports import LeaseStore
 from tests.contract.lease_cases import AT, CASES, CLAIMED, FURTHER, IDLE, KEY, NOON, Row
@@ -275,3 +276,42 @@ def test_of_twelve_who_claim_at_once_one_wins(store: LeaseStore):
     assert all(
         a.found and a.found.run_claim == winners[0] for a in answers.values() if isinstance(a, Refused)
     )
+
+
+def test_many_changes_are_answered_in_their_order_and_a_refusal_holds_up_no_other(store: LeaseStore):
+    rows = [replace(IDLE, key=f"{KEY}-{n}", owner="w1") for n in range(40)]
+    hold(store, *rows[::2])
+    answers = store.apply_all([change.give_up(row, "w1") for row in rows])
+    assert [type(each) for each in answers] == [Applied, Refused] * 20
+    assert [each.lease.key for each in answers[::2] if isinstance(each, Applied)] == [
+        r.key for r in rows[::2]
+    ]
+    assert all(store.get(row.key).owner is None for row in rows[::2])  # type: ignore[union-attr]
+
+
+def test_the_answer_to_a_change_on_a_row_that_is_not_understood_is_the_error(store: LeaseStore):
+    hold(store, IDLE)
+    spoil(store, "odd")
+    good, bad = store.apply_all(
+        [change.create(replace(IDLE, key="new"), "a test"), change.create(odd(), "again")]
+    )
+    assert isinstance(good, Applied)
+    assert isinstance(bad, WrongShape)
+
+
+def test_no_changes_have_no_answers(store: LeaseStore):
+    assert store.apply_all([]) == ()
+
+
+def odd() -> Lease:
+    return replace(IDLE, key="odd")
+
+
+def spoil(store: LeaseStore, key: str) -> None:
+    """A row that nobody understands."""
+    if isinstance(store, MemoryLeaseStore):
+        store.hold_odd_row(key, "leaseCounter is a text")
+        return
+    assert isinstance(store, DynamoLeaseStore)
+    item: Any = {"leaseKey": {"S": key}, "leaseCounter": {"S": "five"}}
+    store._rows.client.put_item(TableName=store._rows.table, Item=item)

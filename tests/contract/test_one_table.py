@@ -85,9 +85,11 @@ def test_leases_are_the_leases_and_there_is_nothing_to_report(table: OneTable):
 
 
 def test_workers_are_the_workers(table: OneTable):
-    assert {row.worker_id for row in table.workers.list()} == {"w1", "w2"}
+    assert {row.worker_id for row in table.workers.listing().workers} == {"w1", "w2"}
     assert table.workers.listing().skipped == ()
-    assert [row.worker_id for row in table.workers.get_many(["w2", "w9"]).workers] == ["w2"]
+    for look in (table.workers.get_many, table.workers.glance):
+        found = look(["w2", "w9"])
+        assert ([row.worker_id for row in found.workers], found.skipped) == (["w2"], ())
     row = table.workers.get("w1")
     assert row is not None
     assert (row.beat, row.last_update) == (1, START)
@@ -104,7 +106,7 @@ def test_all_of_it_goes_on_living_beside_each_other(table: OneTable):
     table.workers.set_stopping("w2", stopping=True)
     assert table.lock.beat(MINE, "v2")
     assert table.leases.scan() == Listing((landed.lease,))
-    assert {(w.worker_id, w.beat, w.stopping, w.assign_pass) for w in table.workers.list()} == {
+    assert {(w.worker_id, w.beat, w.stopping, w.assign_pass) for w in table.workers.listing().workers} == {
         ("w1", 2, False, 1),
         ("w2", 0, True, 0),
     }

@@ -12,7 +12,7 @@ from pipeline.core.order import a_family
 from pipeline.core.position import TRIM, Origin, Position
 from pipeline.core.repair import Repair, plan_repair
 from pipeline.core.shard import Shard
-from pipeline.errors import ChainBroken, Transient
+from pipeline.errors import ChainBroken, CommitUnknown, Transient
 from tests.lake.files import NOON, ORIGIN, STREAM, a_file, a_key, a_landing, a_range, at
 from tests.lake.tables import IcebergLake, Lake, MemoryLake
 
@@ -170,6 +170,49 @@ def test_a_repair_of_a_table_that_moved_meanwhile_changes_nothing(lake: Lake):
         lake.table.rebuild(plan.landing, plan.on)
     with pytest.raises(ChainBroken):
         lake.table.load()
+
+
+def with_a_picked_landing(lake: Lake) -> Repair:
+    """A stands at 3, and 4 is picked."""
+    picked = land(lake, 3, [4])
+    lake.rollback(1)
+    lake.cherry_pick(picked)
+    plan = plan_repair(lake.table.evidence([STREAM]), FAMILIES, origins={}, why="a test", run="shell")
+    assert isinstance(plan, Repair)
+    return plan
+
+
+def test_a_repair_is_told_as_done_though_a_run_landed_right_after_it(lake: Lake):
+    plan, other = with_a_picked_landing(lake), lake.handle()
+    lake.after_next_swap(
+        lambda: other.commit(a_landing(other.staging_spec(), A, after=4, numbers=[5], run="run-2"))
+    )
+    assert lake.table.rebuild(plan.landing, plan.on).positions.of(A) == plan.landing.positions.of(A)
+    assert standing(lake)["0"] == (5, 0, False)
+
+
+def test_a_repair_whose_answer_was_lost_is_told_as_done(lake: Lake):
+    plan, other = with_a_picked_landing(lake), lake.handle()
+    lake.lose("answer")
+    made = lake.table.rebuild(plan.landing, plan.on)
+    assert (made.positions, made.snapshot) == (other.load().positions, other.load().snapshot)
+
+
+def test_a_repair_whose_request_was_lost_says_that_it_may_have_landed_and_can_be_done_again(lake: Lake):
+    plan = with_a_picked_landing(lake)
+    lake.lose("request")
+    with pytest.raises(CommitUnknown, match="ook again"):
+        lake.table.rebuild(plan.landing, plan.on)
+    assert isinstance(repaired(lake), Repair)
+    assert standing(lake)["0"] == (4, 0, False)
+
+
+def test_a_repair_that_another_one_outran_changes_nothing(lake: Lake):
+    plan, other = with_a_picked_landing(lake), lake.handle()
+    lake.before_next_swap(lambda: other.rebuild(plan.landing, plan.on))
+    with pytest.raises(Transient, match="Nothing was changed"):
+        lake.table.rebuild(plan.landing, plan.on)
+    assert len([page for page in lake.pages() if page.ranges and page.ranges[0].kind is Kind.REPAIR]) == 1
 
 
 def test_what_the_repaired_table_carries_survives_further_commits(lake: Lake):

@@ -25,10 +25,10 @@ def clock() -> MemoryClock:
     return MemoryClock(START + timedelta(milliseconds=700))
 
 
-@pytest.fixture(params=["memory", "dynamodb", "dynamodb, one table"])
+@pytest.fixture(params=["memory", "memory, one table", "dynamodb", "dynamodb, one table"])
 def store(request: pytest.FixtureRequest, clock: MemoryClock) -> Iterator[WorkerStore]:
-    if request.param == "memory":
-        yield MemoryWorkerStore(clock=clock)
+    if request.param.startswith("memory"):
+        yield MemoryWorkerStore(clock=clock, among_leases="one table" in request.param)
         return
     client: DynamoDBClient = request.getfixturevalue("dynamodb")
     key = "wid" if request.param == "dynamodb" else "leaseKey"
@@ -55,7 +55,7 @@ def test_the_first_beat_makes_the_row(store: WorkerStore):
     row = Worker("w1", last_update=START, beat=1, instance="dagster-a")
     assert store.beat("w1", "dagster-a", found=None) == row
     assert store.get("w1") == row
-    assert store.list() == (row,)
+    assert store.listing().workers == (row,)
 
 
 def test_every_beat_counts_and_stamps_whole_seconds(store: WorkerStore, clock: MemoryClock):
@@ -149,7 +149,7 @@ def test_forget_runs_forgets_those_and_no_other(store: WorkerStore):
 def test_forgetting_nothing_and_forgetting_of_nobody_make_no_row(store: WorkerStore):
     store.forget_runs("w1", ["run-1/a"])
     store.forget_runs("w1", [])
-    assert store.list() == ()
+    assert store.listing().workers == ()
 
 
 def test_stopping_is_kept_until_it_is_taken_back(store: WorkerStore):
@@ -159,7 +159,7 @@ def test_stopping_is_kept_until_it_is_taken_back(store: WorkerStore):
     assert after is not None
     assert after.stopping
     store.set_stopping("w1", stopping=False)
-    assert [w.stopping for w in store.list()] == [False]
+    assert [w.stopping for w in store.listing().workers] == [False]
 
 
 def test_a_worker_can_be_told_to_stop_before_it_starts(store: WorkerStore):
@@ -177,19 +177,43 @@ def test_assignment_passes_are_counted_with_or_without_a_row(store: WorkerStore)
     assert (row.assign_pass, row.beat) == (2, 1)
 
 
-def test_list_shows_every_worker(store: WorkerStore):
+def is_among_leases(store: WorkerStore) -> bool:
+    if isinstance(store, MemoryWorkerStore):
+        return store._among_leases
+    assert isinstance(store, DynamoWorkerStore)
+    return store._rows.key != "wid"
+
+
+def test_a_listing_shows_every_worker(store: WorkerStore):
     for i in range(5):
         store.beat(f"w{i}", "dagster-a", found=None)
-    assert {w.worker_id for w in store.list()} == {f"w{i}" for i in range(5)}
+    assert {w.worker_id for w in store.listing().workers} == {f"w{i}" for i in range(5)}
 
 
-def test_a_listing_is_the_list_and_nothing_skipped_where_all_is_understood(store: WorkerStore):
-    for i in range(3):
-        store.beat(f"w{i}", "dagster-a", found=None)
+def test_a_listing_has_nothing_skipped_where_all_is_understood(store: WorkerStore):
+    rows = {each: store.beat(each, "dagster-a", found=None) for each in ("w0", "w1", "w2")}
     listing = store.listing()
-    assert {w.worker_id for w in listing.workers} == {"w0", "w1", "w2"}
-    assert by_id(listing.workers) == by_id(store.list())
-    assert listing.skipped == ()
+    assert (by_id(listing.workers), listing.skipped) == (rows, ())
+
+
+def test_a_glance_shows_all_of_a_table_of_their_own_and_among_leases_those_that_are_known(store: WorkerStore):
+    rows = {each: store.beat(each, "dagster-a", found=None) for each in ("w0", "w1", "w2")}
+    found = store.glance(["w2", "w-gone", "w1", "w2"])
+    known = {"w1", "w2"} if is_among_leases(store) else rows.keys()
+    assert (by_id(found.workers), len(found.workers)) == ({each: rows[each] for each in known}, len(known))
+    assert found.skipped == ()
+
+
+def test_a_glance_at_nobody_is_no_error(store: WorkerStore):
+    store.beat("w1", "dagster-a", found=None)
+    assert len(store.glance([]).workers) == (0 if is_among_leases(store) else 1)
+
+
+def test_a_glance_at_more_than_a_batch_shows_them_all(store: WorkerStore):
+    ids = [f"w{i}" for i in range(110)]
+    for each in ids:
+        store.beat(each, "dagster-a", found=None)
+    assert by_id(store.glance(iter(ids)).workers).keys() == set(ids)
 
 
 def test_get_many_shows_those_that_are_there_once_each(store: WorkerStore):
@@ -203,11 +227,11 @@ def test_get_many_shows_those_that_are_there_once_each(store: WorkerStore):
 def test_an_odd_row_hides_no_other_and_is_told(store: WorkerStore):
     store.beat("w1", "dagster-a", found=None)
     hold_odd_row(store, "w2")
-    for listing in (store.listing(), store.get_many(["w1", "w2", "w3"])):
+    for listing in (store.listing(), *(look(["w1", "w2", "w3"]) for look in (store.get_many, store.glance))):
         assert [w.worker_id for w in listing.workers] == ["w1"]
         assert [row.key for row in listing.skipped] == ["w2"]
         assert "lut" in listing.skipped[0].why
-    assert [w.worker_id for w in store.list()] == ["w1"]
+    assert [w.worker_id for w in store.listing().workers] == ["w1"]
 
 
 def test_get_of_a_worker_that_never_was_is_none(store: WorkerStore):
@@ -270,7 +294,7 @@ def test_of_two_reports_for_the_same_stretch_only_the_first_is_kept(store: Worke
 
 def test_a_report_on_a_row_that_is_gone_is_refused(store: WorkerStore):
     assert not store.report("w1", metrics(START, 5.0), seen=START - timedelta(seconds=30))
-    assert store.list() == ()
+    assert store.listing().workers == ()
 
 
 def test_beats_keep_fresh_metrics_and_take_outdated_ones_back(store: WorkerStore, clock: MemoryClock):
@@ -300,7 +324,7 @@ def test_a_stale_row_is_deleted_unless_its_worker_came_back(store: WorkerStore, 
     clock.advance(timedelta(days=2))
     back = store.beat("w2", "dagster-a", found="dagster-a")
     assert [store.delete_stale(row) for row in stale if row] == [True, False]
-    assert store.list() == (back,)
+    assert store.listing().workers == (back,)
 
 
 def test_deleting_a_row_that_is_gone_or_never_had_a_time_changes_nothing(store: WorkerStore):
@@ -311,7 +335,7 @@ def test_deleting_a_row_that_is_gone_or_never_had_a_time_changes_nothing(store: 
     assert store.delete_stale(row)
     assert store.delete_stale(row)
     assert not store.delete_stale(Worker("w1"))
-    assert store.list() == ()
+    assert store.listing().workers == ()
 
 
 def test_a_worker_that_leaves_looks_long_gone_to_readers_of_its_stamp_until_it_may_work_again(

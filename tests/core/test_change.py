@@ -101,3 +101,60 @@ def test_a_claim_demands_the_claim_and_the_wish_that_it_read_and_no_handover(rea
 @given(st.text("abc-", min_size=1), st.text("abc/-"))
 def test_the_run_of_a_claim_is_what_stands_before_the_first_slash(run: str, attempt: str):
     assert run_of_claim(f"{run}/{attempt}") == run
+
+
+HELD = Lease(
+    "shardId-0",
+    5,
+    Checkpoint("100"),
+    owner="next",
+    checkpoint_owner="me",
+    run_claim="run/1",
+    wanted_by="run/2",
+    stream_epoch=7,
+)
+AT = Checkpoint("200")
+TAKING = {"owner", "checkpoint_owner", "run_claim", "wanted_by", "stream_epoch"}
+
+
+@pytest.mark.parametrize(
+    ("made", "holder", "demands"),
+    [
+        (change.claim(HELD, "me", "run/9"), None, TAKING),
+        (change.hold(HELD, "run/9", "why"), None, TAKING),
+        (change.beat(HELD, "me"), "me", {"run_claim"}),
+        (change.repair(HELD, "run/1", AT), "me", {"run_claim", "checkpoint"}),
+        (change.checkpoint(HELD, "me", "run/1", at=AT), "me", {"run_claim", "checkpoint"}),
+        (change.prepare_checkpoint(HELD, "me", "run/1", at=AT), "me", {"run_claim", "checkpoint"}),
+        (change.release(HELD, "run/1"), None, {"run_claim"}),
+        (change.want(HELD, "run/9"), None, {"wanted_by"}),
+        (change.unwant(HELD, "run/2"), None, {"wanted_by"}),
+        (change.assign(HELD, "w3", "why"), None, {"owner", "checkpoint_owner", "counter", "stream_epoch"}),
+        (change.initiate_handover(HELD, "w3", "why"), None, {"owner", "checkpoint_owner", "stream_epoch"}),
+        (change.redirect_handover(HELD, "w3", "why"), None, {"owner", "checkpoint_owner"}),
+        (change.call_off_handover(HELD, "why"), None, {"owner", "checkpoint_owner", "counter"}),
+        (change.complete_handover(HELD, "why"), None, {"owner", "checkpoint_owner", "run_claim"}),
+        (change.give_up(HELD, "me"), "me", set()),
+        (change.note_children(HELD, frozenset("c")), "me", {"run_claim", "stream_epoch"}),
+        (
+            change.reposition(HELD, "run/1", at=AT, landed=None, why="why"),
+            None,
+            {"run_claim", "checkpoint"},
+        ),
+        (change.retire(HELD, "why"), None, {"stream_epoch", "counter"}),
+        (change.delete_ended(HELD, "why"), None, {"checkpoint", "counter"}),
+        (change.delete_garbage(HELD, "why"), None, {"counter", "stream_epoch"}),
+    ],
+    ids=lambda made: made.why if isinstance(made, Change) else "",
+)
+def test_each_write_demands_what_its_line_in_the_drawing_says(
+    made: Change, holder: str | None, demands: set[str]
+):
+    assert made.holder == holder
+    assert made.requires.keys() == demands
+    new = {
+        "owner": "me",
+        "checkpoint_owner": None,
+    }  # whoever takes a row must be its owner, and nobody's next
+    for name, value in made.requires.items():
+        assert value in {getattr(HELD, name), new.get(name)}

@@ -65,6 +65,8 @@ def test_a_parent_ends_where_its_row_says_so_or_is_gone_behind_a_child_that_bega
     assert ends(open_row) == 0
     assert ends() == 1
     assert ends(child=replace(ROW, checkpoint=LATEST)) == 0
+    ours = replace(ROW, landed=Checkpoint("20"))
+    assert ends(child=ours) == 0, "we began it after an END of our own, which the table has lost"
 
 
 def test_a_parent_whose_end_was_let_go_of_is_no_question_once_its_child_has_a_position() -> None:

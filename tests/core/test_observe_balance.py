@@ -59,6 +59,26 @@ def test_ended_leases_weigh_nothing():
     assert (w2.leases, w2.ended, w2.kbps, w2.share) == (1, 0, 0.0, 0.5)
 
 
+def test_who_neither_lives_nor_reads_is_told_aside():
+    leases = [
+        Lease("a", owner="w1"),
+        Lease("b", 3, SHARD_END, owner="w2"),
+        Lease("c", 3, SHARD_END, owner="w3"),
+    ]
+    balance = balance_of(leases, ["w3"], cluster_by=RULE)
+    assert [share.name for share in balance.workers] == ["w1", "w3"]
+    assert [share.name for share in balance.clusters] == ["w1", "w3"]
+    assert [(share.name, share.ended) for share in balance.leavers] == [("w2", 1)]
+
+
+def test_one_of_a_thing_is_told_as_one():
+    said = imbalance_of(a_fleet(east_1=1, west_1=3, west_2=3)) or ""
+    assert "with 2 workers (3.00 each), cluster east 1 with 1 (1.00 each)" in said
+    said = imbalance_of(a_fleet(east_1=5, west_1=1, west_2=1)) or ""
+    assert "cluster east reads 5 open leases with 1 worker (" in said
+    assert "differ by up to 4 leases" in said
+
+
 def test_the_founding_example_is_named_stable():
     """500 shards, two clusters of 100 workers: KCL 2.x settles at 300 against 200 and says nothing."""
     workers = {f"east_{n}": 3 for n in range(100)} | {f"west_{n}": 2 for n in range(100)}

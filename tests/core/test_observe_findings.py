@@ -80,9 +80,27 @@ def test_a_lock_that_stands_still_longer_than_it_promises_is_a_dead_leaders():
 def test_nobody_leading_is_told_where_there_should_be_a_leader():
     first = a_look(LEFT, RIGHT, lock=None)
     assert not found(seen(first))["nobody-leads"].needs_person
-    assert found(seen(first, later(first), watched=MINUTE))["nobody-leads"].needs_person
+    waits = a_look(LEFT, FREE, lock=None)
+    assert not found(seen(waits, later(waits)))["nobody-leads"].needs_person, "a short look"
+    alone = found(seen(waits, later(waits), watched=MINUTE))["nobody-leads"]
+    assert alone.needs_person
+    assert alone.names == ("right",)
+    assert "1 open lease waited (right)" in alone.sentence
     old = Look(at=AT, tables=Tables(lease_table="app", state_table="s"), leases=(LEFT, RIGHT))
     assert findings_of(seen(old)) == ()
+
+
+def test_workers_that_help_themselves_need_no_leader_as_long_as_no_lease_waits():
+    """coordination.mode 2.x in three tables: there is never a lock."""
+    first = a_look(LEFT, RIGHT, lock=None)
+    well = found(seen(first, later(first), watched=MINUTE))
+    assert well.keys() == {"nobody-leads"}
+    assert not well["nobody-leads"].needs_person
+    assert "in mode 2.x there is none" in well["nobody-leads"].sentence
+    one_died = later(first, leases=(replace(LEFT, counter=11), RIGHT), workers=(W1, W2))
+    dead = found(seen(first, one_died, watched=MINUTE))["nobody-leads"]
+    assert dead.needs_person
+    assert dead.names == ("right",)
 
 
 def test_a_leader_without_a_row_among_workers_with_rows_is_kcls_zombie():
@@ -137,6 +155,14 @@ def test_rows_that_look_old_are_a_hint_by_their_hosts_clocks():
     assert "workers-quiet" not in found(seen(a_look(LEFT, RIGHT, workers=(W1, W2, fresh))))
 
 
+def test_a_worker_told_to_stop_is_neither_quiet_nor_passed_over_though_its_stamp_is_set_back():
+    stopping = replace(W2, last_update=AT - timedelta(hours=1), stopping=True)
+    first = a_look(LEFT, replace(RIGHT, owner="w1"), workers=(W1, stopping))
+    assert found(seen(first)).keys() == {"workers-stopping"}
+    beats = replace(stopping, beat=stopping.beat + 1)
+    assert found(seen(first, later(first, workers=(W1, beats)))).keys() == {"workers-stopping"}
+
+
 def test_a_worker_that_moves_with_an_old_row_is_passed_over_by_kcls_leader():
     behind = (replace(W1, last_update=AT - timedelta(minutes=10)), W2)
     first = a_look(LEFT, RIGHT, workers=behind)
@@ -177,6 +203,21 @@ def test_a_stable_imbalance_of_clusters_needs_a_person_and_uneven_workers_dont()
     settling = found(seen(fleet("a-1", "a-1", "a-1", "a-2", "a-2", "a-2", "b-1", "b-2")))
     assert not settling["clusters-uneven"].needs_person
     assert not settling["workers-uneven"].needs_person
+
+
+def test_a_dead_worker_that_owns_ended_leases_only_makes_nothing_uneven():
+    owners = ("a-1", "a-1", "a-2", "a-2", "b-1", "b-1")
+    rows = [Lease(f"s{n}", owner=owner) for n, owner in enumerate(owners)]
+    ended = Lease("old", 3, SHARD_END, owner="b-2")
+    alive = tuple(Worker(name, AT) for name in ("a-1", "a-2", "b-1"))
+    gone = Worker("b-2", AT - timedelta(minutes=5))
+    assert found(seen(a_look(*rows, ended, workers=alive))).keys() <= {
+        "hash-keys-unknown",
+        "leader-without-row",
+    }
+    assert "workers-uneven" not in found(seen(a_look(*rows, ended, workers=(*alive, gone))))
+    lives = a_look(*rows, ended, workers=(*alive, replace(gone, last_update=AT)))
+    assert "workers-uneven" in found(seen(lives)), "who lives and reads nothing counts"
 
 
 def test_workers_told_to_stop_are_named():

@@ -10,7 +10,7 @@ from pipeline.core.observe_layout import EMPTY, Place, Seen, Tables, layout_of
 from pipeline.errors import WrongShape
 from pipeline.kcl.layout import Evidence, plan_layout
 from pipeline.kcl.migration import TableStatus
-from pipeline.settings import Layout
+from pipeline.settings_choices import Layout
 
 LOCK = LockRow("w1", "v", timedelta(seconds=120))
 STATUS = "TABLE_MIGRATION_STATUS_"

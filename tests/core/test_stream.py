@@ -72,7 +72,18 @@ def test_what_is_no_arn_of_a_stream_is_said_to_be_none(text: str):
 
 
 @pytest.mark.parametrize(
-    "text", ["orders", "1:orders", "1:orders:0", "x:orders:1", "1:or:ders:1", "1:orders:1.5", ""]
+    "text",
+    [
+        "orders",
+        "1:orders",
+        "1:orders:0",
+        "x:orders:1",
+        "1:or:ders:1",
+        "1:orders:1.5",
+        "",
+        f"1:orders:{2**63}",
+        f"1:orders:{'9' * 5000}",
+    ],
 )
 def test_what_is_not_a_serialized_stream_has_no_epoch(text: str):
     assert epoch_of_serialized(text) is None

@@ -3,16 +3,8 @@
 import json
 from datetime import timedelta
 
-from pipeline.settings import (
-    Billing,
-    CoordinationSettings,
-    Create,
-    Heartbeat,
-    Layout,
-    Mode,
-    Settings,
-    StreamSettings,
-)
+from pipeline.settings import CoordinationSettings, Settings, StreamSettings
+from pipeline.settings_choices import Billing, Create, Heartbeat, Layout, Mode
 from resources.lease_tables import LeaseTablesResource
 
 

@@ -16,7 +16,6 @@ from pipeline.core.position import Position, Positions, Start
 from pipeline.core.shard import Shard
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.sync import is_of_this_life, plan_sync
-from pipeline.duties.claims import Claims
 from pipeline.duties.consume import Consumption
 from pipeline.duties.origin import ensure_origin
 from pipeline.duties.wave import WaveReport
@@ -28,7 +27,9 @@ from pipeline.memory.source import MemorySource
 from pipeline.memory.stage import MemoryStage
 from pipeline.memory.table import MemoryTable
 from pipeline.memory.workers import MemoryWorkerStore
-from pipeline.settings import InitialPosition, OnDataLoss, Settings, StreamSettings
+from pipeline.settings import Settings, StreamSettings
+from pipeline.settings_choices import InitialPosition, OnDataLoss
+from tests.duties.reading import an_attempt
 
 STREAM = "orders"
 DAY = timedelta(hours=24)
@@ -113,26 +114,7 @@ class Life:
         run = name or self.ids.fresh()
         self.runs.launch(run, "w1")
         self.runs.start(run)
-        claims = Claims(
-            me="w1",
-            claim=f"{run}/{self.ids.fresh()}",
-            leases=self.leases,
-            workers=self.rows,
-            runs=self.runs,
-            clock=self.clock,
-            times=self.settings.times,
-        )
-        return Consumption(
-            run_id=run,
-            settings=self.settings,
-            claims=claims,
-            leases=self.leases,
-            workers=self.rows,
-            source=self.source,
-            table=self.table,
-            stage=self.stage,
-            clock=self.clock,
-        )
+        return an_attempt(self, run)
 
     def wave(self, keys: Iterable[str] | None = None) -> WaveReport:
         run = self.run()

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 from pipeline.core.lease import Lease
-from pipeline.settings import Heartbeat
+from pipeline.settings_choices import Heartbeat
 from tests.duties.world import World
 
 

@@ -10,7 +10,9 @@ import pytest
 
 from pipeline.core.change import Applied
 from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
+from pipeline.core.landing import Proposal
 from pipeline.core.lease import Lease
+from pipeline.core.position import Origin, Start
 from pipeline.duties.adopt import Adopting, Adoption, moving
 from pipeline.errors import BadSetting, OriginUnsafe, PositionsDisagree
 from tests.duties.world import STREAM, World
@@ -184,8 +186,46 @@ def test_adopting_twice_is_refused_and_changes_nothing() -> None:
     world = World()
     kcl(world, {0: TRIM_HORIZON, 1: TRIM_HORIZON})
     adopt(world)
+    world.produce(0, 5)
+    world.tick(9)
+    assert world.wave().rows == 5
+    before = world.table.load()
+    kcl(world, {0: TRIM_HORIZON, 1: TRIM_HORIZON})
     with pytest.raises(OriginUnsafe, match="already"):
         adopt(world)
+    assert world.table.load() == before
+
+
+def test_a_stream_that_stands_where_its_rows_do_already_is_passed_over() -> None:
+    """A command over several streams that died between two of them is run again."""
+    world = World(shards=4)
+    world.produce(0, 5)
+    world.clock.advance(timedelta(milliseconds=1_700))
+    rows = {0: at(world, 0, 2), 1: LATEST, 2: TRIM_HORIZON, 3: AT_TIMESTAMP}
+    kcl(world, rows)
+    then = world.clock.now()
+    assert not adopt(world, timestamp=then).stands
+    before = world.table.load()
+    world.clock.advance(timedelta(hours=30))  # what it stands at can't be read any more
+    assert adopting(world).survey(STREAM, timestamp=then).stands
+    with pytest.raises(OriginUnsafe, match="already"):
+        adopting(world).survey(STREAM, timestamp=then - timedelta(seconds=9))
+    kcl(world, rows | {0: at(world, 0, 3)})
+    with pytest.raises(OriginUnsafe, match="already"):
+        adopting(world).survey(STREAM, timestamp=then)
+    kcl(world, {each: says for each, says in rows.items() if each != 1})
+    with pytest.raises(OriginUnsafe, match="already"):
+        adopting(world).survey(STREAM, timestamp=then)
+    assert world.table.load() == before
+
+
+def test_a_stream_that_started_elsewhere_is_none_that_was_adopted() -> None:
+    world = World()
+    origin = ((world.stream, Origin(Start(world.clock.now()), world.clock.now())),)
+    world.table.commit(Proposal(origins=origin))
+    kcl(world, {0: TRIM_HORIZON, 1: TRIM_HORIZON})
+    with pytest.raises(OriginUnsafe, match="already"):
+        adopting(world).survey(STREAM, timestamp=None)
 
 
 def test_rows_of_another_life_of_the_stream_are_refused() -> None:
@@ -251,7 +291,7 @@ def test_a_shard_that_stands_in_the_table_and_has_no_row_isnt_given_back_in_sile
     world.rows.set_stopping("w1", stopping=True)
     world.work()
     world.leases.wipe(world.shard(0).shard_id)
-    with pytest.raises(BadSetting, match="no lease row"):
+    with pytest.raises(BadSetting, match="without a lease row"):
         adopting(world).give_back(STREAM)
 
 

@@ -11,7 +11,7 @@ from pipeline.core.lease import Lease
 from pipeline.core.lineage import Kind
 from pipeline.core.worker import Worker
 from pipeline.duties.wave import Arrow
-from pipeline.settings import Heartbeat
+from pipeline.settings_choices import Heartbeat
 from tests.duties.world import TICK, World
 
 
@@ -117,6 +117,7 @@ def test_a_checkpoint_of_our_own_ahead_of_the_table_is_a_rollback_beside_kcl_too
     world.produce(0, 5)
     world.wave("w1", "second")
     world.table.rollback(before)
+    world.produce(0, 5)
     report = world.wave("w1", "third")
     assert "rolled back" in report.problems[0].why
     assert ("foreign", "0") not in kinds(world)
@@ -332,3 +333,16 @@ def test_a_lease_is_handed_over_to_a_kcl_worker_as_its_leader_asks() -> None:
     world.work()
     row = row_of(world, 0)
     assert (row.owner, row.checkpoint_owner, row.run_claim) == ("kcl-1", None, None)
+
+
+def test_what_kcl_read_meanwhile_is_told_to_a_person() -> None:
+    world = shared(World(shards=1))
+    world.settle()
+    world.produce(0, 5)
+    world.wave()
+    world.produce(0, 4)
+    kcl_reads(world, 0)
+    ours_again(world, 0)
+    world.produce(0, 1)
+    report = world.wave("w1", "second")
+    assert ["KCL read it from" in note for note in report.notes] == [True]

@@ -20,9 +20,10 @@ from pipeline.aws.leader_lock import DynamoLeaderLock
 from pipeline.aws.leases import DynamoLeaseStore
 from pipeline.aws.tables import DynamoTables
 from pipeline.aws.workers import DynamoWorkerStore
-from pipeline.duties.leader_tick import LeaderReport
+from pipeline.duties.leader_tick import LeaderDuty, LeaderReport
 from pipeline.duties.worker_tick import WorkerReport
-from pipeline.settings import CoordinationSettings, Heartbeat, Layout
+from pipeline.settings import CoordinationSettings, WorkerSettings
+from pipeline.settings_choices import Heartbeat, Layout
 from tests.duties.bill import Bill, Meter
 from tests.duties.world import TICK, World
 
@@ -65,6 +66,11 @@ class Priced(World):
         )
         self.lock = DynamoLeaderLock(client, lambda: layout.places(client, settings).lock)  # type: ignore[assignment]
         self.tables = DynamoTables(client, settings)  # type: ignore[assignment]
+
+    def a_leader(self, leader: str = "w1") -> LeaderDuty:
+        """Of a deployment with this worker alone."""
+        mine = replace(self.settings, workers=(WorkerSettings(id=leader),))
+        return replace(super().a_leader(leader), settings=mine)
 
     def lead(self, leader: str = "w1") -> LeaderReport:
         self._anew()
@@ -134,6 +140,12 @@ def many(make: MakeWorld) -> Priced:
     return make(shards=50)
 
 
+@pytest.fixture(scope="module")
+def one(make: MakeWorld) -> Priced:
+    """The same in one table: layout S."""
+    return make(shards=50, layout=Layout.S)
+
+
 def leases_of(world: Priced) -> str:
     return world.settings.lease_table
 
@@ -163,15 +175,39 @@ def test_a_shard_sync_that_finds_nothing_new_writes_nothing_to_the_leases(many: 
     assert bill.of("PutItem") == 0
 
 
-def test_whoever_does_not_lead_writes_nothing_and_never_scans_the_leases(many: Priced) -> None:
+@pytest.mark.parametrize("where", ["many", "one"])
+def test_whoever_does_not_lead_writes_nothing_and_scans_nothing(
+    request: pytest.FixtureRequest, where: str
+) -> None:
     """Also when it is time for what the leader does."""
+    world: Priced = request.getfixturevalue(where)
+    world.work("w2")
     for _ in range(MINUTE):
-        many.clock.advance(TICK)
-        many.lead("w1")
-        bill = many.price("follower's leader tick", lambda: many.lead("w2"))
-        assert bill.of("Scan", leases_of(many)) == 0
-        assert bill.written == 0
+        world.clock.advance(TICK)
+        world.lead("w1")
+        bill = world.price(f"follower's leader tick, {where}", lambda: world.lead("w2"))
+        assert (bill.scans, bill.written) == (0, 0)
+        assert (bill.of("GetItem"), bill.of("BatchGetItem")) == (1, 1)
         assert bill.reads <= 2
+
+
+def test_in_one_table_a_leader_between_its_duties_reads_the_rows_that_it_knows(one: Priced) -> None:
+    bill = one.price_until("leader, between its duties, one table", one.lead, lambda b: not b.scans)
+    assert (bill.of("GetItem"), bill.of("BatchGetItem")) == (1, 1)
+    assert (bill.written, bill.writes) == (1, 1)
+    assert bill.reads <= 1 + len(one.rows.listing().workers)
+
+
+def test_in_one_table_a_leader_scans_for_workers_once_a_period_and_for_leases_as_ever(one: Priced) -> None:
+    bills = []
+    for _ in range(MINUTE):
+        one.clock.advance(TICK)
+        bills.append(one.price("leader, one table", one.lead))
+    a_minute, times = MINUTE * TICK, one.settings.times
+    periods, syncs = a_minute // times.assignment, a_minute // times.shard_sync
+    assert sum(bill.written == 2 for bill in bills) == periods
+    assert sum(bill.scans for bill in bills) <= 2 * periods + syncs
+    assert any(bill.scans == 0 for bill in bills)
 
 
 @pytest.mark.parametrize(("size", "held"), [("few", 0), ("few", 5), ("many", 50)])
@@ -273,9 +309,11 @@ def test_the_meter_sees_heartbeats_by_lease_grow_with_the_leases(make: MakeWorld
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("layout", [Layout.M, Layout.S])
 @pytest.mark.parametrize("shards", [4, 50, 200])
-def test_an_hour_at_rest_of_two_workers(make: MakeWorld, shards: int) -> None:
-    """The table in docs/how-it-works.md."""
-    leader, others = an_hour(make(workers=("w1", "w2"), shards=shards))
+def test_an_hour_at_rest_of_two_workers(make: MakeWorld, shards: int, layout: Layout) -> None:
+    """The table in docs/how-it-works.md, which is of layout M."""
+    leader, others = an_hour(make(workers=("w1", "w2"), shards=shards, layout=layout))
+    assert others.scans == 0
     assert leader.writes + others.writes <= 3 * 720 + 180
     assert leader.reads + others.reads <= 720 * (shards + 12) + HOUR * shards / 4

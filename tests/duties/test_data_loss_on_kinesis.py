@@ -22,7 +22,8 @@ from pipeline.lake.stage_task import stage_batches
 from pipeline.local.endpoint import LocalAws, local_aws
 from pipeline.memory.table import MemoryTable
 from pipeline.ports import StagingSpec
-from pipeline.settings import AwsSettings, OnDataLoss
+from pipeline.settings import AwsSettings
+from pipeline.settings_choices import OnDataLoss
 from tests.duties.life import STREAM, Life
 
 HOURS = 3600.0

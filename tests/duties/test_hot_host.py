@@ -56,7 +56,7 @@ def work(world: World, *, busy: dict[str, float | None]) -> None:
 def plan(world: World) -> Plan:
     return plan_assignment(
         world.leases.scan().leases,
-        world.rows.list(),
+        world.rows.listing().workers,
         term=Term(),
         rules=Rules(),
         at_ns=10**12,
@@ -88,13 +88,13 @@ def test_workers_that_are_alike_keep_what_they_have(world: World):
 
 def test_workers_that_measure_nothing_are_judged_by_throughput(world: World):
     work(world, busy={"w1": None, "w2": None})
-    assert {row.measured_by for row in world.rows.list()} == {"throughput"}
+    assert {row.measured_by for row in world.rows.listing().workers} == {"throughput"}
     assert plan(world).changes == ()
 
 
 def test_the_rows_say_what_was_measured(world: World):
     work(world, busy={"w1": 96, "w2": 8})
-    found = {row.worker_id: (row.stats, row.measured_by) for row in world.rows.list()}
+    found = {row.worker_id: (row.stats, row.measured_by) for row in world.rows.listing().workers}
     assert found == {
         "w1": ({"C": (49.0, 49.0, 49.0)}, "cpu of 2 hosts"),
         "w2": ({"C": (5.0, 5.0, 5.0)}, "cpu of 2 hosts"),

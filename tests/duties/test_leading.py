@@ -9,6 +9,7 @@ import pytest
 
 from pipeline.core.change import Applied, claim
 from pipeline.duties.leader_tick import LeaderMemory
+from pipeline.duties.preview import preview
 from tests.duties.moves import owners, row_of, ticks_until, without
 from tests.duties.world import TICK, World
 
@@ -95,10 +96,10 @@ def test_the_row_of_a_worker_that_has_been_gone_for_a_day_is_deleted() -> None:
     without(world, "w2")
     world.clock.advance(timedelta(hours=23))
     world.tick(8)
-    assert {row.worker_id for row in world.rows.list()} == {"w1", "w2"}
+    assert {row.worker_id for row in world.rows.listing().workers} == {"w1", "w2"}
     world.clock.advance(timedelta(hours=2))
     world.tick(8)
-    assert {row.worker_id for row in world.rows.list()} == {"w1"}
+    assert {row.worker_id for row in world.rows.listing().workers} == {"w1"}
 
 
 def test_a_stopped_worker_stays_stopped_after_a_day_too() -> None:
@@ -120,7 +121,7 @@ def test_a_leaders_clock_that_jumps_a_day_ahead_deletes_no_living_workers_row() 
     world.settle()
     world.clock.jump(timedelta(days=2))
     world.lead()
-    assert {row.worker_id for row in world.rows.list()} == {"w1", "w2"}
+    assert {row.worker_id for row in world.rows.listing().workers} == {"w1", "w2"}
 
 
 def test_a_rollback_past_a_parents_end_is_told_by_the_leader() -> None:
@@ -218,9 +219,9 @@ def test_a_preview_writes_nothing_and_tells_what_the_leader_would_do() -> None:
     world.clock.advance(TICK)
     before = world.leases.scan()
     duty = world.a_leader()
-    seen, first = duty.preview(LeaderMemory())
+    first = preview(duty, LeaderMemory())
     world.work()
-    _, second = duty.preview(seen)
-    assert first == ()
-    assert {(c.key, c.put["owner"]) for c in second} == {(row.key, "w1") for row in before.leases}
+    second = preview(duty, first.memory)
+    assert (first.changes, first.first) == ((), ())
+    assert {(c.key, c.put["owner"]) for c in second.changes} == {(row.key, "w1") for row in before.leases}
     assert world.leases.scan() == before

@@ -13,7 +13,7 @@ from pipeline.core.stream import ShardKey
 from pipeline.duties.cleanup import Cleaning, CleanupDue
 from pipeline.errors import CommitUnknown
 from pipeline.memory.table import Lost, Way
-from pipeline.settings import OnDataLoss
+from pipeline.settings_choices import OnDataLoss
 from tests.duties.life import DAY, Life
 
 SEEDS = 120

@@ -59,6 +59,7 @@ def test_a_run_gathers_half_a_minute_of_waves_before_it_adds_an_average(world: W
     run = world.a_run()
     seen = []
     for cpu in (10, 20, 60, 40, 40, 70):
+        world.produce(0)
         measure(world, cpu, seconds=10)
         run.wave()
         seen.append(row_of(world).stats.get("C"))
@@ -132,11 +133,13 @@ def test_a_row_that_cannot_be_written_harms_no_wave_and_is_told_later(
 
 def test_a_run_that_another_was_faster_than_keeps_what_it_has(world: World, monkeypatch: pytest.MonkeyPatch):
     run = world.a_run()
+    world.produce(0)
     measure(world, 80)
     with monkeypatch.context() as patch:
         patch.setattr(world.rows, "report", lambda *_, **__: False)
         run.wave()
     world.clock.advance(30 * SECOND)
+    world.produce(0)
     measure(world, 60)
     run.wave()
     assert row_of(world).stats == {"C": (70,)}
@@ -144,12 +147,15 @@ def test_a_run_that_another_was_faster_than_keeps_what_it_has(world: World, monk
 
 def test_of_two_runs_at_once_one_tells_and_the_other_keeps_what_it_has(world: World):
     one, other = world.a_run(run="one"), world.a_run(run="other")
+    world.produce(0)
     measure(world, 40)
     one.wave()
+    world.produce(0)
     measure(world, 80)
     other.wave()
     assert row_of(world).stats == {"C": (40,)}
     world.clock.advance(30 * SECOND)
+    world.produce(0)
     measure(world, 60)
     other.wave()
     assert row_of(world).stats == {"C": (40, 70)}

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from pipeline.duties.wave import Arrow
-from pipeline.settings import Heartbeat
+from pipeline.settings_choices import Heartbeat
 from tests.duties.moves import in_lease_mode, owners, row_of, ticks_until, without
 from tests.duties.world import TICK, World
 

@@ -11,7 +11,7 @@ from pipeline.core.checkpoint import Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.duties.wave import Arrow
 from pipeline.errors import OriginUnsafe, Unreachable
-from pipeline.settings import InitialPosition
+from pipeline.settings_choices import InitialPosition
 from tests.duties.world import TICK, World
 
 

@@ -48,6 +48,7 @@ def test_after_a_lost_way_all_goes_on_where_the_rows_end_and_no_parent_is_read_a
     life.table.append_as_others()
     life.table.forget(*life.table.snapshots)
     life.table.append_as_others()
+    life.produce(1)
     with pytest.raises(ChainBroken):
         life.wave()
     assert isinstance(mended(life), Stop), "where the stream began has to be said"

@@ -14,7 +14,7 @@ from pipeline.duties.recover import Busy, Held, Recovery
 from pipeline.duties.wave import Arrow
 from pipeline.errors import Throttled
 from pipeline.memory.table import MemoryTable
-from pipeline.settings import FormerStreams
+from pipeline.settings_choices import FormerStreams
 from tests.duties.life import Life
 from tests.duties.test_beside_kcl import shared
 from tests.duties.test_recover import reposition

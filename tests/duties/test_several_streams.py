@@ -14,7 +14,8 @@ from pipeline.core.lease import Lease
 from pipeline.core.stream import ShardKey
 from pipeline.errors import OriginUnsafe, Terminal, Throttled, Unknown, Unreachable
 from pipeline.ports import StreamFacts
-from pipeline.settings import InitialPosition, OnDataLoss, StreamSettings
+from pipeline.settings import StreamSettings
+from pipeline.settings_choices import InitialPosition, OnDataLoss
 from tests.duties.world import STREAM, World
 
 MORE = "returns"

@@ -6,7 +6,8 @@ import pytest
 
 from pipeline.core.worker import Worker
 from pipeline.duties.strategy import plan_moves
-from pipeline.settings import AssignmentSettings, Heartbeat, Settings, Strategy, StreamSettings
+from pipeline.settings import AssignmentSettings, Settings, StreamSettings
+from pipeline.settings_choices import Heartbeat, Strategy
 from tests.core.scenes import carried_out, counts, drawn, loads, unowned
 
 SETTINGS = Settings(application="app", streams=(StreamSettings(name="orders"),))

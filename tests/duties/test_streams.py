@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from pipeline.core.lease import Lease
 from pipeline.core.stream import ShardKey
+from pipeline.duties.preview import preview
 from pipeline.errors import Throttled
-from pipeline.settings import DiscoverySettings, FormerStreams, InitialPosition, StreamSettings, StreamsMode
+from pipeline.settings import DiscoverySettings, StreamSettings
+from pipeline.settings_choices import FormerStreams, InitialPosition, StreamsMode
 from sensors.cursor import read_leader, write_leader
 from tests.duties.world import STREAM, World
 
@@ -158,6 +160,23 @@ def test_a_look_for_streams_that_fails_is_told_and_changes_nothing() -> None:
     world.leader_memory.clear()  # and nothing is known any more of what was found
     lead_for(world, timedelta(minutes=10))
     assert rows_of(world, "orders-a").keys() == before.keys()
+
+
+def test_a_former_stream_doesnt_wait_on_while_nobody_can_tell_what_is_asked_for() -> None:
+    world = removing(FormerStreams.AUTO)
+    world.settings = replace(world.settings, discovery=DiscoverySettings(prefix="nothing", every=SYNC))
+    lead_for(world, WAIT / 2)
+    find = world.source.find_streams
+
+    def throttled(*_how: object) -> tuple[()]:
+        raise Throttled("slow down")
+
+    world.source.find_streams = throttled  # type: ignore[method-assign,assignment]
+    lead_for(world, 2 * WAIT)
+    assert names(world) == ["old", STREAM]
+    world.source.find_streams = find  # type: ignore[method-assign]
+    lead_for(world, WAIT + 3 * SYNC)
+    assert names(world) == [STREAM]
 
 
 # -- former --------------------------------------------------------------------------------------------------------
@@ -336,15 +355,15 @@ def test_a_plan_shows_the_rows_of_streams_that_come_and_of_those_that_go_and_wri
     lead_for(world, WAIT + SYNC)
     before = world.leases.scan().leases
     memory = world.leader_memory["w1"]
-    memory, changes = world.a_leader().preview(memory)
-    assert [change.key for change in changes] == []
+    seen = preview(world.a_leader(), memory)
+    assert [change.key for change in seen.changes] == []
     world.clock.advance(SYNC)
     world.source.split(world.shard(0))
-    _, changes = world.a_leader().preview(memory)
-    assert [change.key for change in changes if change.delete] == list(rows_of(world, "old"))
+    seen = preview(world.a_leader(), seen.memory)
+    assert [change.key for change in seen.changes if change.delete] == list(rows_of(world, "old"))
     assert world.leases.scan().leases == before
     world.source.delete_stream("old")
-    world.a_leader().preview(world.leader_memory["w1"])
+    preview(world.a_leader(), world.leader_memory["w1"])
 
 
 def test_a_single_stream_has_no_former_ones() -> None:

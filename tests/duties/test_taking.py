@@ -16,7 +16,8 @@ from pipeline.duties.taking import Shuffle, ShuffleMemory, Taking, TakingMemory,
 from pipeline.kcl import leader
 from pipeline.memory.clock import CountingIds, MemoryClock
 from pipeline.memory.leases import MemoryLeaseStore
-from pipeline.settings import CoordinationSettings, Heartbeat, Mode, Settings, StreamSettings
+from pipeline.settings import CoordinationSettings, Settings, StreamSettings
+from pipeline.settings_choices import Heartbeat, Mode
 from tests.duties.world import MadeTables
 
 TICK, PERIOD = timedelta(seconds=5), timedelta(seconds=40)
@@ -25,6 +26,8 @@ SETTINGS = Settings(
     streams=(StreamSettings(name="orders"),),
     coordination=CoordinationSettings(mode=Mode.KCL_2, heartbeat=Heartbeat.LEASE),
 )
+
+ME = frozenset({"w1"})
 
 
 def rows(count: int, owner: str | None = None) -> list[Lease]:
@@ -286,19 +289,39 @@ def test_all_workers_find_the_same_leader_among_the_owners():
     first = leader.order(f"w{n}" for n in range(7))[0]
     clock = MemoryClock()
     leads = {
-        f"w{n}": Shuffle(me=f"w{n}", leases=store, clock=clock).tick(ShuffleMemory())[1] for n in range(7)
+        f"w{n}": Shuffle(ours=frozenset({f"w{n}"}), leases=store, clock=clock).tick(ShuffleMemory())[1]
+        for n in range(7)
     }
     assert [name for name, it in leads.items() if it] == [first]
 
 
+def test_a_deployment_leads_whichever_of_its_workers_the_dice_name():
+    store, clock = MemoryLeaseStore([Lease(f"l{n}", owner=f"w{n}") for n in range(7)]), MemoryClock()
+    deployments = [frozenset({f"w{n}" for n in group}) for group in ((0, 1, 2), (3, 4), (5, 6))]
+    first = leader.order(f"w{n}" for n in range(7))[0]
+    leads = [
+        ours for ours in deployments if Shuffle(ours=ours, leases=store, clock=clock).tick(ShuffleMemory())[1]
+    ]
+    assert leads == [next(ours for ours in deployments if first in ours)]
+    assert any(min(ours) != first for ours in leads), "the dice should name a worker that isn't the first"
+
+
+def test_who_owns_only_rows_of_ended_shards_may_be_gone_and_does_not_lead():
+    order = leader.order(["w0", "w1"])
+    ended = Lease("l0", owner=order[0], checkpoint=SHARD_END)
+    store = MemoryLeaseStore([ended, Lease("l1", owner=order[1])])
+    duty = Shuffle(ours=frozenset({order[1]}), leases=store, clock=MemoryClock())
+    assert duty.tick(ShuffleMemory())[1]
+
+
 def test_while_nobody_owns_a_lease_everybody_leads():
-    duty = Shuffle(me="w1", leases=MemoryLeaseStore(rows(2)), clock=MemoryClock())
+    duty = Shuffle(ours=ME, leases=MemoryLeaseStore(rows(2)), clock=MemoryClock())
     assert duty.tick(ShuffleMemory())[1]
 
 
 def test_the_leader_is_asked_for_anew_after_a_minute_and_then_every_five():
     store, clock = MemoryLeaseStore(rows(2)), MemoryClock()
-    duty, memory, asked = Shuffle(me="w1", leases=store, clock=clock), ShuffleMemory(), []
+    duty, memory, asked = Shuffle(ours=ME, leases=store, clock=clock), ShuffleMemory(), []
     for second in range(0, 1000, 5):
         before = store.scans
         memory, _ = duty.tick(memory)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from pipeline.kcl.migration import ClientVersion
-from pipeline.settings import Heartbeat, Mode
+from pipeline.settings_choices import Heartbeat, Mode
 from tests.duties.world import World
 
 
@@ -49,7 +49,7 @@ def test_no_leader_gives_anything_out_and_none_takes_the_lock():
     world = a_world()
     world.tick(40)
     assert world.lock.read() is None
-    assert all(row.assign_pass == 0 for row in world.rows.list())
+    assert all(row.assign_pass == 0 for row in world.rows.listing().workers)
 
 
 def test_the_leases_of_a_dead_worker_are_taken_by_the_other_one():

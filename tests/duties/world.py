@@ -13,7 +13,6 @@ from datetime import timedelta
 from pipeline.core.lease import Lease
 from pipeline.core.lineage import Kind
 from pipeline.core.stream import ShardKey, StreamId
-from pipeline.duties.claims import Claims
 from pipeline.duties.consume import Consumption
 from pipeline.duties.leader_tick import LeaderDuty, LeaderMemory, LeaderReport
 from pipeline.duties.streams import asked_by
@@ -29,15 +28,9 @@ from pipeline.memory.source import MemorySource
 from pipeline.memory.stage import MemoryStage
 from pipeline.memory.table import MemoryTable
 from pipeline.memory.workers import MemoryWorkerStore
-from pipeline.settings import (
-    InitialPosition,
-    Mode,
-    Settings,
-    StreamSettings,
-    StreamsMode,
-    WaveSettings,
-    WorkerSettings,
-)
+from pipeline.settings import Settings, StreamSettings, WaveSettings, WorkerSettings
+from pipeline.settings_choices import InitialPosition, Mode, StreamsMode
+from tests.duties.reading import an_attempt
 
 TICK = timedelta(seconds=5)
 STREAM = "orders"
@@ -191,28 +184,7 @@ class World:
         self.tick(3)
 
     def a_run(self, worker: str = "w1", run: str = "run", *, over: Iterable[str] = ()) -> Consumption:
-        claims = Claims(
-            me=worker,
-            claim=f"{run}/{self.ids.fresh()}",
-            leases=self.leases,
-            workers=self.rows,
-            runs=self.runs,
-            clock=self.clock,
-            times=self.settings.times,
-            over=frozenset(over),
-        )
-        return Consumption(
-            run_id=run,
-            settings=self.settings,
-            claims=claims,
-            leases=self.leases,
-            workers=self.rows,
-            source=self.source,
-            table=self.table,
-            stage=self.stage,
-            clock=self.clock,
-            on_arrow=self._on_arrow,
-        )
+        return an_attempt(self, run, worker=worker, over=over, on_arrow=self._on_arrow)
 
     def wave(self, worker: str = "w1", run: str = "run", keys: Iterable[str] | None = None) -> WaveReport:
         self.runs.launch(run, worker)

@@ -27,8 +27,8 @@ from resources.lake import LakeResource
 from resources.lease_tables import LeaseTablesResource
 from resources.runs import WORKER_TAG
 from tests.dagster.partition_status import partition_statuses
-from tests.e2e.eventually import eventually
 from tests.e2e.processes import CUT, Cuts, Processes
+from tests.eventually import eventually
 
 ROOT = Path(__file__).parents[2]
 _HASHES = 2**128

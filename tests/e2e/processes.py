@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.e2e.eventually import eventually
+from tests.eventually import eventually
 
 CUT = "E2E_CUT"
 """Names the folder to the processes."""

@@ -9,7 +9,7 @@ from pipeline.duties.wave import Arrow
 from resources.runs import WORKER_TAG
 from tests.e2e.app import App, keys
 from tests.e2e.conftest import MakeApp
-from tests.e2e.eventually import eventually
+from tests.eventually import eventually
 
 
 def _daemon(app: App) -> Popen[str]:

@@ -8,7 +8,7 @@ import pytest
 from pipeline.duties.wave import Arrow
 from tests.e2e.app import App, keys
 from tests.e2e.conftest import MakeApp
-from tests.e2e.eventually import eventually
+from tests.eventually import eventually
 
 
 @pytest.mark.parametrize("arrow", [Arrow.CLAIMED, Arrow.STAGED, Arrow.COMMITTED, Arrow.CHECKPOINTED])

@@ -5,7 +5,7 @@ from collections import Counter
 from pipeline.lake.read import rows
 from tests.e2e.app import App, key
 from tests.e2e.conftest import MakeApp
-from tests.e2e.eventually import eventually
+from tests.eventually import eventually
 
 
 def names_of(app: App) -> Counter[str]:

@@ -8,7 +8,7 @@ from pipeline.core.lease import run_of_claim
 from pipeline.duties.wave import Arrow
 from tests.e2e.app import App, key
 from tests.e2e.conftest import MakeApp
-from tests.e2e.eventually import eventually
+from tests.eventually import eventually
 
 
 def _materialize(app: App, shard: int) -> Popen[str]:

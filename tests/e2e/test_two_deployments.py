@@ -11,8 +11,8 @@ import yaml
 
 from tests.e2e.app import ROOT, App
 from tests.e2e.conftest import MakeApp
-from tests.e2e.eventually import eventually
 from tests.e2e.processes import Processes
+from tests.eventually import eventually
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
-from tests.interop.eventually import eventually
+from tests.eventually import eventually
 from tests.interop.landed import landed
 from tests.interop.scene import APP, REBALANCE, START, STREAM, CommandFailed, Scene, Stage, scene
 from tests.interop.verdict import readers
@@ -24,9 +24,9 @@ def kcl_leads(stage: Stage) -> int:
     """KCL 3.5.1 leads. Ours is handed leases, hands over, ends a shard, shares a merge with KCL, and is killed."""
     with scene("kcl leads", 4, stage) as play:
         home = _lake(play)
-        with play.traffic:
+        with play.traffic.flowing():
             play.fleet.start("k1", "3.5.1")
-            eventually(lambda: APP in play.rows.tables(), START, "KCL made its table")
+            eventually(lambda: APP in play.rows.tables(), "KCL made its table", within=START)
             play.fleet.start_ours("h1", home)
             play.await_readers(START + REBALANCE, "k1", "h1")
             play.traffic.split(play.shards_of("h1")[0])
@@ -47,9 +47,9 @@ def kcls_leader_dies(stage: Stage) -> int:
     """KCL 3.5.1 leads and is killed: ours takes the lock, its leases, and reads on where it checkpointed."""
     with scene("kcls leader dies", 4, stage) as play:
         home = _lake(play)
-        with play.traffic:
+        with play.traffic.flowing():
             play.fleet.start("k1", "3.5.1")
-            eventually(lambda: APP in play.rows.tables(), START, "KCL made its table")
+            eventually(lambda: APP in play.rows.tables(), "KCL made its table", within=START)
             play.fleet.start_ours("h1", home)
             play.await_readers(START + REBALANCE, "k1", "h1")
             play.kill("k1", "h1")
@@ -64,7 +64,7 @@ def we_lead(stage: Stage) -> int:
     """Ours leads. KCL 3.5.1 joins, hands over when our leader asks, is killed, and gets all when ours stops cleanly."""
     with scene("we lead", 4, stage) as play:
         home = _lake(play)
-        with play.traffic:
+        with play.traffic.flowing():
             play.fleet.start_ours("h1", home, layout="S")
             play.await_readers(START, "h1")
             play.fleet.start("k1", "3.5.1")
@@ -87,7 +87,7 @@ def beside_2_7(stage: Stage) -> int:
     """KCL 2.7.2 helps itself to leases of ours, keeps them, and is killed: ours takes them back."""
     with scene("beside 2.7.2", 4, stage) as play:
         home = _lake(play)
-        with play.traffic:
+        with play.traffic.flowing():
             play.fleet.start_ours("h1", home, layout="M")
             play.await_readers(START, "h1")
             play.fleet.start("k1", "2.7.2")
@@ -107,10 +107,10 @@ def live_join(stage: Stage) -> int:
     """KCL 3.5.1 is reading already. Ours adopts its positions, joins, is handed leases that KCL has read from, and is killed."""
     with scene("live join", 4, stage) as play:
         home = _lake(play)
-        with play.traffic:
+        with play.traffic.flowing():
             play.fleet.start("k1", "3.5.1")
             play.await_readers(START, "k1")
-            eventually(lambda: len(play.seen()) > 100, START, "KCL has read a hundred records")
+            eventually(lambda: len(play.seen()) > 100, "KCL has read a hundred records", within=START)
             _adopt_live(play, home)
             play.fleet.start_ours("h1", home)
             play.await_readers(REBALANCE, "k1", "h1")
@@ -126,7 +126,7 @@ def helping_ourselves(stage: Stage) -> int:
     """Mode 2.x beside KCL 2.7.2: ours steals from it, takes all when it dies, and a new one steals from ours."""
     with scene("helping ourselves", 4, stage) as play:
         home = _lake(play)
-        with play.traffic:
+        with play.traffic.flowing():
             play.fleet.start("k1", "2.7.2")
             play.await_readers(START, "k1")
             _adopt_live(play, home, mode="2.x")
@@ -147,7 +147,7 @@ def adopted(stage: Stage) -> int:
     with scene("adopted", 4, stage) as play:
         home = _lake(play)
         config = _config(play, home)
-        with play.traffic:
+        with play.traffic.flowing():
             play.fleet.start("k1", "3.4.2")
             play.await_readers(START, "k1")
             play.traffic.split(play.shards_of("k1")[0])

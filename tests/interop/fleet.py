@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.eventually import eventually
 from tests.interop.build import class_path
-from tests.interop.eventually import eventually
 
 _JAVA = ("java", "-Xmx256m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _LOG = ("-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS")
@@ -59,7 +59,7 @@ class Member:
     def stop(self) -> None:
         """Ask it to end, as an operator does, and wait."""
         self.process.terminate()
-        eventually(lambda: self.process.poll() is not None, _STOP_SECONDS, f"{self.name} ended")
+        eventually(lambda: self.process.poll() is not None, f"{self.name} ended", within=_STOP_SECONDS)
 
 
 @dataclass(slots=True)

@@ -35,16 +35,14 @@ from pipeline.ports import Pages, Stage, StagingSpec
 from pipeline.settings import (
     AwsSettings,
     CoordinationSettings,
-    Heartbeat,
     LandingSettings,
-    Layout,
-    Mode,
     Settings,
     StreamSettings,
     TimeSettings,
     WaveSettings,
     WorkerSettings,
 )
+from pipeline.settings_choices import Heartbeat, Layout, Mode
 from resources.beating import beating
 from resources.lake import LakeResource
 from resources.lease_tables import LeaseTablesResource

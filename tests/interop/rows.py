@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
+
+from tests.interop.meanwhile import meanwhile
 
 FOLDER = Path(__file__).parent / "rows"
 _EVERY_SECONDS = 0.5
@@ -28,13 +29,11 @@ def shape_of(row: Row) -> tuple[object, ...]:
 
 @dataclass
 class Rows:
-    """Looks at every table of an application all the while; a context manager."""
+    """Looks at every table of an application while it is watched."""
 
     dynamodb: Any
     app: str
     found: dict[str, dict[tuple[object, ...], Row]] = field(default_factory=dict)
-    _done: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
 
     def tables(self) -> dict[str, list[Row]]:
         """What is in the application's tables now."""
@@ -49,21 +48,11 @@ class Rows:
         path.write_text(json.dumps({"kcl": kcl, "tables": tables}, indent=1, sort_keys=True) + "\n")
         return path
 
-    def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._look, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._done.set()
-        if self._thread is not None:
-            self._thread.join()
+    def watched(self) -> AbstractContextManager[None]:
+        return meanwhile(self._look, every=_EVERY_SECONDS)
 
     def _look(self) -> None:
-        while not self._done.wait(_EVERY_SECONDS):
-            for table, rows in self.tables().items():
-                shapes = self.found.setdefault(table, {})
-                for row in rows:
-                    shapes.setdefault(shape_of(row), row)
+        for table, rows in self.tables().items():
+            shapes = self.found.setdefault(table, {})
+            for row in rows:
+                shapes.setdefault(shape_of(row), row)

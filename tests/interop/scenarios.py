@@ -11,7 +11,7 @@ from tests.interop.scene import APP, REBALANCE, START, Stage, scene
 def kcl_3_5_alone(stage: Stage) -> int:
     """3.5.1: two workers, a split, a merge, the leader killed."""
     with scene("3.5.1 alone", 4, stage) as play:
-        with play.traffic:
+        with play.traffic.flowing():
             play.fleet.start("k1", "3.5.1")
             play.await_readers(START, "k1")
             play.fleet.start("k2", "3.5.1")
@@ -31,7 +31,7 @@ def kcl_3_5_alone(stage: Stage) -> int:
 def kcl_3_4_stopped(stage: Stage) -> int:
     """3.4.2: three tables, left by an application that was stopped in the midst of it."""
     with scene("3.4.2 stopped", 4, stage) as play:
-        with play.traffic:
+        with play.traffic.flowing():
             play.fleet.start("k1", "3.4.2")
             play.fleet.start("k2", "3.4.2")
             play.await_readers(START + REBALANCE, "k1", "k2")
@@ -56,7 +56,7 @@ def kcl_3_4_stopped(stage: Stage) -> int:
 def kcl_2_7_alone(stage: Stage) -> int:
     """2.7.2: lease rows only; one of two workers killed."""
     with scene("2.7.2 alone", 4, stage) as play:
-        with play.traffic:
+        with play.traffic.flowing():
             play.fleet.start("k1", "2.7.2")
             play.fleet.start("k2", "2.7.2")
             play.await_readers(START, "k1", "k2")

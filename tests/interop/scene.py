@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.local.endpoint import local_aws
-from tests.interop.eventually import eventually
+from tests.eventually import eventually
 from tests.interop.fleet import Event, Fleet
 from tests.interop.rows import Rows
 from tests.interop.traffic import Traffic
@@ -21,6 +21,7 @@ START = 180.0  # KCL 3 takes a minute and more to read its first record
 REBALANCE = 240.0
 _TAKE_OVER = 330.0  # of a dead leader's leases: its lock first, then the leases
 _CATCH_UP = 90.0
+_LOOK = 0.5
 
 
 class CommandFailed(Exception):
@@ -61,7 +62,9 @@ class Scene:
             return set(workers) <= set(now.values()) and set(self.traffic.open_shards()) <= set(now)
 
         what = f"every shard is read{', also by ' * bool(workers)}{', '.join(workers)}"
-        self.say(f"{what}, after {eventually(all_read, seconds, what):.0f} s")
+        began = time.monotonic()
+        eventually(all_read, what, within=seconds, every=_LOOK)
+        self.say(f"{what}, after {time.monotonic() - began:.0f} s")
 
     def shards_of(self, worker: str) -> list[str]:
         """The open shards that a worker reads, by name."""
@@ -86,8 +89,9 @@ class Scene:
         self.fleet.workers[name].kill()
         eventually(
             lambda: set(left) <= take_overs(self.fleet.events(), name, at).keys(),
-            _TAKE_OVER,
             f"{name}'s shards were taken over",
+            within=_TAKE_OVER,
+            every=_LOOK,
         )
         took = sorted(take_overs(self.fleet.events(), name, at).values())
         self.say(f"{name} killed: {len(took)} shards read by {', '.join(heirs)} after {_seconds(took)}")
@@ -100,7 +104,9 @@ class Scene:
         """The traffic is over: wait until all of it has come out, and judge."""
 
         try:
-            eventually(lambda: self.verdict(ours()).holds, _CATCH_UP, "every record came out")
+            eventually(
+                lambda: self.verdict(ours()).holds, "every record came out", within=_CATCH_UP, every=_LOOK
+            )
         except TimeoutError as late:
             self.say(str(late))
         verdict = self.verdict(ours())
@@ -118,7 +124,8 @@ def scene(name: str, shards: int, stage: Stage, *, failover: float = 20.0) -> It
             old.unlink()
         traffic = Traffic(aws.client("kinesis"), STREAM)
         traffic.create(shards)
-        with Rows(aws.client("dynamodb"), APP) as rows:
+        rows = Rows(aws.client("dynamodb"), APP)
+        with rows.watched():
             yield Scene(name, fleet, traffic, rows, stage)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
+
+from tests.interop.meanwhile import meanwhile
 
 _EVERY_SECONDS = 0.25
 _MAX_HASH = (1 << 128) - 1
@@ -13,14 +14,12 @@ _MAX_HASH = (1 << 128) - 1
 
 @dataclass
 class Traffic:
-    """A producer on a thread; a context manager. `put` says what Kinesis took: payload -> (shard, sequence number)."""
+    """A producer, while it flows. `put` says what Kinesis took: payload -> (shard, sequence number)."""
 
     kinesis: Any
     stream: str
     a_turn: int = 5
     put: dict[str, tuple[str, str]] = field(default_factory=dict)
-    _done: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
 
     def create(self, shards: int) -> None:
         self.kinesis.create_stream(StreamName=self.stream, ShardCount=shards)
@@ -45,28 +44,18 @@ class Traffic:
         found.sort(key=lambda s: int(s["HashKeyRange"]["StartingHashKey"]))
         return [s["ShardId"] for s in found]
 
-    def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._produce, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._done.set()
-        if self._thread is not None:
-            self._thread.join()
+    def flowing(self) -> AbstractContextManager[None]:
+        return meanwhile(self._produce, every=_EVERY_SECONDS)
 
     def _produce(self) -> None:
-        while not self._done.wait(_EVERY_SECONDS):
-            first = len(self.put)
-            names = [f"r{first + number}" for number in range(self.a_turn)]
-            # Evenly over the hash space, so that no shard is idle.
-            hashes = [(first + number) * (_MAX_HASH // 17) % _MAX_HASH for number in range(self.a_turn)]
-            records = [
-                {"Data": name.encode(), "PartitionKey": name, "ExplicitHashKey": str(place)}
-                for name, place in zip(names, hashes, strict=True)
-            ]
-            answer = self.kinesis.put_records(StreamName=self.stream, Records=records)["Records"]
-            taken = zip(names, answer, strict=True)
-            self.put |= {name: (a["ShardId"], a["SequenceNumber"]) for name, a in taken if "ShardId" in a}
+        first = len(self.put)
+        names = [f"r{first + number}" for number in range(self.a_turn)]
+        # Evenly over the hash space, so that no shard is idle.
+        hashes = [(first + number) * (_MAX_HASH // 17) % _MAX_HASH for number in range(self.a_turn)]
+        records = [
+            {"Data": name.encode(), "PartitionKey": name, "ExplicitHashKey": str(place)}
+            for name, place in zip(names, hashes, strict=True)
+        ]
+        answer = self.kinesis.put_records(StreamName=self.stream, Records=records)["Records"]
+        taken = zip(names, answer, strict=True)
+        self.put |= {name: (a["ShardId"], a["SequenceNumber"]) for name, a in taken if "ShardId" in a}

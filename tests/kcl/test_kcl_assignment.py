@@ -260,6 +260,63 @@ def test_by_count_the_first_worker_in_line_gets_one_though_it_is_at_its_target()
     assert after_one_run(leases, [a_worker("a")], rules) == {"a": 2}
 
 
+@pytest.mark.parametrize(
+    ("leases", "workers", "cap", "after"),
+    [
+        (7, 3, 100, {"w0": 3, "w1": 3, "w2": 1}),
+        (10, 4, 100, {"w0": 3, "w1": 3, "w2": 3, "w3": 1}),
+        (5, 4, 100, {"w0": 2, "w1": 2, "w2": 1}),
+        (9, 2, 3, {"w0": 3, "w1": 3, None: 3}),
+        (2, 3, 100, {"w0": 1, "w1": 1}),
+        (4, 0, 100, {None: 4}),
+    ],
+)
+def test_by_count_one_worker_is_filled_up_to_the_target_then_the_next(leases, workers, cap, after):
+    rules = Rules(by_count=True, balance_every=100, max_leases=cap)
+    assert after_one_run(free(leases), [a_worker(f"w{n}") for n in range(workers)], rules) == after
+
+
+def test_by_count_who_loses_an_expired_lease_isnt_given_more_for_it():
+    """Counts are taken once, before anything moves."""
+    leases = [Lease("l1", 1, owner="w3"), Lease("l2", 1, owner="w1"), Lease("l4", 1, owner="gone")]
+    leases += [Lease("l5", 1, owner="w4"), Lease("m", 1, owner="away")]
+    world = World(leases, Rules(by_count=True, balance_every=100))
+    workers = [a_worker(f"w{n}") for n in (1, 2, 3, 4)]
+    world.run(workers)
+    world.run(workers, after=11, beating=False)
+    # Target 2: w2 has none and gets two, w1, w3 and w4 have one and get one each.
+    assert world.counts == {"w2": 2, "w1": 1, "w3": 1, "w4": 1}
+
+
+def test_a_target_that_was_refused_one_lease_is_lost_for_the_run():
+    leases = [*held("hot", 400.0), *held("warm", *[90.0] * 5)]
+    workers = [a_worker("hot", 90.0), a_worker("warm", 75.0), a_worker("cool", 30.0)]
+    rules = Rules(graceful=False, dampening=1.0)
+    # 400 would lift `cool` above the average, 90 wouldn't: but then nobody asks any more.
+    assert "cool" not in after_one_run(leases, workers, rules)
+
+
+def test_where_nothing_was_read_memory_speaks_before_cpu():
+    """Both metrics would take 0 KB/s in all: KCL goes by its map, which has M before C."""
+    leases = [*held("cpu", *[0.0] * 6), *held("memory", *[0.0] * 6)]
+    workers = [
+        Worker("cpu", NOW, stats={"C": (90.0,), "M": (20.0,)}, ranges={"C": (100,), "M": (100,)}),
+        Worker("memory", NOW, stats={"C": (20.0,), "M": (90.0,)}, ranges={"C": (100,), "M": (100,)}),
+        Worker("idle", NOW, stats={"C": (1.0,), "M": (1.0,)}, ranges={"C": (100,), "M": (100,)}),
+    ]
+    assert after_one_run(leases, workers) == {"cpu": 6, "memory": 5, "idle": 1}
+
+
+def test_where_nothing_was_read_who_is_above_the_average_gives_first():
+    """Of two sources with 0 KB/s each, the one beyond its range but below the average has -0.0, which Java puts last."""
+    leases = [*held("a_strict", *[0.0] * 4), *held("hot", *[0.0] * 4)]
+    workers = [a_worker("a_strict", 40.0, limit=30), a_worker("hot", 90.0, limit=100), a_worker("idle", 10.0)]
+    world = World(leases, AT_ONCE)
+    world.run(workers)
+    (moved,) = [row.key for row in world.store.scan().leases if row.owner == "idle"]
+    assert moved.startswith("hot")
+
+
 def test_by_count_a_pending_handover_isnt_moved():
     pending = [Lease(f"a{n}", 1, owner="b", checkpoint_owner="a", throughput_kbps=1.0) for n in range(4)]
     world = World(pending, Rules(by_count=True))

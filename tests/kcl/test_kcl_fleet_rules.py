@@ -206,6 +206,9 @@ def test_shards_come_by_depth_below_the_finished_and_the_unknown():
     assert depths(FAMILY) == {"a": 1, "b": 1, "c": 2, "d": 3, "e": 4}
     assert depths(FAMILY, done=["a", "b"]) == {"c": 1, "d": 2, "e": 3}
     assert prioritize(FAMILY, max_depth=3) == ("a", "b", "c", "d")
+    for none in (0, -1):
+        with pytest.raises(BadSetting, match="would leave out every shard"):
+            prioritize(FAMILY, max_depth=none)
     mixed = dict(Random(1).sample(list(FAMILY.items()), 5))
     assert prioritize(mixed, max_depth=99) == ("a", "b", "c", "d", "e")
 

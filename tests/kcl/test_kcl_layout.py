@@ -9,7 +9,7 @@ import pytest
 from pipeline.errors import BadSetting, WrongShape
 from pipeline.kcl.layout import Arrangement, Evidence, plan_layout
 from pipeline.kcl.migration import TableStatus
-from pipeline.settings import Layout
+from pipeline.settings_choices import Layout
 
 NOTHING = Evidence(lease_table="app", state_table="app-CoordinatorState")
 LED = frozenset({"Leader"})

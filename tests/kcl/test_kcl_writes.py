@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from pipeline.core.change import Applied, Refused, create
+from pipeline.core.checkpoint import Checkpoint
 from pipeline.core.lease import Lease
+from pipeline.core.shard import HashRange
 from pipeline.kcl import writes
 from pipeline.kcl.writes import HandingOver, Lost, Renewed, after_refused_renewal
 from pipeline.memory.leases import MemoryLeaseStore
@@ -70,6 +72,20 @@ def test_a_holder_renews_through_a_whole_handover():
     refused = store.apply(writes.renew(renewed.lease))
     assert isinstance(refused, Refused)
     assert isinstance(after_refused_renewal(renewed.lease, refused.found), Lost)
+
+
+@pytest.mark.parametrize("plan", [writes.checkpoint, writes.prepare])
+def test_what_the_holder_knows_of_the_shard_goes_with_each_checkpoint(plan):
+    poor = Lease("123456789012:orders:7:s", 5, owner="me", owner_switches=2)
+    known = replace(
+        poor, children=frozenset("c"), hash_range=HashRange(0, 9), stream="123456789012:orders:7", shard="s"
+    )
+    applied = MemoryLeaseStore([poor]).apply(plan(known, Checkpoint("9", 1)))
+    assert isinstance(applied, Applied)
+    row = applied.lease
+    assert (row.children, row.hash_range) == (known.children, known.hash_range)
+    assert (row.stream, row.shard) == (known.stream, known.shard)
+    assert "children" not in plan(poor, Checkpoint("9", 1)).put
 
 
 @pytest.mark.parametrize(

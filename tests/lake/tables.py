@@ -39,6 +39,10 @@ class Lake(Protocol):
         """Something happens between the look and the request."""
         ...
 
+    def after_next_swap(self, act: Callable[[], object]) -> None:
+        """Something happens between the request that landed and the next look."""
+        ...
+
     def numbers(self) -> dict[str, list[int]]:
         """Shard id -> the sequence numbers that a reader finds in the table."""
         ...
@@ -93,6 +97,14 @@ class MemoryLake:
 
         self.memory.fault = fault
 
+    def after_next_swap(self, act: Callable[[], object]) -> None:
+        def fault(now: Way) -> None:
+            if now == "answer":
+                self.memory.fault = lambda _: None
+                act()
+
+        self.memory.fault = fault
+
     def numbers(self) -> dict[str, list[int]]:
         files = [file for snapshot in self.memory.history(self.memory.head) for file in snapshot.files]
         found: dict[str, list[int]] = {}
@@ -136,6 +148,9 @@ class IcebergLake:
 
     def before_next_swap(self, act: Callable[[], object]) -> None:
         before_next_swap(self.iceberg.catalog, act)
+
+    def after_next_swap(self, act: Callable[[], object]) -> None:
+        after_next_swap(self.iceberg.catalog, act)
 
     def numbers(self) -> dict[str, list[int]]:
         return numbers_in(read.rows(self.handle()))
@@ -225,3 +240,15 @@ def before_next_swap(catalog: Catalog, act: Callable[[], object]) -> None:
         return commit(*args)
 
     patch(catalog, "commit_table", late)
+
+
+def after_next_swap(catalog: Catalog, act: Callable[[], object]) -> None:
+    commit = catalog.commit_table
+
+    def early(*args: Any) -> Any:
+        patch(catalog, "commit_table", commit)
+        answer = commit(*args)
+        act()
+        return answer
+
+    patch(catalog, "commit_table", early)

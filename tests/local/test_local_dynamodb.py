@@ -154,6 +154,31 @@ def test_an_assignment_in_the_older_form_is_one_conditional_write(dynamodb, tabl
     assert found == {**A, "leaseOwner": {"S": "w2"}, "leaseCounter": {"N": "5"}}
 
 
+def test_bytes_and_truth_values_of_the_older_form_come_back_as_they_went_in(dynamodb, table):
+    """KCL writes `pendingCheckpointState` so."""
+    dynamodb.put_item(TableName=table, Item={**ROW, "gone": {"S": "x"}})
+    renew(dynamodb, table, 4)
+    updates = {
+        "pendingCheckpointState": {"Action": "PUT", "Value": {"B": b"hi\x00\xff"}},
+        "is_open": {"Action": "PUT", "Value": {"BOOL": True}},
+        "leaseCounter": {"Action": "ADD", "Value": {"N": "2"}},
+        "gone": {"Action": "DELETE"},
+        "leaseOwner": {"Value": {"S": "w2"}},
+    }
+    stale = {"leaseCounter": {"Value": {"N": "4"}}}
+    with pytest.raises(ClientError, match="ConditionalCheckFailed"):
+        dynamodb.update_item(TableName=table, Key=A, Expected=stale, AttributeUpdates=updates)
+    seen = {"leaseCounter": {"Value": {"N": "5"}}}
+    dynamodb.update_item(TableName=table, Key=A, Expected=seen, AttributeUpdates=updates)
+    assert row(dynamodb, table) == {
+        **A,
+        "leaseOwner": {"S": "w2"},
+        "leaseCounter": {"N": "7"},
+        "pendingCheckpointState": {"B": b"hi\x00\xff"},
+        "is_open": {"BOOL": True},
+    }
+
+
 def test_an_index_that_is_there_is_refused_and_not_a_failure(dynamodb, table):
     index = {
         "IndexName": INDEX,

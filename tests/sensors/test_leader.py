@@ -128,15 +128,15 @@ def test_a_leader_that_breaks_in_any_other_way_gives_the_lock_up_at_once(
 def test_a_leader_that_fails_at_every_second_tick_still_notices_a_death(make_world: MakeWorld):
     world = make_world(workers=("w1", "w2"), shards=2, times=TimeSettings())
     world.settle()
-    rows, throttled = world.world.rows.list, Throttled("DynamoDB throttles")
+    rows, throttled = world.world.rows.listing, Throttled("DynamoDB throttles")
 
     def fails() -> None:
         raise throttled
 
     for n in range(24):
-        world.world.rows.list = fails if n % 2 else rows  # type: ignore[method-assign,assignment]
+        world.world.rows.listing = fails if n % 2 else rows  # type: ignore[method-assign,assignment]
         world.tick("leader")
-        world.world.rows.list = rows  # type: ignore[method-assign]
+        world.world.rows.listing = rows  # type: ignore[method-assign]
         world.tick("worker_w1")
         world.later(timedelta(seconds=5))
     assert {row.owner for row in world.world.leases.scan().leases} == {"w1"}

@@ -14,19 +14,16 @@ from hypothesis import strategies as st
 from pipeline.errors import BadSetting
 from pipeline.settings import (
     AwsSettings,
-    Billing,
     CoordinationSettings,
-    Create,
-    InitialPosition,
     LandingSettings,
     Settings,
     SparkSettings,
     StreamSettings,
-    StreamsMode,
     TimeSettings,
     WaveSettings,
     WorkerSettings,
 )
+from pipeline.settings_choices import Billing, Create, InitialPosition, StreamsMode
 from pipeline.settings_file import Source, parse_settings
 from pipeline.settings_names import variable_for
 from pipeline.settings_values import holds_secret, is_mapping, knobs, leaves, names_secret, read_value, show

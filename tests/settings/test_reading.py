@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import BadSetting
-from pipeline.settings import InitialPosition, Settings, SparkSettings, StreamSettings, WorkerSettings
+from pipeline.settings import Settings, SparkSettings, StreamSettings, WorkerSettings
+from pipeline.settings_choices import InitialPosition
 from pipeline.settings_file import MINIMAL, Loaded, Source, parse_settings, read_settings
 from pipeline.settings_names import variable_for
 from pipeline.settings_values import is_mapping, knobs, leaves

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.simulation.batch import Line, line_of, run_batch, summed
 from tests.simulation.planted import plant
 from tests.simulation.planted_bugs import BUGS
+from tests.simulation.quick import settle_down, thaw
 
 if TYPE_CHECKING:
     from tests.simulation.run import Outcome
@@ -18,47 +24,72 @@ _TRACE = 60
 
 
 def main() -> int:
+    asked = _parser().parse_args()
+    thaw()
+    if asked.plant:
+        plant(BUGS[asked.plant])
+    if asked.stats:
+        from tests.simulation.stats import report  # after the planting
+
+        print(report(asked.seeds, asked.first))
+        return 0
+    seeds = range(asked.first, asked.first + asked.seeds)
+    if asked.jobs > 1:
+        lines = run_batch(seeds, jobs=asked.jobs, kept=asked.kept_in, digest=asked.digest)
+    else:
+        lines = list(_one_by_one(seeds, asked))
+    if asked.digest:
+        print(*(f"{line.seed} {line.digest}" for line in lines), sep="\n")
+    summary = summed(lines)
+    if asked.json is not None:
+        asked.json.write_text(json.dumps(asdict(summary), indent=1) + "\n", encoding="utf-8")
+    if not asked.digest:
+        print(summary)
+    return 1 if summary.failed or summary.too_wasteful else 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--from", dest="first", type=int, default=0)
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="processes; from two on all seeds are run, whatever fails"
+    )
+    parser.add_argument(
+        "--kept-in", type=Path, help="with --jobs: a line a seed; those that are there aren't run again"
+    )
+    parser.add_argument("--json", type=Path, help="the summary as JSON, too")
     parser.add_argument("--trace", action="store_true", help="the whole history of each seed")
     parser.add_argument("--digest", action="store_true", help="a digest of each history")
     parser.add_argument("--keep-going", action="store_true", help="don't stop at the first seed that fails")
     parser.add_argument(
-        "--stats", action="store_true", help="how long leases stand unread after a death or a stop"
+        "--stats", action="store_true", help="how long leases stand unread after a death, a stop or a move"
     )
     parser.add_argument("--keep", action="store_true", help="what fails joins tests/simulation/corpus")
     parser.add_argument("--plant", choices=sorted(BUGS), help="with this bug in the product: it must fail")
-    asked = parser.parse_args()
-    if asked.plant:
-        plant(BUGS[asked.plant])
+    return parser
+
+
+def _one_by_one(seeds: Iterable[int], asked: argparse.Namespace) -> Iterator[Line]:
     from tests.simulation.corpus_plans import keep  # after the planting
-    from tests.simulation.run import lines, run_seed
+    from tests.simulation.plan import a_plan
+    from tests.simulation.run import lines, run_plan
 
-    if asked.stats:
-        from tests.simulation.stats import report
-
-        print(report(asked.seeds, asked.first))
-        return 0
-    began, failed, virtual = time.process_time(), 0, 0.0
-    for seed in range(asked.first, asked.first + asked.seeds):
-        outcome = run_seed(seed)
-        virtual += outcome.seconds
-        if asked.digest:
-            print(f"{seed} {outcome.digest}")
+    settle_down()
+    bug = BUGS[asked.plant] if asked.plant else None
+    for seed in seeds:
+        began = time.process_time()
+        plan = a_plan(seed)
+        outcome = run_plan(plan if bug is None else bug.fitted(plan))
+        yield line_of(outcome, time.process_time() - began, digest=asked.digest)
         if asked.trace:
             print(outcome.plan, *lines(outcome.history), sep="\n")
         if outcome.violation is not None:
-            failed += 1
             print(told(outcome))
             if asked.keep:
                 print(f"kept: {keep(outcome.plan, str(outcome.violation))}")
             if not asked.keep_going:
-                break
-    took = time.process_time() - began
-    if not asked.digest:
-        print(f"{asked.seeds} seeds, {failed} failed, {virtual / 900 / took:.1f} seeds of 900 s a CPU second")
-    return 1 if failed else 0
+                return
 
 
 def told(outcome: Outcome) -> str:

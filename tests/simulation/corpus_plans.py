@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from pipeline.settings import Heartbeat, InitialPosition
+from pipeline.settings_choices import Heartbeat, InitialPosition, Mode
 from tests.simulation.plan import Plan
 from tests.simulation.weather import Mix
 
@@ -26,6 +26,7 @@ def read_plan(text: str) -> Plan:
         "mix": Mix(**said["mix"]),
         "position": InitialPosition(said["position"]),
         "heartbeat": Heartbeat(said["heartbeat"]),
+        "mode": Mode(said.get("mode", Mode.OWN)),
     }
     return Plan(**(said | named))
 

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from pipeline.duties.leader_tick import LeaderDuty
+from pipeline.core.lease import Lease
+from pipeline.core.stream import StreamId
+from pipeline.duties.leader_tick import LeaderDuty, LeaderMemory
+from pipeline.duties.streams import asked_by
+from pipeline.duties.taking import Taking
 from pipeline.duties.worker_tick import WorkerDuty, WorkerReport
 from pipeline.errors import HeadraceError, TablesMissing, Terminal, Transient
+from pipeline.ports import StreamFacts
 from pipeline.settings import Settings
-from sensors.cursor import Kept, read_leader, read_worker, write_leader, write_worker
+from pipeline.settings_choices import Mode
+from sensors.cursor import read_leader, read_worker, write_leader, write_worker
+from tests.simulation.cursors import Cursor, Remembered
 from tests.simulation.instance import Instance, Runs
 from tests.simulation.machine import Host
 from tests.simulation.ports import Door, Leases, Lock, Source, Table, Tables, Workers
@@ -51,7 +59,7 @@ class Deployment:
 
     def start(self) -> None:
         """The daemon and its code server come up."""
-        if not self.host.alive or self.is_up:
+        if not self.host.alive or self.is_up or not self.world.is_open:
             return
         self._serve()
         self._round += 1
@@ -64,6 +72,11 @@ class Deployment:
         """New code: what modules remember is gone; ticks of the old process go on to their end."""
         if self.is_up:
             self._serve()
+
+    def learn(self) -> None:
+        """New settings: what is at work goes on with the old ones."""
+        self.settings = self.world.settings(self.workers)
+        self.reload()
 
     def _serve(self) -> None:
         world = self.world
@@ -90,7 +103,7 @@ class Deployment:
         self._fire("leader", self._leader_tick)
         for worker in self.workers:
             self._fire(worker, self._worker_tick)
-        if weather.strikes(weather.mix.doubled):
+        if weather.strikes("doubled"):
             weather.last_trouble = world.sim.now
             world.sim.after(rng.random(), lambda: self._fire_all_again(number))
 
@@ -106,9 +119,9 @@ class Deployment:
         world, server = self.world, self.server
         if server is None or self._waiting.get(name, -_GIVES_UP) > world.sim.now - _GIVES_UP:
             return
-        if world.weather.strikes(world.weather.mix.missed):
+        if world.weather.strikes("missed"):
             return
-        if world.weather.strikes(world.weather.mix.forgotten):
+        if world.weather.strikes("forgotten"):
             self.instance.cursors.pop(name, None)
             world.note(self.host.name, f"the cursor of {name} is lost")
         self._waiting[name] = world.sim.now
@@ -125,7 +138,7 @@ class Deployment:
 
         world.sim.spawn(server, work, 0.05 * world.rng.random())
 
-    def _save(self, process: Process, name: str, cursor: str) -> None:
+    def _save(self, process: Process, name: str, cursor: Cursor[Any]) -> None:
         """A tick of a process that was replaced meanwhile may or may not be heard."""
         if process is self.server or self.world.rng.random() < 0.5:
             self.instance.cursors[name] = cursor
@@ -133,10 +146,8 @@ class Deployment:
     # -- what sensors/leader.py does ---------------------------------------------------------------------------
 
     def _leader_tick(self, process: Process, name: str) -> None:
-        cursor = self.instance.cursors.get(name)
-        kept = process.known.setdefault(f"kept by {name}", Kept())
-        memory, failures = read_leader(cursor)
-        memory = kept.get(name, cursor) or memory
+        remembered = process.known.setdefault(f"kept by {name}", Remembered(read_leader))
+        memory, failures = remembered.of(self.instance.cursors.get(name))
         duty: LeaderDuty = process.known.get(name) or process.known.setdefault(name, self._leader(process))
         beating = Beating(self.world, process, duty.beat_lock, every=5.0, at_most=40.0)
         try:
@@ -156,7 +167,7 @@ class Deployment:
             if failures >= _FAILURES:
                 self._give_up(duty)
                 failures = 0
-        self._save(process, name, kept.put(name, write_leader(memory, failures), memory))
+        self._save(process, name, remembered.keep((memory, failures), _leader_text))
 
     @staticmethod
     def _give_up(duty: LeaderDuty) -> None:
@@ -181,13 +192,12 @@ class Deployment:
     # -- what sensors/worker.py does ---------------------------------------------------------------------------
 
     def _worker_tick(self, process: Process, name: str) -> None:
-        cursor = self.instance.cursors.get(name)
-        kept = process.known.setdefault(f"kept by {name}", Kept())
+        remembered = process.known.setdefault(f"kept by {name}", Remembered(read_worker))
         duty: WorkerDuty = process.known.get(name) or process.known.setdefault(
             name, self._worker(process, name)
         )
         try:
-            report = duty.tick(kept.get(name, cursor) or read_worker(cursor))
+            report = duty.tick(remembered.of(self.instance.cursors.get(name)))
         except (Transient, TablesMissing) as error:
             self.world.note(process.name, f"worker tick of {name}: {error}")
             return
@@ -197,20 +207,22 @@ class Deployment:
         for run_id in report.dead_runs:
             self.world.note(name, f"{run_id} is reported failed: it stopped beating")
             self.instance.end(run_id)
-        self._save(process, name, kept.put(name, write_worker(report.memory), report.memory))
+        self._save(process, name, remembered.keep(report.memory, write_worker))
         if report.due:
             self._request(name, report)
 
     def _worker(self, process: Process, name: str) -> WorkerDuty:
-        door = Door(self.world, process)
+        door, settings = Door(self.world, process), self.settings
         source = Source(door)
-        facts: dict[str, Any] = {}
+        facts: dict[str, tuple[StreamFacts, float]] = {}
 
-        def stream(_row: Any) -> Any:
-            if not facts or self.world.sim.now > facts["until"]:
-                found = source.describe(self.settings.streams[0].name)
-                facts.update(found=found, until=self.world.sim.now + _FACTS_LIVE)
-            return facts["found"].stream, facts["found"].retention
+        def stream(row: Lease) -> tuple[StreamId, timedelta]:
+            asked = asked_by(settings, row)
+            found, until = facts.get(asked, (None, 0.0))
+            if found is None or self.world.sim.now > until:
+                found = source.describe(asked)
+                facts[asked] = (found, self.world.sim.now + _FACTS_LIVE)
+            return found.stream, found.retention
 
         return WorkerDuty(
             worker_id=name,
@@ -223,7 +235,20 @@ class Deployment:
             times=self.settings.times,
             lock=Lock(door),
             heartbeat=self.settings.coordination.heartbeat,
+            taking=self._taking(door, name),
             stream=stream,
+        )
+
+    def _taking(self, door: Door, name: str) -> Taking | None:
+        if self.settings.coordination.mode is Mode.OWN:
+            return None
+        return Taking(
+            me=name,
+            leases=Leases(door),
+            clock=self.host,
+            ids=self.world.ids,
+            settings=self.settings,
+            tables=Tables(door),
         )
 
     def _request(self, worker: str, report: WorkerReport) -> None:
@@ -263,3 +288,7 @@ class Deployment:
         """`headrace consume`: a run that no Dagster knows."""
         run_id = self.world.a_run_id()
         RunAtWork(self, run_id, worker, self.host, over=(), later=(), keys=keys, instance=None)
+
+
+def _leader_text(said: tuple[LeaderMemory, int]) -> str:
+    return write_leader(*said)

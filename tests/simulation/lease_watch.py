@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from pipeline.core.change import Applied, Change, Refused
+from pipeline.core.checkpoint import Checkpoint
 from pipeline.core.lease import Lease
+from pipeline.core.lineage import Kind, Range
 from pipeline.core.stream import ShardKey
 from pipeline.core.worker import Worker
 from pipeline.errors import TablesMissing
 from pipeline.memory.leases import MemoryLeaseStore
 from pipeline.memory.workers import MemoryWorkerStore
 from pipeline.ports import Listing
-from pipeline.settings import Heartbeat
+from pipeline.settings_choices import Heartbeat
 from tests.simulation.scheduler import Process
-from tests.simulation.truth import Violation
+from tests.simulation.truth import ShardTruth, Violation
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
+
+
+FORMER_WAIT = timedelta(seconds=60)
+PERSON = "person"
+"""How the runs of people's commands are called."""
 
 
 class WatchedLeases:
@@ -29,6 +37,8 @@ class WatchedLeases:
         self._old: Mapping[str, Lease] = {}
         """The rows as a stale read may still show them."""
         self.refused = 0
+        self._ahead: dict[tuple[str, str], Checkpoint] = {}
+        """By claim and row: where a row that was claimed stood, if that was ahead of a table that was rolled back."""
 
     @property
     def rows(self) -> dict[str, Lease]:
@@ -48,7 +58,7 @@ class WatchedLeases:
     def scan(self) -> Listing:
         self._there()
         world = self._world
-        if world.weather.strikes(world.weather.mix.stale):
+        if world.weather.strikes("stale"):
             world.note("dynamo", "a stale scan")
             return Listing(tuple(self._old.values()))
         return self.store.scan()
@@ -56,7 +66,7 @@ class WatchedLeases:
     def held_by(self, worker_id: str) -> Listing:
         self._there()
         world = self._world
-        if world.weather.strikes(world.weather.mix.stale):
+        if world.weather.strikes("stale"):
             world.note("dynamo", f"a stale index for {worker_id}")
             return Listing(tuple(row for row in self._old.values() if row.owner == worker_id))
         return self.store.held_by(worker_id)
@@ -65,6 +75,7 @@ class WatchedLeases:
         self._there()
         before = self.rows.get(change.key)
         done = self.store.apply(change)
+        self._world.tally.writes += 1
         if isinstance(done, Refused):
             self.refused += 1
             self._judge_refusal(done.found, change, by)
@@ -123,21 +134,44 @@ class WatchedLeases:
         self._judge_position(after, by)
 
     def _judge_position(self, row: Lease, by: Process) -> None:
-        """I8: the row never runs ahead of the table."""
-        if not (row.checkpoint.is_digits or row.checkpoint.is_end):
-            return
-        truth = self._world.truth
-        epoch = row.stream_epoch
-        stream = next((s for s in truth.streams if s.epoch == epoch), truth.stream)
-        shard = truth.shards.get(ShardKey(stream, row.shard_id))
+        """I8: the row never runs ahead of the table, unless the table goes back."""
+        shard = self._shard(row)
         token = shard.token if shard else None
-        if row.checkpoint.is_end:
-            ahead = token is None or not token[2]
-        else:
-            ahead = token is None or (not token[2] and int(row.checkpoint.sequence) > (token[0] or -1))
-        if ahead:
+        if shard is not None and shard.was is not None and not _is_beyond(row.checkpoint, shard.was):
+            return  # what landed before it was rolled back
+        if _is_beyond(row.checkpoint, token):
             raise Violation(
                 "I8", f"{by}: the row {row.key} says {row.checkpoint}, the table {token}", row.key
+            )
+
+    def _shard(self, row: Lease) -> ShardTruth | None:
+        stream = self._world.truth.stream_of(row)
+        return None if stream is None else self._world.truth.shards.get(ShardKey(stream, row.shard_id))
+
+    def is_ahead(self, row: Lease) -> bool:
+        """Of a table that was rolled back."""
+        shard = self._shard(row)
+        if shard is None or not self._world.truth.lives(shard.key.stream):
+            return False
+        said = (row.checkpoint, row.landed) if row.landed is not None else (row.checkpoint,)
+        return any(_is_beyond(each, shard.token) for each in said)
+
+    def forget_ahead(self, key: str) -> None:
+        """A person has decided about it."""
+        self._ahead = {which: at for which, at in self._ahead.items() if which[1] != key}
+
+    def require_not_ahead(self, landed: Range) -> None:
+        """A run that claimed a row which is ahead of the table stops, and says so: it doesn't read anything again."""
+        at = self._ahead.get((landed.claim, self._world.key_of(landed.key)))
+        if (
+            at is not None
+            and landed.kind is Kind.LANDED
+            and _is_beyond(at, landed.after.token if landed.after else None)
+        ):
+            raise Violation(
+                "I8",
+                f"{landed.run} landed {landed.key} again, whose row at {at} says that the table went back",
+                landed.key.shard_id,
             )
 
     def _judge_claim(self, before: Lease, after: Lease, change: Change, by: Process) -> None:
@@ -153,6 +187,10 @@ class WatchedLeases:
         if before.checkpoint_owner is not None:
             raise Violation("I2", f"{by} claimed {key} during its handover to {before.owner}", key)
         self._judge_busy(before, by)
+        if self.is_ahead(after):
+            self._ahead[by.claim, key] = after.landed or after.checkpoint
+        else:
+            self._ahead.pop((by.claim, key), None)
         world.told(before, after, change, by)
 
     def _judge_busy(self, before: Lease, by: Process) -> None:
@@ -197,12 +235,25 @@ class WatchedLeases:
                 "I20", f"{by}: {before.holder} lost {before.key} after {silent:.1f} s of silence", before.key
             )
 
+    def _judge_forgotten(self, before: Lease, unasked: float, by: Process) -> None:
+        """A former stream's rows stay for the wait that the settings name."""
+        waited, wanted = self._world.sim.now - unasked, FORMER_WAIT.total_seconds()
+        jumps = sum(at > unasked for at, _ in self._world.jumps)
+        if waited < wanted - 45.0 * jumps - 1.0 and not before.has_ended:
+            raise Violation(
+                "I7", f"{by} deleted {before.key} {waited:.0f} s after its stream was taken out", before.key
+            )
+        self._world.weather.bites["forgotten_rows"] += 1
+
     def _judge_delete(self, before: Lease | None, by: Process) -> None:
         if before is None:
             return
         world = self._world
-        stream = world.truth.stream
-        if before.stream_epoch is not None and before.stream_epoch < stream.epoch:
+        stream = world.truth.stream_of(before) or world.truth.stream
+        if not world.truth.lives(stream) or (before.stream_epoch or stream.epoch) < stream.epoch:
+            return
+        if (unasked := world.truth.unasked.get(stream.name)) is not None:
+            self._judge_forgotten(before, unasked, by)
             return
         key = ShardKey(stream, before.shard_id)
         shard = world.truth.shards.get(key)
@@ -211,13 +262,19 @@ class WatchedLeases:
         if not before.has_ended:
             raise Violation("I7", f"{by} deleted the open row {before.key}", before.key)
         # A short listing may hide the shard, which harms nobody once its children are being read.
-        waiting = [c for c in shard.children if world.truth.of(c).token is None]
+        waiting = [c for c in shard.children if world.truth.shards[ShardKey(stream, c)].token is None]
         if waiting:
             raise Violation(
                 "I7",
                 f"{by} deleted the tombstone {before.key}, its children are unread: {waiting}",
                 before.key,
             )
+
+
+def _is_beyond(said: Checkpoint, token: tuple[int | None, int, bool] | None) -> bool:
+    if said.is_end:
+        return token is None or not token[2]
+    return said.is_digits and (token is None or (not token[2] and int(said.sequence) > (token[0] or -1)))
 
 
 def _short(row: Lease | None) -> str:
@@ -252,5 +309,7 @@ class WatchedWorkers(MemoryWorkerStore):
 
     def beat_run(self, worker_id: str, run_claim: str) -> None:
         super().beat_run(worker_id, run_claim)
+        if run_claim.startswith(PERSON):
+            return  # its beat is taken away in the same moment: nobody sees it
         self._beats.setdefault(worker_id, []).append(self._sim.now)
         self.beaten[run_claim] = self._sim.now

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from pipeline.settings import Heartbeat, InitialPosition, OnDataLoss
+from pipeline.settings_choices import Heartbeat, InitialPosition, Mode, OnDataLoss
 from tests.simulation.weather import Mix
 
 CALM = Mix()
@@ -83,6 +83,16 @@ class Plan:
     foreign: bool = False
     """Checkpoints of KCL's workers are believed."""
     skewed: bool = True
+    adopted: bool = False
+    """Until it opens a KCL application reads; then that is stopped, and its rows are taken over."""
+    mode: Mode = Mode.OWN
+    streams: int = 1
+    added: int = 0
+    """Of these, how many come up while the fleet is at work."""
+    removed: bool = False
+    """One of them is taken out of the settings."""
+    discovered: bool = False
+    """All but the first are found by prefix."""
     puts_every: float = 4.0
     wave_records: int = 1_000_000
     mix: Mix = CALM
@@ -104,7 +114,8 @@ class Plan:
         kinds = ", ".join(f"{name} every {mean:.0f} s" for name, mean in self.troubles.items())
         return (
             f"seed {self.seed}: {self.hosts} hosts{' under one Dagster' if self.shared else ''}, {self.workers_each} workers each, "
-            f"{self.shards} shards from {self.position}, heartbeat {self.heartbeat}; {self.mix}; {kinds or 'no troubles'}"
+            f"{self.shards} shards from {'what KCL left' if self.adopted else self.position}, heartbeat {self.heartbeat}"
+            f"{f', {self.streams} streams' if self.streams > 1 else ''}{', each worker takes for itself' if self.mode is Mode.KCL_2 else ''}; {self.mix}; {kinds or 'no troubles'}"
         )
 
 
@@ -113,7 +124,7 @@ def a_plan(seed: int) -> Plan:
     density = rng.choice((0.15, 0.3, 0.5))
     mix = {name: _between(rng, *span) for name, span in RATES.items() if rng.random() < density}
     troubles = {name: rng.uniform(*span) for name, span in TROUBLES.items() if rng.random() < density}
-    return Plan(
+    plan = Plan(
         seed=seed,
         hosts=rng.choice((2, 2, 2, 2, 2, 2, 3, 3, 4, 5)),
         shared=rng.random() < 0.2,
@@ -130,6 +141,33 @@ def a_plan(seed: int) -> Plan:
         mix=replace(CALM, **mix),
         troubles=troubles,
     )
+    return widened(plan, Random(f"wide {seed}"))
+
+
+def widened(plan: Plan, rng: Random) -> Plan:
+    """What is rare, by dice of its own: a seed that draws none of it is the fleet that it always was."""
+    if rng.random() < 0.06:
+        plan = replace(
+            plan, adopted=True, position=InitialPosition.TRIM_HORIZON, opens=rng.uniform(20.0, 120.0)
+        )
+    if rng.random() < 0.06:
+        # Who syncs the shards is found out anew every five minutes only, as by KCL 2.x.
+        plan = replace(plan, mode=Mode.KCL_2, heartbeat=Heartbeat.LEASE, calm=700.0)
+    if rng.random() < 0.06 and not plan.adopted:
+        streams, found = rng.choice((2, 3)), rng.random() < 0.4
+        return replace(
+            plan,
+            streams=streams,
+            added=rng.choice((0, 1)),
+            removed=not found and rng.random() < 0.6,
+            discovered=found,
+            shards=min(plan.shards, 3),
+        )
+    if rng.random() < 0.06:
+        # Where a row stands at a start of its own that no landed row tells of, nobody could repair it.
+        kind = "roll_back" if plan.adopted else rng.choice(("roll_back", "expire"))
+        plan = replace(plan, troubles={**plan.troubles, kind: rng.uniform(120.0, 500.0)})
+    return plan
 
 
 def _between(rng: Random, least: float, most: float) -> float:

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.abc import MetaPathFinder, SourceLoader
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.simulation.plan import Plan
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,6 +39,16 @@ class Plant:
     patches: tuple[Patch, ...]
     seeds: int = 60
     """Within this many it must be found."""
+    among: Mapping[str, Any] = field(default_factory=dict)
+    """Fields that each seed's plan is given, where few seeds draw what the bug shows in."""
+
+    def fitted(self, plan: Plan) -> Plan:
+        return replace(plan, **{name: _given(getattr(plan, name), at) for name, at in self.among.items()})
+
+
+def _given(drawn: Any, wanted: Any) -> Any:
+    """Troubles come on top of what was drawn; words become what the plan has them as: plans are read after the planting."""
+    return drawn | wanted if isinstance(drawn, dict) else type(drawn)(wanted)
 
 
 def patched(patch: Patch, source: str) -> str:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
 from tests.simulation.planted import Patch, Plant
 
 
-def _bug(name: str, why: str, *patches: tuple[str, str, str], seeds: int = 60) -> Plant:
-    return Plant(name, why, tuple(Patch(f"pipeline.{m}", old, new) for m, old, new in patches), seeds)
+def _bug(
+    name: str,
+    why: str,
+    *patches: tuple[str, str, str],
+    seeds: int = 60,
+    among: Mapping[str, Any] = MappingProxyType({}),
+) -> Plant:
+    return Plant(name, why, tuple(Patch(f"pipeline.{m}", old, new) for m, old, new in patches), seeds, among)
 
 
 _CHECKPOINT: Final = """f"landed up to {at}",
@@ -21,6 +29,18 @@ _CHECKPOINT_FIRST: Final = """\
                 row, at = wave.held[it.key], it.upto.checkpoint
                 self.claims.write(wave, it.key, change.checkpoint(row, self.claims.me, self.claims.claim, at=at))
 """
+
+_ROLLED_BACK: Final = {"troubles": {"roll_back": 60.0}}
+_RESHARDED: Final = {"troubles": {"split": 60.0, "merge": 80.0}}
+_FORGETFUL: Final = _RESHARDED | {"retention": 120.0}
+"""The stream: of its closed shards, and of what nobody reads for two minutes."""
+_MOVING: Final = {
+    "graceful": True,
+    "hosts": 3,
+    "shards": 6,
+    "troubles": {"kill_host": 100.0, "freeze_run": 60.0},
+}
+_TAKING: Final = {"mode": "2.x", "heartbeat": "lease", "calm": 700.0}
 
 _TABLE: Final = (
     _bug(
@@ -129,7 +149,8 @@ _ROWS: Final = (
         ),
         ("duties.claims", "if row.holder != self.me:", "if row.owner != self.me:"),
         ("duties.claims", "if row.checkpoint_owner is not None:", "if False:"),
-        seeds=200,
+        ("core.due", "lease.holder != me or lease.checkpoint_owner is not None or", "lease.owner != me or"),
+        among=_MOVING,
     ),
     _bug(
         "release-without-claim",
@@ -242,4 +263,99 @@ _TIME: Final = (
     ),
 )
 
-BUGS: Final = {bug.name: bug for bug in (*_TABLE, *_ROWS, *_TIME)}
+_PAST: Final = (
+    _bug(
+        "tag-trusted-after-rollback",
+        "the newest snapshot of ours counts, whether it is part of the table or was rolled back",
+        (
+            "memory.table",
+            "        for snapshot in self._walk(head):\n            if snapshot.picked is not None:\n                raise",
+            (
+                "        for snapshot in (self.snapshots[at] for at in sorted(self.snapshots, reverse=True)):\n"
+                "            if snapshot.picked is not None:\n                raise"
+            ),
+        ),
+        among=_ROLLED_BACK,
+    ),
+    _bug(
+        "read-on-after-rollback",
+        "a row that is ahead of the table is nobody's business: what was rolled back lands again, unasked",
+        ("core.begin", "    if disagreement is not None:", "    if False:"),
+        among=_ROLLED_BACK,
+    ),
+    _bug(
+        "end-by-vanished-shard",
+        "a shard that Kinesis has forgotten counts as read to its end",
+        (
+            "memory.stage",
+            "            return replace(nothing, error=str(gone), data_loss=True), ()",
+            "            return replace(nothing, upto=replace(before, ended=True)), ()",
+        ),
+        among=_FORGETFUL,
+    ),
+    _bug(
+        "gap-unrecorded",
+        "what left the stream unread is passed over without a word in the ledger",
+        ("duties.gaps", "        if each.gap is not None:", "        if False:"),
+        among={"retention": 90.0},
+    ),
+    _bug(
+        "tombstone-dropped",
+        "the row of an ended shard goes at once, while listings show it and its children are unread",
+        (
+            "core.cleanup",
+            (
+                "        and shard_id not in family.listed\n"
+                "        and counts_as_end(ShardKey(family.stream, shard_id), positions, passed)\n"
+                "        and not any(parent in rows"
+            ),
+            "        and not any(parent in rows",
+        ),
+        (
+            "core.cleanup",
+            "            for child in family.children.get(shard_id, ())",
+            "            for child in ()",
+        ),
+        among=_RESHARDED,
+    ),
+    _bug(
+        "end-dropped",
+        "the table lets go of an END while children of it have no position",
+        (
+            "core.cleanup",
+            "        and all(positions.of(ShardKey(key.stream, child)) is not None for child in at.children)",
+            "",
+        ),
+        (
+            "core.landing",
+            "    return all(base.of(ShardKey(key.stream, child)) is not None for child in at.children)",
+            "    return True",
+        ),
+        among=_FORGETFUL,
+    ),
+)
+
+_SHARED: Final = (
+    _bug(
+        "taken-without-counter",
+        "2.x: a lease is taken from whoever has it by now",
+        (
+            "kcl.writes",
+            'why or f"{me} takes it",\n        requires={"counter": read.counter},',
+            'why or f"{me} takes it",',
+        ),
+        among=_TAKING,
+    ),
+    _bug(
+        "stopping-takes",
+        "2.x: a worker that was told to stop goes on and takes leases",
+        (
+            "duties.worker_tick",
+            "        if row is not None and row.stopping:",
+            "        if row is not None and row.stopping and self.taking is None:",
+        ),
+        among=_TAKING | {"troubles": {"stop": 60.0}},
+    ),
+)
+
+BUGS: Final = {bug.name: bug for bug in (*_TABLE, *_ROWS, *_TIME, *_PAST, *_SHARED)}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pipeline.core.batch import Batch, Limits, Manifest
-from pipeline.core.change import Applied, Change, Refused
+from pipeline.core.change import Applied, Change, Outcome, Refused
 from pipeline.core.landing import Proposal
 from pipeline.errors import TablesMissing
+from pipeline.memory.leases import one_by_one
 from pipeline.ports import Committed, StagingSpec
 from tests.simulation.scheduler import Killed, Process
 
@@ -35,30 +37,31 @@ _WRITES = {
 class Door:
     """The way out of a process."""
 
-    __slots__ = ("process", "random", "weather", "world")
+    __slots__ = ("_pause", "process", "random", "weather", "world")
 
     def __init__(self, world: World, process: Process) -> None:
         self.world = world
         self.process = process
         self.weather = world.weather
         self.random: Callable[[], float] = world.rng.random
+        self._pause = world.sim.pause
 
     def read(self, service: str, what: str, do: Callable[..., Any], *args: Any, **named: Any) -> Any:
         self._step(what, args, 0.001 + 0.015 * self.random())
         if not self.weather.storm:
             return do(*args, **named)
-        return self.weather.read(self.process, service, what, lambda: do(*args, **named))
+        return self.weather.read(self.process, service, what, partial(do, *args, **named))
 
     def write(self, service: str, what: str, do: Callable[..., Any], *args: Any, **named: Any) -> Any:
         self._step(what, args, 0.002 + 0.02 * self.random())
         if not self.weather.storm:
             return do(*args, **named)
-        return self.weather.write(self.process, service, what, lambda: do(*args, **named))
+        return self.weather.write(self.process, service, what, partial(do, *args, **named))
 
     def _step(self, what: str, args: tuple[Any, ...], seconds: float) -> None:
         if not self.process.alive:
             raise Killed
-        self.world.sim.pause(seconds)
+        self._pause(seconds)
         if self.world.script is not None:
             self.world.script(self.process, what, args)
 
@@ -112,6 +115,9 @@ class Leases(Port):
         )
         return done
 
+    def apply_all(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
+        return one_by_one(self.apply, changes)
+
 
 class Workers(Port):
     service, name = "dynamo", "workers"
@@ -131,7 +137,7 @@ class Workers(Port):
 
         def call(*args: Any, **named: Any) -> Any:
             found = through("dynamo", what, there, *args, **named)
-            if method in {"list", "listing"}:
+            if method in {"glance", "listing"}:
                 process.looked_at_workers = world.sim.now
             return found
 
@@ -163,7 +169,7 @@ class Source(Port):
 
     def list_shards(self, *args: Any) -> Any:
         found = self._door.read("kinesis", "source.list_shards", self._server.list_shards, *args)
-        return self._door.world.as_listed(found)
+        return self._door.world.as_listed(args[0], found)
 
     def has_news(self, keys: Any) -> Any:
         for key in keys:
@@ -191,11 +197,11 @@ class Table(Port):
         world.sim.pause(0.005 + 0.05 * world.rng.random())
         if world.script is not None:
             world.script(process, "table.commit", (proposal,))
-        if world.weather.strikes(world.weather.mix.napped):
+        if world.weather.strikes("napped"):
             world.weather.freeze(process, "table.commit", lambda: None)
         done: Committed = self._server.commit(proposal)
         world.sim.pause(0.005)
-        world.refused_rows += sum(r.range.rows for r in done.landing.refused)
+        world.tally.add_commit(process.claim, done)
         return done
 
 
@@ -212,13 +218,14 @@ class Stage:
         world.sim.pause(0.1 + world.rng.random())
         if world.script is not None:
             world.script(door.process, "stage.read", (batches,))
-        if world.weather.strikes(world.weather.mix.hung):
+        if world.weather.strikes("hung"):
             seconds = world.rng.choice((30.0, 130.0, 400.0, 1e6))
             world.weather.told(door.process, "stage", f"hangs for {seconds:.0f} s")
             world.sim.pause(seconds)
         for batch in batches:
             world.count_read(batch.key)
         made = world.stage.stage(batches, spec, limits)
+        world.tally.staged_rows += sum(each.rows for each in made.staged)
         world.sim.pause(0.05 + 0.3 * world.rng.random())
         if world.script is not None:
             world.script(door.process, "stage.staged", (made,))

@@ -8,6 +8,7 @@ from hashlib import sha256
 
 from tests.simulation.plan import Plan, a_plan
 from tests.simulation.settle import require_settled, unsettled
+from tests.simulation.tally import Tally
 from tests.simulation.troubles import Troubles
 from tests.simulation.truth import Violation
 from tests.simulation.world import World
@@ -24,8 +25,9 @@ class Outcome:
     """Of virtual time."""
     settled_after: float | None
     landed: int
-    refused_rows: int
-    runs: int
+    tally: Tally
+    bites: dict[str, int]
+    """By kind of fault: how often it happened."""
 
     @property
     def digest(self) -> str:
@@ -67,6 +69,6 @@ def run_plan(plan: Plan) -> Outcome:
         world.sim.now,
         settled,
         landed=world.table.landed,
-        refused_rows=world.refused_rows,
-        runs=len(world.runs),
+        tally=world.tally,
+        bites=dict(sorted(world.weather.bites.items())),
     )

@@ -88,6 +88,7 @@ class RunAtWork:
         self.process.on_death = self._on_death
         self.consumption = self._consumption(frozenset(over), frozenset(later))
         self.world.runs[self.process.claim] = self
+        self.world.tally.runs += 1
         self.world.sim.spawn(self.process, self._work, self.world.rng.uniform(0.5, 3.0))
 
     def _consumption(self, over: frozenset[str], later: frozenset[str]) -> Consumption:
@@ -165,7 +166,7 @@ class RunAtWork:
             self.last_claimed = keys
         if world.script is not None:
             world.script(self.process, arrow.value, (keys,))
-        if self.process.alive and world.weather.strikes(world.weather.mix.cut):
+        if self.process.alive and world.weather.strikes("cut"):
             world.weather.told(self.process, arrow.value, "killed here")
             world.sim.die()
 

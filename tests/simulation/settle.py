@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator
 
-from pipeline.core.stream import ShardKey, lease_key
+from pipeline.core.stream import ShardKey
 from tests.simulation.truth import ShardTruth, Violation
 from tests.simulation.world import World
 
@@ -15,14 +14,18 @@ def unsettled(world: World) -> Iterator[tuple[str, str]]:
     living = {
         w for d in world.deployments if d.is_up and any(h.alive for h in d.run_hosts) for w in d.workers
     }
-    living -= {row.worker_id for row in world.workers.list() if row.stopping}
+    living -= {row.worker_id for row in world.workers.listing().workers if row.stopping}
     for shard in world.truth.shards.values():
-        if shard.key.stream == world.truth.stream:
+        if world.truth.lives(shard.key.stream) and shard.key.stream.name not in world.truth.unasked:
             yield from ((shard.key.shard_id, said) for said in _of_shard(world, shard, living))
     for row in world.leases.rows.values():
-        known = ShardKey(world.truth.stream, row.shard_id) in world.truth.shards
-        if not known or row.stream_epoch != world.truth.stream.epoch:
-            yield row.key, f"its row is of another life ({row.stream_epoch}, now {world.truth.stream.epoch})"
+        stream = world.truth.stream_of(row)
+        if stream is None or not world.truth.lives(stream) or row.stream_epoch != stream.epoch:
+            yield row.key, f"its row is of another life ({row.stream_epoch} of {stream})"
+        elif ShardKey(stream, row.shard_id) not in world.truth.shards:
+            yield row.key, "its shard never was"
+        elif stream.name in world.truth.unasked:
+            yield row.key, f"nobody asks for {stream.name} any more, and its row is still here"
         if row.run_claim is not None and not row.has_ended and not world.runs[row.run_claim].process.alive:
             yield row.key, f"its row carries the claim of a dead run, {row.run_claim}"
         if row.checkpoint_owner is not None:
@@ -31,11 +34,11 @@ def unsettled(world: World) -> Iterator[tuple[str, str]]:
 
 def _of_shard(world: World, shard: ShardTruth, living: set[str]) -> Iterator[str]:
     origin = world.table.origins.get(shard.key.stream)
-    row = world.leases.rows.get(lease_key(shard.key, multi=False))
+    row = world.leases.rows.get(world.key_of(shard.key))
     trimmed_unread = shard.token is None and world.is_unlisted(shard.key)
     if trimmed_unread or world.truth.is_out_of_scope(shard, origin):
         return
-    first = 0 if origin is None else bisect_left(shard.arrivals, origin)
+    first = world.truth.first(shard, origin)
     gap = shard.gap_until
     left = sum(gap is None or at > gap for at in shard.arrivals[max(first, shard.read) :])
     if left:

@@ -1,8 +1,9 @@
-"""How long leases stand unread when a worker dies or stops in an otherwise calm fleet: percentiles over many seeds."""
+"""How long leases stand unread when a worker dies or stops, or when they move, in an otherwise calm fleet."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from random import Random
 
 from pipeline.core.change import Change
@@ -16,42 +17,112 @@ _WARM = 120.0
 _WATCHED = 300.0
 
 
+@dataclass(slots=True)
+class Watched:
+    """What becomes of leases from a moment on, in seconds after it."""
+
+    scene: Scene
+    waiting: set[str]
+    """Not read by their next owner yet."""
+    losers: tuple[str, ...] = ()
+    """Whoever is to lose them; empty: anybody."""
+    began: float = field(init=False)
+    asked: dict[str, float] = field(default_factory=dict)
+    """When it was given to somebody else."""
+    pending: dict[str, float] = field(default_factory=dict)
+    """The same, of those that a run was reading."""
+    free: dict[str, float] = field(default_factory=dict)
+    """When nobody held it."""
+    given: dict[str, float] = field(default_factory=dict)
+    """When its next owner held it."""
+    read: dict[str, float] = field(default_factory=dict)
+    """When that one's run claimed it."""
+
+    def __post_init__(self) -> None:
+        self.began = self.scene.world.sim.now
+        self.scene.world.listeners.append(self._heard)
+
+    def _heard(self, before: Lease, after: Lease, change: Change, by: Process) -> None:
+        key, now = after.key, self.scene.world.sim.now - self.began
+        moves = not self.losers and before.owner is not None and after.owner not in {before.owner, None}
+        if moves and key not in self.asked:
+            self.waiting.add(key)
+            self.asked[key] = now
+            if after.checkpoint_owner is not None:
+                self.pending[key] = now
+        if key not in self.waiting:
+            return
+        if after.holder is None:
+            self.free.setdefault(key, now)
+        elif before.holder != after.holder and after.holder not in self.losers:
+            self.given.setdefault(key, now)
+        if "run_claim" in change.put and key in self.given and by.worker not in self.losers:
+            self.read.setdefault(key, now)
+            self.waiting.discard(key)
+
+
+Times = dict[str, list[float]]
+
+
 def report(seeds: int, first: int = 0) -> str:
-    kinds: tuple[tuple[str, Callable[[Scene, Deployment], None], bool], ...] = (
-        ("a worker is killed: its leases are read again after", _kill, False),
-        ("it led, too", _kill, True),
-        ("a worker is stopped: its leases are read again after", _stop, False),
-        ("it led, too", _stop, True),
+    times: Times = {}
+    for seed in range(first, first + seeds):
+        for leads in (False, True):
+            also = ", it led" if leads else ""
+            _add(times, f"killed{also}: death -> read again", _stopped(seed, _kill, leads=leads).read)
+            stop = _stopped(seed, _stop, leads=leads)
+            _add(times, f"stopped{also}: asked -> read again", stop.read)
+            _add(times, f"stopped{also}: given up -> given to another", _between(stop.free, stop.given))
+            _add(times, f"stopped{also}: given to another -> read again", _between(stop.given, stop.read))
+        move = _joined(seed)
+        _add(times, "handover of a shard at work: asked -> done", _between(move.pending, move.given))
+        _add(times, "handover: asked -> the new owner reads", _between(move.asked, move.read))
+    return "\n".join(
+        f"{told}: {_percentiles(those)} ({len(those)} leases)" for told, those in sorted(times.items())
     )
-    lines = []
-    for told, happens, leads in kinds:
-        times = [s for seed in range(first, first + seeds) for s in _measure(seed, happens, leads=leads)]
-        lines.append(f"{told}: {_percentiles(times)} ({len(times)} leases)")
-    return "\n".join(lines)
 
 
-def _measure(seed: int, happens: Callable[[Scene, Deployment], None], *, leads: bool) -> list[float]:
-    plan = Plan(seed=seed, hosts=3, shards=6, puts_every=1.0, storm=1e6)
-    with Scene(plan) as scene:
+def _add(times: Times, told: str, those: dict[str, float]) -> None:
+    times.setdefault(told, []).extend(those.values())
+
+
+def _between(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
+    return {key: other[key] - one[key] for key in one.keys() & other.keys()}
+
+
+def _warm(seed: int) -> Scene:
+    scene = Scene(Plan(seed=seed, hosts=3, shards=6, puts_every=1.0, storm=1e6))
+    scene.world.sim.after(1.0, scene.world.produce)
+    return scene
+
+
+def _stopped(seed: int, happens: Callable[[Scene, Deployment], None], *, leads: bool) -> Watched:
+    with _warm(seed) as scene:
         world, rng = scene.world, Random(seed)
-        world.sim.after(1.0, world.produce)
         scene.run(_WARM + rng.uniform(0.0, 60.0))
         row = world.lock.read()
         assert row is not None
         fits = [d for d in world.deployments if (row.owner in d.workers) is leads]
         deployment = rng.choice(fits)
-        waiting = {lease.key for lease in world.leases.rows.values() if lease.owner in deployment.workers}
-        began, times = world.sim.now, list[float]()
-
-        def heard(_before: Lease, after: Lease, change: Change, by: Process) -> None:
-            if "run_claim" in change.put and after.key in waiting and by.worker not in deployment.workers:
-                waiting.discard(after.key)
-                times.append(world.sim.now - began)
-
-        world.listeners.append(heard)
+        held = {lease.key for lease in world.leases.rows.values() if lease.owner in deployment.workers}
+        watched = Watched(scene, held, deployment.workers)
         happens(scene, deployment)
-        scene.run_until(lambda: not waiting, within=_WATCHED)
-        return times
+        scene.run_until(lambda: not watched.waiting, within=_WATCHED)
+        return watched
+
+
+def _joined(seed: int) -> Watched:
+    """A host comes up late, and gets its share of what the others read."""
+    with _warm(seed) as scene:
+        late = scene.world.deployments[-1]
+        late.host.alive = False
+        _kill(scene, late)
+        scene.run(_WARM + 300.0 + Random(seed).uniform(0.0, 60.0))
+        watched = Watched(scene, set())
+        late.host.alive = True
+        late.start()
+        scene.run_until(lambda: bool(watched.asked) and not watched.waiting, within=2 * _WATCHED)
+        return watched
 
 
 def _kill(scene: Scene, deployment: Deployment) -> None:
@@ -66,6 +137,8 @@ def _stop(scene: Scene, deployment: Deployment) -> None:
 
 
 def _percentiles(times: list[float]) -> str:
+    if not times:
+        return "never seen"
     at = sorted(times)
     picked = {p: at[min(len(at) - 1, round(len(at) * p / 100))] for p in (50, 90, 99)}
-    return ", ".join(f"p{p} {seconds:.0f} s" for p, seconds in picked.items()) + f", at most {at[-1]:.0f} s"
+    return ", ".join(f"p{p} {seconds:.1f} s" for p, seconds in picked.items()) + f", at most {at[-1]:.1f} s"

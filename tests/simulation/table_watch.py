@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipeline.core.lineage import Kind, Range
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.memory.table import Lost, MemoryTable, Snapshot
-from pipeline.settings import InitialPosition
+from pipeline.ports import TableState
+from pipeline.settings_choices import InitialPosition
 from tests.simulation.truth import ShardTruth, Violation
 
 if TYPE_CHECKING:
@@ -23,35 +24,40 @@ class WatchedTable(MemoryTable):
         self.origins: dict[StreamId, datetime | None] = {}
         self._decided: dict[StreamId, datetime] = {}
         self.landed = 0
+        self.repairing = False
+        """A person's repair is being committed."""
+        self.rows_of = lambda file: world.stage.rows[file.path]
+        self._before: dict[int, dict[ShardKey, tuple[Any, int, datetime | None]]] = {}
+        """By snapshot: what its shards stood at before it."""
 
     def _swap(self, made: Snapshot) -> bool:
         world = self._world
         task = world.sim.current
         if task is None:
             return self.swap_now(made, "a person")
-        process, weather, mix = task.process, world.weather, world.weather.mix
+        process, weather = task.process, world.weather
         world.sim.pause(0.01 + 0.1 * world.rng.random())
         if world.script is not None:
             world.script(process, "table.swap", (made,))
-        if weather.strikes(mix.napped):
+        if weather.strikes("napped"):
             weather.freeze(process, "the swap", lambda: None)
-        if weather.strikes(mix.killed):
+        if weather.strikes("killed"):
             weather.told(process, "the swap", "killed here")
             if world.rng.random() < 0.5:
                 self.swap_now(made, process.name)
             world.sim.die()
-        if weather.strikes(mix.swap_lost):
+        if weather.strikes("swap_lost"):
             weather.told(process, "the swap", "request lost")
             world.sim.pause(2.0)
             raise Lost
-        if weather.strikes(mix.swap_late):
+        if weather.strikes("swap_late"):
             delay = world.rng.uniform(0.5, 60.0)
             weather.told(process, "the swap", f"late by {delay:.1f} s")
             world.sim.after(delay, lambda: self._swap_late(made, process.name))
             world.sim.pause(2.0)
             raise Lost
         done = self.swap_now(made, process.name)
-        if weather.strikes(mix.swap_unanswered):
+        if weather.strikes("swap_unanswered"):
             weather.told(process, "the swap", "applied, answer lost")
             world.sim.pause(2.0)
             raise Lost
@@ -71,6 +77,20 @@ class WatchedTable(MemoryTable):
         self._judge(made, by)
         return True
 
+    def state_at(self, snapshot: int) -> TableState:
+        return self._state(snapshot)
+
+    def roll_back(self, to: int) -> None:
+        """What landed since isn't in the table any more, and what really is there goes back with it."""
+        for snapshot in self.history(self.head):
+            if snapshot.id == to:
+                break
+            for key, (token, read, gap_until) in self._before.pop(snapshot.id, {}).items():
+                shard = self._world.truth.shards[key]
+                shard.goes_back()
+                shard.token, shard.read, shard.gap_until = token, read, gap_until
+        self.rollback(to)
+
     def compact(self) -> None:
         """Somebody rewrites files, or inserts: a new snapshot, the same positions, no range of ours."""
         if self.head is not None:
@@ -84,6 +104,14 @@ class WatchedTable(MemoryTable):
         for stream, origin in made.page.origins:
             self._judge_origin(stream, origin.start.at)
             self._decided[stream] = origin.decided
+        self._before[made.id] = {
+            each.key: (shard.token, shard.read, shard.gap_until)
+            for each in made.page.ranges
+            if (shard := self._world.truth.shards.get(each.key)) is not None
+        }
+        if self.repairing:
+            self._judge_repair(made)
+            return
         rows: dict[ShardKey, list[int]] = {}
         for file in made.files:
             for key, sequence in self._world.stage.rows[file.path]:
@@ -98,11 +126,15 @@ class WatchedTable(MemoryTable):
 
     def _judge_origin(self, stream: StreamId, at: datetime | None) -> None:
         if stream in self.origins:
-            raise Violation("I9", f"the origin of {stream} was decided twice")
+            if not self.repairing or self.origins[stream] != at:
+                raise Violation("I9", f"the origin of {stream} was decided twice")
+            return
         self.origins[stream] = at
         self._world.note("table", f"origin of {stream.epoch}: {at}")
         position = self._world.plan.position
-        is_first = stream == self._world.truth.streams[0]
+        if self._world.plan.adopted:
+            position = InitialPosition.TRIM_HORIZON
+        is_first = self._world.truth.is_first_life(stream)
         now = self._world.clock.now()
         if position is InitialPosition.LATEST and is_first:
             slowest = timedelta(seconds=240)
@@ -116,6 +148,7 @@ class WatchedTable(MemoryTable):
         about = each.key.shard_id
         if shard is None:
             raise Violation("I1", f"a range of {each.key} ({each.key.stream.epoch}), which never was", about)
+        self._world.leases.require_not_ahead(each)
         after = each.after.token if each.after else None
         if after != shard.token:
             raise Violation(
@@ -134,6 +167,8 @@ class WatchedTable(MemoryTable):
         wanted = shard.sequences[max(shard.read, self._first(shard)) : stop]
         if each.kind is Kind.LANDED:
             self._compare(each, self._not_lost(shard, wanted, rows), rows, by)
+        elif each.kind is Kind.ADOPT:
+            self._judge_adopted(shard, each, stop)
         elif each.kind is Kind.SKIPPED:
             shard.gap_until = each.last_arrival
             stop = len(shard.sequences) if each.upto.ended else stop
@@ -143,6 +178,44 @@ class WatchedTable(MemoryTable):
             stop = len(shard.sequences)
         shard.token, shard.read = upto, max(stop, shard.read)
         self._world.note(by, f"{about} landed to {upto} (+{len(rows)}), {each.kind}")
+
+    def _judge_repair(self, made: Snapshot) -> None:
+        """The rows that are in the table say how far each shard is: not one of them twice, and none passed over."""
+        landed: dict[ShardKey, int] = {}
+        for snapshot in self.history(made.parent):
+            for file in snapshot.files:
+                for key, sequence in self._world.stage.rows[file.path]:
+                    landed[key] = max(sequence, landed.get(key, 0))
+        for key, shard in self._world.truth.shards.items():
+            at = made.positions.shards.get(key)
+            token = None if at is None else at.token
+            last = landed.get(key)
+            stands = at is not None and (at.ended or at.sequence == last)
+            if last is not None and not stands and not self._was_recreated(shard):
+                raise Violation("I1", f"repaired to {at}, but the last row of {key} is {last}", key.shard_id)
+            if at is not None and at.ended and not shard.ended:
+                raise Violation("I1", f"repaired to the end of {key}, which hadn't ended", key.shard_id)
+            read = (
+                len(shard.sequences)
+                if at is not None and at.ended
+                else bisect_right(shard.sequences, last or 0)
+            )
+            shard.goes_back()
+            shard.token, shard.read = token, read
+            shard.gap_until = None
+
+    def _judge_adopted(self, shard: ShardTruth, each: Range, stop: int) -> None:
+        """Where KCL's row stood, we begin."""
+        start = each.upto.start
+        if start is not None:
+            stop = 0 if start.at is None else bisect_left(shard.arrivals, start.at)
+        stop = len(shard.sequences) if each.upto.ended else stop
+        if shard.begins is not None and stop != shard.begins:
+            raise Violation(
+                "I1",
+                f"{each.key} was adopted at {stop} of its records, KCL stood at {shard.begins}",
+                each.key.shard_id,
+            )
 
     def _not_lost(self, shard: ShardTruth, wanted: list[int], rows: list[int]) -> list[int]:
         """I13: what is missing at the start must have been reported before, or was trimmed before the stream was ever read."""
@@ -158,14 +231,26 @@ class WatchedTable(MemoryTable):
         return [n for n in wanted if n in there or arrived[n] > until]
 
     def _starts_at_the_horizon(self, shard: ShardTruth) -> bool:
-        """A root, or a shard whose parents had left the stream before anybody read them."""
+        """A root, or a shard whose parents had left the stream before anybody read them, or were KCL's to their end."""
         stream, world = shard.key.stream, self._world
         named = self.origins[stream]
         in_reach = self._decided[stream] - timedelta(seconds=world.plan.retention)
-        if stream != next(iter(self.origins)) or (named is not None and named >= in_reach):
+        if not self._is_first_of_ours(stream) or (named is not None and named >= in_reach):
             return False
         parents = (world.truth.shards[ShardKey(stream, name)] for name in shard.parents)
-        return all(parent.token is None and world.is_unlisted(parent.key) for parent in parents)
+        return all(
+            (parent.token is None and world.is_unlisted(parent.key)) or self._was_kcls(parent)
+            for parent in parents
+        )
+
+    def _is_first_of_ours(self, stream: StreamId) -> bool:
+        """Of its lives, the first that has an origin: an earlier one may have been KCL's alone."""
+        return next(each for each in self.origins if each.arn == stream.arn) == stream
+
+    @staticmethod
+    def _was_kcls(shard: ShardTruth) -> bool:
+        """KCL read it to its end: nobody of ours knows when that was."""
+        return shard.ended and shard.begins == len(shard.sequences)
 
     def _compare(self, each: Range, wanted: list[int], rows: list[int], by: str) -> None:
         if rows == wanted:
@@ -184,9 +269,7 @@ class WatchedTable(MemoryTable):
         raise Violation("I12", f"{by}: {each.key}: rows out of order", about)
 
     def _first(self, shard: ShardTruth) -> int:
-        """Where the stream's start lies in this shard."""
-        at = self.origins.get(shard.key.stream)
-        return 0 if at is None else bisect_left(shard.arrivals, at)
+        return self._world.truth.first(shard, self.origins.get(shard.key.stream))
 
     def _judge_end(self, shard: ShardTruth, each: Range, stop: int) -> None:
         if not each.upto.ended:
@@ -203,7 +286,7 @@ class WatchedTable(MemoryTable):
             )
 
     def _was_recreated(self, shard: ShardTruth) -> bool:
-        return shard.key.stream != self._world.truth.stream
+        return not self._world.truth.lives(shard.key.stream)
 
     def _judge_parents(self, shard: ShardTruth, by: str) -> None:
         at = self.origins.get(shard.key.stream)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeline.memory.table import Snapshot
-from pipeline.settings import Heartbeat
+from pipeline.settings_choices import Heartbeat
 from tests.simulation.scene import a_scene, is_run, name
 
 

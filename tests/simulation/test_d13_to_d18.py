@@ -7,7 +7,7 @@ from pipeline.core.lease import Lease
 from pipeline.duties.adopt import Adopting
 from pipeline.duties.cleanup import Cleaning, CleanupDue
 from pipeline.memory.table import Lost, Snapshot
-from pipeline.settings import InitialPosition
+from pipeline.settings_choices import InitialPosition
 from tests.simulation.scene import a_scene, is_run, name
 
 

@@ -66,6 +66,9 @@ def test_every_planted_bug_is_found_within_its_seeds(bug):
     done = _run(["--seeds", str(bug.seeds), "--plant", bug.name])
     assert done.returncode == 1, f"{bug.name} survived {bug.seeds} seeds: {bug.why}\n{done.stderr}"
     assert "FAILED " in done.stdout, done.stderr
+    seed = int(done.stdout.partition("\n  seed ")[2].partition(":")[0])
+    outcome = run_plan(bug.fitted(a_plan(seed)))
+    assert outcome.violation is None, f"it isn't the bug that was found\n{told(outcome)}"
 
 
 def _run(args, **environment):

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pipeline.core.stream import ShardKey
 from tests.simulation.hosts import Deployment
 from tests.simulation.instance import Instance
 from tests.simulation.machine import Host
 from tests.simulation.scheduler import Process
-from tests.simulation.truth import ShardTruth
 from tests.simulation.world import World
 
 _MOST_OPEN = 10
@@ -52,6 +50,7 @@ class Troubles:
 
     def _strike(self, name: str) -> None:
         self.world.weather.last_trouble = self.world.sim.now
+        self.world.weather.bites[name] += 1
         trouble: Callable[[], None] = getattr(self, name)
         trouble()
         self._next(name)
@@ -210,7 +209,7 @@ class Troubles:
         self._note("the coordination tables are gone")
         world.leases.store.wipe()
         world.lock.wipe()
-        for worker in world.workers.list():
+        for worker in world.workers.listing().workers:
             world.workers.wipe(worker.worker_id)
         self._stopped.clear()
         world.tables_missing = True
@@ -227,12 +226,18 @@ class Troubles:
         self.world.lock.wipe()
 
     def drop_worker_row(self) -> None:
-        rows = self.world.workers.list()
+        rows = self.world.workers.listing().workers
         if rows:
             worker = self.world.rng.choice(rows).worker_id
             self._note(f"the worker row {worker} is gone")
             self._stopped.discard(worker)
             self.world.workers.wipe(worker)
+
+    def roll_back(self) -> None:
+        self.world.people.roll_back()
+
+    def expire(self) -> None:
+        self.world.people.expire()
 
     def compact(self) -> None:
         self.world.table.compact()
@@ -245,19 +250,9 @@ class Troubles:
             self.world.split(self.world.rng.choice(shards))
 
     def merge(self) -> None:
-        pairs = self._neighbours()
+        pairs = self.world.neighbours()
         if pairs:
             self.world.merge(*self.world.rng.choice(pairs))
 
-    def _neighbours(self) -> list[tuple[ShardTruth, ShardTruth]]:
-        world = self.world
-        ranges = {}
-        for shard in world.source.list_shards(world.truth.stream):
-            its = world.truth.shards[ShardKey(world.truth.stream, shard.shard_id)]
-            if its.closed is None and shard.hash_range is not None:
-                ranges[shard.hash_range.start] = (its, shard.hash_range.end)
-        return [(one, ranges[end + 1][0]) for one, end in ranges.values() if end + 1 in ranges]
-
     def recreate(self) -> None:
-        if self.world.clock.now().timestamp() >= self.world.truth.stream.epoch + 2:
-            self.world.recreate()  # two lives within a second can't be told apart
+        self.world.recreate()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from pipeline.core.lease import Lease
 from pipeline.core.stream import ShardKey, StreamId
 
 
@@ -32,28 +34,56 @@ class ShardTruth:
     """How many of `sequences` the position has passed."""
     gap_until: datetime | None = None
     """What arrived before this was reported as perhaps lost."""
+    was: tuple[int | None, int, bool] | None = None
+    """The furthest that it stood at before a person rolled the table back."""
+    begins: int | None = None
+    """Of an adopted shard: how many of `sequences` were KCL's."""
+
+    def goes_back(self) -> None:
+        if self.was is None or (self.token is not None and _order(self.token) > _order(self.was)):
+            self.was = self.token
 
     @property
     def ended(self) -> bool:
         return self.token is not None and self.token[2]
 
 
+def _order(token: tuple[int | None, int, bool]) -> tuple[bool, int]:
+    return token[2], token[0] or -1
+
+
 @dataclass(slots=True)
 class Truth:
     shards: dict[ShardKey, ShardTruth] = field(default_factory=dict)
     streams: list[StreamId] = field(default_factory=list)
+    """All lives of all of them."""
+    living: dict[str, StreamId] = field(default_factory=dict)
+    """By name."""
+    unasked: dict[str, float] = field(default_factory=dict)
+    """Names of streams that the settings say no more, each with when it was taken out."""
 
     @property
     def stream(self) -> StreamId:
-        """The one that lives now."""
-        return self.streams[-1]
+        """The one that lives now; with several, the first."""
+        return next(iter(self.living.values()))
+
+    def is_first_life(self, stream: StreamId) -> bool:
+        return next(each for each in self.streams if each.arn == stream.arn) == stream
+
+    def lives(self, stream: StreamId) -> bool:
+        return self.living.get(stream.name) == stream
+
+    def stream_of(self, row: Lease) -> StreamId | None:
+        if row.stream is not None:
+            return next((each for each in self.streams if each.serialized == row.stream), None)
+        return next((each for each in self.streams if each.epoch == row.stream_epoch), self.stream)
 
     def of(self, shard_id: str) -> ShardTruth:
         return self.shards[ShardKey(self.stream, shard_id)]
 
     def open_shards(self) -> list[ShardTruth]:
-        now = self.stream
-        return [s for s in self.shards.values() if s.closed is None and s.key.stream == now]
+        living = {stream for name, stream in self.living.items() if name not in self.unasked}
+        return [s for s in self.shards.values() if s.closed is None and s.key.stream in living]
 
     def opened(self, key: ShardKey, parents: tuple[str, ...], at: datetime) -> None:
         self.shards[key] = ShardTruth(key, parents, at)
@@ -66,6 +96,13 @@ class Truth:
     def closed(self, key: ShardKey, at: datetime, children: tuple[str, ...]) -> None:
         self.shards[key].closed = at
         self.shards[key].children = children
+
+    @staticmethod
+    def first(shard: ShardTruth, origin: datetime | None) -> int:
+        """Where the stream's start lies in this shard."""
+        if shard.begins is not None:
+            return shard.begins
+        return 0 if origin is None else bisect_left(shard.arrivals, origin)
 
     def is_out_of_scope(self, shard: ShardTruth, origin: datetime | None) -> bool:
         return origin is not None and shard.closed is not None and shard.closed < origin

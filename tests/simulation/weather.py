@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from random import Random
@@ -68,12 +69,40 @@ class Weather:
     down: dict[str, float] = field(default_factory=dict)
     """Service -> until when it is out of order."""
     last_trouble: float = 0.0
+    bites: Counter[str] = field(default_factory=Counter)
+    """By kind of fault: how often it really happened."""
+    _rates: dict[str, float] = field(default_factory=dict)
+    _on_write: tuple[tuple[float, str, Callable[..., Any]], ...] = ()
+    _any_write: float = 0.0
+    """All rates of a write together, and a little: most meet nothing."""
 
-    def strikes(self, rate: float) -> bool:
-        return self.storm and rate > 0.0 and self.rng.random() < rate
+    def __post_init__(self) -> None:
+        mix = self.mix
+        self._rates = {each.name: getattr(mix, each.name) for each in fields(mix)}
+        self._on_write = tuple((self._rates[kind], kind, how) for kind, how in self._ways())
+        self._any_write = sum(rate for rate, _, _ in self._on_write) + 1e-9
+
+    def _ways(self) -> tuple[tuple[str, Callable[..., Any]], ...]:
+        return (
+            ("throttled", self._throttle),
+            ("lost", self._lose),
+            ("unanswered", self._unanswered),
+            ("late", self._late),
+            ("repeated", self._repeat),
+            ("slow", self._slow),
+            ("frozen", self.freeze),
+            ("killed", self._kill),
+        )
+
+    def strikes(self, kind: str) -> bool:
+        rate = self._rates[kind]
+        if not self.storm or not rate or self.rng.random() >= rate:
+            return False
+        self.bites[kind] += 1
+        return True
 
     def read(self, process: Process, service: str, what: str, do: Callable[[], Any]) -> Any:
-        if self.sim.now < self.down.get(service, 0.0):
+        if self.down and self.sim.now < self.down.get(service, 0.0):
             self._give_up(process, what, "is down")
         mix = self.mix
         own = mix.kinesis if service == "kinesis" else mix.lake if service == "lake" else mix.lost
@@ -81,32 +110,30 @@ class Weather:
         if dice >= own + mix.throttled + mix.slow + mix.killed:
             return do()
         if (dice := dice - own) < 0:
+            self.bites[service if service != "dynamo" else "lost"] += 1
             self._give_up(process, what, "didn't answer")
         if (dice := dice - mix.throttled) < 0:
+            self.bites["throttled"] += 1
             self.told(process, what, "throttled")
             raise Throttled(f"{what} was throttled")
         if dice < mix.slow:
+            self.bites["slow"] += 1
             self.told(process, what, "slow")
             self.sim.pause(self.rng.uniform(1.0, 12.0))
             return do()
+        self.bites["killed"] += 1
         self.told(process, what, "killed here")
         return self.sim.die()
 
     def write(self, process: Process, service: str, what: str, do: Callable[[], Any]) -> Any:
-        if self.sim.now < self.down.get(service, 0.0):
+        if self.down and self.sim.now < self.down.get(service, 0.0):
             self._give_up(process, what, "is down")
-        dice, mix = self.rng.random(), self.mix
-        for rate, how in (
-            (mix.throttled, self._throttle),
-            (mix.lost, self._lose),
-            (mix.unanswered, self._unanswered),
-            (mix.late, self._late),
-            (mix.repeated, self._repeat),
-            (mix.slow, self._slow),
-            (mix.frozen, self.freeze),
-            (mix.killed, self._kill),
-        ):
+        dice = self.rng.random()
+        if dice > self._any_write:
+            return do()
+        for rate, kind, how in self._on_write:
             if (dice := dice - rate) < 0:
+                self.bites[kind] += 1
                 return how(process, what, do)
         return do()
 

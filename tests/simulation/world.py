@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import count
 from random import Random
-from typing import Any
 
 from pipeline.core.change import Change
 from pipeline.core.lease import Lease
 from pipeline.core.shard import Shard
-from pipeline.core.stream import ShardKey
+from pipeline.core.stream import ShardKey, StreamId, lease_key
 from pipeline.memory.clock import START, CountingIds
 from pipeline.memory.leader_lock import MemoryLeaderLock
 from pipeline.memory.source import MemorySource
@@ -20,25 +18,31 @@ from pipeline.memory.stage import MemoryStage
 from pipeline.settings import (
     AssignmentSettings,
     CoordinationSettings,
-    InitialPosition,
+    DiscoverySettings,
     Settings,
     StreamSettings,
     TimeSettings,
     WaveSettings,
     WorkerSettings,
 )
+from pipeline.settings_choices import FormerStreams, InitialPosition, StreamsMode
+from tests.simulation.adoption import Adoption
 from tests.simulation.hosts import Deployment
-from tests.simulation.lease_watch import WatchedLeases, WatchedWorkers
+from tests.simulation.lease_watch import FORMER_WAIT, WatchedLeases, WatchedWorkers
 from tests.simulation.machine import Host
+from tests.simulation.people import People
 from tests.simulation.plan import Plan
 from tests.simulation.ports import Script
 from tests.simulation.runs import RunAtWork
 from tests.simulation.scheduler import Process, Scheduler
+from tests.simulation.streams import Streams
 from tests.simulation.table_watch import WatchedTable
+from tests.simulation.tally import Tally
 from tests.simulation.truth import ShardTruth, Truth, Violation
 from tests.simulation.weather import Weather
 
-STREAM = "orders"
+NAMES = ("orders", "orders-b", "orders-c")
+STREAM = NAMES[0]
 _READS_A_SECOND = 5
 _MOST_LINES = 200_000
 _CLEANUP = timedelta(seconds=60)
@@ -50,9 +54,14 @@ class TrueClock:
 
     def __init__(self, sim: Scheduler) -> None:
         self._sim = sim
+        self._at = 0.0
+        self._now = START
 
-    def now(self) -> Any:
-        return START + timedelta(seconds=self._sim.now)
+    def now(self) -> datetime:
+        if self._at != self._sim.now:
+            self._at = self._sim.now
+            self._now = START + timedelta(seconds=self._at)
+        return self._now
 
     def monotonic(self) -> float:
         return self._sim.now
@@ -80,14 +89,16 @@ class World:
         self.tables_missing = False
         self.runs: dict[str, RunAtWork] = {}
         """By claim."""
-        self.refused_rows = 0
+        self.tally = Tally()
         self.jumps: list[tuple[float, Host]] = []
         """When a host's clock was set."""
         self.listeners: list[Callable[[Lease, Lease, Change, Process], None]] = []
         """Told of each claim and of each move of a lease."""
         self._reads: dict[ShardKey, list[float]] = {}
         self._run_ids = 0
-        self.create_stream()
+        self.people = People(self)
+        for name in NAMES[: 1 if plan.streams == 1 else plan.streams - plan.added]:
+            self.create_stream(name)
         self.hosts = [Host(f"h{i + 1}", self.sim, self._offset()) for i in range(plan.hosts)]
         self.deployments = self._deployments()
 
@@ -110,16 +121,33 @@ class World:
 
     def settings(self, workers: tuple[str, ...]) -> Settings:
         plan = self.plan
-        at = START + timedelta(seconds=plan.starts_at)
-        stream = StreamSettings(name=STREAM, initial_position=plan.position, on_data_loss=plan.on_data_loss)
-        if plan.position is InitialPosition.AT_TIMESTAMP:
-            stream = replace(stream, timestamp=at)
+        at = (
+            START + timedelta(seconds=plan.starts_at)
+            if plan.position is InitialPosition.AT_TIMESTAMP
+            else None
+        )
+        named = [name for name in self.truth.living if name not in self.truth.unasked]
+        several = plan.streams > 1
         return Settings(
             application="app",
-            streams=(stream,),
+            streams=tuple(
+                StreamSettings(
+                    name=name, initial_position=plan.position, timestamp=at, on_data_loss=plan.on_data_loss
+                )
+                for name in (named[:1] if plan.discovered else named)
+            ),
+            streams_mode=StreamsMode.MULTI if several else StreamsMode.SINGLE,
+            discovery=DiscoverySettings(
+                prefix=STREAM if plan.discovered else None,
+                initial_position=plan.position,
+                timestamp=at,
+                on_data_loss=plan.on_data_loss,
+            ),
+            former_streams=FormerStreams.AUTO if several else FormerStreams.KEEP,
+            former_streams_wait=FORMER_WAIT,
             workers=tuple(WorkerSettings(id=worker) for worker in workers),
             coordination=CoordinationSettings(
-                heartbeat=plan.heartbeat, allow_foreign_checkpoints=plan.foreign
+                mode=plan.mode, heartbeat=plan.heartbeat, allow_foreign_checkpoints=plan.foreign
             ),
             times=TimeSettings(completed_cleanup=_CLEANUP, garbage_cleanup=2 * _CLEANUP),
             assignment=AssignmentSettings(graceful=plan.graceful),
@@ -127,6 +155,11 @@ class World:
         )
 
     # -- what processes need of it -----------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """False while the stream is KCL's."""
+        return not self.plan.adopted or self.sim.now >= self.plan.opens
 
     def a_process(self, name: str, host: Host, worker: str = "") -> Process:
         made = self.sim.a_process(name, host, worker)
@@ -146,13 +179,17 @@ class World:
         missing, self.tables_missing = self.tables_missing, False
         return missing
 
-    def as_listed(self, shards: tuple[Shard, ...]) -> tuple[Shard, ...]:
+    def key_of(self, shard: ShardKey) -> str:
+        """Of its lease row."""
+        return lease_key(shard, multi=self.plan.streams > 1)
+
+    def as_listed(self, stream: StreamId, shards: tuple[Shard, ...]) -> tuple[Shard, ...]:
         """A listing may be late, and comes in any order."""
-        if not self.weather.strikes(self.weather.mix.late_listing):
+        if not self.weather.strikes("late_listing"):
             return shards
         horizon = self.clock.now() - timedelta(seconds=30.0)
         fresh, old = 0.5, self.rng.choice((0.0, 0.0, 0.3))
-        known, stream = self.truth.shards, self.truth.stream
+        known = self.truth.shards
         out = []
         for shard in shards:
             its = known.get(ShardKey(stream, shard.shard_id))
@@ -180,10 +217,11 @@ class World:
 
     # -- the stream --------------------------------------------------------------------------------------------
 
-    def create_stream(self) -> None:
+    def create_stream(self, name: str = STREAM) -> None:
         retention = timedelta(seconds=self.plan.retention)
-        stream = self.source.create_stream(STREAM, self.plan.shards, retention=retention)
+        stream = self.source.create_stream(name, self.plan.shards, retention=retention)
         self.truth.streams.append(stream)
+        self.truth.living[name] = stream
         for shard in self.source.list_shards(stream):
             self.truth.opened(ShardKey(stream, shard.shard_id), (), self.clock.now())
 
@@ -199,13 +237,30 @@ class World:
         self.note("kinesis", f"{one.key.shard_id} and {other.key.shard_id} merge")
         self._resharded((one, other), (self.source.merge(one.key, other.key),))
 
+    def neighbours(self) -> list[tuple[ShardTruth, ShardTruth]]:
+        """Open shards that could merge."""
+        ranges = {}
+        stream = self._one_of_them()
+        for shard in self.source.list_shards(stream):
+            its = self.truth.shards[ShardKey(stream, shard.shard_id)]
+            if its.closed is None and shard.hash_range is not None:
+                ranges[shard.hash_range.start] = (its, shard.hash_range.end)
+        return [(one, ranges[end + 1][0]) for one, end in ranges.values() if end + 1 in ranges]
+
+    def _one_of_them(self) -> StreamId:
+        asked = [stream for name, stream in self.truth.living.items() if name not in self.truth.unasked]
+        return self.rng.choice(asked) if len(asked) > 1 else asked[0]
+
     def recreate(self) -> None:
-        now = self.clock.now()
-        self.note("kinesis", "the stream is deleted and made anew")
+        now, stream = self.clock.now(), self._one_of_them()
+        if now.timestamp() < stream.epoch + 2:
+            return  # two lives within a second can't be told apart
+        self.note("kinesis", f"stream {stream.name} is deleted and made anew")
         for shard in self.truth.open_shards():
-            shard.closed = now
-        self.source.delete_stream(STREAM)
-        self.create_stream()
+            if shard.key.stream == stream:
+                shard.closed = now
+        self.source.delete_stream(stream.name)
+        self.create_stream(stream.name)
 
     def _resharded(self, parents: tuple[ShardTruth, ...], children: tuple[ShardKey, ...]) -> None:
         now, names = self.clock.now(), tuple(child.shard_id for child in children)
@@ -219,6 +274,10 @@ class World:
     def start(self) -> None:
         for deployment in self.deployments:
             self.sim.after(self.plan.opens + self.rng.uniform(0.0, 10.0), deployment.start)
+        if self.plan.adopted:
+            Adoption(self).start()
+        if self.plan.streams > 1:
+            Streams(self).start()
         self.sim.after(1.0, self.produce)
 
     def produce(self) -> None:

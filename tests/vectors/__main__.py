@@ -16,6 +16,9 @@ def main(arguments: list[str]) -> int:
     except (OSError, ValueError) as error:
         print(f"{arguments[0]} isn't a file of cases: {error}", file=sys.stderr)
         return 2
+    if not isinstance(cases, dict) or not isinstance(cases.get("vectors"), list):
+        print(f"{arguments[0]} isn't a file of cases: it has no list `vectors`", file=sys.stderr)
+        return 2
     report = run_all(cases)
     for line in report.lines:
         print(line)

@@ -16,7 +16,8 @@ from pipeline.memory.leases import MemoryLeaseStore
 
 MS = 1_000_000  # nanoseconds
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-_BETWEEN_RUNS = 1_000  # milliseconds
+_BETWEEN_RUNS = 1_000
+"""Milliseconds. A case with several runs says nothing of the time between them: leases that were seen don't run out by it."""
 _KNOBS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "failover_ms": ("duration_ns", lambda ms: ms * MS),
     "handoff_ms": ("handover_ns", lambda ms: ms * MS),
@@ -40,7 +41,7 @@ def _rows(leases: Any) -> list[Lease]:
     return [
         Lease(
             key,
-            row["leaseCounter"],
+            row.get("leaseCounter") or 0,
             Checkpoint(row["checkpoint"]),
             owner=row.get("leaseOwner"),
             checkpoint_owner=row.get("checkpointOwner"),
@@ -73,8 +74,8 @@ def _run(store: MemoryLeaseStore, workers: list[Worker], term: Term, *, rules: R
 
 def lam(case: Any, expected: Any, graphs: Any) -> Any:
     store, term = MemoryLeaseStore(_rows(case["leases"])), Term()
-    workers, rules = _workers(case["workers"], case.get("now_s", 0)), _rules(case["config"])
-    for run in range(case["runs"]):
+    workers, rules = _workers(case["workers"], case.get("now_s") or 0), _rules(case["config"])
+    for run in range(case.get("runs", 1)):
         term = _run(store, workers, term, rules=rules, at_ms=1_000_000 + run * _BETWEEN_RUNS)
     return _shaped(expected, store.scan().leases)
 
@@ -157,7 +158,7 @@ def take(case: Any, expected: Any, graphs: Any) -> Any:
         duration_ns=case["lease_duration_ms"] * MS,
         max_leases=_or(case.get("max_leases"), taker.NO_LIMIT),
         max_steals=_or(case.get("steal"), 1),
-        priority=case.get("priority", True),
+        priority=case.get("priority") is not False,
         very_old=_or(case.get("multiplier"), 3),
     )
     pick = taker.plan_take(seen, case["me"], at_ns=case["now_ms"] * MS, rules=rules)
@@ -186,7 +187,7 @@ def metric_failing(case: Any, expected: Any, graphs: Any) -> Any:
 
 
 def ema(case: Any, expected: Any, graphs: Any) -> Any:
-    return metrics.ema(map(float, case["values"]), case["alpha"])
+    return metrics.ema(map(float, case["values"]), case.get("alpha", metrics.ALPHA))
 
 
 FORMS = {

@@ -11,8 +11,10 @@ from pipeline.kcl import checkpointer, handover, leader, migration, shard_end
 MS = 1_000_000  # nanoseconds
 
 
-def _checkpoint(pair: Any) -> Checkpoint:
-    return Checkpoint(pair[0] or "", pair[1])
+def _checkpoint(given: Any) -> Checkpoint:
+    """A sequence number with the user record's; a bare one means user record 0."""
+    sequence, sub = given if isinstance(given, list) else (given, 0)
+    return Checkpoint(sequence or "", sub)
 
 
 def esn_cmp(case: Any, expected: Any, graphs: Any) -> Any:
@@ -27,27 +29,27 @@ class _Consumer:
     """Plays an application's calls against a row."""
 
     def __init__(self, case: Any) -> None:
-        initial = case["initial"]
+        initial = case.get("initial")
         self.row = _checkpoint(case["row_checkpoint"])
         self.pending: Checkpoint | None = None
         self.progress = checkpointer.Progress(None if initial is None else _checkpoint(initial))
         self.prepared: list[checkpointer.Answer] = []
 
-    def do(self, operation: str, *arguments: Any) -> str:
+    def do(self, operation: str, given: Any = None) -> str:
         try:
             match operation:
                 case "largest":
-                    self.progress = checkpointer.delivered(self.progress, _checkpoint(arguments[0]))
+                    self.progress = checkpointer.delivered(self.progress, _checkpoint(given))
                     return "ok"
                 case "shard_end":
                     self.progress = checkpointer.shard_ended(self.progress)
                     return "ok"
                 case "checkpoint":
-                    return self._checkpoint(_checkpoint(arguments[0]) if arguments else None)
+                    return self._checkpoint(None if given is None else _checkpoint(given))
                 case "prepare":
-                    return self._prepare(_checkpoint(arguments[0]) if arguments else None)
+                    return self._prepare(None if given is None else _checkpoint(given))
                 case "commit":
-                    prepared = self.prepared[arguments[0]]
+                    prepared = self.prepared[given]
                     is_write = isinstance(prepared, checkpointer.Write)
                     return self._checkpoint(prepared.at) if is_write else "no-write"
         except (WrongShape, IndexError):
@@ -86,7 +88,7 @@ def checkpoints(case: Any, expected: Any, graphs: Any) -> Any:
 
 def lease_available(case: Any, expected: Any, graphs: Any) -> Any:
     return handover.is_available(
-        case["owner"], case["last_ns"], duration_ns=case["duration_ns"], at_ns=case["now_ns"]
+        case.get("owner"), case.get("last_ns"), duration_ns=case["duration_ns"], at_ns=case["now_ns"]
     )
 
 
@@ -98,19 +100,20 @@ def handoff_blocked(case: Any, expected: Any, graphs: Any) -> Any:
         owner=row.get("leaseOwner"),
         checkpoint_owner=row.get("checkpointOwner"),
     )
-    free = any(value is True for name, value in row.items() if "xpired" in name or "nassigned" in name)
+    # Rows hold no flags. What else is said of this one is what KCL keeps of it in memory: isExpiredOrUnassigned.
+    free = any(value is True for value in row.values())
     deadline = (row.get("handoffDeadlineMs") or 0) * MS
     return handover.is_blocked(lease, deadline, at_ns=case["now_ms"] * MS, free=free)
 
 
 def block_on_parent(case: Any, expected: Any, graphs: Any) -> Any:
     return shard_end.is_blocked_on_parents(
-        None if text is None else Checkpoint(text) for text in case["parent_checkpoints"]
+        None if text is None else Checkpoint(text) for text in case.get("parent_checkpoints") or ()
     )
 
 
 def cleanup_completed(case: Any, expected: Any, graphs: Any) -> Any:
-    children = [None if text is None else Checkpoint(text) for text in case["child_checkpoints"]]
+    children = [None if text is None else Checkpoint(text) for text in case.get("child_checkpoints") or ()]
     try:
         return shard_end.may_clean_up(children, parents_present=case["parent_leases_present"])
     except Unknown:
@@ -118,12 +121,14 @@ def cleanup_completed(case: Any, expected: Any, graphs: Any) -> Any:
 
 
 def shutdown_reason(case: Any, expected: Any, graphs: Any) -> Any:
-    before, new = (None if name is None else shard_end.Reason[name] for name in (case["a"], case["b"]))
+    before, new = (
+        None if name is None else shard_end.Reason[name] for name in (case.get("a"), case.get("b"))
+    )
     return shard_end.may_become(before, new)
 
 
 def response_valid(case: Any, expected: Any, graphs: Any) -> Any:
-    return shard_end.is_whole(case["next_iterator"], case.get("child_parent_lists") or ())
+    return shard_end.is_whole(case.get("next_iterator"), case.get("child_parent_lists") or ())
 
 
 _ENDINGS = {"end_shard": shard_end.Ending.END, "give_up_lease": shard_end.Ending.GIVE_UP}
@@ -141,15 +146,17 @@ def shard_end_merge(case: Any, expected: Any, graphs: Any) -> Any:
 
 
 def init_version(case: Any, expected: Any, graphs: Any) -> Any:
-    stored = None if case["stored"] is None else migration.ClientVersion(case["stored"])
+    stored = None if case.get("stored") is None else migration.ClientVersion(case["stored"])
     return str(migration.first_version(migration.ClientConfig(case["config"]), stored))
 
 
 def table_status(case: Any, expected: Any, graphs: Any) -> Any:
-    stored = None if case["stored"] is None else migration.TableStatus(case["stored"])
+    stored = None if case.get("stored") is None else migration.TableStatus(case["stored"])
     try:
         return str(
-            migration.table_status(stored, legacy_table=case["legacy_table"], migrate=case["migrate_flag"])
+            migration.table_status(
+                stored, legacy_table=bool(case.get("legacy_table")), migrate=bool(case.get("migrate_flag"))
+            )
         )
     except BadSetting:
         return "ERROR"

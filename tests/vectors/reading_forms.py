@@ -14,7 +14,9 @@ _MS = timedelta(milliseconds=1)
 def start(case: Any, expected: Any, graphs: Any) -> Any:
     try:
         found = iterator.plan_start(
-            Checkpoint(case["checkpoint"]), restart=case["restart"], configured=case["configured_timestamp"]
+            Checkpoint(case["checkpoint"] or ""),
+            restart=bool(case.get("restart")),
+            configured=case.get("configured_timestamp"),
         )
     except WrongShape:
         return "error" if isinstance(expected, dict) else expected  # a refusal's text is the file's own
@@ -33,9 +35,9 @@ def sleep(case: Any, expected: Any, graphs: Any) -> Any:
 
 
 def intervals(case: Any, expected: Any, graphs: Any) -> Any:
-    found = pace.intervals(
-        case["failover_ms"] * _MS, case["assignment_ms"] * _MS, epsilon=case["epsilon_ms"] * _MS
-    )
+    given = {name: case[name] * _MS for name in case if case[name] is not None}
+    named = {} if "epsilon_ms" not in given else {"epsilon": given["epsilon_ms"]}
+    found = pace.intervals(given["failover_ms"], given.get("assignment_ms"), **named)
     return {
         "renewer_ms": found.renew // _MS,
         "taker_ms": found.take // _MS,
@@ -44,18 +46,17 @@ def intervals(case: Any, expected: Any, graphs: Any) -> Any:
 
 
 def segments(case: Any, expected: Any, graphs: Any) -> Any:
-    return pace.scan_segments(case["bytes"])
+    return pace.scan_segments(case.get("bytes"))
 
 
 def throughput(case: Any, expected: Any, graphs: Any) -> Any:
-    return pace.throughput_kbps(case["bytes"], case["period_ms"] * _MS, previous=case["previous"])
+    return pace.throughput_kbps(case["bytes"], case["period_ms"] * _MS, previous=case.get("previous"))
 
 
 def kpl(case: Any, expected: Any, graphs: Any) -> Any:
-    low, high = case["shard_range"]
-    found = deaggregate.unpack(
-        bytes.fromhex(case["data_hex"]), case["partition_key"], HashRange(int(low), int(high))
-    )
+    known = case.get("shard_range")
+    shard = () if known is None else (HashRange(int(known[0]), int(known[1])),)
+    found = deaggregate.unpack(bytes.fromhex(case["data_hex"]), case["partition_key"], *shard)
     return [[r.partition_key, r.explicit_hash_key, r.data.hex(), r.sub, r.aggregated] for r in found.records]
 
 
@@ -64,7 +65,7 @@ def cpuset(case: Any, expected: Any, graphs: Any) -> Any:
 
 
 def proc_stat(case: Any, expected: Any, graphs: Any) -> Any:
-    return cpu.from_proc_stat(case["first"], case["second"])
+    return cpu.from_proc_stat(case.get("first"), case["second"])
 
 
 def cgroup(case: Any, expected: Any, graphs: Any) -> Any:
@@ -72,7 +73,7 @@ def cgroup(case: Any, expected: Any, graphs: Any) -> Any:
 
 
 def ecs(case: Any, expected: Any, graphs: Any) -> Any:
-    limit = cpu.ecs_limit(case["mine"], case["shares"], task=case["task"], online=case["online"])
+    limit = cpu.ecs_limit(case.get("mine"), case["shares"], task=case.get("task"), online=case["online"])
     before, now = cpu.Usage(case["pre"], case["pre_sys"]), cpu.Usage(case["cur"], case["cur_sys"])
     return cpu.from_ecs(before, now, online=case["online"], limit=limit)
 

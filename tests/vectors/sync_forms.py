@@ -6,7 +6,7 @@ from pipeline.core.checkpoint import SHARD_END, Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.core.shard import HashRange, Shard
 from pipeline.core.stream import ShardKey, StreamId, epoch_of_serialized, lease_key
-from pipeline.errors import WrongShape
+from pipeline.errors import BadSetting, WrongShape
 from pipeline.kcl import auditor, prioritize, sync
 
 
@@ -17,9 +17,9 @@ def _range(pair: Any) -> HashRange:
 def _listed(shard: Any) -> sync.Listed:
     one = Shard(
         shard["id"],
-        tuple(shard["parents"]),
-        hash_range=_range(shard["hash"]),
-        closed=shard["end"] is not None,
+        tuple(shard.get("parents") or ()),
+        hash_range=None if shard.get("hash") is None else _range(shard["hash"]),
+        closed=shard.get("end") is not None,
     )
     return sync.Listed(one, int(shard["start"]))
 
@@ -60,7 +60,7 @@ def sync_tiles(case: Any, expected: Any, graphs: Any) -> Any:
 
 def sync_inconsistent(case: Any, expected: Any, graphs: Any) -> Any:
     reopened = [
-        {**shard, "end": None} if shard["id"] in case.get("open", ()) else shard
+        {**shard, "end": None} if shard["id"] in (case.get("open") or ()) else shard
         for shard in graphs[case["graph"]]
     ]
     found = sync.inconsistent(_listed(shard).shard for shard in reopened)
@@ -85,24 +85,25 @@ def audit(case: Any, expected: Any, graphs: Any) -> Any:
         leases = [
             Lease(
                 f"shardId-{number}",
-                checkpoint=SHARD_END if row["checkpoint"] is None else Checkpoint(row["checkpoint"]),
-                hash_range=None if row["hash"] is None else _range(row["hash"]),
+                # Without a checkpoint a lease is as little active as with SHARD_END.
+                checkpoint=Checkpoint(row.get("checkpoint") or SHARD_END.sequence),
+                hash_range=None if row.get("hash") is None else _range(row["hash"]),
             )
             for number, row in enumerate(run)
         ]
-        verdict = auditor.audit(leases, remembered, confidence=case["threshold"])
+        verdict = auditor.audit(leases, remembered, confidence=case.get("threshold", auditor.CONFIDENCE))
         answers.append(verdict.sync)
         remembered = verdict.remembered
     return answers
 
 
 def parents_first(case: Any, expected: Any, graphs: Any) -> Any:
-    parents = {shard_id: shard["parents"] for shard_id, shard in case["shards"].items()}
-    done = [shard_id for shard_id, shard in case["shards"].items() if shard["done"]]
+    parents = {shard_id: shard.get("parents") or () for shard_id, shard in case["shards"].items()}
+    done = [shard_id for shard_id, shard in case["shards"].items() if shard.get("done")]
     try:
-        order = prioritize.prioritize(parents, done, max_depth=case["max_depth"])
+        order = prioritize.prioritize(parents, done, max_depth=case.get("max_depth", 2**31 - 1))
         depth = prioritize.depths(parents, done)
-    except WrongShape:
+    except (BadSetting, WrongShape):
         return "error"
     return {shard_id: depth[shard_id] for shard_id in order} if isinstance(expected, dict) else list(order)
 

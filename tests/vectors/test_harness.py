@@ -1,6 +1,8 @@
 """The harness itself, on cases of the project's own."""
 
 import json
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,8 @@ def a_case(number, fn, given, expected, **more):
     return {"id": f"case-{number}", "fn": fn, "name": "", "input": given, "expected": expected, **more}
 
 
+OURS = json.loads(Path(__file__).with_name("cases.json").read_text(encoding="utf-8"))
+"""Cases of our own: answers of KCL 3.5.1 to random input, and by hand from the rules."""
 CASES = [
     a_case(1, "target", {"leases": 7, "workers": 2}, 4),
     a_case(2, "ema", {"values": [4, 8], "alpha": 0.5}, 6.0),
@@ -56,6 +60,74 @@ def test_an_unknown_group_and_a_broken_case_fail_by_themselves():
     assert (report.passed, report.failed) == (1, 2)
     assert "unknown fn 'tarot'" in report.lines[0]
     assert "raised KeyError" in report.lines[1]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        None,
+        7,
+        "a case",
+        {},
+        {"fn": "target"},
+        {"fn": "target", "input": {"leases": 7, "workers": 2}},
+        {"fn": ["target"], "input": {}, "expected": None},
+        a_case(9, "target", None, None),
+        a_case(9, "lam", {"config": {"colour": 1}, "leases": {}, "workers": []}, {}),
+    ],
+)
+def test_a_malformed_case_is_a_failure_of_its_own(odd):
+    report = run_all({"vectors": [odd, *CASES]})
+    assert (report.passed, report.failed, len(report.lines)) == (len(CASES), 1, 1)
+
+
+@pytest.mark.parametrize("text", ["[]", "7", "{}", '{"vectors": {}}', "no json"])
+def test_what_is_no_file_of_cases_is_told(text, tmp_path, capsys):
+    path = tmp_path / "cases.json"
+    path.write_text(text, encoding="utf-8")
+    assert main([str(path)]) == 2
+    assert "isn't a file of cases" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("case", OURS["vectors"], ids=lambda case: case["id"])
+def test_our_own_cases_hold(case):
+    assert run_all({"graphs": OURS["graphs"], "vectors": [case]}).lines == []
+
+
+def test_our_own_cases_are_of_nearly_every_group():
+    counts = Counter(case["fn"] for case in OURS["vectors"])
+    elsewhere = {
+        "sync_nonempty",
+        "sync_empty",
+        "sync_inconsistent",
+    }  # these need the graphs of the file they come with
+    assert counts.keys() == FORMS.keys() - elsewhere
+    assert min(counts.values()) >= 2
+
+
+@pytest.mark.parametrize(
+    ("fn", "given", "expected"),
+    [
+        ("lease_available", {"duration_ns": 1, "now_ns": 5, "last_ns": 5}, True),
+        ("lease_available", {"duration_ns": 1, "now_ns": 5, "owner": "x"}, True),
+        ("segments", {"bytes": None}, 10),
+        (
+            "intervals",
+            {"failover_ms": 10_000},
+            {"renewer_ms": 3308, "taker_ms": 20_050, "discoverer_ms": 9975},
+        ),
+        ("ema", {"values": [4, 8]}, 6.0),
+        ("kpl", {"data_hex": "00", "partition_key": "k"}, [["k", None, "00", 0, False]]),
+        ("iterator", {"checkpoint": "LATEST"}, {"type": "LATEST"}),
+        ("response_valid", {"child_parent_lists": [["p"]]}, True),
+        ("parents_first", {"shards": {"b": {}, "a": {"parents": ["b"]}}}, ["b", "a"]),
+        ("throughput", {"bytes": [1024], "period_ms": 1000}, 1.0),
+        ("esn_cmp", {"a": "7", "b": ["7", 0]}, 0),
+        ("table_status", {}, "COMPLETE"),
+    ],
+)
+def test_what_is_optional_may_be_left_out(fn, given, expected):
+    assert run_all({"vectors": [a_case(1, fn, given, expected)]}).lines == []
 
 
 @pytest.mark.parametrize("arguments", [[], ["a", "b"]])

@@ -17,6 +17,9 @@ def main(arguments: list[str]) -> int:
     except (OSError, ValueError) as error:
         print(f"{arguments[0]} isn't a file of cases: {error}", file=sys.stderr)
         return 2
+    if not isinstance(cases, list):
+        print(f"{arguments[0]} isn't a file of cases: it isn't a list", file=sys.stderr)
+        return 2
     with a_room() as room:
         report = run_all(cases, room)
     for line in report.lines:

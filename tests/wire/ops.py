@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Args = Mapping[str, Any]
 Operation = Callable[["DynamoDBClient", Place, Args], Any]
 """Answers what the product answers."""
+KeysOf = Callable[["DynamoDBClient", Place, Args], list[str]]
 LOCK = timedelta(seconds=120)
 """KCL's dynamoDbLockBasedLeaderLeaseDurationInMillis, where a case says nothing of it."""
 
@@ -63,20 +64,24 @@ def _hash_range(args: Args) -> HashRange | None:
     return None if both is None else HashRange(int(both[0]), int(both[1]))
 
 
+def _of_shard(args: Args) -> dict[str, Any]:
+    """What the caller knows of the shard."""
+    return {
+        "hash_range": _hash_range(args),
+        "children": frozenset(args.get("children") or ()),
+        "stream": args.get("stream", args.get("stream_name")),
+        "shard": args.get("shard", args.get("shard_id")),
+    }
+
+
 def _create(args: Args) -> Change:
-    lease = Lease(
-        args["lease_key"],
-        checkpoint=_checkpoint_of(args),
-        parents=frozenset(args.get("parents") or ()),
-        hash_range=_hash_range(args),
-        stream=args.get("stream"),
-        shard=args.get("shard"),
-    )
+    parents = frozenset(args.get("parents") or ())
+    lease = Lease(args["lease_key"], checkpoint=_checkpoint_of(args), parents=parents, **_of_shard(args))
     return change.create(lease, "wire")
 
 
 def _renew(args: Args) -> Change:
-    known = "somebody" if args["knows_checkpoint_owner"] else None
+    known = "somebody" if args.get("knows_checkpoint_owner") else None
     read = Lease(args["lease_key"], args["seen_counter"], checkpoint_owner=known)
     kbps = args.get("throughput_kbps")
     return writes.renew(read, throughput_kbps=None if kbps is None else float(kbps))
@@ -85,8 +90,7 @@ def _renew(args: Args) -> Change:
 def _write_checkpoint(args: Args) -> Change:
     if args.get("pending") is not None:
         return _prepare(args)
-    known = _seen(args, hash_range=_hash_range(args), children=frozenset(args.get("children") or ()))
-    return writes.checkpoint(known, _checkpoint_of(args))
+    return writes.checkpoint(_seen(args, **_of_shard(args)), _checkpoint_of(args))
 
 
 def _prepare(args: Args) -> Change:
@@ -94,7 +98,9 @@ def _prepare(args: Args) -> Change:
     state = args.get("pending_state", args.get("state"))
     text = state["B64"] if isinstance(state, dict) else state
     return writes.prepare(
-        _seen(args), _checkpoint_of(args, name, sub), state=None if text is None else base64.b64decode(text)
+        _seen(args, **_of_shard(args)),
+        _checkpoint_of(args, name, sub),
+        state=None if text is None else base64.b64decode(text),
     )
 
 
@@ -112,9 +118,9 @@ def _delete(client: DynamoDBClient, place: Place, args: Args) -> Any:
 
 
 def _held(client: DynamoDBClient, place: Place, args: Args) -> list[str]:
-    me = args.get("me") or args.get("worker") or args["owner"]
+    me = next(value for value in args.values() if isinstance(value, str))  # there is one text: whose they are
     found = DynamoLeaseStore(client, place.table).held_by(me)
-    return [lease.key for lease in found.leases if lease.holder == me]
+    return [lease.key for lease in found.leases if lease.owner == me and lease.checkpoint_owner is None]
 
 
 # --- the lock -----------------------------------------------------------------------------------------------
@@ -127,7 +133,7 @@ def _duration(args: Args) -> timedelta:
 def _acquire(client: DynamoDBClient, place: Place, args: Args) -> bool:
     lock = DynamoLeaderLock(client, place.table, key=place.key)
     found = lock.read()
-    seen = None if args["seen"] is None else LockRow("somebody", args["seen"], LOCK)
+    seen = None if args.get("seen") is None else LockRow("somebody", args["seen"], LOCK)
     if found is not None and found.released:  # the first look of every acquisition
         seen = found
     return lock.take(LockRow(args["me"], args["new_version"], _duration(args)), seen=seen)
@@ -177,7 +183,7 @@ def _write_metrics(client: DynamoDBClient, place: Place, args: Args) -> bool:
 
 def _set_version(client: DynamoDBClient, place: Place, args: Args) -> bool:
     store = DynamoClientVersion(client, place.table, key=place.key)
-    seen = args["seen"]
+    seen = args.get("seen")
     return store.change(
         _version(args["new"]),
         args["me"],
@@ -209,7 +215,7 @@ OPERATIONS: dict[str, Operation] = {
     "delete_worker_metrics": _delete_metrics,
     "set_client_version": _set_version,
 }
-KEYS_OF: dict[str, Callable[[DynamoDBClient, Place, Args], list[str]]] = {"leases_of_by_index": _held}
+KEYS_OF: dict[str, KeysOf] = {"leases_of_by_index": _held}
 """Operations that read: they answer keys of leases."""
 NOT_BUILT: dict[str, str] = {
     "set_table_migration": "moving rows between tables is left to KCL's own leader; ours goes by what it wrote",

@@ -13,8 +13,9 @@ from pipeline.aws.clients import dynamodb_client
 from pipeline.aws.rows import Place
 from pipeline.aws.tables import DynamoTables
 from pipeline.local.endpoint import local_aws
-from pipeline.settings import AwsSettings, CoordinationSettings, Layout, Settings
-from tests.e2e.eventually import eventually
+from pipeline.settings import AwsSettings, CoordinationSettings, Settings
+from pipeline.settings_choices import Layout
+from tests.eventually import eventually
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

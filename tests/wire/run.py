@@ -13,7 +13,7 @@ from typing import Any
 from pipeline.aws import lease_item, worker_item
 from pipeline.core.change import Refused
 from pipeline.errors import HeadraceError
-from tests.wire.ops import KEYS_OF, NOT_BUILT, OPERATIONS, Operation
+from tests.wire.ops import KEYS_OF, NOT_BUILT, OPERATIONS, KeysOf, Operation
 from tests.wire.room import Room
 
 OURS = frozenset(
@@ -31,34 +31,33 @@ class Report:
 
 def run_all(cases: Any, room: Room) -> Report:
     report = Report()
-    for case in cases:
-        if case["op"] in NOT_BUILT:
+    left_out: Counter[str] = Counter()
+    for given in cases:
+        case = given if isinstance(given, dict) else {}
+        op = str(case.get("op"))
+        if op in NOT_BUILT:
+            left_out[op] += 1
             continue
-        wrong = _wrong(case, room)
+        wrong = _wrong(op, case, room)
         report.passed += not wrong
         report.failed += bool(wrong)
         if wrong:
             note = f" (note: {case['note']})" if case.get("note") else ""
-            report.lines.append(f"{case.get('name', 'a case')} [{case['op']}]: {'; '.join(wrong)}{note}")
-    counts = Counter(case["op"] for case in cases)
-    report.lines += [
-        f"not built: {op} ({counts[op]} cases): {why}" for op, why in NOT_BUILT.items() if counts[op]
-    ]
+            report.lines.append(f"{case.get('name', 'a case')} [{op}]: {'; '.join(wrong)}{note}")
+    report.lines += [f"not built: {op} ({count} cases): {NOT_BUILT[op]}" for op, count in left_out.items()]
     return report
 
 
-def _wrong(case: Any, room: Room) -> list[str]:
+def _wrong(op: str, case: Any, room: Room) -> list[str]:
     """What isn't as the case has it."""
-    operation = OPERATIONS.get(case["op"])
-    if case["op"] not in KEYS_OF and operation is None:
-        return [f"unknown op {case['op']!r}"]
     try:
-        if case["op"] in KEYS_OF:
-            return _wrong_keys(case, room)
-        assert operation is not None
-        return _wrong_write(case, operation, room)
+        if op in KEYS_OF:
+            return _wrong_keys(KEYS_OF[op], case, room)
+        if op in OPERATIONS:
+            return _wrong_write(case, OPERATIONS[op], room)
     except Exception as error:  # noqa: BLE001 - one case that breaks is a failure of its own, and the others still run
         return [f"raised {type(error).__name__}: {error}"]
+    return [f"unknown op {op!r}"]
 
 
 def _wrong_write(case: Any, operation: Operation, room: Room) -> list[str]:
@@ -84,22 +83,17 @@ def _wrong_write(case: Any, operation: Operation, room: Room) -> list[str]:
     return wrong
 
 
-def _wrong_keys(case: Any, room: Room) -> list[str]:
-    """A case that reads: rows go in, and keys are what comes out."""
+def _wrong_keys(keys_of: KeysOf, case: Any, room: Room) -> list[str]:
+    """A case that reads: a list of rows goes in, and a list of keys is what comes out."""
     args = case["args"]
-    rows = [decoded(row) for row in _first_list(case.get("rows"), args.get("rows"), case.get("before"))]
-    expected = _first_list(
-        case.get("accepted"), case.get("keys"), case.get("expected"), args.get("accepted"), case.get("after")
-    )
+    lists = [each for each in (*case.values(), *args.values()) if isinstance(each, list)]
+    rows = [decoded(row) for each in lists for row in each if isinstance(row, dict)]
+    expected = sorted(key for each in lists for key in each if isinstance(key, str))
     place = room.place_of(*rows)
     room.clear()
     room.put(place, *rows)
-    got = KEYS_OF[case["op"]](room.client, place, args)
-    return [] if sorted(got) == sorted(expected) else [f"expected {_text(expected)}, got {_text(got)}"]
-
-
-def _first_list(*named: Any) -> list[Any]:
-    return next(each for each in named if isinstance(each, list))
+    got = sorted(keys_of(room.client, place, args))
+    return [] if got == expected else [f"expected {_text(expected)}, got {_text(got)}"]
 
 
 def without_ours(row: Mapping[str, Any], *, like: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -158,6 +158,24 @@ CASES = [
         but(ROW, **PENDING),
         but(ROW, **UP, **{**PENDING, "pendingCheckpointState": None}),
     ),
+    a_case(
+        "prepare_checkpoint",
+        {**ME, "pending": "80", "pending_sub": 3, "pending_state": {"B64": "aGk="}, "hash_range": ["3", "9"]},
+        ROW,
+        but(ROW, **UP, **PENDING, startingHashKey={"S": "3"}, endingHashKey={"S": "9"}),
+    ),
+    a_case(
+        "checkpoint",
+        {**ME, "checkpoint": "77", "sub": 2, "stream": "123456789012:orders:7", "shard": "s"},
+        but(ROW, ownerSwitchesSinceCheckpoint={"N": "0"}),
+        but(
+            ROW,
+            **UP,
+            ownerSwitchesSinceCheckpoint={"N": "0"},
+            streamName={"S": "123456789012:orders:7"},
+            shardId={"S": "s"},
+        ),
+    ),
     a_case("assign", {**SEEN, "new_owner": "ben"}, ROW, but(ROW, **UP, **SWITCHED, leaseOwner={"S": "ben"})),
     refused("assign", {**SEEN, "new_owner": "ben"}, but(ROW, **HANDING)),
     refused("assign", {**SEEN, "new_owner": "ben"}, None),
@@ -335,6 +353,39 @@ def test_an_unknown_operation_and_a_broken_case_fail_by_themselves(room: Room):
     assert (report.passed, report.failed) == (1, 2)
     assert "unknown op 'fly'" in report.lines[0]
     assert "raised KeyError" in report.lines[1]
+
+
+@pytest.mark.parametrize("odd", [None, 7, "a case", {}, {"op": "take"}, {"op": ["take"], "args": {}}])
+def test_a_malformed_case_is_a_failure_of_its_own(room: Room, odd: Any):
+    report = run_all([odd, CASES[0]], room)
+    assert (report.passed, report.failed, len(report.lines)) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("text", ["{}", "7", "no json"])
+def test_what_is_no_file_of_cases_is_told(text: str, tmp_path, capsys):
+    path = tmp_path / "cases.json"
+    path.write_text(text, encoding="utf-8")
+    assert main([str(path)]) == 2
+    assert "isn't a file of cases" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("args", "around"),
+    [
+        ({"worker": "ann"}, {"before": [ROW], "after": [KEY]}),
+        ({"me": "ann", "rows": [ROW], "keys": [KEY]}, {}),
+        (
+            {"owner": "ann"},
+            {"rows": [ROW, but(ROW, leaseKey={"S": "b"}, checkpointOwner={"S": "ann"})], "accepted": [KEY]},
+        ),
+        ({"me": "ben"}, {"rows": [ROW], "accepted": []}),
+    ],
+)
+def test_a_case_that_reads_is_known_by_its_rows_and_keys_whatever_they_are_called(
+    room: Room, args: Any, around: Any
+):
+    report = run_all([{"op": "leases_of_by_index", "args": args, "note": "", **around}], room)
+    assert report.lines == []
 
 
 def test_a_row_that_dynamodb_wrote_and_the_product_denies_fails(room: Room, monkeypatch: pytest.MonkeyPatch):

@@ -16,5 +16,5 @@ def eventually(look: Callable[[], T | None], what: str, *, within: float = 60, e
         if found:
             return found
         if time.monotonic() > deadline:
-            raise AssertionError(f"after {within} s still not so: {what} (last seen: {found!r})")
+            raise TimeoutError(f"after {within} s still not so: {what} (last seen: {found!r})")
         Event().wait(every)

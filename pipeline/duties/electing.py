@@ -1,0 +1,70 @@
+"""The leader's lock, from one tick to the next: read once, then beaten, taken, or left to who holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from pipeline.core.election import LockRow, Move, plan_election
+from pipeline.core.sighting import Sighting
+from pipeline.errors import TablesMissing
+from pipeline.ports import Ids, LeaderLock
+
+
+@dataclass(frozen=True, slots=True)
+class Ballot:
+    """What a look at the lock told."""
+
+    move: Move
+    found: LockRow | None = None
+    seen: Sighting | None = None
+    """What to remember of somebody else's."""
+
+    @property
+    def stands_still(self) -> bool:
+        """Somebody else's hasn't moved for half of its time: whoever may lead soon had better know the workers then."""
+        if self.move is not Move.WAIT or self.found is None or self.seen is None:
+            return False
+        return self.seen.credit >= self.found.duration / 2
+
+    @property
+    def owner(self) -> str:
+        return self.found.owner if self.found is not None else "nobody"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Electing:
+    me: str
+    lock: LeaderLock
+    ids: Ids
+    tick: timedelta
+    duration: timedelta
+
+    def look(self, seen: Sighting | None, since: timedelta | None) -> Ballot:
+        found = self.lock.read()
+        move, seen = plan_election(self.me, found, seen=seen, since=since, tick=self.tick)
+        return Ballot(move, found, seen)
+
+    def leads(self, ballot: Ballot, *, rehearse: Callable[[], None]) -> bool:
+        """`rehearse`: whoever can't do a leader's work mustn't take the lock; its error leaves it to others."""
+        if ballot.found is not None and ballot.move is Move.BEAT:
+            return self.lock.beat(ballot.found, self.ids.fresh())
+        if ballot.move is Move.TAKE:
+            rehearse()
+            mine = LockRow(self.me, self.ids.fresh(), self.duration)
+            return self.lock.take(mine, seen=ballot.found)
+        return False
+
+    def beat(self) -> bool:
+        """Called on a timer while a long tick is at work."""
+        try:
+            found = self.lock.read()
+        except TablesMissing:
+            return False  # the tick is making them
+        return found is not None and found.owner == self.me and self.lock.beat(found, self.ids.fresh())
+
+    def release(self) -> bool:
+        """The clean end of leading: the next leader needn't wait."""
+        found = self.lock.read()
+        return found is not None and found.owner == self.me and self.lock.release(found)

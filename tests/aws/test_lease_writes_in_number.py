@@ -1,0 +1,86 @@
+"""Many writes on lease rows at once; and what a process needn't ask again."""
+
+from threading import Barrier
+from typing import Any
+
+import pytest
+
+from pipeline.aws import leases
+from pipeline.aws.leases import DynamoLeaseStore
+from pipeline.core import change
+from pipeline.core.change import Applied
+from pipeline.core.lease import Lease
+from pipeline.errors import HeadraceError, Throttled
+from tests.aws.lease_table import CLAIMED, Table
+
+ROWS = [Lease(f"shardId-{n:012d}", owner="me") for n in range(40)]
+
+
+def created(table: Table) -> list[object]:
+    return list(table.store.apply_all([change.create(row, "a test") for row in ROWS]))
+
+
+def test_writes_of_many_rows_are_under_way_together(table: Table):
+    """Each waits for fifteen others: one after the other they'd wait for ever."""
+    together = Barrier(leases._AT_ONCE, timeout=20)
+
+    def wait(**_: Any) -> None:
+        together.wait()
+
+    table.client.meta.events.register("before-send.dynamodb.PutItem", wait)
+    many = [change.create(row, "a test") for row in ROWS[: leases._AT_ONCE]]
+    assert all(isinstance(each, Applied) for each in table.store.apply_all(many))
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_a_row_that_is_throttled_for_good_is_told_so_and_the_others_are_written(table: Table):
+    def too_many(params: Any, context: Any, **_: Any) -> None:
+        if params["Item"]["leaseKey"]["S"] == ROWS[7].key:
+            raise Throttled("this one")
+
+    table.client.meta.events.register("provide-client-params.dynamodb.PutItem", too_many)
+    answers = created(table)
+    assert [n for n, each in enumerate(answers) if isinstance(each, HeadraceError)] == [7]
+    assert len(table.store.scan().leases) == len(ROWS) - 1
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_where_everything_is_throttled_the_last_rows_are_not_even_tried(table: Table):
+    table.trouble("throttle", "PutItem", count=10_000)
+    answers = created(table)
+    assert all(isinstance(each, Throttled) for each in answers)
+    assert table.calls["PutItem"] < 2 * leases._AT_ONCE
+
+
+def test_the_index_is_described_once_by_a_process_however_many_stores_it_makes(table: Table):
+    table.hold(CLAIMED)
+    table.make_index()
+    table.calls.clear()
+    for _ in range(5):
+        assert DynamoLeaseStore(table.client, table.name).held_by("me").leases == (CLAIMED,)
+    assert (table.calls["DescribeTable"], table.calls["Query"], table.calls["Scan"]) == (1, 5, 0)
+
+
+def test_an_index_that_is_not_there_yet_is_asked_for_until_it_is(table: Table):
+    table.hold(CLAIMED)
+    for _ in range(2):
+        DynamoLeaseStore(table.client, table.name).held_by("me")
+    assert (table.calls["DescribeTable"], table.calls["Query"]) == (2, 0)
+    table.make_index()
+    for _ in range(2):
+        DynamoLeaseStore(table.client, table.name).held_by("me")
+    assert (table.calls["DescribeTable"], table.calls["Query"]) == (3, 2)
+
+
+def test_an_index_that_went_is_asked_for_again(table: Table):
+    table.hold(CLAIMED)
+    table.make_index()
+    assert table.store.held_by("me").leases == (CLAIMED,)
+    table.client.update_table(
+        TableName=table.name,
+        GlobalSecondaryIndexUpdates=[{"Delete": {"IndexName": "LeaseOwnerToLeaseKeyIndex"}}],
+    )
+    table.calls.clear()
+    for _ in range(2):
+        assert DynamoLeaseStore(table.client, table.name).held_by("me").leases == (CLAIMED,)
+    assert (table.calls["Query"], table.calls["DescribeTable"], table.calls["Scan"]) == (1, 1, 2)

@@ -1,0 +1,95 @@
+"""The plan of a shard sync, and when the next one may be left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON, Checkpoint
+from pipeline.core.lease import Lease
+from pipeline.core.order import a_family, parents_first
+from pipeline.core.position import TRIM, Origin, Position, Positions
+from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
+from pipeline.core.stream import ShardKey
+from pipeline.core.sync import plan_sync, sync_token
+from tests.core.stream_life import STREAM, ZERO
+
+
+def test_a_chain_of_ten_thousand_reshards_is_no_recursion_and_no_square() -> None:
+    names = [f"shardId-{n:012d}" for n in range(10_000)]
+    shards = [
+        Shard(name, (names[n - 1],) if n else (), closed=n < len(names) - 1) for n, name in enumerate(names)
+    ]
+    at = Positions({STREAM: Origin(TRIM, ZERO)}, {ShardKey(STREAM, names[5_000]): Position(1)})
+    family = a_family(STREAM, shards, positions=at)
+    plan = plan_sync(family, shards, (), positions=at, multi=False, sentinel=TRIM_HORIZON)
+    assert [change.key for change in plan] == [names[5_000]]
+    assert len(family.passed(at)) == 5_000
+    assert parents_first(reversed(names), family.parents) == tuple(names)
+
+
+def test_a_stream_made_anew_has_its_rows_exchanged_in_one_sync() -> None:
+    old = Lease("shardId-000000000000", checkpoint=Checkpoint("7"), stream_epoch=STREAM.epoch - 5)
+    shards = [Shard("shardId-000000000000")]
+    plan = plan_sync(
+        a_family(STREAM, shards),
+        shards,
+        [old],
+        positions=Positions({STREAM: Origin(TRIM, ZERO)}),
+        multi=False,
+        sentinel=TRIM_HORIZON,
+    )
+    assert [(c.key, c.delete, c.create is not None) for c in plan] == [
+        (old.key, True, False),
+        (old.key, False, True),
+    ]
+
+
+def test_rows_of_other_streams_in_the_table_are_neither_retired_nor_taken_for_ones_own() -> None:
+    theirs = Lease("123456789012:other:5:s0", stream="123456789012:other:5", shard="s0", stream_epoch=5)
+    older = Lease("123456789012:orders:5:s0", stream="123456789012:orders:5", shard="s0", stream_epoch=5)
+    shards = [Shard("s0")]
+    plan = plan_sync(
+        a_family(STREAM, shards),
+        shards,
+        [theirs, older],
+        positions=Positions({STREAM: Origin(TRIM, ZERO)}),
+        multi=True,
+        sentinel=TRIM_HORIZON,
+    )
+    assert [(c.key, c.delete) for c in plan] == [
+        (older.key, True),
+        (f"{STREAM.serialized}:s0", False),
+    ]
+
+
+LOW, HIGH = HashRange(0, 9), HashRange(10, MAX_HASH_KEY)
+BOTH = (Lease("l", hash_range=LOW), Lease("h", hash_range=HIGH))
+
+
+def token(*rows: Lease, **at: Position) -> str | None:
+    shards = {ShardKey(STREAM, name): position for name, position in at.items()}
+    return sync_token(STREAM, rows, Positions({STREAM: Origin(TRIM, ZERO)}, shards))
+
+
+def test_a_sync_rests_only_while_open_rows_cover_all_hash_keys() -> None:
+    assert token(*BOTH) is not None
+    assert token(BOTH[0]) is None
+    assert token(BOTH[1]) is None
+    assert token(replace(BOTH[0], hash_range=HashRange(0, 8)), BOTH[1]) is None
+    assert token(*BOTH, Lease("x")) is None, "nobody knows what the third one covers"
+    assert token(replace(BOTH[0], checkpoint=SHARD_END), BOTH[1]) is None
+    assert token() is None
+
+
+def test_a_sync_rests_only_while_rows_and_ends_are_the_same() -> None:
+    quiet = token(*BOTH, l=Position(5))
+    assert token(*BOTH, l=Position(6)) == quiet, "reading on makes no shard new"
+    assert token(*(replace(row, counter=9, owner="w2") for row in BOTH), l=Position(5)) == quiet
+    others = [
+        token(*BOTH, l=Position(5, ended=True)),
+        token(*BOTH, l=Position(5, ended=True, children=("c",))),
+        token(*BOTH),
+        token(*BOTH, Lease("c", hash_range=LOW), l=Position(5)),
+        token(*(replace(row, stream_epoch=1) for row in BOTH), l=Position(5)),
+    ]
+    assert len({quiet, *others}) == 6

@@ -1,0 +1,138 @@
+"""A leader's tick ends in time, however many leases there are to be given out; the next one goes on at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from pipeline.core.change import Applied, Change, Refused
+from pipeline.memory.leases import MemoryLeaseStore
+from pipeline.settings_choices import Strategy
+from tests.duties.moves import owners
+from tests.duties.world import TICK, World
+
+A_WRITE = timedelta(milliseconds=500)
+DEADLINE = timedelta(seconds=40)
+
+
+@dataclass
+class Slow(World):
+    """Each write of an owner takes its time."""
+
+    workers: tuple[str, ...] = ("w1", "w2")
+    shards: int = 200
+    slow: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        world, write = self, MemoryLeaseStore.apply
+
+        class Store(MemoryLeaseStore):
+            def apply(self, change: Change) -> Applied | Refused:
+                if world.slow and "owner" in change.put:
+                    world.clock.advance(A_WRITE)
+                return write(self, change)
+
+        self.leases = Store()
+
+    def takes(self) -> timedelta:
+        """One tick of the leader."""
+        began = self.clock.now()
+        self.said = str(self.lead())
+        return self.clock.now() - began
+
+    def until_leases_can_be_given_out(self) -> None:
+        self.lead()
+        for n in range(2):
+            for worker in self.workers:
+                self.work(worker)
+            self.clock.advance(TICK)
+            if n == 0:
+                assert "assigned" not in str(self.lead())
+        self.slow = True
+
+
+def assign_passes(world: World) -> int:
+    row = world.rows.get("w1")
+    return row.assign_pass if row else 0
+
+
+def test_assignment_stops_at_the_deadline_says_how_many_are_left_and_goes_on_at_once() -> None:
+    world = Slow()
+    world.until_leases_can_be_given_out()
+    before, scans = assign_passes(world), world.leases.scans
+    took, said = [], []
+    for _ in range(4):
+        took.append(world.takes())
+        said.append(world.said)
+        for worker in world.workers:
+            world.work(worker)
+    assert took == [DEADLINE, DEADLINE, 40 * A_WRITE, timedelta(0)]
+    assert "80 leases assigned" in said[0]
+    assert "120 more leases are to be given out or moved: the next tick goes on" in said[0]
+    assert "40 more leases" in said[1]
+    assert "more leases" not in said[2]
+    assert world.leases.scans - scans == len(took), "one look each"
+    assert assign_passes(world) - before == len(took)
+    assert owners(world) == {"w1": 100, "w2": 100}
+
+
+def test_it_goes_on_at_once_though_nothing_else_is_due() -> None:
+    world = Slow()
+    hour = timedelta(hours=1)
+    world.settings = replace(
+        world.settings, times=replace(world.settings.times, assignment=hour, shard_sync=hour)
+    )
+    world.until_leases_can_be_given_out()
+    took = []
+    for _ in range(4):
+        took.append(world.takes())
+        for worker in world.workers:
+            world.work(worker)
+    assert took == [DEADLINE, DEADLINE, 40 * A_WRITE, timedelta(0)]
+
+
+def test_a_tick_that_has_no_time_left_gives_nothing_out_and_counts_no_pass() -> None:
+    world = Slow(shards=4)
+    world.until_leases_can_be_given_out()
+    before, ensure = assign_passes(world), world.table.ensure
+
+    def takes_long() -> None:
+        world.clock.advance(DEADLINE)
+        ensure()
+
+    world.table.ensure = takes_long  # type: ignore[method-assign]
+    world.leader_memory["w1"] = replace(world.leader_memory["w1"], last_sync=None)
+    assert "4 more leases" in str(world.lead())
+    assert assign_passes(world) == before, "who comes to nothing for long is to raise the alarm"
+    world.table.ensure = ensure  # type: ignore[method-assign]
+    world.lead()
+    assert owners(world) == {"w1": 2, "w2": 2}
+    assert assign_passes(world) == before + 1
+
+
+def test_what_was_seen_of_handovers_counts_on_over_a_pass_in_parts() -> None:
+    world = Slow()
+    world.until_leases_can_be_given_out()
+    world.lead()
+    memory = world.leader_memory["w1"].assignment
+    assert memory.unfinished
+    assert memory.last == world.clock.now() - DEADLINE, (
+        "when it looked: the next look adds what has passed since"
+    )
+
+
+def test_a_pass_in_parts_is_one_to_kcls_strategies() -> None:
+    world = Slow()
+    world.settings = replace(
+        world.settings, assignment=replace(world.settings.assignment, strategy=Strategy.VARIANCE)
+    )
+    world.until_leases_can_be_given_out()
+    before = world.leader_memory["w1"].assignment.runs
+    runs = []
+    for _ in range(3):
+        world.lead()
+        runs.append(world.leader_memory["w1"].assignment.runs - before)
+        for worker in world.workers:
+            world.work(worker)
+    assert runs == [0, 0, 1], "they even out in every third only"

@@ -1,0 +1,210 @@
+"""How a leader, and who would be one, looks at the workers: each row as often as it must, all of them seldom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+import pytest
+
+from pipeline.memory.clock import MemoryClock
+from pipeline.memory.workers import MemoryWorkerStore
+from pipeline.ports import WorkerListing
+from tests.duties.moves import owners, ticks_until, without
+from tests.duties.world import TICK, World
+
+PERIOD = 4
+"""Ticks of an assignment period."""
+
+
+class Looked(MemoryWorkerStore):
+    """Notes how it was looked at."""
+
+    def __init__(self, *, clock: MemoryClock, among_leases: bool = False) -> None:
+        super().__init__(clock=clock, among_leases=among_leases)
+        self.looks: list[str] = []
+
+    def listing(self) -> WorkerListing:
+        self.looks.append("all")
+        return super().listing()
+
+    def glance(self, known: Iterable[str]) -> WorkerListing:
+        known = tuple(known)
+        self.looks.append(f"glance at {'+'.join(sorted(set(known)))}")
+        found = super().get_many(known) if self._among_leases else super().listing()
+        assert len(found.workers) == len({row.worker_id for row in found.workers})
+        return found
+
+    def get_many(self, worker_ids: Sequence[str]) -> WorkerListing:
+        self.looks.append("+".join(worker_ids))
+        return super().get_many(worker_ids)
+
+
+@dataclass
+class Watched(World):
+    """Two deployments: w1 leads, and w2 would."""
+
+    workers: tuple[str, ...] = ("w1", "w2")
+    shards: int = 4
+    among_leases: bool = True
+    looked: Looked = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.rows = self.looked = Looked(clock=self.clock, among_leases=self.among_leases)
+        self.every = self.settings
+        self.settle()
+
+    def of(self, worker: str) -> None:
+        """The settings of one's deployment from now on."""
+        mine = tuple(each for each in self.every.workers if each.id == worker)
+        self.settings = replace(self.every, workers=mine or self.every.workers[:1])
+
+    def lead_as(self, worker: str) -> str:
+        self.of(worker)
+        self.looked.looks.clear()
+        said = str(super().lead(worker))
+        self.settings = self.every
+        return said
+
+    def looks_in(self, ticks: int, worker: str) -> list[list[str]]:
+        """Of a leader's ticks."""
+        seen = []
+        for _ in range(ticks):
+            self.lead_as(worker)
+            seen.append(list(self.looked.looks))
+            for each in self.workers:
+                self.work(each)
+            self.clock.advance(TICK)
+        return seen
+
+
+@pytest.mark.parametrize("among_leases", [False, True])
+def test_who_does_not_lead_looks_at_its_own_workers_only(among_leases: bool) -> None:  # noqa: FBT001
+    world = Watched(among_leases=among_leases)
+    for _ in range(3 * PERIOD):
+        world.lead_as("w1")
+        assert world.lead_as("w2") == "leader: w1 leads"
+        assert world.looked.looks == ["w2"]
+        assert world.leader_memory["w2"].workers == {}
+        for each in world.workers:
+            world.work(each)
+        world.clock.advance(TICK)
+
+
+def test_a_leader_looks_at_all_workers_once_a_period_and_in_between_at_those_it_knows() -> None:
+    world = Watched()
+    world.looks_in(PERIOD, "w1")
+    looks = [each for (each,) in world.looks_in(3 * PERIOD, "w1")]
+    assert looks.count("all") == 3
+    assert set(looks) == {"all", "glance at w1+w2"}
+
+
+def test_a_worker_that_comes_up_among_the_leases_is_given_some_within_a_period_and_two_looks() -> None:
+    world = Watched()
+    world.looks_in(PERIOD, "w1")
+    world.workers = ("w1", "w2", "w3")
+    world.source.split(world.shard(0))
+    world.looks_in(PERIOD + 2, "w1")
+    seen = world.leader_memory["w1"].workers["w3"]
+    assert seen.moved
+    world.produce(1, 1)
+    world.wave("w1", "the-end")
+    world.looks_in(PERIOD, "w1")
+    assert owners(world)["w3"] >= 1
+
+
+def test_an_owner_that_nobody_knows_has_the_workers_listed_at_once() -> None:
+    """After a reload only few of many are remembered. One that lives isn't taken for one without a row."""
+    world = Watched()
+    world.looks_in(1, "w1")
+    memory = world.leader_memory["w1"]
+    known = {name: seen for name, seen in memory.workers.items() if name != "w2"}
+    assignment = replace(memory.assignment, last=None)
+    world.leader_memory["w1"] = replace(
+        memory, workers=known, assignment=assignment, listed=world.clock.now()
+    )
+    ((first, second),) = world.looks_in(1, "w1")
+    assert (first, second) == ("glance at w1", "all")
+    seen = world.leader_memory["w1"].workers["w2"]
+    assert seen.token != "none"
+    assert not seen.moved, "that it is there is no proof of life"
+    assert world.leader_memory["w1"].workers["w1"].credit == timedelta(0), "two looks in a tick, one's time"
+    world.looks_in(2, "w1")
+    assert owners(world) == {"w1": 2, "w2": 2}
+
+
+def test_a_lock_that_stands_still_for_half_of_its_time_has_the_workers_watched_before_it_is_taken() -> None:
+    world = Watched()
+    world.lead_as("w2")
+    world.workers = ("w2",)
+    seen = []
+    for _ in range(8):
+        world.clock.advance(TICK)
+        world.work("w2")
+        said = world.lead_as("w2")
+        seen.append((said.partition(":")[2][:9], list(world.looked.looks)))
+        if "w1 leads" not in said:
+            break
+    waits = [looks for said, looks in seen if said == " w1 leads"]
+    assert waits == [["w2"], ["all"], ["glance at w1+w2"], ["glance at w1+w2"]]
+    watched = world.leader_memory["w2"].workers["w1"]
+    assert watched.credit >= 3 * TICK, "w1 has been seen to stand still for so long by then"
+    assert ticks_until_owned_by(world, "w2") <= 2
+
+
+def ticks_until_owned_by(world: Watched, worker: str) -> int:
+    for ticks in range(20):
+        if set(owners(world)) == {worker}:
+            return ticks
+        world.clock.advance(TICK)
+        world.work(worker)
+        world.lead_as(worker)
+    raise AssertionError(owners(world))
+
+
+def test_a_lock_that_moves_again_has_the_watch_forgotten() -> None:
+    world = Watched()
+    world.lead_as("w2")
+    for _ in range(3):
+        world.clock.advance(TICK)
+        world.lead_as("w2")
+    assert world.leader_memory["w2"].workers
+    world.lead_as("w1")
+    world.clock.advance(TICK)
+    assert world.lead_as("w2") == "leader: w1 leads"
+    assert world.looked.looks == ["w2"]
+    assert world.leader_memory["w2"].workers == {}
+    assert world.leader_memory["w2"].listed is None
+
+
+@pytest.mark.parametrize("among_leases", [False, True])
+def test_all_own_workers_stopping_end_the_waiting_for_the_lock_too(among_leases: bool) -> None:  # noqa: FBT001
+    world = Watched(among_leases=among_leases)
+    world.rows.set_stopping("w2", stopping=True)
+    assert "all workers here are stopping" in world.lead_as("w2")
+    assert world.leader_memory["w2"].lock is None
+    found = world.lock.read()
+    assert found is not None
+    assert found.owner == "w1", "it isn't w2's to let go of"
+    assert "all workers here are stopping" not in world.lead_as("w1")
+
+
+def test_a_worker_row_that_isnt_understood_is_told_and_harms_nobody() -> None:
+    world = Watched(among_leases=False)
+    world.rows.hold_odd_row("w9", "lut is of type S, not N")
+    assert "1 worker rows not understood" in world.lead_as("w1")
+    world.rows = Looked(clock=world.clock)
+    assert "not understood" not in world.lead_as("w1")
+
+
+def test_a_dead_worker_is_found_among_the_leases_as_soon_as_in_a_table_of_its_own() -> None:
+    took = []
+    for among_leases in (False, True):
+        world = Watched(among_leases=among_leases)
+        world.tick(5)
+        without(world, "w2")
+        took.append(ticks_until(world, lambda: owners(world) == {"w1": 4}))  # noqa: B023
+    assert took[0] == took[1]
+    assert timedelta(seconds=20) <= took[0] * TICK <= timedelta(seconds=35)

@@ -1,0 +1,280 @@
+"""Shards aren't listed again while nothing can have changed, and whatever can is found all the same; holes are told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+import pytest
+
+from pipeline.core.change import Applied, Change, Refused
+from pipeline.core.landing import Proposal
+from pipeline.core.lineage import Kind, Range
+from pipeline.core.position import Position, Start
+from pipeline.core.shard import Shard
+from pipeline.core.stream import StreamId
+from pipeline.duties.leader_tick import LeaderMemory
+from pipeline.duties.wave import Arrow
+from pipeline.errors import Throttled
+from pipeline.memory.clock import MemoryClock
+from pipeline.memory.leases import MemoryLeaseStore
+from pipeline.memory.source import MemorySource
+from pipeline.memory.stage import MemoryStage
+from pipeline.settings_choices import Heartbeat
+from tests.duties.moves import ticks_until
+from tests.duties.world import STREAM, TICK, World
+
+SYNC = 7
+"""Ticks: a sync falls due within them."""
+MINUTE = 12
+CLEANUP = timedelta(minutes=5)
+
+
+class Asked(MemorySource):
+    """Notes who is listed, and may hide shards."""
+
+    def __init__(self, clock: MemoryClock) -> None:
+        super().__init__(clock)
+        self.listed: list[str] = []
+        self.hidden: frozenset[str] = frozenset()
+        self.fails_to_list = ""
+        """The stream that can't be listed."""
+
+    def list_shards(self, stream: StreamId, since: Start | None = None) -> tuple[Shard, ...]:
+        if stream.name == self.fails_to_list:
+            raise Throttled("ListShards asks to slow down")
+        self.listed.append(stream.name)
+        return tuple(s for s in super().list_shards(stream, since) if s.shard_id not in self.hidden)
+
+
+@dataclass
+class Quiet(World):
+    """A world whose leader has nothing to do: all shards have rows and were read."""
+
+    asked: Asked = field(init=False)
+    is_quiet: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.source = self.asked = Asked(self.clock)
+        self.stage = MemoryStage(self.source, self.clock)
+        self.stream = self.source.create_stream(STREAM, self.shards)
+        for name in self.more_streams:
+            self.source.create_stream(name, self.shards)
+        if self.is_quiet:
+            self.come_to_rest()
+
+    def come_to_rest(self) -> None:
+        self.settle()
+        self.wave("w1", "first")
+        self.tick(3 * SYNC)
+        self.asked.listed.clear()
+
+    def said_in(self, ticks: int) -> str:
+        said = []
+        for _ in range(ticks):
+            said.append(str(self.lead()))
+            self.work()
+            self.clock.advance(TICK)
+        return "\n".join(said)
+
+    def row_keys(self) -> set[str]:
+        return {row.key for row in self.leases.scan().leases}
+
+
+def shared(world: Quiet) -> Quiet:
+    coordination = replace(
+        world.settings.coordination, heartbeat=Heartbeat.LEASE, kcl_failover=timedelta(seconds=20)
+    )
+    world.settings = replace(world.settings, coordination=coordination)
+    return world
+
+
+def test_at_rest_only_clean_ups_have_the_shards_listed() -> None:
+    world = Quiet()
+    world.tick(10 * MINUTE)
+    rounds = 10 * timedelta(minutes=1) // CLEANUP
+    assert len(world.asked.listed) == 2 * rounds, "each lists what is in scope, and all"
+
+
+def test_of_several_streams_only_the_one_that_moves_is_listed() -> None:
+    world = Quiet(more_streams=("returns",))
+    world.produce(0, 3, stream="returns")
+    world.source.split(world.shard(0, "returns"))
+    world.wave("w1", "the-end")
+    world.asked.listed.clear()  # runs list, too
+    world.tick(3 * SYNC)
+    assert world.asked.listed == ["returns"]
+
+
+def test_a_leader_that_remembers_nothing_lists_at_every_sync_and_does_the_same() -> None:
+    world = Quiet()
+    keys = world.row_keys()
+    for _ in range(2 * MINUTE):
+        world.leader_memory = {
+            name: replace(memory, syncs={}) for name, memory in world.leader_memory.items()
+        }
+        world.tick()
+    assert len(world.asked.listed) >= 4
+    assert world.row_keys() == keys
+
+
+def test_rows_that_dont_say_which_keys_they_cover_have_the_shards_listed_at_every_sync() -> None:
+    """As KCL wrote them once: only a listing tells whether they leave any out."""
+    world = Quiet()
+    world.leases = MemoryLeaseStore(replace(row, hash_range=None) for row in world.leases.scan().leases)
+    world.tick(2 * MINUTE)
+    assert len(world.asked.listed) >= 4
+
+
+def test_whoever_led_before_lists_anew() -> None:
+    world = Quiet()
+    world.leader_memory["w2"] = LeaderMemory()
+    found = world.lock.read()
+    assert found is not None
+    assert world.lock.release(found)
+    assert world.lead("w2").leads
+    assert not world.lead("w1").leads
+    assert world.leader_memory["w1"].syncs == {}
+
+
+def test_an_end_whose_run_died_before_it_made_the_childrens_rows_is_seen_at_the_next_sync() -> None:
+    world = Quiet()
+    world.produce(0, 3)
+    left, right = world.source.split(world.shard(0))
+    world.killed_run(Arrow.COMMITTED)
+    assert not {left.shard_id, right.shard_id} & world.row_keys()
+    world.tick(SYNC)
+    assert {left.shard_id, right.shard_id} <= world.row_keys()
+
+
+def test_a_row_that_goes_is_made_again_at_the_next_sync() -> None:
+    for shard in (0, 1):
+        world = Quiet()
+        key = world.shard(shard).shard_id
+        world.leases.wipe(key)
+        world.tick(SYNC)
+        assert key in world.row_keys()
+
+
+def test_a_row_that_goes_while_others_cover_its_keys_is_made_again_too() -> None:
+    """A parent that is still read, and the child that a merge has made at its other parent's end."""
+    world = Quiet()
+    world.produce(0, 3)
+    merged = world.source.merge(world.shard(0), world.shard(1))
+    world.wave("w1", "one-end", keys=[world.shard(0).shard_id])
+    world.tick(3 * SYNC)
+    assert merged.shard_id in world.row_keys()
+    world.leases.wipe(world.shard(1).shard_id)
+    world.tick(SYNC)
+    assert world.shard(1).shard_id in world.row_keys()
+
+
+def test_a_stream_that_is_made_anew_is_seen_at_the_next_sync() -> None:
+    world = Quiet()
+    world.source.delete_stream(STREAM)
+    world.clock.advance(timedelta(seconds=2))
+    anew = world.source.create_stream(STREAM, 3)
+    world.tick(SYNC)
+    assert {row.stream_epoch for row in world.leases.scan().leases} == {anew.epoch}
+    assert len(world.row_keys()) == 3
+
+
+def test_a_sync_that_lost_its_races_isnt_taken_for_a_quiet_one() -> None:
+    """Rows of a former life, each of which moves just before it is to be retired."""
+    world = Quiet()
+    world.source.delete_stream(STREAM)
+    world.clock.advance(timedelta(seconds=2))
+    anew = world.source.create_stream(STREAM, 2)
+    write, lost = world.leases.apply, list[str]()
+
+    def moves(change: Change) -> Applied | Refused:
+        lost.append(change.key)
+        return Refused(world.leases.get(change.key))
+
+    world.leases.apply = moves  # type: ignore[method-assign]
+    assert ticks_until(world, lambda: bool(lost), most=SYNC)
+    world.leases.apply = write  # type: ignore[method-assign]
+    world.tick(SYNC)
+    assert {row.stream_epoch for row in world.leases.scan().leases} == {anew.epoch}
+
+
+def test_a_shard_that_late_listings_hid_while_its_children_cover_for_it_comes_with_the_next_clean_up() -> (
+    None
+):
+    """All that the token doesn't see. Its children wait for it: nothing is lost, nothing is out of order."""
+    world = Quiet(shards=1, is_quiet=False)
+    world.produce(0, 3)
+    left, right = world.source.split(world.shard(0))
+    world.produce(1, 2)
+    world.produce(2, 2)
+    hidden = world.shard(0).shard_id
+    world.asked.hidden = frozenset({hidden})
+    world.tick(3 * SYNC)
+    assert world.row_keys() == {left.shard_id, right.shard_id}
+    world.asked.hidden = frozenset()
+    world.wave("w1", "too-early")
+    assert world.landed() == []
+    world.tick(CLEANUP // TICK)
+    assert hidden in world.row_keys()
+    for run in ("parent", "children"):
+        world.tick(2 * SYNC)
+        world.wave("w1", run)
+    world.check()
+
+
+def test_a_clean_up_that_failed_for_one_stream_isnt_taken_for_a_quiet_sync_of_it() -> None:
+    """The other stream's went through, so that it isn't due again."""
+    world = Quiet(more_streams=("returns",))
+    world.asked.fails_to_list = STREAM
+    assert ticks_until(world, lambda: bool(world.asked.listed), most=CLEANUP // TICK)
+    assert set(world.asked.listed) == {"returns"}
+    world.asked.fails_to_list = ""
+    world.asked.listed.clear()
+    world.tick(SYNC)
+    assert set(world.asked.listed) == {STREAM}
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_a_hole_that_stays_is_told_from_the_third_look_on_until_it_is_closed(joined: bool) -> None:  # noqa: FBT001
+    world = Quiet()
+    world = shared(world) if joined else world
+    world.tick(SYNC)
+    odd = world.shard(1).shard_id
+    world.leases.wipe(odd)
+    world.leases.hold_odd_row(odd, "leaseCounter is of type S, not N")
+    said = [world.said_in(6) for _ in range(5)]
+    told = ["orders: the open lease rows leave out the hash keys" in each for each in said]
+    assert told == [False, False, True, True, True]
+    assert "rows not understood" in said[0]
+    world.leases = MemoryLeaseStore(world.leases.scan().leases)  # a hand has taken the odd row away
+    world.tick(2 * SYNC)
+    assert "leave out" not in world.said_in(SYNC)
+    assert odd in world.row_keys()
+
+
+def test_a_hole_in_what_the_table_has_yet_to_read_keeps_the_shards_listed_and_is_told() -> None:
+    """The rows cover everything; by the table an open shard has ended, in no child."""
+    world = Quiet()
+    key = world.shard(1)
+    end = Range(Kind.SKIPPED, key, None, Position(ended=True), run="a-hand", claim="a-hand/1")
+    assert not world.table.commit(Proposal((end,))).landing.refused
+    said = [world.said_in(6) for _ in range(4)]
+    told = ["what the landing table has yet to read leaves out" in each for each in said]
+    assert told == [False, False, True, True]
+
+
+def test_a_reshard_is_no_hole() -> None:
+    world = Quiet()
+    said = []
+    for turn in range(4):
+        number = max(int(key[-3:]) for key in world.row_keys())
+        world.produce(number, 3)
+        world.source.split(world.shard(number))
+        world.killed_run(Arrow.COMMITTED, "w1", f"killed-{turn}")
+        said.append(world.said_in(SYNC))
+        world.runs.end(f"killed-{turn}")
+        world.wave("w1", f"again-{turn}")
+        said.append(world.said_in(2 * SYNC))
+    assert "leave out" not in "\n".join(said)
+    world.check()

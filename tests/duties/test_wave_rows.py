@@ -1,0 +1,343 @@
+"""Which rows a wave takes: what is due, what is warm and what a probe finds. The others cost no write and no latency."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+import pytest
+
+from assets.waves import Run
+from pipeline.core.change import Applied, Change, Refused
+from pipeline.core.position import Start
+from pipeline.core.stream import ShardKey
+from pipeline.duties import wave_rows
+from pipeline.duties.consume import Consumption
+from pipeline.duties.wave import Arrow
+from pipeline.errors import Throttled, Unreachable
+from pipeline.memory.clock import MemoryClock
+from pipeline.memory.leases import MemoryLeaseStore
+from pipeline.memory.source import MemorySource
+from tests.duties.world import World
+
+SECOND = timedelta(seconds=1)
+
+
+class CountingLeases(MemoryLeaseStore):
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: Counter[str] = Counter()
+        """By lease key."""
+        self.lost: dict[str, bool] = {}
+        """Lease key -> whether its next write is applied all the same, though nobody is told."""
+
+    def apply(self, change: Change) -> Applied | Refused:
+        self.writes[change.key] += 1
+        if change.key in self.lost:
+            if self.lost.pop(change.key):
+                super().apply(change)
+            raise Unreachable("no answer")
+        return super().apply(change)
+
+
+class ProbedSource(MemorySource):
+    def __init__(self, clock: MemoryClock) -> None:
+        super().__init__(clock)
+        self.probes: list[frozenset[str]] = []
+        self.throttled = False
+
+    def has_news(self, keys: Mapping[ShardKey, Start | int]) -> frozenset[ShardKey]:
+        if self.throttled:
+            raise Throttled("a probe too many")
+        self.probes.append(frozenset(key.shard_id for key in keys))
+        return super().has_news(keys)
+
+
+class Counted(World):
+    leases: CountingLeases
+    source: ProbedSource
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.leases = CountingLeases()
+        self.source = ProbedSource(self.clock)
+        self.stream = self.source.create_stream("orders", self.shards)
+        self.stage = type(self.stage)(self.source, self.clock)
+
+    def key(self, shard: int) -> str:
+        return self.shard(shard).shard_id
+
+    def at_rest(self) -> Consumption:
+        """Every shard was looked at and found empty; a run that begins anew."""
+        self.settle()
+        self.wave(run="first")
+        return self.begun()
+
+    def begun(self, *due: int) -> Consumption:
+        self.runs.launch("run", "w1")
+        self.runs.start("run")
+        run = self.a_run()
+        self.leases.writes.clear()
+        self.source.probes.clear()
+        return Consumption(
+            run_id=run.run_id,
+            settings=run.settings,
+            claims=run.claims,
+            leases=run.leases,
+            workers=run.workers,
+            source=run.source,
+            table=run.table,
+            stage=run.stage,
+            clock=run.clock,
+            due=frozenset(self.key(shard) for shard in due),
+        )
+
+    def next_wave(self) -> None:
+        self.clock.advance(self.settings.wave.every)
+
+
+def test_a_wave_writes_only_to_the_rows_of_shards_that_have_something() -> None:
+    world = Counted(shards=50)
+    run = world.at_rest()
+    world.produce(7)
+    report = run.wave()
+    assert (report.claimed, report.rows) == (1, 10)
+    assert world.leases.writes == {world.key(7): 3}, "claim, checkpoint, release"
+    world.next_wave()
+    world.leases.writes.clear()
+    run.wave()
+    world.next_wave()
+    assert run.wave().claimed == 0
+    assert world.leases.writes == {world.key(7): 2}, "looked at once more, found quiet, and left alone"
+    world.check()
+
+
+def test_what_was_never_read_is_read_by_the_first_wave_without_any_probe() -> None:
+    world = Counted(shards=3)
+    world.settle()
+    run = world.begun()
+    assert run.wave().claimed == 3
+    assert world.source.probes in ([], [frozenset()])
+
+
+def test_what_the_sensor_named_is_read_without_another_probe() -> None:
+    world = Counted(shards=3)
+    world.at_rest()
+    run = world.begun(1)
+    assert run.wave().claimed == 1
+    assert all(world.key(1) not in probed for probed in world.source.probes)
+
+
+def test_a_busy_shard_at_its_tip_is_read_by_every_wave_of_a_run() -> None:
+    world = Counted(shards=3)
+    run = world.at_rest()
+    for _ in range(10):
+        world.produce(0, 1)
+        report = run.wave()
+        assert (report.claimed, report.rows) == (1, 1)
+        row = world.leases.get(world.key(0))
+        assert row is not None
+        assert row.behind_ms == 0
+        world.next_wave()
+    assert all(world.key(0) not in probed for probed in world.source.probes[1:])
+    world.check()
+
+
+def test_a_record_in_a_quiet_shard_is_read_by_the_next_wave_of_a_run() -> None:
+    """As when every wave read everything: at the default times a look at an idle shard would be late a wave later."""
+    world = Counted(shards=5)
+    run = world.at_rest()
+    for turn in range(8):
+        world.produce(turn % 5, 1)
+        assert run.wave().rows == 1
+        world.next_wave()
+    world.check()
+
+
+def test_waves_in_quick_succession_do_not_probe_more_often_than_the_settings_say() -> None:
+    world = Counted(shards=3)
+    run = world.at_rest()
+    seconds = 60
+    for _ in range(seconds):
+        world.produce(0, 1)
+        run.wave()
+        world.clock.advance(SECOND - timedelta(milliseconds=10))
+    least = world.settings.times.probe - world.settings.wave.every
+    assert 3 <= len(world.source.probes) <= seconds * SECOND / least + 1
+
+
+def test_thousands_of_quiet_shards_are_probed_in_turn_and_each_has_its(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wave_rows, "PROBES_A_WAVE", 4)
+    world = Counted(shards=10)
+    run = world.at_rest()
+    for _ in range(3):
+        run.wave()
+        world.next_wave()
+    assert [len(probed) for probed in world.source.probes] == [4, 4, 2]
+    assert frozenset().union(*world.source.probes) == {world.key(n) for n in range(10)}
+
+
+def test_a_shard_that_has_ended_is_followed_into_its_children() -> None:
+    world = Counted(shards=1)
+    run = world.at_rest()
+    world.produce(0)
+    world.source.split(world.shard(0))
+    world.produce(1)
+    world.produce(2)
+    rows = [run.wave().rows for _ in range(2)]
+    assert rows == [10, 20]
+    world.check()
+
+
+def test_a_shard_whose_range_was_refused_is_read_again_by_the_next_wave() -> None:
+    world = Counted(shards=2)
+    run = world.at_rest()
+    world.produce(0)
+    stage = world.stage.stage
+
+    def overtaken(*args: Sequence[object]) -> object:
+        manifest = stage(*args)  # type: ignore[arg-type]
+        world.stage.stage = stage  # type: ignore[method-assign]
+        world.runs.end("run")
+        assert world.wave(run="faster").rows == 10
+        world.runs.launch("run", "w1")
+        return manifest
+
+    world.stage.stage = overtaken  # type: ignore[method-assign,assignment]
+    assert run.wave().rows == 0
+    world.source.throttled = True
+    assert run.wave().claimed == 1
+    world.check()
+
+
+@pytest.mark.parametrize("arrived", [False, True])
+def test_a_claim_without_an_answer_holds_up_no_other_and_is_made_again(*, arrived: bool) -> None:
+    world = Counted(shards=3)
+    run = world.at_rest()
+    for shard in range(3):
+        world.produce(shard)
+    world.leases.lost[world.key(1)] = arrived
+    report = run.wave()
+    assert report.rows == 20
+    assert [(p.lease_key, p.fatal) for p in report.problems] == [(world.key(1), False)]
+    assert run.wave().rows == 10
+    world.check()
+
+
+def test_where_no_claim_has_an_answer_the_wave_fails_as_a_whole() -> None:
+    world = Counted(shards=2)
+    run = world.at_rest()
+    world.produce(0)
+    world.produce(1)
+    world.leases.lost = dict.fromkeys((world.key(0), world.key(1)), False)
+    with pytest.raises(Unreachable):
+        run.wave()
+
+
+def test_a_checkpoint_without_an_answer_is_mended_by_the_next_wave() -> None:
+    world = Counted(shards=2)
+    run = world.at_rest()
+    for shard in range(2):
+        world.produce(shard)
+    commit = world.table.commit
+
+    def then_lost(proposal: object) -> object:
+        world.leases.lost[world.key(0)] = False
+        return commit(proposal)  # type: ignore[arg-type]
+
+    world.table.commit = then_lost  # type: ignore[method-assign,assignment]
+    report = run.wave()
+    world.table.commit = commit  # type: ignore[method-assign]
+    assert report.rows == 20
+    assert "the next wave mends the row" in report.problems[0].why
+    run.wave()
+    row = world.leases.get(world.key(0))
+    stands = world.table.load().positions.of(world.shard(0))
+    assert row is not None
+    assert stands is not None
+    assert row.checkpoint == stands.checkpoint
+    world.check()
+
+
+def test_a_row_whose_repair_has_no_answer_is_not_read_on_before_it_is_mended() -> None:
+    world = Counted(shards=1)
+    world.at_rest()
+    world.produce(0)
+    world.killed_run(Arrow.COMMITTED)
+    world.runs.end("killed")
+    world.produce(0)
+    run = world.begun()
+
+    def then_lost(arrow: Arrow, _keys: tuple[str, ...]) -> None:
+        if arrow is Arrow.CLAIMED:
+            world.leases.lost[world.key(0)] = False
+
+    run.on_arrow = then_lost
+    report = run.wave()
+    assert (report.rows, report.landed) == (0, ())
+    run.on_arrow = lambda *_: None
+    assert run.wave().rows == 10
+    world.check()
+
+
+def test_a_probe_in_trouble_leaves_the_wave_what_is_due_anyway() -> None:
+    world = Counted(shards=3)
+    world.at_rest()
+    world.produce(0)
+    world.produce(2)
+    run = world.begun(0)
+    world.source.throttled = True
+    assert run.wave().rows == 10
+    world.source.throttled = False
+    assert run.wave().rows == 10, "and the next one probes"
+    world.check()
+
+
+def latencies(every: float, *, shards: int, seconds: int) -> list[float]:
+    """Of a record every so often in one shard, while another keeps the run alive."""
+    world = Counted(shards=shards)
+    run = world.at_rest()
+    began = world.clock.monotonic()
+    waiting: list[float] = []
+    found: list[float] = []
+    told = 0
+
+    def pause(left: float) -> None:
+        nonlocal told
+        until = world.clock.monotonic() + left
+        while world.clock.monotonic() < until:
+            world.clock.advance(SECOND / 2)
+            at = world.clock.monotonic() - began
+            world.produce(0, 1)
+            if at // every > told:
+                told = int(at // every)
+                world.produce(1, 1)
+                waiting.append(at)
+
+    def heard(report: object) -> None:
+        at = world.clock.monotonic() - began
+        landed = {each.lease_key: each.staged.rows for each in report.landed}  # type: ignore[attr-defined]
+        if landed.get(world.key(1)):
+            found.extend(at - since for since in waiting)
+            waiting.clear()
+
+    Run(
+        consumption=run,
+        settings=world.settings,
+        clock=world.clock,
+        pause=pause,
+        on_wave=heard,
+        is_stopping=lambda: world.clock.monotonic() - began > seconds,
+    ).all_that_is_due()
+    world.check()
+    return found
+
+
+@pytest.mark.parametrize("every", [3.0, 17.0, 45.0])
+def test_no_record_waits_longer_than_for_the_next_wave_however_rare_they_are(every: float) -> None:
+    found = latencies(every, shards=20, seconds=250)
+    assert len(found) >= 5
+    assert max(found) <= 10.5

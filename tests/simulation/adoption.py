@@ -1,0 +1,121 @@
+"""A KCL application that read the stream until it was stopped, and the person who then adopts its rows."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
+from pipeline.core.lease import Lease
+from pipeline.core.stream import lease_key
+from pipeline.duties.adopt import Adopting
+from tests.simulation.truth import ShardTruth
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+_BEFORE = 3.0
+"""Seconds between the adoption and the first deployment, at least."""
+
+
+class Adoption:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._rows: dict[str, Lease] = {}
+        """By shard."""
+
+    def start(self) -> None:
+        world, rng = self._world, self._world.rng
+        for _ in range(rng.choice((0, 1, 1, 2, 3))):
+            world.sim.after(rng.uniform(2.0, max(3.0, world.plan.opens - _BEFORE)), self._reshard)
+        world.sim.after(world.plan.opens - _BEFORE, self.adopt)
+
+    def _reshard(self) -> None:
+        """KCL's days had their splits and merges, too."""
+        world = self._world
+        pairs = world.neighbours()
+        if pairs and world.rng.random() < 0.4:
+            world.merge(*world.rng.choice(pairs))
+        else:
+            world.split(world.rng.choice(world.truth.open_shards()))
+
+    def adopt(self) -> None:
+        world = self._world
+        shards = [shard for shard in world.truth.shards.values() if shard.key.stream == world.truth.stream]
+        for shard in shards:  # parents came first
+            row = self._row(shard)
+            if row is not None:
+                self._rows[shard.key.shard_id] = row
+        self._clear_away(shards)
+        if not self._rows:
+            self._rows[shards[0].key.shard_id] = self._a_row(shards[0], TRIM_HORIZON)
+        named = world.clock.now().replace(microsecond=0)
+        for shard in shards:
+            shard.begins = self._begins(shard, named)
+        for row in self._rows.values():
+            world.leases.rows[row.key] = row
+            world.note("kcl", f"its row {row.key} stands at {row.checkpoint} ({row.owner})")
+        adopting = Adopting(multi=False, leases=world.leases.store, source=world.source, table=world.table)
+        adoption = adopting.survey(world.truth.stream.name, timestamp=named)
+        world.note(
+            "a person", f"adopts {len(adoption.rows)} rows: {adopting.land(adoption, run='adopt')} positions"
+        )
+        world.weather.bites["adopted"] += 1
+
+    # -- what KCL left behind ----------------------------------------------------------------------------------
+
+    def _row(self, shard: ShardTruth) -> Lease | None:
+        rng = self._world.rng
+        above = [self._rows.get(parent) for parent in shard.parents]
+        begun = [row for row in above if row is not None and row.has_ended]
+        if shard.parents and len(begun) < len(above):
+            # KCL writes a child's row before its parent's SHARD_END.
+            waits = any(row is not None and not row.checkpoint.is_digits for row in above)
+            return self._a_row(shard, TRIM_HORIZON) if begun or (not waits and rng.random() < 0.2) else None
+        if shard.closed is not None and rng.random() < 0.6:
+            return replace(self._a_row(shard, SHARD_END), children=frozenset(shard.children))
+        if shard.sequences and rng.random() < 0.7:
+            return self._a_row(shard, Checkpoint(str(rng.choice(shard.sequences)), 0))
+        start = TRIM_HORIZON if shard.parents else rng.choice((TRIM_HORIZON, LATEST, AT_TIMESTAMP))
+        return self._a_row(shard, start)
+
+    def _a_row(self, shard: ShardTruth, at: Checkpoint) -> Lease:
+        rng = self._world.rng
+        owner = rng.choice((None, "kcl-1", "kcl-2"))
+        return Lease(
+            lease_key(shard.key, multi=False),
+            rng.randrange(1, 900),
+            at,
+            owner=owner,
+            parents=frozenset(shard.parents),
+        )
+
+    def _clear_away(self, shards: list[ShardTruth]) -> None:
+        """KCL deletes an ended row once its children are past their start."""
+        for shard in shards:
+            row = self._rows.get(shard.key.shard_id)
+            if row is None or not row.has_ended or any(parent in self._rows for parent in shard.parents):
+                continue
+            below = [self._rows.get(child) for child in shard.children]
+            past = all(row is not None and (row.checkpoint.is_digits or row.has_ended) for row in below)
+            if past and self._world.rng.random() < 0.5:
+                del self._rows[shard.key.shard_id]
+
+    def _begins(self, shard: ShardTruth, named: datetime) -> int:
+        """How many of its records were KCL's: told by the rows, as docs/kcl.md says, not by the product."""
+        row = self._rows.get(shard.key.shard_id)
+        if row is None:
+            return len(shard.sequences) if self._has_row_below(shard) else 0
+        if row.has_ended:
+            return len(shard.sequences)
+        if row.checkpoint.is_digits:
+            return bisect_left(shard.sequences, int(row.checkpoint.sequence)) + 1
+        if row.checkpoint == TRIM_HORIZON:
+            return 0
+        return bisect_left(shard.arrivals, named)
+
+    def _has_row_below(self, shard: ShardTruth) -> bool:
+        below = [self._world.truth.of(child) for child in shard.children]
+        return any(child.key.shard_id in self._rows or self._has_row_below(child) for child in below)

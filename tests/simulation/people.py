@@ -1,0 +1,155 @@
+"""What people do to the lake table, and the commands with which they mend it: `headrace repair`, `headrace reposition`.
+
+rolled back to an older snapshot     shards whose rows are ahead stop, loudly, until somebody repositions them
+ours expired by another engine       nothing lands until somebody repairs the chain; rows ahead as above
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipeline.core.begin import Stop
+from pipeline.core.checkpoint import TRIM_HORIZON
+from pipeline.core.position import Start
+from pipeline.core.recover import Person, plan_reposition
+from pipeline.duties.recover import Busy, Recovery
+from pipeline.duties.repair import Mending
+from pipeline.errors import ChainBroken, HeadraceError
+from tests.simulation.instance import NoRuns
+from tests.simulation.lease_watch import PERSON
+from tests.simulation.truth import Violation
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+_LOOKS = 5.0
+"""Seconds between two looks of the person who mends."""
+_BACK = 8
+"""Snapshots."""
+
+
+class People:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._looking = False
+        self._count = 0
+        self._recoveries: dict[str, Recovery] = {}
+        """By row: one command each."""
+
+    def roll_back(self) -> None:
+        world = self._world
+        table = world.table
+        if not self._is_whole() or table.head is None:
+            return
+        now = table.load().positions.origins.keys()
+        behind = [snapshot.id for snapshot in table.history(table.head)][1:_BACK]
+        fit = [at for at in behind if table.state_at(at).positions.origins.keys() == now]
+        if fit:
+            to = world.rng.choice(fit)
+            world.note("a person", f"rolls the table back from snapshot {table.head} to {to}")
+            world.weather.bites["rolled_back"] += 1
+            table.roll_back(to)
+            self._look_after_it()
+
+    def expire(self) -> None:
+        """Another engine's maintenance forgets snapshots that carry positions, and the files that knew them."""
+        world, table = self._world, self._world.table
+        if not self._is_whole() or table.head is None:
+            return
+        ours = [snapshot.id for snapshot in table.history(table.head)]
+        link = table.append_as_others()
+        table.append_as_others()
+        gone = [link] if world.rng.random() < 0.5 else [*ours, link]
+        table.forget(*gone)
+        world.note("a person", f"{len(gone)} snapshots are expired, none of their metadata is left")
+        world.weather.bites["expired"] += 1
+        self._look_after_it()
+
+    def _is_whole(self) -> bool:
+        try:
+            return bool(self._world.table.load().positions.origins)
+        except ChainBroken:
+            return False
+
+    # -- who mends it ------------------------------------------------------------------------------------------
+
+    def _look_after_it(self) -> None:
+        if not self._looking:
+            self._looking = True
+            self._world.sim.after(self._world.rng.uniform(10.0, 60.0), self._look)
+
+    def _look(self) -> None:
+        """From the first accident on, every few seconds: writes of before it may still arrive."""
+        world = self._world
+        world.sim.after(_LOOKS, self._look)
+        try:
+            self._repair()
+            self._reposition()
+        except HeadraceError as error:
+            world.note("a person", f"tries again: {error}")
+
+    def _repair(self) -> None:
+        world = self._world
+        if self._is_whole():
+            return
+        mending = Mending(
+            settings=world.settings(("w1",)),
+            leases=world.leases.store,
+            source=world.source,
+            table=world.table,
+            run="repair",
+        )
+        start = Start(world.table.origins.get(world.truth.stream))
+        plan = mending.plan(why="expired by another engine", origin=start)
+        if isinstance(plan, Stop):
+            raise Violation("I26", f"the chain can't be repaired: {plan.why}")
+        for sentence in plan.sentences:
+            world.note("a person", sentence)
+        world.table.repairing = True
+        try:
+            world.note("a person", mending.carry_out(plan))
+        finally:
+            world.table.repairing = False
+        world.weather.bites["repaired"] += 1
+
+    def _reposition(self) -> None:
+        world = self._world
+        ahead = sorted(row.key for row in world.leases.rows.values() if world.leases.is_ahead(row))
+        for key in [key for key in self._recoveries if key not in ahead]:
+            self._recoveries.pop(key).let_go(key)
+        for key in ahead:
+            if key not in self._recoveries:
+                self._count += 1
+                self._recoveries[key] = self._a_recovery(f"{PERSON}{self._count}/{self._count}")
+            self._to_table(self._recoveries[key], key)
+
+    def _a_recovery(self, claim: str) -> Recovery:
+        world = self._world
+        return Recovery(
+            claim=claim,
+            settings=world.settings(("w1",)),
+            leases=world.leases.store,
+            workers=world.workers,
+            runs=NoRuns(),
+            source=world.source,
+            table=world.table,
+            clock=world.clock,
+        )
+
+    def _to_table(self, recovery: Recovery, key: str) -> None:
+        world = self._world
+        held = recovery.hold(key)
+        if isinstance(held, Busy):
+            return
+        try:
+            person = Person(recovery.claim, recovery.claim, "it was rolled back")
+            scene = recovery.scene(held.row)
+            decision = plan_reposition(scene, to_lease=False, sentinel=TRIM_HORIZON, person=person)
+            if isinstance(decision, Stop):
+                world.note("a person", decision.why)
+                return
+            world.note("a person", f"{decision.sentences[0]}: {recovery.carry_out(held.row, decision)}")
+            world.leases.forget_ahead(key)
+            world.weather.bites["repositioned"] += 1
+        finally:
+            recovery.let_go(key)
