@@ -34,7 +34,9 @@ def add_deciding(parser: argparse.ArgumentParser) -> None:
 
 def _reason(text: str) -> str:
     if not text.strip():
-        raise argparse.ArgumentTypeError("it is blank: the ledger keeps the reason for good; nothing was changed")
+        raise argparse.ArgumentTypeError(
+            "it is blank: the ledger keeps the reason for good; nothing was changed"
+        )
     return text.strip()
 
 

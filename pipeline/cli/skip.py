@@ -72,6 +72,6 @@ def _require_readable(key: "ShardKey", sequence: str, recovery: "Recovery", page
         raise
     except Terminal as error:
         raise BadSetting(
-            f"--to {sequence}: {error}; nothing was changed. It has to be the whole sequence number of a record of this shard; "
-            "`headrace lineage` shows where it stands, and --to-tip needs none"
+            f"--to is {sequence}, and reading {key} can't go on after it; nothing was changed. Name the whole sequence number of "
+            f"one of its records (`headrace lineage` shows those that it stood at), or say --to-tip. {error}"
         ) from error

@@ -107,16 +107,7 @@ def plan_skip(scene: Scene, target: Target, person: Person) -> Decision | Stop:
         return Stop(f"{scene.key}: {upto.why}; nothing was changed")
     if upto == at:
         return Stop(f"{scene.key}: that was decided before, or nothing is left to skip; nothing was changed")
-    skipped = Range(
-        Kind.SKIPPED,
-        scene.key,
-        after=at,
-        upto=upto,
-        run=person.run,
-        claim=person.claim,
-        parents=scene.parents if at is None else (),
-        why=person.why,
-    )
+    skipped = _decided(Kind.SKIPPED, scene, upto=upto, person=person)
     return Decision(skipped, (f"{scene.key}: {_told(at, upto, target)}",))
 
 
@@ -143,16 +134,7 @@ def plan_reposition(scene: Scene, *, to_lease: bool, sentinel: Checkpoint, perso
     upto = _as_the_row_says(scene, at or Position()) if to_lease else at or Position()
     if isinstance(upto, Stop):
         return Stop(f"{scene.key}: {upto.why}; nothing was changed")
-    moved = Range(
-        Kind.REPOSITION,
-        scene.key,
-        after=at,
-        upto=upto,
-        run=person.run,
-        claim=person.claim,
-        parents=scene.parents if at is None else (),
-        why=person.why,
-    )
+    moved = _decided(Kind.REPOSITION, scene, upto=upto, person=person)
     says = upto.checkpoint
     told = (
         f"{scene.key}: the table goes from {at or 'nothing'} to {upto}, as the row says: what lies between is not landed here"
@@ -161,6 +143,20 @@ def plan_reposition(scene: Scene, *, to_lease: bool, sentinel: Checkpoint, perso
         "lies between is read and landed"
     )
     return Decision(moved if at or to_lease else None, (told,), row=says or sentinel, landed=says)
+
+
+def _decided(kind: Kind, scene: Scene, *, upto: Position, person: Person) -> Range:
+    at = scene.position
+    return Range(
+        kind,
+        scene.key,
+        after=at,
+        upto=upto,
+        run=person.run,
+        claim=person.claim,
+        parents=scene.parents if at is None else (),
+        why=person.why,
+    )
 
 
 def _why_no_skip(scene: Scene) -> str | None:

@@ -11,7 +11,7 @@ import pytest
 from pipeline.aws.clients import dynamodb_client
 from pipeline.aws.table_deleting import TableDeletion
 from pipeline.aws.tables import DynamoTables
-from pipeline.errors import BadSetting, WrongShape
+from pipeline.errors import BadSetting, Unreachable, WrongShape
 from pipeline.local.endpoint import LocalAws
 from pipeline.settings import AwsSettings, CoordinationSettings, Settings
 from pipeline.settings_choices import Layout
@@ -78,6 +78,14 @@ def test_all_three_tables_go(account: Account):
     assert account.there == set()
     assert account.deletion.tables() == ()
     assert account.deletion.delete() == ()
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_without_an_answer_it_isnt_known_whether_a_table_goes(account: Account, aws: LocalAws):
+    aws.inject("error", operation="DeleteTable")
+    with pytest.raises(Unreachable, match=r"deleting table.*Whether a write arrived isn't known"):
+        account.deletion.delete()
+    aws.clear_faults()
 
 
 def test_tables_that_nobody_ever_used_are_not_watched(account: Account):

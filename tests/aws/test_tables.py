@@ -312,6 +312,30 @@ def test_a_description_names_every_table_missing_or_not(account: Account):
     assert [(each.rows, each.billing) for each in facts] == [(0, "PAY_PER_REQUEST")] * 3
 
 
+@pytest.mark.parametrize(
+    ("operation", "asked"),
+    [
+        ("CreateTable", "creating table"),
+        ("UpdateTable", "index of table"),
+        ("UpdateContinuousBackups", "backups"),
+    ],
+)
+@pytest.mark.usefixtures("no_backoff")
+def test_without_an_answer_only_a_write_leaves_open_whether_it_arrived(
+    account: Account, operation: str, asked: str
+):
+    account.aws.inject("lost", operation=operation)
+    with pytest.raises(Unreachable, match=f"{asked}.*Whether a write arrived isn't known"):
+        account.tables(point_in_time_recovery=True).ensure()
+    account.aws.clear_faults()
+    account.aws.inject("lost", operation="DescribeTable")
+    with pytest.raises(
+        Unreachable, match=r"Nothing was written; .* check aws\.region and aws\.endpoint"
+    ) as told:
+        account.tables().ensure()
+    assert "isn't known" not in str(told.value)
+
+
 def test_a_refusal_of_the_policy_names_the_table(account: Account):
     account.aws.inject(
         "error",

@@ -27,13 +27,13 @@ from pipeline.lake.iceberg import IcebergTable
 from pipeline.local.endpoint import LocalAws
 from pipeline.settings_file import read_settings
 from tests.lake.tables import append_as_others
-from tests.stand_in import aws, dynamodb, kinesis
+from tests.stand_in import aws, dynamodb, kinesis, no_backoff
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_kinesis import KinesisClient
 
-__all__ = ["aws", "dynamodb", "kinesis"]
+__all__ = ["aws", "dynamodb", "kinesis", "no_backoff"]
 
 RECORDS = 9
 FIRST, SECOND = (f"shardId-{n:012d}" for n in range(2))
@@ -161,7 +161,10 @@ def test_a_shard_goes_on_after_a_record_or_at_its_tip(app: App):
     [
         (["--shard", "shardId-000000000007"], "near it: shardId-00000000000"),
         (["--shard", FIRST, "--to", "tomorrow"], "--to is 'tomorrow'; allowed: a sequence number"),
-        (["--shard", FIRST, "--to", "12"], "Kinesis refuses"),
+        (
+            ["--shard", FIRST, "--to", "12"],
+            "can't go on after it; nothing was changed. Name the whole sequence",
+        ),
         (["--shard", FIRST, "--end"], "it is still open and has no end"),
     ],
 )
@@ -172,6 +175,80 @@ def test_what_cannot_be_skipped_is_refused(
     assert app("skip", *arguments, "--yes") == 2
     assert told in capsys.readouterr().err
     assert app.table.load() == before
+
+
+@pytest.mark.parametrize("why", ["", "  "])
+@pytest.mark.parametrize("command", [["skip"], ["reposition", "--to", "table"]])
+def test_a_decision_needs_a_reason(
+    app: App, command: list[str], why: str, capsys: pytest.CaptureFixture[str]
+):
+    before = app.table.load()
+    with pytest.raises(SystemExit) as left:
+        app(*command, "--shard", FIRST, "--yes", "--why", why)
+    assert left.value.code == 2
+    assert "the ledger keeps the reason for good; nothing was changed" in capsys.readouterr().err
+    assert app.table.load() == before
+
+
+def test_of_several_shards_those_that_are_done_are_named_when_another_fails(
+    app: App, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    for shard in (FIRST, SECOND):
+        first, second, *_ = app.put[shard]
+        app.land(shard, first)
+        app.checkpoint(shard, second)
+
+    def somebody_moves_the_second(_: str) -> str:
+        app.checkpoint(SECOND, app.put[SECOND][2])
+        return "y"
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", somebody_moves_the_second)
+    shards = ("--shard", FIRST, SECOND)
+    assert app("reposition", *shards, "--to", "lease") == 2
+    assert f"headrace: {FIRST}: done, and it stays so. Then {SECOND}: " in capsys.readouterr().err
+    assert app.kinds()[-1] is Kind.REPOSITION
+    assert (at := app.position(FIRST)) is not None
+    assert at.sequence == app.put[FIRST][1]
+    somebody_moves_the_second("")
+    assert app("reposition", "--shard", SECOND, "--to", "lease", "--yes") == 0
+
+
+def test_a_lone_shards_error_is_told_as_it_is(
+    app: App, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    first, second, third, *_ = app.put[FIRST]
+    app.land(FIRST, first)
+    app.checkpoint(FIRST, second)
+
+    def somebody_moves_it(_: str) -> str:
+        app.checkpoint(FIRST, third)
+        return "y"
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", somebody_moves_it)
+    before = app.position(FIRST)
+    assert app("reposition", "--shard", FIRST, "--to", "lease") == 2
+    assert app.position(FIRST) == before
+    said = capsys.readouterr().err
+    assert said.startswith("headrace: shardId-000000000000 moved between the plan and now")
+    assert "done, and it stays so" not in said
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_what_was_done_is_told_where_only_letting_go_failed(
+    app: App, aws: LocalAws, capsys: pytest.CaptureFixture[str]
+):
+    aws.inject("error", operation="UpdateItem", skip=1)  # the first one holds the row
+    assert app("skip", "--shard", FIRST, "--yes") == 75
+    aws.clear_faults()
+    assert (
+        f"headrace: {FIRST}: done, and it stays so. Then letting go of it: table" in capsys.readouterr().err
+    )
+    assert app.kinds() == [Kind.SKIPPED]
+    row = app.leases.get(FIRST)
+    assert row is not None
+    app.leases.apply(change.release(row, row.run_claim or ""))
 
 
 def test_a_row_ahead_of_the_table_goes_back_or_takes_the_table_along(

@@ -136,6 +136,14 @@ def test_tables_beside_it_may_have_other_names(kcl: KclTables, say: Say):
     assert (seen["layout"]["kind"], seen["leader"]["worker"]) == ("M", "w-1")
 
 
+def test_who_owns_ended_leases_only_is_in_the_json_and_weighs_nothing(kcl: KclTables, say: Say):
+    kcl.put([*leases_of("a-1", "a-2", "b-1"), a_lease("old", owner="b-2", checkpoint={"S": "SHARD_END"})])
+    seen = told(say("--json"))
+    assert [(w["worker"], w["leases"], w["ended"]) for w in seen["workers"]][-1] == ("b-2", 0, 1)
+    assert [(c["cluster"], c["workers"]) for c in seen["clusters"]] == [("a", 2), ("b", 1)]
+    assert (seen["spread"], seen["findings"]) == (0, [])
+
+
 # --- what may be wrong with a table -------------------------------------------------------------------------
 
 

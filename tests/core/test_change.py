@@ -158,3 +158,19 @@ def test_each_write_demands_what_its_line_in_the_drawing_says(
     }  # whoever takes a row must be its owner, and nobody's next
     for name, value in made.requires.items():
         assert value in {getattr(HELD, name), new.get(name)}
+
+
+@pytest.mark.parametrize(
+    ("made", "left"),
+    [
+        (change.assign(HELD, "w3", "why"), {"wanted_by"}),
+        (change.complete_handover(HELD, "why"), {"owner", "wanted_by"}),
+        (change.call_off_handover(HELD, "why"), {"run_claim", "wanted_by"}),
+        (change.give_up(HELD, "me"), {"wanted_by"}),
+        (change.release(HELD, "run/1"), {"owner", "checkpoint_owner", "wanted_by"}),
+        (change.unwant(HELD, "run/2"), {"owner", "checkpoint_owner", "run_claim"}),
+    ],
+    ids=["assign", "complete", "call off", "give up", "release", "unwant"],
+)
+def test_who_takes_a_row_away_ends_its_handover_and_its_claim(made: Change, left: set[str]):
+    assert {"owner", "checkpoint_owner", "run_claim", "wanted_by"} - made.remove - made.put.keys() == left

@@ -10,7 +10,7 @@ from pipeline.core.order import a_family, parents_first
 from pipeline.core.position import TRIM, Origin, Position, Positions
 from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
 from pipeline.core.stream import ShardKey
-from pipeline.core.sync import plan_sync, sync_token
+from pipeline.core.sync import a_lease, plan_sync, sync_token
 from tests.core.stream_life import STREAM, ZERO
 
 
@@ -60,6 +60,14 @@ def test_rows_of_other_streams_in_the_table_are_neither_retired_nor_taken_for_on
         (older.key, True),
         (f"{STREAM.serialized}:s0", False),
     ]
+
+
+def test_a_row_that_is_rebuilt_knows_what_we_landed_so_that_a_rollback_after_it_is_seen() -> None:
+    at = Positions({STREAM: Origin(TRIM, ZERO)}, {ShardKey(STREAM, "s0"): Position(5)})
+    row = a_lease(STREAM, Shard("s0"), multi=False, positions=at, sentinel=TRIM_HORIZON)
+    assert (row.checkpoint, row.landed) == (Checkpoint("5"), Checkpoint("5"))
+    fresh = a_lease(STREAM, Shard("s1"), multi=False, positions=at, sentinel=TRIM_HORIZON)
+    assert (fresh.checkpoint, fresh.landed) == (TRIM_HORIZON, None)
 
 
 LOW, HIGH = HashRange(0, 9), HashRange(10, MAX_HASH_KEY)
