@@ -17,6 +17,7 @@ from assets.names import partitions_name, records_key, require_known
 from assets.reporter import Reporter
 from assets.waves import Run
 from pipeline.clock import SystemClock
+from pipeline.core.words import counted
 from pipeline.duties.wave import Arrow, OnArrow, WaveReport
 from pipeline.errors import BadSetting, HeadraceError, Transient
 from pipeline.settings import Settings
@@ -138,7 +139,7 @@ class _Execution:
             self._fail(str(error))
         if self._failed:
             first = min(self._failed)
-            self._fail(f"{len(self._failed)} shards failed; {first}: {self._failed[first]}")
+            self._fail(f"{counted(len(self._failed), 'shard')} failed; {first}: {self._failed[first]}")
         self._reporter.finish(())
 
     @property

@@ -21,6 +21,7 @@ from pipeline.core.lineage import Kind, LedgerPage, Range
 from pipeline.core.order import Family
 from pipeline.core.position import Origin, Position, Positions, is_forward
 from pipeline.core.stream import ShardKey, StreamId
+from pipeline.core.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +197,7 @@ def _sentences(before: Positions, after: Positions, evidence: Evidence) -> list[
         elif evidence.reached is None and key not in evidence.rows and at.sequence is not None:
             told.append(f"{key}: stands at {at} as a snapshot says; the table holds no row of it")
     same = len(after.shards) - len(told)
-    told.append(f"{same} shards stand where they stood")
+    told.append(f"{counted(same, 'shard')} unchanged")
     if evidence.strangers:
-        told.append(f"{evidence.strangers} rows are of streams that aren't ours: they are left alone")
+        told.append(f"left alone, of streams that aren't ours: {counted(evidence.strangers, 'row')}")
     return told

@@ -15,6 +15,7 @@ from pipeline.core.due import is_time
 from pipeline.core.handover import pending, plan_overdue
 from pipeline.core.lease import Lease
 from pipeline.core.sighting import Sighting, Sightings, expired, look
+from pipeline.core.words import counted
 from pipeline.duties.fleet import Fleet, mind
 from pipeline.duties.strategy import plan_moves
 from pipeline.kcl.metrics import is_stale
@@ -160,7 +161,9 @@ class Assigning:
             tally.notes.append(f"{left} more leases are to be given out or moved: the next tick goes on")
         if plan.spilled:
             why = "room in a worker" if fleet.living else "a worker that beats"
-            tally.notes.append(f"{plan.spilled} leases wait for {why}")
+            tally.notes.append(
+                f"{counted(plan.spilled, 'lease')} {'waits' if plan.spilled == 1 else 'wait'} for {why}"
+            )
         self._forget_workers(fleet, now, tally)
         if not left or left < len(plan.changes):  # a leader that comes to nothing is to raise the alarm
             self.workers.count_assign_pass(self.leader_id)

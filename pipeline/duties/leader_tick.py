@@ -19,6 +19,7 @@ from pipeline.core.election import Move
 from pipeline.core.lease import Lease
 from pipeline.core.order import parents_first
 from pipeline.core.sighting import Sighting
+from pipeline.core.words import counted
 from pipeline.duties.assignment import Assigning, AssignmentMemory, Tally
 from pipeline.duties.cleanup import CleanupDue, CleanupMemory
 from pipeline.duties.electing import Ballot, Electing
@@ -280,13 +281,13 @@ def keys_parents_first(leases: Iterable[Lease]) -> tuple[str, ...]:
 
 def _sentence(tally: Tally, listing: Listing | None, odd_workers: int, *, took: int) -> str:
     counts = [
-        f"{tally.created} shards added" if tally.created else "",
-        f"{tally.deleted} rows cleared away" if tally.deleted else "",
-        f"{tally.assigned} leases assigned" if tally.assigned else "",
+        f"{counted(tally.created, 'shard')} added" if tally.created else "",
+        f"{counted(tally.deleted, 'row')} cleared away" if tally.deleted else "",
+        f"{counted(tally.assigned, 'lease')} assigned" if tally.assigned else "",
         f"{tally.moved} moved" if tally.moved else "",
-        f"{tally.lost} races lost" if tally.lost else "",
-        f"{len(listing.skipped)} rows not understood" if listing and listing.skipped else "",
-        f"{odd_workers} worker rows not understood" if odd_workers else "",
+        f"{counted(tally.lost, 'race')} lost" if tally.lost else "",
+        f"{counted(len(listing.skipped), 'row')} not understood" if listing and listing.skipped else "",
+        f"{counted(odd_workers, 'worker row')} not understood" if odd_workers else "",
         *tally.notes,
     ]
     told = ", ".join(c for c in counts if c)

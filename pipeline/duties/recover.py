@@ -26,7 +26,7 @@ from pipeline.core.sync import is_of_this_life
 from pipeline.duties.family import ended_before_origin, family_of
 from pipeline.duties.gaps import children_in
 from pipeline.duties.streams import asked_by
-from pipeline.errors import PositionsDisagree, Unknown
+from pipeline.errors import HeadraceError, PositionsDisagree, Unknown
 from pipeline.ports import (
     Clock,
     LandingTable,
@@ -181,10 +181,13 @@ class Recovery:
             wanted = change.reposition(
                 held, self.claim, at=decision.row, landed=decision.landed, why=decision.sentences[0]
             )
-            if not isinstance(self.leases.apply(wanted), Applied):
-                raise PositionsDisagree(
-                    f"the row {held.key} was taken meanwhile. The table says what was decided; run the command again for the row"
-                )
+            left = "The table says what was decided; run the command again for the row"
+            try:
+                outcome = self.leases.apply(wanted)
+            except HeadraceError as error:
+                raise type(error)(f"the row {held.key} couldn't be written ({error}). {left}") from error
+            if not isinstance(outcome, Applied):
+                raise PositionsDisagree(f"the row {held.key} was taken meanwhile. {left}")
         return f"{held.key}: done; the next wave of its worker goes on from there"
 
     def _lives(self, run_claim: str) -> bool:

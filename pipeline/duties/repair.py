@@ -13,6 +13,7 @@ from pipeline.core.position import Origin, Start
 from pipeline.core.repair import Evidence, Repair, plan_repair
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.sync import rows_of
+from pipeline.core.words import counted
 from pipeline.duties.streams import asked_by
 from pipeline.errors import ChainBroken, Unknown
 from pipeline.ports import LeaseStore, RepairableTable, ShardSource, StreamFacts
@@ -54,7 +55,7 @@ class Mending:
 
     def carry_out(self, repair: Repair) -> str:
         state = self.table.rebuild(repair.landing, repair.on)
-        return f"repaired: {len(state.positions.shards)} shards stand in snapshot {state.snapshot}"
+        return f"repaired: the positions of {counted(len(state.positions.shards), 'shard')} stand in snapshot {state.snapshot}"
 
     def _streams(self) -> list[StreamFacts]:
         """Those of the settings and of the rows, as far as they are still there."""

@@ -19,6 +19,7 @@ from pipeline.core.change import applied, require_some
 from pipeline.core.due import is_time
 from pipeline.core.lease import Lease
 from pipeline.core.sighting import Sighting, Sightings, look
+from pipeline.core.words import counted
 from pipeline.duties.streams import of_our_form
 from pipeline.kcl import leader
 from pipeline.kcl.migration import ACTS_AS_2X
@@ -183,4 +184,4 @@ def _ns(span: timedelta) -> int:
 def _sentence(taken: tuple[Lease, ...], pick: Pick) -> str:
     if not pick.count:
         return ""
-    return f"took {len(taken)} leases of {pick.count} ({pick.why})"
+    return f"took {counted(len(taken), 'lease')} of {pick.count} ({pick.why})"

@@ -9,6 +9,7 @@ from enum import StrEnum
 from pipeline.core.batch import Staged
 from pipeline.core.lease import Lease
 from pipeline.core.stream import ShardKey
+from pipeline.core.words import counted
 
 
 class Arrow(StrEnum):
@@ -73,8 +74,8 @@ class WaveReport:
 
     def __str__(self) -> str:
         bad = [p for p in self.problems if p.fatal]
-        return f"wave: {self.rows} records of {len(self.landed)} shards landed" + (
-            f", {len(bad)} shards failed ({bad[0].lease_key}: {bad[0].why})" if bad else ""
+        return f"wave: {counted(self.rows, 'record')} of {counted(len(self.landed), 'shard')} landed" + (
+            f", {counted(len(bad), 'shard')} failed ({bad[0].lease_key}: {bad[0].why})" if bad else ""
         )
 
 

@@ -18,6 +18,7 @@ from pipeline.core.handover import plan_hand_over, plan_take_in
 from pipeline.core.lease import Lease, run_of_claim
 from pipeline.core.sighting import Sighting, look
 from pipeline.core.stream import StreamId
+from pipeline.core.words import counted
 from pipeline.core.worker import Worker
 from pipeline.duties.due_rows import PROBES_A_TICK, DueRows, streams_of
 from pipeline.duties.leader_watch import LeaderWatch, Watching
@@ -137,7 +138,7 @@ class WorkerDuty:
         memory, mine, took = self._take(memory, mine)
         alive, dead = self._judge_runs(memory.claims)
         report = WorkerReport(memory, "", dead_runs=dead, partitions=tuple(sorted(memory.held)), alarm=alarm)
-        told = (f", {handed} shards handed over" if handed else "") + took
+        told = (f", {counted(handed, 'shard')} handed over" if handed else "") + took
         if alive:
             return replace(report, sentence=f"worker {self.worker_id}: run {alive[0]} is at work{told}")
         self._forget(row, mine, living)
@@ -146,7 +147,9 @@ class WorkerDuty:
         streams, troubled = streams_of(mine, self.stream)
         told += troubled
         plan = rows.plan([lease for lease in mine if lease.key not in later], streams, living, now=now)
-        due = plan.due
+        # Nothing else would ask for a quiet one again, and its trouble would look like rest.
+        failed = (Due(row.key, "it failed when last read") for row in plan.idle if row.key in memory.backoff)
+        due = (*plan.due, *failed)
         if not due and (memory.probed is not None or is_time(memory.last_probe, now, every=self.times.probe)):
             due, probed = rows.probe(plan, streams, memory.probed, at_most=PROBES_A_TICK)
             memory = replace(memory, probed=probed, last_probe=memory.last_probe if probed else now)
@@ -247,7 +250,7 @@ class WorkerDuty:
         waiting = len(left) - len(given)
         _, dead = self._judge_runs(memory.claims)
         told = (
-            f"stopping, {len(given) + handed} leases given up, {waiting} wait for the end of their wave"
+            f"stopping, {counted(len(given) + handed, 'lease')} given up, {waiting} wait for the end of their wave"
             if left or handed
             else "stopped; `headrace stop --cancel` lets it work again"
         )
@@ -316,7 +319,9 @@ def _claims_on(row: Lease) -> tuple[str, ...]:
 def _sentence(worker_id: str, plan: DuePlan, *, due: tuple[Due, ...], later: int) -> str:
     if due:
         first = f"{due[0].lease_key}: {due[0].why}"
-        return f"worker {worker_id}: {len(due)} shards due ({first}{', ...' if len(due) > 1 else ''})"
+        return (
+            f"worker {worker_id}: {counted(len(due), 'shard')} due ({first}{', ...' if len(due) > 1 else ''})"
+        )
     counts = {
         "idle": len(plan.idle),
         "being read": plan.being_read,

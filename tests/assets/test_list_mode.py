@@ -66,7 +66,7 @@ def test_a_failing_shard_fails_alone_and_is_named_by_the_run(make_world: MakeWor
 
     result = world.read()
 
-    assert why_failed(result) == f"1 shards failed; {key(1)}: Kinesis throttles"
+    assert why_failed(result) == f"1 shard failed; {key(1)}: Kinesis throttles"
     run = world.instance.get_run_by_id(result.run_id)
     assert run is not None
     assert run.tags[FAILED_TAG] == key(1)

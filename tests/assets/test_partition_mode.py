@@ -170,7 +170,7 @@ def test_waiting_ends_after_the_linger_time_with_a_sentence(make_world: MakeWorl
 
     said = why_failed(world.execute(partition=key(0)))
 
-    assert said == f"1 shards failed; {key(0)}: run elsewhere is reading it"
+    assert said == f"1 shard failed; {key(0)}: run elsewhere is reading it"
     assert world.statuses() == {"FAILED": keys(0)}
 
 
@@ -188,7 +188,7 @@ def test_a_shard_whose_parent_has_not_ended_is_not_read_before_it(make_world: Ma
 
     said = why_failed(world.execute(partition=key(1)))
 
-    assert said == f"1 shards failed; {key(1)}: {key(0)} hasn't been read to its end"
+    assert said == f"1 shard failed; {key(1)}: {key(0)} hasn't been read to its end"
     assert world.world.landed() == []
 
 

@@ -292,10 +292,10 @@ def test_a_cherry_pick_that_brought_nothing_of_ours_is_repaired(app: App, capsys
     append_as_others(app.table.open(), summary={"source-snapshot-id": str(theirs)})
     assert app("repair", "--json") == 0
     assert json.loads(capsys.readouterr().out)["plan"] == [
-        "1 shards stand where they stood",
-        "2 rows are of streams that aren't ours: they are left alone",
+        "1 shard unchanged",
+        "left alone, of streams that aren't ours: 2 rows",
     ]
     assert app("repair", "--yes") == 0
-    assert "repaired: 1 shards stand in snapshot" in capsys.readouterr().out
+    assert "repaired: the positions of 1 shard stand in snapshot" in capsys.readouterr().out
     assert (at := app.position(FIRST)) is not None
     assert at.sequence == app.put[FIRST][0]

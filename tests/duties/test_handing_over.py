@@ -51,7 +51,7 @@ def test_the_holder_hands_over_an_idle_shard_at_its_next_tick_though_the_index_h
     world.settle()
     world.work("w1")
     assert isinstance(world.leases.apply(initiate_handover(row_of(world, 0), "w2", "a test")), Applied)
-    assert "1 shards handed over" in str(world.work("w1"))
+    assert "1 shard handed over" in str(world.work("w1"))
     assert row_of(world, 0).holder == "w2"
     assert [d.lease_key for d in world.work("w2").due] == [row_of(world, 0).key]
 

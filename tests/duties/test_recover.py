@@ -23,7 +23,7 @@ from pipeline.core.recover import (
     plan_skip,
 )
 from pipeline.duties.recover import Busy, Held, Recovery
-from pipeline.errors import PositionsDisagree, Unknown
+from pipeline.errors import PositionsDisagree, Throttled, Unknown
 from pipeline.memory.source import MemorySource
 from pipeline.ports import Page
 from tests.duties.life import DAY, Life
@@ -299,6 +299,29 @@ def test_a_decision_on_a_shard_that_moved_meanwhile_is_refused_whole() -> None:
         person.carry_out(held.row, plan)
     life.check()
     assert life.ledger(Kind.SKIPPED) == []
+
+
+def test_a_decision_whose_row_could_not_be_written_says_that_the_table_has_it() -> None:
+    life = Life()
+    life.sync()
+    life.produce(0)
+    life.wave()
+    person = recovery(life)
+    held = person.hold(life.key(0).shard_id)
+    assert isinstance(held, Held)
+    plan = plan_reposition(
+        person.scene(held.row), to_lease=False, sentinel=TRIM_HORIZON, person=Person("s", "s/1", "a test")
+    )
+    assert isinstance(plan, Decision)
+
+    def fails(_change: object) -> Applied:
+        raise Throttled("DynamoDB throttles")
+
+    apply, life.leases.apply = life.leases.apply, fails  # type: ignore[method-assign,assignment]
+    with pytest.raises(Throttled, match="The table says what was decided"):
+        person.carry_out(held.row, plan)
+    life.leases.apply = apply  # type: ignore[method-assign]
+    assert "done" in person.carry_out(held.row, plan)
 
 
 def test_a_shard_is_found_by_its_id_too_and_an_unknown_one_has_near_names() -> None:

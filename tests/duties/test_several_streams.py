@@ -409,7 +409,7 @@ def test_digits_in_one_streams_rows_make_no_other_streams_origin_unsafe() -> Non
     world.wave()
     world.settings = every
     world.clock.advance(timedelta(seconds=30))
-    assert "1 shards added" in str(world.lead())
+    assert "1 shard added" in str(world.lead())
     assert stranger in world.table.load().positions.origins
 
 

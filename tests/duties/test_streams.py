@@ -211,7 +211,7 @@ def test_a_former_streams_rows_go_after_the_wait_and_not_before(
     said = lead_for(world, WAIT)
     assert "former stream old is read on, its rows go in" in said
     assert names(world) == ["old", STREAM]
-    assert "1 rows cleared away" in lead_for(world, 3 * SYNC)
+    assert "1 row cleared away" in lead_for(world, 3 * SYNC)
     assert names(world) == [STREAM]
     assert rows_of(world, STREAM).keys() == orders.keys()
     world.produce(0, stream="old", landed=False)

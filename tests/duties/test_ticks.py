@@ -107,6 +107,28 @@ def test_a_shard_that_keeps_failing_is_tried_more_and_more_rarely_and_alone() ->
     assert len(world.work().due) == 2
 
 
+def test_a_quiet_shard_that_failed_is_tried_again_until_it_succeeds() -> None:
+    world = World(shards=1)
+    world.produce(0)
+    world.settle()
+    world.wave(run="r1")
+    world.clock.advance(timedelta(seconds=5))
+    assert not world.work().due, "it is at its tip"
+    world.runs.launch("r2", "w1")
+    world.runs.fail("r2", ("shardId-000000000000",))
+    for _ in range(3):
+        (due,) = world.work().due
+        assert due.why == "it failed when last read"
+        world.clock.advance(timedelta(seconds=1))
+    world.runs.launch("r3", "w1")
+    world.runs.fail("r3", ("shardId-000000000000",))
+    assert "1 failed and tried again later" in str(world.work())
+    world.clock.advance(timedelta(seconds=16))
+    assert world.work().due
+    world.wave(run="r4")
+    assert not world.work().due
+
+
 def test_beats_of_runs_that_are_over_are_removed() -> None:
     world = World()
     world.settle()
@@ -177,6 +199,6 @@ def test_a_row_that_is_not_understood_is_neither_made_anew_nor_fatal_and_is_repo
     world = World(shards=2)
     world.leases.hold_odd_row("shardId-000000000001", "leaseCounter is a text")
     said = str(world.lead())
-    assert "1 shards added" in said
-    assert "1 rows not understood" in said
+    assert "1 shard added" in said
+    assert "1 row not understood" in said
     assert [row.key for row in world.leases.scan().skipped] == ["shardId-000000000001"]
