@@ -25,7 +25,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PACKAGE = Path(pipeline.__file__).parent
-_EXECUTORS_NEED = ("__init__.py", "errors.py", "ports.py", "settings.py", "core", "kcl", "aws", "lake")
+_EXECUTORS_NEED = (
+    "__init__.py",
+    "clock.py",
+    "errors.py",
+    "ports.py",
+    "settings.py",
+    "settings_choices.py",
+    "core",
+    "kcl",
+    "aws",
+    "lake",
+)
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time that a zip can hold: the same content, the same bytes
 
 ON_SERVER = "spark.headrace.engine"

@@ -1,5 +1,7 @@
 """What travels between driver and executor, and the zip that executors import."""
 
+import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
 from zipfile import ZipFile
@@ -80,13 +82,30 @@ def test_the_zip_holds_what_executors_import_and_nothing_else():
     ]
 
 
+def test_every_module_in_the_zip_can_be_imported_from_the_zip_alone():
+    """Executors have never heard of this project."""
+    zipped = ship.engine_zip()
+    with ZipFile(zipped) as archive:
+        modules = sorted(
+            name.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
+            for name in archive.namelist()
+        )
+    told = (
+        f"import sys; sys.path.insert(0, {str(zipped)!r})\n"
+        f"import importlib, pipeline; assert pipeline.__file__.startswith({str(zipped)!r})\n"
+        f"for name in {modules!r}: importlib.import_module(name)"
+    )
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_same_content_makes_the_same_zip_and_other_content_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     package = tmp_path / "pipeline"
     for room in ("core", "kcl", "aws", "lake"):
         (package / room).mkdir(parents=True)
-    for name in ("__init__.py", "errors.py", "ports.py", "settings.py", "core/batch.py"):
+    for name in (*(name for name in ship._EXECUTORS_NEED if name.endswith(".py")), "core/batch.py"):
         (package / name).write_text("a = 1\n")
     monkeypatch.setattr(ship, "_PACKAGE", package)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
