@@ -163,18 +163,20 @@ def _parent(
 
 def _is_in_step(child: str, parent: str, family: Family, positions: Positions) -> bool:
     """Whether the listings agree that the parent was closed before the start: the one of the scope knows the reshard that
-    made the child, and both parents of a merge alike; and nothing above the parent is of the scope. A closed shard
-    whose records are trimmed, or that never had one, tells its readers nothing: Kinesis's word alone isn't enough."""
-    if child not in family.in_scope or family.parents.get(child, frozenset()) & family.in_scope:
-        return False
+    made the child, and both parents of a merge alike (they were closed at one moment, so of one that was read, or is to
+    be, the other is of the scope as well); and nothing above the parent is of the scope. A closed shard whose records
+    are trimmed, or that never had one, tells its readers nothing: Kinesis's word alone isn't enough."""
+    known = family.in_scope | family.with_row | family.expected
     above, todo = set[str](), [parent]
     while todo:
         more = family.parents.get(todo.pop(), frozenset()) - above
         above |= more
         todo += more
-    known = family.in_scope | family.with_row | family.expected
-    return above.isdisjoint(known) and all(
-        positions.of(ShardKey(family.stream, each)) is None for each in above
+    others = above | family.parents.get(child, frozenset())
+    return (
+        child in family.in_scope
+        and others.isdisjoint(known)
+        and all(positions.of(ShardKey(family.stream, each)) is None for each in others)
     )
 
 

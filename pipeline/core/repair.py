@@ -4,7 +4,8 @@
                                     where its shard stands, or rows between are missing
     the way down is lost            a shard with rows stands at the last of them; with a descendant that has rows it has
                                     ended; one without rows stands where the newest snapshot of ours that is still
-                                    known, on main or not, says so
+                                    known, on main or not, says so; one of which neither tells stands nowhere, whoever
+                                    descends from it: it may have ended before the start, or left Kinesis unread
 
 A person looks at the plan before it is done: what stood further before is read again.
 """
@@ -162,9 +163,9 @@ def _from_rows(
         for above in family.passed(Positions({}, dict(with_rows)))
     }
     shards = {**newest.shards, **with_rows}
-    for key in sorted(ended):
+    for key in sorted(ended & shards.keys()):
         children = families[key.stream].children.get(key.shard_id, frozenset())
-        at = shards.get(key, Position())
+        at = shards[key]
         shards[key] = replace(at, ended=True, children=at.children or tuple(sorted(children)))
     return Positions({**origins, **newest.origins}, shards)
 

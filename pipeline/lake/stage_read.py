@@ -159,11 +159,12 @@ def _position(was: Position, page: Page, *, at_tip: bool, witness: datetime) -> 
     if page.last_sequence is not None:
         was = Position(sequence=page.last_sequence, arrival=page.last_arrival)
     if page.children is not None:
-        # The children's witness: a shard that never had a record was whole up to its own. Never the end of a gap: what
-        # its children lost at that time is theirs to tell.
+        # The children's witness. Of a shard with records, its last one, or when it was at its tip: the children go on from
+        # there, whenever it was closed. One that never had a record was whole up to what it began with. Never the end
+        # of a gap: what its children lost at that time is theirs to tell.
         return replace(
             was,
-            seen=_latest(witness, seen),
+            seen=_latest(witness, seen) if was.sequence is None else seen,
             ended=True,
             children=tuple(c.shard_id for c in page.children),
         )

@@ -71,9 +71,9 @@ class MemoryStage:
             arrival=last.arrival if last else before.arrival,
             seen=now
             if not behind and children is None
-            else before.seen
-            if children is None
-            else batch.witness,
+            else batch.witness
+            if children is not None and last is None and before.sequence is None
+            else before.seen,
             start=before.start,
         )
         size = sum(len(r.data) for r in taken)

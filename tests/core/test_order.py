@@ -64,6 +64,15 @@ def test_a_parent_that_closed_before_the_origin_is_out_of_the_way() -> None:
     assert why("a", family, positions()) == [ParentIs.BEFORE_START]
 
 
+def test_of_two_parents_of_a_merge_none_was_before_the_start_if_the_other_was_read() -> None:
+    merged = Shard("m", ("p", "q"))
+    every = [Shard("p", closed=True), Shard("q", closed=True), merged]
+    family = a_family(STREAM, [merged], listed=every)
+    assert why("m", family, positions()) == [ParentIs.BEFORE_START, ParentIs.BEFORE_START]
+    late = "q may have been open at the stream's start: the listing of that time is late"
+    assert why("m", family, positions(p=END)) == [ParentIs.ENDED, f"waits: {late}"]
+
+
 def test_a_parent_that_kinesis_forgot_is_out_of_the_way_and_one_it_knows_is_not() -> None:
     family = a_split(listed=("a", "b"))
     assert why("a", family, positions(), gone=True) == [ParentIs.GONE]

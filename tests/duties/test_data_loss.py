@@ -67,6 +67,22 @@ def test_a_gap_before_the_first_record_of_a_shard_keeps_the_reasons_of_its_paren
     assert (skipped.after, [p.shard_id[-1] for p in skipped.parents]) == (None, ["0"])
 
 
+def test_a_child_goes_on_from_its_parents_last_record_however_late_the_origin_was_decided() -> None:
+    life = Life(on_data_loss=GOES_ON)
+    life.produce(0)
+    life.source.split(life.key(0))
+    life.later(HOUR)
+    life.produce(1)
+    life.later(19 * HOUR)
+    life.sync()
+    life.wave(["shardId-000000000000"])
+    life.later(6 * HOUR)
+    life.produce(1)
+    life.wave()
+    life.check(lost=life.put[3:6])
+    assert [r.key.shard_id[-1] for r in life.ledger(Kind.SKIPPED)] == ["1", "2"]
+
+
 def test_a_run_that_dies_between_the_two_commits_has_recorded_a_gap_that_only_grows() -> None:
     life = a_trimmed_shard(GOES_ON)
     commit, calls = life.table.commit, []

@@ -62,7 +62,19 @@ def test_the_end_of_a_closed_shard_carries_its_children(tmp_path: Path):
 
     manifest = stage([a_batch(after=5)], script(s0=[a_page(6, children=children)]), tmp_path)
 
-    assert line(manifest).upto == Position(6, ended=True, children=children, arrival=NOON, seen=NOON)
+    assert line(manifest).upto == Position(6, ended=True, children=children, arrival=NOON)
+
+
+def test_the_witness_of_an_end_with_records_is_the_last_of_them_and_not_what_the_reading_began_with(
+    tmp_path: Path,
+):
+    """Where a child begins is where its parent ended, and that may be long before the origin was decided."""
+    early = NOON - DAY / 2
+    page = a_page(6, arrival=early, children=("shardId-000000000001",))
+
+    manifest = stage([a_batch(witness=NOON)], script(s0=[page]), tmp_path)
+
+    assert line(manifest).upto.witness == early
 
 
 def test_a_shard_that_ends_without_a_record_keeps_where_it_began(tmp_path: Path):
@@ -272,11 +284,15 @@ def test_a_gap_behind_rows_ends_the_batch_before_it_and_is_the_next_ones(tmp_pat
 
 
 def test_an_end_after_a_gap_is_no_witness_that_its_children_lost_nothing_meanwhile(tmp_path: Path):
-    manifest = stage([going_on()], script(s0=[a_page(children=("shardId-000000000001",))]), tmp_path)
+    manifest = stage(
+        [going_on(Position(5, arrival=OLD))],
+        script(s0=[a_page(children=("shardId-000000000001",))]),
+        tmp_path,
+    )
 
     done = line(manifest)
     assert done.gap == Gap(OLD, NOON - DAY + SECOND)
-    assert (done.upto.ended, done.upto.seen) == (True, OLD)
+    assert (done.upto.ended, done.upto.witness) == (True, OLD)
     read = stage([going_on()], script(s0=[a_page(8, children=("shardId-000000000001",))]), tmp_path)
     assert line(read).upto.witness == NOON, "a record of it that was read is one"
 

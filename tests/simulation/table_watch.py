@@ -231,7 +231,8 @@ class WatchedTable(MemoryTable):
         return [n for n in wanted if n in there or arrived[n] > until]
 
     def _starts_at_the_horizon(self, shard: ShardTruth) -> bool:
-        """A root, or a shard whose parents had left the stream before anybody read them, or were KCL's to their end."""
+        """A root, or a shard whose parents had left the stream before anybody read them, were KCL's to their end, or ended
+        without a record of theirs and began so themselves."""
         stream, world = shard.key.stream, self._world
         named = self.origins[stream]
         in_reach = self._decided[stream] - timedelta(seconds=world.plan.retention)
@@ -239,7 +240,9 @@ class WatchedTable(MemoryTable):
             return False
         parents = (world.truth.shards[ShardKey(stream, name)] for name in shard.parents)
         return all(
-            (parent.token is None and world.is_unlisted(parent.key)) or self._was_kcls(parent)
+            (parent.token is None and world.is_unlisted(parent.key))
+            or self._was_kcls(parent)
+            or (parent.token is not None and parent.token[0] is None and self._starts_at_the_horizon(parent))
             for parent in parents
         )
 
