@@ -54,9 +54,10 @@ class Group:
         self.log = log
         with (log or Path(os.devnull)).open("ab") as out:
             where: dict[str, Any] = {} if log is None else {"stdout": out, "stderr": subprocess.STDOUT}
-            self._process = subprocess.Popen(
-                command, env=dict(env), cwd=cwd, stdin=subprocess.PIPE, start_new_session=True, **where
-            )
+            with _heeding_ctrl_c():
+                self._process = subprocess.Popen(
+                    command, env=dict(env), cwd=cwd, stdin=subprocess.PIPE, start_new_session=True, **where
+                )
 
     @property
     def code(self) -> int | None:
@@ -112,6 +113,19 @@ def undisturbed() -> Iterator[None]:
     """A second Ctrl-C while things are being stopped would leave them running."""
     with _answered_by(signal.SIG_IGN):
         yield
+
+
+@contextmanager
+def _heeding_ctrl_c() -> Iterator[None]:
+    """What is started in the background of a script ignores Ctrl-C, and so would its children, which are stopped by it."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager

@@ -1,9 +1,11 @@
 """What `headrace dev` and `headrace demo` start is stopped with all that it started; the user's files stay."""
 
 import os
+import signal
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +25,17 @@ except KeyboardInterrupt:
 """
 
 
-def test_a_group_is_stopped_with_what_its_first_process_left_behind(tmp_path: Path):
+@pytest.mark.parametrize("ours", [signal.default_int_handler, signal.SIG_IGN])
+def test_a_group_is_stopped_with_what_its_first_process_left_behind(tmp_path: Path, ours: Any):
+    """Also by a command that was started in the background of a script: such ones ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, ours)
+    try:
+        _stop_a_stubborn_group(tmp_path)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _stop_a_stubborn_group(tmp_path: Path) -> None:
     log = tmp_path / "log"
     group = services.Group([sys.executable, "-c", STUBBORN], env=os.environ, log=log)
     while not log.read_text(encoding="utf-8").startswith("ready"):

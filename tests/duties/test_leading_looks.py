@@ -194,7 +194,7 @@ def test_all_own_workers_stopping_end_the_waiting_for_the_lock_too(among_leases:
 def test_a_worker_row_that_isnt_understood_is_told_and_harms_nobody() -> None:
     world = Watched(among_leases=False)
     world.rows.hold_odd_row("w9", "lut is of type S, not N")
-    assert "1 worker rows not understood" in world.lead_as("w1")
+    assert "1 worker row not understood" in world.lead_as("w1")
     world.rows = Looked(clock=world.clock)
     assert "not understood" not in world.lead_as("w1")
 

@@ -246,7 +246,7 @@ def test_a_hole_that_stays_is_told_from_the_third_look_on_until_it_is_closed(joi
     said = [world.said_in(6) for _ in range(5)]
     told = ["orders: the open lease rows leave out the hash keys" in each for each in said]
     assert told == [False, False, True, True, True]
-    assert "rows not understood" in said[0]
+    assert "row not understood" in said[0]
     world.leases = MemoryLeaseStore(world.leases.scan().leases)  # a hand has taken the odd row away
     world.tick(2 * SYNC)
     assert "leave out" not in world.said_in(SYNC)
