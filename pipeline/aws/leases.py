@@ -98,15 +98,17 @@ class DynamoLeaseStore:
             return tuple(pool.map(partial(self._outcome, trouble), changes))
 
     def _outcome(self, trouble: list[Transient], change: Change) -> Outcome:
-        """After a whole round of writes in trouble the others don't wait for it too."""
+        """After a whole round of writes in trouble, and none between that went well, the others don't wait for it too."""
         if len(trouble) >= _AT_ONCE:
-            return trouble[0]
+            return trouble[-1]
         try:
-            return self.apply(change)
+            done = self.apply(change)
         except HeadraceError as error:
             if isinstance(error, Transient):
                 trouble.append(error)
             return error
+        trouble.clear()
+        return done
 
     def _held_by_scan(self, worker_id: str) -> Listing:
         return _listing(

@@ -5,8 +5,8 @@
                                       its parents' rows are gone, and the table itself counts it as ended
     a row left over: it counts as   goes once Kinesis says ResourceNotFound
     ended, but doesn't say so
-    an END in the table             goes once Kinesis says ResourceNotFound and all its children have positions: from
-                                      then on they show that it ended
+    an END in the table             goes once Kinesis says ResourceNotFound, all its children have positions (from
+                                      then on they show that it ended), and no parent's END names it any more
 
 A row of an unread shard is never garbage, however long Kinesis has forgotten it: it is data loss, and a person's
 matter (or the settings').
@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable
 
 from pipeline.core.change import Change, delete_ended, delete_garbage
 from pipeline.core.lease import Lease
-from pipeline.core.order import Family, counts_as_end
+from pipeline.core.order import Family, children_of_ends, counts_as_end
 from pipeline.core.position import Positions
 from pipeline.core.stream import ShardKey
 from pipeline.core.sync import is_of_this_life
@@ -89,12 +89,15 @@ def _left_over(family: Family, leases: Iterable[Lease], positions: Positions) ->
 
 
 def _droppable(family: Family, positions: Positions) -> list[ShardKey]:
+    """Parents first: an END that another END names would be taken for a child that is still to be read."""
+    named = children_of_ends(family.stream, positions)
     return [
         key
         for key, at in sorted(positions.shards.items())
         if key.stream == family.stream
         and at.ended
         and key.shard_id not in family.listed
+        and key.shard_id not in named
         and at.children
         and all(positions.of(ShardKey(key.stream, child)) is not None for child in at.children)
     ]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from pipeline.core.batch import StagedFile
 from pipeline.core.lineage import LedgerPage, ParentIs, ParentReason, Range
+from pipeline.core.order import children_of_ends
 from pipeline.core.position import Origin, Position, Positions, is_forward
 from pipeline.core.stream import ShardKey, StreamId
 
@@ -109,9 +110,10 @@ def _why_in_the_way(base: Positions, child: ShardKey, parent: ParentReason) -> s
 
 
 def _may_drop(base: Positions, key: ShardKey) -> bool:
-    """An END that children without a position need stays: they would count it as unread."""
+    """An END that children without a position need stays: they would count it as unread. So does one that a parent's
+    END names: it would look like a child that is still to be read."""
     at = base.of(key)
-    if at is None or not at.ended or not at.children:
+    if at is None or not at.ended or not at.children or key.shard_id in children_of_ends(key.stream, base):
         return False
     return all(base.of(ShardKey(key.stream, child)) is not None for child in at.children)
 

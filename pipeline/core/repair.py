@@ -5,7 +5,9 @@
     the way down is lost            a shard with rows stands at the last of them; with a descendant that has rows it has
                                     ended; one without rows stands where the newest snapshot of ours that is still
                                     known, on main or not, says so; one of which neither tells stands nowhere, whoever
-                                    descends from it: it may have ended before the start, or left Kinesis unread
+                                    descends from it (it may have ended before the start), unless it descends from one
+                                    that has ended here
+    nothing on main is ours         the rows alone: what other snapshots landed isn't in the table, and is read again
 
 A person looks at the plan before it is done: what stood further before is read again.
 """
@@ -61,6 +63,8 @@ class Evidence:
     rows: Mapping[ShardKey, LastRow]
     known: tuple[KnownState, ...]
     """Newest first."""
+    is_whole: bool = False
+    """Main is known down to its root, and nothing on it is ours: it was rolled back to before us, or replaced."""
     strangers: int = 0
     """Rows of streams that neither the settings nor any snapshot of ours know."""
 
@@ -88,7 +92,10 @@ def plan_repair(
             f"snapshot {evidence.picked[0].snapshot} is a cherry-pick, and what lies below it is lost: whether rows are missing "
             "between can't be told. Nothing was changed; delete its rows, or roll back to before it, then repair again"
         )
-    evidence = _without_forgotten(evidence, gone)
+    rows, known = evidence.rows, _newest(evidence).shards
+    # Nothing reads these again: they need no position.
+    forgotten = {key: last for key, last in rows.items() if key not in known and key in gone}
+    evidence = replace(evidence, rows={key: rows[key] for key in rows.keys() - forgotten.keys()})
     rebuilt = _upon(evidence) if evidence.reached is not None else _from_rows(evidence, families, origins)
     if isinstance(rebuilt, Stop):
         return rebuilt
@@ -112,14 +119,28 @@ def plan_repair(
         for key, at in sorted(rebuilt.shards.items())
     )
     page = LedgerPage(ranges, tuple(sorted(rebuilt.origins.items())))
-    return Repair(evidence.head, Landing(page, (), (), rebuilt), tuple(_sentences(before, rebuilt, evidence)))
+    told = (*_sentences(before, rebuilt, evidence), *_farewell(forgotten, _ancestors(rows, families)))
+    return Repair(evidence.head, Landing(page, (), (), rebuilt), told)
 
 
-def _without_forgotten(evidence: Evidence, gone: Collection[ShardKey]) -> Evidence:
-    """A shard of which no snapshot speaks and that Kinesis has forgotten needs no position: nothing reads it again."""
-    known = _newest(evidence).shards
-    rows = {key: last for key, last in evidence.rows.items() if key in known or key not in gone}
-    return replace(evidence, rows=rows)
+def _farewell(forgotten: Mapping[ShardKey, LastRow], ended: Collection[ShardKey]) -> tuple[str, ...]:
+    """The last that is heard of shards that nothing proves ended."""
+    last = [f"{key} ({forgotten[key].sequence})" for key in sorted(forgotten.keys() - set(ended))]
+    if not last:
+        return ()
+    told = (
+        f"{counted(len(last), 'shard')} {'gets' if len(last) == 1 else 'get'} no position, for Kinesis has forgotten what "
+        f"no snapshot knows; nothing tells whether records after the last rows were lost: {', '.join(last)}"
+    )
+    return (told,)
+
+
+def _ancestors(rows: Collection[ShardKey], families: Mapping[StreamId, Family]) -> frozenset[ShardKey]:
+    """Of shards with rows."""
+    placed = Positions({}, dict.fromkeys(rows, Position()))
+    return frozenset(
+        ShardKey(stream, above) for stream, family in families.items() for above in family.passed(placed)
+    )
 
 
 def _upon(evidence: Evidence) -> Positions | Stop:
@@ -157,17 +178,29 @@ def _from_rows(
 ) -> Positions:
     newest = _newest(evidence)
     with_rows = {key: _stands(newest.of(key), last) for key, last in evidence.rows.items()}
-    ended = {
-        ShardKey(stream, above)
-        for stream, family in families.items()
-        for above in family.passed(Positions({}, dict(with_rows)))
-    }
-    shards = {**newest.shards, **with_rows}
-    for key in sorted(ended & shards.keys()):
+    ended = _ancestors(with_rows, families)
+    shards = {**({} if evidence.is_whole else newest.shards), **with_rows}
+    for key in _to_be_ended(ended, shards, families):
         children = families[key.stream].children.get(key.shard_id, frozenset())
-        at = shards[key]
+        at = shards.get(key, Position())
         shards[key] = replace(at, ended=True, children=at.children or tuple(sorted(children)))
     return Positions({**origins, **newest.origins}, shards)
+
+
+def _to_be_ended(
+    ended: Collection[ShardKey], placed: Collection[ShardKey], families: Mapping[StreamId, Family]
+) -> list[ShardKey]:
+    """Those with a position, and what lies below them: a child that an END names and that has none would be read again
+    once its descendants' ENDs are cleared away. Above them nothing is named, and nothing proves an END."""
+    found = {key for key in ended if key in placed}
+    todo = list(found)
+    while todo:
+        key = todo.pop()
+        children = families[key.stream].children.get(key.shard_id, frozenset())
+        below = ({ShardKey(key.stream, child) for child in children} & set(ended)) - found
+        found |= below
+        todo += below
+    return sorted(found)
 
 
 def _stands(known: Position | None, last: LastRow) -> Position:
@@ -196,9 +229,16 @@ def _sentences(before: Positions, after: Positions, evidence: Evidence) -> list[
         elif was is None or was.token != at.token:
             told.append(f"{key}: stands at {at}, by its rows" + (f"; it was known at {was}" if was else ""))
         elif evidence.reached is None and key not in evidence.rows and at.sequence is not None:
-            told.append(f"{key}: stands at {at} as a snapshot says; the table holds no row of it")
+            told.append(
+                f"{key}: stands at {at} as a snapshot says; the table holds no row of it, and nothing before is read again"
+            )
     same = len(after.shards) - len(told)
     told.append(f"{counted(same, 'shard')} unchanged")
+    lost = sorted(before.shards.keys() - after.shards.keys()) if evidence.is_whole else ()
+    told += [
+        f"{key}: stands nowhere, for the table holds no row of it; it was known at {before.of(key)}"
+        for key in lost
+    ]
     if evidence.strangers:
         told.append(f"left alone, of streams that aren't ours: {counted(evidence.strangers, 'row')}")
     return told

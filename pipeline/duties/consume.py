@@ -77,6 +77,7 @@ class Consumption:
     def __post_init__(self) -> None:
         self._rows = WaveRows(
             due=DueRows(worker_id=self.claims.me, leases=self.leases, source=self.source),
+            claim=self.claims.claim,
             clock=self.clock,
             settings=self.settings,
             warm=self.due,
@@ -110,6 +111,7 @@ class Consumption:
         living = self.claims.look(rows)
         if keys is None:
             rows = self._rows.choose(rows, streams.known, living)
+            wave.progressed = self.clock.monotonic()
         try:
             self.claims.take(wave, streams.by_name, rows)
             if wave.held:

@@ -49,7 +49,8 @@ class Electing:
     def leads(self, ballot: Ballot, *, rehearse: Callable[[], None]) -> bool:
         """`rehearse`: whoever can't do a leader's work mustn't take the lock; its error leaves it to others."""
         if ballot.found is not None and ballot.move is Move.BEAT:
-            return self.lock.beat(ballot.found, self.ids.fresh())
+            # The timer of this very tick may have been faster since the lock was read.
+            return self.lock.beat(ballot.found, self.ids.fresh()) or self.beat()
         if ballot.move is Move.TAKE:
             rehearse()
             mine = LockRow(self.me, self.ids.fresh(), self.duration)

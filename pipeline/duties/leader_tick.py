@@ -234,7 +234,7 @@ class LeaderDuty:
             listing = self._scan()
             memory = replace(memory, assignment=replace(memory.assignment, last=None))
         streams = replace(look.memory, synced=done.stopped_at)
-        if done.stopped_at is None:
+        if done.stopped_at is None and not done.broken_off:
             memory = replace(memory, cleanup=memory.cleanup.after(due, now))
         memory = replace(memory, cleaning=CleanupDue() if done.stopped_at is None else due)
         return replace(memory, last_sync=now, streams=streams, syncs=done.memory), listing

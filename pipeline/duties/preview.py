@@ -18,7 +18,7 @@ from pipeline.duties.shard_sync import ShardSync
 from pipeline.duties.streams import Look, Tracked, Tracking, is_wanted_life, of_our_form
 from pipeline.errors import TablesMissing, Unknown
 from pipeline.ports import Listing, TableState, WorkerListing
-from pipeline.settings_choices import Create, InitialPosition
+from pipeline.settings_choices import Create, InitialPosition, Mode
 
 _Found = TypeVar("_Found")
 
@@ -50,8 +50,9 @@ def preview(duty: LeaderDuty, memory: LeaderMemory) -> Preview:
     synced, origins = _sync(duty, streams, listing, state)
     plan = plan_pass(listing.leases, fleet, memory.assignment, settings=settings, now=now)
     seen = replace(memory, last_look=now, workers=fleet.seen, streams=streams.memory, assignment=plan.memory)
+    moves = plan.changes if settings.coordination.mode is Mode.OWN else ()  # else workers help themselves
     has_started = bool(state.positions.origins)
-    return Preview(seen, (*streams.forget, *synced, *plan.changes), (*first, *origins), has_started)
+    return Preview(seen, (*streams.forget, *synced, *moves), (*first, *origins), has_started)
 
 
 def _there(duty: LeaderDuty, ask: Callable[[], _Found], nothing: _Found) -> tuple[_Found, bool]:

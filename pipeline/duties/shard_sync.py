@@ -73,9 +73,18 @@ class Round:
     """By stream."""
     stopped_at: str | None = None
     """The last stream that this tick had time for; None where the round is finished."""
+    broken_off: bool = False
+    """Nothing could be reached: what the streams behind would have had done is due still."""
 
     def before(self, tracked: Tracked) -> SyncMemory:
         return self.memory.get(tracked.name, SyncMemory())
+
+    def broke_off_at(self, name: str, *, is_last: bool) -> None:
+        """Where others could be reached, the next tick goes on behind this one."""
+        if not is_last and self.synced:
+            self.stopped_at = name
+        elif not is_last:
+            self.broken_off = True
 
     def raise_if_all_failed(self) -> None:
         """One stream's trouble is a note; where nothing could be done the tick has failed, as with a single stream."""
@@ -118,6 +127,7 @@ class ShardSync:
                 done.failed[tracked.name] = error
                 done.memory[tracked.name] = replace(done.before(tracked), quiet=None)
                 if isinstance(error, Unreachable):
+                    done.broke_off_at(tracked.name, is_last=tracked is rest[-1])
                     break  # waiting for each of the others too would take the whole tick
             if tracked is not rest[-1] and not has_time():
                 done.stopped_at = tracked.name

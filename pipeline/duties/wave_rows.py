@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import ceil
+from zlib import crc32
 
 from pipeline.core.due import DuePlan
 from pipeline.core.lease import Lease
@@ -20,11 +22,15 @@ from pipeline.settings import Settings
 
 PROBES_A_WAVE = 1_000
 """Shards. A second or two of a wave; a wave that read them all would ask each as well."""
+_AT_ONCE = 100
+"""Between so many it is asked whether the probe takes too long: where Kinesis throttles, due rows wait for it."""
 
 
 @dataclass(slots=True, kw_only=True)
 class WaveRows:
     due: DueRows
+    claim: str
+    """Of the run: where its probes begin, so that short runs don't all probe the same shards."""
     clock: Clock
     settings: Settings
     warm: frozenset[str] = frozenset()
@@ -56,10 +62,23 @@ class WaveRows:
             and next_wave < self._probed + self.settings.times.probe.total_seconds()
         ):
             return set()
-        try:
-            due, self._after = self.due.probe(plan, streams, self._after, at_most=PROBES_A_WAVE)
-        except Transient:  # what is due anyway doesn't wait for it, and the next wave probes again
-            return set()
-        if self._after is None:
-            self._probed = now
-        return {each.lease_key for each in due}
+        if self._probed is None and self._after is None:
+            first = PROBES_A_WAVE * (
+                crc32(self.claim.encode()) % ceil(max(len(plan.idle), 1) / PROBES_A_WAVE)
+            )
+            self._after = plan.idle[first - 1].key if first else None
+        found: set[str] = set()
+        enough = now + self.settings.wave.every.total_seconds() / 2
+        for _ in range(0, PROBES_A_WAVE, _AT_ONCE):
+            try:
+                due, self._after = self.due.probe(
+                    plan, streams, self._after, at_most=min(_AT_ONCE, PROBES_A_WAVE)
+                )
+            except Transient:  # what is due anyway is read all the same, and the next wave probes again
+                break
+            found |= {each.lease_key for each in due}
+            if self._after is None:
+                self._probed = now
+            if self._after is None or self.clock.monotonic() >= enough:
+                break
+        return found

@@ -149,7 +149,7 @@ class WorkerDuty:
         plan = rows.plan([lease for lease in mine if lease.key not in later], streams, living, now=now)
         # Nothing else would ask for a quiet one again, and its trouble would look like rest.
         failed = (Due(row.key, "it failed when last read") for row in plan.idle if row.key in memory.backoff)
-        due = (*plan.due, *failed)
+        due = (*failed, *plan.due)  # first: a run is told of the first hundred only
         if not due and (memory.probed is not None or is_time(memory.last_probe, now, every=self.times.probe)):
             due, probed = rows.probe(plan, streams, memory.probed, at_most=PROBES_A_TICK)
             memory = replace(memory, probed=probed, last_probe=memory.last_probe if probed else now)
@@ -210,7 +210,9 @@ class WorkerDuty:
         if self.taking is None:
             return memory, mine, ""
         found = self.taking.tick(memory.taking)
-        memory = replace(memory, taking=found.memory, held=memory.held if found.mine is None else found.mine)
+        # A scan may be late: what was read by its key is mine, whatever the scan shows.
+        held = memory.held if found.mine is None else found.mine | {lease.key for lease in mine}
+        memory = replace(memory, taking=found.memory, held=held)
         return memory, (*mine, *found.taken), f", {found}" if str(found) else ""
 
     def _hand_over(self, mine: tuple[Lease, ...], living: frozenset[str]) -> tuple[tuple[Lease, ...], int]:

@@ -31,9 +31,9 @@ def evidence_of(table: IcebergTable, streams: Iterable[StreamId]) -> Evidence:
     head, known = table.known()
     with asking(f"the state of {table.identifier}"):
         states = tuple(_states(table, known))
-        reached, picked = _over_picks(table, head, known)
+        reached, picked, is_whole = _over_picks(table, head, known)
     rows, strangers = _rows(table, {**_streams(states), **{s.name: s.arn for s in streams}})
-    return Evidence(head, reached, picked, rows, states, strangers)
+    return Evidence(head, reached, picked, rows, states, is_whole, strangers)
 
 
 def _states(table: IcebergTable, known: Known) -> Iterator[KnownState]:
@@ -48,17 +48,17 @@ def _states(table: IcebergTable, known: Known) -> Iterator[KnownState]:
 
 def _over_picks(
     table: IcebergTable, head: int | None, known: Known
-) -> tuple[Positions | None, tuple[Picked, ...]]:
+) -> tuple[Positions | None, tuple[Picked, ...], bool]:
     picked: list[Picked] = []
     try:
         for link in ancestors(head, known, iter(())):
             if link.picked:
                 picked.append(Picked(link.snapshot, _page_of_source(table, link, known)))
             elif link.ours:
-                return positions_in(link.summary, table.states), tuple(reversed(picked))
+                return positions_in(link.summary, table.states), tuple(reversed(picked)), False
     except ChainBroken:
-        pass
-    return None, tuple(reversed(picked))
+        return None, tuple(reversed(picked)), False
+    return None, tuple(reversed(picked)), True
 
 
 def _page_of_source(table: IcebergTable, pick: Link, known: Known) -> LedgerPage | None:

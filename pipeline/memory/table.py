@@ -129,7 +129,7 @@ class MemoryTable(RepairableTable):
     # --- repair -----------------------------------------------------------------------------------------------
 
     def evidence(self, streams: Iterable[StreamId]) -> Evidence:
-        reached, picked = self._over_picks()
+        reached, picked, is_whole = self._over_picks()
         rows = [row for s in self.history(self.head) for file in s.files for row in self.rows_of(file)]
         known = sorted((s for s in self.snapshots.values() if self._knows(s.id)), key=lambda s: -s.id)
         return Evidence(
@@ -138,6 +138,7 @@ class MemoryTable(RepairableTable):
             picked,
             {key: LastRow(max(n for k, n in rows if k == key)) for key in {key for key, _ in rows}},
             tuple(KnownState(s.id, s.positions, s.page) for s in known if s.ours),
+            is_whole,
         )
 
     def rebuild(self, landing: Landing, on: int | None) -> TableState:
@@ -152,9 +153,10 @@ class MemoryTable(RepairableTable):
             raise Transient("the table has moved since it was looked at. Nothing was changed; look again")
         return TableState(made.positions, made.id, origin_allowed=False)
 
-    def _over_picks(self) -> tuple[Positions | None, tuple[Picked, ...]]:
+    def _over_picks(self) -> tuple[Positions | None, tuple[Picked, ...], bool]:
         picked: list[Picked] = []
-        reached: Positions | None = Positions()
+        reached: Positions | None = None
+        is_whole = False
         try:
             for snapshot in self._walk(self.head):
                 if snapshot.picked is not None:
@@ -163,9 +165,11 @@ class MemoryTable(RepairableTable):
                 elif snapshot.ours:
                     reached = snapshot.positions
                     break
+            else:
+                is_whole = True
         except ChainBroken:
-            reached = None
-        return reached, tuple(reversed(picked))
+            pass
+        return reached, tuple(reversed(picked)), is_whole
 
     def _swap(self, made: Snapshot) -> bool:
         self.fault("request")

@@ -45,6 +45,20 @@ def test_a_row_that_is_throttled_for_good_is_told_so_and_the_others_are_written(
 
 
 @pytest.mark.usefixtures("no_backoff")
+def test_where_every_second_row_is_throttled_all_are_tried(table: Table):
+    """Else the same last rows would never be, as long as that lasts."""
+
+    def too_many(params: Any, context: Any, **_: Any) -> None:
+        if int(params["Item"]["leaseKey"]["S"][-1]) % 2:
+            raise Throttled("this one")
+
+    table.client.meta.events.register("provide-client-params.dynamodb.PutItem", too_many)
+    many = [Lease(f"shardId-{n:012d}", owner="me") for n in range(6 * leases._AT_ONCE)]
+    table.store.apply_all([change.create(row, "a test") for row in many])
+    assert {row.key for row in table.store.scan().leases} == {row.key for row in many[::2]}
+
+
+@pytest.mark.usefixtures("no_backoff")
 def test_where_everything_is_throttled_the_last_rows_are_not_even_tried(table: Table):
     table.trouble("throttle", "PutItem", count=10_000)
     answers = created(table)

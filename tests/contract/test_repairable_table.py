@@ -78,6 +78,7 @@ def test_a_lost_way_breaks_the_chain_and_the_rows_mend_it(lake: Lake):
     lake.expire_all_but_the_head(forget=True)
     with pytest.raises(ChainBroken, match="headrace repair"):
         lake.table.load()
+    assert not lake.table.evidence([STREAM]).is_whole
     refused = repaired(lake)
     assert isinstance(refused, Stop)
     assert "--origin" in refused.why
@@ -99,6 +100,22 @@ def test_a_rollback_and_a_lost_way_read_again_what_was_rolled_back(lake: Lake):
     assert stands.token == (2, 0, False)
     assert any("is read again from 2; it stood at 3" in told for told in plan.sentences)
     assert any("the table holds no row of it" in told for told in plan.sentences)
+
+
+def test_main_that_never_was_ours_is_repaired_to_its_rows_though_snapshots_beside_it_know_more(
+    tmp_path: Path,
+):
+    for made in (MemoryLake(tmp_path / "a"), IcebergLake(tmp_path / "b")):
+        made.append_as_others()
+        made.table.commit(ORIGIN)
+        land(made, None, [1, 2])
+        made.rollback(2)
+        with pytest.raises(ChainBroken, match="rolled back"):
+            made.table.load()
+        assert isinstance(repaired(made), Repair)
+        assert standing(made) == {}
+        land(made, None, [1, 2, 3])
+        assert made.numbers()[A.shard_id] == [1, 2, 3]
 
 
 def test_a_cherry_pick_that_goes_on_where_the_table_stands_is_taken_over(lake: Lake):

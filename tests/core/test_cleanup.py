@@ -96,3 +96,13 @@ def test_an_end_goes_once_its_children_show_that_it_was(
     assert plan_drop(family, (), at(shards), gone=()) == ()
     unfinished = Lease("p", stream_epoch=P.stream.epoch)
     assert plan_drop(family, [unfinished], at(shards), gone={"p"}) == (), "its row doesn't say END yet"
+
+
+def test_an_end_that_its_parents_end_names_goes_after_that_one() -> None:
+    """Once gone it would look like a child of the parent's that nobody has read."""
+    over = Position(6, ended=True, children=("g",))
+    waiting = {P: OVER, A: over, ShardKey(STREAM, "g"): Position(8)}
+    family = a_family(STREAM, [Shard("b", ("p",)), Shard("g", ("a",))], positions=at(waiting))
+    assert plan_drop(family, (), at(waiting), gone={"p", "a"}) == ()
+    assert plan_drop(family, (), at(waiting | {B: Position(7)}), gone={"p", "a"}) == (P,)
+    assert plan_drop(family, (), at({A: over, ShardKey(STREAM, "g"): Position(8)}), gone={"a"}) == (A,)

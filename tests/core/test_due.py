@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from pipeline.core.backoff import after_run, held_off
-from pipeline.core.due import Patience, RunState, RunVerdict, is_being_read, run_lives
+from pipeline.core.due import Patience, RunState, RunVerdict, is_being_read, plan_due, run_lives
 from pipeline.core.lease import Lease
 from pipeline.core.sighting import Sighting
 
@@ -40,6 +40,20 @@ def test_a_run_that_dagster_does_not_know_is_judged_by_its_beat_alone() -> None:
 def test_a_row_without_a_claim_is_not_being_read() -> None:
     assert not is_being_read(Lease("a"), RunVerdict(RunState.WAITING), BEATS, PATIENCE)
     assert is_being_read(Lease("a", run_claim="r/1"), RunVerdict(RunState.UNKNOWN), BEATS, PATIENCE)
+
+
+def test_a_quiet_row_is_due_once_its_last_look_is_far_from_now_on_either_side() -> None:
+    """A host whose clock was set back would find nothing due until it has caught up, and what was trimmed would go untold."""
+    row = Lease("s", owner="w1", looked_at=NOW, behind_ms=0)
+
+    def reasons(now: datetime) -> list[str]:
+        plan = plan_due([row], me="w1", parents={}, living_claims=frozenset(), now=now, look_again_after=LONG)
+        return [due.why for due in plan.due]
+
+    assert reasons(NOW + LONG) == reasons(NOW - LONG) == []
+    second = timedelta(seconds=1)
+    assert reasons(NOW + LONG + second) == ["not looked at for a quarter of the retention"]
+    assert reasons(NOW - LONG - second) == ["not looked at for a quarter of the retention"]
 
 
 def test_failures_wait_longer_and_longer_up_to_ten_minutes() -> None:

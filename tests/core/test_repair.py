@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from pipeline.core.begin import Stop
@@ -66,9 +67,44 @@ def test_the_newest_snapshot_speaks_for_a_shard_without_rows() -> None:
 
 
 def test_every_ancestor_of_a_shard_with_rows_has_ended() -> None:
-    ended = stands(planned(lost(known(3), c=8)))
-    assert {name: at.ended for name, at in ended.items()} == {"a": True, "b": True, "c": False}
+    ended = stands(planned(lost(known(3, b=Position(seen=NOON)), a=4, c=8)))
+    assert {name: at.token for name, at in ended.items()} == {
+        "a": (4, 0, True),
+        "b": (None, 0, True),
+        "c": (8, 0, False),
+    }
     assert (ended["a"].children, ended["b"].children) == (("b",), ("c",))
+
+
+def test_no_end_is_made_up_for_an_ancestor_of_which_nothing_tells() -> None:
+    """It may have ended before the start: an END would have its other children read, which did, too."""
+    repair = planned(lost(known(3), c=8))
+    assert stands(repair) == {"c": Position(8, arrival=NOON)}
+    assert not any(told.startswith((str(A), str(B))) for told in repair.sentences)
+
+
+def test_between_an_end_and_rows_of_a_descendant_every_shard_has_ended() -> None:
+    """The END above names it: without one of its own it would be read again one day."""
+    ended = stands(planned(lost(known(3), a=4, c=8)))
+    assert ended["b"] == Position(ended=True, children=("c",))
+    assert ended["a"] == Position(4, ended=True, children=("b",), arrival=NOON)
+
+
+def test_main_without_anything_of_ours_tells_that_what_lies_beside_it_is_read_again() -> None:
+    evidence = replace(lost(known(4, a=Position(6), b=Position(9, ended=True)), b=9), is_whole=True)
+    repair = planned(evidence, {})
+    assert stands(repair) == {"b": Position(9, ended=True)}
+    assert repair.landing.positions.origins == ORIGINS
+    assert any(told.startswith(f"{A}: stands nowhere") and "at 6" in told for told in repair.sentences)
+
+
+def test_a_forgotten_shard_that_nothing_proves_ended_is_told() -> None:
+    repair = planned(lost(known(3), a=5, b=6, c=8), gone=frozenset({A, C}))
+    assert stands(repair) == {"b": Position(6, arrival=NOON)}
+    told = [each for each in repair.sentences if "gets no position" in each]
+    assert len(told) == 1
+    assert told[0].startswith("1 shard gets")
+    assert told[0].endswith(f": {C} (8)")
 
 
 def test_a_forgotten_shard_of_which_nothing_speaks_needs_no_position() -> None:

@@ -10,6 +10,8 @@ import pytest
 from pipeline.core.change import Applied, claim
 from pipeline.duties.leader_tick import LeaderMemory
 from pipeline.duties.preview import preview
+from pipeline.ports import WorkerListing
+from pipeline.settings_choices import Heartbeat, Mode
 from tests.duties.moves import owners, row_of, ticks_until, without
 from tests.duties.world import TICK, World
 
@@ -25,6 +27,35 @@ def test_a_stopping_worker_gives_its_leases_up_and_another_has_them_within_two_t
     assert world.leases.scans - scans <= 2, "a worker that stopped is no news at every tick"
     world.rows.set_stopping("w2", stopping=False)
     assert ticks_until(world, lambda: owners(world) == {"w1": 2, "w2": 2}) <= 4
+
+
+def test_a_beat_of_the_ticks_own_timer_takes_the_lead_from_nobody() -> None:
+    """It may come after the tick has read the lock, where the look at the workers takes long."""
+    world = World()
+    world.settle()
+    look = world.rows.listing
+
+    def slow() -> WorkerListing:
+        world.clock.advance(TICK)
+        assert world.a_leader().beat_lock()
+        return look()
+
+    world.rows.listing = slow  # type: ignore[method-assign]
+    assert all(world.lead().leads for _ in range(3))
+
+
+def test_in_mode_2x_a_plan_gives_nothing_out() -> None:
+    world = World(shards=2)
+    how = replace(world.settings.coordination, mode=Mode.KCL_2, heartbeat=Heartbeat.LEASE)
+    world.settings = replace(world.settings, coordination=how)
+    world.lead()
+    seen = preview(world.a_leader(), LeaderMemory())
+    for _ in range(3):
+        world.clock.advance(TICK)
+        world.rows.beat_run("w1", "r/1")
+        world.rows.beat("w1", "dagster-1", found=row.instance if (row := world.rows.get("w1")) else None)
+        seen = preview(world.a_leader(), seen.memory)
+    assert seen.changes == ()
 
 
 def test_a_stopping_worker_waits_for_the_end_of_its_runs_wave() -> None:

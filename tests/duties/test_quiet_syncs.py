@@ -15,11 +15,12 @@ from pipeline.core.shard import Shard
 from pipeline.core.stream import StreamId
 from pipeline.duties.leader_tick import LeaderMemory
 from pipeline.duties.wave import Arrow
-from pipeline.errors import Throttled
+from pipeline.errors import Throttled, Unreachable
 from pipeline.memory.clock import MemoryClock
 from pipeline.memory.leases import MemoryLeaseStore
 from pipeline.memory.source import MemorySource
 from pipeline.memory.stage import MemoryStage
+from pipeline.ports import StreamFacts
 from pipeline.settings_choices import Heartbeat
 from tests.duties.moves import ticks_until
 from tests.duties.world import STREAM, TICK, World
@@ -278,3 +279,18 @@ def test_a_reshard_is_no_hole() -> None:
         said.append(world.said_in(2 * SYNC))
     assert "leave out" not in "\n".join(said)
     world.check()
+
+
+def test_a_stream_that_is_never_reached_keeps_those_behind_it_from_no_clean_up() -> None:
+    world = Quiet(workers=("w1",), shards=1, more_streams=("pay", "zed"))
+    describe = world.source.describe
+
+    def unreachable(name: str) -> StreamFacts:
+        if "pay" in name:
+            raise Unreachable("pay: no answer")
+        return describe(name)
+
+    world.source.describe = unreachable  # type: ignore[method-assign]
+    world.asked.listed.clear()
+    world.tick(6 * MINUTE)
+    assert {"orders", "zed"} <= set(world.asked.listed)

@@ -11,6 +11,7 @@ from pipeline.core.position import TRIM
 from pipeline.core.repair import Repair
 from pipeline.duties.repair import Mending
 from pipeline.errors import ChainBroken
+from pipeline.settings_choices import InitialPosition
 from tests.duties.life import Life
 
 
@@ -62,6 +63,47 @@ def test_after_a_lost_way_all_goes_on_where_the_rows_end_and_no_parent_is_read_a
     life.wave()
     landed = life.landed()
     assert sorted(landed) == sorted(life.put)
+
+
+def test_a_shard_closed_before_the_start_is_given_no_end_and_none_of_its_children_is_taken_for_lost() -> None:
+    """0 was split into 1 and 2, and both split again, before the start; only a child of 1 has rows."""
+    life = Life(position=InitialPosition.LATEST)
+    for shard in range(3):
+        life.source.split(life.key(shard))
+    life.later(timedelta(minutes=1))
+    life.sync()
+    life.produce(3)
+    life.wave()
+    start = life.positions.origins[life.stream].start
+    life.table.append_as_others()
+    life.table.forget(*life.table.snapshots)
+    life.table.append_as_others()
+    assert isinstance(mended(life, origin=start), Repair)
+    assert [number for number in range(7) if life.at(number) is not None] == [3]
+    life.sync()
+    assert life.row(2) is None, "it is of no concern"
+    for shard in range(3, 7):
+        life.produce(shard)
+    assert life.wave().problems == ()
+    assert sorted(life.landed()) == sorted(life.put)
+
+
+def test_a_shard_that_ended_without_a_record_is_not_read_again() -> None:
+    life = Life()
+    life.sync()
+    life.source.split(life.key(0))
+    life.wave()
+    life.produce(1)
+    life.wave()
+    life.table.append_as_others()
+    life.table.forget(*life.table.snapshots)
+    life.table.append_as_others()
+    assert isinstance(mended(life, origin=TRIM), Repair)
+    life.produce(2)
+    life.sync()
+    assert life.wave().problems == ()
+    assert life.at(0) is None
+    assert sorted(life.landed()) == sorted(life.put)
 
 
 def test_a_picked_landing_is_taken_over_and_read_on_from() -> None:

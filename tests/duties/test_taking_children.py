@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pipeline.ports import Listing
 from pipeline.settings_choices import Heartbeat, Mode
 from tests.duties.world import TICK, World
 
@@ -49,6 +50,25 @@ def test_grandchildren_are_too() -> None:
     world.clock.advance(TICK)
     world.work()
     assert all(n > before[key] for key, n in counters(world).items())
+
+
+def test_a_late_scan_of_the_takers_forgets_no_child_that_was_read_by_its_key() -> None:
+    world = at_work()
+    world.leader_memory.clear()
+    world.wave("w1")
+    memory = world.worker_memory["dagster-1w1"]
+    long_ago = replace(memory.taking, last=world.clock.now() - 20 * TICK)
+    world.worker_memory["dagster-1w1"] = replace(memory, taking=long_ago)
+    scan = world.leases.scan
+    world.leases.scan = lambda: Listing(  # type: ignore[method-assign]
+        tuple(row for row in scan().leases if row.key.endswith("0"))
+    )
+    before = {row.key[-1]: row.counter for row in scan().leases if not row.has_ended}
+    for _ in range(2):
+        world.work()
+        world.clock.advance(TICK)
+    after = {row.key[-1]: row.counter for row in scan().leases if not row.has_ended}
+    assert {key: after[key] - n for key, n in before.items()} == {"1": 2, "2": 2}
 
 
 def test_no_other_worker_takes_the_children_of_a_living_one() -> None:

@@ -129,6 +129,15 @@ def test_a_quiet_shard_that_failed_is_tried_again_until_it_succeeds() -> None:
     assert not world.work().due
 
 
+def test_quiet_shards_that_failed_come_first_for_a_run_is_told_of_a_hundred_only() -> None:
+    world = World(shards=3)
+    world.settle()
+    world.wave(keys=["shardId-000000000002"], run="r1")
+    world.runs.launch("r2", "w1")
+    world.runs.fail("r2", ("shardId-000000000002",))
+    assert [due.lease_key[-1] for due in world.work().due] == ["2", "0", "1"]
+
+
 def test_beats_of_runs_that_are_over_are_removed() -> None:
     world = World()
     world.settle()

@@ -173,11 +173,49 @@ def test_thousands_of_quiet_shards_are_probed_in_turn_and_each_has_its(
     monkeypatch.setattr(wave_rows, "PROBES_A_WAVE", 4)
     world = Counted(shards=10)
     run = world.at_rest()
-    for _ in range(3):
+    for _ in range(5):
         run.wave()
         world.next_wave()
-    assert [len(probed) for probed in world.source.probes] == [4, 4, 2]
+    assert max(len(probed) for probed in world.source.probes) == 4
     assert frozenset().union(*world.source.probes) == {world.key(n) for n in range(10)}
+
+
+def test_short_runs_do_not_all_probe_the_same_of_thousands_of_quiet_shards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wave_rows, "PROBES_A_WAVE", 4)
+    world = Counted(shards=40)
+    world.at_rest()
+    world.source.probes.clear()
+    for n in range(60):
+        world.runs.launch(f"short{n}", "w1")
+        world.runs.start(f"short{n}")
+        world.a_run(run=f"short{n}").wave()
+        world.runs.end(f"short{n}")
+    assert frozenset().union(*world.source.probes) == {world.key(n) for n in range(40)}
+
+
+def test_a_probe_that_takes_long_is_broken_off_and_the_run_does_not_count_as_hung() -> None:
+    world = Counted(shards=250)
+    run = world.at_rest()
+    world.source.probes.clear()
+    ask = world.source.has_news
+
+    def slow(keys: Mapping[ShardKey, Start | int]) -> frozenset[ShardKey]:
+        world.clock.advance(world.settings.times.hung_after - SECOND)
+        return ask(keys)
+
+    world.source.has_news = slow  # type: ignore[method-assign]
+    world.leases.lost = {}
+    beats: list[bool] = []
+    run.on_arrow = lambda _arrow, _keys: beats.append(run.beat())
+    world.produce(249, 1)
+    world.clock.advance(world.settings.times.probe)
+    for _ in range(3):
+        run.wave()
+    assert [len(probed) for probed in world.source.probes] == [100, 100, 50]
+    assert beats
+    assert all(beats)
 
 
 def test_a_shard_that_has_ended_is_followed_into_its_children() -> None:

@@ -71,7 +71,8 @@ class WatchedLeases:
             return Listing(tuple(row for row in self._old.values() if row.owner == worker_id))
         return self.store.held_by(worker_id)
 
-    def apply(self, change: Change, by: Process) -> Applied | Refused:
+    def apply(self, change: Change, by: Process, *, looked: float | None = None) -> Applied | Refused:
+        """`looked`: when its sender had looked at the workers, for a request may be late."""
         self._there()
         before = self.rows.get(change.key)
         done = self.store.apply(change)
@@ -84,7 +85,7 @@ class WatchedLeases:
         after = self.rows.get(change.key)
         if after is not before:
             self._world.note(by.name, f"{change.key}: {change.why} -> {_short(after)}")
-            self._judge(before, after, change, by)
+            self._judge(before, after, change, by, by.looked_at_workers if looked is None else looked)
         elif after is not None and any(getattr(after, name) != value for name, value in change.put.items()):
             raise Violation(
                 "I2", f"{by} takes {change.key} for its own, claimed by {after.run_claim}", change.key
@@ -97,7 +98,9 @@ class WatchedLeases:
 
     # -- the judge ---------------------------------------------------------------------------------------------
 
-    def _judge(self, before: Lease | None, after: Lease | None, change: Change, by: Process) -> None:
+    def _judge(
+        self, before: Lease | None, after: Lease | None, change: Change, by: Process, looked: float
+    ) -> None:
         if after is None:
             self._judge_delete(before, by)
             return
@@ -109,7 +112,7 @@ class WatchedLeases:
         if after.run_claim != before.run_claim:
             self._judge_claim(before, after, change, by)
         if after.owner != before.owner or after.checkpoint_owner != before.checkpoint_owner:
-            self._judge_move(before, after, change, by)
+            self._judge_move(before, after, change, by, looked)
         if after.counter < before.counter:
             raise Violation("I18", f"{by}: the counter of {after.key} went back", after.key)
 
@@ -207,7 +210,7 @@ class WatchedLeases:
                 before.key,
             )
 
-    def _judge_move(self, before: Lease, after: Lease, change: Change, by: Process) -> None:
+    def _judge_move(self, before: Lease, after: Lease, change: Change, by: Process, looked: float) -> None:
         key = after.key
         if before.holder != after.holder and after.counter <= before.counter:
             raise Violation(
@@ -222,14 +225,14 @@ class WatchedLeases:
                     "I18", f"{by}: took {key} at counter {before.counter}, seen {read.counter}", key
                 )
         if "stood still" in change.why and before.holder is not None and after.owner != before.holder:
-            self._judge_silence(before, by)
+            self._judge_silence(before, by, looked)
         self._world.told(before, after, change, by)
 
-    def _judge_silence(self, before: Lease, by: Process) -> None:
+    def _judge_silence(self, before: Lease, by: Process, looked: float) -> None:
         """I20: no jump of a clock condemns anybody: one adds a tick and a half, the rest is real silence."""
         world = self._world
-        jumps = sum(host is by.host and at > world.sim.now - 60.0 for at, host in world.jumps)
-        silent = world.workers.silence(before.holder or "", by.looked_at_workers)
+        jumps = sum(host is by.host and at > looked - 60.0 for at, host in world.jumps)
+        silent = world.workers.silence(before.holder or "", looked)
         if world.plan.heartbeat is Heartbeat.WORKER and silent < 18.5 - 7.5 * jumps:
             raise Violation(
                 "I20", f"{by}: {before.holder} lost {before.key} after {silent:.1f} s of silence", before.key

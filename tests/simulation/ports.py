@@ -110,8 +110,9 @@ class Leases(Port):
         return found
 
     def apply(self, change: Change) -> Applied | Refused:
+        process = self._door.process
         done: Applied | Refused = self._door.write(
-            "dynamo", "leases.apply", self._server.apply, change, self._door.process
+            "dynamo", "leases.apply", self._server.apply, change, process, looked=process.looked_at_workers
         )
         return done
 

@@ -39,7 +39,7 @@ def _of_shard(world: World, shard: ShardTruth, living: set[str]) -> Iterator[str
     if trimmed_unread or world.truth.is_out_of_scope(shard, origin):
         return
     first = world.truth.first(shard, origin)
-    gap = shard.gap_until
+    gap = shard.gap_until or shard.unread_until
     left = sum(gap is None or at > gap for at in shard.arrivals[max(first, shard.read) :])
     if left:
         yield f"{left} records aren't landed"
@@ -50,9 +50,9 @@ def _of_shard(world: World, shard: ShardTruth, living: set[str]) -> Iterator[str
             yield f"its row is held by {row.holder}, who isn't at work ({', '.join(sorted(living))} are)"
         elif row.looked_at is None:
             yield "nobody ever read it"
-    elif not shard.ended:
+    elif not shard.ended and not (shard.token is None and world.truth.is_passed(shard, world.truth.placed())):
         yield f"it is closed, and hasn't ended in the table ({shard.token})"
-    elif row is not None and not row.has_ended:
+    elif shard.ended and row is not None and not row.has_ended:
         yield f"it has ended in the table, its row says {row.checkpoint}"
 
 

@@ -102,7 +102,10 @@ class WatchedTable(MemoryTable):
 
     def _judge(self, made: Snapshot, by: str) -> None:
         for stream, origin in made.page.origins:
-            self._judge_origin(stream, origin.start.at)
+            if self._was_let_go(stream, made):
+                self.origins[stream] = origin.start.at
+            else:
+                self._judge_origin(stream, origin.start.at)
             self._decided[stream] = origin.decided
         self._before[made.id] = {
             each.key: (shard.token, shard.read, shard.gap_until)
@@ -123,6 +126,12 @@ class WatchedTable(MemoryTable):
             key = min(rows)
             raise Violation("I11", f"rows of {key} landed without a range", key.shard_id)
         self._judge_positions(made)
+
+    def _was_let_go(self, stream: StreamId, made: Snapshot) -> bool:
+        """A repair keeps nothing of a former life, and a run of then may come late: there is nothing left to read."""
+        if self.repairing or stream not in self.origins or self._world.truth.lives(stream):
+            return False
+        return stream not in self._state(made.parent).positions.origins
 
     def _judge_origin(self, stream: StreamId, at: datetime | None) -> None:
         if stream in self.origins:
@@ -167,6 +176,7 @@ class WatchedTable(MemoryTable):
         wanted = shard.sequences[max(shard.read, self._first(shard)) : stop]
         if each.kind is Kind.LANDED:
             self._compare(each, self._not_lost(shard, wanted, rows), rows, by)
+            shard.unread_until = self._unread_until(shard) if upto[0] is None else None
         elif each.kind is Kind.ADOPT:
             self._judge_adopted(shard, each, stop)
         elif each.kind is Kind.SKIPPED:
@@ -180,7 +190,8 @@ class WatchedTable(MemoryTable):
         self._world.note(by, f"{about} landed to {upto} (+{len(rows)}), {each.kind}")
 
     def _judge_repair(self, made: Snapshot) -> None:
-        """The rows that are in the table say how far each shard is: not one of them twice, and none passed over."""
+        """The rows that are in the table say how far each shard is: not one of them twice, and none passed over. One without a
+        position starts afresh, unless Kinesis has forgotten it, or it counts as ended for its descendants."""
         landed: dict[ShardKey, int] = {}
         for snapshot in self.history(made.parent):
             for file in snapshot.files:
@@ -190,19 +201,24 @@ class WatchedTable(MemoryTable):
             at = made.positions.shards.get(key)
             token = None if at is None else at.token
             last = landed.get(key)
-            stands = at is not None and (at.ended or at.sequence == last)
+            stands = self._world.is_unlisted(key) if at is None else at.ended or at.sequence == last
             if last is not None and not stands and not self._was_recreated(shard):
                 raise Violation("I1", f"repaired to {at}, but the last row of {key} is {last}", key.shard_id)
-            if at is not None and at.ended and not shard.ended:
+            vanished = shard.token is None and self._world.is_unlisted(key)
+            if at is not None and at.ended and not shard.ended and not vanished:
                 raise Violation("I1", f"repaired to the end of {key}, which hadn't ended", key.shard_id)
-            read = (
-                len(shard.sequences)
-                if at is not None and at.ended
-                else bisect_right(shard.sequences, last or 0)
-            )
+            over = at.ended if at is not None else self._counts_as_end(shard, made)
+            read = len(shard.sequences) if over else bisect_right(shard.sequences, last or 0)
             shard.goes_back()
+            if token != shard.token:
+                shard.gap_until = None
             shard.token, shard.read = token, read
-            shard.gap_until = None
+
+    def _counts_as_end(self, shard: ShardTruth, made: Snapshot) -> bool:
+        """Without a position: one that had ended, or never had any, with a descendant that has one."""
+        return (shard.ended or shard.token is None) and self._world.truth.is_passed(
+            shard, made.positions.shards
+        )
 
     def _judge_adopted(self, shard: ShardTruth, each: Range, stop: int) -> None:
         """Where KCL's row stood, we begin."""
@@ -219,16 +235,20 @@ class WatchedTable(MemoryTable):
 
     def _not_lost(self, shard: ShardTruth, wanted: list[int], rows: list[int]) -> list[int]:
         """I13: what is missing at the start must have been reported before, or was trimmed before the stream was ever read."""
-        until = shard.gap_until
-        nothing_landed = shard.token is None or shard.token[0] is None
-        if until is None and nothing_landed and self._starts_at_the_horizon(shard):
-            trimmed = self._world.clock.now() - timedelta(seconds=self._world.plan.retention)
-            until = min(trimmed, self._decided[shard.key.stream])
+        until = shard.gap_until or self._unread_until(shard)
         if until is None:
             return wanted
         arrived = dict(zip(shard.sequences, shard.arrivals, strict=True))
         there = set(rows)
         return [n for n in wanted if n in there or arrived[n] > until]
+
+    def _unread_until(self, shard: ShardTruth) -> datetime | None:
+        """What arrived before this was trimmed before the stream was ever read."""
+        nothing_landed = shard.token is None or shard.token[0] is None
+        if not nothing_landed or not self._starts_at_the_horizon(shard):
+            return None
+        trimmed = self._world.clock.now() - timedelta(seconds=self._world.plan.retention)
+        return min(trimmed, self._decided[shard.key.stream])
 
     def _starts_at_the_horizon(self, shard: ShardTruth) -> bool:
         """A root, or a shard whose parents had left the stream before anybody read them, were KCL's to their end, or ended
@@ -292,11 +312,13 @@ class WatchedTable(MemoryTable):
         return not self._world.truth.lives(shard.key.stream)
 
     def _judge_parents(self, shard: ShardTruth, by: str) -> None:
-        at = self.origins.get(shard.key.stream)
+        at, placed = self.origins.get(shard.key.stream), self._world.truth.placed()
         for name in shard.parents:
             parent = self._world.truth.shards[ShardKey(shard.key.stream, name)]
             # Trimmed before anybody held or read it: the range says so (`gone`).
-            is_gone = parent.token is None and self._world.is_unlisted(parent.key)
+            is_gone = parent.token is None and (
+                self._world.is_unlisted(parent.key) or self._world.truth.is_passed(parent, placed)
+            )
             if not parent.ended and not is_gone and not self._world.truth.is_out_of_scope(parent, at):
                 raise Violation(
                     "I3",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -34,6 +35,8 @@ class ShardTruth:
     """How many of `sequences` the position has passed."""
     gap_until: datetime | None = None
     """What arrived before this was reported as perhaps lost."""
+    unread_until: datetime | None = None
+    """Looked at, and no record was there: what arrived before this was trimmed before the stream was ever read."""
     was: tuple[int | None, int, bool] | None = None
     """The furthest that it stood at before a person rolled the table back."""
     begins: int | None = None
@@ -103,6 +106,14 @@ class Truth:
         if shard.begins is not None:
             return shard.begins
         return 0 if origin is None else bisect_left(shard.arrivals, origin)
+
+    def is_passed(self, shard: ShardTruth, placed: Collection[ShardKey]) -> bool:
+        """A descendant of it has a position, so that it counts as ended without one."""
+        children = [self.shards[ShardKey(shard.key.stream, child)] for child in shard.children]
+        return any(child.key in placed or self.is_passed(child, placed) for child in children)
+
+    def placed(self) -> set[ShardKey]:
+        return {key for key, shard in self.shards.items() if shard.token is not None}
 
     def is_out_of_scope(self, shard: ShardTruth, origin: datetime | None) -> bool:
         return origin is not None and shard.closed is not None and shard.closed < origin
