@@ -52,8 +52,7 @@ def test_in_mode_2x_a_plan_gives_nothing_out() -> None:
     seen = preview(world.a_leader(), LeaderMemory())
     for _ in range(3):
         world.clock.advance(TICK)
-        world.rows.beat_run("w1", "r/1")
-        world.rows.beat("w1", "dagster-1", found=row.instance if (row := world.rows.get("w1")) else None)
+        world.work()
         seen = preview(world.a_leader(), seen.memory)
     assert seen.changes == ()
 

@@ -206,7 +206,6 @@ def test_a_probe_that_takes_long_is_broken_off_and_the_run_does_not_count_as_hun
         return ask(keys)
 
     world.source.has_news = slow  # type: ignore[method-assign]
-    world.leases.lost = {}
     beats: list[bool] = []
     run.on_arrow = lambda _arrow, _keys: beats.append(run.beat())
     world.produce(249, 1)
