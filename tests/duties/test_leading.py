@@ -49,12 +49,14 @@ def test_in_mode_2x_a_plan_gives_nothing_out() -> None:
     how = replace(world.settings.coordination, mode=Mode.KCL_2, heartbeat=Heartbeat.LEASE)
     world.settings = replace(world.settings, coordination=how)
     world.lead()
-    seen = preview(world.a_leader(), LeaderMemory())
+    world.rows.beat("w1", "dagster-1", found=None)
+    memory = LeaderMemory()
     for _ in range(3):
+        seen = preview(world.a_leader(), memory)
+        memory = seen.memory
         world.clock.advance(TICK)
-        world.work()
-        seen = preview(world.a_leader(), seen.memory)
-    assert seen.changes == ()
+        world.rows.beat("w1", "dagster-1", found="dagster-1")
+    assert (seen.changes, owners(world)) == ((), {None: 2})
 
 
 def test_a_stopping_worker_waits_for_the_end_of_its_runs_wave() -> None:
