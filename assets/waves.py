@@ -75,7 +75,7 @@ class Run:
                 for key in self.waiting:
                     self.consumption.claims.unwant(key)
                 return self.waiting
-            for key in busy:
+            for key in sorted(busy):
                 self.consumption.claims.want(key)
             if not report.goes_on:
                 self.pause(_RETRY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pipeline.errors import WrongShape
 
@@ -11,6 +12,15 @@ _ARN = re.compile(r"arn:aws[^:]*:kinesis:(?P<region>[-a-z0-9]+):(?P<account>\d{1
 _SERIALIZED = re.compile(r"(?P<account>[0-9]+):(?P<name>[^:]+):(?P<epoch>[0-9]{1,19})")
 _LAST_EPOCH = 2**63 - 1
 """KCL reads it as a Java long."""
+
+
+@lru_cache
+def _named(arn: str) -> re.Match[str]:
+    """Its parts; asked for with every lease key."""
+    match = _ARN.fullmatch(arn)
+    if match is None:
+        raise WrongShape(f"{arn!r} is not the ARN of a Kinesis stream")
+    return match
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -23,26 +33,20 @@ class StreamId:
 
     @property
     def name(self) -> str:
-        return self._part("name")
+        return _named(self.arn)["name"]
 
     @property
     def account(self) -> str:
-        return self._part("account")
+        return _named(self.arn)["account"]
 
     @property
     def region(self) -> str:
-        return self._part("region")
+        return _named(self.arn)["region"]
 
     @property
     def serialized(self) -> str:
         """KCL's stream identifier in multi-stream mode: `account:name:epoch`."""
         return f"{self.account}:{self.name}:{self.epoch}"
-
-    def _part(self, which: str) -> str:
-        match = _ARN.fullmatch(self.arn)
-        if match is None:
-            raise WrongShape(f"{self.arn!r} is not the ARN of a Kinesis stream")
-        return match[which]
 
     def __str__(self) -> str:
         return f"{self.name} (created {self.epoch})"
@@ -54,6 +58,9 @@ class ShardKey:
 
     stream: StreamId
     shard_id: str
+
+    def __hash__(self) -> int:
+        return hash(self.shard_id)  # enough: few applications have streams enough for it to matter
 
     def __str__(self) -> str:
         return f"{self.stream.name}/{self.shard_id}"

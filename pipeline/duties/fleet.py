@@ -47,6 +47,8 @@ class Fleet:
     def _apart(self) -> tuple[Sightings, Sightings]:
         """Ours, and KCL's: their rows get a stamp every 30 seconds only."""
         kcl = {row.worker_id for row in self.rows if row.instance is None}
+        if not kcl:
+            return self.seen, {}
         ours = {name: seen for name, seen in self.seen.items() if name not in kcl}
         return ours, {name: seen for name, seen in self.seen.items() if name in kcl}
 

@@ -52,7 +52,7 @@ class MemoryLeaseStore:
         with self._lock:
             found = tuple(self._rows.values())
         if self._index:
-            return Listing(tuple(lease for lease in found if lease.owner == worker_id))
+            return Listing(tuple([lease for lease in found if lease.owner == worker_id]))
         return Listing(tuple(lease for lease in found if worker_id in {lease.owner, lease.checkpoint_owner}))
 
     def apply(self, change: Change) -> Applied | Refused:
@@ -107,10 +107,10 @@ def _holds(change: Change, found: Lease | None) -> bool:
         return change.create is not None and found is None
     if change.holder is not None and found.holder != change.holder:
         return False
-    return all(
-        getattr(found, name) == (_ABSENT.get(name) if value is None else value)
-        for name, value in change.requires.items()
-    )
+    for name, value in change.requires.items():
+        if getattr(found, name) != (_ABSENT.get(name) if value is None else value):
+            return False
+    return True
 
 
 def _after(change: Change, found: Lease | None) -> Lease:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count, pairwise
+from operator import attrgetter
 
 from pipeline.core.position import Start
 from pipeline.core.shard import MAX_HASH_KEY, Child, HashRange, Shard
 from pipeline.core.stream import ShardKey, StreamId, arn_of_serialized
 from pipeline.errors import HeadraceError, Unknown
 from pipeline.ports import Clock, StreamFacts
+
+_sequence, _arrival = attrgetter("sequence"), attrgetter("arrival")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +148,13 @@ class MemorySource:
         found = self._stream(key.stream.arn)
         if self.is_gone(key):
             raise Unknown(f"{key} isn't there: nothing was read")
-        horizon = self._now() - found.retention
-        return tuple(r for r in found.records[key.shard_id] if r.arrival >= horizon and _is_ahead(r, at))
+        every = found.records[key.shard_id]
+        first = bisect_left(every, self._now() - found.retention, key=_arrival)
+        if isinstance(at, int):
+            first = max(first, bisect_right(every, at, key=_sequence))
+        elif at.at is not None:
+            first = max(first, bisect_left(every, at.at, key=_arrival))
+        return tuple(every[first:])
 
     def children(self, key: ShardKey) -> tuple[Child, ...] | None:
         """As the last page of a closed shard names them; None while it is open."""
@@ -193,12 +202,6 @@ class MemorySource:
 
     def _now(self) -> datetime:
         return self._clock.now().astimezone(UTC)
-
-
-def _is_ahead(record: MemoryRecord, at: Start | int) -> bool:
-    if isinstance(at, int):
-        return record.sequence > at
-    return at.at is None or record.arrival >= at.at
 
 
 def _range_of(shard: Shard) -> HashRange:

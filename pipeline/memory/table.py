@@ -84,7 +84,7 @@ class MemoryTable(RepairableTable):
         unsure = 0
         while True:
             base = self.load()
-            for snapshot in self.history(base.snapshot):
+            for snapshot in self.history(base.snapshot) if tries else ():
                 if snapshot.id in tries:
                     return self._committed(snapshot.id, tries[snapshot.id])
             if unsure >= _UNSURE_TRIES:

@@ -13,6 +13,7 @@ from pipeline.errors import TablesMissing
 from pipeline.memory.leases import one_by_one
 from pipeline.ports import Committed, StagingSpec
 from tests.simulation.scheduler import Killed, Process
+from tests.simulation.weather import ASK_KINESIS, READ, WAYS, WRITE, Way
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -34,6 +35,10 @@ _WRITES = {
 }
 
 
+def _way(service: str, method: str) -> Way:
+    return WRITE if method in _WRITES else WAYS[service]
+
+
 class Door:
     """The way out of a process."""
 
@@ -46,24 +51,15 @@ class Door:
         self.random: Callable[[], float] = world.rng.random
         self._pause = world.sim.pause
 
-    def read(self, service: str, what: str, do: Callable[..., Any], *args: Any, **named: Any) -> Any:
-        self._step(what, args, 0.001 + 0.015 * self.random())
-        if not self.weather.storm:
-            return do(*args, **named)
-        return self.weather.read(self.process, service, what, partial(do, *args, **named))
-
-    def write(self, service: str, what: str, do: Callable[..., Any], *args: Any, **named: Any) -> Any:
-        self._step(what, args, 0.002 + 0.02 * self.random())
-        if not self.weather.storm:
-            return do(*args, **named)
-        return self.weather.write(self.process, service, what, partial(do, *args, **named))
-
-    def _step(self, what: str, args: tuple[Any, ...], seconds: float) -> None:
+    def go(self, way: Way, what: str, do: Callable[..., Any], *args: Any, **named: Any) -> Any:
         if not self.process.alive:
             raise Killed
-        self._pause(seconds)
+        self._pause(way.least + way.more * self.random())
         if self.world.script is not None:
             self.world.script(self.process, what, args)
+        if self.weather.storm and (trouble := self.weather.at(way)) is not None:
+            return trouble(self.process, what, partial(do, *args, **named))
+        return do(*args, **named)
 
 
 class Port:
@@ -78,11 +74,10 @@ class Port:
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         do = getattr(self._server, method)
-        through = self._door.write if method in _WRITES else self._door.read
-        service, what = self.service, f"{self.name}.{method}"
+        way, what, go = _way(self.service, method), f"{self.name}.{method}", self._door.go
 
         def call(*args: Any, **named: Any) -> Any:
-            return through(service, what, do, *args, **named)
+            return go(way, what, do, *args, **named)
 
         self.__dict__[method] = call
         return call
@@ -95,7 +90,7 @@ class Tables(Port):
         super().__init__(door, door.world)
 
     def ensure(self) -> bool:
-        made: bool = self._door.read("dynamo", "tables.ensure", self._door.world.ensure_tables)
+        made: bool = self._door.go(READ, "tables.ensure", self._door.world.ensure_tables)
         return made
 
 
@@ -106,13 +101,13 @@ class Leases(Port):
         super().__init__(door, door.world.leases)
 
     def scan(self) -> Any:
-        self._door.process.scans = found = self._door.read("dynamo", "leases.scan", self._server.scan)
+        self._door.process.scans = found = self._door.go(READ, "leases.scan", self._server.scan)
         return found
 
     def apply(self, change: Change) -> Applied | Refused:
         process = self._door.process
-        done: Applied | Refused = self._door.write(
-            "dynamo", "leases.apply", self._server.apply, change, process, looked=process.looked_at_workers
+        done: Applied | Refused = self._door.go(
+            WRITE, "leases.apply", self._server.apply, change, process, looked=process.looked_at_workers
         )
         return done
 
@@ -128,7 +123,7 @@ class Workers(Port):
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         do = getattr(self._server, method)
-        through = self._door.write if method in _WRITES else self._door.read
+        way, go = _way(self.service, method), self._door.go
         world, process, what = self._door.world, self._door.process, f"workers.{method}"
 
         def there(*args: Any, **named: Any) -> Any:
@@ -137,7 +132,7 @@ class Workers(Port):
             return do(*args, **named)
 
         def call(*args: Any, **named: Any) -> Any:
-            found = through("dynamo", what, there, *args, **named)
+            found = go(way, what, there, *args, **named)
             if method in {"glance", "listing"}:
                 process.looked_at_workers = world.sim.now
             return found
@@ -153,7 +148,7 @@ class Lock(Port):
         super().__init__(door, door.world.lock)
 
     def take(self, mine: Any, *, seen: Any) -> bool:
-        taken: bool = self._door.write("dynamo", "lock.take", self._server.take, mine, seen=seen)
+        taken: bool = self._door.go(WRITE, "lock.take", self._server.take, mine, seen=seen)
         if taken:
             self._door.world.note(self._door.process.name, f"leads now as {mine.owner}")
         return taken
@@ -169,13 +164,13 @@ class Source(Port):
         return self._server.aws_now()
 
     def list_shards(self, *args: Any) -> Any:
-        found = self._door.read("kinesis", "source.list_shards", self._server.list_shards, *args)
+        found = self._door.go(ASK_KINESIS, "source.list_shards", self._server.list_shards, *args)
         return self._door.world.as_listed(args[0], found)
 
     def has_news(self, keys: Any) -> Any:
         for key in keys:
             self._door.world.count_read(key)
-        return self._door.read("kinesis", "source.has_news", self._server.has_news, keys)
+        return self._door.go(ASK_KINESIS, "source.has_news", self._server.has_news, keys)
 
 
 class Table(Port):

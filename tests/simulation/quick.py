@@ -19,33 +19,39 @@ def thaw() -> None:
     real = dataclasses.dataclass
 
     def dataclass(cls: type | None = None, /, *, frozen: bool = False, **how: Any) -> Any:
-        if frozen and how.get("eq", True):
-            how["unsafe_hash"] = True
-        make: Callable[[type], Any] = real(**how)
+        def make(cls: type) -> Any:
+            hashes = "__hash__" not in cls.__dict__ and frozen and how.get("eq", True)
+            return real(cls, unsafe_hash=hashes, **how)
+
         return make if cls is None else make(cls)
 
     dataclasses.dataclass = dataclass
     dataclasses.replace = _replace
 
 
-_FIELDS: dict[type, tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]] = {}
-"""Of each class: the fields that are given to it, and how they are read."""
+_How = tuple[Callable[[Any], tuple[Any, ...]], dict[str, int], Callable[[list[Any]], Any]]
+_REPLACE: dict[type, _How] = {}
+"""Of each class: how its fields are read, the place of each among them, and how one is made of them."""
 
 
 def _replace(one: Any, /, **changes: Any) -> Any:
-    made = one.__class__
-    known = _FIELDS.get(made)
-    if known is None:
-        known = _FIELDS[made] = _fields_of(made)
-    names, read = known
-    return made(**dict(zip(names, read(one), strict=True)) | changes)
+    how = _REPLACE.get(one.__class__)
+    if how is None:
+        how = _REPLACE[one.__class__] = _how_to_replace(one.__class__)
+    read, places, make = how
+    fields = [*read(one)]
+    for name, value in changes.items():
+        fields[places[name]] = value
+    return make(fields)
 
 
-def _fields_of(made: type) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
-    names = tuple(field.name for field in dataclasses.fields(made) if field.init)
-    if len(names) == 1:
-        return names, lambda one: (getattr(one, names[0]),)
-    return names, attrgetter(*names)
+def _how_to_replace(made: type) -> _How:
+    """Written out once, as `dataclass` writes out what makes one."""
+    names = [field.name for field in dataclasses.fields(made) if field.init]
+    read = attrgetter(*names) if len(names) > 1 else lambda one: (getattr(one, names[0]),)
+    places = {name: place for place, name in enumerate(names)}
+    given = ", ".join(f"{name}=fields[{place}]" for name, place in places.items())
+    return read, places, eval(f"lambda fields: made({given})", {"made": made})
 
 
 def settle_down() -> None:

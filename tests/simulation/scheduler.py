@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
-from greenlet import getcurrent, greenlet
+from greenlet import GreenletExit, getcurrent, greenlet
 
 
 class Killed(BaseException):
@@ -58,12 +58,14 @@ class Process:
 
 
 class Task:
-    __slots__ = ("greenlet", "over", "process")
+    __slots__ = ("greenlet", "over", "process", "work")
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, work: Callable[[], None]) -> None:
         self.process = process
+        self.work = work
         self.over = False
         self.greenlet: greenlet | None = None
+        """Once it has begun."""
 
 
 class _End:
@@ -78,6 +80,8 @@ class Scheduler:
         self._count = 0
         self._hub = getcurrent()
         self._processes: list[Process] = []
+        self._idle: list[greenlet] = []
+        """Whose task is over: to make a new one costs as much as twenty calls of a port."""
 
     def at(self, when: float, what: Callable[[], object] | Task | _End) -> None:
         self._count += 1
@@ -93,33 +97,51 @@ class Scheduler:
 
     def spawn(self, process: Process, work: Callable[[], None], after: float = 0.0) -> Task:
         """A new thread of a process."""
-        task = Task(process)
-
-        def body() -> None:
-            try:
-                work()
-            except Killed:
-                pass
-            finally:
-                task.over = True
-                process.tasks.pop(task, None)
-
-        task.greenlet = greenlet(body, parent=self._hub)
+        task = Task(process, work)
         process.tasks[task] = None
         self.at(self.now + after, task)
         return task
 
+    def _tasks(self) -> None:
+        """One after another, in one greenlet."""
+        while True:
+            task = self.current
+            if task is None:
+                raise AssertionError("only a task begins here")
+            try:
+                task.work()
+            except Killed:
+                pass
+            finally:
+                task.over = True
+                task.process.tasks.pop(task, None)
+            self._idle.append(getcurrent())
+            self._hub.switch()
+
     def pause(self, seconds: float) -> None:
         """The task at work sleeps. Where nothing else happens before it wakes, only the clock moves."""
-        when = self.now + seconds
-        if self._heap[0][0] > when:
-            self.now = when
-            return
         task = self.current
         if task is None:
             raise AssertionError("only a task can pause")
-        self.at(when, task)
-        self._hub.switch()
+        if task.over:
+            raise Killed  # what it does last takes no time
+        when = self.now + seconds
+        heap = self._heap
+        soon, _, what = heap[0]
+        if soon > when:
+            self.now = when
+            return
+        self._count += 1
+        is_at_work = what.__class__ is Task and not what.over and what.greenlet is not None
+        if not is_at_work or what.process.frozen_until > soon:
+            heapq.heappush(heap, (when, self._count, task))
+            self._hub.switch()
+            return
+        # Next is a task at work as well: it needs no hub to go on.
+        heapq.heapreplace(heap, (when, self._count, task))
+        self.now = max(self.now, soon)
+        self.current = what
+        what.greenlet.switch()
 
     def park(self) -> None:
         """The task at work sleeps until somebody wakes it."""
@@ -150,8 +172,11 @@ class Scheduler:
             self.at(min(process.frozen_until, self.now + 5.0), task)
             return
         self.current = task
+        its = task.greenlet
+        if its is None:
+            its = task.greenlet = self._idle.pop() if self._idle else greenlet(self._tasks, parent=self._hub)
         try:
-            task.greenlet.switch()  # type: ignore[union-attr]
+            its.switch()
         finally:
             self.current = None
 
@@ -183,6 +208,9 @@ class Scheduler:
             process.on_death = None
             self.kill(process)
         self._heap.clear()
+        for its in self._idle:
+            its.throw(GreenletExit)
+        self._idle.clear()
 
     def _end(self, task: Task) -> None:
         if task.over:
@@ -190,7 +218,7 @@ class Scheduler:
         task.over = True
         task.process.tasks.pop(task, None)
         its = task.greenlet
-        if its is not None and its:  # begun and not dead: its blocks are left, with every port shut
+        if its is not None:  # its blocks are left, with every port shut
             was, self.current = self.current, task
             try:
                 its.throw(Killed)

@@ -59,6 +59,27 @@ class Mix:
         return ", ".join(told) or "nothing goes wrong at calls"
 
 
+How = Callable[[Process, str, Callable[[], Any]], Any]
+"""What becomes of a call: of whose, of which, and the call itself."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Way:
+    """Of a call to a service; it takes `least` seconds, and up to `more` on top."""
+
+    service: str
+    least: float
+    more: float
+
+
+READ = Way("dynamo", 0.001, 0.015)
+WRITE = Way("dynamo", 0.002, 0.02)
+ASK_KINESIS = Way("kinesis", 0.001, 0.015)
+LOAD = Way("lake", 0.001, 0.015)
+WAYS = {way.service: way for way in (READ, ASK_KINESIS, LOAD)}
+"""To read by; only what goes to DynamoDB is written on its way."""
+
+
 @dataclass(slots=True)
 class Weather:
     sim: Scheduler
@@ -72,17 +93,28 @@ class Weather:
     bites: Counter[str] = field(default_factory=Counter)
     """By kind of fault: how often it really happened."""
     _rates: dict[str, float] = field(default_factory=dict)
-    _on_write: tuple[tuple[float, str, Callable[..., Any]], ...] = ()
-    _any_write: float = 0.0
-    """All rates of a write together, and a little: most meet nothing."""
+    _on: dict[Way, tuple[tuple[float, str, How], ...]] = field(default_factory=dict)
+    _any: dict[Way, float] = field(default_factory=dict)
+    """All rates of a way together, and a little: most calls meet nothing."""
 
     def __post_init__(self) -> None:
         mix = self.mix
         self._rates = {each.name: getattr(mix, each.name) for each in fields(mix)}
-        self._on_write = tuple((self._rates[kind], kind, how) for kind, how in self._ways())
-        self._any_write = sum(rate for rate, _, _ in self._on_write) + 1e-9
+        own = {READ: "lost", ASK_KINESIS: "kinesis", LOAD: "lake"}
+        troubles = {way: self._of_reads(kind) for way, kind in own.items()} | {WRITE: self._of_writes()}
+        for way, its in troubles.items():
+            self._on[way] = tuple((self._rates[kind], kind, how) for kind, how in its)
+            self._any[way] = sum(rate for rate, _, _ in self._on[way]) + 1e-9
 
-    def _ways(self) -> tuple[tuple[str, Callable[..., Any]], ...]:
+    def _of_reads(self, own: str) -> tuple[tuple[str, How], ...]:
+        return (
+            (own, self._silent),
+            ("throttled", self._throttle),
+            ("slow", self._slow),
+            ("killed", self._kill_first),
+        )
+
+    def _of_writes(self) -> tuple[tuple[str, How], ...]:
         return (
             ("throttled", self._throttle),
             ("lost", self._lose),
@@ -101,41 +133,18 @@ class Weather:
         self.bites[kind] += 1
         return True
 
-    def read(self, process: Process, service: str, what: str, do: Callable[[], Any]) -> Any:
-        if self.down and self.sim.now < self.down.get(service, 0.0):
-            self._give_up(process, what, "is down")
-        mix = self.mix
-        own = mix.kinesis if service == "kinesis" else mix.lake if service == "lake" else mix.lost
+    def at(self, way: Way) -> How | None:
+        """What happens to a call that goes this way now; mostly nothing."""
+        if self.down and self.sim.now < self.down.get(way.service, 0.0):
+            return self._down
         dice = self.rng.random()
-        if dice >= own + mix.throttled + mix.slow + mix.killed:
-            return do()
-        if (dice := dice - own) < 0:
-            self.bites[service if service != "dynamo" else "lost"] += 1
-            self._give_up(process, what, "didn't answer")
-        if (dice := dice - mix.throttled) < 0:
-            self.bites["throttled"] += 1
-            self.told(process, what, "throttled")
-            raise Throttled(f"{what} was throttled")
-        if dice < mix.slow:
-            self.bites["slow"] += 1
-            self.told(process, what, "slow")
-            self.sim.pause(self.rng.uniform(1.0, 12.0))
-            return do()
-        self.bites["killed"] += 1
-        self.told(process, what, "killed here")
-        return self.sim.die()
-
-    def write(self, process: Process, service: str, what: str, do: Callable[[], Any]) -> Any:
-        if self.down and self.sim.now < self.down.get(service, 0.0):
-            self._give_up(process, what, "is down")
-        dice = self.rng.random()
-        if dice > self._any_write:
-            return do()
-        for rate, kind, how in self._on_write:
+        if dice > self._any[way]:
+            return None
+        for rate, kind, how in self._on[way]:
             if (dice := dice - rate) < 0:
                 self.bites[kind] += 1
-                return how(process, what, do)
-        return do()
+                return how
+        return None
 
     def told(self, process: Process, what: str, how: str) -> None:
         self.last_trouble = self.sim.now
@@ -145,6 +154,12 @@ class Weather:
         self.told(process, what, why)
         self.sim.pause(self.rng.uniform(0.1, TIMEOUT))
         raise Unreachable(f"{what} {why}")
+
+    def _down(self, process: Process, what: str, do: Callable[[], Any]) -> Any:
+        self._give_up(process, what, "is down")
+
+    def _silent(self, process: Process, what: str, do: Callable[[], Any]) -> Any:
+        self._give_up(process, what, "didn't answer")
 
     def _throttle(self, process: Process, what: str, do: Callable[[], Any]) -> Any:
         self.told(process, what, "throttled")
@@ -187,6 +202,10 @@ class Weather:
         self.sim.freeze(process, seconds)
         self.sim.pause(0.001)
         return do()
+
+    def _kill_first(self, process: Process, what: str, do: Callable[[], Any]) -> Any:
+        self.told(process, what, "killed here")
+        return self.sim.die()
 
     def _kill(self, process: Process, what: str, do: Callable[[], Any]) -> Any:
         self.told(process, what, "killed here")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import count
 from random import Random
 
@@ -29,7 +29,7 @@ from pipeline.settings_choices import FormerStreams, InitialPosition, StreamsMod
 from tests.simulation.adoption import Adoption
 from tests.simulation.hosts import Deployment
 from tests.simulation.lease_watch import FORMER_WAIT, WatchedLeases, WatchedWorkers
-from tests.simulation.machine import Host
+from tests.simulation.machine import Host, MachineClock
 from tests.simulation.people import People
 from tests.simulation.plan import Plan
 from tests.simulation.ports import Script
@@ -49,24 +49,6 @@ _CLEANUP = timedelta(seconds=60)
 """Rarer by default; here it has to come about within minutes. All other times are the defaults."""
 
 
-class TrueClock:
-    """Kinesis's and the lake's: right."""
-
-    def __init__(self, sim: Scheduler) -> None:
-        self._sim = sim
-        self._at = 0.0
-        self._now = START
-
-    def now(self) -> datetime:
-        if self._at != self._sim.now:
-            self._at = self._sim.now
-            self._now = START + timedelta(seconds=self._at)
-        return self._now
-
-    def monotonic(self) -> float:
-        return self._sim.now
-
-
 class World:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -75,7 +57,7 @@ class World:
         self.history: list[tuple[float, str, str]] = []
         self.script: Script | None = None
         self.weather = Weather(self.sim, self.rng, plan.mix, self.note)
-        self.clock = TrueClock(self.sim)
+        self.clock = MachineClock(self.sim)
         self.ids = CountingIds("id", seed=plan.seed)
         self.truth = Truth()
         self.source = MemorySource(self.clock)
