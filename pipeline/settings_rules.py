@@ -230,6 +230,12 @@ _LEAST_FAILOVER = timedelta(seconds=20)
 def _shared(settings: Settings) -> Iterator[Broken]:
     kept, times = settings.coordination, settings.times
     if kept.kcl_failover is None:
+        if kept.allow_foreign_checkpoints:
+            yield Broken(
+                "coordination.allow_foreign_checkpoints",
+                "is true, but coordination.kcl_failover is missing; allowed with it only: it says how often the fleet's "
+                "leases must beat",
+            )
         return
     if kept.kcl_failover < _LEAST_FAILOVER:
         yield Broken(

@@ -1,10 +1,12 @@
 """Dagster's word on runs, as the Runs port."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 
-from dagster import DagsterInstance, DagsterRunStatus, RunsFilter
+from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 from dagster._core.storage.runs import SqlRunStorage
 
 from pipeline.core.due import RunState, RunVerdict
@@ -34,6 +36,13 @@ def instance_id(instance: DagsterInstance) -> str:
     return storage.get_run_storage_id() if isinstance(storage, SqlRunStorage) else type(storage).__name__
 
 
+@contextmanager
+def runs_in(dagster_home: Path) -> Iterator["DagsterRuns"]:
+    """For a command beside that Dagster."""
+    with DagsterInstance.from_config(str(dagster_home)) as instance:
+        yield DagsterRuns(instance)
+
+
 class DagsterRuns:
     def __init__(self, instance: DagsterInstance) -> None:
         self._instance = instance
@@ -55,6 +64,23 @@ class DagsterRuns:
     def open_runs(self, worker_id: str) -> tuple[str, ...]:
         wanted = RunsFilter(tags={WORKER_TAG: worker_id}, statuses=[*_WAITING, *_AT_WORK])
         return tuple(run.run_id for run in self._instance.get_runs(wanted))
+
+    def at_work(self) -> tuple[str, ...]:
+        """All runs that have a process, whoever asked for them."""
+        return tuple(run.run_id for run in self._with_a_process())
+
+    def cancel_all(self, why: str) -> tuple[str, ...]:
+        """For whoever is about to interrupt them: Dagster calls an interrupted run canceled if it was told, else failed."""
+        runs = self._with_a_process()
+        for run in runs:
+            if run.status is DagsterRunStatus.STARTING:  # its process may end before it can say anything
+                self._instance.report_run_canceled(run, why)
+            else:
+                self._instance.report_run_canceling(run, why)
+        return tuple(run.run_id for run in runs)
+
+    def _with_a_process(self) -> Sequence[DagsterRun]:
+        return self._instance.get_runs(RunsFilter(statuses=[DagsterRunStatus.STARTING, *_AT_WORK]))
 
     def latest(self, worker_id: str) -> LatestRun | None:
         records = self._instance.get_run_records(RunsFilter(tags={WORKER_TAG: worker_id}), limit=1)

@@ -14,6 +14,7 @@ from pipeline.core.backoff import Backoff
 from pipeline.core.sighting import Sighting, Sightings, from_cursor, to_cursor
 from pipeline.duties.assignment import AssignmentMemory
 from pipeline.duties.cleanup import CleanupMemory
+from pipeline.duties.kcl_leader_watch import Unassigned
 from pipeline.duties.leader_tick import LeaderMemory
 from pipeline.duties.leader_watch import Watching
 from pipeline.duties.streams import StreamsMemory
@@ -94,6 +95,7 @@ def write_worker(memory: WorkerMemory) -> str:
             "run": memory.latest_run,
             "backoff": {key: [b.failures, _time_out(b.until)] for key, b in memory.backoff.items()},
             "leader": _watching_out(memory.leader),
+            "unassigned": _unassigned_out(memory.unassigned),
             # Without them the next tick of another process scans at once.
             "taking": _taking_out(memory.taking) if len(memory.held) <= _FEW else None,
             "held": sorted(memory.held) if memory.taking.last and len(memory.held) <= _FEW else None,
@@ -116,6 +118,7 @@ def read_worker(text: str | None) -> WorkerMemory:
                 for key, (count, until) in said.get("backoff", {}).items()
             },
             leader=_watching_in(said.get("leader")),
+            unassigned=_unassigned_in(said.get("unassigned")),
             taking=_taking_in(said.get("taking")),
             held=frozenset(said.get("held") or ()),
         )
@@ -145,11 +148,29 @@ def _former_in(row: list[Any] | None) -> StreamsMemory:
 
 
 def _watching_out(seen: Watching) -> list[Any] | None:
-    return None if seen.last is None else [_time_out(seen.last), seen.lock, _one_out(seen.passes)]
+    if seen.last is None:
+        return None
+    return [_time_out(seen.last), seen.lock, _one_out(seen.passes), _one_out(seen.kcl)]
 
 
 def _watching_in(row: list[Any] | None) -> Watching:
-    return Watching() if row is None else Watching(_time_in(row[0]), row[1], _one_in(row[2]))
+    if row is None:
+        return Watching()
+    last, lock, passes, *kcl = row
+    return Watching(_time_in(last), lock, _one_in(passes), *map(_one_in, kcl))
+
+
+def _unassigned_out(seen: Unassigned) -> list[Any] | None:
+    if seen.last is None:
+        return None
+    return [_time_out(seen.last), seen.leader, seen.lock, _suspects(seen.leases)]
+
+
+def _unassigned_in(row: list[Any] | None) -> Unassigned:
+    if row is None:
+        return Unassigned()
+    last, leader, lock, leases = row
+    return Unassigned(_time_in(last), leader, lock, from_cursor(leases))
 
 
 def _taking_out(seen: TakingMemory) -> list[Any] | None:

@@ -71,6 +71,7 @@ def _duty(
         lock=lease_tables.lock(),
         heartbeat=settings.coordination.heartbeat,
         taking=_taking(settings, worker_id, lease_tables),
+        joined=settings.is_shared,
         stream=lambda row: known.facts(asked_by(settings, row)),
     )
 
@@ -85,6 +86,7 @@ def _taking(settings: Settings, worker_id: str, lease_tables: LeaseTablesResourc
         ids=SystemIds(),
         settings=settings,
         tables=lease_tables.tables(),
+        workers=lease_tables.workers(),
     )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any, Final
 
 from pipeline.errors import WrongShape
@@ -19,6 +19,8 @@ SECOND: Final = timedelta(seconds=1)
 MILLISECOND: Final = timedelta(milliseconds=1)
 _MICRO: Final = Decimal("0.000001")
 """KCL rounds its decimals to six places."""
+_WIDE: Final = Context(prec=330)
+"""Digits for any float: a number in somebody else's row may be as large as DynamoDB's."""
 
 
 def text_value(text: str) -> Item:
@@ -29,7 +31,7 @@ def number_value(number: float) -> Item:
     """Integers as they are, others rounded half up to KCL's six places and never with an exponent."""
     if isinstance(number, int):
         return {"N": str(number)}
-    rounded = Decimal(repr(number)).quantize(_MICRO, ROUND_HALF_UP).normalize()
+    rounded = Decimal(repr(number)).quantize(_MICRO, ROUND_HALF_UP, _WIDE).normalize()
     return {"N": f"{rounded:f}"}
 
 

@@ -30,6 +30,8 @@ _LISTINGS: Final = 3
 """A page's token lives for 300 s: a listing that outlives it three times never ends."""
 _LATELY: Final = 60.0
 """Seconds."""
+_ITERATOR_LIVES: Final = 300.0
+"""Seconds."""
 _AT_ONCE: Final = 8
 """Shards asked side by side: a hundred idle ones in a second or two of a tick."""
 
@@ -42,7 +44,8 @@ class KinesisSource:
         self._there: dict[str, float] = {}
         """When a stream was last found to exist, by its ARN."""
         self._gone: set[ShardKey] = set()
-        self._iterators: dict[ShardKey, tuple[Start | int, str]] = {}
+        self._iterators: dict[ShardKey, tuple[Start | int, str, float]] = {}
+        """Where each idle shard is looked at next, of what position that is, and when it was told."""
         self._finder = Finder(client)
 
     def aws_now(self) -> datetime | None:
@@ -102,8 +105,9 @@ class KinesisSource:
         return True
 
     def has_news(self, keys: Mapping[ShardKey, Start | int]) -> frozenset[ShardKey]:
-        for key in self._iterators.keys() - keys.keys():
-            del self._iterators[key]
+        # Not those that aren't asked for now: many idle shards are asked in turns.
+        oldest = time.monotonic() - _ITERATOR_LIVES
+        self._iterators = {key: kept for key, kept in self._iterators.items() if kept[2] > oldest}
         if not keys:
             return frozenset()
         silent = Event()
@@ -186,7 +190,7 @@ class KinesisSource:
         following = answer.get("NextShardIterator")
         if answer["Records"] or answer.get("MillisBehindLatest", 0) > 0 or not following:
             return True
-        self._iterators[key] = (at, following)
+        self._iterators[key] = (at, following, time.monotonic())
         return False
 
     def _first_record(self, key: ShardKey, iterator: str) -> Any:

@@ -1,5 +1,5 @@
 """Where an application's rows lie, as its tables tell. Looked at once a while: a few reads, and no scan while there is
-a lock's row to go by.
+a lock's row to go by (of three tables, beside a worker table).
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ def gather(client: DynamoDBClient, settings: Settings) -> Evidence:
     state = _rows_of(client, settings.state_table, key=lock_item.KEY)
     decisive = {LOCK, CLIENT_VERSION}
     seen = _Scanned()
-    if leases is not None and not decisive & (leases.keys() | (state or {}).keys()):
+    # Three tables have a worker table, too: without one the rows that coordinate in the state table may be astray.
+    is_told = bool(decisive & (state or {}).keys()) and has_worker_table
+    if leases is not None and not decisive & leases.keys() and not is_told:
         seen = _scan(Rows(client, settings.lease_table, key=lease_item.KEY))
     return Evidence(
         lease_table=settings.lease_table,

@@ -58,9 +58,11 @@ class DynamoTables:
         return False
 
     def client_version(self) -> ClientVersion | None:
-        lock = places(self._client, self._settings).lock
-        found = DynamoClientVersion(self._client, lock.table, key=lock.key).read()
-        return None if found is None else found.version
+        found = places(self._client, self._settings)
+        # While KCL's leader moves its rows to the lease table, this one may lie on either side.
+        asked = (found.lock, found.leases) if found.arrangement.workers_in_both else (found.lock,)
+        rows = (DynamoClientVersion(self._client, place.table, key=place.key).read() for place in asked)
+        return next((row.version for row in rows if row is not None), None)
 
     def create(self) -> bool:
         """What a person asks for by `headrace tables create`, whatever the settings say; backups of older tables too."""

@@ -64,7 +64,7 @@ def adopt(
         return 0
     for each in adoptions:
         if each.stands:
-            print(f"{each.facts.stream.name}: passed over, the lake table stands where its rows do already")
+            print(f"{each.facts.stream.name}: passed over, {_why_passed_over(each)}")
     adoptions = [each for each in adoptions if not each.stands]
     if not adoptions:
         print("there is nothing left to adopt; nothing was changed")
@@ -89,6 +89,12 @@ def adopt(
     return 0
 
 
+def _why_passed_over(adoption: "Adoption") -> str:
+    if adoption.read_on:
+        return "the lake table has taken it over before; what KCL's workers have read since becomes foreign ranges"
+    return "the lake table stands where its rows do already"
+
+
 def _beating(adopting: "Adopting", watch: timedelta, pause: Callable[[float], None]) -> tuple[str, ...]:
     from pipeline.duties.adopt import moving
 
@@ -110,6 +116,7 @@ def adopting_of(settings: "Settings") -> "Adopting":
         leases=LeaseTablesResource.of(settings).leases(),
         source=source,
         table=LakeResource.of(settings).landing_table("adopt", source),
+        beside_kcl=settings.is_shared,
     )
 
 

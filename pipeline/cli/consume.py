@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.cli.options import add_config, load
+from pipeline.core.words import counted
 
 if TYPE_CHECKING:
     from assets.consumption import Parts
@@ -155,7 +156,7 @@ class _Told:
             elif key not in self.last:
                 print(f"{key}: read to its end before: nothing to do")
             else:
-                print(f"{key}: {self.rows[key]:,} records landed, {_where(self.last[key])}")
+                print(f"{key}: {counted(self.rows[key], 'record')} landed, {_where(self.last[key])}")
 
 
 def _where(landed: "Landed") -> str:

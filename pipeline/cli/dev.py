@@ -2,12 +2,14 @@
 
 import argparse
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.cli import unheard
 from pipeline.cli.options import add_config, load
+from pipeline.core.words import counted
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from pipeline.cli.options import Subparsers
     from pipeline.settings import Settings
     from pipeline.settings_file import Loaded
+
+_LOOK_EVERY = 0.5
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -49,12 +53,15 @@ def run(args: argparse.Namespace) -> int:
             return dagster.wait()
         except KeyboardInterrupt:
             if is_up:
-                _stop_workers(loaded.settings)
+                _stop_workers(loaded.settings, home)
             return 0
         finally:
             with services.undisturbed():
                 _say("stopping Dagster, its runs and the local Spark")
-                dagster.stop()
+                try:
+                    _cancel_runs(home)
+                finally:
+                    dagster.stop()
 
 
 def _start_workers(settings: "Settings") -> None:
@@ -73,17 +80,38 @@ def _start_workers(settings: "Settings") -> None:
         _say(f"{', '.join(again)} stopped before, and may work again")
 
 
-def _stop_workers(settings: "Settings") -> None:
+def _stop_workers(settings: "Settings", home: Path) -> None:
     """While the sensors still run. A second Ctrl-C, or AWS out of reach, skips it: leases expire by themselves then."""
     from pipeline.cli.stop import stop_workers
     from pipeline.errors import HeadraceError
 
     _say("the workers give up their leases (Ctrl-C again skips this)")
+    until = time.monotonic() + _patience(settings).total_seconds()
     with suppress(KeyboardInterrupt):
         try:
             _say(str(stop_workers(settings, wait=_patience(settings), progress=_say)))
+            _let_runs_end(home, until)
         except HeadraceError as error:
             _say(f"leases weren't given up, others take them once they expire: {error}")
+
+
+def _let_runs_end(home: Path, until: float) -> None:
+    """One that had just begun holds no lease yet, and one that has let go of its leases has its last words to say."""
+    from resources.runs import runs_in
+
+    with runs_in(home) as runs:
+        while runs.at_work() and time.monotonic() < until:
+            time.sleep(_LOOK_EVERY)
+
+
+def _cancel_runs(home: Path) -> None:
+    """Those that are still at work: the interrupt that comes next isn't their failure."""
+    from resources.runs import runs_in
+
+    with runs_in(home) as runs:
+        canceled = runs.cancel_all("headrace dev is stopping")
+    if canceled:
+        _say(f"{counted(len(canceled), 'run')} still at work: canceled, and what hadn't landed is read again")
 
 
 def _patience(settings: "Settings") -> "timedelta":

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.cli.adopt import adopting_of, agree, there
 from pipeline.cli.options import add_config, load
+from pipeline.core.words import counted
 from pipeline.errors import BadSetting, Unreachable
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ def give_back(adopting: "Adopting", settings: "Settings", args: argparse.Namespa
         print(json.dumps(told, indent=2))
         return 0
     for name, (changes, start) in plans.items():
-        print(f"{name}: {len(changes)} lease rows are brought to the lake table's positions and let go")
+        print(
+            f"{name}: {counted(len(changes), 'lease row is', 'lease rows are')} brought to the lake table's positions and let go"
+        )
         if start is not None:
             print(
                 f"  shards without a record yet stand at AT_TIMESTAMP: configure KCL's initial position with {start.isoformat()}"
@@ -51,7 +54,7 @@ def give_back(adopting: "Adopting", settings: "Settings", args: argparse.Namespa
     missed = [key for changes, _ in plans.values() for key in adopting.apply(changes)]
     if missed:
         raise Unreachable(
-            f"{len(missed)} lease rows ({missed[0]}, ...) were written by somebody else meanwhile and stay as they are: run it again"
+            f"{counted(len(missed), 'lease row')} written by somebody else meanwhile ({missed[0]}, ...), left as they are: run it again"
         )
     print("given back: KCL's workers may start")
     return 0

@@ -5,6 +5,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pipeline.cli.options import add_config, load
+from pipeline.core.words import counted
 
 if TYPE_CHECKING:
     from pipeline.cli.options import Subparsers
@@ -41,5 +42,6 @@ def run(args: argparse.Namespace) -> int:
     with pd.option_context("display.width", None, "display.max_rows", None, "display.max_colwidth", 64):
         print(frame[_SHORT].to_string(index=False))
     total = int(frame["rows"].sum())
-    print(f"{total:,} records in {len(frame):,} ranges of {frame['shard'].nunique():,} shards")
+    shards = counted(frame["shard"].nunique(), "shard")
+    print(f"{counted(total, 'record')} in {counted(len(frame), 'range')} of {shards}")
     return 0

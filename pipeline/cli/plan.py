@@ -59,7 +59,7 @@ def watch(
 
     seen = preview(duty, LeaderMemory())
     left = period
-    while left > timedelta(0) and seen.has_started:
+    while left > timedelta(0) and seen.has_started and seen.why_not is None:
         print(f"watching the workers for {left.total_seconds():.0f} s", file=sys.stderr, flush=True)
         pause(min(every, left).total_seconds())
         left -= every
@@ -68,7 +68,9 @@ def watch(
 
 
 def before(seen: "Preview", application: str) -> list[str]:
-    """What comes before the changes: most of all a first start."""
+    """What comes before the changes: why there are none, or a first start most of all."""
+    if seen.why_not is not None:
+        return [seen.why_not]
     if not seen.first:
         return []
     told = "" if seen.has_started else f"application {application} hasn't started yet: "
@@ -76,7 +78,7 @@ def before(seen: "Preview", application: str) -> list[str]:
 
 
 def _start(seen: "Preview") -> dict[str, Any]:
-    return {"started": seen.has_started, "first": list(seen.first)}
+    return {"started": seen.has_started, "first": list(seen.first), "why_not": seen.why_not}
 
 
 def lines(changes: Sequence["Change"]) -> list[str]:

@@ -15,6 +15,7 @@ from pipeline.cli.services import (
     prepare_dagster_home,
     wait_for_ui,
 )
+from pipeline.core.words import counted
 from pipeline.demo.home import APPLICATION, STREAM, Home, surroundings
 from pipeline.demo.producers import ONE_TRY, PRODUCERS, Producers
 from pipeline.demo.progress import Patience, Progress, progress
@@ -50,7 +51,7 @@ class Show:
     def run(self, port: int) -> str | None:
         """Until all has landed; what went wrong, if anything did. Leaves what a summary is made of in the home."""
         say(
-            f"{self._records:,} records for a stream of {_SHARDS} shards; all of it lives in {self._home.folder}"
+            f"{counted(self._records, 'record')} for a stream of {_SHARDS} shards; all of it lives in {self._home.folder}"
         )
         aws = self._stand_in()
         self._dagster(aws, port)

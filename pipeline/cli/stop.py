@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from pipeline.cli.options import add_config, duration, load
+from pipeline.core.words import counted
 from pipeline.errors import BadSetting, Unknown
 
 if TYPE_CHECKING:
@@ -39,12 +40,13 @@ class Stopped:
         if not self.left:
             return f"stopped: {names} held no open lease any more after {seconds}; `headrace stop --cancel` lets them work again"
         held = ", ".join(f"{name} {count}" for name, count in self.left.items())
+        leases = counted(sum(self.left.values()), "open lease is", "open leases are")
         why = (
             f"; {', '.join(self.silent)} didn't beat: no sensor of it runs, and others take its leases once they expire"
             if self.silent
             else "; their waves may still be at work, and each lease is given up at the end of its wave"
         )
-        return f"told to stop, but after {seconds} open leases are still held ({held}){why}"
+        return f"told to stop, but after {seconds} {leases} still held ({held}){why}"
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -126,7 +128,7 @@ def stop(
             break
         if passed - told >= _TELL_EVERY:
             progress(
-                f"{sum(left.values())} open leases still held ({', '.join(left)}), waited {passed:.0f} s"
+                f"{counted(sum(left.values()), 'open lease')} still held ({', '.join(left)}), waited {passed:.0f} s"
             )
             told = passed
         pause(min(_LOOK, wait.total_seconds() - passed))

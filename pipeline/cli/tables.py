@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from pipeline.cli.options import add_config, load
+from pipeline.core.words import counted
 
 if TYPE_CHECKING:
     from pipeline.aws.table_facts import TableFacts
@@ -109,7 +110,7 @@ def _line(table: "TableFacts") -> str:
         return f"{table.name}: not there (`headrace tables create` makes what the layout needs)"
     index = f", owner index {table.index}" if table.index else ""
     protected = ", protected from deletion" if table.protected else ""
-    rows = f"{table.rows} rows when DynamoDB last counted (every six hours)"
+    rows = f"{counted(table.rows or 0, 'row')} when DynamoDB last counted (every six hours)"
     return f"{table.name}: {table.status}, {rows}, {table.billing}{index}{protected}"
 
 

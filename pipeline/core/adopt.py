@@ -23,11 +23,14 @@ from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST
 from pipeline.core.lease import Lease
 from pipeline.core.lineage import Kind, Range
 from pipeline.core.order import Family
-from pipeline.core.position import TRIM, Position, Positions, Start
+from pipeline.core.position import TRIM, Position, Positions, Start, is_forward
 from pipeline.core.stream import ShardKey, StreamId
 
 _NOBODY_SAW = datetime.fromtimestamp(0, UTC)
 """Of a record that can't be read any more: the first read says that records may be lost."""
+
+_LET_GO = frozenset({"owner", "checkpoint_owner", "run_claim", "wanted_by", "pending", "pending_state"})
+"""What a row that is given back doesn't have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,39 @@ def is_said(said: Iterable[Adopted], positions: Positions) -> bool:
     )
 
 
+def turned_back(said: Iterable[Adopted], family: Family, positions: Positions) -> list[ShardKey]:
+    """Shards whose rows don't go on from where the table took them over. What the others are ahead by is for foreign ranges."""
+    by_key = {each.key: each for each in said}
+    passed = family.passed(positions)
+    moved = [
+        key
+        for key, at in positions.shards.items()
+        if key.stream == family.stream and not _goes_on(by_key.get(key), at)
+    ]
+    # A row that came back above others: its shard counts as ended, and nobody would read it.
+    revived = [
+        key
+        for key, each in by_key.items()
+        if each.row is not None
+        and not each.row.has_ended
+        and key not in positions.shards
+        and key.shard_id in passed
+    ]
+    return sorted([*moved, *revived])
+
+
+def _goes_on(says: Adopted | None, at: Position) -> bool:
+    """KCL clears a row away once its shard has ended and its children have begun."""
+    if says is None or (says.row is None and says.position is None):
+        return at.ended
+    to = says.position or Position(start=TRIM)
+    if to.ended:
+        return True
+    if to.sequence is None:
+        return (at.token, at.start or TRIM) == (to.token, to.start)
+    return is_forward(at, to)
+
+
 def is_unproven(each: Adopted) -> bool:
     return each.position is not None and each.position.arrival == _NOBODY_SAW
 
@@ -153,6 +189,8 @@ def plan_give_back(stream: StreamId, rows: Iterable[Lease], positions: Positions
 
     A shard of which no record has landed has no position that KCL could read; LATEST would mean the moment at which
     KCL looks, so the row says AT_TIMESTAMP: KCL starts at the moment that its configuration names.
+
+    A claim entitles a run to nothing where its worker holds the row no more, or the shard has ended: it was left behind.
     """
     changes = []
     for row in rows:
@@ -163,16 +201,16 @@ def plan_give_back(stream: StreamId, rows: Iterable[Lease], positions: Positions
             put = {"checkpoint": stands, "landed": stands}
         elif stands is None and row.checkpoint == LATEST:
             put = {"checkpoint": AT_TIMESTAMP}
-        if row.owner is None and not put:
+        if not (put or row.owner or row.run_claim or row.wanted_by):
             continue
         changes.append(
             Change(
                 row.key,
                 f"given back at {put.get('checkpoint', row.checkpoint)}",
-                requires={"checkpoint": row.checkpoint, "counter": row.counter, "run_claim": None},
+                requires={"checkpoint": row.checkpoint, "counter": row.counter, "run_claim": row.run_claim},
                 put=put,
                 add={"counter": 1},
-                remove=frozenset({"owner", "checkpoint_owner", "pending", "pending_state"}),
+                remove=_LET_GO,
             )
         )
     return changes

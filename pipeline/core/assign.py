@@ -20,6 +20,10 @@ from pipeline.core import change
 from pipeline.core.board import Board
 from pipeline.core.change import Change
 from pipeline.core.lease import Lease
+from pipeline.core.words import counted
+
+_A_LEASE = 1000
+"""What each weighs where nobody measured any: fine enough for the tolerance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +70,7 @@ def plan_assign(scene: Scene, rules: Rules) -> list[Change]:
 
 
 def _write(row: Lease, to: str, count: int, *, scene: Scene, rules: Rules) -> Change:
-    stands = f"-> {to}, now with {count} leases"
+    stands = f"-> {to}, now with {counted(count, 'lease')}"
     if is_free(row, scene):
         return give_free(row, to, stands, lost=row.key in scene.lost)
     return move(row, to, f"{row.owner} has more to read than {to}: {stands}", at=scene.now, rules=rules)
@@ -103,7 +107,7 @@ def move(row: Lease, to: str, why: str, *, at: datetime, rules: Rules) -> Change
 
 def _board(rows: dict[str, Lease], scene: Scene, rules: Rules) -> Board:
     known = [r.throughput_kbps for r in rows.values() if r.throughput_kbps is not None]
-    usual = max(1, round(1000 * sum(known) / len(known))) if any(known) else 1
+    usual = max(1, round(1000 * sum(known) / len(known))) if any(known) else _A_LEASE
     board = Board(
         living=tuple(sorted(scene.living)),
         most=rules.max_leases,

@@ -4,7 +4,8 @@
                                     where its shard stands, or rows between are missing
     the way down is lost            a shard with rows stands at the last of them; with a descendant that has rows it has
                                     ended; one without rows stands where the newest snapshot of ours that is still
-                                    known, on main or not, says so; one of which neither tells stands nowhere, whoever
+                                    known says so, unless that one passed over records that were landed and aren't
+                                    here: it was rolled back; one of which neither tells stands nowhere, whoever
                                     descends from it (it may have ended before the start), unless it descends from one
                                     that has ended here
     nothing on main is ours         the rows alone: what other snapshots landed isn't in the table, and is read again
@@ -14,7 +15,7 @@ A person looks at the plan before it is done: what stood further before is read 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -92,7 +93,7 @@ def plan_repair(
             f"snapshot {evidence.picked[0].snapshot} is a cherry-pick, and what lies below it is lost: whether rows are missing "
             "between can't be told. Nothing was changed; delete its rows, or roll back to before it, then repair again"
         )
-    rows, known = evidence.rows, _newest(evidence).shards
+    rows, known = evidence.rows, _newest(evidence.known).shards
     # Nothing reads these again: they need no position.
     forgotten = {key: last for key, last in rows.items() if key not in known and key in gone}
     evidence = replace(evidence, rows={key: rows[key] for key in rows.keys() - forgotten.keys()})
@@ -105,7 +106,7 @@ def plan_repair(
             f"no snapshot that is still known says where {without[0]} began. Nothing was changed; say it: --origin "
             "TRIM_HORIZON, or the moment that LATEST or AT_TIMESTAMP stood for"
         )
-    before = _newest(evidence)
+    before = _newest(evidence.known)
     ranges = tuple(
         Range(
             Kind.REPAIR,
@@ -176,10 +177,11 @@ def _upon(evidence: Evidence) -> Positions | Stop:
 def _from_rows(
     evidence: Evidence, families: Mapping[StreamId, Family], origins: Mapping[StreamId, Origin]
 ) -> Positions:
-    newest = _newest(evidence)
+    newest = _newest(evidence.known)
     with_rows = {key: _stands(newest.of(key), last) for key, last in evidence.rows.items()}
     ended = _ancestors(with_rows, families)
-    shards = {**({} if evidence.is_whole else newest.shards), **with_rows}
+    believed = () if evidence.is_whole else _believed(evidence)
+    shards = {**_newest(believed).shards, **with_rows}
     for key in _to_be_ended(ended, shards, families):
         children = families[key.stream].children.get(key.shard_id, frozenset())
         at = shards.get(key, Position())
@@ -210,10 +212,36 @@ def _stands(known: Position | None, last: LastRow) -> Position:
     return Position(last.sequence, arrival=last.arrival)
 
 
-def _newest(evidence: Evidence) -> Positions:
+def _believed(evidence: Evidence) -> list[KnownState]:
+    """What each snapshot says of shards without rows. One that was built on a landing that the table doesn't hold was
+    rolled back, and the records of other shards may be missing with it: of it only those count that had no record yet.
+    """
+    missing: dict[ShardKey, int] = {}
+    for state in evidence.known:
+        for each in state.page.ranges:
+            upto, last = each.upto.sequence, evidence.rows.get(each.key)
+            if each.rows and upto is not None and (last is None or last.sequence < upto):
+                missing[each.key] = min(upto, missing.get(each.key, upto))
+    return [
+        replace(state, positions=_without_records(state.positions))
+        if any(_has_passed(state.positions.of(key), upto) for key, upto in missing.items())
+        else state
+        for state in evidence.known
+    ]
+
+
+def _has_passed(at: Position | None, sequence: int) -> bool:
+    return at is not None and at.sequence is not None and at.sequence >= sequence
+
+
+def _without_records(positions: Positions) -> Positions:
+    return replace(positions, shards={k: at for k, at in positions.shards.items() if at.sequence is None})
+
+
+def _newest(states: Sequence[KnownState]) -> Positions:
     """Each shard and each origin as the newest snapshot has it that speaks of it."""
     found = Positions()
-    for state in reversed(evidence.known):
+    for state in reversed(states):
         found = Positions(
             {**state.positions.origins, **found.origins}, {**found.shards, **state.positions.shards}
         )
@@ -234,10 +262,9 @@ def _sentences(before: Positions, after: Positions, evidence: Evidence) -> list[
             )
     same = len(after.shards) - len(told)
     told.append(f"{counted(same, 'shard')} unchanged")
-    lost = sorted(before.shards.keys() - after.shards.keys()) if evidence.is_whole else ()
     told += [
-        f"{key}: stands nowhere, for the table holds no row of it; it was known at {before.of(key)}"
-        for key in lost
+        f"{key}: stands nowhere, for the table holds no row of it; it was known at {before.of(key)}, and is read again from its start"
+        for key in sorted(before.shards.keys() - after.shards.keys())
     ]
     if evidence.strangers:
         told.append(f"left alone, of streams that aren't ours: {counted(evidence.strangers, 'row')}")

@@ -48,6 +48,11 @@ class Worker:
     measured_at: datetime | None = None
 
     @property
+    def is_ours(self) -> bool:
+        """KCL's workers write none of these. A row that one of ours makes anew has no instance until its next beat."""
+        return bool(self.instance or self.run_beats or self.assign_pass or self.stopping)
+
+    @property
     def token(self) -> tuple[int, ...]:
         """Moves whenever anything of this worker beats."""
         return (self.beat, *(self.run_beats[c] for c in sorted(self.run_beats)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pipeline.core.words import counted
 from pipeline.demo.evidence import Evidence
 from pipeline.demo.verdict import Finding, Verdict
 
@@ -21,7 +22,7 @@ def summary(evidence: Evidence, verdict: Verdict) -> Iterator[str]:
     yield ""
     snapshots = sum(1 for page in evidence.pages if page.ranges)
     runs = len({r.run for page in evidence.pages for r in page.ranges})
-    yield f"  {snapshots} snapshots by {runs} runs brought {len(evidence.files)} data files"
+    yield f"  {counted(snapshots, 'snapshot')} by {counted(runs, 'run')} brought {counted(len(evidence.files), 'data file')}"
     yield ""
     for finding in verdict.findings:
         yield from _finding(finding)

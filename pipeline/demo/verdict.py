@@ -16,6 +16,7 @@ from itertools import pairwise
 
 from pipeline.core.lineage import Range
 from pipeline.core.position import Position
+from pipeline.core.words import counted
 from pipeline.demo.evidence import Evidence, File, Row, holds
 
 
@@ -43,19 +44,19 @@ class Verdict:
         return next(finding.wrong for finding in self.findings if finding.name == name)
 
     def __str__(self) -> str:
-        counted = f"{self.put:,} put, {self.landed:,} landed"
+        both = f"{self.put:,} put, {self.landed:,} landed"
         if self.matches:
-            return f"everything matches: {counted}, 0 missing, 0 duplicates, 0 out of order"
+            return f"everything matches: {both}, 0 missing, 0 duplicates, 0 out of order"
         told = ", ".join(f"{len(f.wrong):,} {f.name}" for f in self.findings if f.wrong)
         first = next(f.wrong[0] for f in self.findings if f.wrong)
-        return f"DOES NOT MATCH: {counted}, {told}; first: {first}"
+        return f"DOES NOT MATCH: {both}, {told}; first: {first}"
 
 
 def judge(evidence: Evidence) -> Verdict:
     landed = sum(len(file.rows) for file in evidence.files)
-    puts = f"{len(evidence.puts):,} records"
-    rows = f"{landed:,} rows"
-    ranges = f"{sum(map(len, evidence.ranges.values())):,} ranges"
+    puts = counted(len(evidence.puts), "record")
+    rows = counted(landed, "row")
+    ranges = counted(sum(map(len, evidence.ranges.values())), "range")
     checks: tuple[tuple[str, str, str, Callable[[Evidence], Iterator[str]]], ...] = (
         ("missing", "every record that was put has landed", puts, _missing),
         ("duplicates", "none has landed twice", rows, _duplicates),
@@ -161,7 +162,7 @@ def _ledger(evidence: Evidence) -> Iterator[str]:
     found: Counter[tuple[int, str]] = Counter()
     for file in evidence.files:
         if file.said != len(file.rows):
-            yield f"{_place(file)} has {len(file.rows):,} rows, the table's metadata says {file.said:,}"
+            yield f"{_place(file)} has {counted(len(file.rows), 'row')}, the table's metadata says {file.said:,}"
         for row in file.rows:
             found[file.snapshot, row.shard_id] += 1
             its = told.get((file.snapshot, row.shard_id))
@@ -169,7 +170,7 @@ def _ledger(evidence: Evidence) -> Iterator[str]:
                 yield f"{row} in {_place(file)} is outside of that snapshot's range, {_span(its)}"
     for (snapshot, shard), its in told.items():
         if its.rows != (there := found[snapshot, shard]):
-            yield f"{shard}: snapshot {snapshot} says that it brought {its.rows:,} rows, {there:,} are there"
+            yield f"{shard}: snapshot {snapshot} says that it brought {counted(its.rows, 'row')}; {there:,} found"
 
 
 def _early_children(evidence: Evidence) -> Iterator[str]:

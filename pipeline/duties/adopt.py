@@ -17,12 +17,14 @@ from pipeline.core.adopt import (
     ranges_of,
     stamp,
     start_for_kcl,
+    turned_back,
 )
 from pipeline.core.change import Change, Refused
 from pipeline.core.landing import Proposal
 from pipeline.core.lease import Lease
 from pipeline.core.order import a_family
 from pipeline.core.position import TRIM, Origin, Positions
+from pipeline.core.stream import ShardKey
 from pipeline.core.sync import rows_of
 from pipeline.core.words import counted
 from pipeline.errors import BadSetting, OriginUnsafe, PositionsDisagree, Transient
@@ -42,6 +44,8 @@ class Adoption:
     rows: tuple[Lease, ...]
     stands: bool = False
     """The lake table says all of this already: a command over several streams that died between two is run again."""
+    read_on: bool = False
+    """It stands, and a live fleet's rows have gone on since."""
 
     @property
     def unproven(self) -> tuple[Adopted, ...]:
@@ -59,6 +63,8 @@ class Adopting:
     leases: LeaseStore
     source: ShardSource
     table: LandingTable
+    beside_kcl: bool = False
+    """The fleet lives: what its workers read from the first commit on becomes foreign ranges."""
 
     def survey(self, stream: str, *, timestamp: datetime | None) -> Adoption:
         """What adopting would say; nothing is written."""
@@ -72,6 +78,10 @@ class Adopting:
             said = plan_adopt(family, rows, at=origin.decided, timestamp=timestamp)
             if is_said(said, state.positions):
                 return Adoption(facts, said, rows, stands=True)
+            # Adopting stamps the rows before anything: without a stamp this table took over another application's.
+            if self.beside_kcl and any(row.stream_epoch is not None for row in rows):
+                self._require_going_on(turned_back(said, family, state.positions))
+                return Adoption(facts, said, rows, stands=True, read_on=True)
         if origin is not None or not (state.origin_allowed or state.positions.origins):
             raise OriginUnsafe(
                 f"the lake table has positions or an origin of {facts.stream} already: adopting would say them anew; nothing was "
@@ -84,6 +94,14 @@ class Adopting:
             if each.position is not None and each.position.sequence is not None
         }
         return Adoption(facts, proven(said, self.source.arrivals(at)), rows)
+
+    def _require_going_on(self, back: list[ShardKey]) -> None:
+        if back:
+            raise OriginUnsafe(
+                f"the lake table has taken over {back[0].stream} already, and {back[0].shard_id} is one of "
+                f"{counted(len(back), 'shard')} whose lease row doesn't go on from there: it went back, or is gone; nothing was "
+                "changed. Put the rows right, or use a new table (landing.table)"
+            )
 
     def _require_known(self, facts: StreamFacts, rows: tuple[Lease, ...], timestamp: datetime | None) -> None:
         if not rows:
@@ -105,6 +123,8 @@ class Adopting:
 
     def land(self, adoption: Adoption, *, run: str) -> int:
         """The rows' epochs first, which change nothing yet: a command that dies between the two is simply run again."""
+        if adoption.stands:
+            return 0
         stream = adoption.facts.stream
         for row in adoption.rows:
             if row.stream_epoch is None:

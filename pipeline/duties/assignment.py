@@ -5,7 +5,7 @@ scan -> holders that stood still -> overdue handovers -> the strategy's plan -> 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -14,13 +14,14 @@ from pipeline.core.change import Applied, Change
 from pipeline.core.due import is_time
 from pipeline.core.handover import pending, plan_overdue
 from pipeline.core.lease import Lease
-from pipeline.core.sighting import Sighting, Sightings, expired, look
+from pipeline.core.sighting import Sightings, expired, living, look
 from pipeline.core.words import counted
 from pipeline.duties.fleet import Fleet, mind
 from pipeline.duties.strategy import plan_moves
+from pipeline.errors import BadSetting, HeadraceError
 from pipeline.kcl.metrics import is_stale
 from pipeline.ports import LeaseStore, Listing, WorkerStore
-from pipeline.settings import Settings
+from pipeline.settings import Settings, TimeSettings
 from pipeline.settings_choices import Heartbeat
 
 
@@ -46,6 +47,8 @@ class AssignmentPlan:
     """Leases that nobody will read: no worker beats, or all are full."""
     condemned: frozenset[str] = frozenset()
     """Workers of KCL's that let a lease stand still: their stamp may be a minute old, and they are dead all the same."""
+    strangers: frozenset[str] = frozenset()
+    """Workers of KCL's whose leases move, in tables that the settings don't share with any: nothing is given out."""
 
 
 def plan_pass(
@@ -55,16 +58,19 @@ def plan_pass(
     since = None if memory.last is None else now - memory.last
     open_rows = tuple(row for row in leases if not row.has_ended)
     handovers = look(memory.handovers, pending(open_rows), since=since, tick=times.assignment)
-    counters: Mapping[str, Sighting] = {}
-    if settings.coordination.heartbeat is Heartbeat.LEASE:
-        tokens = {row.key: str(row.counter) for row in open_rows}
-        counters = look(memory.leases, tokens, since=since, tick=times.assignment)
+    ours = {row.worker_id for row in fleet.rows if row.instance is not None}
+    by_lease = settings.coordination.heartbeat is Heartbeat.LEASE
+    tokens = {row.key: str(row.counter) for row in open_rows if by_lease or row.holder not in ours}
+    counters = look(memory.leases, tokens, since=since, tick=times.assignment)
+    if not settings.is_shared and (strangers := _strangers(open_rows, fleet, counters, times=times)):
+        seen = AssignmentMemory(now, counters, handovers, memory.runs)
+        return AssignmentPlan(seen, (), 0, strangers=strangers)
+    if by_lease:
         lost = expired(counters, times.lease_duration)
     else:
         lost = frozenset(row.key for row in open_rows if row.holder in fleet.dead)
     gone = fleet.dead | fleet.leaving
     late = [row for row in open_rows if row.key not in lost and row.owner not in gone]
-    ours = {row.worker_id for row in fleet.rows if row.instance is not None}
     ended = [row for row in leases if row.has_ended]  # a handover that came too late is tidied up, too
     overdue = plan_overdue([*late, *ended], handovers, times.handover_deadline, ours=ours)
     condemned = (
@@ -77,7 +83,7 @@ def plan_pass(
             replace(row, checkpoint_owner=None, assigned_at=now) if row.key in settled else row
             for row in open_rows
         ),
-        living=fleet.living - condemned,
+        living=fleet.living - condemned if settings.is_shared else fleet.living & ours,
         dead=gone | condemned,
         lost=lost,
         now=now,
@@ -85,6 +91,24 @@ def plan_pass(
     moves = plan_moves(scene, fleet.rows, settings, run=memory.runs)
     seen = AssignmentMemory(now, counters, handovers, memory.runs + 1)
     return AssignmentPlan(seen, (*overdue, *moves), spilled(scene, moves), condemned)
+
+
+def _strangers(
+    rows: Iterable[Lease], fleet: Fleet, counters: Sightings, *, times: TimeSettings
+) -> frozenset[str]:
+    """Who renews leases, and is of KCL's kind by its row or by having none. A row that isn't understood may be of ours."""
+    if fleet.odd:
+        return frozenset()
+    known = {row.worker_id for row in fleet.rows}
+    ours = {row.worker_id for row in fleet.rows if row.is_ours}
+    without_row = expired(fleet.seen, 2 * times.worker_tick) - known  # ours would have made it anew
+    kcls = (known - ours) | without_row
+    moving = living(counters, times.lease_duration)
+    return frozenset(
+        row.holder
+        for row in rows
+        if row.holder is not None and row.holder in kcls and row.key in moving and row.run_claim is None
+    )
 
 
 @dataclass(slots=True)
@@ -125,6 +149,17 @@ class Pass:
     memory: AssignmentMemory
     workers: Sightings
     """What to remember of the workers, once the leases were read."""
+    trouble: HeadraceError | None = None
+
+
+def uninvited(strangers: frozenset[str]) -> str:
+    if not strangers:
+        return ""
+    return (
+        f"workers of KCL renew leases here ({', '.join(sorted(strangers))}), and the settings join no fleet: nothing is given "
+        "out or taken. Stop them and adopt their application (`headrace adopt`), or set coordination.kcl_failover to live "
+        "beside them"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,9 +191,13 @@ class Assigning:
         has_time: Callable[[], bool],
     ) -> Pass:
         plan = plan_pass(listing.leases, fleet, memory, settings=self.settings, now=now)
+        if plan.strangers:
+            return Pass(plan.memory, mind(fleet, listing.leases, plan.condemned), BadSetting(uninvited(plan.strangers)))
         left = tally.apply_assignment(self.leases, plan.changes, has_time=has_time)
         if left:
-            tally.notes.append(f"{left} more leases are to be given out or moved: the next tick goes on")
+            tally.notes.append(
+                f"{counted(left, 'more lease')} to be given out or moved: the next tick goes on"
+            )
         if plan.spilled:
             why = "room in a worker" if fleet.living else "a worker that beats"
             tally.notes.append(

@@ -14,7 +14,7 @@ from pipeline.core.sighting import Sighting, look
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.sync import is_of_this_life
 from pipeline.duties.wave import Problem, Wave
-from pipeline.errors import HeadraceError, Terminal
+from pipeline.errors import HeadraceError, Terminal, Unreachable
 from pipeline.ports import Clock, LeaseStore, Runs, WorkerStore
 from pipeline.settings import TimeSettings
 
@@ -49,7 +49,10 @@ class Claims:
             else:
                 wave.problems.append(Problem(row.key, why, fatal=False, busy=busy is not None))
         claims = [change.claim(row, self.me, self.claim, over=row.wanted_by is not None) for row in wanted]
-        for row, outcome in zip(wanted, require_some(self.leases.apply_all(claims)), strict=True):
+        # From now on: whoever is cut short in the midst of the writes lets go of those that arrived.
+        wave.asked = tuple(wanted)
+        outcomes = self.leases.apply_all(claims)
+        for row, outcome in zip(wanted, outcomes, strict=True):
             match outcome:
                 case Applied(lease):
                     wave.held[ShardKey(streams[row.stream], lease.shard_id)] = lease
@@ -59,6 +62,9 @@ class Claims:
                 case error:
                     why = f"it couldn't be claimed, and nothing was read ({error})"
                     wave.problems.append(Problem(row.key, why, fatal=isinstance(error, Terminal)))
+        answers = zip(wanted, outcomes, strict=True)
+        wave.asked = tuple(row for row, outcome in answers if isinstance(outcome, Unreachable))
+        require_some(outcomes)
         wave.progressed = self.clock.monotonic()
 
     def want(self, key: str) -> bool:
@@ -106,7 +112,8 @@ class Claims:
         troubled = {p.lease_key for p in wave.problems}
         landed = {each.lease_key: each.staged for each in wave.landed}
         releases: list[Change] = []
-        for row in wave.held.values():
+        rows = {row.key: row for row in (*wave.asked, *wave.held.values())}
+        for row in rows.values():
             staged = landed.get(row.key)  # None too where the commit failed: the shard stays as due as it was
             looked_at = behind = None
             if staged is not None and row.key not in troubled:

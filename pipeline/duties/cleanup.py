@@ -19,6 +19,7 @@ from pipeline.core.order import Family, a_family
 from pipeline.core.position import Positions
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.sync import is_of_this_life, rows_of
+from pipeline.core.words import counted
 from pipeline.ports import LandingTable, LeaseStore, Listing, ShardSource, TableState
 from pipeline.settings import Settings, TimeSettings
 
@@ -62,8 +63,9 @@ class CleanupReport:
     """Races: the row has moved since the listing, so it stays."""
 
     def __str__(self) -> str:
-        counts = {"rows cleaned up": self.deleted, "ended positions let go": self.dropped}
-        return ", ".join(f"{n} {what}" for what, n in counts.items() if n)
+        rows = f"{counted(self.deleted, 'row')} cleaned up" if self.deleted else ""
+        ends = f"{counted(self.dropped, 'ended position')} let go" if self.dropped else ""
+        return ", ".join(filter(None, (rows, ends)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

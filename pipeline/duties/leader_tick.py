@@ -117,14 +117,17 @@ class LeaderDuty:
             return LeaderReport(memory, f"leader: {owner} leads", leads=False)
         listing, trouble = None, None
         try:
-            memory, listing = self._sync_when_due(memory, now, tally, began=began)
+            memory, listing, trouble = self._sync_when_due(memory, now, tally, began=began)
         except HeadraceError as error:
-            trouble = error  # the dead don't wait for Kinesis or the lake: their leases are given out first
-            tally.notes.append(str(error))
+            trouble = error
+        if trouble is not None:
+            # The dead don't wait for Kinesis or the lake: their leases are given out all the same.
+            tally.notes.append(str(trouble))
         if self.settings.coordination.mode is Mode.OWN:
-            memory, listing = self._assign_when_due(
+            memory, listing, refused = self._assign_when_due(
                 memory, fleet, now, listing=listing, tally=tally, began=began
             )
+            trouble = trouble or refused
         took = round((self.clock.monotonic() - began) * 1000)
         return LeaderReport(
             memory,
@@ -172,7 +175,10 @@ class LeaderDuty:
     def _decide(self, memory: LeaderMemory, ballot: Ballot) -> tuple[LeaderMemory, bool, str]:
         if self.settings.coordination.mode is Mode.KCL_2:
             seen, leads = Shuffle(
-                ours=frozenset(w.id for w in self.settings.workers), leases=self.leases, clock=self.clock
+                ours=frozenset(w.id for w in self.settings.workers),
+                leases=self.leases,
+                clock=self.clock,
+                multi=self.settings.multi,
             ).tick(memory.shuffle)
             return replace(memory, shuffle=seen), leads, seen.leader or "everybody"
         leads = self._electing.leads(ballot, rehearse=self._rehearse)
@@ -180,6 +186,7 @@ class LeaderDuty:
         return replace(memory, lock=ballot.seen), leads, owner
 
     def _rehearse(self) -> None:
+        self._scan()
         self._tracking.rehearse()
         self.table.ensure()
         self.table.load()
@@ -208,36 +215,41 @@ class LeaderDuty:
 
     def _sync_when_due(
         self, memory: LeaderMemory, now: datetime, tally: Tally, *, began: float
-    ) -> tuple[LeaderMemory, Listing | None]:
-        every = self.settings.times.shard_sync
-        if memory.streams.synced is None and not is_time(memory.last_sync, now, every=every):
-            return memory, None
+    ) -> tuple[LeaderMemory, Listing | None, HeadraceError | None]:
+        every, unfinished = self.settings.times.shard_sync, memory.streams.unfinished
+        if unfinished is None and not is_time(memory.last_sync, now, every=every):
+            return memory, None, None
         listing = self._scan()
         look = self._tracking.look(memory.streams, listing, now)
         tally.notes.extend(look.notes)
         for change in look.forget:
             tally.deleted += tally.apply(self.leases, change)
-        begins = memory.streams.synced is None  # what falls due in the middle of a round is for the next one
-        due = memory.cleanup.due(now, self.settings.times) if begins else memory.cleaning
+        # What falls due in the middle of a round is for the next one.
+        due = memory.cleanup.due(now, self.settings.times) if unfinished is None else memory.cleaning
         done = self._shard_sync.round(
             look.streams,
             listing,
             tally,
             memory=memory.syncs,
-            after=memory.streams.synced,
+            began=unfinished,
             has_time=self._has_time(began, share=_FOR_STREAMS),
             cleanup=due,
         )
-        done.raise_if_all_failed()
-        tally.notes.extend(done.notes)
         if tally.created or tally.deleted:
             listing = self._scan()
             memory = replace(memory, assignment=replace(memory.assignment, last=None))
-        streams = replace(look.memory, synced=done.stopped_at)
-        if done.stopped_at is None and not done.broken_off:
+        memory = replace(
+            memory,
+            streams=replace(look.memory, unfinished=done.unfinished),
+            syncs=done.memory,
+            cleaning=due if done.stopped else CleanupDue(),
+        )
+        if done.trouble is not None:
+            return memory, listing, done.trouble  # due again at once
+        tally.notes.extend(done.notes)
+        if not done.stopped:
             memory = replace(memory, cleanup=memory.cleanup.after(due, now))
-        memory = replace(memory, cleaning=CleanupDue() if done.stopped_at is None else due)
-        return replace(memory, last_sync=now, streams=streams, syncs=done.memory), listing
+        return replace(memory, last_sync=now), listing, None
 
     def _assign_when_due(
         self,
@@ -248,12 +260,12 @@ class LeaderDuty:
         listing: Listing | None,
         tally: Tally,
         began: float,
-    ) -> tuple[LeaderMemory, Listing | None]:
+    ) -> tuple[LeaderMemory, Listing | None, HeadraceError | None]:
         duty = Assigning(
             leader_id=self.leader_id, settings=self.settings, leases=self.leases, workers=self.workers
         )
         if not duty.is_due(memory.assignment, fleet, listing, now=now):
-            return memory, listing
+            return memory, listing, None
         listing = self._scan() if listing is None else listing
         if owners_of(listing.leases) - fleet.seen.keys():
             fleet = self._watch(self.workers.listing(), fleet.seen, timedelta(0))
@@ -261,7 +273,9 @@ class LeaderDuty:
         done = duty.pass_(
             listing, fleet, memory.assignment, now=now, tally=tally, has_time=self._has_time(began)
         )
-        return replace(memory, workers=done.workers, assignment=done.memory), listing
+        if done.trouble is not None:
+            tally.notes.append(str(done.trouble))
+        return replace(memory, workers=done.workers, assignment=done.memory), listing, done.trouble
 
     def _has_time(self, began: float, *, share: float = 1.0) -> Callable[[], bool]:
         """`share`: of the tick's time."""

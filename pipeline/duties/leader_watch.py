@@ -11,6 +11,9 @@ from datetime import datetime
 
 from pipeline.core.due import is_time
 from pipeline.core.sighting import Sighting, look
+from pipeline.core.worker import Worker
+from pipeline.duties.fleet import KCL_SILENT
+from pipeline.errors import WrongShape
 from pipeline.ports import LeaderLock, WorkerStore
 from pipeline.settings import TimeSettings
 
@@ -23,6 +26,12 @@ class Watching:
     lock: str | None = None
     """Its version, as last seen."""
     passes: Sighting | None = None
+    kcl: Sighting | None = None
+    """Of the lock, where a worker of KCL's holds it."""
+
+    @property
+    def kcl_leads(self) -> bool:
+        return self.kcl is not None and self.kcl.moved and self.kcl.credit <= KCL_SILENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +46,13 @@ class LeaderWatch:
         if not is_time(before.last, now, every=period):
             return before, self._alarm(before)
         found = self.lock.read()
-        row = None if found is None or found.released else self.workers.get(found.owner)
-        if found is None or row is None or row.instance is None:  # nobody leads, or a worker of KCL's kind
+        row = None if found is None or found.released else self._row_of(found.owner)
+        if found is not None and row is not None and not row.is_ours:
+            since = None if before.last is None else now - before.last
+            known = {} if before.kcl is None else {"lock": before.kcl}
+            kcl = look(known, {"lock": f"{found.owner}:{found.version}"}, since=since, tick=period)["lock"]
+            return Watching(now, found.version, kcl=kcl), None
+        if found is None or row is None or row.instance is None:
             return Watching(now), None
         beats = before.lock is not None and before.lock != found.version
         since = now - before.last if before.last is not None and beats else None
@@ -47,6 +61,13 @@ class LeaderWatch:
         passes = look(seen, token, since=since, tick=period)[row.worker_id]
         after = Watching(now, found.version, passes)
         return after, self._alarm(after)
+
+    def _row_of(self, worker_id: str) -> Worker | None:
+        """One that isn't understood is that worker's trouble; the leader's tick names it."""
+        try:
+            return self.workers.get(worker_id)
+        except WrongShape:
+            return None
 
     def _alarm(self, seen: Watching) -> str | None:
         if seen.passes is None or seen.passes.credit <= _PERIODS * self.times.assignment:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pipeline.core.landing import Proposal
 from pipeline.core.lease import Lease
 from pipeline.core.position import TRIM, Origin, Start
+from pipeline.core.words import counted
 from pipeline.errors import OriginUnsafe
 from pipeline.ports import LandingTable, StreamFacts, TableState
 from pipeline.settings import StreamSettings
@@ -38,15 +39,15 @@ def plan_origin(
             f"{facts.stream} has no origin in the lake table, and the table was used before: where its records "
             "begin can't be told; nothing was read. `headrace repair` rebuilds the positions"
         )
-    counted = sorted(
+    read = sorted(
         row.key
         for row in leases
         if row.checkpoint.is_digits and row.stream_epoch in {None, facts.stream.epoch}
     )
-    if counted:
+    if read:
         raise OriginUnsafe(
-            f"{facts.stream} has no origin in the lake table, but {len(counted)} lease rows have checkpoints "
-            f"({counted[0]}, ...): somebody read this stream under this application's name. Nothing was read. Choose "
+            f"{facts.stream} has no origin in the lake table, but checkpoints in {counted(len(read), 'lease row')} "
+            f"({read[0]}, ...): somebody read this stream under this application's name. Nothing was read. Choose "
             "another application name, or adopt these leases"
         )
     return Origin(_start(state, facts, stream), facts.asked)

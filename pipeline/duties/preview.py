@@ -16,6 +16,7 @@ from pipeline.duties.leader_tick import LeaderDuty, LeaderMemory
 from pipeline.duties.origin import plan_origin
 from pipeline.duties.shard_sync import ShardSync
 from pipeline.duties.streams import Look, Tracked, Tracking, is_wanted_life, of_our_form
+from pipeline.duties.taking import out_of_step
 from pipeline.errors import TablesMissing, Unknown
 from pipeline.ports import Listing, TableState, WorkerListing
 from pipeline.settings_choices import Create, InitialPosition, Mode
@@ -31,15 +32,20 @@ class Preview:
     """What a leader would do before that: a first start, or what was lost is made anew."""
     has_started: bool = True
     """Some stream has its origin in the landing table."""
+    why_not: str | None = None
+    """Why nobody leads: KCL's workers beside us have agreed otherwise."""
 
 
 def preview(duty: LeaderDuty, memory: LeaderMemory) -> Preview:
-    """Nothing is written. Workers count from the second look on."""
+    """Nothing is written. Workers count from the second look on. Of KCL's strategies it shows a run that evens out, however
+    many looks came before."""
     settings, now = duty.settings, duty.clock.now()
     workers, has_workers = _there(duty, duty.workers.listing, WorkerListing(()))
     listing, has_leases = _there(duty, duty.leases.scan, Listing(()))
     listing = of_our_form(listing, multi=settings.multi)
     first = [] if has_workers and has_leases else ["make the coordination tables, which aren't there"]
+    if settings.is_shared and not first and (why_not := out_of_step(settings, duty.tables)) is not None:
+        return Preview(memory, (), why_not=why_not)
     state, has_table = _state(duty)
     if not has_table:
         first.append(f"make the landing table {settings.landing.table}, which isn't there")
@@ -48,7 +54,8 @@ def preview(duty: LeaderDuty, memory: LeaderMemory) -> Preview:
     fleet = watch(workers, memory.workers, since, tick=times.leader_tick, duration=times.lease_duration)
     streams = Tracking(settings=settings, source=duty.source).look(memory.streams, listing, now)
     synced, origins = _sync(duty, streams, listing, state)
-    plan = plan_pass(listing.leases, fleet, memory.assignment, settings=settings, now=now)
+    assignment = replace(memory.assignment, runs=0)
+    plan = plan_pass(listing.leases, fleet, assignment, settings=settings, now=now)
     seen = replace(memory, last_look=now, workers=fleet.seen, streams=streams.memory, assignment=plan.memory)
     moves = plan.changes if settings.coordination.mode is Mode.OWN else ()  # else workers help themselves
     has_started = bool(state.positions.origins)

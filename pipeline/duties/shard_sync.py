@@ -19,10 +19,11 @@ from pipeline.core.order import Family, a_family
 from pipeline.core.shard import Shard
 from pipeline.core.stream import StreamId
 from pipeline.core.sync import ends_lost, is_of_this_life, plan_sync, rows_of, sync_token
+from pipeline.core.words import counted
 from pipeline.duties.assignment import Tally
 from pipeline.duties.cleanup import Cleaning, CleanupDue
 from pipeline.duties.origin import ensure_origin
-from pipeline.duties.streams import Tracked, is_wanted_life
+from pipeline.duties.streams import Tracked, Unfinished, is_wanted_life
 from pipeline.errors import HeadraceError, Transient, Unreachable
 from pipeline.kcl.coverage import Suspicions, coverage_warnings
 from pipeline.kcl.shared_sync import plan_sync_kcl
@@ -62,39 +63,46 @@ class _Listed:
 
 @dataclass(slots=True)
 class Round:
-    """What became of one round over the streams."""
+    """What became of one round over the streams, or of its part that one tick had time for."""
 
     state: TableState
     """The lake table, loaded once for all of them: each looks for its own origin and positions only."""
+    began: Unfinished | None = None
+    """Where the tick before stopped."""
+    passed: str = ""
+    """The last stream that the round is done with."""
     synced: list[str] = field(default_factory=list)
     failed: dict[str, HeadraceError] = field(default_factory=dict)
-    began_here: bool = True
     memory: dict[str, SyncMemory] = field(default_factory=dict)
     """By stream."""
-    stopped_at: str | None = None
-    """The last stream that this tick had time for; None where the round is finished."""
-    broken_off: bool = False
-    """Nothing could be reached: what the streams behind would have had done is due still."""
+    stopped: bool = False
+    """The next tick goes on."""
 
     def before(self, tracked: Tracked) -> SyncMemory:
         return self.memory.get(tracked.name, SyncMemory())
 
-    def broke_off_at(self, name: str, *, is_last: bool) -> None:
-        """Where others could be reached, the next tick goes on behind this one."""
-        if not is_last and self.synced:
-            self.stopped_at = name
-        elif not is_last:
-            self.broken_off = True
+    def fail(self, tracked: Tracked, error: HeadraceError) -> None:
+        self.failed[tracked.name] = error
+        self.memory[tracked.name] = replace(self.before(tracked), quiet=None)
 
-    def raise_if_all_failed(self) -> None:
+    @property
+    def unfinished(self) -> Unfinished | None:
+        return Unfinished(self.passed, self._reached) if self.stopped else None
+
+    @property
+    def trouble(self) -> HeadraceError | None:
         """One stream's trouble is a note; where nothing could be done the tick has failed, as with a single stream."""
-        if self.failed and not self.synced and self.began_here and self.stopped_at is None:
-            errors = sorted(self.failed.values(), key=lambda error: not isinstance(error, Transient))
-            raise errors[0]
+        if not self.failed or self._reached:
+            return None
+        return min(self.failed.values(), key=lambda error: not isinstance(error, Transient))
 
     @property
     def notes(self) -> tuple[str, ...]:
         return tuple(f"stream {name} couldn't be synced ({error})" for name, error in self.failed.items())
+
+    @property
+    def _reached(self) -> bool:
+        return bool(self.synced) or (self.began is not None and self.began.reached)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,26 +119,26 @@ class ShardSync:
         tally: Tally,
         *,
         memory: Mapping[str, SyncMemory],
-        after: str | None,
+        began: Unfinished | None,
         has_time: Callable[[], bool],
         cleanup: CleanupDue,
     ) -> Round:
         """From where the tick before stopped, as far as this one has time."""
         self.table.ensure()
         known = {each.name: memory[each.name] for each in streams if each.name in memory}
-        done = Round(self.table.load(), began_here=after is None, memory=known)
-        rest = sorted((each for each in streams if after is None or each.name > after), key=lambda s: s.name)
+        done = Round(self.table.load(), began, "" if began is None else began.after, memory=known)
+        rest = sorted((each for each in streams if each.name > done.passed), key=lambda s: s.name)
         for tracked in rest:
+            is_silent = False
             try:
-                self._sync(tracked, listing, tally, done, cleanup)
+                self._sync(tracked, listing, tally, done, cleanup=cleanup, has_time=has_time)
             except HeadraceError as error:
-                done.failed[tracked.name] = error
-                done.memory[tracked.name] = replace(done.before(tracked), quiet=None)
-                if isinstance(error, Unreachable):
-                    done.broke_off_at(tracked.name, is_last=tracked is rest[-1])
-                    break  # waiting for each of the others too would take the whole tick
-            if tracked is not rest[-1] and not has_time():
-                done.stopped_at = tracked.name
+                done.fail(tracked, error)
+                is_silent = isinstance(error, Unreachable)  # each of the others too would take the whole tick
+            if not done.stopped:
+                done.passed = tracked.name
+                done.stopped = tracked is not rest[-1] and (is_silent or not has_time())
+            if done.stopped:
                 break
         return done
 
@@ -160,7 +168,14 @@ class ShardSync:
         return _Listed(shards, family, mine, tuple(change for change in plan if change.key not in odd))
 
     def _sync(
-        self, tracked: Tracked, listing: Listing, tally: Tally, done: Round, cleanup: CleanupDue
+        self,
+        tracked: Tracked,
+        listing: Listing,
+        tally: Tally,
+        done: Round,
+        *,
+        cleanup: CleanupDue,
+        has_time: Callable[[], bool],
     ) -> None:
         facts = self.source.describe(tracked.settings.name)
         if (why := _why_left_alone(tracked, facts, done.state)) is not None:
@@ -171,7 +186,7 @@ class ShardSync:
         done.state = ensure_origin(self.table, done.state, facts, stream=tracked.settings, leases=mine)
         if lost := ends_lost(facts.stream, mine, done.state.positions):
             tally.notes.append(
-                f"{len(lost)} ended shards ({lost[0]}, ...) are ahead of the lake table: it was rolled back or restored; nothing "
+                f"{counted(len(lost), 'ended shard')} ahead of the lake table ({lost[0]}, ...): it was rolled back or restored; nothing "
                 "after it is read until `headrace reposition` decides"
             )
         before = done.before(tracked)
@@ -179,21 +194,44 @@ class ShardSync:
         if cleanup or not before.is_as_quiet(token):
             found = self._list(tracked.settings, facts.stream, listing, state=done.state)
             holes = self._audit(found, before, state=done.state, tally=tally)
-            self._write(tracked, found, tally, is_new=not mine)
+            if self._write(tracked, found, tally, is_new=not mine, has_time=has_time):
+                # A hole that the next tick fills is none to be suspicious of.
+                done.memory[tracked.name] = replace(before, quiet=None)
+                done.synced.append(tracked.name)
+                done.stopped = True
+                return
             done.memory[tracked.name] = SyncMemory(None if found.changes else token, holes)
         if cleanup:
             self._clean(cleanup, facts, listing, tally=tally, state=done.state)
         done.synced.append(tracked.name)
 
-    def _write(self, tracked: Tracked, found: _Listed, tally: Tally, *, is_new: bool) -> None:
-        """`is_new`: the stream had no row at all."""
+    def _write(
+        self,
+        tracked: Tracked,
+        found: _Listed,
+        tally: Tally,
+        *,
+        is_new: bool,
+        has_time: Callable[[], bool],
+    ) -> int:
+        """As far as there is time, parents first; one at least, so that each tick gets further. How many are left.
+
+        `is_new`: the stream had no row at all.
+        """
+        of = "" if not self.settings.multi else f" of {tracked.name}"
         if is_new and any(change.create and change.create.landed for change in found.changes):
-            whole = "" if not self.settings.multi else f" of {tracked.name}"
-            tally.notes.append(f"lease rows{whole} were gone: rebuilt from the positions in the lake table")
-        for change in found.changes:
+            tally.notes.append(f"lease rows{of} were gone: rebuilt from the positions in the lake table")
+        for done, change in enumerate(found.changes, start=1):
             if tally.apply(self.leases, change):
                 tally.created += change.create is not None
                 tally.deleted += change.delete
+            left = len(found.changes) - done
+            if left and not has_time():
+                tally.notes.append(
+                    f"{counted(left, 'more lease row')}{of} to be made or cleared away: the next tick goes on"
+                )
+                return left
+        return 0
 
     @staticmethod
     def _audit(found: _Listed, before: SyncMemory, *, state: TableState, tally: Tally) -> Suspicions:
@@ -211,7 +249,7 @@ class ShardSync:
         tally.deleted += report.deleted
         tally.lost += report.lost
         if report.dropped:
-            tally.notes.append(f"{report.dropped} ended positions let go")
+            tally.notes.append(f"{counted(report.dropped, 'ended position')} let go")
 
 
 def _why_left_alone(tracked: Tracked, facts: StreamFacts, state: TableState) -> str | None:

@@ -26,6 +26,16 @@ from pipeline.settings_choices import FormerStreams
 
 
 @dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A round of shard syncs that the next tick goes on with."""
+
+    after: str
+    """The last stream that it is done with; empty: none yet."""
+    reached: bool
+    """Whether any stream could be synced so far."""
+
+
+@dataclass(frozen=True, slots=True)
 class StreamsMemory:
     """What the leader remembers of its streams. Losing it costs a look, and former streams begin to wait anew."""
 
@@ -36,8 +46,7 @@ class StreamsMemory:
     looked: datetime | None = None
     former: Sightings = field(default_factory=dict)
     """By `account:name`: how long it has been one."""
-    synced: str | None = None
-    """The last stream of a round of shard syncs that isn't finished."""
+    unfinished: Unfinished | None = None
 
 
 @dataclass(frozen=True, slots=True)

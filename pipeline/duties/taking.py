@@ -11,21 +11,22 @@ The shard sync is done by the worker that all find to be first when they shuffle
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from pipeline.core.change import applied, require_some
 from pipeline.core.due import is_time
 from pipeline.core.lease import Lease
-from pipeline.core.sighting import Sighting, Sightings, look
+from pipeline.core.sighting import Sighting, Sightings, expired, look
 from pipeline.core.words import counted
+from pipeline.duties.assignment import uninvited
 from pipeline.duties.streams import of_our_form
 from pipeline.kcl import leader
 from pipeline.kcl.migration import ACTS_AS_2X
 from pipeline.kcl.taker import NO_LIMIT, Observed, Pick, TakerRules, plan_take
 from pipeline.kcl.writes import take
-from pipeline.ports import Clock, Ids, LeaseStore, Tables
+from pipeline.ports import Clock, Ids, LeaseStore, Tables, WorkerStore
 from pipeline.settings import Settings
 from pipeline.settings_choices import Mode
 
@@ -56,6 +57,10 @@ class TakingMemory:
     last_mono: float = 0.0
     """By the host's other clock, which nobody sets."""
     leases: Sightings = field(default_factory=dict)
+    ours: frozenset[str] = frozenset()
+    """Owners that were found to be no worker of KCL's."""
+    strangers: frozenset[str] = frozenset()
+    """Owners that may be living workers of KCL's, though the settings join none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +84,13 @@ class Taking:
     ids: Ids
     settings: Settings
     tables: Tables
+    workers: WorkerStore
 
     def tick(self, memory: TakingMemory) -> TakingReport:
         """After the own leases were beaten. A worker that is stopping takes nothing: it doesn't come here."""
         now, mono = self.clock.now(), self.clock.monotonic()
         if not is_time(memory.last, now, every=self._period):
-            return TakingReport(memory)
+            return TakingReport(memory, uninvited(memory.strangers))
         if self.settings.is_shared and (why := out_of_step(self.settings, self.tables)) is not None:
             return TakingReport(memory, why)
         rows = {row.key: row for row in self._scan()}
@@ -94,12 +100,33 @@ class Taking:
             since=_between(memory, now, mono),
             tick=self._period,
         )
+        ours = self._ours(memory.ours, rows.values())
+        if strangers := self._strangers(rows.values(), seen, ours):
+            return TakingReport(TakingMemory(now, mono, seen, ours, strangers), uninvited(strangers))
         observed = {key: Observed(row, _moved(row, seen[key])) for key, row in rows.items()}
         pick = plan_take(observed, self.me, at_ns=_NOW, rules=self._rules)
         taken = self._take([rows[key] for key in pick.keys(self.ids.dice)], pick)
         seen |= {row.key: Sighting(str(row.counter), moved=True) for row in taken}
         held = {row.key for row in rows.values() if row.holder == self.me} | {row.key for row in taken}
-        return TakingReport(TakingMemory(now, mono, seen), _sentence(taken, pick), taken, frozenset(held))
+        return TakingReport(TakingMemory(now, mono, seen, ours), _sentence(taken, pick), taken, frozenset(held))
+
+    def _ours(self, known: frozenset[str], rows: Iterable[Lease]) -> frozenset[str]:
+        owners = {row.holder for row in rows if row.holder is not None} - {self.me}
+        if self.settings.is_shared or owners <= known:
+            return known & owners
+        found = self.workers.get_many(sorted(owners - known))
+        return (known & owners) | {row.worker_id for row in found.workers if row.is_ours}
+
+    def _strangers(self, rows: Iterable[Lease], seen: Sightings, ours: frozenset[str]) -> frozenset[str]:
+        """Workers of KCL's that may live, in tables that the settings share with none."""
+        if self.settings.is_shared:
+            return frozenset()
+        still = expired(seen, self.settings.times.lease_duration)
+        return frozenset(
+            row.holder
+            for row in rows
+            if row.holder is not None and row.holder not in {self.me, *ours} and row.key not in still
+        )
 
     @property
     def _period(self) -> timedelta:
@@ -147,13 +174,15 @@ class Shuffle:
     """The workers of this deployment."""
     leases: LeaseStore
     clock: Clock
+    multi: bool = False
 
     def tick(self, memory: ShuffleMemory) -> tuple[ShuffleMemory, bool]:
         """What to remember, and whether this deployment leads."""
         now = self.clock.now()
         if _is_due(memory, now):
             # Rows of ended shards keep the name of whoever ended them until a leader clears them away: it may be gone.
-            order = leader.order(row.owner for row in self.leases.scan().leases if not row.has_ended)
+            rows = of_our_form(self.leases.scan(), multi=self.multi).leases
+            order = leader.order(row.owner for row in rows if not row.has_ended)
             memory = ShuffleMemory(memory.first or now, now, order[0] if order else None)
         return memory, memory.leader is None or memory.leader in self.ours
 

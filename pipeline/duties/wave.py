@@ -90,6 +90,8 @@ class Wave:
     """When it last got anywhere, by the monotonic clock: a wave of thousands of shards is long, and isn't hung."""
     held: dict[ShardKey, Lease] = field(default_factory=dict)
     """Rows that carry this run's claim, as last read or written."""
+    asked: tuple[Lease, ...] = ()
+    """Rows that may carry it, as they were before: their claims were asked for, and no answer tells."""
     problems: list[Problem] = field(default_factory=list)
     landed: list[Landed] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

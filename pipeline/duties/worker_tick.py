@@ -21,6 +21,7 @@ from pipeline.core.stream import StreamId
 from pipeline.core.words import counted
 from pipeline.core.worker import Worker
 from pipeline.duties.due_rows import PROBES_A_TICK, DueRows, streams_of
+from pipeline.duties.kcl_leader_watch import KclLeaderWatch, Unassigned
 from pipeline.duties.leader_watch import LeaderWatch, Watching
 from pipeline.duties.taking import Taking, TakingMemory
 from pipeline.ports import Clock, LatestRun, LeaderLock, LeaseStore, Runs, ShardSource, WorkerStore
@@ -47,6 +48,7 @@ class WorkerMemory:
     held: frozenset[str] = frozenset()
     """Lease keys: the index shows a row that is being handed over under its next owner only."""
     leader: Watching = field(default_factory=Watching)
+    unassigned: Unassigned = field(default_factory=Unassigned)
     taking: TakingMemory = field(default_factory=TakingMemory)
 
 
@@ -86,6 +88,8 @@ class WorkerDuty:
     heartbeat: Heartbeat = Heartbeat.WORKER
     taking: Taking | None = None
     """With `coordination.mode: 2.x`."""
+    joined: bool = False
+    """The settings say that KCL's workers live here too."""
     stream: Callable[[Lease], tuple[StreamId, timedelta] | None]
     """Identity and retention of a row's stream, as it is now; asked only when needed."""
 
@@ -101,6 +105,8 @@ class WorkerDuty:
             )
         if row is not None and row.stopping:
             return self._stop(row, memory, now)
+        if not self.joined and memory.leader.kcl_leads:
+            return self._stay_away(memory, now)
         beaten = self.workers.beat(self.worker_id, self.instance, found=row.instance if row else None)
         if beaten is None:
             return WorkerReport(
@@ -108,6 +114,30 @@ class WorkerDuty:
                 f"worker {self.worker_id}: another Dagster instance beat first; looking again at the next tick",
             )
         return self._look(beaten, memory, now)
+
+    def _stay_away(self, memory: WorkerMemory, now: datetime) -> WorkerReport:
+        """Without a beat a leader of KCL's soon gives this worker nothing; what it gave expires there."""
+        watching, _ = self._leader_watch.look(memory.leader, now)
+        why = (
+            f"worker {self.worker_id}: a worker of KCL leads here, and the settings join no fleet: this one does nothing. Stop "
+            "KCL's workers and adopt their application (`headrace adopt`), or set coordination.kcl_failover to live beside them"
+        )
+        return WorkerReport(replace(memory, last_look=now, leader=watching), why, alarm=why)
+
+    @property
+    def _leader_watch(self) -> LeaderWatch:
+        return LeaderWatch(self.lock, self.workers, self.times)
+
+    def _watch_leader(self, memory: WorkerMemory, now: datetime) -> tuple[WorkerMemory, str | None]:
+        if self.taking is not None:  # where each takes for itself, nobody assigns
+            return memory, None
+        watching, alarm = self._leader_watch.look(memory.leader, now)
+        memory = replace(memory, leader=watching)
+        if not self.joined:
+            return memory, alarm
+        kcls = KclLeaderWatch(self.lock, self.workers, self.leases, self.times)
+        unassigned, standstill = kcls.look(memory.unassigned, now)
+        return replace(memory, unassigned=unassigned), alarm or standstill
 
     def _rival(self, row: Worker | None, memory: WorkerMemory, now: datetime) -> Sighting | None:
         if row is None or row.instance in {None, self.instance}:
@@ -124,10 +154,8 @@ class WorkerDuty:
         return None if memory.last_look is None else now - memory.last_look
 
     def _look(self, row: Worker, memory: WorkerMemory, now: datetime) -> WorkerReport:
-        watching, alarm = memory.leader, None
-        if self.taking is None:
-            watching, alarm = LeaderWatch(self.lock, self.workers, self.times).look(watching, now)
-        memory, mine, givers = self._see(row, replace(memory, leader=watching, rival=None), now)
+        memory, alarm = self._watch_leader(memory, now)
+        memory, mine, givers = self._see(row, replace(memory, rival=None), now)
         latest = self.runs.latest(self.worker_id)
         memory = self._count_failures(memory, latest, now)
         living = self._living_claims(memory.claims)

@@ -2,22 +2,23 @@
 
 Two planners on one table would undo each other's holes, so that there ours gives way. Landing is judged by the
 table all the same: a row that KCL's plan brings back for a shard that ended there is finished at once, and with
-that its children's rows are made.
+that its children's rows are made. What KCL's plan never looks for again, as the row of an ended parent leads to it,
+the table tells: a child that no listing showed yet when its parent ended, and a row that was lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from pipeline.core.change import Change, create
-from pipeline.core.checkpoint import LATEST, Checkpoint
+from pipeline.core.checkpoint import AT_TIMESTAMP, TRIM_HORIZON, Checkpoint
 from pipeline.core.lease import Lease
-from pipeline.core.order import Family, parents_first
-from pipeline.core.position import Positions
+from pipeline.core.order import Family, counts_as_end, parents_first
+from pipeline.core.position import Position, Positions
 from pipeline.core.shard import Shard
 from pipeline.core.stream import ShardKey, lease_key
-from pipeline.core.sync import plan_retire, rows_of
+from pipeline.core.sync import a_lease, plan_retire, rows_of
 from pipeline.kcl.sync import Listed, inconsistent, plan_first_sync, plan_sync, tiles
 
 
@@ -44,13 +45,43 @@ def plan_sync_kcl(
     odd = inconsistent(each.shard for each in listing)
     if odd and not pass_over_inconsistent:
         return retired
+    mine = rows_of(family.stream, rows)
     if rows:
-        mine = {row.shard_id for row in rows_of(family.stream, rows)}
-        wanted = plan_sync(listing, mine, initial=sentinel, passed_over=odd)
+        wanted = plan_sync(listing, {row.shard_id for row in mine}, initial=sentinel, passed_over=odd)
     else:
-        wanted = plan_first_sync(_oldest_layer(listing, sentinel), sentinel)
+        wanted = plan_first_sync(_oldest_layer(listing), sentinel)
     why = f"as KCL's own sync from {sentinel} would"
-    return [*retired, *(create(_ours(lease, family, positions, multi=multi), why) for lease in wanted)]
+    made = [create(_ours(lease, family, positions, multi=multi), why) for lease in wanted]
+    there = {row.shard_id for row in mine} | {lease.key for lease in wanted}
+    for shard in _forgotten(listing, family, mine, positions=positions, there=there):
+        lease = a_lease(family.stream, shard, multi=multi, positions=positions, sentinel=sentinel)
+        made.append(
+            create(lease, "by the lake table it is to be read, and KCL's own sync looks for it no more")
+        )
+    return [*retired, *made]
+
+
+def _forgotten(
+    listing: Iterable[Listed],
+    family: Family,
+    rows: Iterable[Lease],
+    *,
+    positions: Positions,
+    there: Collection[str],
+) -> Iterator[Shard]:
+    """`there`: shards that have a row, or get one by KCL's plan."""
+    stream, passed = family.stream, family.passed(positions)
+    # KCL deletes the row of a shard that it ended once its children's are past their start.
+    begun = (row.shard_id for row in rows if row.checkpoint not in {TRIM_HORIZON, AT_TIMESTAMP})
+    over = family.passed(Positions(shards={ShardKey(stream, name): Position() for name in begun}))
+    for shard in (each.shard for each in listing):
+        key = ShardKey(stream, shard.shard_id)
+        if shard.shard_id in there or shard.shard_id in over or counts_as_end(key, positions, passed):
+            continue
+        # Only an END itself says that its children are of the scope: this listing shows what was before the start, too.
+        follows = any(positions.has_ended(ShardKey(stream, parent)) for parent in shard.parents)
+        if follows or positions.of(key) is not None:
+            yield shard
 
 
 def _in_order(shards: Iterable[Shard], family: Family) -> list[Listed]:
@@ -61,13 +92,11 @@ def _in_order(shards: Iterable[Shard], family: Family) -> list[Listed]:
     ]
 
 
-def _oldest_layer(listing: Sequence[Listed], initial: Checkpoint) -> list[Listed]:
-    """What KCL's filter of the listing lets through: the shards that were open at the start. Not whole: nothing."""
+def _oldest_layer(listing: Sequence[Listed]) -> list[Listed]:
+    """What KCL's filter of the listing lets through: the shards that were open at the start. Not whole: nothing. LATEST
+    started when the table says so, a moment ago: what was resharded since is to be read too."""
     shown = {each.shard.shard_id for each in listing}
-    if initial == LATEST:
-        layer = [each for each in listing if not each.shard.closed]
-    else:
-        layer = [each for each in listing if shown.isdisjoint(each.shard.parents)]
+    layer = [each for each in listing if shown.isdisjoint(each.shard.parents)]
     ranges = [each.shard.hash_range for each in layer if each.shard.hash_range is not None]
     return layer if len(ranges) == len(layer) and tiles(ranges) else []
 

@@ -16,6 +16,7 @@ from typing import TypeAlias
 from pipeline.core.assign import Rules, Scene, dwells, give_free, is_free, move
 from pipeline.core.change import Change
 from pipeline.core.lease import Lease
+from pipeline.core.words import counted
 from pipeline.core.worker import Worker
 from pipeline.kcl import lease_count, variance
 from pipeline.kcl.fleet import Fleet, Seen, a_fleet
@@ -53,7 +54,7 @@ def plan_lease_count(
         lease_count.balance(fleet, at_ns=0)
 
     def why(giver: str | None, to: str) -> str:
-        return f"{giver} has {before.get(giver or '', 0)} leases, {to} {before[to]}"
+        return f"{giver} has {counted(before.get(giver or '', 0), 'lease')}, {to} {before[to]}"
 
     return _changes(fleet, scene, rules, why)
 
@@ -94,7 +95,7 @@ def _changes(fleet: Fleet, scene: Scene, rules: Rules, why: _Why) -> list[Change
     }
     changes: list[Change] = []
     for key, to in sorted({**named, **fleet.moves}.items()):
-        row, stands = rows[key], f"-> {to}, now with {fleet.count(to)} leases"
+        row, stands = rows[key], f"-> {to}, now with {counted(fleet.count(to), 'lease')}"
         if is_free(row, scene):
             changes.append(give_free(row, to, stands, lost=key in scene.lost))
         else:

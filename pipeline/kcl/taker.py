@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipeline.core.lease import Lease
+from pipeline.core.words import counted
 from pipeline.kcl.dice import Dice, shuffled
 from pipeline.kcl.handover import is_available
 
@@ -92,7 +93,7 @@ def plan_take(seen: Mapping[str, Observed], me: str, *, at_ns: int, rules: Taker
         old = tuple(key for key, each in sorted(seen.items()) if limit > (each.moved_ns or 0))
         if old:
             fits = max(0, min(rules.max_leases - mine, len(old)))
-            return Pick(fits, old, f"{len(old)} leases stood still for very long; {fits} fit")
+            return Pick(fits, old, f"{counted(len(old), 'lease')} stood still for very long; {fits} fit")
     fair = target(len(seen), len(counts), rules.max_leases)
     needed = fair - mine
     if needed <= 0:

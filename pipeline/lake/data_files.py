@@ -19,6 +19,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
 from pipeline.core.batch import StagedFile
+from pipeline.core.words import counted
 from pipeline.errors import WrongShape
 
 _FIELD_ID = b"PARQUET:field_id"
@@ -60,7 +61,9 @@ def _footer(file: StagedFile) -> pq.FileMetaData:
     except (pa.ArrowException, OSError) as error:
         raise _wrong(file, f"its footer can't be read ({error})") from error
     if footer.num_rows != file.rows or not file.rows:
-        raise _wrong(file, f"its footer speaks of {footer.num_rows} rows, the manifest of {file.rows}")
+        raise _wrong(
+            file, f"its footer speaks of {counted(footer.num_rows, 'row')}, the manifest of {file.rows}"
+        )
     return footer
 
 

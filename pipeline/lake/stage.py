@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pipeline.core.batch import Batch, Limits, Manifest
+from pipeline.core.words import counted
 from pipeline.errors import HeadraceError, MissingPackage, Unreachable
 from pipeline.lake.ship import is_connect, ship
 from pipeline.lake.stage_codec import decode_batches, decode_manifest, encode_batches, encode_manifest
@@ -143,7 +144,7 @@ def _joined(manifests: Sequence[Manifest], batches: Sequence[Batch]) -> Manifest
     by_key = {line.key: line for manifest in manifests for line in manifest.staged}
     if by_key.keys() != {batch.key for batch in batches}:
         raise Unreachable(
-            f"Spark brought back {len(by_key)} of {len(batches)} shards; nothing was committed, the wave is read again"
+            f"Spark brought back {len(by_key)} of {counted(len(batches), 'shard')}; nothing was committed, the wave is read again"
         )
     return Manifest(
         tuple(by_key[batch.key] for batch in batches),

@@ -4,6 +4,8 @@ import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pipeline.aws.migration import DynamoClientVersion
 from pipeline.aws.tables import DynamoTables
 from pipeline.kcl.migration import ClientVersion
@@ -21,3 +23,19 @@ def test_the_client_version_is_none_until_a_worker_of_kcls_wrote_it(dynamodb: "D
     row = DynamoClientVersion(dynamodb, settings.state_table)
     assert row.change(ClientVersion.UPGRADE_FROM_2X, "kcl-1", datetime(2026, 1, 1, tzinfo=UTC), seen=None)
     assert tables.client_version() is ClientVersion.UPGRADE_FROM_2X
+
+
+@pytest.mark.parametrize(("status", "moved"), [("DEPLOYED", True), ("DEPLOYED", False), ("PENDING", True)])
+def test_while_kcl_moves_its_rows_the_client_version_is_read_on_either_side(
+    dynamodb: "DynamoDBClient", status: str, *, moved: bool
+):
+    """A fleet that rolled back to 2.x is obeyed in the middle of its way to one table, too."""
+    settings = Settings(application=f"v-{uuid.uuid4().hex[:8]}", streams=(StreamSettings(name="s"),))
+    tables = DynamoTables(dynamodb, settings, pause=lambda _: None)
+    tables.ensure()
+    said = {"key": {"S": "TableMigration3.5"}, "tm": {"S": f"TABLE_MIGRATION_STATUS_{status}"}}
+    dynamodb.put_item(TableName=settings.state_table, Item=said)
+    place = (settings.lease_table, "leaseKey") if moved else (settings.state_table, "key")
+    row = DynamoClientVersion(dynamodb, place[0], key=place[1])
+    assert row.change(ClientVersion.ROLLED_BACK, "kcl-1", datetime(2026, 1, 1, tzinfo=UTC), seen=None)
+    assert tables.client_version() is ClientVersion.ROLLED_BACK

@@ -1,5 +1,6 @@
 """The source of shards on Kinesis: errors, retries, expired tokens and iterators, the budget of calls."""
 
+import time
 from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -151,15 +152,37 @@ def test_an_iterator_that_expired_is_made_again(orders: Kinesis):
     assert orders.calls["GetRecords"] == 3
 
 
-def test_an_iterator_is_dropped_when_the_position_moves_and_when_nobody_asks(orders: Kinesis):
+def test_an_iterator_is_dropped_when_the_position_moves(orders: Kinesis):
     first = orders.put()
     orders.source.has_news({orders.key(): first})
     second = orders.put()
     assert orders.source.has_news({orders.key(): second}) == frozenset()
     assert orders.calls["GetShardIterator"] == 2
-    orders.source.has_news({})
-    orders.source.has_news({orders.key(): second})
-    assert orders.calls["GetShardIterator"] == 3
+
+
+def test_shards_that_are_asked_in_turns_cost_one_call_a_look_too():
+    wide = Kinesis(5)
+    for _ in range(3):
+        for number in range(5):
+            assert wide.source.has_news({wide.key(number): TRIM}) == frozenset()
+            wide.source.has_news({})
+    assert wide.calls["GetShardIterator"] == 5
+    assert wide.calls["GetRecords"] == 15
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_an_iterator_that_kinesis_keeps_no_more_is_not_kept_nor_tried(
+    orders: Kinesis, monkeypatch: pytest.MonkeyPatch, *, asked: bool
+):
+    orders.source.has_news({orders.key(): TRIM})
+    orders.local.clock.advance(301)
+    now = time.monotonic()
+    monkeypatch.setattr("pipeline.aws.kinesis.time.monotonic", lambda: now + 301)
+    assert orders.source.has_news({orders.key(): TRIM} if asked else {}) == frozenset()
+    monkeypatch.setattr("pipeline.aws.kinesis.time.monotonic", lambda: now)
+    assert orders.source.has_news({orders.key(): TRIM}) == frozenset()
+    assert orders.calls["GetShardIterator"] == 2
+    assert orders.calls["GetRecords"] == (3 if asked else 2)
 
 
 def test_an_empty_page_behind_the_tip_is_news(orders: Kinesis):

@@ -13,6 +13,7 @@ import pytest
 from pipeline.aws import layout
 from pipeline.aws.clients import dynamodb_client
 from pipeline.aws.layout import look, places
+from pipeline.aws.tables import names_of
 from pipeline.core import change
 from pipeline.core.change import Applied
 from pipeline.core.election import LockRow
@@ -92,7 +93,7 @@ def app(aws: LocalAws, dynamodb: "DynamoDBClient") -> Iterator[Application]:
     client.meta.events.register("before-call.dynamodb", count)
     yield made
     aws.clear_faults()
-    names = {settings.lease_table, settings.worker_table, settings.state_table}
+    names = {name for each in (settings, made.settings) for name in names_of(each)}
     for name in names & set(dynamodb.list_tables()["TableNames"]):
         dynamodb.delete_table(TableName=name)
 
@@ -189,6 +190,20 @@ def test_an_application_in_one_table_lives_in_it_from_its_first_start_on(app: Ap
         look(app.client, app.with_layout(Layout.M))
 
 
+def test_tables_have_the_names_that_the_settings_give_them(app: Application):
+    name = app.settings.application
+    named: dict[str, Any] = {
+        kind: f"{name}.{kind}" for kind in ("lease_table", "worker_table", "state_table")
+    }
+    app.settings = replace(app.settings, coordination=CoordinationSettings(**named))
+    assert app.resource.tables().ensure()
+    write_one_of_each(app)
+    held = {kind: app.keys_in(table) for kind, table in named.items()}
+    assert held == {"lease_table": {"shardId-0"}, "worker_table": {"w1"}, "state_table": {"Leader"}}
+    there = app.client.list_tables()["TableNames"]
+    assert {table for table in there if table.startswith(name)} == set(named.values())
+
+
 def test_an_application_in_three_tables_refuses_one(app: Application):
     assert app.resource.tables().ensure()
     write_one_of_each(app)
@@ -206,6 +221,23 @@ def test_between_two_leaders_one_table_is_known_by_its_workers(app: Application)
     app.has_table(app.settings.state_table, "key")
     with pytest.raises(WrongShape, match="stray table"):
         look(app.client, app.settings)
+
+
+def test_one_table_that_stopped_is_known_by_its_workers_though_a_stray_table_has_a_lock_by_now(
+    app: Application,
+):
+    """KCL 3.5.1 goes on in the trap: a worker that starts there takes the lock in the stray table."""
+    app.settings = app.with_layout(Layout.S)
+    app.resource.tables().ensure()
+    write_one_of_each(app)
+    assert app.resource.lock().release(LOCK)
+    app.has_table(app.settings.state_table, "key")
+    app.in_state("Leader", ownerName={"S": "kcl-1"})
+    for wanted in Layout:
+        with pytest.raises(
+            WrongShape, match=r"\(w1\) and table .* \(Leader\) hold rows.*The repair: put the row"
+        ):
+            look(app.client, app.with_layout(wanted))
 
 
 def test_the_trap_stops_every_store_and_the_repair_frees_them(app: Application):

@@ -91,6 +91,15 @@ def test_throughput_is_rounded_half_up_to_six_places_without_exponent(kbps: floa
     assert write_lease(Lease("k", throughput_kbps=kbps))["throughputKBps"] == {"N": text}
 
 
+def test_a_throughput_as_large_as_dynamodb_keeps_can_be_written_on():
+    """Somebody's hand: the rows of the other shards of a wave would wait for it, too."""
+    read = read_lease({**ROW, "throughputKBps": {"N": "1E+125"}})
+    assert isinstance(read, Lease)
+    wanted = change.checkpoint(read, "me", "run/1", at=SHARD_END, throughput_kbps=read.throughput_kbps)
+    _, request = write_change(wanted)
+    assert request["ExpressionAttributeValues"][":new_throughputKBps"] == {"N": "1" + "0" * 125}
+
+
 def test_a_row_with_what_is_mandatory_is_a_lease():
     assert read_lease(ROW) == Lease("shardId-000000000007", 5)
 

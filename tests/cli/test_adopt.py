@@ -147,6 +147,31 @@ def test_adopting_several_streams_that_died_between_two_goes_on_with_the_next(
     assert "nothing left to adopt" in capsys.readouterr().out
 
 
+def test_joining_that_died_between_two_streams_goes_on_though_the_fleet_has_read_on(
+    application: str, two_streams: str, dynamodb, kinesis, capsys: pytest.CaptureFixture[str]
+):
+    file = Path("headrace.yaml")
+    joined = "{kcl_failover: 20s, heartbeat: lease, allow_foreign_checkpoints: true}"
+    file.write_text(file.read_text(encoding="utf-8") + f"coordination: {joined}\n", encoding="utf-8")
+    adopting = adopting_of(read_settings("headrace.yaml", {}).settings)
+    adopting.table.ensure()
+    adopting.land(adopting.survey(application, timestamp=None), run="headrace adopt")
+    read = kinesis.put_record(StreamName=application, Data=b"d", PartitionKey="k", ExplicitHashKey="0")
+    (key,) = [
+        row["leaseKey"]
+        for row in dynamodb.scan(TableName=application)["Items"]
+        if f":{application}:" in row["leaseKey"]["S"]
+    ]
+    moves = {"UpdateExpression": "SET checkpoint = :read ADD leaseCounter :one", "TableName": application}
+    stands = {":read": {"S": read["SequenceNumber"]}, ":one": {"N": "1"}}
+    dynamodb.update_item(Key={"leaseKey": key}, ExpressionAttributeValues=stands, **moves)
+    assert main(["adopt", "--watch", "50ms", "--yes"]) == 0
+    out = capsys.readouterr().out
+    assert f"{application}: passed over, the lake table has taken it over before" in out
+    assert f"{application}: 0 positions adopted" not in out
+    assert f"{two_streams}: 0 positions adopted" in out
+
+
 def a_row_of(life: str, table: str, dynamodb) -> None:
     key = f"{life}:shardId-000000000000"
     lease = Lease(key, 7, Checkpoint("TRIM_HORIZON"), stream=life, shard="shardId-000000000000")

@@ -4,13 +4,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from dagster import DagsterEvent, DagsterInstance, DagsterRun, DagsterRunStatus
 
-from pipeline.cli import services
+from pipeline.cli import main, services
 from pipeline.local.endpoint import LocalAws
 from tests.stand_in import aws
 
@@ -55,12 +56,26 @@ def the_dagster(folder: Path) -> int:
     return int((folder / "dagster").read_text())
 
 
-def until_its_up(output: int) -> Iterator[str]:
-    with open(output, encoding="utf-8", closefd=False) as lines:
-        for line in lines:
-            yield line
-            if "UI at" in line:
-                return
+def started(folder: Path, aws: LocalAws, output: int) -> "subprocess.Popen[bytes]":
+    port = next(port for port in range(3900, 65536) if services.is_free(port))
+    headrace = subprocess.Popen(
+        [sys.executable, "-c", HEADRACE, str(port)],
+        cwd=folder,
+        env={**os.environ, **aws.environment, "PYTHONPATH": str(services.ROOT)},
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+    )
+    os.close(output)
+    return headrace
+
+
+def until(lines: Iterable[str], wanted: str) -> Iterator[str]:
+    for line in lines:
+        yield line
+        if wanted in line:
+            return
 
 
 @pytest.mark.parametrize(
@@ -72,22 +87,73 @@ def test_dagster_is_stopped_though_its_words_reach_nobody(
     folder: Path, aws: LocalAws, output: Callable[[], tuple[int, int]], number: int
 ):
     ours, theirs = output()
-    port = next(port for port in range(3900, 65536) if services.is_free(port))
-    headrace = subprocess.Popen(
-        [sys.executable, "-c", HEADRACE, str(port)],
-        cwd=folder,
-        env={**os.environ, **aws.environment, "PYTHONPATH": str(services.ROOT)},
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
-    os.close(theirs)
-    told = list(until_its_up(ours))
-    os.close(ours)
+    headrace = started(folder, aws, theirs)
+    with os.fdopen(ours, encoding="utf-8") as lines:
+        told = list(until(lines, "UI at"))
     headrace.send_signal(number)
     code = headrace.wait()
     assert code == 0, told
     assert (folder / "asked").exists()
     with pytest.raises(ProcessLookupError):
         os.kill(the_dagster(folder), 0)
+
+
+@pytest.fixture
+def a_run(
+    folder: Path, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[DagsterInstance, DagsterRun]]:
+    """At work, in the Dagster of this folder; and the coordination tables are there."""
+    for variable, value in aws.environment.items():
+        monkeypatch.setenv(variable, value)
+    assert main(["tables", "create", "--config", str(folder / "h.yaml")]) == 0
+    services.prepare_dagster_home(folder / ".dagster")
+    with DagsterInstance.from_config(str(folder / ".dagster")) as instance:
+        run = DagsterRun(job_name="app_consume", run_id="1" * 32, status=DagsterRunStatus.STARTED)
+        yield instance, instance.add_run(run)
+
+
+def test_a_run_at_work_ends_by_itself_before_dagster_is_stopped(
+    folder: Path, aws: LocalAws, a_run: tuple[DagsterInstance, DagsterRun]
+):
+    """It may have begun just now, and hold no lease yet."""
+    instance, run = a_run
+    ours, theirs = os.pipe()
+    headrace = started(folder, aws, theirs)
+    with os.fdopen(ours, encoding="utf-8") as lines:
+        told = [*until(lines, "UI at")]
+        headrace.send_signal(signal.SIGINT)
+        told += until(lines, "held no open lease any more")
+        assert not (folder / "asked").exists()
+        instance.report_dagster_event(DagsterEvent("PIPELINE_SUCCESS", run.job_name), run.run_id)
+        told += lines
+    assert headrace.wait() == 0, told
+    assert (folder / "asked").exists()
+    assert "canceled" not in "".join(told)
+    assert status(instance, run) is DagsterRunStatus.SUCCESS
+
+
+def test_what_is_still_at_work_is_canceled_before_it_is_interrupted(
+    folder: Path, aws: LocalAws, a_run: tuple[DagsterInstance, DagsterRun]
+):
+    """Dagster calls it failed otherwise, and nobody knows why."""
+    instance, run = a_run
+    starting = instance.add_run(DagsterRun(job_name="j", run_id="2" * 32, status=DagsterRunStatus.STARTING))
+    ours, theirs = os.pipe()
+    headrace = started(folder, aws, theirs)
+    with os.fdopen(ours, encoding="utf-8") as lines:
+        told = [*until(lines, "UI at")]
+        headrace.send_signal(signal.SIGINT)
+        told += until(lines, "held no open lease any more")
+        headrace.send_signal(signal.SIGINT)
+        told += lines
+    assert headrace.wait() == 0, told
+    assert "2 runs still at work: canceled" in "".join(told)
+    assert (folder / "asked").exists()
+    assert status(instance, run) is DagsterRunStatus.CANCELING, "it says itself when it is canceled"
+    assert status(instance, starting) is DagsterRunStatus.CANCELED, "it may never say anything"
+
+
+def status(instance: DagsterInstance, run: DagsterRun) -> DagsterRunStatus:
+    found = instance.get_run_by_id(run.run_id)
+    assert found is not None
+    return found.status

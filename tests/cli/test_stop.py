@@ -98,7 +98,7 @@ def test_a_wave_at_work_is_waited_for_and_told(world: World):
     assert stopped.silent == ()
     assert "waves may still be at work" in str(stopped)
     assert told[0] == "2 open leases still held (w2), waited 0 s"
-    assert told[-1].startswith("1 open leases still held (w2), waited ")
+    assert told[-1].startswith("1 open lease still held (w2), waited ")
 
 
 def test_a_worker_that_nobody_beats_for_is_told_as_such(world: World):
@@ -232,7 +232,11 @@ def test_the_end_of_headrace_dev_stops_its_workers_and_its_start_lets_them_work(
     assert app.stopped() == set()
 
 
-@pytest.mark.parametrize("step", [dev._start_workers, dev._stop_workers])
+def stop_workers_before_runs(settings: Settings) -> None:
+    dev._stop_workers(settings, Path("nobody looks at runs"))
+
+
+@pytest.mark.parametrize("step", [dev._start_workers, stop_workers_before_runs])
 def test_headrace_dev_starts_and_ends_also_where_aws_cant_be_asked(
     app: App,
     aws: LocalAws,
@@ -260,7 +264,7 @@ def test_a_second_ctrl_c_skips_the_wait_and_is_no_error(app: App, monkeypatch: p
         raise KeyboardInterrupt
 
     monkeypatch.setitem(stop.__kwdefaults__ or {}, "pause", interrupt)
-    dev._stop_workers(app.settings)
+    stop_workers_before_runs(app.settings)
     assert app.stopped() == {"w1", "w2"}
 
 

@@ -273,6 +273,11 @@ def test_within_the_tolerance_nothing_moves_and_beyond_it_all_the_way(w1, moves)
     assert after(scene) == ({"w1": 10, "w2": 10} if moves else counts(scene))
 
 
+@pytest.mark.parametrize("kbps", [None, 0.0, 1.0], ids=["unmeasured", "quiet", "measured"])
+def test_the_tolerance_is_as_fine_where_nothing_was_measured(kbps):
+    assert after(drawn(w1=[kbps] * 8, w2=[kbps] * 6)) == {"w1": 7, "w2": 7}
+
+
 @pytest.mark.parametrize("workers", [1, 2, 9, 30])
 def test_a_worker_that_joins_gets_its_share_in_one_pass_and_nothing_else_moves(workers):
     held = {f"w{n}": [5.0] * (workers + 1) for n in range(workers)}
@@ -320,7 +325,7 @@ def test_the_holder_is_asked_first_where_it_reads_or_its_counter_moves(rules, cl
     row = next(row for row in carried_out(scene, [change]).leases if row.key == change.key)
     assert (row.holder, row.owner) == ("w1" if asked else "w2", "w2")
     assert row.assigned_at == NOW
-    assert change.why == "w1 has more to read than w2: -> w2, now with 1 leases"
+    assert change.why == "w1 has more to read than w2: -> w2, now with 1 lease"
 
 
 # -- clusters ----------------------------------------------------------------------------------------------------

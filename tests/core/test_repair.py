@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pipeline.core.begin import Stop
 from pipeline.core.lineage import Kind, LedgerPage, Range
 from pipeline.core.order import Family, a_family
-from pipeline.core.position import TRIM, Origin, Position, Positions
+from pipeline.core.position import TRIM, Origin, Position, Positions, Start
 from pipeline.core.repair import Evidence, KnownState, LastRow, Picked, Repair, plan_repair
 from pipeline.core.shard import Shard
 from pipeline.core.stream import ShardKey, StreamId
@@ -64,6 +64,37 @@ def test_the_newest_snapshot_speaks_for_a_shard_without_rows() -> None:
     repair = planned(lost(known(4, a=Position(6)), known(3, a=Position(5), b=Position(2))))
     assert stands(repair) == {"a": Position(6), "b": Position(2)}
     assert sum("holds no row of it" in told for told in repair.sentences) == 2
+
+
+def landing(key: ShardKey, upto: int, *, rows: int = 1, kind: Kind = Kind.LANDED) -> LedgerPage:
+    return LedgerPage((Range(kind, key, None, Position(upto), run="r", claim="r/1", rows=rows),))
+
+
+def test_a_snapshot_whose_landing_the_table_doesnt_hold_was_rolled_back_and_speaks_for_no_record() -> None:
+    """A child of its own may have been known by it alone; what an older one says of the shard still counts."""
+    start = Position(start=Start(NOON))
+    rolled_back = replace(known(4, a=Position(6), b=Position(9), c=start), page=landing(A, 6))
+    assert stands(planned(lost(rolled_back, a=5), {})) == {"a": Position(5, arrival=NOON), "c": start}
+    assert stands(planned(lost(rolled_back, known(3, b=Position(2)), a=5), {}))["b"] == Position(2)
+    built_on_it = known(5, a=Position(6), b=Position(9, seen=NOON))
+    repair = planned(lost(built_on_it, rolled_back), {})
+    assert stands(repair) == {"c": start}
+    assert [told.split(": ")[1] for told in repair.sentences if "nowhere" in told] == [
+        "stands nowhere, for the table holds no row of it; it was known at 6, and is read again from its start",
+        "stands nowhere, for the table holds no row of it; it was known at 9, and is read again from its start",
+    ]
+
+
+def test_a_snapshot_whose_landing_is_there_or_brought_no_rows_is_believed() -> None:
+    said = known(4, a=Position(6), b=Position(9))
+    for state, rows in (
+        (replace(said, page=landing(A, 6)), {"a": 6}),
+        (replace(said, page=landing(A, 6)), {"a": 7}),
+        (replace(said, page=landing(A, 6, rows=0, kind=Kind.FOREIGN)), {"a": 5}),
+        (replace(known(3, a=Position(9)), page=landing(A, 9)), {"a": 7}),
+    ):
+        repair = planned(lost(said, state, **rows), {})
+        assert stands(repair)["b"] == Position(9)
 
 
 def test_every_ancestor_of_a_shard_with_rows_has_ended() -> None:

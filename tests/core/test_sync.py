@@ -10,7 +10,7 @@ from pipeline.core.order import a_family, parents_first
 from pipeline.core.position import TRIM, Origin, Position, Positions
 from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
 from pipeline.core.stream import ShardKey
-from pipeline.core.sync import a_lease, plan_sync, sync_token
+from pipeline.core.sync import a_lease, plan_retire, plan_sync, sync_token
 from tests.core.stream_life import STREAM, ZERO
 
 
@@ -42,6 +42,11 @@ def test_a_stream_made_anew_has_its_rows_exchanged_in_one_sync() -> None:
         (old.key, True, False),
         (old.key, False, True),
     ]
+
+
+def test_a_leader_that_slept_through_a_streams_new_life_retires_none_of_its_rows() -> None:
+    young = Lease("shardId-000000000000", stream_epoch=STREAM.epoch + 5)
+    assert plan_retire(STREAM, [young]) == []
 
 
 def test_rows_of_other_streams_in_the_table_are_neither_retired_nor_taken_for_ones_own() -> None:

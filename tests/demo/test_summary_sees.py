@@ -68,7 +68,7 @@ def test_a_removed_row_is_named(home: Home, capsys: pytest.CaptureFixture[str]):
     assert code == 1
     assert "DOES NOT MATCH: 20 put, 19 landed, 1 missing" in said
     assert f"r22 ({OTHER.shard_id} 22) isn't in the table; snapshot " in said
-    assert "says that it brought 4 rows, 3 are there" in said
+    assert "says that it brought 4 rows; 3 found" in said
     assert "has 7 rows, the table's metadata says 8" in said
 
 

@@ -308,3 +308,43 @@ def test_a_row_that_somebody_wrote_meanwhile_is_told_and_left() -> None:
     changes, _ = adopting(world).give_back(STREAM)
     assert isinstance(world.leases.apply(replace(changes[0])), Applied)
     assert adopting(world).apply(changes) == (row.key,)
+
+
+@pytest.mark.parametrize("checkpoint", [TRIM_HORIZON, SHARD_END])
+def test_a_claim_that_a_dead_run_or_command_left_on_a_row_without_a_holder_holds_nothing_up(
+    checkpoint: Checkpoint,
+) -> None:
+    """Nothing else would ever take it away: the workers have stopped, and an ended row is given out no more."""
+    world = World(shards=1)
+    world.produce(0, 5)
+    world.settle()
+    world.wave()
+    world.rows.set_stopping("w1", stopping=True)
+    world.work()
+    row = world.leases.get(world.shard(0).shard_id)
+    assert row is not None
+    owner = "w1" if checkpoint.is_end else None
+    left = replace(row, owner=owner, run_claim="dead/1", wanted_by="dead/2")
+    ended = replace(left, key=world.shard(7).shard_id, checkpoint=SHARD_END)
+    world.leases = type(world.leases)([ended, row] if checkpoint.is_end else [left])
+    changes, _ = adopting(world).give_back(STREAM)
+    assert adopting(world).apply(changes) == ()
+    assert [(r.owner, r.run_claim, r.wanted_by) for r in world.leases.scan().leases] == [
+        (None, None, None) for _ in world.leases.scan().leases
+    ]
+    assert adopting(world).give_back(STREAM)[0] == (), "there is nothing left to do"
+
+
+def test_a_row_that_is_claimed_between_the_plan_and_the_write_is_left() -> None:
+    world = World(shards=1)
+    world.settle()
+    world.rows.set_stopping("w1", stopping=True)
+    world.work()
+    row = world.leases.get(world.shard(0).shard_id)
+    assert row is not None
+    world.leases = type(world.leases)([replace(row, checkpoint=LATEST, run_claim="dead/1")])
+    changes, _ = adopting(world).give_back(STREAM)
+    now = replace(row, checkpoint=LATEST, run_claim="person/1")
+    world.leases = type(world.leases)([now])
+    assert adopting(world).apply(changes) == (row.key,)
+    assert world.leases.get(row.key) == now

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from pipeline.core.change import Applied, Change, Refused, repair
 from pipeline.core.checkpoint import SHARD_END, Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.core.lineage import Kind
 from pipeline.core.worker import Worker
 from pipeline.duties.wave import Arrow
-from pipeline.settings_choices import Heartbeat
-from tests.duties.world import TICK, World
+from pipeline.settings_choices import Heartbeat, InitialPosition
+from tests.duties.world import TICK, Cut, World
 
 
 def shared(world: World) -> World:
@@ -346,3 +348,46 @@ def test_what_kcl_read_meanwhile_is_told_to_a_person() -> None:
     world.produce(0, 1)
     report = world.wave("w1", "second")
     assert ["KCL read it from" in note for note in report.notes] == [True]
+
+
+# --- KCL's own shard sync, and what it leaves out -----------------------------------------------------------------
+
+
+def test_children_that_late_listings_hid_at_their_parents_end_are_read_all_the_same() -> None:
+    """KCL's plan takes the row of the ended parent for a promise that theirs are there."""
+    world = shared(World(shards=2))
+    world.settle()
+    world.source.split(world.shard(0))
+    for shard in (1, 2, 3):
+        world.produce(shard, 4)
+    listed, children = world.source.list_shards, {world.shard(2).shard_id, world.shard(3).shard_id}
+    world.source.list_shards = lambda *asked: tuple(  # type: ignore[method-assign]
+        each for each in listed(*asked) if each.shard_id not in children
+    )
+    world.wave()
+    assert row_of(world, 0).has_ended
+    world.source.list_shards = listed  # type: ignore[method-assign]
+    world.tick(8)
+    world.wave("w1", "later")
+    nothing_is_missing_or_doubled(world)
+
+
+def test_a_shard_that_is_split_between_the_start_at_latest_and_the_first_row_is_read_first() -> None:
+    world = shared(World(shards=2, position=InitialPosition.LATEST))
+    held, world.leases.apply = world.leases.apply, _cut  # type: ignore[method-assign,assignment]
+    with pytest.raises(Cut):
+        world.lead()
+    world.leases.apply = held  # type: ignore[method-assign]
+    world.clock.advance(TICK)
+    world.produce(0, 3)
+    world.source.split(world.shard(0))
+    for shard in (1, 2, 3):
+        world.produce(shard, 4)
+    world.settle()
+    for run in ("parent", "children"):
+        world.wave("w1", run)
+    nothing_is_missing_or_doubled(world)
+
+
+def _cut(_change: Change) -> Applied | Refused:
+    raise Cut

@@ -174,5 +174,5 @@ def test_rounds_come_at_kcls_cadence_and_a_lost_memory_costs_one_more() -> None:
 
 
 def test_the_report_is_a_part_of_the_leaders_sentence() -> None:
-    assert str(CleanupReport(2, 1)) == "2 rows cleaned up, 1 ended positions let go"
+    assert str(CleanupReport(2, 1)) == "2 rows cleaned up, 1 ended position let go"
     assert str(CleanupReport()) == ""

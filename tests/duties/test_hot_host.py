@@ -1,6 +1,7 @@
 """A host that is too busy loses leases: from the tasks' manifests, through the workers' rows, to KCL's balancing."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from pipeline.aws.workers import DynamoWorkerStore
 from pipeline.core.change import Applied
 from pipeline.kcl.assignment import Plan, Term, plan_assignment
 from pipeline.kcl.fleet import Rules
+from pipeline.settings_choices import Strategy
 from tests.duties.measured import MeasuringStage, a_load
 from tests.duties.world import World
 from tests.stand_in import a_table
@@ -79,6 +81,22 @@ def test_leases_move_from_the_worker_with_a_hot_host_to_the_other(world: World):
         assert isinstance(world.leases.apply(change), Applied)
     after = owners(world)
     assert after["w2"] > 4 > after["w1"]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "moves"), [(Strategy.VARIANCE, True), (Strategy.GAP, False), (Strategy.LEASE_COUNT, False)]
+)
+def test_our_own_leader_moves_them_with_the_strategy_that_goes_by_what_workers_measure(
+    world: World, strategy: Strategy, *, moves: bool
+):
+    assignment = replace(world.settings.assignment, strategy=strategy)
+    world.settings = replace(world.settings, assignment=assignment)
+    work(world, busy={"w1": 96, "w2": 8})
+    world.clock.advance(world.settings.times.assignment)
+    world.tick(3 * 4)
+    after = owners(world)
+    assert (after["w2"] > 4 > after["w1"]) is moves
+    assert sum(after.values()) == SHARDS
 
 
 def test_workers_that_are_alike_keep_what_they_have(world: World):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+import pytest
+
 from pipeline.core.change import Applied, Change, Refused
+from pipeline.errors import Throttled, Unreachable
 from pipeline.memory.leases import MemoryLeaseStore
+from pipeline.ports import StreamFacts
 from pipeline.settings_choices import Strategy
 from tests.duties.moves import owners
 from tests.duties.world import TICK, World
@@ -69,7 +73,7 @@ def test_assignment_stops_at_the_deadline_says_how_many_are_left_and_goes_on_at_
             world.work(worker)
     assert took == [DEADLINE, DEADLINE, 40 * A_WRITE, timedelta(0)]
     assert "80 leases assigned" in said[0]
-    assert "120 more leases are to be given out or moved: the next tick goes on" in said[0]
+    assert "120 more leases to be given out or moved: the next tick goes on" in said[0]
     assert "40 more leases" in said[1]
     assert "more leases" not in said[2]
     assert world.leases.scans - scans == len(took), "one look each"
@@ -136,3 +140,91 @@ def test_a_pass_in_parts_is_one_to_kcls_strategies() -> None:
         for worker in world.workers:
             world.work(worker)
     assert runs == [0, 0, 1], "they even out in every third only"
+
+
+# -- streams that take their time, and fail ------------------------------------------------------------------------
+
+FOUR = ("a", "b", "c", "orders")
+
+
+@dataclass
+class Troubled(World):
+    """Two streams take half of a tick; asking these raises this."""
+
+    shards: int = 1
+    more_streams: tuple[str, ...] = ("a", "b", "c")
+    fails: str = ""
+    error: Exception = field(default_factory=lambda: Throttled("slow down"))
+    asked: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.lead()
+        self.clock.advance(timedelta(seconds=30))
+        self.leases = MemoryLeaseStore()
+        world, describe = self, self.source.describe
+
+        def slow(name: str) -> StreamFacts:
+            short = name.rpartition("/")[2]
+            world.asked.append(short)
+            world.clock.advance(DEADLINE / 4)
+            if short in world.fails.split():
+                raise world.error
+            return describe(name)
+
+        self.source.describe = slow  # type: ignore[method-assign]
+
+    def leads(self) -> tuple[list[str], bool]:
+        """Whom a tick asked, and whether it failed."""
+        self.asked.clear()
+        report = self.lead()
+        self.said = str(report)
+        return list(self.asked), report.trouble is not None
+
+
+def test_a_tick_that_had_time_for_streams_that_fail_only_has_failed_and_the_next_goes_on_behind_them() -> (
+    None
+):
+    world = Troubled(fails="a b c orders")
+    ticks = [world.leads() for _ in range(4)]
+    assert ticks == [(["a", "b"], True), (["c", "orders"], True)] * 2
+
+
+def test_streams_that_fail_slowly_keep_none_behind_them_waiting() -> None:
+    world = Troubled(fails="a b")
+    assert world.leads() == (["a", "b"], True)
+    assert world.leads() == (["c", "orders"], False)
+    assert "2 shards added" in world.said
+
+
+def test_where_any_stream_of_a_round_was_synced_the_others_trouble_is_a_note_in_a_later_tick_too() -> None:
+    world = Troubled(fails="c orders")
+    assert world.leads() == (["a", "b"], False)
+    assert world.leads() == (["c", "orders"], False)
+    assert "stream c couldn't be synced (slow down)" in world.said
+    world.clock.advance(timedelta(seconds=30))
+    assert world.leads() == (["a", "b"], False), "the round is over"
+
+
+@pytest.mark.parametrize("silent", ["a", "c"])
+def test_a_stream_that_never_answers_keeps_none_behind_it_waiting(silent: str) -> None:
+    """Also where it is the first that a tick asks."""
+    world = Troubled(fails=silent, error=Unreachable("no answer"))
+    ticks = [world.leads() for _ in range(3)]
+    assert [name for asked, _ in ticks for name in asked][:4] == list(FOUR)
+    assert [failed for _, failed in ticks] == [silent == "a", False, False]
+
+
+def test_a_kinesis_that_is_down_fails_every_tick_and_is_waited_for_once_in_each() -> None:
+    world = Troubled(fails="a b c orders", error=Unreachable("no answer"))
+    ticks = [world.leads() for _ in range(6)]
+    assert all(failed for _, failed in ticks)
+    assert [asked for asked, _ in ticks] == [[name] for name in (*FOUR, *FOUR)][:6]
+
+
+def test_the_clean_up_of_a_round_in_which_all_failed_is_due_still() -> None:
+    world = Troubled(fails="a b c orders")
+    before = world.leader_memory["w1"].cleanup
+    world.clock.advance(timedelta(minutes=6))
+    assert [world.leads()[1] for _ in range(2)] == [True, True]
+    assert world.leader_memory["w1"].cleanup == before

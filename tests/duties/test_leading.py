@@ -8,11 +8,14 @@ from datetime import timedelta
 import pytest
 
 from pipeline.core.change import Applied, claim
+from pipeline.core.worker import Worker
 from pipeline.duties.leader_tick import LeaderMemory
 from pipeline.duties.preview import preview
-from pipeline.ports import WorkerListing
+from pipeline.errors import Throttled, WrongShape
+from pipeline.ports import Listing, WorkerListing
 from pipeline.settings_choices import Heartbeat, Mode
 from tests.duties.moves import owners, row_of, ticks_until, without
+from tests.duties.test_beside_kcl import shared
 from tests.duties.world import TICK, World
 
 
@@ -167,7 +170,7 @@ def test_a_rollback_past_a_parents_end_is_told_by_the_leader() -> None:
     world.table.rollback(before)
     world.clock.advance(timedelta(seconds=30))
     told = str(world.lead())
-    assert "1 ended shards" in told
+    assert "1 ended shard ahead of the lake table" in told
     assert "headrace reposition" in told
 
 
@@ -194,6 +197,24 @@ def test_a_leader_that_cant_lead_doesnt_take_the_lock() -> None:
     with pytest.raises(Exception, match="orders"):
         world.lead()
     assert world.lock.read() is None
+
+
+def test_who_cant_read_the_leases_leaves_the_lock_to_others() -> None:
+    """It could give none out."""
+    world = World(workers=("w1", "w2"))
+    scan = world.leases.scan
+
+    def refuse() -> Listing:
+        raise Throttled("the lease table")
+
+    world.leases.scan = refuse  # type: ignore[method-assign]
+    for _ in range(10):
+        with pytest.raises(Throttled):
+            world.lead("w1")
+        world.clock.advance(TICK)
+        assert world.lock.read() is None
+    world.leases.scan = scan  # type: ignore[method-assign]
+    assert world.lead("w2").leads
 
 
 def test_a_leader_that_ticks_keeps_the_lock() -> None:
@@ -232,6 +253,25 @@ def test_a_leader_that_beats_but_assigns_nothing_raises_every_workers_alarm() ->
         last = world.work("w2").alarm
         world.clock.advance(TICK)
     assert last is None
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_a_leader_whose_row_isnt_understood_stops_no_other_worker(joined: bool) -> None:  # noqa: FBT001
+    world = World(workers=("w1", "w2"))
+    world.settle()
+    if joined:
+        shared(world)
+    get = world.rows.get
+
+    def odd(worker_id: str) -> Worker | None:
+        if worker_id == "w1":
+            raise WrongShape("assignPass is of type S, not N")
+        return get(worker_id)
+
+    world.rows.get = odd  # type: ignore[method-assign]
+    for _ in range(20):
+        assert world.work("w2").due
+        world.clock.advance(TICK)
 
 
 def test_a_leader_that_died_is_no_alarm_its_lock_expires() -> None:

@@ -93,3 +93,24 @@ def test_a_worker_that_comes_gets_its_share_at_once_and_nothing_moves_after_it()
     assert ticks_until(world, lambda: owners(world) == {"w1": 3, "w2": 3}) <= 3
     world.tick(40)
     assert max(row.counter for row in world.leases.scan().leases) <= 2
+
+
+@pytest.mark.parametrize(
+    ("away", "stopped", "stays"),
+    [
+        (timedelta(hours=23), False, True),
+        (timedelta(hours=25), False, False),
+        (timedelta(hours=25), True, True),
+    ],
+)
+def test_the_row_of_a_worker_that_has_been_gone_for_a_day_goes_and_a_stopped_one_stays_stopped(
+    away: timedelta, *, stopped: bool, stays: bool
+) -> None:
+    world = World(workers=("w1", "w2"), shards=2)
+    world.settle()
+    if stopped:
+        world.rows.set_stopping("w2", stopping=True)
+    without(world, "w2")
+    world.clock.advance(away)
+    world.tick(12)
+    assert {row.worker_id for row in world.rows.listing().workers} == ({"w1", "w2"} if stays else {"w1"})

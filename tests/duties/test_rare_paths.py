@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
 
-from pipeline.core.change import Applied, assign, claim, want
+from pipeline.core.change import Applied, Change, Refused, assign, claim, want
 from pipeline.core.checkpoint import Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.duties.wave import Arrow
-from pipeline.errors import OriginUnsafe, Unreachable
+from pipeline.errors import OriginUnsafe, Throttled, Unreachable
 from pipeline.settings_choices import InitialPosition
 from tests.duties.world import TICK, World
 
@@ -106,6 +107,62 @@ def test_a_release_that_failed_does_not_lock_the_run_out_of_its_own_shard() -> N
     world.leases.apply(claim(row(world, 0), "w1", run.claims.claim))
     world.produce(0)
     assert run.wave().rows == 10
+
+
+@pytest.mark.parametrize("how", [KeyboardInterrupt("a person has had enough"), Unreachable("no answer")])
+def test_claims_are_let_go_of_though_the_run_is_cut_short_before_all_answers_are_back(
+    how: BaseException,
+) -> None:
+    world = World(shards=3)
+    world.settle()
+    write = world.leases.apply
+
+    def cut(change: Change) -> Applied | Refused:
+        answer = write(change)
+        if "run_claim" in change.put and change.key == key(1):
+            raise how  # the write itself has arrived
+        return answer
+
+    world.leases.apply = cut  # type: ignore[method-assign]
+    with suppress(KeyboardInterrupt):
+        world.wave(run="cut")
+    assert [row(world, n).run_claim for n in range(3)] == [None, None, None]
+
+
+def test_of_a_table_that_answers_no_claim_all_are_let_go_of_that_arrived() -> None:
+    world = World(shards=3)
+    world.settle()
+    write = world.leases.apply
+
+    def silent(change: Change) -> Applied | Refused:
+        answer = write(change)
+        if "run_claim" in change.put:
+            raise Unreachable("no answer")
+        return answer
+
+    world.leases.apply = silent  # type: ignore[method-assign]
+    with pytest.raises(Unreachable):
+        world.wave(run="unheard")
+    assert [row(world, n).run_claim for n in range(3)] == [None, None, None]
+
+
+def test_what_was_refused_or_never_arrived_is_not_released_as_well() -> None:
+    world = World(shards=4)
+    world.settle()
+    write, released = world.leases.apply, []
+
+    def troubled(change: Change) -> Applied | Refused:
+        if "run_claim" in change.put and change.key == key(1):
+            raise Throttled("slow down; nothing was written")
+        if "run_claim" in change.put and change.key == key(2):
+            return Refused(world.leases.get(key(2)))
+        if "run_claim" in change.remove:
+            released.append(change.key)
+        return write(change)
+
+    world.leases.apply = troubled  # type: ignore[method-assign]
+    world.wave(run="luckless")
+    assert released == [key(0), key(3)]
 
 
 def test_every_idle_shard_is_probed_in_turn_however_many_there_are() -> None:

@@ -157,3 +157,29 @@ def test_a_stream_that_is_gone_does_not_keep_its_table_from_being_repaired() -> 
     found = mended(life)
     assert isinstance(found, Repair)
     assert len(found.landing.positions.shards) == 2
+
+
+def test_a_shard_whose_only_landing_was_rolled_back_is_not_passed_over() -> None:
+    """No row of it is left to disagree with the snapshot beside main, which the tag keeps known."""
+    life = Life(shards=2)
+    life.sync()
+    life.produce(0)
+    life.wave()
+    before = life.table.head
+    assert before is not None
+    life.produce(0)
+    life.produce(1)
+    life.wave()
+    life.table.rollback(before)
+    life.table.append_as_others()
+    life.table.forget(*range(1, before + 1))
+    found = mended(life)
+    assert isinstance(found, Repair)
+    assert any(f"{life.key(1)}: stands nowhere" in told for told in found.sentences)
+    assert life.at(1) is None
+    told = [problem.why for problem in life.wave([life.key(1).shard_id]).problems]
+    assert ["the table was rolled back" in why for why in told] == [True], "a person decides about the row"
+    life.leases.wipe()
+    life.sync()
+    assert life.wave().problems == ()
+    assert sorted(life.landed()) == sorted(life.put)

@@ -427,7 +427,7 @@ def test_an_unsafe_origin_holds_up_its_own_stream_only() -> None:
     world.table = type(world.table)(world.clock)
     report = world.wave()
     assert report.rows == 10
-    assert any(p.fatal and "lease rows have checkpoints" in p.why for p in report.problems)
+    assert any(p.fatal and "checkpoints in 1 lease row (" in p.why for p in report.problems)
     world.clock.advance(timedelta(seconds=30))
     assert "couldn't be synced" in str(world.lead())
     world.leases = type(world.leases)([digits])

@@ -16,6 +16,7 @@ from pipeline.duties.taking import Shuffle, ShuffleMemory, Taking, TakingMemory,
 from pipeline.kcl import leader
 from pipeline.memory.clock import CountingIds, MemoryClock
 from pipeline.memory.leases import MemoryLeaseStore
+from pipeline.memory.workers import MemoryWorkerStore
 from pipeline.settings import CoordinationSettings, Settings, StreamSettings
 from pipeline.settings_choices import Heartbeat, Mode
 from tests.duties.world import MadeTables
@@ -41,6 +42,8 @@ class Fleet:
     clock: MemoryClock = field(default_factory=MemoryClock)
     memories: dict[str, TakingMemory] = field(default_factory=dict)
     ids: CountingIds = field(default_factory=CountingIds)
+    kcls: frozenset[str] = frozenset()
+    """Workers of KCL's: they have no row here."""
 
     def taking(self, worker: str) -> Taking:
         return Taking(
@@ -50,7 +53,15 @@ class Fleet:
             ids=self.ids,
             settings=self.settings,
             tables=MadeTables(),
+            workers=self.workers(),
         )
+
+    def workers(self) -> MemoryWorkerStore:
+        """All are ours."""
+        store = MemoryWorkerStore(clock=self.clock)
+        for name in {row.holder for row in self.leases._rows.values()} - {None, *self.kcls}:
+            store.beat(name or "", "dagster", found=None)
+        return store
 
     def take(self, worker: str) -> TakingReport:
         report = self.taking(worker).tick(self.memories.get(worker, TakingMemory()))
@@ -314,6 +325,18 @@ def test_who_owns_only_rows_of_ended_shards_may_be_gone_and_does_not_lead():
     assert duty.tick(ShuffleMemory())[1]
 
 
+@pytest.mark.parametrize("multi", [False, True])
+def test_the_owner_of_a_row_of_the_other_key_form_has_no_vote_and_does_not_lead(*, multi: bool):
+    order = leader.order(["w0", "w1"])
+    plain = Lease("shardId-000000000000")
+    serialized = "123456789012:orders:1700000000"
+    multiple = Lease(f"{serialized}:shardId-000000000000", stream=serialized, shard="shardId-000000000000")
+    ours, stray = (multiple, plain) if multi else (plain, multiple)
+    store = MemoryLeaseStore([replace(stray, owner=order[0]), replace(ours, owner=order[1])])
+    duty = Shuffle(ours=frozenset({order[1]}), leases=store, clock=MemoryClock(), multi=multi)
+    assert duty.tick(ShuffleMemory())[1]
+
+
 def test_while_nobody_owns_a_lease_everybody_leads():
     duty = Shuffle(ours=ME, leases=MemoryLeaseStore(rows(2)), clock=MemoryClock())
     assert duty.tick(ShuffleMemory())[1]
@@ -329,3 +352,33 @@ def test_the_leader_is_asked_for_anew_after_a_minute_and_then_every_five():
             asked.append(second)
         clock.advance(TICK)
     assert asked == [0, 60, 360, 660, 960]
+
+
+def test_nothing_is_taken_beside_workers_of_kcls_that_no_settings_join():
+    fleet = a_fleet(*rows(4, "kcl-1"))
+    fleet.kcls = frozenset({"kcl-1"})
+    fleet.leases.apply(give_up(fleet.leases.scan().leases[0], "kcl-1"))
+    for _ in range(5):
+        fleet.renew(["kcl-1"])
+        told = fleet.period("w1")["w1"]
+        assert "workers of KCL renew leases here (kcl-1)" in str(told)
+        assert told.taken == ()
+    assert fleet.counts == {"kcl-1": 3, None: 1}
+
+
+def test_leases_of_stopped_workers_of_kcls_are_taken_once_they_have_stood_still():
+    fleet = a_fleet(*rows(4, "kcl-1"))
+    fleet.kcls = frozenset({"kcl-1"})
+    for _ in range(3):
+        fleet.period("w1")
+    assert fleet.counts == {"w1": 4}
+
+
+def test_beside_a_fleet_that_the_settings_join_its_leases_are_stolen_as_kcl_does():
+    coordination = replace(SETTINGS.coordination, kcl_failover=timedelta(seconds=40))
+    fleet = a_fleet(*rows(4, "kcl-1"), settings=replace(SETTINGS, coordination=coordination))
+    fleet.kcls = frozenset({"kcl-1"})
+    for _ in range(3):
+        fleet.renew(["kcl-1"])
+        fleet.period("w1")
+    assert fleet.counts == {"kcl-1": 2, "w1": 2}

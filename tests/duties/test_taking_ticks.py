@@ -52,6 +52,21 @@ def test_no_leader_gives_anything_out_and_none_takes_the_lock():
     assert all(row.assign_pass == 0 for row in world.rows.listing().workers)
 
 
+def test_with_several_streams_too_only_the_worker_that_the_dice_name_leads():
+    world = World(workers=("w1", "w2"), more_streams=("returns",))
+    coordination = replace(world.settings.coordination, mode=Mode.KCL_2, heartbeat=Heartbeat.LEASE)
+    world.settings = replace(world.settings, coordination=coordination)
+    world.tick(40)
+    assert owners(world) == {"w1": 2, "w2": 2}
+    workers = {worker.id: worker for worker in world.settings.workers}
+    world.leader_memory.clear()
+    leads = []
+    for name, worker in workers.items():
+        world.settings = replace(world.settings, workers=(worker,))
+        leads.append(world.lead(name).leads)
+    assert sorted(leads) == [False, True]
+
+
 def test_the_leases_of_a_dead_worker_are_taken_by_the_other_one():
     world = a_world()
     world.tick(40)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
+
+import pytest
 
 from pipeline.core.change import Applied, claim
 from pipeline.core.checkpoint import SHARD_END
 from pipeline.core.lease import Lease
+from pipeline.duties.wave import Arrow
+from pipeline.settings_choices import Heartbeat
 from tests.duties.world import TICK, World
 
 
@@ -81,6 +86,28 @@ def test_a_second_dagster_takes_the_worker_over_once_the_first_has_been_silent()
         world.clock.advance(TICK)
     assert "another Dagster instance" in said[0]
     assert "another Dagster instance" not in said[-1]
+
+
+@pytest.mark.parametrize("heartbeat", Heartbeat)
+def test_a_worker_that_restarts_under_its_id_goes_on_with_its_own_leases_at_its_first_tick(
+    heartbeat: Heartbeat,
+) -> None:
+    world = World(workers=("w1", "w2"), shards=4)
+    coordination = replace(world.settings.coordination, heartbeat=heartbeat)
+    world.settings = replace(world.settings, coordination=coordination)
+    world.settle()
+    owned = {row.key for row in world.leases.scan().leases if row.owner == "w2"}
+    world.killed_run(Arrow.CLAIMED, "w2")
+    world.runs.end("killed")
+    for _ in range(3):
+        world.lead()
+        world.work("w1")
+        world.clock.advance(TICK)
+    world.worker_memory.clear()
+    assert {due.lease_key for due in world.work("w2").due} == owned
+    world.tick(6)
+    assert {row.key for row in world.leases.scan().leases if row.owner == "w2"} == owned
+    assert len(owned) == 2
 
 
 def test_a_stopping_worker_starts_no_run() -> None:

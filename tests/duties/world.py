@@ -138,6 +138,7 @@ class World:
             ids=self.ids,
             settings=self.settings,
             tables=self.tables,
+            workers=self.rows,
         )
 
     def lead(self, leader: str = "w1") -> LeaderReport:
@@ -158,6 +159,7 @@ class World:
             lock=self.lock,
             heartbeat=self.settings.coordination.heartbeat,
             taking=self.a_taking(worker),
+            joined=self.settings.is_shared,
             stream=self._stream_of,
         )
         memory = self.worker_memory.get(instance + worker, WorkerMemory())

@@ -178,6 +178,7 @@ class OurWorker:
             lock=self.tables.lock(),
             heartbeat=self.settings.coordination.heartbeat,
             taking=self._taking(),
+            joined=self.settings.is_shared,
             stream=self._facts,
         )
         memory = WorkerMemory()
@@ -209,6 +210,7 @@ class OurWorker:
             ids=self.ids,
             settings=self.settings,
             tables=self.tables.tables(),
+            workers=self.tables.workers(),
         )
 
     def _note(self, held: frozenset[str]) -> None:

@@ -182,6 +182,8 @@ def test_a_migration_that_isnt_deployed_everywhere_cant_be_started(stored):
         ([None], ()),
         (["b"], ("b",)),
         (["w1", "w0", None, "w1"], ("w0", "w1")),
+        # Java sorts by UTF-16 units: U+1F600 comes before U+FF5E there.
+        (["a", "\U0001f600", "\uff5e", "b"], ("\uff5e", "a", "b", "\U0001f600")),
         (["w4", "w2", "w0", "w3", "w1"], ("w4", "w0", "w2", "w1", "w3")),
         ([f"w{n}" for n in range(7)], ("w2", "w4", "w3", "w5", "w0", "w6", "w1")),
         ([f"w{n}" for n in range(8)], ("w2", "w3", "w0", "w6", "w4", "w7", "w1", "w5")),

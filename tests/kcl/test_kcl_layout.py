@@ -87,6 +87,16 @@ def test_a_stray_empty_state_table_beside_one_table_is_refused_with_the_repair(
     assert "delete table app-CoordinatorState" in said
 
 
+@pytest.mark.parametrize("beside", ["Leader", "Migration3.0", "w1"])
+def test_the_trap_stays_one_when_a_leader_in_it_writes_the_first_status_of_a_migration(beside: str):
+    """As KCL 3.5.1 does by itself; nothing has moved by then."""
+    found = replace(THREE, has_worker_table=False, status=INIT, beside_leases=frozenset({beside}))
+    with pytest.raises(
+        WrongShape, match=rf"both table app \({beside}\) and table app-Coord.*COMPLETE into table"
+    ):
+        auto(found)
+
+
 def test_a_complete_row_mends_the_trap_in_the_state_table_and_nowhere_else():
     stray = replace(ONE, has_state_table=True)
     assert auto(replace(stray, status=S)).layout is Layout.S

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -134,7 +135,63 @@ def test_a_row_that_kcls_plan_brings_back_stands_where_the_table_does_and_an_end
 ):
     known = {ShardKey(STREAM, "0"): Position(7), ShardKey(STREAM, "1"): Position(8, ended=True)}
     plan = kcl(*TREE, sentinel=TRIM_HORIZON, positions=at(shards=known))
-    assert created(plan) == {"0": Checkpoint("7"), "1": TRIM_HORIZON}
+    assert created(plan) == {"0": Checkpoint("7"), "1": TRIM_HORIZON, "6": TRIM_HORIZON}
+
+
+def test_latest_began_when_the_table_says_so_though_a_shard_was_split_since() -> None:
+    split = [Shard("5", (), hashes(0, 5), closed=True), TREE["9"], replace(TREE["10"], closed=True)]
+    plan = plan_sync_kcl(a_family(STREAM, split), split, (), positions=at(), multi=False, sentinel=LATEST)
+    assert created(plan) == {"5": LATEST}
+
+
+@pytest.mark.parametrize("stands", [None, Position(7)], ids=["unread", "being read"])
+def test_a_row_that_an_ended_parent_leads_to_is_made_where_it_is_missing(stands: Position | None) -> None:
+    """KCL's own plan takes the parent's row for a promise: a late listing at the parent's end makes a hole for ever."""
+    rows = (
+        *(row for row in HELD if row.key != "5"),
+        Lease("5", checkpoint=SHARD_END),
+        Lease("6"),
+        Lease("9"),
+    )
+    known = {ShardKey(STREAM, "5"): Position(99, ended=True)}
+    if stands is not None:  # then the END may have been let go
+        known = {ShardKey(STREAM, "10"): stands}
+    plan = kcl(*TREE, rows=rows, sentinel=LATEST, positions=at(shards=known))
+    assert created(plan) == {"10": TRIM_HORIZON if stands is None else Checkpoint("7")}
+
+
+@pytest.mark.parametrize(
+    ("start", "comes"),
+    [(TRIM_HORIZON, {"c"}), (AT_TIMESTAMP, {"c"}), (LATEST, set()), (Checkpoint("300"), set())],
+)
+def test_a_row_that_kcl_cleared_away_is_not_brought_back(start: Checkpoint, comes: set[str]) -> None:
+    """It does so once the rows of the children are past their start, though the table knows of no end."""
+    chain = [
+        Shard("p", (), hashes(0, 5), closed=True),
+        Shard("c", ("p",), hashes(0, 5), closed=True),
+        Shard("g", ("c",), hashes(0, 5)),
+    ]
+    rows = [Lease("p", checkpoint=SHARD_END), Lease("g", checkpoint=start, parents=frozenset({"c"}))]
+    ended = at(shards={ShardKey(STREAM, "p"): Position(9, ended=True, children=("c",))})
+    plan = plan_sync_kcl(
+        a_family(STREAM, chain, leases=rows), chain, rows, positions=ended, multi=False, sentinel=LATEST
+    )
+    assert set(created(plan)) == comes
+
+
+def test_a_merged_shards_row_comes_after_those_of_its_parents() -> None:
+    """A KCL worker takes a parent without a row for finished."""
+    merge = [
+        Shard("a", (), hashes(0, 2), closed=True),
+        Shard("b", (), hashes(3, 5), closed=True),
+        Shard("m", ("b", "a"), hashes(0, 5)),
+    ]
+    rows = [Lease("a", checkpoint=SHARD_END)]
+    known = at(shards={ShardKey(STREAM, "a"): Position(9, ended=True)})
+    plan = plan_sync_kcl(
+        a_family(STREAM, merge, leases=rows), merge, rows, positions=known, multi=False, sentinel=LATEST
+    )
+    assert list(created(plan)) == ["b", "m"]
 
 
 def test_rows_bear_the_names_of_an_application_with_several_streams() -> None:

@@ -226,7 +226,7 @@ def test_by_count_everybody_comes_to_the_target_and_it_is_settled(before, found)
 
 def test_by_count_a_move_says_what_both_had():
     (change,) = plan(plan_lease_count, drawn("w2", w1=[1.0] * 2))
-    assert change.why == "w1 has 2 leases, w2 0: -> w2, now with 1 leases"
+    assert change.why == "w1 has 2 leases, w2 0: -> w2, now with 1 lease"
 
 
 def test_by_count_a_cap_is_kept_in_each_run():

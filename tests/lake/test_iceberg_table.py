@@ -180,7 +180,7 @@ def no_footer(lake: IcebergLake) -> StagedFile:
         (no_ids, "carries field id none"),
         (other_ids, "column shard_id carries field id 4, the table has 3"),
         (another_day, "all its rows arrived on 2026-01-30"),
-        (fewer_rows, "speaks of 1 rows, the manifest of 2"),
+        (fewer_rows, "speaks of 1 row, the manifest of 2"),
         (no_footer, "footer can't be read"),
     ],
 )

@@ -56,7 +56,7 @@ def settings(lake: IcebergLake, tmp_path: Path) -> Path:
 def test_the_command_tells_the_lineage_of_one_shard(settings: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["lineage", "--config", str(settings), "--shard", a_key(0).shard_id]) == 0
     said = capsys.readouterr().out
-    assert said.splitlines()[-1] == "2 records in 2 ranges of 1 shards"
+    assert said.splitlines()[-1] == "2 records in 2 ranges of 1 shard"
     assert a_key(1).shard_id not in said
 
 

@@ -63,6 +63,10 @@ BROKEN = [
         "coordination.allow_foreign_checkpoints is false; allowed beside KCL's workers: true",
     ),
     (
+        "coordination: {heartbeat: lease, allow_foreign_checkpoints: true}",
+        "coordination.allow_foreign_checkpoints is true, but coordination.kcl_failover is missing",
+    ),
+    (
         "coordination: {kcl_failover: 30s, heartbeat: lease, allow_foreign_checkpoints: true}",
         "times.lease_duration is 20s; allowed: coordination.kcl_failover (30s) or more",
     ),

@@ -152,6 +152,7 @@ class Deployment:
         beating = Beating(self.world, process, duty.beat_lock, every=5.0, at_most=40.0)
         try:
             report = duty.tick(memory)
+            self.world.require_told(report, by=process)
             memory, trouble = report.memory, report.trouble
         except Transient as error:
             trouble = error
@@ -249,6 +250,7 @@ class Deployment:
             ids=self.world.ids,
             settings=self.settings,
             tables=Tables(door),
+            workers=Workers(door),
         )
 
     def _request(self, worker: str, report: WorkerReport) -> None:

@@ -1,4 +1,4 @@
-"""The lease table with its judge: every write is held against who made it (I2, I7-I9, I18, I19, I25)."""
+"""The lease table with its judge: every write is held against who made it (I2, I7-I9, I18-I20, I23, I25)."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 
 FORMER_WAIT = timedelta(seconds=60)
+ODD = "somebody-elses"
+"""The key of a row that isn't understood."""
 PERSON = "person"
 """How the runs of people's commands are called."""
 
@@ -37,6 +39,10 @@ class WatchedLeases:
         self._old: Mapping[str, Lease] = {}
         """The rows as a stale read may still show them."""
         self.refused = 0
+        self.moved = ("", "", -1e9)
+        """The newest change of a lease's owner: its key, from whom, when."""
+        if world.plan.odd_rows:
+            self.store.hold_odd_row(ODD, "it has no form that is known")
         self._ahead: dict[tuple[str, str], Checkpoint] = {}
         """By claim and row: where a row that was claimed stood, if that was ahead of a table that was rolled back."""
 
@@ -60,7 +66,7 @@ class WatchedLeases:
         world = self._world
         if world.weather.strikes("stale"):
             world.note("dynamo", "a stale scan")
-            return Listing(tuple(self._old.values()))
+            return Listing(tuple(self._old.values()), self.store.scan().skipped)
         return self.store.scan()
 
     def held_by(self, worker_id: str) -> Listing:
@@ -74,6 +80,8 @@ class WatchedLeases:
     def apply(self, change: Change, by: Process, *, looked: float | None = None) -> Applied | Refused:
         """`looked`: when its sender had looked at the workers, for a request may be late."""
         self._there()
+        if change.key == ODD:
+            raise Violation("I23", f"{by} writes on a row that it doesn't understand ({change.why})", ODD)
         before = self.rows.get(change.key)
         done = self.store.apply(change)
         self._world.tally.writes += 1
@@ -224,6 +232,8 @@ class WatchedLeases:
                 raise Violation(
                     "I18", f"{by}: took {key} at counter {before.counter}, seen {read.counter}", key
                 )
+        if taken:
+            self.moved = (key, before.holder or "", self._world.sim.now)
         if "stood still" in change.why and before.holder is not None and after.owner != before.holder:
             self._judge_silence(before, by, looked)
         self._world.told(before, after, change, by)
@@ -294,6 +304,8 @@ class WatchedWorkers(MemoryWorkerStore):
 
     def __init__(self, world: World) -> None:
         super().__init__(clock=world.clock)
+        if world.plan.odd_rows:
+            self.hold_odd_row(ODD, "it has no form that is known")
         self._sim = world.sim
         self.beaten: dict[str, float] = {}
         self._beats: dict[str, list[float]] = {}

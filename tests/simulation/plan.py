@@ -93,6 +93,8 @@ class Plan:
     """One of them is taken out of the settings."""
     discovered: bool = False
     """All but the first are found by prefix."""
+    odd_rows: bool = False
+    """In both tables lies a row that nobody understands."""
     puts_every: float = 4.0
     wave_records: int = 1_000_000
     mix: Mix = CALM
@@ -115,7 +117,7 @@ class Plan:
         return (
             f"seed {self.seed}: {self.hosts} hosts{' under one Dagster' if self.shared else ''}, {self.workers_each} workers each, "
             f"{self.shards} shards from {'what KCL left' if self.adopted else self.position}, heartbeat {self.heartbeat}"
-            f"{f', {self.streams} streams' if self.streams > 1 else ''}{', each worker takes for itself' if self.mode is Mode.KCL_2 else ''}; {self.mix}; {kinds or 'no troubles'}"
+            f"{f', {self.streams} streams' if self.streams > 1 else ''}{', odd rows' if self.odd_rows else ''}{', each worker takes for itself' if self.mode is Mode.KCL_2 else ''}; {self.mix}; {kinds or 'no troubles'}"
         )
 
 
@@ -141,7 +143,8 @@ def a_plan(seed: int) -> Plan:
         mix=replace(CALM, **mix),
         troubles=troubles,
     )
-    return widened(plan, Random(f"wide {seed}"))
+    plan = widened(plan, Random(f"wide {seed}"))
+    return replace(plan, odd_rows=Random(f"odd {seed}").random() < 0.1)
 
 
 def widened(plan: Plan, rng: Random) -> Plan:

@@ -80,7 +80,7 @@ _TABLE: Final = (
         "origin-decided-twice",
         "LATEST is asked again by whoever comes next",
         ("duties.origin", "if facts.stream in state.positions.origins:", "if False:"),
-        ("duties.origin", "if counted:", "if False:"),
+        ("duties.origin", "if read:", "if False:"),
         (
             "core.landing",
             "for stream, origin in proposal.origins if stream not in base.origins}",

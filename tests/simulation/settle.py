@@ -1,4 +1,4 @@
-"""Is all well again? What must be true once faults have stopped for a while (I1, I5, I20-I22, I26, I30)."""
+"""Is all well again? What must be true once faults have stopped for a while (I1, I5, I6, I20-I22, I26, I30)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from pipeline.core.stream import ShardKey
 from tests.simulation.truth import ShardTruth, Violation
 from tests.simulation.world import World
+
+_REST = 45.0
+"""Two assignment passes and a little."""
 
 
 def unsettled(world: World) -> Iterator[tuple[str, str]]:
@@ -30,6 +33,9 @@ def unsettled(world: World) -> Iterator[tuple[str, str]]:
             yield row.key, f"its row carries the claim of a dead run, {row.run_claim}"
         if row.checkpoint_owner is not None:
             yield row.key, f"its handover from {row.checkpoint_owner} to {row.owner} isn't over"
+    key, holder, at = world.leases.moved
+    if holder in living and world.sim.now - at < _REST:
+        yield key, f"it was taken from {holder}, who is at work, only {world.sim.now - at:.0f} s ago (I6)"
 
 
 def _of_shard(world: World, shard: ShardTruth, living: set[str]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from pipeline.core.change import Change
 from pipeline.core.lease import Lease
 from pipeline.core.shard import Shard
 from pipeline.core.stream import ShardKey, StreamId, lease_key
+from pipeline.duties.leader_tick import LeaderReport
 from pipeline.memory.clock import START, CountingIds
 from pipeline.memory.leader_lock import MemoryLeaderLock
 from pipeline.memory.source import MemorySource
@@ -28,7 +29,7 @@ from pipeline.settings import (
 from pipeline.settings_choices import FormerStreams, InitialPosition, StreamsMode
 from tests.simulation.adoption import Adoption
 from tests.simulation.hosts import Deployment
-from tests.simulation.lease_watch import FORMER_WAIT, WatchedLeases, WatchedWorkers
+from tests.simulation.lease_watch import FORMER_WAIT, ODD, WatchedLeases, WatchedWorkers
 from tests.simulation.machine import Host, MachineClock
 from tests.simulation.people import People
 from tests.simulation.plan import Plan
@@ -156,6 +157,11 @@ class World:
         self.history.append((self.sim.now, who, what))
         if len(self.history) > _MOST_LINES:
             raise Violation("I30", f"{who} turns in circles: {what}")
+
+    def require_told(self, report: LeaderReport, by: Process) -> None:
+        """I23: who looked at all rows says that there is one that it doesn't understand."""
+        if self.plan.odd_rows and report.partitions and "1 row not understood" not in report.sentence:
+            raise Violation("I23", f"{by} doesn't tell of {ODD}: {report}", ODD)
 
     def ensure_tables(self) -> bool:
         missing, self.tables_missing = self.tables_missing, False

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.vectors.__main__ import main
-from tests.vectors.run import FORMS, is_same, run_all
+from tests.vectors.run import FORMS, NOT_BUILT, is_same, run_all
 
 
 def a_case(number, fn, given, expected, **more):
@@ -74,6 +74,10 @@ def test_an_unknown_group_and_a_broken_case_fail_by_themselves():
         {"fn": ["target"], "input": {}, "expected": None},
         a_case(9, "target", None, None),
         a_case(9, "lam", {"config": {"colour": 1}, "leases": {}, "workers": []}, {}),
+        a_case(9, "tarot", {}, "unknown fn 'tarot'"),
+        a_case(9, "target", {}, "raised KeyError: 'leases'"),
+        a_case(9, "target", {"leases": 7, "workers": 2}, 4, note="no ordered list"),
+        a_case(9, "target", {"leases": 10**400, "workers": 1}, 1.5),
     ],
 )
 def test_a_malformed_case_is_a_failure_of_its_own(odd):
@@ -81,7 +85,23 @@ def test_a_malformed_case_is_a_failure_of_its_own(odd):
     assert (report.passed, report.failed, len(report.lines)) == (len(CASES), 1, 1)
 
 
-@pytest.mark.parametrize("text", ["[]", "7", "{}", '{"vectors": {}}', "no json"])
+def test_a_note_of_any_kind_and_an_unprintable_name_hurt_nothing(tmp_path, capsys):
+    odd = [{**CASES[0], "note": 7}, {**CASES[0], "id": "\ud800", "expected": "\ud800"}]
+    assert main(a_file(tmp_path, *odd)) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        '\\ud800 target: expected "\\ud800", got 4',
+        "1 passed, 1 failed",
+    ]
+
+
+def test_what_is_not_built_is_counted_apart_with_its_reason(monkeypatch):
+    monkeypatch.setitem(NOT_BUILT, "target", "no step uses it")
+    report = run_all({"vectors": [*CASES, CASES[0]]})
+    assert (report.passed, report.failed) == (3, 0)
+    assert report.lines == ["not built: target (2 cases): no step uses it"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "7", "{}", '{"vectors": {}}', "no json", "[" * 10**5])
 def test_what_is_no_file_of_cases_is_told(text, tmp_path, capsys):
     path = tmp_path / "cases.json"
     path.write_text(text, encoding="utf-8")

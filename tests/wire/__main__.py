@@ -14,7 +14,7 @@ def main(arguments: list[str]) -> int:
         return 2
     try:
         cases = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         print(f"{arguments[0]} isn't a file of cases: {error}", file=sys.stderr)
         return 2
     if not isinstance(cases, list):
@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
     with a_room() as room:
         report = run_all(cases, room)
     for line in report.lines:
-        print(line)
+        print(line.encode(errors="backslashreplace").decode())  # JSON may hold half a surrogate pair
     print(f"{report.passed} passed, {report.failed} failed")
     return 1 if report.failed else 0
 

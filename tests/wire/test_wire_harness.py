@@ -411,11 +411,11 @@ def test_values_are_alike_where_dynamodb_takes_them_for_alike(one: Any, other: A
 
 def test_a_file_is_run_and_summed_up(tmp_path, capsys):
     path = tmp_path / "cases.json"
-    wrong = {**CASES[0], "after": None, "note": "somebody's slip"}
+    wrong = {**CASES[0], "name": "\ud800", "after": None, "note": "somebody's slip"}
     path.write_text(json.dumps([*CASES[:2], wrong]), encoding="utf-8")
     assert main([str(path)]) == 1
     first, last = capsys.readouterr().out.splitlines()
-    assert first.startswith("create_lease: ")
+    assert first.startswith("\\ud800 [create_lease]: ")
     assert first.endswith("(note: somebody's slip)")
     assert last == "2 passed, 1 failed"
 
