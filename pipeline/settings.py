@@ -279,7 +279,7 @@ class TimeSettings:
     leader_deadline: timedelta = _knob(
         timedelta(seconds=40),
         doc="The longest that a leader tick beats the lock and gives leases out; the next goes on. After half of it no "
-        "further stream is looked at.",
+        "further stream is looked at, nor are a stream's further rows made.",
     )
     lease_duration: timedelta = _knob(
         timedelta(seconds=20),

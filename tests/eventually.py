@@ -8,7 +8,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def eventually(look: Callable[[], T | None], what: str, *, within: float = 60, every: float = 0.1) -> T:
+def eventually(look: Callable[[], T | None], what: str, *, within: float = 180, every: float = 0.1) -> T:
     """The first answer of `look` that is true; fails with a sentence if none comes within so many seconds."""
     deadline = time.monotonic() + within
     while True:

@@ -315,10 +315,8 @@ def reposition(read: Lease, run_claim: str, *, at: Checkpoint, landed: Checkpoin
 
 
 def retire(read: Lease, why: str) -> Change:
-    """Delete a row of an earlier life of its stream."""
-    return Change(
-        read.key, why, requires={"stream_epoch": read.stream_epoch, "counter": read.counter}, delete=True
-    )
+    """Delete a row of an earlier life of its stream, whoever beats it: there is nothing left to read."""
+    return Change(read.key, why, requires={"stream_epoch": read.stream_epoch}, delete=True)
 
 
 def delete_ended(read: Lease, why: str) -> Change:
@@ -328,10 +326,13 @@ def delete_ended(read: Lease, why: str) -> Change:
 
 
 def delete_garbage(read: Lease, why: str) -> Change:
-    """Of a shard that Kinesis doesn't know any more, or of a stream that isn't read any more."""
-    return Change(
-        read.key, why, requires={"counter": read.counter, "stream_epoch": read.stream_epoch}, delete=True
-    )
+    """Of a shard that Kinesis doesn't know any more, or of a stream that isn't read any more.
+
+    A beat that comes between the look and this write changes nothing about that; who beats at each tick would save the
+    row for ever. A claim, a checkpoint or another holder does.
+    """
+    unmoved = ("stream_epoch", "checkpoint", "owner", "checkpoint_owner", "run_claim")
+    return Change(read.key, why, requires={name: getattr(read, name) for name in unmoved}, delete=True)
 
 
 def _stamp(at: datetime | None) -> dict[str, Any]:

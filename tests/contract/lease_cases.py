@@ -262,8 +262,8 @@ CASES = {
         change.retire(CLAIMED, "the stream was made again"),
         CLAIMED,
         None,
-        refused_by=({"counter": 6}, {"stream_epoch": None}, {"stream_epoch": 1_700_000_001}),
-        allowed_by=({"owner": "other"},),
+        refused_by=({"stream_epoch": None}, {"stream_epoch": 1_700_000_001}),
+        allowed_by=({"owner": "other"}, {"counter": 6}),
     ),
     "delete of an ended one": Case(
         change.delete_ended(replace(IDLE, checkpoint=SHARD_END), "its children are past their start"),
@@ -276,8 +276,13 @@ CASES = {
         change.delete_garbage(IDLE, "Kinesis doesn't know the shard"),
         IDLE,
         None,
-        refused_by=({"counter": 6},),
-        allowed_by=({"owner": "other"}, {"checkpoint": SHARD_END}),
+        refused_by=(
+            {"owner": "other"},
+            {"checkpoint": SHARD_END},
+            {"run_claim": "run/9"},
+            {"stream_epoch": 1_700_000_001},
+        ),
+        allowed_by=({"counter": 6},),
     ),
     "KCL's take": Case(
         writes.take(IDLE, "you"),

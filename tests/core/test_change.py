@@ -141,9 +141,13 @@ TAKING = {"owner", "checkpoint_owner", "run_claim", "wanted_by", "stream_epoch"}
             None,
             {"run_claim", "checkpoint"},
         ),
-        (change.retire(HELD, "why"), None, {"stream_epoch", "counter"}),
+        (change.retire(HELD, "why"), None, {"stream_epoch"}),
         (change.delete_ended(HELD, "why"), None, {"checkpoint", "counter"}),
-        (change.delete_garbage(HELD, "why"), None, {"counter", "stream_epoch"}),
+        (
+            change.delete_garbage(HELD, "why"),
+            None,
+            {"stream_epoch", "checkpoint", "owner", "checkpoint_owner", "run_claim"},
+        ),
     ],
     ids=lambda made: made.why if isinstance(made, Change) else "",
 )

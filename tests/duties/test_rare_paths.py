@@ -7,12 +7,13 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.change import Applied, Change, Refused, assign, claim, want
+from pipeline.core.change import Applied, Change, Refused, assign, beat, claim, want
 from pipeline.core.checkpoint import Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.duties.wave import Arrow
 from pipeline.errors import OriginUnsafe, Throttled, Unreachable
 from pipeline.settings_choices import InitialPosition
+from tests.duties.moves import in_lease_mode
 from tests.duties.world import TICK, World
 
 
@@ -277,3 +278,26 @@ def test_a_kill_between_commit_and_checkpoint_of_an_ending_shard_leaves_only_cho
     world.wave(run="chores")
     assert row(world, 0).has_ended
     world.check()
+
+
+def test_a_former_lifes_row_that_is_beaten_between_the_leaders_look_and_its_write_is_retired_all_the_same() -> (
+    None
+):
+    world = in_lease_mode(World(shards=2))
+    world.settle()
+    world.source.delete_stream("orders")
+    world.clock.advance(timedelta(minutes=1))
+    world.stream = world.source.create_stream("orders", 2)
+    world.produce(0)
+    write = world.leases.apply
+
+    def after_a_beat(change: Change) -> Applied | Refused:
+        found = world.leases.get(change.key)
+        if change.delete and found is not None and found.holder is not None:
+            write(beat(found, found.holder))
+        return write(change)
+
+    world.leases.apply = after_a_beat  # type: ignore[method-assign]
+    for _ in range(40):
+        world.tick()
+    assert {r.stream_epoch for r in world.leases.scan().leases} == {world.stream.epoch}

@@ -180,9 +180,9 @@ class App:
 
         eventually(settled, "each lease has an owner", every=0.01)
 
-    def read(self, worker: str = "w1", *, within: float = 20) -> dg.ExecuteInProcessResult:
+    def read(self, worker: str = "w1") -> dg.ExecuteInProcessResult:
         """The next run that the worker's sensor asks for."""
-        request = eventually(lambda: self.asked(worker), f"{worker} asks for a run", within=within)
+        request = eventually(lambda: self.asked(worker), f"{worker} asks for a run")
         return self.execute(request)
 
     def execute(self, request: dg.RunRequest) -> dg.ExecuteInProcessResult:

@@ -46,7 +46,7 @@ def test_a_run_whose_host_died_unseen_is_read_again_after_the_lease_duration_and
     assert f"run {run.run_id} is at work" in str(first.skip_reason)
     app.produce(10)
 
-    request = eventually(app.asked, "the dead run's shards are due", within=60)
+    request = eventually(app.asked, "the dead run's shards are due")
 
     assert _status(app, run) is dg.DagsterRunStatus.FAILURE
     assert "stopped beating for longer than the lease duration" in _last_words(app, run)

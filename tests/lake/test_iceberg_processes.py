@@ -5,6 +5,7 @@ import random
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from tests.eventually import eventually
 from tests.lake import writer_process
 from tests.lake.files import ORIGIN
 from tests.lake.tables import IcebergLake
@@ -15,7 +16,7 @@ KILLS = 12
 def test_writers_killed_at_random_lose_and_double_nothing(tmp_path: Path):
     lake = IcebergLake(tmp_path)
     lake.table.commit(ORIGIN)
-    race(str(tmp_path), random.Random(7))
+    race(lake, str(tmp_path), random.Random(7))
     ranges = [r for page in lake.pages() for r in page.ranges]
     numbers = lake.numbers()
     assert {r.key for r in ranges} == set(writer_process.KEYS)
@@ -25,8 +26,8 @@ def test_writers_killed_at_random_lose_and_double_nothing(tmp_path: Path):
         assert numbers[key.shard_id] == list(range(1, 2 * len(chain) + 1))
 
 
-def race(folder: str, dice: random.Random) -> None:
-    """Three writers; one after the other is killed at work and replaced."""
+def race(lake: IcebergLake, folder: str, dice: random.Random) -> None:
+    """Three writers; one after the other is killed at work and replaced, and the last ones end once all shards have landed."""
     fresh = multiprocessing.get_context("forkserver")
     fresh.set_forkserver_preload(["tests.lake.writer_process"])
 
@@ -43,6 +44,10 @@ def race(folder: str, dice: random.Random) -> None:
         writers[victim].kill()
         writers[victim].join()
         writers[victim] = start()
+    eventually(
+        lambda: {r.key for page in lake.pages() for r in page.ranges} == set(writer_process.KEYS),
+        "all shards have landed",
+    )
     for writer in writers:
         writer.kill()
         writer.join()

@@ -30,6 +30,25 @@ _CHECKPOINT_FIRST: Final = """\
                 self.claims.write(wave, it.key, change.checkpoint(row, self.claims.me, self.claims.claim, at=at))
 """
 
+_MOVES: Final = """\
+    return [
+        _write(rows[key], to, board.count[to], scene=scene, rules=rules)
+        for key, to in board.moves.items()
+        if to != rows[key].owner or is_free(rows[key], scene)
+    ]
+"""
+_RESTLESS: Final = (
+    _MOVES.replace("return [", "moves = [")
+    + """\
+    names = sorted(scene.living)
+    for row in rows.values():
+        if not moves and len(names) > 1 and row.owner in names and not is_free(row, scene):
+            to = names[(names.index(row.owner) + 1) % len(names)]
+            moves.append(_write(row, to, board.count[to], scene=scene, rules=rules))
+    return moves
+"""
+)
+
 _ROLLED_BACK: Final = {"troubles": {"roll_back": 60.0}}
 _RESHARDED: Final = {"troubles": {"split": 60.0, "merge": 80.0}}
 _FORGETFUL: Final = _RESHARDED | {"retention": 120.0}
@@ -208,6 +227,22 @@ _ROWS: Final = (
             'self.sequence if self.is_digits else ""',
         ),
         ("core.checkpoint", "tuple[int, int, int]", "tuple[int, str, int]"),
+    ),
+    _bug(
+        "restless-assignment",
+        "each pass moves a lease, though nothing has changed (I6)",
+        ("core.assign", _MOVES, _RESTLESS),
+        among={"hosts": 3, "shards": 4},
+    ),
+    _bug(
+        "odd-rows-untold",
+        "rows that aren't understood are passed over in silence",
+        (
+            "duties.leader_tick",
+            """f"{counted(len(listing.skipped), 'row')} not understood" if listing and listing.skipped else "",""",
+            '"",',
+        ),
+        among={"odd_rows": True},
     ),
 )
 
