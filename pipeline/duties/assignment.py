@@ -192,7 +192,11 @@ class Assigning:
     ) -> Pass:
         plan = plan_pass(listing.leases, fleet, memory, settings=self.settings, now=now)
         if plan.strangers:
-            return Pass(plan.memory, mind(fleet, listing.leases, plan.condemned), BadSetting(uninvited(plan.strangers)))
+            return Pass(
+                plan.memory,
+                mind(fleet, listing.leases, plan.condemned),
+                BadSetting(uninvited(plan.strangers)),
+            )
         left = tally.apply_assignment(self.leases, plan.changes, has_time=has_time)
         if left:
             tally.notes.append(

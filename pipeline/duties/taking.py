@@ -108,7 +108,9 @@ class Taking:
         taken = self._take([rows[key] for key in pick.keys(self.ids.dice)], pick)
         seen |= {row.key: Sighting(str(row.counter), moved=True) for row in taken}
         held = {row.key for row in rows.values() if row.holder == self.me} | {row.key for row in taken}
-        return TakingReport(TakingMemory(now, mono, seen, ours), _sentence(taken, pick), taken, frozenset(held))
+        return TakingReport(
+            TakingMemory(now, mono, seen, ours), _sentence(taken, pick), taken, frozenset(held)
+        )
 
     def _ours(self, known: frozenset[str], rows: Iterable[Lease]) -> frozenset[str]:
         owners = {row.holder for row in rows if row.holder is not None} - {self.me}
