@@ -45,9 +45,10 @@ class Family:
         for shard_id in placed:
             todo = [shard_id]
             while todo:
-                above = sorted(self.parents.get(todo.pop(), frozenset()) - by.keys())
-                by.update(dict.fromkeys(above, shard_id))
-                todo += above
+                if its := self.parents.get(todo.pop()):
+                    above = sorted(its - by.keys())
+                    by.update(dict.fromkeys(above, shard_id))
+                    todo += above
         return by
 
     def passed_by(self, shard_id: str, positions: Positions) -> str | None:

@@ -28,7 +28,7 @@ def look(
     before: Sightings, found: Mapping[str, str], *, since: timedelta | None, tick: timedelta
 ) -> dict[str, Sighting]:
     """What is remembered after this look. `since` is the time since the last one, None when it's the first."""
-    added = timedelta(0) if since is None else min(max(since, timedelta(0)), tick * 1.5)
+    added = timedelta(0) if since is None else min(max(since, timedelta(0)), tick + tick / 2)
     return {name: _one(before.get(name), token, added) for name, token in found.items()}
 
 

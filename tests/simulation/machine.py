@@ -20,7 +20,7 @@ class MachineClock:
     def now(self) -> datetime:
         at = self._sim.now + self.offset
         if at != self._at:
-            self._at, self._now = at, START + timedelta(seconds=at)
+            self._at, self._now = at, START + timedelta(0, at)
         return self._now
 
     def monotonic(self) -> float:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import gc
 from collections.abc import Callable
-from operator import attrgetter
 from typing import Any
 
 
@@ -29,29 +28,28 @@ def thaw() -> None:
     dataclasses.replace = _replace
 
 
-_How = tuple[Callable[[Any], tuple[Any, ...]], dict[str, int], Callable[[list[Any]], Any]]
-_REPLACE: dict[type, _How] = {}
-"""Of each class: how its fields are read, the place of each among them, and how one is made of them."""
+_REPLACE: dict[tuple[Any, ...], Callable[[Any, dict[str, Any]], Any]] = {}
+"""By class and the names of what changes."""
 
 
 def _replace(one: Any, /, **changes: Any) -> Any:
-    how = _REPLACE.get(one.__class__)
+    key = (one.__class__, *changes)
+    how = _REPLACE.get(key)
     if how is None:
-        how = _REPLACE[one.__class__] = _how_to_replace(one.__class__)
-    read, places, make = how
-    fields = [*read(one)]
-    for name, value in changes.items():
-        fields[places[name]] = value
-    return make(fields)
+        how = _REPLACE[key] = _how_to_replace(one.__class__, frozenset(changes))
+    return how(one, changes)
 
 
-def _how_to_replace(made: type) -> _How:
+def _how_to_replace(made: type, changed: frozenset[str]) -> Callable[[Any, dict[str, Any]], Any]:
     """Written out once, as `dataclass` writes out what makes one."""
     names = [field.name for field in dataclasses.fields(made) if field.init]
-    read = attrgetter(*names) if len(names) > 1 else lambda one: (getattr(one, names[0]),)
-    places = {name: place for place, name in enumerate(names)}
-    given = ", ".join(f"{name}=fields[{place}]" for name, place in places.items())
-    return read, places, eval(f"lambda fields: made({given})", {"made": made})
+    if unknown := changed.difference(names):
+        raise TypeError(f"{made.__name__} has no {', '.join(sorted(unknown))}")
+    given = (f"{name}=changes['{name}']" if name in changed else f"{name}=one.{name}" for name in names)
+    how: Callable[[Any, dict[str, Any]], Any] = eval(
+        f"lambda one, changes: made({', '.join(given)})", {"made": made}
+    )
+    return how
 
 
 def settle_down() -> None:
