@@ -5,7 +5,7 @@ and one line in `COMMANDS`. Only the module of the command that was asked for is
 (Dagster, boto3, pyspark, pyiceberg) only inside its `run`, so that help and mistakes answer at once.
 
 Exit codes: 0 done, 2 a person or a setting has to change something first, 75 try again later (EX_TEMPFAIL),
-130 interrupted, 141 nobody reads the output any more.
+130 interrupted, 141 nobody reads the output any more; 1 is an answer of `consume`, `demo` and `status --strict`.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from pipeline.cli.telling import tell, tell_aside
 from pipeline.errors import HeadraceError, Transient
 
 COMMANDS = {
@@ -50,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = int(import_module(f"pipeline.cli.{_module(command)}").run(args))
         sys.stdout.flush()
     except HeadraceError as error:
-        print("headrace:", " ".join(str(error).split()), file=sys.stderr)
+        tell_aside(f"headrace: {' '.join(str(error).split())}")
         return TRY_LATER if isinstance(error, Transient) else STOPPED
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -87,9 +88,9 @@ class _Version(argparse.Action):
         from importlib.metadata import PackageNotFoundError, version
 
         try:
-            print("headrace", version("headrace"))
+            tell(f"headrace {version('headrace')}")
         except PackageNotFoundError:
-            print("headrace (not installed: running from its source)")
+            tell("headrace (not installed: running from its source)")
         parser.exit()
 
 

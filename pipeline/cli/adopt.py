@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from pipeline.cli.options import add_config, duration, load
+from pipeline.cli.telling import clean, tell
 from pipeline.core.words import counted
 from pipeline.errors import BadSetting, Unknown
 
@@ -64,10 +65,10 @@ def adopt(
         return 0
     for each in adoptions:
         if each.stands:
-            print(f"{each.facts.stream.name}: passed over, {_why_passed_over(each)}")
+            tell(f"{each.facts.stream.name}: passed over, {_why_passed_over(each)}")
     adoptions = [each for each in adoptions if not each.stands]
     if not adoptions:
-        print("there is nothing left to adopt; nothing was changed")
+        tell("there is nothing left to adopt; nothing was changed")
         return 0
     beating = _beating(adopting, args.watch, pause)
     if (
@@ -77,13 +78,13 @@ def adopt(
             f"{', '.join(beating)} still moved lease rows: stop that application first; nothing was changed"
         )
     for each in adoptions:
-        print(*_lines(each), sep="\n")
+        tell(*_lines(each))
     agree("adopt it", yes=args.yes)
     for each in adoptions:
         # as it is after the person's thinking
         adoption = adopting.survey(each.facts.stream.arn, timestamp=args.timestamp)
         landed = adopting.land(adoption, run="headrace adopt")
-        print(
+        tell(
             f"{adoption.facts.stream.name}: {counted(landed, 'position')} adopted; start Headrace, the leases come over by themselves"
         )
     return 0
@@ -99,7 +100,7 @@ def _beating(adopting: "Adopting", watch: timedelta, pause: Callable[[float], No
     from pipeline.duties.adopt import moving
 
     before = adopting.leases.scan().leases
-    print(f"looking for {watch.total_seconds():.0f} s whether a worker of it still beats", file=sys.stderr)
+    tell(f"looking for {watch.total_seconds():.0f} s whether a worker of it still beats", file=sys.stderr)
     pause(watch.total_seconds())
     return moving(before, adopting.leases.scan().leases)
 
@@ -132,7 +133,7 @@ def there(adopting: "Adopting", settings: "Settings") -> Iterable[str]:
         try:
             adopting.source.describe(life)
         except Unknown:
-            print(
+            tell(
                 f"{life}: Kinesis has no such stream any more; its lease rows stay as they are",
                 file=sys.stderr,
             )
@@ -191,5 +192,5 @@ def agree(what: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise BadSetting(f"{what}? Say so with --yes; nothing was changed")
-    if input(f"{what}? [y/N] ").strip().lower() not in {"y", "yes"}:
+    if input(clean(f"{what}? [y/N] ")).strip().lower() not in {"y", "yes"}:
         raise BadSetting("nothing was changed")

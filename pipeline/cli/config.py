@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.cli.options import add_config, load
+from pipeline.cli.telling import tell
 
 if TYPE_CHECKING:
     from pipeline.cli.options import Subparsers
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(as_json(loaded), indent=2))
     else:
-        print(*as_lines(loaded), sep="\n")
+        tell(*as_lines(loaded))
     return 0
 
 
@@ -66,7 +67,7 @@ def _document(target: str) -> None:
     from pipeline.cli.settings_doc import knob_tables, renewed
 
     if target == "-":
-        print(knob_tables())
+        tell(*knob_tables().split("\n"))
         return
     file = Path(target)
     file.write_text(renewed(file.read_text(encoding="utf-8")), encoding="utf-8")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.cli.options import add_config, load
+from pipeline.cli.telling import tell
 from pipeline.core.words import counted
 
 if TYPE_CHECKING:
@@ -140,11 +141,11 @@ class _Told:
     last: dict[str, "Landed"] = field(default_factory=dict)
 
     def hear(self, report: "WaveReport") -> None:
-        print(report, flush=True)
+        tell(report)
         for note in report.notes:
-            print(f"  {note}", flush=True)
+            tell(f"  {note}")
         for problem in report.problems:
-            print(f"  {problem.lease_key}: {problem.why}", flush=True)
+            tell(f"  {problem.lease_key}: {problem.why}")
         for landed in report.landed:
             self.rows[landed.lease_key] = self.rows.get(landed.lease_key, 0) + landed.staged.rows
             self.last[landed.lease_key] = landed
@@ -152,11 +153,11 @@ class _Told:
     def print_outcome(self, keys: tuple[str, ...], failed: dict[str, str]) -> None:
         for key in keys or sorted(self.last.keys() | failed.keys()):
             if key in failed:
-                print(f"{key}: FAILED: {failed[key]}")
+                tell(f"{key}: FAILED: {failed[key]}")
             elif key not in self.last:
-                print(f"{key}: read to its end before: nothing to do")
+                tell(f"{key}: read to its end before: nothing to do")
             else:
-                print(f"{key}: {counted(self.rows[key], 'record')} landed, {_where(self.last[key])}")
+                tell(f"{key}: {counted(self.rows[key], 'record')} landed, {_where(self.last[key])}")
 
 
 def _where(landed: "Landed") -> str:

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pipeline.cli.telling import tell, tell_aside
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -46,11 +48,11 @@ def is_wanted(args: argparse.Namespace, sentences: Iterable[str], **facts: objec
     if args.json:
         print(json.dumps({"plan": told, "why": args.why, **facts}, indent=2))
     else:
-        print(*told, sep="\n")
+        tell(*told)
     if args.yes or args.json:
         return bool(args.yes)
     if not sys.stdin.isatty():
-        print("nothing was changed: --yes does it without asking", file=sys.stderr)
+        tell_aside("nothing was changed: --yes does it without asking")
         return False
     return input("Do it? [y/N] ").strip().lower() in {"y", "yes"}
 
@@ -73,7 +75,7 @@ def decide(
             decision = _plan(row, plan)
             _require_same(key, shown[key], decision)
             decision = _as_shown(shown[key], decision)
-            print(recovery.carry_out(row, decision), file=sys.stderr if args.json else sys.stdout)
+            tell(recovery.carry_out(row, decision), file=sys.stderr if args.json else sys.stdout)
             done.append(key)
     return 0
 
@@ -109,7 +111,7 @@ def held(recovery: "Recovery", key: str) -> "Iterator[Lease]":
                     f"{answer.why}, and didn't give it up within {patience}; nothing was changed. Stop its worker, or try again"
                 )
             if answer.why != told:
-                print(f"{answer.why}: waiting for the end of its wave", file=sys.stderr)
+                tell_aside(f"{answer.why}: waiting for the end of its wave")
                 told = answer.why
             time.sleep(_TRY_AGAIN_EVERY)
         yield answer.row

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.cli import unheard
 from pipeline.cli.options import add_config, load
+from pipeline.cli.telling import tell
 from pipeline.core.words import counted
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def _patience(settings: "Settings") -> "timedelta":
 def _say(sentence: str) -> None:
     """Also where the terminal is gone: nobody reads it then, and Dagster is stopped all the same."""
     try:
-        print("headrace:", sentence, flush=True)
+        tell(f"headrace: {sentence}")
     except OSError:
         unheard()
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.cli.adopt import adopting_of, agree, there
 from pipeline.cli.options import add_config, load
+from pipeline.cli.telling import tell
 from pipeline.core.words import counted
 from pipeline.errors import BadSetting, Unreachable
 
@@ -43,11 +44,11 @@ def give_back(adopting: "Adopting", settings: "Settings", args: argparse.Namespa
         print(json.dumps(told, indent=2))
         return 0
     for name, (changes, start) in plans.items():
-        print(
+        tell(
             f"{name}: {counted(len(changes), 'lease row is', 'lease rows are')} brought to the lake table's positions and let go"
         )
         if start is not None:
-            print(
+            tell(
                 f"  shards without a record yet stand at AT_TIMESTAMP: configure KCL's initial position with {start.isoformat()}"
             )
     agree("give it back", yes=args.yes)
@@ -56,7 +57,7 @@ def give_back(adopting: "Adopting", settings: "Settings", args: argparse.Namespa
         raise Unreachable(
             f"{counted(len(missed), 'lease row')} written by somebody else meanwhile ({missed[0]}, ...), left as they are: run it again"
         )
-    print("given back: KCL's workers may start")
+    tell("given back: KCL's workers may start")
     return 0
 
 

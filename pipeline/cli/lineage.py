@@ -5,6 +5,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pipeline.cli.options import add_config, load
+from pipeline.cli.telling import tell
 from pipeline.core.words import counted
 
 if TYPE_CHECKING:
@@ -37,11 +38,11 @@ def run(args: argparse.Namespace) -> int:
         frame.to_csv(sys.stdout, index=False)
         return 0
     if frame.empty:
-        print("no range has landed" + (f" of {args.shard}" if args.shard else ""))
+        tell("no range has landed" + (f" of {args.shard}" if args.shard else ""))
         return 0
     with pd.option_context("display.width", None, "display.max_rows", None, "display.max_colwidth", 64):
-        print(frame[_SHORT].to_string(index=False))
+        tell(*frame[_SHORT].to_string(index=False).split("\n"))
     total = int(frame["rows"].sum())
     shards = counted(frame["shard"].nunique(), "shard")
-    print(f"{counted(total, 'record')} in {counted(len(frame), 'range')} of {shards}")
+    tell(f"{counted(total, 'record')} in {counted(len(frame), 'range')} of {shards}")
     return 0

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -10,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from pipeline.cli.options import add_config, duration, load
+from pipeline.cli.telling import cell, tell, tell_aside
 
 if TYPE_CHECKING:
     from pipeline.cli.options import Subparsers
@@ -33,7 +33,7 @@ def add(subparsers: "Subparsers") -> None:
         dest="period",
         metavar="TIME",
         type=duration,
-        help="how long to watch the workers first (default: two worker ticks; longer than the lease duration shows "
+        help="how long to watch the workers first (default: two worker ticks and a leader tick; longer than the lease duration shows "
         "what would become of dead ones)",
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
@@ -41,13 +41,18 @@ def add(subparsers: "Subparsers") -> None:
 
 def run(args: argparse.Namespace) -> int:
     settings = load(args).settings
-    period = args.period or 2 * settings.times.worker_tick
+    period = args.period or default_period(settings)
     seen = watch(_duty(settings), period, every=settings.times.leader_tick)
     if args.json:
         print(json.dumps(document(seen.changes) | _start(seen), indent=2))
     else:
-        print(*before(seen, settings.application), *lines(seen.changes), sep="\n")
+        tell(*before(seen, settings.application), *lines(seen.changes))
     return 0
+
+
+def default_period(settings: "Settings") -> timedelta:
+    """A worker of KCL 2.x has no row: after so long it is told from one of ours, which would have made it anew."""
+    return 2 * settings.times.worker_tick + settings.times.leader_tick
 
 
 def watch(
@@ -59,8 +64,8 @@ def watch(
 
     seen = preview(duty, LeaderMemory())
     left = period
-    while left > timedelta(0) and seen.has_started and seen.why_not is None:
-        print(f"watching the workers for {left.total_seconds():.0f} s", file=sys.stderr, flush=True)
+    while left > timedelta(0) and (seen.has_started or seen.memory.workers) and seen.why_not is None:
+        tell_aside(f"watching the workers for {left.total_seconds():.0f} s")
         pause(min(every, left).total_seconds())
         left -= every
         seen = preview(duty, seen.memory)
@@ -69,12 +74,11 @@ def watch(
 
 def before(seen: "Preview", application: str) -> list[str]:
     """What comes before the changes: why there are none, or a first start most of all."""
-    if seen.why_not is not None:
-        return [seen.why_not]
+    why_not = [] if seen.why_not is None else [seen.why_not]
     if not seen.first:
-        return []
+        return why_not
     told = "" if seen.has_started else f"application {application} hasn't started yet: "
-    return [f"{told}the leader would first", *(f"  {each}" for each in seen.first), "and then"]
+    return [*why_not, f"{told}the leader would first", *(f"  {each}" for each in seen.first), "and then"]
 
 
 def _start(seen: "Preview") -> dict[str, Any]:
@@ -84,7 +88,7 @@ def _start(seen: "Preview") -> dict[str, Any]:
 def lines(changes: Sequence["Change"]) -> list[str]:
     if not changes:
         return ["the leader would change nothing now"]
-    told = [(kind_of(change), change.key, _between(change), change.why) for change in changes]
+    told = [(kind_of(change), cell(change.key), cell(_between(change)), change.why) for change in changes]
     widths = [max(len(row[n]) for row in told) for n in range(3)]
     rows = [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)), row[3]])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.cli.deciding import add_deciding, is_wanted
 from pipeline.cli.options import add_config, load
+from pipeline.cli.telling import tell
 
 if TYPE_CHECKING:
     from pipeline.cli.options import Subparsers
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
         raise ChainBroken(plan.why)
     if not is_wanted(args, plan.sentences, snapshot=plan.on):
         return 0 if args.json else 2
-    print(mending.carry_out(plan), file=sys.stderr if args.json else sys.stdout)
+    tell(mending.carry_out(plan), file=sys.stderr if args.json else sys.stdout)
     return 0
 
 

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from pipeline.cli.options import add_config, duration, load
+from pipeline.cli.telling import tell, tell_aside
 
 if TYPE_CHECKING:
     from pipeline.aws.observing import Names, Observer
@@ -77,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         from pipeline.cli.status_text import lines
 
-        print(*lines(seen, findings), sep="\n")
+        tell(*lines(seen, findings))
     return NEEDS_A_PERSON if args.strict and any(finding.needs_person for finding in findings) else 0
 
 
@@ -136,4 +137,4 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def _progress(sentence: str) -> None:
-    print(sentence, file=sys.stderr, flush=True)
+    tell_aside(sentence)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from pipeline.cli.telling import cell
 from pipeline.core.observation import Observation, WorkerSeen
 from pipeline.core.observe_balance import Share
 from pipeline.core.observe_findings import Finding, conclusion, in_words
@@ -98,7 +99,7 @@ def _rate(kbps: float) -> str:
 
 def _aligned(rows: Iterator[Row]) -> Iterator[str]:
     """Names to the left, all else to the right."""
-    every = list(rows)
+    every = [tuple(map(cell, row)) for row in rows]
     widths = [max(len(row[n]) for row in every if n < len(row)) for n in range(len(every[0]))]
     for row in every:
         cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=False)]

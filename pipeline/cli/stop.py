@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from pipeline.cli.options import add_config, duration, load
+from pipeline.cli.telling import clean, tell, tell_aside
 from pipeline.core.words import counted
 from pipeline.errors import BadSetting, Unknown
 
@@ -75,12 +76,12 @@ def run(args: argparse.Namespace) -> int:
     names = _chosen(args.worker, settings, workers)
     if args.cancel:
         again = cancel(workers, names)
-        print(f"working again: {', '.join(again)}" if again else "none of them was told to stop")
+        tell(f"working again: {', '.join(again)}" if again else "none of them was told to stop")
         return 0
     if not args.yes:
         _ask(names)
     stopped = stop(leases, workers, names, wait=args.wait, progress=_progress)
-    print(stopped)
+    tell(stopped)
     return _TRY_LATER if stopped.left else 0
 
 
@@ -179,9 +180,9 @@ def _ask(names: Sequence[str]) -> None:
     what = f"stop {', '.join(names)}: runs end after their wave and all leases are given up"
     if not sys.stdin.isatty():
         raise BadSetting(f"{what}. Say so with --yes; nothing was stopped")
-    if input(f"{what}. Go on? [y/N] ").strip().lower() not in {"y", "yes"}:
+    if input(clean(f"{what}. Go on? [y/N] ")).strip().lower() not in {"y", "yes"}:
         raise BadSetting("nothing was stopped")
 
 
 def _progress(sentence: str) -> None:
-    print(sentence, file=sys.stderr, flush=True)
+    tell_aside(sentence)

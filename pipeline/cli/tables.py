@@ -2,11 +2,11 @@
 
 import argparse
 import json
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from pipeline.cli.options import add_config, load
+from pipeline.cli.telling import tell, tell_aside
 from pipeline.core.words import counted
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _create(settings: "Settings", _: argparse.Namespace) -> None:
     from pipeline.aws.tables import DynamoTables
 
     made = DynamoTables(dynamodb_client(settings.aws), settings, progress=_progress).create()
-    print("the tables were created" if made else "the tables are there already: nothing was created")
+    tell("the tables were created" if made else "the tables are there already: nothing was created")
 
 
 def _describe(settings: "Settings", args: argparse.Namespace) -> None:
@@ -59,12 +59,12 @@ def _describe(settings: "Settings", args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps([asdict(table) for table in found], indent=2))
         return
-    print(*map(_line, found), sep="\n")
+    tell(*map(_line, found))
     arranged = tables.arrangement()
     kinds = {"M": "three tables", "S": "one table"}
     is_there = any(table.status for table in found)
     state = f"table migration {arranged.status}" if is_there else "as they would be made"
-    print(f"layout {arranged.layout}, {kinds[arranged.layout]} ({state})")
+    tell(f"layout {arranged.layout}, {kinds[arranged.layout]} ({state})")
 
 
 def _delete(settings: "Settings", args: argparse.Namespace) -> None:
@@ -74,13 +74,13 @@ def _delete(settings: "Settings", args: argparse.Namespace) -> None:
     deletion = TableDeletion(dynamodb_client(settings.aws), settings, progress=_progress)
     names = deletion.tables()
     if not names:
-        print("there are no tables: nothing was deleted")
+        tell("there are no tables: nothing was deleted")
         return
     _require_name(settings.application, args.application, names)
     if not args.even_if_in_use:
         deletion.refuse_if_in_use()
-    print(f"deleted: {', '.join(deletion.delete())}")
-    print(
+    tell(f"deleted: {', '.join(deletion.delete())}")
+    tell(
         "the lake table and its positions are as they were: the next start makes the tables again from them and goes "
         "on there"
     )
@@ -115,4 +115,4 @@ def _line(table: "TableFacts") -> str:
 
 
 def _progress(sentence: str) -> None:
-    print(sentence, file=sys.stderr)
+    tell_aside(sentence)

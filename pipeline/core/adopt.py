@@ -151,9 +151,12 @@ def turned_back(said: Iterable[Adopted], family: Family, positions: Positions) -
 
 
 def _goes_on(says: Adopted | None, at: Position) -> bool:
-    """KCL clears a row away once its shard has ended and its children have begun."""
+    """KCL clears a row away once its shard has ended and its children have begun. What a run of ours reads is written
+    into its row after the commit."""
     if says is None or (says.row is None and says.position is None):
         return at.ended
+    if says.row is not None and says.row.run_claim is not None:
+        return True
     to = says.position or Position(start=TRIM)
     if to.ended:
         return True

@@ -262,9 +262,11 @@ def _sentences(before: Positions, after: Positions, evidence: Evidence) -> list[
             )
     same = len(after.shards) - len(told)
     told.append(f"{counted(same, 'shard')} unchanged")
+    # Where the way down is known, older snapshots tell of ENDs that were let go of since.
+    lost = sorted(before.shards.keys() - after.shards.keys()) if evidence.reached is None else ()
     told += [
         f"{key}: stands nowhere, for the table holds no row of it; it was known at {before.of(key)}, and is read again from its start"
-        for key in sorted(before.shards.keys() - after.shards.keys())
+        for key in lost
     ]
     if evidence.strangers:
         told.append(f"left alone, of streams that aren't ours: {counted(evidence.strangers, 'row')}")

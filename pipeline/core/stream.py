@@ -60,7 +60,7 @@ class ShardKey:
     shard_id: str
 
     def __hash__(self) -> int:
-        return hash(self.shard_id)  # enough: few applications have streams enough for it to matter
+        return hash(self.stream.arn) ^ hash(self.shard_id)  # shards of all streams are numbered from 0
 
     def __str__(self) -> str:
         return f"{self.stream.name}/{self.shard_id}"

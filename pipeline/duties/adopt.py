@@ -69,10 +69,11 @@ class Adopting:
     def survey(self, stream: str, *, timestamp: datetime | None) -> Adoption:
         """What adopting would say; nothing is written."""
         facts = self.source.describe(stream)
+        # Before the rows: they follow it, also while runs of ours read what was adopted.
+        state = self.table.load()
         rows = rows_of(facts.stream, self.leases.scan().leases)
         self._require_known(facts, rows, timestamp)
         family = a_family(facts.stream, (), listed=self.source.list_shards(facts.stream), leases=rows)
-        state = self.table.load()
         origin = state.positions.origins.get(facts.stream)
         if origin is not None and origin.start == TRIM:
             said = plan_adopt(family, rows, at=origin.decided, timestamp=timestamp)

@@ -5,7 +5,7 @@ scan -> holders that stood still -> overdue handovers -> the strategy's plan -> 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -36,7 +36,9 @@ class AssignmentMemory:
     runs: int = 0
     """Passes so far: KCL's strategies even out in every third only."""
     unfinished: bool = False
-    """The last one ran out of time: the next tick goes on, with a plan of its own."""
+    """The last one ran out of time, or rows came or went since: the next tick goes on, with a plan of its own."""
+    strangers: frozenset[str] = frozenset()
+    """Workers of KCL's whose leases move, in tables that the settings share with none: nothing is given out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,10 @@ class AssignmentPlan:
     """Leases that nobody will read: no worker beats, or all are full."""
     condemned: frozenset[str] = frozenset()
     """Workers of KCL's that let a lease stand still: their stamp may be a minute old, and they are dead all the same."""
-    strangers: frozenset[str] = frozenset()
-    """Workers of KCL's whose leases move, in tables that the settings don't share with any: nothing is given out."""
+
+    @property
+    def strangers(self) -> frozenset[str]:
+        return self.memory.strangers
 
 
 def plan_pass(
@@ -63,8 +67,8 @@ def plan_pass(
     tokens = {row.key: str(row.counter) for row in open_rows if by_lease or row.holder not in ours}
     counters = look(memory.leases, tokens, since=since, tick=times.assignment)
     if not settings.is_shared and (strangers := _strangers(open_rows, fleet, counters, times=times)):
-        seen = AssignmentMemory(now, counters, handovers, memory.runs)
-        return AssignmentPlan(seen, (), 0, strangers=strangers)
+        seen = AssignmentMemory(now, counters, handovers, memory.runs, strangers=strangers)
+        return AssignmentPlan(seen, (), 0)
     if by_lease:
         lost = expired(counters, times.lease_duration)
     else:
@@ -152,7 +156,7 @@ class Pass:
     trouble: HeadraceError | None = None
 
 
-def uninvited(strangers: frozenset[str]) -> str:
+def uninvited(strangers: Collection[str]) -> str:
     if not strangers:
         return ""
     return (

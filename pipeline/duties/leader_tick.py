@@ -220,6 +220,8 @@ class LeaderDuty:
         if unfinished is None and not is_time(memory.last_sync, now, every=every):
             return memory, None, None
         listing = self._scan()
+        if memory.assignment.strangers:  # what nothing here asks for may be theirs: its wait begins anew
+            memory = replace(memory, streams=replace(memory.streams, looked=None))
         look = self._tracking.look(memory.streams, listing, now)
         tally.notes.extend(look.notes)
         for change in look.forget:
@@ -237,7 +239,7 @@ class LeaderDuty:
         )
         if tally.created or tally.deleted:
             listing = self._scan()
-            memory = replace(memory, assignment=replace(memory.assignment, last=None))
+            memory = replace(memory, assignment=replace(memory.assignment, unfinished=True))
         memory = replace(
             memory,
             streams=replace(look.memory, unfinished=done.unfinished),

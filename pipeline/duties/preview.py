@@ -10,8 +10,8 @@ from pipeline.core.change import Change
 from pipeline.core.position import Origin, Positions
 from pipeline.core.stream import StreamId
 from pipeline.core.sync import rows_of
-from pipeline.duties.assignment import plan_pass
-from pipeline.duties.fleet import watch
+from pipeline.duties.assignment import plan_pass, uninvited
+from pipeline.duties.fleet import mind, watch
 from pipeline.duties.leader_tick import LeaderDuty, LeaderMemory
 from pipeline.duties.origin import plan_origin
 from pipeline.duties.shard_sync import ShardSync
@@ -33,7 +33,7 @@ class Preview:
     has_started: bool = True
     """Some stream has its origin in the landing table."""
     why_not: str | None = None
-    """Why nobody leads: KCL's workers beside us have agreed otherwise."""
+    """Why nobody leads, or nothing is given out: KCL's workers are here, and agreed otherwise or weren't joined."""
 
 
 def preview(duty: LeaderDuty, memory: LeaderMemory) -> Preview:
@@ -56,10 +56,17 @@ def preview(duty: LeaderDuty, memory: LeaderMemory) -> Preview:
     synced, origins = _sync(duty, streams, listing, state)
     assignment = replace(memory.assignment, runs=0)
     plan = plan_pass(listing.leases, fleet, assignment, settings=settings, now=now)
-    seen = replace(memory, last_look=now, workers=fleet.seen, streams=streams.memory, assignment=plan.memory)
+    seen = replace(
+        memory,
+        last_look=now,
+        workers=mind(fleet, listing.leases, plan.condemned),
+        streams=streams.memory,
+        assignment=plan.memory,
+    )
     moves = plan.changes if settings.coordination.mode is Mode.OWN else ()  # else workers help themselves
     has_started = bool(state.positions.origins)
-    return Preview(seen, (*streams.forget, *synced, *moves), (*first, *origins), has_started)
+    why_not = uninvited(plan.strangers) or None
+    return Preview(seen, (*streams.forget, *synced, *moves), (*first, *origins), has_started, why_not)
 
 
 def _there(duty: LeaderDuty, ask: Callable[[], _Found], nothing: _Found) -> tuple[_Found, bool]:

@@ -59,8 +59,8 @@ class TakingMemory:
     leases: Sightings = field(default_factory=dict)
     ours: frozenset[str] = frozenset()
     """Owners that were found to be no worker of KCL's."""
-    strangers: frozenset[str] = frozenset()
-    """Owners that may be living workers of KCL's, though the settings join none."""
+    why_not: str = ""
+    """Why nothing was taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,7 @@ class Taking:
         """After the own leases were beaten. A worker that is stopping takes nothing: it doesn't come here."""
         now, mono = self.clock.now(), self.clock.monotonic()
         if not is_time(memory.last, now, every=self._period):
-            return TakingReport(memory, uninvited(memory.strangers))
-        if self.settings.is_shared and (why := out_of_step(self.settings, self.tables)) is not None:
-            return TakingReport(memory, why)
+            return TakingReport(memory, memory.why_not)
         rows = {row.key: row for row in self._scan()}
         seen = look(
             memory.leases,
@@ -101,34 +99,34 @@ class Taking:
             tick=self._period,
         )
         ours = self._ours(memory.ours, rows.values())
-        if strangers := self._strangers(rows.values(), seen, ours):
-            return TakingReport(TakingMemory(now, mono, seen, ours, strangers), uninvited(strangers))
+        if why := self._why_not(rows.values(), seen, ours):
+            return TakingReport(TakingMemory(now, mono, seen, ours, why), why, mine=self._held(rows.values()))
         observed = {key: Observed(row, _moved(row, seen[key])) for key, row in rows.items()}
         pick = plan_take(observed, self.me, at_ns=_NOW, rules=self._rules)
         taken = self._take([rows[key] for key in pick.keys(self.ids.dice)], pick)
         seen |= {row.key: Sighting(str(row.counter), moved=True) for row in taken}
-        held = {row.key for row in rows.values() if row.holder == self.me} | {row.key for row in taken}
-        return TakingReport(
-            TakingMemory(now, mono, seen, ours), _sentence(taken, pick), taken, frozenset(held)
-        )
+        held = self._held([*rows.values(), *taken])
+        return TakingReport(TakingMemory(now, mono, seen, ours), _sentence(taken, pick), taken, held)
+
+    def _held(self, rows: Iterable[Lease]) -> frozenset[str]:
+        return frozenset(row.key for row in rows if row.holder == self.me)
 
     def _ours(self, known: frozenset[str], rows: Iterable[Lease]) -> frozenset[str]:
         owners = {row.holder for row in rows if row.holder is not None} - {self.me}
         if self.settings.is_shared or owners <= known:
             return known & owners
         found = self.workers.get_many(sorted(owners - known))
-        return (known & owners) | {row.worker_id for row in found.workers if row.is_ours}
+        understood = {row.worker_id for row in found.workers if row.is_ours}
+        # A row that isn't understood may be of ours.
+        return (known & owners) | understood | {row.key for row in found.skipped}
 
-    def _strangers(self, rows: Iterable[Lease], seen: Sightings, ours: frozenset[str]) -> frozenset[str]:
-        """Workers of KCL's that may live, in tables that the settings share with none."""
+    def _why_not(self, rows: Iterable[Lease], seen: Sightings, ours: frozenset[str]) -> str:
+        """The fleet shares leases in the other way, or workers of KCL's may live that the settings don't share with."""
         if self.settings.is_shared:
-            return frozenset()
+            return out_of_step(self.settings, self.tables) or ""
         still = expired(seen, self.settings.times.lease_duration)
-        return frozenset(
-            row.holder
-            for row in rows
-            if row.holder is not None and row.holder not in {self.me, *ours} and row.key not in still
-        )
+        others = {row.holder for row in rows if row.holder is not None and row.key not in still}
+        return uninvited(others - {self.me, *ours})
 
     @property
     def _period(self) -> timedelta:

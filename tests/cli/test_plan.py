@@ -11,10 +11,10 @@ from uuid import uuid4
 import pytest
 
 from pipeline.cli import main
-from pipeline.cli.plan import _duty, before, document, kind_of, lines, watch
+from pipeline.cli.plan import _duty, _start, before, default_period, document, kind_of, lines, watch
 from pipeline.core import change
 from pipeline.core.change import Change
-from pipeline.core.checkpoint import SHARD_END
+from pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON
 from pipeline.core.lease import Lease
 from pipeline.duties.leader_tick import LeaderMemory
 from pipeline.duties.preview import preview
@@ -24,7 +24,8 @@ from pipeline.local.endpoint import LocalAws
 from pipeline.memory.table import MemoryTable
 from pipeline.settings_choices import InitialPosition, Strategy
 from pipeline.settings_file import read_settings
-from tests.duties.test_beside_kcl import shared
+from tests.duties.test_beside_kcl import kcl_writes, shared
+from tests.duties.test_uninvited import kcls, stamp
 from tests.duties.world import STREAM, World
 from tests.stand_in import aws, dynamodb, kinesis
 
@@ -131,6 +132,43 @@ def test_where_kcls_workers_have_agreed_otherwise_nothing_is_shown_but_why():
     (told,) = before(seen, "app")
     assert "KCL's workers have agreed on CLIENT_VERSION_UPGRADE_FROM_2X" in told
     assert told in world.lead().sentence
+
+
+@pytest.mark.parametrize("stamped", [True, False], ids=["3.x", "2.x"])
+def test_beside_kcl_workers_that_the_settings_dont_join_it_says_so_as_the_leader_does(*, stamped: bool):
+    world = kcls(World(shards=4))
+    if stamped:
+        stamp(world)
+
+    def renewing(seconds: float) -> None:
+        world.clock.advance(timedelta(seconds=seconds))
+        for shard in range(4):
+            kcl_writes(world, shard)
+
+    period = default_period(world.settings)
+    duty = world.a_leader()
+    seen = watch(duty, period, every=world.settings.times.leader_tick, pause=renewing)
+    assert (seen.changes, seen.has_started) == ((), True)
+    (told,) = before(seen, "app")
+    assert "(kcl-1)" in told
+    assert "coordination.kcl_failover" in told
+    assert _start(seen)["why_not"] == told
+
+
+def test_it_says_so_before_a_first_start_too_when_they_have_read_nothing_yet():
+    world = World(shards=1)
+    row = Lease("shardId-000000000000", 1, checkpoint=TRIM_HORIZON, owner="kcl-1")
+    world.leases.apply(change.create(row, "KCL"))
+
+    def renewing(seconds: float) -> None:
+        world.clock.advance(timedelta(seconds=seconds))
+        kcl_writes(world, 0)
+
+    period = default_period(world.settings)
+    seen = watch(world.a_leader(), period, every=world.settings.times.leader_tick, pause=renewing)
+    why_not, then, *_ = before(seen, "app")
+    assert "(kcl-1)" in why_not
+    assert then == "application app hasn't started yet: the leader would first"
 
 
 def test_it_watches_as_long_as_it_is_told(capsys: pytest.CaptureFixture[str]):

@@ -162,3 +162,14 @@ def test_picked_ranges_land_in_order_upon_each_other() -> None:
     assert stands(planned(in_order)) == {"a": Position(6)}
     turned = Evidence(9, reached, (a_pick(8, 5, 6), a_pick(7, 3, 5)), {A: LastRow(6)}, ())
     assert isinstance(plan_repair(turned, FAMILIES, origins={}, why="w", run="r"), Stop)
+
+
+def test_an_end_that_was_let_go_of_before_a_cherry_pick_isnt_told_as_lost() -> None:
+    each = Range(Kind.LANDED, B, Position(7), Position(9), run="r", claim="r/1", rows=2)
+    picked = (Picked(9, LedgerPage((each,))),)
+    older = known(3, a=Position(5, ended=True, children=("b",)))
+    rows = {A: LastRow(5, NOON), B: LastRow(9, NOON)}
+    reached = Positions(ORIGINS, {B: Position(7)})
+    repair = planned(Evidence(9, reached, picked, rows, (known(8, b=Position(7)), older)))
+    assert stands(repair) == {"b": Position(9)}
+    assert not [told for told in repair.sentences if "nowhere" in told]

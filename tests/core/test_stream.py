@@ -87,3 +87,10 @@ def test_what_is_no_arn_of_a_stream_is_said_to_be_none(text: str):
 )
 def test_what_is_not_a_serialized_stream_has_no_epoch(text: str):
     assert epoch_of_serialized(text) is None
+
+
+def test_first_shards_of_many_streams_are_told_apart_by_their_hashes():
+    """Else each look into a table of a thousand streams' positions compares a thousand names."""
+    streams = (StreamId(f"arn:aws:kinesis:eu-west-1:123456789012:stream/{n}", 17) for n in range(500))
+    hashes = {hash(ShardKey(stream, "shardId-000000000000")) for stream in streams}
+    assert len(hashes) > 490

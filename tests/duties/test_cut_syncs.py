@@ -112,6 +112,22 @@ def test_leases_are_given_out_meanwhile() -> None:
     assert any(row.owner == "w1" for row in world.leases.scan().leases), said
 
 
+def test_a_worker_that_dies_meanwhile_is_noticed_by_its_leases_before_the_last_row_is_made() -> None:
+    world = Cut(workers=("w1", "w2"), shards=200, in_a_tick=500, more_streams=("zed",))
+    coordination = replace(world.settings.coordination, heartbeat=Heartbeat.LEASE)
+    world.settings = replace(world.settings, coordination=coordination)
+    world.tick(12)
+    world.workers, world.in_a_tick = ("w1",), 10
+    for key in world.row_keys():
+        if ":zed:" in key:
+            world.leases.wipe(key)
+    world.clock.advance(timedelta(minutes=1))
+    for _ in range(10):
+        world.tick()
+    assert world.leader_memory["w1"].streams.unfinished is not None
+    assert {row.owner for row in world.leases.scan().leases} == {"w1"}
+
+
 def test_a_tick_without_any_time_left_writes_one_row_so_that_each_gets_further() -> None:
     world = Cut(shards=3, in_a_tick=1)
     assert world.until_done() == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,10 @@ from pipeline.core.lease import Lease
 from pipeline.core.lineage import Kind
 from pipeline.core.order import a_family
 from pipeline.core.position import Position
+from pipeline.core.shard import Shard
 from pipeline.core.stream import ShardKey, lease_key
 from pipeline.duties.adopt import Adopting, Adoption
+from pipeline.duties.wave import Arrow
 from pipeline.errors import OriginUnsafe
 from pipeline.settings_choices import Heartbeat
 from tests.duties.world import STREAM, World
@@ -211,3 +214,31 @@ def test_a_row_that_comes_back_above_others_is_refused_for_its_shard_counts_as_e
     assert turned_back([*said, *others], family, positions) == [parent]
     ended = replace(said[0], row=replace(row, checkpoint=SHARD_END), position=Position(ended=True))
     assert turned_back([ended, said[1], *others], family, positions) == []
+
+
+def test_a_stream_that_runs_of_ours_read_meanwhile_is_passed_over() -> None:
+    world, moment = a_fleet()
+    adopt(world, STREAM, moment)
+    ours_take_it_all(world)
+    kcl_reads(world, COUNTED, 2)
+    listing, waves = world.source.list_shards, [1]
+
+    def slow(*args: Any) -> tuple[Shard, ...]:
+        if waves:
+            world.produce(COUNTED, 4)
+            assert world.wave("w1", f"run-{waves.pop()}").rows == 4
+        return listing(*args)
+
+    world.source.list_shards = slow  # type: ignore[method-assign,assignment]
+    ours_take_it_all(world)
+    assert joining(world).survey(STREAM, timestamp=moment).stands
+    assert waves == []
+
+
+def test_a_row_behind_its_shard_for_a_run_that_died_after_its_commit_is_no_row_that_went_back() -> None:
+    world, moment = a_fleet()
+    adopt(world, STREAM, moment)
+    ours_take_it_all(world)
+    world.produce(COUNTED, 4)
+    world.killed_run(Arrow.COMMITTED)
+    assert joining(world).survey(STREAM, timestamp=moment).read_on

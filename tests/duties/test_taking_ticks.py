@@ -4,9 +4,10 @@ from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
+from pipeline.core.change import Change
 from pipeline.kcl.migration import ClientVersion
 from pipeline.settings_choices import Heartbeat, Mode
-from tests.duties.world import World
+from tests.duties.world import TICK, World
 
 
 def joined(world: World, mode: Mode) -> World:
@@ -106,3 +107,48 @@ def test_who_takes_for_itself_takes_nothing_where_the_fleet_has_a_leader():
     world.clock.advance(timedelta(minutes=2))
     assert "CLIENT_VERSION_3X_WITH_ROLLBACK" in str(world.work())
     assert owners(world) == {None: len(world.leases.scan().leases)}
+
+
+def a_guest_renews(world: World, key: str, owner: str) -> None:
+    world.leases.apply(Change(key, owner, put={"owner": owner}, add={"counter": 1}))
+
+
+def test_a_worker_that_starts_anew_beside_a_stranger_goes_on_beating_its_own():
+    world = a_world(("w1",))
+    world.tick(40)
+    guests = world.shard(0).shard_id
+    world.worker_memory.clear()
+    for _ in range(20):
+        a_guest_renews(world, guests, "kcl-1")
+        before = {row.key: row.counter for row in world.leases.scan().leases}
+        assert "(kcl-1)" in str(world.work())
+        world.clock.advance(TICK)
+    after = {row.key: row.counter for row in world.leases.scan().leases}
+    assert [key for key in after if after[key] == before[key]] == [guests]
+
+
+def test_a_worker_that_starts_anew_where_the_fleet_shares_otherwise_goes_on_beating_its_own():
+    world = joined(World(workers=("w1",), shards=4), Mode.KCL_2)
+    world.tick(40)
+    world.tables.version = ClientVersion.WITH_ROLLBACK
+    world.worker_memory.clear()
+    for _ in range(20):
+        before = {row.key: row.counter for row in world.leases.scan().leases}
+        assert "what is ours already is read on" in str(world.work())
+        world.clock.advance(TICK)
+    assert all(row.counter > before[row.key] for row in world.leases.scan().leases)
+
+
+def test_a_worker_whose_row_isnt_understood_may_be_of_ours_and_stops_nobody():
+    world = a_world()
+    world.tick(40)
+    theirs = [row.key for row in world.leases.scan().leases if row.owner == "w2"]
+    world.rows.wipe("w2")
+    world.rows.hold_odd_row("w2", "broken")
+    world.workers = ("w1",)
+    world.worker_memory.clear()
+    for _ in range(20):  # a run of it reads on
+        for key in theirs:
+            a_guest_renews(world, key, "w2")
+        assert "KCL" not in str(world.work())
+        world.clock.advance(TICK)

@@ -15,7 +15,7 @@ from pipeline.core.worker import Worker
 from pipeline.duties.assignment import AssignmentMemory, plan_pass
 from pipeline.duties.fleet import Fleet
 from pipeline.duties.leader_tick import LeaderReport
-from pipeline.settings_choices import Heartbeat
+from pipeline.settings_choices import FormerStreams, Heartbeat
 from tests.duties.test_beside_kcl import kcl_writes, shared
 from tests.duties.world import TICK, World
 
@@ -185,3 +185,25 @@ def test_a_worker_that_joined_works_under_a_kcl_leader() -> None:
         assert world.work().alarm is None
         world.clock.advance(TICK)
     assert world.rows.get("w1").beat == 30  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("heartbeat", Heartbeat)
+def test_rows_of_a_stream_that_only_they_read_stay_whatever_former_streams_says(heartbeat: Heartbeat) -> None:
+    world = kcls(World(shards=1, more_streams=("returns",)), heartbeat=heartbeat)
+    world.settings = replace(
+        world.settings,
+        streams=world.settings.streams[:1],
+        former_streams=FormerStreams.AUTO,
+        former_streams_wait=timedelta(minutes=5),
+    )
+    theirs = {row.key for row in world.leases.scan().leases}
+    for _ in range(200):
+        for key in theirs:
+            world.leases.apply(Change(key, "KCL", put={"owner": "kcl-1"}, add={"counter": 1}))
+        world.lead()
+        world.clock.advance(TICK)
+    assert {row.key for row in world.leases.scan().leases} == theirs
+    for _ in range(200):  # it is stopped: then the wait begins
+        world.lead()
+        world.clock.advance(TICK)
+    assert len(world.leases.scan().leases) == 1

@@ -1,0 +1,124 @@
+"""Text for people is written in one place, and nothing that others put into a table steers a terminal."""
+
+import ast
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import pipeline.cli
+from pipeline.cli import main
+from pipeline.cli.plan import lines
+from pipeline.cli.telling import cell, clean, tell
+from pipeline.core import change
+from pipeline.core.lease import Lease
+from pipeline.local.endpoint import LocalAws
+from tests.cli.kcl_tables import KclTables, leases_of
+from tests.stand_in import aws, dynamodb
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+__all__ = ["aws", "dynamodb"]
+
+EVIL = 'w-\x1b[2J\x1b]0;owned\x07\r\nnext, "line"\u202e'
+SPELLED = 'w-\\x1b[2J\\x1b]0;owned\\x07\\r\\nnext, "line"\\u202e'
+
+Status = Callable[..., str]
+
+
+@pytest.fixture
+def status(dynamodb: "DynamoDBClient", aws: LocalAws, capsys: pytest.CaptureFixture[str]) -> Status:
+    """Of a KCL table whose worker has that name: what went to stdout."""
+
+    def run(owner: str, *words: str) -> str:
+        kcl = KclTables(dynamodb)
+        kcl.put(leases_of(owner, owner, "w-2"))
+        where = ("--endpoint", aws.endpoint, "--region", aws.region)
+        assert main(["status", "--table", kcl.lease_table, *where, *words]) == 0
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        ("shardId-000000000000", "shardId-000000000000"),
+        ("Zürich 東京 🌊", "Zürich 東京 🌊"),
+        (EVIL, SPELLED),
+        ("\x9b31m\x7f", "\\x9b31m\\x7f"),
+        ("a\u2028b\ud800", "a\\u2028b\\ud800"),
+    ],
+)
+def test_letters_stay_and_what_steers_a_terminal_is_spelled_out(raw: str, shown: str):
+    assert clean(raw) == shown
+    assert clean(shown) == shown
+
+
+def test_each_argument_is_one_line(capsys: pytest.CaptureFixture[str]):
+    tell("a\nb", 3)
+    assert capsys.readouterr().out == "a\\nb\n3\n"
+
+
+def test_a_cell_is_no_wider_than_a_terminal_can_bear_and_the_longest_lease_key_fits():
+    key = f"123456789012:{'s' * 128}:1700000000:shardId-000000000000"
+    assert cell(key) == key
+    assert len(cell("\x1b" * 2000)) == 200
+    assert cell("x" * 2000).endswith("x...")
+
+
+def test_a_workers_name_steers_nothing_in_the_table_for_people_and_its_columns_stand(status: Status):
+    out = status(EVIL)
+    assert all(line.isprintable() for line in out.splitlines())
+    head, evil, other = next(block for block in table_of(out))
+    assert SPELLED in evil
+    assert head.index("moved") + len("moved") == len(evil) == len(other)
+
+
+def table_of(out: str) -> Iterator[tuple[str, str, str]]:
+    every = out.splitlines()
+    start = next(n for n, line in enumerate(every) if line.startswith("worker "))
+    yield every[start], every[start + 1], every[start + 2]
+
+
+def test_a_very_long_name_doesnt_fill_the_screen_for_each_row(status: Status):
+    _, long, other = next(table_of(status("w" * 1500)))
+    assert len(long) == len(other) < 300
+
+
+def test_json_and_csv_keep_the_name(status: Status):
+    assert EVIL in {each["worker"] for each in json.loads(status(EVIL, "--json"))["workers"]}
+    out = status(EVIL, "--csv")
+    rows = list(csv.reader(io.StringIO(out, newline="")))
+    assert sum(EVIL in row for row in rows) == 2
+
+
+def test_a_plan_is_one_line_a_change():
+    told = lines([change.assign(Lease(EVIL, 1, owner=EVIL), EVIL, "unowned")])
+    assert len(told) == 2
+    assert told[0].count(SPELLED) == 3
+
+
+def test_an_error_steers_nothing_either(capsys: pytest.CaptureFixture[str]):
+    assert main(["plan", "--config", f"\x1b[2J{EVIL}"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("headrace: ")
+    assert err.removesuffix("\n").isprintable()
+
+
+def test_commands_print_in_one_place_only():
+    """JSON escapes by itself; the demo shows nobody's names but its own."""
+    found = [
+        f"{file.name}:{call.lineno}"
+        for file in sorted(Path(pipeline.cli.__file__).parent.glob("*.py"))
+        if file.stem not in {"telling", "demo", "show"}
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "print"
+        if not ast.unparse(call.args[0]).startswith("json.dumps(")
+    ]
+    assert found == []
