@@ -215,6 +215,11 @@ def install_ps() -> None:
 
 
 def make_venv(python: Python) -> None:
+    if VENV.is_symlink():
+        stop(
+            f"{VENV} is a link to {os.path.realpath(VENV)}, and making it anew would empty what it points to. Nothing was changed; "
+            "remove the link, then run make again."
+        )
     if run(python.path, "-c", "import ensurepip, venv").returncode != 0:
         need = f"{python} can't make a virtual environment"
         if not shutil.which("apt-get"):

@@ -225,6 +225,7 @@ def _metrics(settings: Settings) -> Iterator[Broken]:
 
 _LEAST_FAILOVER = timedelta(seconds=20)
 """Below it a KCL worker's leases expire within a few of our ticks."""
+_MOST_FAILOVER = timedelta(hours=1)
 
 
 def _shared(settings: Settings) -> Iterator[Broken]:
@@ -242,6 +243,12 @@ def _shared(settings: Settings) -> Iterator[Broken]:
             "coordination.kcl_failover",
             f"is {show(kept.kcl_failover)}; allowed: {show(_LEAST_FAILOVER)} or more: set the fleet's failoverTimeMillis to "
             f"{_LEAST_FAILOVER // timedelta(milliseconds=1)} or more first",
+        )
+    if kept.kcl_failover > _MOST_FAILOVER:
+        yield Broken(
+            "coordination.kcl_failover",
+            f"is {show(kept.kcl_failover)}; allowed: {show(_MOST_FAILOVER)} or less. KCL's failoverTimeMillis is in milliseconds: "
+            "write 30s for its 30000",
         )
     if kept.heartbeat is not Heartbeat.LEASE:
         yield Broken(

@@ -117,7 +117,7 @@ def stop(
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Stopped:
     """The workers do it themselves, at their next ticks; this only tells them and looks on."""
-    before = _beats(workers, names)
+    before = beats_of(workers, names)
     for name in names:
         workers.set_stopping(name, stopping=True)
     began = monotonic()
@@ -133,7 +133,7 @@ def stop(
             )
             told = passed
         pause(min(_LOOK, wait.total_seconds() - passed))
-    after = _beats(workers, left)
+    after = beats_of(workers, left)
     silent = tuple(name for name in left if after[name] == before[name])
     return Stopped(tuple(names), left, silent, timedelta(seconds=passed))
 
@@ -152,7 +152,7 @@ def _held(leases: "Collection[Lease]", name: str) -> int:
     return sum(name in {lease.holder, lease.owner} and not lease.has_ended for lease in leases)
 
 
-def _beats(workers: "WorkerStore", names: Collection[str]) -> dict[str, object]:
+def beats_of(workers: "WorkerStore", names: Collection[str]) -> dict[str, object]:
     rows = {name: workers.get(name) for name in names}
     return {name: None if row is None else row.token for name, row in rows.items()}
 

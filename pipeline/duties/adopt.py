@@ -140,11 +140,17 @@ class Adopting:
             )
         return len(landing.page.ranges)
 
-    def give_back(self, stream: str) -> tuple[tuple[Change, ...], datetime | None]:
-        """What giving back would write, and the moment at which KCL is to start shards that have no record yet."""
+    def give_back(
+        self, stream: str, *, gone: frozenset[str] = frozenset()
+    ) -> tuple[tuple[Change, ...], datetime | None]:
+        """What giving back would write, and the moment at which KCL is to start shards that have no record yet.
+
+        `gone`: workers that don't live any more; what they hold is given back, unless it moves until then.
+        """
         facts = self.source.describe(stream)
         rows = rows_of(facts.stream, self.leases.scan().leases)
-        held = sorted({row.holder for row in rows if row.holder is not None and not row.has_ended})
+        holders = {row.holder for row in rows if row.holder is not None and not row.has_ended}
+        held = sorted(holders - gone)
         if held:
             raise BadSetting(
                 f"{', '.join(held)} still hold leases of {facts.stream.name}; nothing was changed. `headrace stop` makes them let go"

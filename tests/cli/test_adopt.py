@@ -61,16 +61,41 @@ def test_a_stopped_application_is_adopted_and_given_back(
     assert f"{application}: passed over, the lake table stands where its rows do already" in out
     assert "nothing left to adopt; nothing was changed" in out
     assert "looking for" not in err
-    assert main(["give-back", "--yes"]) == 2
-    assert "kcl-1 still hold leases" in capsys.readouterr().err
-    for n in range(2):
+    assert main(["give-back", "--watch", "50ms", "--yes"]) == 0
+    out, err = capsys.readouterr()
+    assert "kcl-1 still hold leases: looking for 0 s" in err
+    assert "kcl-1: no beat; their leases are given back, too" in err
+    assert "KCL's workers may start" in out
+    rows = dynamodb.scan(TableName=application)["Items"]
+    assert not any("leaseOwner" in row for row in rows)
+
+
+def test_leases_of_whoever_beats_are_not_given_back(
+    application: str, dynamodb, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    assert main(["adopt", "--watch", "50ms", "--yes"]) == 0
+
+    def a_worker_renews(_seconds: float) -> None:
         dynamodb.update_item(
             TableName=application,
-            Key={"leaseKey": {"S": f"shardId-{n:012d}"}},
-            UpdateExpression="REMOVE leaseOwner",
+            Key={"leaseKey": {"S": "shardId-000000000000"}},
+            UpdateExpression="ADD leaseCounter :one",
+            ExpressionAttributeValues={":one": {"N": "1"}},
         )
-    assert main(["give-back", "--yes"]) == 0
-    assert "KCL's workers may start" in capsys.readouterr().out
+
+    monkeypatch.setattr("pipeline.cli.give_back.time.sleep", a_worker_renews)
+    assert main(["give-back", "--yes"]) == 2
+    assert "kcl-1 still hold leases" in capsys.readouterr().err
+
+
+def test_leases_of_a_worker_whose_row_beats_are_not_given_back(
+    application: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    assert main(["adopt", "--watch", "50ms", "--yes"]) == 0
+    beat = iter(range(1, 100))
+    monkeypatch.setattr("pipeline.cli.give_back.beats_of", lambda _, names: dict.fromkeys(names, next(beat)))
+    assert main(["give-back", "--watch", "50ms", "--yes"]) == 2
+    assert "kcl-1 still hold leases" in capsys.readouterr().err
 
 
 def test_an_application_that_still_beats_is_refused(
@@ -194,5 +219,5 @@ def test_streams_that_only_lease_rows_know_are_adopted_and_given_back_too(
         UpdateExpression="SET leaseOwner = :w",
         ExpressionAttributeValues={":w": {"S": "w1"}},
     )
-    assert main(["give-back", "--yes"]) == 2
-    assert f"w1 still hold leases of {two_streams}" in capsys.readouterr().err
+    assert main(["give-back", "--watch", "50ms", "--json"]) == 0
+    assert "w1: no beat" in capsys.readouterr().err

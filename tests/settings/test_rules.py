@@ -55,6 +55,10 @@ BROKEN = [
         "coordination.kcl_failover is 10s; allowed: 20s or more: set the fleet's failoverTimeMillis to 20000",
     ),
     (
+        "coordination: {kcl_failover: 30000, heartbeat: lease, allow_foreign_checkpoints: true}",
+        "allowed: 1h or less. KCL's failoverTimeMillis is in milliseconds: write 30s for its 30000",
+    ),
+    (
         "coordination: {kcl_failover: 20s, allow_foreign_checkpoints: true}",
         "coordination.heartbeat is worker; allowed beside KCL's workers: lease",
     ),

@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 
 import pytest
@@ -184,3 +185,15 @@ def test_without_ps_and_apt_it_is_said_what_to_install(monkeypatch):
     monkeypatch.setattr("shutil.which", lambda _: None)
     with pytest.raises(SystemExit, match=r"Spark's start script calls ps.*Nothing was changed; install it"):
         setup.install_ps()
+
+
+def test_a_venv_that_is_a_link_is_left_alone_with_what_it_points_to(tmp_path, monkeypatch, capsys):
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "kept").touch()
+    (tmp_path / ".venv").symlink_to(shared)
+    monkeypatch.setattr(setup, "VENV", tmp_path / ".venv")
+    with pytest.raises(SystemExit):
+        setup.make_venv(Python(sys.executable, sys.version_info[:2]))
+    assert "is a link" in capsys.readouterr().err
+    assert (shared / "kept").exists()
