@@ -105,7 +105,7 @@ class MemoryWorkerStore:
 
     def _filled(self, worker_id: str) -> Worker:
         """A new row says when it was made, for readers of KCL's kind."""
-        return self._rows.get(worker_id, Worker(worker_id, last_update=self._second()))
+        return self._rows.get(worker_id) or Worker(worker_id, last_update=self._second())
 
     def _second(self) -> datetime:
         return self._clock.now().replace(microsecond=0)

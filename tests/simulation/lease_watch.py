@@ -92,7 +92,7 @@ class WatchedLeases:
             return done
         after = self.rows.get(change.key)
         if after is not before:
-            self._world.note(by.name, f"{change.key}: {change.why} -> {_short(after)}")
+            self._world.note(by.name, _Written(change, after))
             self._judge(before, after, change, by, by.looked_at_workers if looked is None else looked)
         elif after is not None and any(getattr(after, name) != value for name, value in change.put.items()):
             raise Violation(
@@ -282,6 +282,17 @@ class WatchedLeases:
                 f"{by} deleted the tombstone {before.key}, its children are unread: {waiting}",
                 before.key,
             )
+
+
+class _Written:
+    __slots__ = ("after", "change")
+
+    def __init__(self, change: Change, after: Lease | None) -> None:
+        self.change = change
+        self.after = after
+
+    def __str__(self) -> str:
+        return f"{self.change.key}: {self.change.why} -> {_short(self.after)}"
 
 
 def _is_beyond(said: Checkpoint, token: tuple[int | None, int, bool] | None) -> bool:

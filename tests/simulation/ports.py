@@ -131,9 +131,11 @@ class Workers(Port):
                 raise TablesMissing("the worker table isn't there")
             return do(*args, **named)
 
+        looks = method in {"glance", "listing"}
+
         def call(*args: Any, **named: Any) -> Any:
             found = go(way, what, there, *args, **named)
-            if method in {"glance", "listing"}:
+            if looks:
                 process.looked_at_workers = world.sim.now
             return found
 

@@ -10,7 +10,7 @@ from tests.simulation.plan import Plan, a_plan
 from tests.simulation.settle import require_settled, unsettled
 from tests.simulation.tally import Tally
 from tests.simulation.troubles import Troubles
-from tests.simulation.truth import Violation
+from tests.simulation.truth import History, Violation
 from tests.simulation.world import World
 
 _LOOK = 15.0
@@ -20,7 +20,7 @@ _LOOK = 15.0
 class Outcome:
     plan: Plan
     violation: Violation | None
-    history: list[tuple[float, str, str]] = field(repr=False)
+    history: History = field(repr=False)
     seconds: float
     """Of virtual time."""
     settled_after: float | None
@@ -34,7 +34,7 @@ class Outcome:
         return sha256("\n".join(lines(self.history)).encode()).hexdigest()
 
 
-def lines(history: list[tuple[float, str, str]]) -> list[str]:
+def lines(history: History) -> list[str]:
     return [f"{at:9.3f}  {who:<16} {what}" for at, who, what in history]
 
 

@@ -10,6 +10,9 @@ from datetime import datetime
 from pipeline.core.lease import Lease
 from pipeline.core.stream import ShardKey, StreamId
 
+History = list[tuple[float, str, object]]
+"""When, who, what."""
+
 
 class Violation(AssertionError):
     """An invariant of the protocol is broken. `about`: the shard or lease to show in the trace."""

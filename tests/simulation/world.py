@@ -39,7 +39,7 @@ from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.streams import Streams
 from tests.simulation.table_watch import WatchedTable
 from tests.simulation.tally import Tally
-from tests.simulation.truth import ShardTruth, Truth, Violation
+from tests.simulation.truth import History, ShardTruth, Truth, Violation
 from tests.simulation.weather import Weather
 
 NAMES = ("orders", "orders-b", "orders-c")
@@ -55,7 +55,7 @@ class World:
         self.plan = plan
         self.rng = Random(plan.seed)
         self.sim = Scheduler()
-        self.history: list[tuple[float, str, str]] = []
+        self.history: History = []
         self.script: Script | None = None
         self.weather = Weather(self.sim, self.rng, plan.mix, self.note)
         self.clock = MachineClock(self.sim)
@@ -153,7 +153,8 @@ class World:
         self._run_ids += 1
         return f"run{self._run_ids}"
 
-    def note(self, who: str, what: str) -> None:
+    def note(self, who: str, what: object) -> None:
+        """`what` is put into words when somebody reads it: of most seeds nobody does."""
         self.history.append((self.sim.now, who, what))
         if len(self.history) > _MOST_LINES:
             raise Violation("I30", f"{who} turns in circles: {what}")
