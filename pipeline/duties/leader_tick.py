@@ -213,6 +213,16 @@ class LeaderDuty:
     def _scan(self) -> Listing:
         return of_our_form(self.leases.scan(), multi=self.settings.multi)
 
+    def _has_strangers(self, memory: LeaderMemory, listing: Listing) -> bool:
+        """Whether workers of KCL's may be at work here, though the settings join none."""
+        if self.settings.is_shared or self.settings.coordination.mode is Mode.OWN:
+            return bool(memory.assignment.strangers)
+        # In mode 2.x no pass watches the leases: whoever holds one has to be known.
+        holders = {row.holder for row in listing.leases if row.holder is not None and not row.has_ended}
+        holders -= {worker.id for worker in self.settings.workers}
+        known = self.workers.get_many(sorted(holders)).workers if holders else ()
+        return not holders <= {row.worker_id for row in known if row.is_ours}
+
     def _sync_when_due(
         self, memory: LeaderMemory, now: datetime, tally: Tally, *, began: float
     ) -> tuple[LeaderMemory, Listing | None, HeadraceError | None]:
@@ -220,7 +230,9 @@ class LeaderDuty:
         if unfinished is None and not is_time(memory.last_sync, now, every=every):
             return memory, None, None
         listing = self._scan()
-        if memory.assignment.strangers:  # what nothing here asks for may be theirs: its wait begins anew
+        if self._has_strangers(
+            memory, listing
+        ):  # what nothing here asks for may be theirs: its wait begins anew
             memory = replace(memory, streams=replace(memory.streams, looked=None))
         look = self._tracking.look(memory.streams, listing, now)
         tally.notes.extend(look.notes)

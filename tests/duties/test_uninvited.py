@@ -15,7 +15,7 @@ from pipeline.core.worker import Worker
 from pipeline.duties.assignment import AssignmentMemory, plan_pass
 from pipeline.duties.fleet import Fleet
 from pipeline.duties.leader_tick import LeaderReport
-from pipeline.settings_choices import FormerStreams, Heartbeat
+from pipeline.settings_choices import FormerStreams, Heartbeat, Mode
 from tests.duties.test_beside_kcl import kcl_writes, shared
 from tests.duties.world import TICK, World
 
@@ -204,6 +204,35 @@ def test_rows_of_a_stream_that_only_they_read_stay_whatever_former_streams_says(
         world.clock.advance(TICK)
     assert {row.key for row in world.leases.scan().leases} == theirs
     for _ in range(200):  # it is stopped: then the wait begins
+        world.lead()
+        world.clock.advance(TICK)
+    assert len(world.leases.scan().leases) == 1
+
+
+def test_in_mode_2x_too_rows_of_a_stream_that_only_they_read_stay() -> None:
+    """KCL's worker is named so that the dice name ours as the one who syncs."""
+    world = World(shards=1, more_streams=("returns",))
+    coordination = replace(world.settings.coordination, mode=Mode.KCL_2, heartbeat=Heartbeat.LEASE)
+    world.settings = replace(world.settings, coordination=coordination)
+    world.lead()
+    world.settings = replace(
+        world.settings,
+        streams=world.settings.streams[:1],
+        former_streams=FormerStreams.AUTO,
+        former_streams_wait=timedelta(minutes=5),
+    )
+    theirs, mine = sorted(row.key for row in world.leases.scan().leases)
+    world.rows.beat("w1", "dagster", found=None)
+    world.leases.apply(Change(mine, "ours", put={"owner": "w1"}, add={"counter": 1}))
+    led = 0
+    for _ in range(200):
+        world.leases.apply(Change(theirs, "KCL", put={"owner": "zed"}, add={"counter": 1}))
+        led += world.lead().leads
+        world.clock.advance(TICK)
+    assert led
+    assert len(world.leases.scan().leases) == 2
+    world.leases.apply(Change(theirs, "KCL", remove=frozenset({"owner"}), add={"counter": 1}))
+    for _ in range(200):  # nobody has it any more: then the wait begins
         world.lead()
         world.clock.advance(TICK)
     assert len(world.leases.scan().leases) == 1
