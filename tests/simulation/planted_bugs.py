@@ -269,7 +269,7 @@ _TIME: Final = (
     _bug(
         "wall-clock-expiry",
         "a jump of the clock is taken for silence",
-        ("core.sighting", "min(max(since, timedelta(0)), tick * 1.5)", "max(since, timedelta(0))"),
+        ("core.sighting", "min(max(since, timedelta(0)), tick + tick / 2)", "max(since, timedelta(0))"),
         seeds=200,
     ),
     _bug(
