@@ -89,6 +89,8 @@ _TABLE: Final = (
         "shared-file-lands-in-part",
         "a refused shard's file is left out, and the others that share it land without it (D10)",
         ("core.landing", "    refused |= _closed_over_files(proposal, refused)\n", ""),
+        seeds=200,
+        among={"hosts": 3, "shards": 6, "troubles": {"freeze_run": 40.0, "wipe_rows": 120.0}},
     ),
     _bug(
         "child-before-parents",
@@ -116,6 +118,7 @@ _TABLE: Final = (
         "the stream's epoch isn't read again after the last page (D12)",
         ("duties.wave_streams", "if now is not None and now.stream != stream:", "if False:"),
         seeds=200,
+        among={"troubles": {"recreate": 60.0}},
     ),
     _bug(
         "checkpoint-before-commit",
