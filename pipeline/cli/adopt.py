@@ -71,9 +71,8 @@ def adopt(
         tell("there is nothing left to adopt; nothing was changed")
         return 0
     beating = _beating(adopting, args.watch, pause)
-    if (
-        beating and not settings.is_shared
-    ):  # in a shared fleet what they read meanwhile becomes foreign ranges
+    # In a shared fleet what they read meanwhile becomes foreign ranges.
+    if beating and not settings.is_shared:
         raise BadSetting(
             f"{', '.join(beating)} still moved lease rows: stop that application first; nothing was changed"
         )

@@ -230,9 +230,8 @@ class LeaderDuty:
         if unfinished is None and not is_time(memory.last_sync, now, every=every):
             return memory, None, None
         listing = self._scan()
-        if self._has_strangers(
-            memory, listing
-        ):  # what nothing here asks for may be theirs: its wait begins anew
+        if self._has_strangers(memory, listing):
+            # What nothing here asks for may be theirs: its wait begins anew.
             memory = replace(memory, streams=replace(memory.streams, looked=None))
         look = self._tracking.look(memory.streams, listing, now)
         tally.notes.extend(look.notes)

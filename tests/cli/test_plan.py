@@ -24,7 +24,8 @@ from pipeline.local.endpoint import LocalAws
 from pipeline.memory.table import MemoryTable
 from pipeline.settings_choices import InitialPosition, Strategy
 from pipeline.settings_file import read_settings
-from tests.duties.test_beside_kcl import kcl_writes, shared
+from tests.duties.moves import shared
+from tests.duties.test_beside_kcl import kcl_writes
 from tests.duties.test_uninvited import kcls, stamp
 from tests.duties.world import STREAM, World
 from tests.stand_in import aws, dynamodb, kinesis

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
 
 from pipeline.core.lease import Lease
 from pipeline.settings_choices import Heartbeat
@@ -35,5 +36,17 @@ def ticks_until(world: World, happened: object, most: int = 40) -> int:
 
 def in_lease_mode(world: World) -> World:
     coordination = replace(world.settings.coordination, heartbeat=Heartbeat.LEASE)
+    world.settings = replace(world.settings, coordination=coordination)
+    return world
+
+
+def shared(world: World) -> World:
+    """From now on the settings join a fleet of KCL's."""
+    coordination = replace(
+        world.settings.coordination,
+        heartbeat=Heartbeat.LEASE,
+        kcl_failover=timedelta(seconds=20),
+        allow_foreign_checkpoints=True,
+    )
     world.settings = replace(world.settings, coordination=coordination)
     return world

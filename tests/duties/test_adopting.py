@@ -295,7 +295,8 @@ def test_a_shard_that_stands_in_the_table_and_has_no_row_isnt_given_back_in_sile
         adopting(world).give_back(STREAM)
 
 
-def test_a_row_that_somebody_wrote_meanwhile_is_told_and_left() -> None:
+def stopped_after_a_wave() -> tuple[World, Lease]:
+    """Its only row, which belongs to nobody."""
     world = World(shards=1)
     world.produce(0, 5)
     world.settle()
@@ -304,6 +305,11 @@ def test_a_row_that_somebody_wrote_meanwhile_is_told_and_left() -> None:
     world.work()
     row = world.leases.get(world.shard(0).shard_id)
     assert row is not None
+    return world, row
+
+
+def test_a_row_that_somebody_wrote_meanwhile_is_told_and_left() -> None:
+    world, row = stopped_after_a_wave()
     world.leases = type(world.leases)([replace(row, checkpoint=TRIM_HORIZON)])
     changes, _ = adopting(world).give_back(STREAM)
     assert isinstance(world.leases.apply(replace(changes[0])), Applied)
@@ -315,14 +321,7 @@ def test_a_claim_that_a_dead_run_or_command_left_on_a_row_without_a_holder_holds
     checkpoint: Checkpoint,
 ) -> None:
     """Nothing else would ever take it away: the workers have stopped, and an ended row is given out no more."""
-    world = World(shards=1)
-    world.produce(0, 5)
-    world.settle()
-    world.wave()
-    world.rows.set_stopping("w1", stopping=True)
-    world.work()
-    row = world.leases.get(world.shard(0).shard_id)
-    assert row is not None
+    world, row = stopped_after_a_wave()
     owner = "w1" if checkpoint.is_end else None
     left = replace(row, owner=owner, run_claim="dead/1", wanted_by="dead/2")
     ended = replace(left, key=world.shard(7).shard_id, checkpoint=SHARD_END)

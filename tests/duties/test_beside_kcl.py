@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -13,25 +12,9 @@ from pipeline.core.lease import Lease
 from pipeline.core.lineage import Kind
 from pipeline.core.worker import Worker
 from pipeline.duties.wave import Arrow
-from pipeline.settings_choices import Heartbeat, InitialPosition
+from pipeline.settings_choices import InitialPosition
+from tests.duties.moves import row_of, shared
 from tests.duties.world import TICK, Cut, World
-
-
-def shared(world: World) -> World:
-    coordination = replace(
-        world.settings.coordination,
-        heartbeat=Heartbeat.LEASE,
-        kcl_failover=timedelta(seconds=20),
-        allow_foreign_checkpoints=True,
-    )
-    world.settings = replace(world.settings, coordination=coordination)
-    return world
-
-
-def row_of(world: World, shard: int) -> Lease:
-    row = world.leases.get(world.shard(shard).shard_id)
-    assert row is not None
-    return row
 
 
 def kcl_writes(world: World, shard: int, **put: object) -> Applied | Refused:

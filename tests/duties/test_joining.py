@@ -20,7 +20,7 @@ from pipeline.core.stream import ShardKey, lease_key
 from pipeline.duties.adopt import Adopting, Adoption
 from pipeline.duties.wave import Arrow
 from pipeline.errors import OriginUnsafe
-from pipeline.settings_choices import Heartbeat
+from tests.duties.moves import shared
 from tests.duties.world import STREAM, World
 
 MORE = "returns"
@@ -36,14 +36,7 @@ def joining(world: World, *, beside_kcl: bool = True) -> Adopting:
 
 def a_fleet() -> tuple[World, datetime]:
     """And the moment that KCL's configuration names."""
-    world = World(more_streams=(MORE,), shards=4)
-    coordination = replace(
-        world.settings.coordination,
-        heartbeat=Heartbeat.LEASE,
-        kcl_failover=timedelta(seconds=20),
-        allow_foreign_checkpoints=True,
-    )
-    world.settings = replace(world.settings, coordination=coordination)
+    world = shared(World(more_streams=(MORE,), shards=4))
     for stream in (STREAM, MORE):
         for shard in (COUNTED, AT_THE_TIP, AT_A_MOMENT):
             world.produce(shard, 3, landed=False, stream=stream)

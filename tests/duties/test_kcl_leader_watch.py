@@ -9,8 +9,8 @@ from pipeline.core import change
 from pipeline.core.change import Applied, Change
 from pipeline.core.election import LockRow
 from pipeline.core.worker import Metrics
-from pipeline.settings_choices import Heartbeat
 from sensors.cursor import read_worker, write_worker
+from tests.duties.moves import shared
 from tests.duties.world import TICK, World
 
 MINUTE = 12
@@ -24,13 +24,7 @@ class Beside(World):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.settle()
-        coordination = replace(
-            self.settings.coordination,
-            heartbeat=Heartbeat.LEASE,
-            kcl_failover=timedelta(seconds=20),
-            allow_foreign_checkpoints=True,
-        )
-        self.settings = replace(self.settings, coordination=coordination)
+        shared(self)
         for row in self.leases.scan().leases:
             self.leases.apply(change.give_up(row, "w1"))
         self.is_led_by("kcl-1")

@@ -14,8 +14,7 @@ from pipeline.duties.preview import preview
 from pipeline.errors import Throttled, WrongShape
 from pipeline.ports import Listing, WorkerListing
 from pipeline.settings_choices import Heartbeat, Mode
-from tests.duties.moves import owners, row_of, ticks_until, without
-from tests.duties.test_beside_kcl import shared
+from tests.duties.moves import owners, row_of, shared, ticks_until, without
 from tests.duties.world import TICK, World
 
 

@@ -16,7 +16,7 @@ from pipeline.errors import Throttled
 from pipeline.memory.table import MemoryTable
 from pipeline.settings_choices import FormerStreams
 from tests.duties.life import Life
-from tests.duties.test_beside_kcl import shared
+from tests.duties.moves import shared
 from tests.duties.test_recover import reposition
 from tests.duties.test_repair import mended
 from tests.duties.world import STREAM, TICK, World

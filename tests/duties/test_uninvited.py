@@ -16,7 +16,8 @@ from pipeline.duties.assignment import AssignmentMemory, plan_pass
 from pipeline.duties.fleet import Fleet
 from pipeline.duties.leader_tick import LeaderReport
 from pipeline.settings_choices import FormerStreams, Heartbeat, Mode
-from tests.duties.test_beside_kcl import kcl_writes, shared
+from tests.duties.moves import shared
+from tests.duties.test_beside_kcl import kcl_writes
 from tests.duties.world import TICK, World
 
 

@@ -51,9 +51,8 @@ def test_beside_kcl_every_shard_in_scope_is_read_once_and_after_its_parents(init
         world.live(stream.over, trouble=False)
         world.settle()
         assert wanted <= set(world.begun), f"seed {seed}"
-        for name in (
-            set(world.begun) - wanted
-        ):  # KCL gives such a one a row; of before the origin nothing is read
+        # KCL gives such a one a row; of before the origin nothing is read.
+        for name in set(world.begun) - wanted:
             assert origin is not None, f"seed {seed}"
             assert stream.closed[name] < origin, f"seed {seed}"
         check_order(world, wanted)
