@@ -1,27 +1,33 @@
-# Every target works in a fresh clone with python3 and make: the first one sets the folder up, later ones find
-# it done. JAVA_HOME is what set-up found; a Spark or a PYTHONPATH of the machine stays outside.
+# Every target works in a fresh clone with python3 and make: the first target sets the folder up, later ones find that
+# done. JAVA_HOME is the Java that set-up found. SPARK_HOME, PYTHONPATH and PYTHONHOME of the shell are removed, because
+# they would mix other versions of packages in.
 
 PYTHON ?= python3
 ARGS ?=
 
-parts := $(wildcard bin pipeline assets resources sensors tests bench)
-in_venv := env -u SPARK_HOME -u PYTHONPATH -u PYTHONHOME JAVA_HOME="$$(cat .venv/java_home)" \
-	PATH="$(CURDIR)/.venv/bin:$$PATH" DAGSTER_DISABLE_TELEMETRY=yes
+parts := $(wildcard bin pipeline assets resources sensors tests bench examples)
+in_venv := env -u SPARK_HOME -u PYTHONPATH -u PYTHONHOME -u PYTHONDONTWRITEBYTECODE \
+	JAVA_HOME="$$(cat .venv/java_home)" PATH="$(CURDIR)/.venv/bin:$$PATH" DAGSTER_DISABLE_TELEMETRY=yes
 
-.PHONY: help setup fmt check test test-all vectors wire contract interop sim local dev demo bench lock
+# make test WORKERS=2 runs the tests in two processes. A process takes its tests in their order, so that neighbours share
+# a module's fixtures; one that has none left takes half of another's rest. Each starts stand-ins and a Spark of its own.
+WORKERS ?= 0
+in_parallel := -n $(WORKERS) --dist worksteal
+
+.PHONY: help setup fmt check test test-all coverage mutants vectors wire contract interop sim local dev demo bench lock
 .DEFAULT_GOAL := help
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
-setup: ## make .venv from requirements.lock and find Java; done already: returns at once
+setup: ## make .venv from requirements.lock and find Java; returns at once where that is done
 	@$(PYTHON) bin/setup.py
 
-fmt: setup ## format the code and repair what can be repaired by rule
+fmt: setup ## format the code and apply the linter's automatic fixes
 	@$(in_venv) ruff check --fix --quiet $(parts)
 	@$(in_venv) ruff format $(parts)
 
-check: setup ## lint, formatting, types, layers, dependencies, and whether Dagster loads
+check: setup ## check lint, formatting, types, layers and dependencies, and that Dagster loads
 	@$(in_venv) ruff check $(parts)
 	@$(in_venv) ruff format --check $(parts)
 	@$(in_venv) mypy $(parts)
@@ -29,51 +35,59 @@ check: setup ## lint, formatting, types, layers, dependencies, and whether Dagst
 	@$(in_venv) deptry . --no-ansi
 	@$(in_venv) HEADRACE_CONFIG=tests/setup/headrace.yaml dagster definitions validate -m pipeline.definitions
 
-test: setup ## the tests a change needs: units, contracts, one path end to end (12 minutes at most)
-	@$(in_venv) pytest -m "not slow" $(ARGS)
+test: setup ## run the tests that every change needs (WORKERS=2: in two processes)
+	@$(in_venv) pytest $(in_parallel) -m "not slow" $(ARGS)
 
-test-all: setup ## every test, the slow ones too
+test-all: setup ## run all tests one after the other, also the slow ones
 	@$(in_venv) pytest $(ARGS)
 
-local: setup ## serve the AWS stand-in on this machine
+decides := tests/core tests/kcl tests/duties tests/beside_kcl
+
+coverage: setup ## measure what the quick tests of the deciding code leave out; fails below the floor in pyproject.toml
+	@$(in_venv) HYPOTHESIS_PROFILE=few pytest $(in_parallel) -m "not slow" --cov --cov-report=term-missing:skip-covered $(or $(ARGS),$(decides))
+
+mutants: setup ## plant small mistakes, one at a time, and tell which of them no test notices (15 minutes)
+	@$(in_venv) python -m tests.mutants $(ARGS)
+
+local: setup ## run the stand-in for AWS on this machine
 	@$(in_venv) headrace local $(ARGS)
 
-dev: setup ## Dagster's UI and daemon on this folder's settings
+dev: setup ## run Dagster's UI and daemon with this folder's settings
 	@$(in_venv) headrace dev $(ARGS)
 
-demo: setup ## a stream, two workers and a reshard on this machine, in a few minutes
+demo: setup ## land a stream on this machine through two reshards, and check every record (a few minutes)
 	@$(in_venv) headrace demo $(ARGS)
 
-bench: setup ## measure against named baselines
+bench: setup ## measure speed and cost against named baselines
 	@for file in bench/*.py; do \
 		[ -e "$$file" ] || { echo "make bench has no benchmark to run yet." >&2; exit 1; }; \
 		$(in_venv) python "$$file" $(ARGS) || exit 1; \
 	done
 
-vectors: setup ## KCL's rules by cases given as data: make vectors VECTORS=path
+vectors: setup ## check KCL's rules against cases in files: make vectors VECTORS=path
 	@$(in_venv) python -m tests.vectors "$(VECTORS)"
 
 SEEDS ?= 100
 FROM ?= 0
 
-sim: setup ## a fleet's year in seconds, by many seeds: make sim SEEDS=100 FROM=0
+sim: setup ## simulate fleets of workers with many seeds: make sim SEEDS=100 FROM=0
 	@$(in_venv) python -m tests.simulation --seeds $(SEEDS) --from $(FROM) $(ARGS)
 
-interop: setup ## real KCL fleets against the stand-in, where Maven Central is at hand (an hour)
+interop: setup ## test beside real KCL workers; needs Maven Central (an hour)
 	@$(in_venv) python -m tests.interop $(ARGS)
 
-wire: setup ## KCL's rows by cases given as data: make wire WIRE=path
+wire: setup ## check the forms of KCL's rows against cases in files: make wire WIRE=path
 	@$(in_venv) python -m tests.wire "$(WIRE)"
 
-contract: setup ## the promises of the ports; DYNAMODB=local: on AWS's DynamoDB Local too, where Maven Central is at hand
+contract: setup ## test the ports' contracts; DYNAMODB=local: also on AWS's DynamoDB Local, which needs Maven Central
 	@$(in_venv) pytest -m "not slow" tests/contract $(ARGS)
 ifeq ($(DYNAMODB),local)
 	@$(in_venv) python -m tests.contract.dynamodb_local $(ARGS)
 endif
 
-lock: setup ## resolve requirements.lock anew after an edit of pyproject.toml, keeping the versions that still fit
+lock: setup ## renew requirements.lock after an edit of pyproject.toml; versions that still fit stay
 	@tools="$$(mktemp -d)" && trap 'rm -rf "$$tools"' EXIT && unset PIP_FIND_LINKS && \
 	.venv/bin/python -m pip install --quiet --target "$$tools" uv && \
 	"$$tools/bin/uv" pip compile pyproject.toml --quiet --output-file requirements.lock \
-		--universal --python-version 3.11 --extra local --group tests --group checks --group build \
+		--universal --python-version 3.11 --extra local --group tests --group checks --group mutants --group build \
 		--generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate

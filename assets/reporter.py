@@ -1,7 +1,8 @@
-"""What Dagster is told of a run: which shards it took on, and what became of each.
+"""Reports a run's shards to Dagster: a "planned" event for each shard that it takes on, then a materialization.
 
-A run in list mode isn't launched for partitions, so it announces them itself ("planned"): a shard that was
-announced and not materialized when the run fails is shown as FAILED, and only that one.
+Dagster launches a run in list mode without partitions, so the run writes the planned events itself ("announces" shards).
+When the run fails, Dagster shows a shard as FAILED if its last planned event has no materialization after it, and no other
+shard. So every announced shard that did well has to be materialized.
 """
 
 from collections.abc import Iterable
@@ -17,11 +18,11 @@ from pipeline.duties.wave import Landed, WaveReport
 from pipeline.ports import Clock
 
 ANNOUNCE_ALL_UP_TO = 50
-"""Shards. An announcement costs 7-11 ms; beyond this only shards with something to tell are announced."""
+"""Shards. An announcement costs 7-11 ms; a run with more shards announces only shards that landed records or failed."""
 
 
 @dataclass(slots=True)
-class _Untold:
+class _Unreported:
     """What landed of one shard since its last materialization."""
 
     first: Position | None
@@ -39,13 +40,14 @@ class Reporter:
     throttle: timedelta
     clock: Clock
     announced_by_dagster: frozenset[str] = frozenset()
-    """In partition mode Dagster has announced the run's partitions itself."""
+    """In partition mode Dagster itself has written the planned events of the run's partitions."""
     recovering: frozenset[str] = frozenset()
-    """Failed in the run before: materialized when they do well, with no record too, so that none stays failed."""
+    """Shards that failed in the previous run. They are materialized even without a new record, else Dagster shows them as failed
+    still."""
     _claimed: set[str] = field(default_factory=set)
     _announced: set[str] = field(default_factory=set)
-    _told_at: dict[str, float] = field(default_factory=dict)
-    _untold: dict[str, _Untold] = field(default_factory=dict)
+    _reported_at: dict[str, float] = field(default_factory=dict)
+    _unreported: dict[str, _Unreported] = field(default_factory=dict)
     _announcing: list[Future[None]] = field(default_factory=list)
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "headrace-announce"))
 
@@ -53,31 +55,32 @@ class Reporter:
         self._announced |= self.announced_by_dagster
 
     def claimed(self, keys: Iterable[str]) -> None:
-        """Announce beside the Spark job, in a thread of its own."""
+        """A wave has claimed these shards: announce them, in a thread of its own beside the Spark job."""
         self._claimed |= set(keys)
         few = len(self._claimed) <= ANNOUNCE_ALL_UP_TO
         self._announce((self._claimed if few else self._claimed & self.recovering) - self._announced)
 
-    def heard(self, report: WaveReport) -> None:
+    def waved(self, report: WaveReport) -> None:
+        """A wave has ended: materialize shards, each at most once in `throttle` unless it ended."""
         self._announce({p.lease_key for p in report.problems if p.fatal} - self._announced)
         for landed in report.landed:
             self._remember(landed)
         now = self.clock.monotonic()
-        for key, untold in list(self._untold.items()):
-            told_at = self._told_at.get(key)
-            is_time = told_at is None or now - told_at >= self.throttle.total_seconds()
-            if (untold.rows and is_time) or untold.last.staged.upto.ended:
-                self._materialize(key, untold)
+        for key, unreported in list(self._unreported.items()):
+            reported_at = self._reported_at.get(key)
+            is_time = reported_at is None or now - reported_at >= self.throttle.total_seconds()
+            if (unreported.rows and is_time) or unreported.last.staged.upto.ended:
+                self._materialize(key, unreported)
 
     def finish(self, failed: Iterable[str]) -> None:
-        """Every announced shard that did well is materialized, with no record too, so that none stays pending."""
+        """The run ends: materialize every announced shard that did well, even without a record, so that none stays pending."""
         bad = set(failed)
-        for key, untold in list(self._untold.items()):
-            if key not in bad and (untold.rows or key in self._announced - self._told_at.keys()):
-                self._materialize(key, untold)
-        # Materialized in an earlier wave: without a new announcement they'd be shown as well.
-        self._announce(bad & self._told_at.keys())
-        for key in sorted(self._announced - bad - self._told_at.keys()):
+        for key, unreported in list(self._unreported.items()):
+            if key not in bad and (unreported.rows or key in self._announced - self._reported_at.keys()):
+                self._materialize(key, unreported)
+        # These failed after a materialization in an earlier wave: without a new planned event Dagster shows them as good.
+        self._announce(bad & self._reported_at.keys())
+        for key in sorted(self._announced - bad - self._reported_at.keys()):
             self._tell(key, {"records": 0})
         self._wait()
         self._thread.shutdown()
@@ -86,24 +89,24 @@ class Reporter:
         staged = landed.staged
         if staged.error is not None and not staged.rows:
             return
-        untold = self._untold.setdefault(landed.lease_key, _Untold(staged.after, landed))
-        untold.last = landed
-        untold.rows += staged.rows
-        untold.bytes += staged.bytes
-        untold.files |= set(landed.files)
+        unreported = self._unreported.setdefault(landed.lease_key, _Unreported(staged.after, landed))
+        unreported.last = landed
+        unreported.rows += staged.rows
+        unreported.bytes += staged.bytes
+        unreported.files |= set(landed.files)
 
-    def _materialize(self, key: str, untold: _Untold) -> None:
-        del self._untold[key]
-        self._tell(key, _metadata(untold))
-        self._told_at[key] = self.clock.monotonic()
+    def _materialize(self, key: str, unreported: _Unreported) -> None:
+        del self._unreported[key]
+        self._tell(key, _metadata(unreported))
+        self._reported_at[key] = self.clock.monotonic()
 
     def _tell(self, key: str, metadata: dict[str, dg.MetadataValue | int]) -> None:
         self._announce({key} - self._announced)
-        self._wait()  # planned must come before materialized
+        self._wait()  # Dagster needs the planned event before the materialization
         self.context.log_event(
             dg.AssetMaterialization(asset_key=self.context.asset_key, partition=key, metadata=metadata)
         )
-        self._told_at.setdefault(key, self.clock.monotonic())
+        self._reported_at.setdefault(key, self.clock.monotonic())
 
     def _announce(self, keys: set[str]) -> None:
         if keys:
@@ -128,19 +131,19 @@ class Reporter:
             instance.report_dagster_event(planned, run.run_id)
 
 
-def _metadata(untold: _Untold) -> dict[str, dg.MetadataValue | int]:
-    staged = untold.last.staged
+def _metadata(unreported: _Unreported) -> dict[str, dg.MetadataValue | int]:
+    staged = unreported.last.staged
     behind = staged.behind or timedelta(0)
-    told: dict[str, dg.MetadataValue | int] = {
-        "records": dg.MetadataValue.int(untold.rows),
-        "bytes": dg.MetadataValue.int(untold.bytes),
+    metadata: dict[str, dg.MetadataValue | int] = {
+        "records": dg.MetadataValue.int(unreported.rows),
+        "bytes": dg.MetadataValue.int(unreported.bytes),
         "lag (seconds)": dg.MetadataValue.float(behind.total_seconds()),
-        "from": dg.MetadataValue.text(str(untold.first or "the start")),
+        "from": dg.MetadataValue.text(str(unreported.first or "the start")),
         "to": dg.MetadataValue.text(str(staged.upto)),
-        "parents": dg.MetadataValue.text(", ".join(untold.last.parents) or "none"),
+        "parents": dg.MetadataValue.text(", ".join(unreported.last.parents) or "none"),
         "children": dg.MetadataValue.text(", ".join(staged.upto.children) or "none"),
-        "files": dg.MetadataValue.int(len(untold.files)),
+        "files": dg.MetadataValue.int(len(unreported.files)),
     }
-    if untold.last.snapshot is not None:
-        told["snapshot"] = dg.MetadataValue.text(str(untold.last.snapshot))
-    return told
+    if unreported.last.snapshot is not None:
+        metadata["snapshot"] = dg.MetadataValue.text(str(unreported.last.snapshot))
+    return metadata

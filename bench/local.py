@@ -1,5 +1,6 @@
-"""How fast the AWS stand-in is through boto3, and who is the limit: a stand-in that costs more than its client would
-measure itself. Prints records a second, MB a second and the client's CPU beside the server's.
+"""How fast is the AWS stand-in through boto3? Prints records and MB a second, and the CPU of client and server.
+
+The client should take more CPU than the server: a benchmark against a slower stand-in would measure the stand-in.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def put(client: Any, stream: str, records: list[dict[str, Any]]) -> int:
 
 
 def reader(client: Any, stream: str, limit: int) -> Callable[[], int]:
-    """Read a shard's beginning again and again: each call is one page."""
+    """Read the first page of a shard again and again."""
     shard = client.list_shards(StreamName=stream)["Shards"][0]["ShardId"]
     start = client.get_shard_iterator(StreamName=stream, ShardId=shard, ShardIteratorType="TRIM_HORIZON")
     return lambda: len(client.get_records(ShardIterator=start["ShardIterator"], Limit=limit)["Records"])

@@ -1,9 +1,9 @@
-"""What staging costs: CPU microseconds per record, from GetRecords answers to Parquet files (zstd), one process.
+"""What does staging cost? CPU microseconds per record, from GetRecords answers to Parquet files (zstd), one process.
 
 Pages are encoded beforehand and answered inside the process, so no server and no network is measured. The
 baseline reads the same pages with boto3's own response parser and stages them with the same code.
 
-    python bench/stage.py [--records 400000]
+    python bench/stage.py [--records 200000]
 """
 
 from __future__ import annotations
@@ -30,23 +30,37 @@ from botocore.config import Config
 from pipeline.aws.pages import Host, KinesisPages
 from pipeline.aws.pages_client import tapped
 from pipeline.aws.pages_decode import record_schema
-from pipeline.core.batch import Batch, Limits
+from pipeline.core.batch import Batch, BatchLimits
 from pipeline.core.position import TRIM
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.lake.gauge import host_gauge
 from pipeline.lake.stage_task import stage_batches
-from pipeline.ports import Page, Pages, StagingSpec
+from pipeline.ports import Pages, RecordPage, StagingSpec
 
 _STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/bench", 1_769_000_000)
 _PAGE = 10_000
 
 
+_FIRST_DIGITS = "4966427817326730"
+"""The first digits of every sequence number. Four digits for the page follow."""
+
+
 @cache
+def _pages(size: int, count: int) -> list[bytes]:
+    """Full pages, which differ only in their sequence numbers, and in MillisBehindLatest of the last page."""
+    page, last = _page(size, last=False), _page(size, last=True)
+    before = f'"SequenceNumber":"{_FIRST_DIGITS}'
+    return [
+        body.replace(f"{before}0000".encode(), f"{before}{n:04}".encode())
+        for n, body in enumerate([*[page] * (count - 1), last])
+    ]
+
+
 def _page(size: int, *, last: bool) -> bytes:
-    """A full page, half of each payload as random as real ones are."""
+    """A full page. Half of each payload is random, so that it compresses about as well as real ones."""
     dice = random.Random(size)
     now = int(time.time())
-    first = 49_664_278_173_267_300_919_209_422_211_173_581_000_000_000_000_000_000_000
+    first = int(f"{_FIRST_DIGITS}0000919209422211173581000000000000000000")
     records = [
         {
             "SequenceNumber": str(first + n),
@@ -69,16 +83,15 @@ class _Raw:
 
 
 def _client(size: int, pages: int) -> Any:
-    """A boto3 client whose network is this function."""
+    """A boto3 client that gets its answers from this function instead of the network."""
     client: Any = boto3.session.Session("bench", "bench", region_name="eu-west-1").client(
         "kinesis", endpoint_url="http://in-process.invalid", config=Config(retries={"total_max_attempts": 1})
     )
-    left = [pages]
+    bodies = iter(_pages(size, pages))
 
     def send(request: Any, **_: Any) -> AWSResponse:
         if b"GetRecords" in bytes(request.headers["X-Amz-Target"]):
-            left[0] -= 1
-            body = _page(size, last=left[0] == 0)
+            body = next(bodies)
         else:
             body = b'{"ShardIterator":"first"}'
         headers = HTTPHeaders()
@@ -91,11 +104,11 @@ def _client(size: int, pages: int) -> Any:
 
 @dataclass
 class BotoPages:
-    """The baseline: boto3 parses, the columns are made of its dictionaries."""
+    """The baseline: boto3 parses the answers, and the columns are made from its dictionaries."""
 
     client: Any
 
-    def pages(self, batch: Batch) -> Iterator[Page]:
+    def pages(self, batch: Batch) -> Iterator[RecordPage]:
         while True:
             answer = self.client.get_records(ShardIterator="next", StreamARN=batch.key.stream.arn)
             records, size = answer["Records"], len(answer["Records"])
@@ -111,7 +124,7 @@ class BotoPages:
                 "data": [r["Data"] for r in records],
                 "decode_error": [None] * size,
             }
-            yield Page(
+            yield RecordPage(
                 records=pa.RecordBatch.from_pydict(columns, record_schema()),
                 rows=size,
                 bytes=sum(len(r["Data"]) for r in records),
@@ -129,11 +142,11 @@ def _our_pages(client: Any) -> Pages:
 
 
 def _measure(pages: Pages, folder: str) -> tuple[float, int]:
-    """CPU seconds of this process, threads of Arrow's included, and records staged."""
+    """CPU seconds of this process, with all its threads, and the number of staged records."""
     spec = StagingSpec(folder, tuple((name, i) for i, name in enumerate(record_schema().names, 1)))
     batch = Batch(ShardKey(_STREAM, "shardId-000000000000"), None, TRIM, datetime.now(UTC), timedelta(days=1))
     before = time.process_time()
-    limits = Limits(10**9, 10**12, 3600.0)
+    limits = BatchLimits(10**9, 10**12, 3600.0)
     manifest = stage_batches([batch], pages, spec=spec, limits=limits, threads=1, gauge=host_gauge())
     taken = time.process_time() - before
     (staged,) = manifest.staged
@@ -144,12 +157,12 @@ def _measure(pages: Pages, folder: str) -> tuple[float, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="CPU per record of staging, against boto3's decoding")
-    parser.add_argument("--records", type=int, default=400_000)
+    parser.add_argument("--records", type=int, default=200_000)
     asked = parser.parse_args().records
     print(f"{'payload':>8} {'records':>9} {'headrace':>12} {'boto3':>12} {'ratio':>7} {'MB per CPU s':>13}")
     for size in (200, 1024):
         pages = max(1, asked // _PAGE)
-        _page(size, last=False), _page(size, last=True)
+        _pages(size, pages)
         with tempfile.TemporaryDirectory() as folder:
             taken, rows = _measure(_our_pages(tapped(_client(size, pages))), f"{folder}/ours")
             boto_taken, boto_rows = _measure(BotoPages(_client(size, pages)), f"{folder}/boto3")

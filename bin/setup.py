@@ -1,15 +1,15 @@
-"""Makes this folder ready: .venv with exactly what requirements.lock names, and Java and ps for Spark.
+"""Set this folder up: .venv with exactly the packages in requirements.lock, and Java and ps for Spark.
 
-Needs nothing but a Python 3 (any from 3.8 on can read this file and say that the project wants 3.11).
+The script needs only a Python 3, of version 3.8 or newer; with one older than 3.11 it says that the project needs 3.11.
 
-    step        is done anew when this changes
+    step        the script repeats the step when this changes
     venv        the Python's version; this folder's path, since a venv can't be moved
     packages    requirements.lock
     project     pyproject.toml
     java        the Java that .venv/java_home names is gone, or JAVA_HOME names another one
-    ps          it is gone: Spark's start script calls it, and small containers lack it
+    ps          the command ps is missing: Spark's start script calls it, and small containers lack it
 
-Each finished step is written to .venv/setup.json: an interrupted set-up goes on where it stopped, and a
+Each finished step is recorded in .venv/setup.json: an interrupted set-up goes on where it stopped, and a
 finished one calls neither pip nor apt.
 """
 
@@ -35,9 +35,9 @@ DONE = VENV / "setup.json"
 JAVA_HOME = VENV / "java_home"
 
 STEPS = ("venv", "packages", "project")
-PYTHONS = ((3, 13), (3, 12), (3, 11), (3, 14))  # the order in which they are tried where python3 doesn't fit
-OLDEST_JAVA = 17  # Spark 4's own demand
-USUAL_JAVA_HOMES = (  # below /
+PYTHONS = ((3, 13), (3, 12), (3, 11), (3, 14))  # tried in this order if python3 has another version
+OLDEST_JAVA = 17  # Spark 4 needs it
+USUAL_JAVA_HOMES = (  # relative to /
     "usr/lib/jvm/*",
     "opt/homebrew/opt/openjdk*",
     "usr/local/opt/openjdk*",
@@ -62,7 +62,7 @@ class Java(NamedTuple):
 
 
 def steps_to_do(done: Mapping[str, str], wanted: Mapping[str, str]) -> Sequence[str]:
-    """The first step whose cause has changed and all that build on it."""
+    """The first step whose input has changed, and all steps after it, which build on it."""
     changed = [number for number, step in enumerate(STEPS) if done.get(step) != wanted[step]]
     return STEPS[changed[0] :] if changed else ()
 
@@ -71,43 +71,45 @@ def choose_python(found: Iterable[Python]) -> Python | None:
     return next((python for python in found if python.version in PYTHONS), None)
 
 
-def choose_java(told: Iterable[Java], usual: Iterable[Java]) -> Java | None:
-    """The user's word first (JAVA_HOME, then PATH); else the oldest that Spark takes, as the best tried."""
-    fits = (java for java in told if java.major >= OLDEST_JAVA)
+def choose_java(named: Iterable[Java], usual: Iterable[Java]) -> Java | None:
+    """The Java that the user names (by JAVA_HOME, then PATH); else the oldest one that Spark supports, which is best tested."""
+    fits = (java for java in named if java.major >= OLDEST_JAVA)
     return next(fits, None) or min(
         (java for java in usual if java.major >= OLDEST_JAVA), key=lambda java: java.major, default=None
     )
 
 
 def read_java(settings: str) -> Java | None:
-    """What a `java` says of itself: true behind links, wrappers and macOS's stub."""
+    """Home and version that `java` itself reports, which is right also for links, wrappers and macOS's stub."""
     home = re.search(r"^ *java\.home = (.+?)\s*$", settings, re.MULTILINE)
     version = re.search(r"^ *java\.specification\.version = (?:1\.)?(\d+)\s*$", settings, re.MULTILINE)
     return Java(home[1], int(version[1])) if home and version else None
 
 
-def java_is_settled(recorded: str, told: str, told_then: str) -> bool:
-    """Asked again only when it is gone or the user has changed the word given by JAVA_HOME."""
-    return bool(recorded) and told in {"", told_then, recorded} and os.access(f"{recorded}/bin/java", os.X_OK)
+def java_is_settled(recorded: str, named: str, named_then: str) -> bool:
+    """Whether the recorded Java can stay: it still exists, and the user's JAVA_HOME doesn't name another one since."""
+    return (
+        bool(recorded) and named in {"", named_then, recorded} and os.access(f"{recorded}/bin/java", os.X_OK)
+    )
 
 
 def only(packages: Iterable[str], lock: str) -> str:
-    """These packages' lines of the lock, with their hashes."""
+    """The lines of these packages in the lock file, with their hashes."""
     blocks = re.split(r"\n(?=\S)", lock)
     return "\n".join(block for block in blocks if block.partition("==")[0] in packages)
 
 
 def why_pip_failed(output: str) -> str:
-    what, then = "pip failed as shown above", "run make again once its cause is gone"
+    what, then = "pip failed as shown above", "correct the cause and run make again"
     if "DO NOT MATCH THE HASHES" in output:
-        what = "a downloaded file isn't the one that requirements.lock names, and was refused"
-        then = "run make again, and distrust the mirror if it comes again"
+        what = "a downloaded file has another hash than requirements.lock says, and was refused"
+        then = "run make again; if it fails again, don't trust the package mirror"
     elif "No space left on device" in output:
         what, then = "the disk is full", "free about 3 GB and run make again"
     elif re.search(r"connect|timed out|resolution|proxy|ssl|no matching distribution", output.lower()):
-        what = "pip couldn't fetch a package: the registry isn't reached or doesn't have it"
+        what = "pip couldn't fetch a package: the registry can't be reached, or doesn't have the package"
         then = "run make again when the network is back (or with PIP_INDEX_URL set to a mirror)"
-    return f"{what}. Nothing outside .venv was touched; {then}: it goes on from here."
+    return f"{what}. Nothing outside .venv was touched; {then}: the set-up goes on from here."
 
 
 def no_python(found: Iterable[Python]) -> str:
@@ -118,7 +120,7 @@ def no_python(found: Iterable[Python]) -> str:
 
 
 def please_install(need: str, command: str) -> str:
-    return f"{need}, and installing it takes root. Nothing was changed; run `{command}`, then make again."
+    return f"{need}, and only root can install it. Nothing was changed; run `{command}`, then make again."
 
 
 # -------------------------------------------------------------------------------------------------------- hands
@@ -145,7 +147,9 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 def find_pythons() -> Iterator[Python]:
-    """The one that runs this file, then others by name. pyenv keeps names of Pythons that don't answer."""
+    """The Python that runs this file, then others by name. Each is run once, because pyenv has commands for versions that
+    aren't installed.
+    """
     version = sys.version_info[:2]
     in_a_venv = sys.prefix != sys.base_prefix
     yield Python("%s/bin/python%d.%d" % (sys.base_prefix, *version) if in_a_venv else sys.executable, version)
@@ -164,9 +168,9 @@ def find_javas(commands: Iterable[str | None]) -> Iterator[Java]:
 
 
 def find_java() -> Java | None:
-    told = [os.path.expandvars("$JAVA_HOME/bin/java"), shutil.which("java")]
+    named = [os.path.expandvars("$JAVA_HOME/bin/java"), shutil.which("java")]
     usual = [f"{home}/bin/java" for pattern in USUAL_JAVA_HOMES for home in sorted(Path("/").glob(pattern))]
-    return choose_java(find_javas(told), find_javas(usual))
+    return choose_java(find_javas(named), find_javas(usual))
 
 
 def as_root() -> list[str] | None:
@@ -176,20 +180,20 @@ def as_root() -> list[str] | None:
 
 
 def apt_install(need: str, *packages: str) -> None:
-    """The first of these packages that the system offers."""
+    """Install the first of these packages that the system has."""
     root = as_root()
     if root is None:
         stop(please_install(need, f"sudo apt-get install {packages[0]}"))
     apt = [*root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-o", "DPkg::Lock::Timeout=120"]
-    said = run(*apt, "update")
+    answer = run(*apt, "update")
     for package in packages:
         say(f"{need}: apt-get install {package} (about a minute) ...")
-        said = run(*apt, "install", "-y", "--no-install-recommends", package)
-        if said.returncode == 0:
+        answer = run(*apt, "install", "-y", "--no-install-recommends", package)
+        if answer.returncode == 0:
             return
-    print(said.stdout[-2000:], file=sys.stderr)
+    print(answer.stdout[-2000:], file=sys.stderr)
     stop(
-        f"{need}, and apt-get couldn't install {' or '.join(packages)} (its words are above). "
+        f"{need}, and apt-get couldn't install {' or '.join(packages)} (its output is above). "
         "Nothing else was changed; run make again when it is installed."
     )
 
@@ -217,7 +221,7 @@ def install_ps() -> None:
 def make_venv(python: Python) -> None:
     if VENV.is_symlink():
         stop(
-            f"{VENV} is a link to {os.path.realpath(VENV)}, and making it anew would empty what it points to. Nothing was changed; "
+            f"{VENV} is a link to {os.path.realpath(VENV)}, and a new .venv would empty the folder that it points to. Nothing was changed; "
             "remove the link, then run make again."
         )
     if run(python.path, "-c", "import ensurepip, venv").returncode != 0:
@@ -228,16 +232,16 @@ def make_venv(python: Python) -> None:
             )
         apt_install(need, "python%d.%d-venv" % python.version, "python3-venv")
     say(f"making .venv with {python}")
-    said = run(python.path, "-m", "venv", "--clear", str(VENV))
-    if said.returncode != 0:
-        stop(f"{python} couldn't make .venv: {said.stdout.strip()[-500:]}")
+    answer = run(python.path, "-m", "venv", "--clear", str(VENV))
+    if answer.returncode != 0:
+        stop(f"{python} couldn't make .venv: {answer.stdout.strip()[-500:]}")
 
 
 def install_packages() -> None:
     lock = LOCK.read_text(encoding="utf-8")
     with (
         tempfile.TemporaryDirectory() as folder
-    ):  # these first: what comes as source is built by the lock's tools
+    ):  # pip and setuptools first: packages that come as source are built with the locked versions
         builders = Path(folder) / "builders.lock"
         builders.write_text(only({"pip", "setuptools"}, lock), encoding="utf-8")
         pip("--require-hashes", "--no-deps", "-r", str(builders))
@@ -283,12 +287,14 @@ def set_up() -> None:
     todo = steps_to_do(done, wanted)
 
     home = JAVA_HOME.read_text(encoding="utf-8").strip() if JAVA_HOME.exists() else ""
-    told = os.environ.get("JAVA_HOME", "")
-    settled = java_is_settled(home, told, done.get("told", ""))
+    named = os.environ.get("JAVA_HOME", "")
+    settled = java_is_settled(home, named, done.get("told", ""))
     has_ps = shutil.which("ps")
     if settled and has_ps and not todo:
         return
-    if not has_ps:  # what only root can install comes first, so that its lack is said before the long work
+    if (
+        not has_ps
+    ):  # first, so that a missing package which only root can install is reported before the long steps
         install_ps()
     if not settled:
         home = (find_java() or install_java()).home
@@ -297,7 +303,7 @@ def set_up() -> None:
         work[step]()
         done = {**done, step: wanted[step]}
         DONE.write_text(json.dumps(done, indent=1), encoding="utf-8")
-    DONE.write_text(json.dumps({**done, "told": told}, indent=1), encoding="utf-8")
+    DONE.write_text(json.dumps({**done, "told": named}, indent=1), encoding="utf-8")
     JAVA_HOME.write_text(home + "\n", encoding="utf-8")
     say(f"ready after {time.monotonic() - began:.0f} s, with Java at {home}")
 
@@ -308,4 +314,6 @@ if __name__ == "__main__":
         try:
             set_up()
         except KeyboardInterrupt:
-            stop("interrupted. Nothing outside .venv is half done; run make again and it goes on from here.")
+            stop(
+                "interrupted. Nothing outside .venv is half done; run make again, and the set-up goes on from here."
+            )

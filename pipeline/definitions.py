@@ -1,5 +1,6 @@
-"""The composition root: settings in, Dagster's definitions out."""
+"""Dagster's definitions of an application, made from its settings."""
 
+import logging
 import os
 
 import dagster as dg
@@ -7,8 +8,11 @@ import dagster as dg
 from assets.names import slug
 from assets.records import build_records, streams_outside
 from pipeline.duties.wave import OnArrow
-from pipeline.settings import Settings
-from pipeline.settings_file import read_settings
+from pipeline.ports import Ports
+from pipeline.settings.file import read_settings
+from pipeline.settings.model import Settings
+from pipeline.wiring import Wiring, wire
+from resources.instance import KeptInstance
 from resources.lake import LakeResource
 from resources.lease_tables import LeaseTablesResource
 from resources.spark import SparkResource
@@ -17,26 +21,39 @@ from sensors.leader import build_leader
 from sensors.worker import build_worker
 
 
-def build_definitions(settings: Settings, on_arrow: OnArrow | None = None) -> dg.Definitions:
-    """Everything of one application. `on_arrow` is for tests that cut runs between two arrows."""
-    records = build_records(settings, on_arrow)
+def build_definitions(
+    settings: Settings, on_arrow: OnArrow | None = None, *, ports: Ports | None = None
+) -> dg.Definitions:
+    """Assets, sensors, job and resources of one application.
+
+    For tests: `on_arrow` is called between the steps of a wave, and may end the run there; `ports` replace those on AWS.
+    """
+    wiring = wire(settings) if ports is None else Wiring(settings, ports)
+    kept = dg.ResourceDefinition.hardcoded_resource(
+        wiring.ports, "the ports that this process keeps between ticks"
+    )
+    instance = KeptInstance()
+    records = build_records(wiring, on_arrow)
     job = dg.define_asset_job(f"{slug(settings.application)}_consume", selection=[records])
     return dg.Definitions(
         assets=[records, *_outside(settings)],
         jobs=[job],
-        sensors=[build_leader(settings), *(build_worker(settings, w.id, job) for w in settings.workers)],
+        sensors=[
+            build_leader(wiring, instance),
+            *(build_worker(wiring, instance, w.id, job) for w in settings.workers),
+        ],
         resources={
-            "lease_tables": LeaseTablesResource.of(settings),
-            "stream": StreamResource.of(settings),
-            "lake": LakeResource.of(settings),
-            "spark": SparkResource.of(settings),
+            "lease_tables": LeaseTablesResource.of(settings, kept),
+            "stream": StreamResource.of(settings, kept),
+            "lake": LakeResource.of(settings, kept),
+            "spark": SparkResource.of(settings, kept),
         },
         executor=dg.in_process_executor,
     )
 
 
 def _outside(settings: Settings) -> list[dg.AssetSpec]:
-    """What Headrace reads and keeps outside the lake: shown in the graph, never materialized here."""
+    """The streams and the coordination tables as external assets: Dagster shows them in its graph, and never materializes them."""
     tables = [
         dg.AssetSpec(
             ["dynamodb", slug(name)], description=f"The {what} in DynamoDB table {name}.", kinds={"dynamodb"}
@@ -50,4 +67,11 @@ def _outside(settings: Settings) -> list[dg.AssetSpec]:
     return [*streams_outside(settings), *tables]
 
 
-defs = build_definitions(read_settings(None, os.environ).settings)
+def _settings() -> Settings:
+    loaded = read_settings(None, os.environ)
+    for note in loaded.notes:
+        logging.getLogger("dagster").warning(note)
+    return loaded.settings
+
+
+defs = build_definitions(_settings())

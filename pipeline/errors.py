@@ -1,24 +1,26 @@
-"""What can go wrong, as a tree: each error says what happened, what is safe, and what comes next.
+"""The errors that Headrace raises, as a tree. Each message says what happened, what is safe, and what to do next.
 
     HeadraceError
-    |- Transient            trying again later is right; nothing was lost and nothing moved
-    |  |- Throttled         an AWS service asked us to slow down, past our own patience
+    |- Transient            trying again later can succeed; no record was lost and no position moved
+    |  |- Throttled         an AWS service refused requests as too many, longer than Headrace was ready to wait
     |  |- Unreachable       a service or store didn't answer
-    |  |- CommitUnknown     the table couldn't be asked whether a commit landed
-    |  `- ClockOff          this host's clock is too far off to stamp a commit
-    `- Terminal             a person or a setting has to change first
-       |- BadSetting        a setting is wrong: named with its value and what is allowed
-       |- Unknown           a shard, stream or worker that isn't there: near names are given
-       |- TablesMissing     the coordination tables aren't there and may not be created
-       |- WrongShape        a table or row that isn't ours or that we don't understand
-       |- ChainBroken       the lake table has snapshots of ours, but no walk leads to their positions
-       |- OriginUnsafe      an origin can't be chosen without risking to skip or repeat records
+    |  |- ProcessDied       a process that a Headrace command supervises died
+    |  |- BadAnswer         an answer of a service that can't be right; the message has AWS's request id
+    |  |- CommitUnknown     whether a commit landed isn't known, because the table can't be read
+    |  `- ClockOff          this host's clock differs too much from AWS's to put its time into a commit
+    `- Terminal             a person has to change something first, such as a setting
+       |- BadSetting        a setting is wrong; the message has its value and what is allowed
+       |  `- WrongSettings  all mistakes in the settings file and the environment, one on each line
+       |- Unknown           there is no such shard, stream or worker; the message has similar names
+       |- TablesMissing     the coordination tables don't exist and may not be created
+       |- WrongShape        a table or row that has another form than Headrace expects
+       |- ChainBroken       the lake table's snapshots don't lead back to one that has positions
+       |- OriginUnsafe      a stream's start can't be chosen without a risk to skip or repeat records
        |- DataLoss          records may have left the stream before they were read
-       |- PositionsDisagree lease row and lake table tell different stories
-       |- WorkerTaken       another Dagster instance beats under this worker's id
-       `- MissingPackage    a Spark worker lacks a package that our task imports
+       |- PositionsDisagree a lease row and the lake table have different positions
+       `- MissingPackage    this process, or a Spark worker, lacks a Python package
 
-A lost race is not an error: see `pipeline.core.change.Refused`.
+A write that another process was faster with is not an error: see `pipeline.core.change.Refused`.
 """
 
 
@@ -27,7 +29,7 @@ class HeadraceError(Exception):
 
 
 class Transient(HeadraceError):
-    """Trying again later is right."""
+    """Trying again later can succeed."""
 
 
 class Throttled(Transient):
@@ -35,6 +37,14 @@ class Throttled(Transient):
 
 
 class Unreachable(Transient):
+    pass
+
+
+class ProcessDied(Transient):
+    pass
+
+
+class BadAnswer(Transient):
     pass
 
 
@@ -47,11 +57,15 @@ class ClockOff(Transient):
 
 
 class Terminal(HeadraceError):
-    """Trying again changes nothing until a person or a setting does."""
+    """Trying again can't succeed until a person has changed something."""
 
 
 class BadSetting(Terminal):
     pass
+
+
+class WrongSettings(BadSetting):
+    """Each line of the message names one mistake and its place."""
 
 
 class Unknown(Terminal):
@@ -79,10 +93,6 @@ class DataLoss(Terminal):
 
 
 class PositionsDisagree(Terminal):
-    pass
-
-
-class WorkerTaken(Terminal):
     pass
 
 

@@ -4,19 +4,20 @@ promise suite each (tests/contract), so that the duties can't tell them apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from pipeline.core.batch import Batch, Limits, Manifest
+from pipeline.core.batch import Batch, BatchLimits, Manifest
 from pipeline.core.change import Applied, Change, Outcome, Refused
 from pipeline.core.due import RunVerdict
 from pipeline.core.election import LockRow
 from pipeline.core.landing import Landing, Proposal
 from pipeline.core.lease import Lease
 from pipeline.core.position import Positions, Start
-from pipeline.core.repair import Evidence
+from pipeline.core.repair_plan import TableEvidence
 from pipeline.core.shard import Child, Shard
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.worker import Metrics, Worker
@@ -35,6 +36,10 @@ class Clock(Protocol):
         """Seconds since whenever: for durations on this host."""
         ...
 
+    def pause(self, seconds: float) -> None:
+        """Return so much later."""
+        ...
+
 
 class Ids(Protocol):
     def fresh(self) -> str:
@@ -43,6 +48,15 @@ class Ids(Protocol):
 
     def dice(self) -> float:
         """A number in [0, 1)."""
+        ...
+
+
+class Timer(Protocol):
+    def beating(
+        self, beat: Callable[[], object], every: timedelta, *, at_most: timedelta | None = None
+    ) -> AbstractContextManager[None]:
+        """Call `beat` every so often beside the block's work, until the block ends or `at_most` has passed. A beat that
+        fails is missed and ends nothing."""
         ...
 
 
@@ -110,6 +124,11 @@ class Listing:
 
 
 class LeaseStore(Protocol):
+    @property
+    def at_once(self) -> int:
+        """How many of `apply_all`'s writes go at the same time: so many take as long as one."""
+        ...
+
     def get(self, key: str) -> Lease | None:
         """One row, read consistently."""
         ...
@@ -245,6 +264,8 @@ class StagingSpec:
     options: tuple[tuple[str, str], ...] = ()
     """For the file system: region and endpoint."""
     compression: str = "zstd"
+    private: bool = True
+    """Local files and folders can be read by the user who runs Spark's workers only; remote ones are untouched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +299,7 @@ class LandingTable(Protocol):
 class RepairableTable(LandingTable, Protocol):
     """For a person's repair; no run and no sensor asks for it."""
 
-    def evidence(self, streams: Iterable[StreamId]) -> Evidence:
+    def evidence(self, streams: Iterable[StreamId]) -> TableEvidence:
         """All that the table still tells of where it stands. Reads the sequence numbers of all rows. `streams`: those
         that exist, for the names in rows."""
         ...
@@ -289,14 +310,14 @@ class RepairableTable(LandingTable, Protocol):
 
 
 class Stage(Protocol):
-    def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: Limits) -> Manifest:
+    def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
         """Read and stage all batches: a whole Spark job is one call. A failing shard is an error in its line
         of the manifest and doesn't hold up the others."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class RecordPage:
     """One answer of a shard, decoded."""
 
     records: pa.RecordBatch | None
@@ -316,7 +337,7 @@ class Page:
 class Pages(Protocol):
     """The executor's reader. Picklable: it travels to Spark's workers inside the task."""
 
-    def pages(self, batch: Batch) -> Iterator[Page]:
+    def pages(self, batch: Batch) -> Iterator[RecordPage]:
         """The shard's answers in order from the batch's start, until the caller stops or the shard ends."""
         ...
 
@@ -344,4 +365,47 @@ class Runs(Protocol):
 
     def latest(self, worker_id: str) -> LatestRun | None:
         """The newest run of this worker, over or not."""
+        ...
+
+
+# --- all of them --------------------------------------------------------------------------------------------
+
+
+class Ports(Protocol):
+    """The ports of one application, each made when it is first asked for. `pipeline.wiring` makes duties of them."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def ids(self) -> Ids: ...
+
+    @property
+    def timer(self) -> Timer: ...
+
+    def leases(self) -> LeaseStore: ...
+
+    def workers(self) -> WorkerStore: ...
+
+    def lock(self) -> LeaderLock: ...
+
+    def tables(self) -> Tables: ...
+
+    def source(self, user: str) -> ShardSource:
+        """`user`: the duty that asks. What one duty's source knows, such as its shard iterators, is no other duty's."""
+        ...
+
+    def pages(self) -> Pages: ...
+
+    def table(self, writer: str) -> RepairableTable:
+        """`writer`: the name of the duty or run that commits, for the table's history. Before each commit the host's clock
+        is held against what `source(writer)` last heard of Kinesis's: both must be asked for by the same name."""
+        ...
+
+    def stage(self, worker_id: str) -> Stage:
+        """Work for the Spark of this worker."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more is staged: whatever a run holds in Spark may go."""
         ...

@@ -1,1 +1,1 @@
-"""Configuration in, a port out: what Dagster's assets and sensors are handed. No logic lives here."""
+"""Dagster's resources: each has its configuration, for Dagster to show, and gives assets a port. They contain no logic."""

@@ -1,4 +1,4 @@
-"""What all resources that reach AWS share: where it is, and that keys are refused."""
+"""The part that all resources for AWS share: region, profile and endpoint, and the refusal of access keys."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ from dagster_aws.utils import ResourceWithBoto3Configuration
 from pydantic import model_validator
 
 from pipeline.errors import BadSetting
-from pipeline.settings import AwsSettings
+from pipeline.settings.model import AwsSettings
 
 _KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 
 
 class AwsResource(ResourceWithBoto3Configuration):
-    """dagster-aws's base resource, without its three fields for keys: Dagster stores and shows configuration."""
+    """dagster-aws's base resource, which refuses its three fields for keys, because Dagster stores and shows configuration."""
 
     @model_validator(mode="before")
     @classmethod
@@ -30,6 +30,6 @@ class AwsResource(ResourceWithBoto3Configuration):
         return AwsSettings(region=self.region_name, profile=self.profile_name, endpoint=self.endpoint_url)
 
 
-def where(aws: AwsSettings) -> dict[str, Any]:
-    """The base resource's fields, from our settings."""
+def place_of(aws: AwsSettings) -> dict[str, Any]:
+    """The base resource's fields for region, profile and endpoint, from the settings."""
     return {"region_name": aws.region, "profile_name": aws.profile, "endpoint_url": aws.endpoint}

@@ -1,46 +1,27 @@
-"""The landing table: the judge of every position."""
+"""The landing table, which decides what has landed and what hasn't."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+import dagster as dg
 
-from dagster import ConfigurableResource
-
-from pipeline.clock import SystemClock
-from pipeline.ports import LandingTable, ShardSource
-from pipeline.settings import Settings
-
-if TYPE_CHECKING:
-    from pipeline.lake.iceberg import IcebergTable
+from pipeline.ports import Ports, RepairableTable
+from pipeline.settings.model import Settings
 
 
-class LakeResource(ConfigurableResource[LandingTable]):
+class LakeResource(dg.ConfigurableResource[RepairableTable]):
     table: str
-    catalog: dict[str, str]
-    state: str
-    home: str
+    catalog: str
+    """The type of the user's catalog, or the folder of the embedded catalog. Dagster shows this text, so the catalog's other
+    properties, which may name users, are left out."""
+    ports: dg.ResourceDependency[Ports]
 
     @classmethod
-    def of(cls, settings: Settings) -> "LakeResource":
+    def of(cls, settings: Settings, ports: dg.ResourceDefinition) -> "LakeResource":
         landing = settings.landing
         return cls(
             table=landing.table,
-            catalog=dict(landing.catalog),
-            state=landing.state or str(Path(landing.home).resolve() / "state"),
-            home=landing.home,
+            catalog=landing.catalog.get("type", "configured") if landing.catalog else landing.home,
+            ports=ports,
         )
 
-    def landing_table(self, writer: str, source: ShardSource | None = None) -> "IcebergTable":
-        """`writer` names who commits; by `source` the host's clock is checked before each commit."""
-        from pipeline.lake.catalog import embedded_catalog
-        from pipeline.lake.iceberg import IcebergTable
-
-        date = source.aws_now if source is not None else lambda: None
-        catalog = self.catalog or embedded_catalog(Path(self.home))
-        return IcebergTable(
-            catalog,
-            self.table,
-            state=self.state,
-            clock=SystemClock(),
-            writer=writer,
-            date_of_aws=date,
-        )
+    def landing_table(self, writer: str) -> RepairableTable:
+        """`writer`: the name of the committing worker or command, which goes into the table's history."""
+        return self.ports.table(writer)

@@ -1,4 +1,4 @@
-"""Dagster's word on runs, as the Runs port."""
+"""The Runs port on Dagster: which runs exist, in which state, and with which tags."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,13 +13,13 @@ from pipeline.core.due import RunState, RunVerdict
 from pipeline.ports import LatestRun
 
 WORKER_TAG = "headrace/worker"
-"""On every run that reads: whose it is."""
+"""Tag of every run that reads: the id of its worker."""
 FAILED_TAG = "headrace/failed-shards"
-"""On a run that ended badly: the partitions that failed."""
+"""Tag of a failed run: the partitions that failed."""
 PASSING_TAG = "headrace/passing-trouble"
-"""On a run that broke off as a whole, over trouble that passes."""
+"""Tag of a run that ended early by a Transient error, which the next run may not meet."""
 LATER_TAG = "headrace/left-alone-shards"
-"""On a run that leaves shards alone which failed lately."""
+"""Tag of a run that doesn't read some shards because they failed lately: these shards."""
 
 _WAITING = (
     DagsterRunStatus.QUEUED,
@@ -31,14 +31,14 @@ _AT_WORK = (DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING)
 
 
 def instance_id(instance: DagsterInstance) -> str:
-    """Which Dagster this is: the id of its storage, shared by all its processes."""
+    """The id of a Dagster deployment: the id of its run storage, which all its processes share."""
     storage = instance.run_storage
     return storage.get_run_storage_id() if isinstance(storage, SqlRunStorage) else type(storage).__name__
 
 
 @contextmanager
 def runs_in(dagster_home: Path) -> Iterator["DagsterRuns"]:
-    """For a command beside that Dagster."""
+    """The runs of the Dagster with this DAGSTER_HOME, for a command that runs beside it."""
     with DagsterInstance.from_config(str(dagster_home)) as instance:
         yield DagsterRuns(instance)
 
@@ -66,14 +66,15 @@ class DagsterRuns:
         return tuple(run.run_id for run in self._instance.get_runs(wanted))
 
     def at_work(self) -> tuple[str, ...]:
-        """All runs that have a process, whoever asked for them."""
+        """Ids of all runs that have a process, whether a sensor or a person asked for them."""
         return tuple(run.run_id for run in self._with_a_process())
 
     def cancel_all(self, why: str) -> tuple[str, ...]:
-        """For whoever is about to interrupt them: Dagster calls an interrupted run canceled if it was told, else failed."""
+        """Mark all running runs as being canceled. A command calls this before it interrupts the runs, because Dagster shows an
+        interrupted run as failed unless it was marked before."""
         runs = self._with_a_process()
         for run in runs:
-            if run.status is DagsterRunStatus.STARTING:  # its process may end before it can say anything
+            if run.status is DagsterRunStatus.STARTING:  # its process may end before it can report to Dagster
                 self._instance.report_run_canceled(run, why)
             else:
                 self._instance.report_run_canceling(run, why)
@@ -97,16 +98,3 @@ class DagsterRuns:
 
 def _keys(tags: Mapping[str, str], tag: str) -> tuple[str, ...]:
     return tuple(filter(None, tags.get(tag, "").split(",")))
-
-
-class NoDagster:
-    """For runs outside Dagster: every run is unknown, so claims are judged by their beats alone."""
-
-    def verdict(self, run_id: str) -> RunVerdict:
-        return RunVerdict(RunState.UNKNOWN)
-
-    def open_runs(self, worker_id: str) -> tuple[str, ...]:
-        return ()
-
-    def latest(self, worker_id: str) -> LatestRun | None:
-        return None

@@ -1,24 +1,23 @@
-"""The Kinesis stream: its shards for those who coordinate, its pages for those who read."""
+"""The Kinesis streams: their shards, for the driver, and their pages of records, for Spark's executors."""
 
-from pipeline.ports import Pages, ShardSource
-from pipeline.settings import Settings
-from resources.aws import AwsResource, where
+import dagster as dg
+
+from pipeline.ports import Pages, Ports, ShardSource
+from pipeline.settings.model import Settings
+from resources.aws import AwsResource, place_of
 
 
 class StreamResource(AwsResource):
+    streams: list[str]
+    """The streams in the settings, for Dagster to show; `discovery` may find more."""
+    ports: dg.ResourceDependency[Ports]
+
     @classmethod
-    def of(cls, settings: Settings) -> "StreamResource":
-        return cls(**where(settings.aws))
+    def of(cls, settings: Settings, ports: dg.ResourceDefinition) -> "StreamResource":
+        return cls(**place_of(settings.aws), streams=[s.name for s in settings.streams], ports=ports)
 
-    def source(self) -> ShardSource:
-        from pipeline.aws.clients import kinesis_client
-        from pipeline.aws.kinesis import KinesisSource
-
-        return KinesisSource(kinesis_client(self.aws))
+    def source(self, user: str) -> ShardSource:
+        return self.ports.source(user)
 
     def pages(self) -> Pages:
-        from pipeline.aws.clients import kinesis_client
-        from pipeline.aws.pages import KinesisPages
-
-        client = kinesis_client(self.aws)
-        return KinesisPages(region=client.meta.region_name, endpoint=self.endpoint_url)
+        return self.ports.pages()

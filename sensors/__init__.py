@@ -1,1 +1,1 @@
-"""Dagster's sensors: the clocks of the duties. Each tick ends in one sentence."""
+"""Dagster's sensors, which call the duties of leader and workers every few seconds. Each tick ends in one sentence."""

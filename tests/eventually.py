@@ -12,9 +12,11 @@ def eventually(look: Callable[[], T | None], what: str, *, within: float = 180, 
     """The first answer of `look` that is true; fails with a sentence if none comes within so many seconds."""
     deadline = time.monotonic() + within
     while True:
+        began = time.monotonic()
         found = look()
         if found:
             return found
         if time.monotonic() > deadline:
             raise TimeoutError(f"after {within} s still not so: {what} (last seen: {found!r})")
-        Event().wait(every)
+        took = time.monotonic() - began
+        Event().wait(max(every, took))  # a costly look leaves the cores to those that it waits for

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.aws.clients import dynamodb_client, kinesis_client
 from pipeline.local.endpoint import LocalAws, local_aws
-from pipeline.settings import AwsSettings
+from pipeline.settings.model import AwsSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -50,9 +50,9 @@ def no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("botocore.endpoint.time.sleep", lambda _: None)
 
 
-def a_table(client: "DynamoDBClient", key: str) -> str:
-    """A table of this test's own with a key and nothing else."""
-    name = f"t-{uuid.uuid4().hex[:12]}"
+def a_table(client: "DynamoDBClient", key: str, *, name: str | None = None) -> str:
+    """A table with a key and nothing else, of this test's own where no name is given."""
+    name = name or f"t-{uuid.uuid4().hex[:12]}"
     client.create_table(
         TableName=name,
         KeySchema=[{"AttributeName": key, "KeyType": "HASH"}],

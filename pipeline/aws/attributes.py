@@ -1,5 +1,5 @@
-"""DynamoDB's AttributeValues made and taken apart, with blame: whatever is of another type than the attribute's
-raises WrongShape naming the attribute, so that one odd row can be told in one sentence.
+"""Write and read DynamoDB's AttributeValues. An attribute of an unexpected type raises WrongShape with the attribute's name,
+so that a message can say in one sentence what is wrong with a row.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 from pipeline.errors import WrongShape
 
 Item = Mapping[str, Any]
-"""A row as the low-level API has it: attribute name -> {"S": ...}, {"N": ...} and so on."""
+"""A row in the form of DynamoDB's low-level API: attribute name -> {"S": ...}, {"N": ...} and so on."""
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND: Final = timedelta(seconds=1)
@@ -20,7 +20,7 @@ MILLISECOND: Final = timedelta(milliseconds=1)
 _MICRO: Final = Decimal("0.000001")
 """KCL rounds its decimals to six places."""
 _WIDE: Final = Context(prec=330)
-"""Digits for any float: a number in somebody else's row may be as large as DynamoDB's."""
+"""Enough digits for any float: a row of another program may hold numbers up to DynamoDB's largest, near 10^126."""
 
 
 def text_value(text: str) -> Item:
@@ -28,7 +28,7 @@ def text_value(text: str) -> Item:
 
 
 def number_value(number: float) -> Item:
-    """Integers as they are, others rounded half up to KCL's six places and never with an exponent."""
+    """A number as DynamoDB text. Fractions are rounded half up to six places, as in KCL, and written without an exponent."""
     if isinstance(number, int):
         return {"N": str(number)}
     rounded = Decimal(repr(number)).quantize(_MICRO, ROUND_HALF_UP, _WIDE).normalize()
@@ -100,7 +100,7 @@ def flag(item: Item, name: str) -> bool:
 
 
 def table_of(item: Item, name: str) -> Item:
-    """A map attribute, as the Item that it is."""
+    """The entries of a map attribute; empty where it is missing."""
     return _typed(item, name, "M") or {}
 
 

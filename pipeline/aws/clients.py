@@ -1,4 +1,4 @@
-"""boto3 clients by the settings, and what their failures mean here."""
+"""boto3 clients by the settings, and the errors of ours for their exceptions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import boto3
 from botocore import exceptions as boto
 from botocore.config import Config
 
+from pipeline.aws.plain_answers import with_plain_answers
 from pipeline.errors import BadSetting, HeadraceError, Terminal, Throttled, Unreachable
-from pipeline.settings import AwsSettings
+from pipeline.settings.model import AwsSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _ATTEMPTS: Final = 3
 _CONNECT: Final = 2.0
 _READ: Final = 4.0
-"""Seconds. A worker's tick has ten of them: an endpoint that is down must be known as such within the tick."""
+"""Seconds, to connect and to wait for an answer. A worker's tick has 10 s, and has to report an endpoint that is down."""
 
 _THROTTLED: Final = frozenset(
     {
@@ -42,7 +43,7 @@ _EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestEx
 
 def dynamodb_client(settings: AwsSettings) -> DynamoDBClient:
     client: DynamoDBClient = _client("dynamodb", settings)
-    return client
+    return with_plain_answers(client)
 
 
 def kinesis_client(settings: AwsSettings) -> KinesisClient:
@@ -51,7 +52,7 @@ def kinesis_client(settings: AwsSettings) -> KinesisClient:
 
 
 def _client(service: str, settings: AwsSettings) -> Any:
-    """Credentials come from the environment or a role and from nowhere else: there is no parameter for them."""
+    """A client. It has no parameter for credentials on purpose: they come from the environment or a role only."""
     if settings.endpoint is not None and "@" in urlsplit(settings.endpoint).netloc:
         raise BadSetting(
             "aws.endpoint holds a user or a password; leave them out of the address: credentials come from the "
@@ -62,16 +63,14 @@ def _client(service: str, settings: AwsSettings) -> Any:
         connect_timeout=_CONNECT,
         read_timeout=_READ,
         user_agent_extra="headrace",
-        max_pool_connections=32,  # 16 writes of a wave, and as many of the beat beside it
+        max_pool_connections=32,  # a wave writes 16 rows at once, and its beat needs connections at the same time; boto3's default is 10
     )
     try:
         region = settings.region or os.environ.get("AWS_REGION")  # boto3 reads AWS_DEFAULT_REGION only
         session = boto3.Session(profile_name=settings.profile, region_name=region)
         return session.client(service, endpoint_url=settings.endpoint, config=config)  # type: ignore[call-overload]
     except boto.ProfileNotFound as error:
-        raise BadSetting(
-            f"aws.profile {settings.profile!r} is in none of AWS's configuration files"
-        ) from error
+        raise BadSetting(_no_profile(settings)) from error
     except boto.NoRegionError as error:
         raise BadSetting(
             "no AWS region is known: set aws.region, AWS_REGION or a profile that has one"
@@ -82,8 +81,22 @@ def _client(service: str, settings: AwsSettings) -> Any:
         ) from error
 
 
-def where(client: Any) -> str:
-    """The region and endpoint that a sentence about a missing thing must name."""
+def _no_profile(settings: AwsSettings) -> str:
+    """A sentence with the missing profile and the setting or variable that names it, in the order in which boto3 looks."""
+    asked = {"aws.profile in the settings": settings.profile} | {
+        f"{variable} in the environment": os.environ.get(variable)
+        for variable in ("AWS_DEFAULT_PROFILE", "AWS_PROFILE")
+    }
+    place, name = next((place, name) for place, name in asked.items() if name is not None)
+    return (
+        f"{place} is {name!r}, and none of AWS's configuration files (~/.aws/config, ~/.aws/credentials, or those that "
+        "AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE name) has such a profile. Nothing was read or written; name an "
+        "existing profile, or none where credentials come from elsewhere"
+    )
+
+
+def place_of(client: Any) -> str:
+    """Region and endpoint of a client, for messages about things that are missing there."""
     return f"{client.meta.region_name} at {client.meta.endpoint_url}"
 
 
@@ -93,7 +106,10 @@ def code_of(error: boto.ClientError) -> str:
 
 @contextmanager
 def asking(what: str, *, passing: Container[str] = (), writes: bool = False) -> Iterator[None]:
-    """Whatever AWS's client raises inside becomes one of ours; codes that the caller has an answer for pass."""
+    """Turn botocore's exceptions into Headrace's errors. ClientErrors with a code in `passing` go on to the caller unchanged.
+
+    `what` names the thing that is read or written, for the message.
+    """
     try:
         yield
     except boto.ClientError as error:
@@ -115,24 +131,24 @@ def asking(what: str, *, passing: Container[str] = (), writes: bool = False) -> 
 
 def _what_now(*, writes: bool) -> str:
     if writes:
-        return "Whether a write arrived isn't known; its condition makes a second try safe"
-    return "Nothing was written; if this goes on, check aws.region and aws.endpoint"
+        return "Whether the write arrived isn't known; it is conditional, so trying again is safe"
+    return "Nothing was written; if this error stays, check aws.region and aws.endpoint"
 
 
 def _meaning(what: str, error: boto.ClientError, *, writes: bool) -> HeadraceError:
     code = code_of(error)
-    said = f"{code}: {error.response.get('Error', {}).get('Message', '')}".rstrip(": ")
+    reason = f"{code}: {error.response.get('Error', {}).get('Message', '')}".rstrip(": ")
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     if code in _THROTTLED:
         return Throttled(
-            f"{what}: throttled after {_ATTEMPTS} attempts ({said}). Nothing was written; the next tick asks again"
+            f"{what}: throttled after {_ATTEMPTS} attempts ({reason}). Nothing was written; the next tick tries again"
         )
     if code in _EXPIRED:
         return Unreachable(
-            f"{what}: the credentials expired ({said}). Nothing was written; fresh ones are fetched for the next try"
+            f"{what}: the credentials expired ({reason}). Nothing was written; the next try fetches new ones"
         )
     if status >= 500:
-        return Unreachable(f"{what}: AWS failed ({said}). {_what_now(writes=writes)}")
+        return Unreachable(f"{what}: AWS failed ({reason}). {_what_now(writes=writes)}")
     return Terminal(
-        f"{what}: AWS refuses ({said}). Nothing was written; check the policy of this role and the settings"
+        f"{what}: AWS refuses the request ({reason}). Nothing was written; check the policy of this role and the settings"
     )

@@ -1,4 +1,4 @@
-"""Streams by what they are called and tagged. Kinesis answers 5 such questions a second, for a whole account."""
+"""Find streams by name prefix and tags. Kinesis allows 5 such requests a second for a whole account."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
 _AT_ONCE: Final = 20
-"""Streams whose tags one look asks for again: four seconds of a tick. Those that were never asked come first, all."""
+"""Streams whose tags are read again in one look: four seconds of a tick, at 5 requests a second. The tags of new streams are
+all read, before these.
+"""
 _READABLE: Final = frozenset({"ACTIVE", "UPDATING"})
 _STALE_PAGE: Final = "ExpiredNextTokenException"
 _MISSING: Final = "ResourceNotFoundException"
 
 
 class Finder:
-    """Keeps the tags that it learnt, so that a look which is throttled half-way isn't in vain."""
+    """Keeps the tags that it has read, so that a look which is throttled half-way isn't wasted."""
 
     def __init__(self, client: KinesisClient) -> None:
         self._client = client
@@ -45,8 +47,8 @@ class Finder:
                     answer = self._client.list_streams(**request)
             except ClientError as error:
                 raise Unreachable(
-                    f"the list of streams took longer than its pages' tokens live ({error}). Nothing was changed; the next "
-                    "look asks again"
+                    f"the list of streams took longer than its page tokens are valid ({error}). Nothing was changed; the next "
+                    "look tries again"
                 ) from error
             for each in answer["StreamSummaries"]:
                 if each["StreamStatus"] in _READABLE:
@@ -56,13 +58,13 @@ class Finder:
             request = {"NextToken": answer["NextToken"]}
 
     def _ask_tags(self, streams: Sequence[StreamId]) -> None:
-        """All that were never asked, and the longest known of the others, as far as Kinesis answers."""
+        """Read the tags of all new streams, and again those of the streams whose tags are oldest, until Kinesis throttles."""
         self._tags = {stream: self._tags[stream] for stream in streams if stream in self._tags}
         new = [stream for stream in streams if stream not in self._tags]
         oldest = sorted(self._tags, key=lambda stream: self._tags[stream][0])
         for stream in new:
             self._tags[stream] = (time.monotonic(), self._tags_of(stream))
-        with suppress(Throttled):  # what was known before will do for another look
+        with suppress(Throttled):  # the older tags are good enough until the next look
             for stream in oldest[: max(0, _AT_ONCE - len(new))]:
                 self._tags[stream] = (time.monotonic(), self._tags_of(stream))
 
@@ -74,7 +76,7 @@ class Finder:
                 with asking(f"the tags of {stream}", passing={_MISSING}):
                     answer = self._client.list_tags_for_stream(**request)
             except ClientError:
-                return {}  # deleted since it was listed
+                return {}  # the stream was deleted after it was listed
             found |= {tag["Key"]: tag.get("Value", "") for tag in answer["Tags"]}
             if not answer["HasMoreTags"] or not answer["Tags"]:
                 return found

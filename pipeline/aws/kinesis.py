@@ -1,4 +1,4 @@
-"""Kinesis as coordinators and drivers see it: streams, shards, and whether an idle shard has news."""
+"""Kinesis for sensors and drivers: streams, shards, and whether an idle shard has new records."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from pipeline.aws.clients import asking, code_of, where
+from pipeline.aws.clients import asking, code_of, place_of
 from pipeline.aws.finding import Finder
+from pipeline.aws.pages_check import Absurd, check_range
+from pipeline.aws.pages_client import request_id_of
+from pipeline.aws.quick_peek import QuickPeek
 from pipeline.core.position import Start
-from pipeline.core.shard import HashRange, Shard
+from pipeline.core.shard import Shard
 from pipeline.core.stream import ShardKey, StreamId, arn_of_serialized, is_stream_arn
-from pipeline.errors import HeadraceError, Unknown, Unreachable, WrongShape
+from pipeline.errors import BadAnswer, HeadraceError, Unknown, Unreachable, WrongShape
 from pipeline.ports import StreamFacts
 
 if TYPE_CHECKING:
@@ -27,32 +30,33 @@ _MISSING: Final = "ResourceNotFoundException"
 _STALE_PAGE: Final = "ExpiredNextTokenException"
 _STALE_ITERATOR: Final = "ExpiredIteratorException"
 _LISTINGS: Final = 3
-"""A page's token lives for 300 s: a listing that outlives it three times never ends."""
-_LATELY: Final = 60.0
-"""Seconds."""
+"""Tries of one listing. A page token is valid for 300 s; a listing that takes longer three times won't succeed."""
+_EXISTS_HOLDS: Final = 60.0
+"""Seconds for which a stream that was found to exist isn't looked up again."""
 _ITERATOR_LIVES: Final = 300.0
-"""Seconds."""
+"""Seconds for which Kinesis accepts a shard iterator."""
 _AT_ONCE: Final = 8
-"""Shards asked side by side: a hundred idle ones in a second or two of a tick."""
+"""Requests at the same time. A hundred idle shards then take a second or two of a tick."""
 
 
 class KinesisSource:
     def __init__(self, client: KinesisClient) -> None:
         self._client = client
-        self._told: tuple[datetime, float] | None = None
-        """The newest Date, and when it was told by this host's steady clock."""
-        self._there: dict[str, float] = {}
-        """When a stream was last found to exist, by its ARN."""
+        self._newest_date: tuple[datetime, float] | None = None
+        """The newest Date header of an answer, and this host's monotonic time when it came."""
+        self._exists: dict[str, float] = {}
+        """ARN of a stream -> monotonic time when it was last found to exist."""
         self._gone: set[ShardKey] = set()
         self._iterators: dict[ShardKey, tuple[Start | int, str, float]] = {}
-        """Where each idle shard is looked at next, of what position that is, and when it was told."""
+        """Idle shard -> its position, the iterator for the next look, and the monotonic time when the iterator was given."""
         self._finder = Finder(client)
+        self._quick = QuickPeek(client, connections=_AT_ONCE)
 
     def aws_now(self) -> datetime | None:
-        if self._told is None:
+        if self._newest_date is None:
             return None
-        told, then = self._told
-        return told + timedelta(seconds=time.monotonic() - then)
+        date, then = self._newest_date
+        return date + timedelta(seconds=time.monotonic() - then)
 
     def describe(self, name: str) -> StreamFacts:
         meta = self._client.meta
@@ -76,20 +80,21 @@ class KinesisSource:
             except ClientError as error:
                 stale = error
         raise Unreachable(
-            f"the list of {stream}'s shards took longer than its pages' tokens live, {_LISTINGS} times ({stale}). "
-            "Nothing was changed; the next sync asks again"
+            f"the list of {stream}'s shards took longer than its page tokens are valid, {_LISTINGS} times ({stale}). "
+            "Nothing was changed; the next shard sync tries again"
         ) from stale
 
     def is_gone(self, key: ShardKey) -> bool:
         if key in self._gone:
-            return True  # for ever: shard ids aren't used again in a stream's life
+            return True  # for ever: a stream never uses a shard id again
         try:
             with asking(str(key), passing={_MISSING}):
                 self._client.get_shard_iterator(
                     StreamARN=key.stream.arn, ShardId=key.shard_id, ShardIteratorType="TRIM_HORIZON"
                 )
         except ClientError:
-            # The same answer is given for a stream that is missing altogether: that one is no word about a shard.
+            # Kinesis gives the same error where the whole stream is missing, which says nothing about a single shard. So the
+            # stream is looked up, which raises if it is missing.
             self._require_stream(key.stream)
             self._gone.add(key)
             return True
@@ -101,11 +106,11 @@ class KinesisSource:
             answer = self._first_record(key, iterator)
             iterator = answer.get("NextShardIterator")
             if answer["Records"] or (iterator and not answer.get("MillisBehindLatest")):
-                return False  # it has more to tell, or is open and has been read to its tip
+                return False  # there is a record, or the shard is open and this is its newest position
         return True
 
     def has_news(self, keys: Mapping[ShardKey, Start | int]) -> frozenset[ShardKey]:
-        # Not those that aren't asked for now: many idle shards are asked in turns.
+        # Drop expired iterators only: many idle shards are looked at in turns, and the others come again.
         oldest = time.monotonic() - _ITERATOR_LIVES
         self._iterators = {key: kept for key, kept in self._iterators.items() if kept[2] > oldest}
         if not keys:
@@ -123,7 +128,7 @@ class KinesisSource:
             return {key: when for key, when in zip(at, found, strict=True) if when is not None}
 
     def _arrival(self, key: ShardKey, sequence: int) -> datetime | None:
-        """A trimmed position reads on at what is left: then the first record is another one."""
+        """The arrival of the record with this number. If it left the stream, Kinesis answers with a later record instead."""
         try:
             with asking(str(key), passing={_MISSING}):
                 iterator: str | None = self._client.get_shard_iterator(
@@ -139,35 +144,45 @@ class KinesisSource:
             answer = self._first_record(key, iterator)
             if answer["Records"]:
                 first = answer["Records"][0]
-                is_it = int(first["SequenceNumber"]) == sequence
+                is_it = first["SequenceNumber"] == str(sequence)
                 return first["ApproximateArrivalTimestamp"].astimezone(UTC) if is_it else None
-            # An answer may be empty though records follow.
+            # Kinesis may answer without records although some follow: MillisBehindLatest tells whether to go on.
             iterator = answer.get("NextShardIterator") if answer.get("MillisBehindLatest", 0) > 0 else None
         return None
 
     def _require_stream(self, stream: StreamId) -> None:
-        """Once in a while is enough: asking for each of hundreds of trimmed parents would be throttled."""
-        then = self._there.get(stream.arn)
-        if then is None or time.monotonic() - then > _LATELY:
+        """Raise Unknown if the stream doesn't exist. Looked up at most once a minute: a lookup for each of hundreds of deleted
+        parent shards would be throttled.
+        """
+        then = self._exists.get(stream.arn)
+        if then is None or time.monotonic() - then > _EXISTS_HOLDS:
             self.describe(stream.arn)
-            self._there[stream.arn] = time.monotonic()
+            self._exists[stream.arn] = time.monotonic()
 
     def _listed(self, stream: StreamId, since: Start | None) -> tuple[Shard, ...]:
-        """By hand: boto3's paginator repeats the stream beside the token, which Kinesis refuses."""
+        """All pages of ListShards. boto3's paginator can't be used: it sends the stream beside the page token, which Kinesis
+        refuses.
+        """
         request: dict[str, Any] = {"StreamARN": stream.arn}
-        # A start before the stream's first whole second is its beginning, and the beginning is all shards.
+        # A start at or before the stream's creation (known in whole seconds) means all shards: no filter then.
         if since is not None and since.at is not None and since.at.timestamp() > stream.epoch + 1:
             request["ShardFilter"] = {"Type": "FROM_TIMESTAMP", "Timestamp": since.at}
         shards: dict[str, Shard] = {}
         while True:
             answer = self._ask("list_shards", stream.arn, passing=frozenset({_STALE_PAGE}), **request)
-            shards |= {each["ShardId"]: _shard(each) for each in answer["Shards"]}
+            try:
+                shards |= {each["ShardId"]: _shard(each) for each in answer["Shards"]}
+            except Absurd as error:
+                raise BadAnswer(
+                    f"Kinesis's list of {stream}'s shards can't be right and wasn't used: {error} (AWS's request id: "
+                    f"{request_id_of(answer)}). Nothing was changed; the next shard sync tries again"
+                ) from None
             if not answer.get("NextToken"):
                 return tuple(shards.values())
             request = {"NextToken": answer["NextToken"]}
 
     def _has_news(self, key: ShardKey, at: Start | int, silent: Event) -> bool:
-        """A shard that can't be asked counts as one with news: a reader finds out and says what is wrong."""
+        """Whether the shard has new records. After an error: yes, so that a run reads the shard and reports what is wrong."""
         if silent.is_set():
             return True
         try:
@@ -175,16 +190,15 @@ class KinesisSource:
         except (HeadraceError, ClientError) as error:
             self._iterators.pop(key, None)
             if isinstance(error, Unreachable):
-                silent.set()  # don't wait for each of the others too
+                silent.set()  # so that the others don't wait for the same timeout
             return True
 
     def _peek(self, key: ShardKey, at: Start | int) -> bool:
         kept = self._iterators.pop(key, None)
         if kept is not None and kept[0] == at:
-            try:
-                answer = self._first_record(key, kept[1])
-            except ClientError:  # five minutes old
-                answer = self._first_record(key, self._iterator(key, at))
+            answer = self._quick.first_record(kept[1], key.stream.arn)
+            if answer is None:
+                answer = self._looked_again(key, kept[1], at)
         else:
             answer = self._first_record(key, self._iterator(key, at))
         following = answer.get("NextShardIterator")
@@ -193,22 +207,27 @@ class KinesisSource:
         self._iterators[key] = (at, following, time.monotonic())
         return False
 
+    def _looked_again(self, key: ShardKey, iterator: str, at: Start | int) -> Any:
+        """The answer by boto3's ordinary client, whose errors say what is wrong."""
+        try:
+            return self._first_record(key, iterator)
+        except ClientError:  # the iterator expired after all
+            return self._first_record(key, self._iterator(key, at))
+
     def _first_record(self, key: ShardKey, iterator: str) -> Any:
         with asking(str(key), passing={_STALE_ITERATOR}):
             return self._client.get_records(ShardIterator=iterator, StreamARN=key.stream.arn, Limit=1)
 
     def _iterator(self, key: ShardKey, at: Start | int) -> str:
-        where_to: dict[str, Any]
+        start: dict[str, Any]
         if isinstance(at, int):
-            where_to = {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": str(at)}
+            start = {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": str(at)}
         elif at.at is None:
-            where_to = {"ShardIteratorType": "TRIM_HORIZON"}
+            start = {"ShardIteratorType": "TRIM_HORIZON"}
         else:
-            where_to = {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": at.at}
+            start = {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": at.at}
         with asking(str(key)):
-            answer = self._client.get_shard_iterator(
-                StreamARN=key.stream.arn, ShardId=key.shard_id, **where_to
-            )
+            answer = self._client.get_shard_iterator(StreamARN=key.stream.arn, ShardId=key.shard_id, **start)
         return answer["ShardIterator"]
 
     def _ask(
@@ -220,22 +239,22 @@ class KinesisSource:
         except ClientError as error:
             if code_of(error) == _MISSING:
                 raise Unknown(
-                    f"there is no stream {stream} in {where(self._client)}. Nothing was read or written; check the stream's "
+                    f"there is no stream {stream} in {place_of(self._client)}. Nothing was read or written; check the stream's "
                     "name, aws.region and aws.endpoint in the settings"
                 ) from error
             raise
 
     def _date_of(self, answer: Any) -> datetime:
-        """Kinesis's clock, which alone judges origins and losses: this host's is no substitute."""
+        """The time of Kinesis's clock. Origins and data loss are judged by it, never by this host's clock, which may be wrong."""
         date = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
         if date is None:
             raise WrongShape(
-                f"the answer of {where(self._client)} has no Date: no origin can be decided by it. Nothing was changed; if "
-                "a proxy stands before Kinesis, let it pass the header on"
+                f"the answer of {place_of(self._client)} has no Date header, by which a stream's start is chosen. Nothing was changed; "
+                "if there is a proxy before Kinesis, let it pass the header on"
             )
-        told = parsedate_to_datetime(date).astimezone(UTC)
-        self._told = (told, time.monotonic())
-        return told
+        moment = parsedate_to_datetime(date).astimezone(UTC)
+        self._newest_date = (moment, time.monotonic())
+        return moment
 
 
 def _shard(found: Any) -> Shard:
@@ -244,6 +263,6 @@ def _shard(found: Any) -> Shard:
     return Shard(
         found["ShardId"],
         tuple(parent for parent in parents if parent),
-        HashRange(int(hashes["StartingHashKey"]), int(hashes["EndingHashKey"])),
+        check_range(found["ShardId"], hashes["StartingHashKey"], hashes["EndingHashKey"]),
         closed="EndingSequenceNumber" in found["SequenceNumberRange"],
     )

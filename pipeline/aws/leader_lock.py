@@ -1,4 +1,6 @@
-"""The leader's lock in DynamoDB: the conditions of AWS's lock client, so that KCL's workers may compete for it."""
+"""The leader's lock in DynamoDB, with the conditions of AWS's lock client for Java, so that KCL's workers can use the same
+lock.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline.aws import lock_item as wire
 from pipeline.aws.attributes import Item, text_value
 from pipeline.aws.lease_item import KEY as LEASE_KEY
-from pipeline.aws.rows import Place, Rows, Stood, Written
+from pipeline.aws.rows import Place, Rows, Stood, WrittenRow
 from pipeline.core.election import LockRow
 from pipeline.errors import WrongShape
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class DynamoLeaderLock:
-    """`key` leaseKey: the lock lives in the lease table, and its row says what it is."""
+    """With the key `leaseKey` the lock is in the lease table (layout S), and its row has the attribute entityType."""
 
     def __init__(
         self, client: DynamoDBClient, table: str | Callable[[], Place], *, key: str = wire.KEY
@@ -57,12 +59,14 @@ class DynamoLeaderLock:
         return self._is_mine(answer, mine.owner, version)
 
     def release(self, mine: LockRow) -> bool:
-        """A lock that is gone is released, whoever did it: with a lost answer it was this very call."""
+        """Delete the lock. Also true where the row is gone already: boto3 retries after a lost answer, and then finds no row."""
         answer = self._mine("delete_item", mine)
-        return isinstance(answer, Written) or answer.row is None
+        return isinstance(answer, WrittenRow) or answer.row is None
 
-    def _mine(self, operation: Any, mine: LockRow, *, values: Any = None, **request: Any) -> Written | Stood:
-        """A write on my own row, as I last wrote it."""
+    def _mine(
+        self, operation: Any, mine: LockRow, *, values: Any = None, **request: Any
+    ) -> WrittenRow | Stood:
+        """A write that is refused unless the row is as this worker last wrote it."""
         me = {":seen": text_value(mine.version), ":me": text_value(mine.owner)}
         return self._rows.write(
             operation,
@@ -73,9 +77,11 @@ class DynamoLeaderLock:
             **request,
         )
 
-    def _is_mine(self, answer: Written | Stood, owner: str, version: str) -> bool:
-        """A version is fresh with each write: who finds it in the row has written it, though its answer was lost."""
-        if isinstance(answer, Written):
+    def _is_mine(self, answer: WrittenRow | Stood, owner: str, version: str) -> bool:
+        """Whether this worker's write arrived. Each write has a new version: a row that has it was written by this call, also
+        where boto3 lost the first answer and its own retry was refused.
+        """
+        if isinstance(answer, WrittenRow):
             return True
         if answer.row is None:
             return False
@@ -87,6 +93,6 @@ class DynamoLeaderLock:
             return wire.read_lock(item)
         except WrongShape as error:
             raise WrongShape(
-                f"the row {wire.LEADER} of table {self._rows.table} can't be understood: {error}. Nobody leads meanwhile, "
-                "runs go on; delete the row and the next tick of any worker takes the lock"
+                f"the row {wire.LEADER} of table {self._rows.table} can't be understood: {error}. There is no leader "
+                "meanwhile, and runs go on; delete the row, then the next tick of a leader's sensor takes the lock"
             ) from error

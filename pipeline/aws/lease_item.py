@@ -1,7 +1,7 @@
-"""The wire names of a lease row, and nothing else does: KCL's attributes and types to the letter, then ours.
+"""From lease rows to `Lease` values and back. No other module knows the rows' attribute names: KCL's, and Headrace's own.
 
-A change is an UpdateItem on named attributes, so that attributes we don't know survive it. None, in a value that is
-required or put, is absence: DynamoDB has no empty sets, and KCL's rows no nulls.
+A change becomes an UpdateItem on single attributes, so that attributes which Headrace doesn't know stay in the row. A None in
+a change means that the attribute is missing: DynamoDB has no empty sets, and KCL writes no nulls.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from pipeline.aws.attributes import Item
 from pipeline.aws.rows import Write
 from pipeline.core.change import Change
 from pipeline.core.checkpoint import Checkpoint
+from pipeline.core.failure import Failure
 from pipeline.core.lease import Lease
+from pipeline.core.load import believable
 from pipeline.core.shard import HashRange
 from pipeline.errors import WrongShape
 from pipeline.ports import SkippedRow
@@ -31,7 +33,7 @@ _LEASE: Final = "LEASE"
 _OTHER_KINDS: Final = frozenset(
     {"STREAM", "LEADER", "CLIENT_VERSION_MIGRATION", "TABLE_MIGRATION", "WORKER_METRIC_STATS"}
 )
-"""What else lies in the lease table where an application has only that one."""
+"""Types of the other rows in the lease table, where an application has only this table (layout S)."""
 
 ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     "key": (KEY,),
@@ -48,7 +50,7 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     "throughput_kbps": ("throughputKBps",),
     "stream": ("streamName",),
     "shard": ("shardId",),
-    # Ours.
+    # Headrace's own attributes.
     "stream_epoch": ("streamEpoch",),
     "run_claim": ("runClaim",),
     "wanted_by": ("wantedBy",),
@@ -56,6 +58,7 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     "looked_at": ("lookedAt",),
     "behind_ms": ("behindMs",),
     "assigned_at": ("assignedAt",),
+    "failure": ("failingSince", "failure"),
 }
 
 OUR_FIELDS: Final = (
@@ -66,8 +69,9 @@ OUR_FIELDS: Final = (
     "looked_at",
     "behind_ms",
     "assigned_at",
+    "failure",
 )
-"""KCL's readers pass over their attributes."""
+"""Fields whose attributes only Headrace writes. KCL's workers ignore unknown attributes."""
 
 _ZERO_IF_MISSING: Final = frozenset(
     {
@@ -77,29 +81,29 @@ _ZERO_IF_MISSING: Final = frozenset(
         "pendingCheckpointSubSequenceNumber",
     }
 )
-"""Read as 0 where they are missing, so a condition on 0 must hold there too."""
+"""Attributes that are read as 0 where they are missing. A condition that one of them is 0 must hold for a missing one, too."""
 
 
 # --- a row as a lease ---------------------------------------------------------------------------------------
 
 
 def is_no_lease(item: Item) -> bool:
-    """A row of another kind that KCL knows."""
+    """Whether this is a row of another known type: a worker, the lock, a stream or a migration."""
     return item.get(ENTITY, {}).get("S") in _OTHER_KINDS
 
 
 def has_type(item: Item) -> bool:
-    """Workers before KCL 3.5 write leases without one."""
+    """Whether the row has the attribute entityType. Workers before KCL 3.5 write leases without it."""
     return ENTITY in item
 
 
 def is_ours(item: Item) -> bool:
-    """Written by us at least once."""
+    """Whether Headrace has written this row at least once."""
     return any(name in item for field in OUR_FIELDS for name in ATTRIBUTES[field])
 
 
 def read_lease(item: Item) -> Lease | SkippedRow:
-    """A row that we don't understand is an answer too: it must never hide the others."""
+    """The lease, or a SkippedRow for a row that can't be understood: one such row must not keep a scan from reading the others."""
     try:
         kind = av.text(item, ENTITY)
         if kind not in {None, _LEASE}:
@@ -113,7 +117,6 @@ def _lease(item: Item) -> Lease:
     checkpoint = _checkpoint(item, "checkpoint")
     if checkpoint is None:
         raise WrongShape("checkpoint is missing")
-    throughput = av.number(item, "throughputKBps")
     return Lease(
         av.mandatory_text(item, KEY),
         av.mandatory_integer(item, "leaseCounter"),
@@ -126,7 +129,7 @@ def _lease(item: Item) -> Lease:
         parents=av.texts(item, "parentShardId"),
         children=av.texts(item, "childShardIds"),
         hash_range=_hash_range(item),
-        throughput_kbps=None if throughput is None else float(throughput),
+        throughput_kbps=_throughput(item),
         stream=av.text(item, "streamName"),
         shard=av.text(item, "shardId"),
         stream_epoch=av.integer(item, "streamEpoch"),
@@ -136,6 +139,7 @@ def _lease(item: Item) -> Lease:
         looked_at=av.moment(item, "lookedAt", av.MILLISECOND),
         behind_ms=av.integer(item, "behindMs"),
         assigned_at=av.moment(item, "assignedAt", av.MILLISECOND),
+        failure=_failure(item),
     )
 
 
@@ -150,9 +154,23 @@ def _checkpoint(item: Item, field: str) -> Checkpoint | None:
         raise WrongShape(f"{sequence_name}: {error}") from error
 
 
+def _throughput(item: Item) -> float | None:
+    """The measured throughput, or None for nonsense: it only helps to balance, so it must not make the row unreadable."""
+    try:
+        number = av.number(item, "throughputKBps")
+    except WrongShape:
+        return None
+    return None if number is None else believable(number)
+
+
 def _hash_range(item: Item) -> HashRange | None:
     start, end = (av.text(item, name) for name in ATTRIBUTES["hash_range"])
     return None if start is None or end is None else HashRange(int(start), int(end))
+
+
+def _failure(item: Item) -> Failure | None:
+    since, why = av.moment(item, "failingSince", av.MILLISECOND), av.text(item, "failure")
+    return None if since is None or why is None else Failure(since, why)
 
 
 def _name_of(item: Item) -> str:
@@ -171,21 +189,21 @@ def write_lease(lease: Lease, *, entity_type: bool = True) -> Item:
 
 
 def _write(field: str, value: Any) -> Item:
-    """The attributes that say this value; none for None."""
+    """The attributes for a field's value; none for None."""
     names = ATTRIBUTES[field]
     match value:
-        case None:
+        case None | frozenset() if not value:
             return {}
         case Checkpoint():
             parts: tuple[Item, ...] = (av.text_value(value.sequence), av.number_value(value.sub))
+        case Failure():
+            parts = (av.moment_value(value.since, av.MILLISECOND), av.text_value(value.why))
         case HashRange():
-            # KCL demands start < end: a row that it must be able to read goes without a range of one hash key.
+            # KCL refuses a row unless start < end, and has to be able to read ours: a range of a single hash key is left out.
             if value.start == value.end:
                 return {}
             parts = (av.text_value(str(value.start)), av.text_value(str(value.end)))
         case frozenset():
-            if not value:
-                return {}
             parts = (av.texts_value(value),)
         case datetime():
             parts = (av.moment_value(value, av.MILLISECOND),)
@@ -202,22 +220,23 @@ def _write(field: str, value: Any) -> Item:
 
 
 def write_change(change: Change, *, entity_type: bool = True) -> tuple[Write, Mapping[str, Any]]:
-    """The operation and what it is asked with, but for the table."""
+    """The operation and its parameters, except the table's name."""
     if change.create is not None:
         item = write_lease(change.create, entity_type=entity_type)
         return "put_item", {"Item": item, "ConditionExpression": f"attribute_not_exists({KEY})"}
     words = _Words()
     conditions = " AND ".join([f"attribute_exists({KEY})", *_conditions(change, words)])
     request: dict[str, Any] = {"Key": {KEY: av.text_value(change.key)}, "ConditionExpression": conditions}
-    operation: Write = "delete_item"
-    if not change.delete:
-        operation = "update_item"
+    operation: Write = "delete_item" if change.deletes else "update_item"
+    if not change.deletes:
         request["UpdateExpression"] = _update(change, words)
     return operation, {**request, **words.request()}
 
 
 class _Words:
-    """The names and values that an expression's placeholders stand for. Names are reserved words too often."""
+    """Placeholders of an expression and what they stand for. Attribute names need placeholders, because many are reserved words
+    of DynamoDB.
+    """
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -232,7 +251,7 @@ class _Words:
         return f":{role}"
 
     def request(self) -> Mapping[str, Any]:
-        """DynamoDB refuses empty maps here."""
+        """The two maps for the request. An empty one is left out, because DynamoDB refuses it."""
         words = {"ExpressionAttributeNames": self._names, "ExpressionAttributeValues": self._values}
         return {name: each for name, each in words.items() if each}
 
@@ -246,16 +265,17 @@ def _conditions(change: Change, words: _Words) -> list[str]:
     if change.holder is not None:
         me = words.value("holder", av.text_value(change.holder))
         owner, checkpoint_owner = words.name(OWNER), words.name(CHECKPOINT_OWNER)
+        # The holder is checkpointOwner while a handover runs, and leaseOwner at all other times.
         found.append(
             f"({checkpoint_owner} = {me} OR (attribute_not_exists({checkpoint_owner}) AND {owner} = {me}))"
         )
     return found
 
 
-def _each(field: str, value: Any, say: Callable[[str, Item | None], str]) -> list[str]:
-    """One phrase for each attribute of a field."""
+def _each(field: str, value: Any, phrase: Callable[[str, Item | None], str]) -> list[str]:
+    """One condition for each attribute of a field."""
     parts = _write(field, value)
-    return [say(name, parts.get(name)) for name in ATTRIBUTES[field]]
+    return [phrase(name, parts.get(name)) for name in ATTRIBUTES[field]]
 
 
 def _is(attribute: str, value: Item | None, words: _Words) -> str:

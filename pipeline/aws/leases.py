@@ -1,8 +1,7 @@
-"""The lease table in DynamoDB."""
+"""The LeaseStore port on DynamoDB's lease table."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -22,40 +21,41 @@ from pipeline.aws.lease_item import (
     write_change,
 )
 from pipeline.aws.rows import NO_INDEX, Rows, Stood
+from pipeline.clock import SystemClock
 from pipeline.core.change import Applied, Change, Outcome, Refused, is_own_work
 from pipeline.core.lease import Lease
 from pipeline.errors import HeadraceError, TablesMissing, Transient, WrongShape
-from pipeline.kcl.pace import scan_segments
-from pipeline.ports import Listing, SkippedRow
+from pipeline.kcl.scan_segments import scan_segments
+from pipeline.ports import Clock, Listing, SkippedRow
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
 _SIZE_HOLDS: Final = 2 * 60 * 60.0
-"""Seconds, as in KCL. DynamoDB itself counts a table's bytes every six hours."""
-_SIZES: Final[dict[tuple[str, str], tuple[float, int]]] = {}
-"""(endpoint, table) -> until when to believe it, bytes. Stores come and go with the ticks of one process."""
-_INDEXED: Final[set[tuple[str, str]]] = set()
-"""Tables whose owner index was ACTIVE when last asked. It stays so until a query says otherwise."""
+"""Seconds for which the table's size is remembered, as in KCL. DynamoDB updates the size every six hours only."""
 _AT_ONCE: Final = 16
-"""Writes under way. The client has as many connections again for the beats beside them."""
+"""Writes at the same time. The client has 32 connections, so that beats don't wait for these writes."""
 
 
 class DynamoLeaseStore:
-    """`entity_type` answers False for a table shared with KCL workers that are older than 3.5."""
+    """`entity_type`: whether new rows get the attribute entityType. KCL workers before 3.5 don't know it."""
 
     def __init__(
         self,
         client: DynamoDBClient,
         table: str,
         *,
+        clock: Clock | None = None,
         entity_type: Callable[[], bool] = lambda: True,
-        segments: int | None = None,
     ) -> None:
         self._rows = Rows(client, table, key=KEY)
+        self._clock = clock or SystemClock()
         self._entity_type = entity_type
-        self._segments = segments
+        self._size: tuple[float, int | None] = (0.0, None)
+        """Monotonic time until which the remembered size counts, and the table's size in bytes."""
+        self._is_indexed = False
+        """The owner index was ACTIVE when it was last looked up. It counts as ACTIVE until a query fails."""
 
     def get(self, key: str) -> Lease | None:
         item = self._rows.get(key)
@@ -65,12 +65,15 @@ class DynamoLeaseStore:
         return _listing(self._rows.get_many(keys))
 
     def scan(self) -> Listing:
-        """Eventually consistent: every write that follows from it says what it saw."""
-        return _listing(self._rows.scan_in_segments(scan_segments(self._bytes(), self._segments or 0)))
+        """All leases, by eventually consistent reads, which cost half. A stale row does no harm: every write that is decided from it
+        has the row's values as its condition.
+        """
+        return _listing(self._rows.scan_in_segments(scan_segments(self._bytes())))
 
     def held_by(self, worker_id: str) -> Listing:
-        """Once the index is ACTIVE, rows that this worker is handing over are missing here: the index shows their
-        next owner. Whoever claimed such a row knows its key and gets it (protocol: the leader)."""
+        """The leases of a worker. Once the owner index is ACTIVE, leases that the worker is handing over are missing here, because
+        leaseOwner already names the next owner. A worker that still reads such a shard knows the row's key, and reads the row by its key.
+        """
         if self._has_index():
             found = self._held_by_index(worker_id)
             if found is not None:
@@ -78,27 +81,32 @@ class DynamoLeaseStore:
         return self._held_by_scan(worker_id)
 
     def apply(self, change: Change) -> Applied | Refused:
+        # Only a new row needs the answer, which may take requests: an update never touches entityType.
         entity_type = change.create is None or self._entity_type()
         operation, request = write_change(change, entity_type=entity_type)
         answer = self._rows.write(operation, **request)
         if not isinstance(answer, Stood):
             return Applied(change.create or self._understood(answer.row))
         found = None if answer.row is None else self._understood(answer.row)
-        # boto3 asks again when an answer is lost, and is refused by its own first request.
+        # After a lost answer boto3 sends the request again, and the condition refuses it because the first one was carried out.
         if found is not None and is_own_work(change, found):
             return Applied(found)
         return Refused(found)
 
+    @property
+    def at_once(self) -> int:
+        return _AT_ONCE
+
     def apply_all(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
-        """Not as one transaction: each row's condition is its own affair."""
+        """Apply changes side by side, and not as one transaction: a refusal of one row changes nothing for the others."""
         trouble: list[Transient] = []
-        if len(changes) < 2:
+        if len(changes) < 2:  # not worth a thread
             return tuple(self._outcome(trouble, change) for change in changes)
         with ThreadPoolExecutor(min(_AT_ONCE, len(changes)), "headrace-rows") as pool:
             return tuple(pool.map(partial(self._outcome, trouble), changes))
 
     def _outcome(self, trouble: list[Transient], change: Change) -> Outcome:
-        """After a whole round of writes in trouble, and none between that went well, the others don't wait for it too."""
+        """Apply one change. Once 16 writes in a row have met Transient errors, the rest isn't tried: each would wait for a timeout."""
         if len(trouble) >= _AT_ONCE:
             return trouble[-1]
         try:
@@ -107,10 +115,12 @@ class DynamoLeaseStore:
             if isinstance(error, Transient):
                 trouble.append(error)
             return error
-        trouble.clear()
+        trouble.clear()  # list operations are atomic, so the threads share the list without a lock
         return done
 
     def _held_by_scan(self, worker_id: str) -> Listing:
+        # Consistent, which costs twice as much: a worker must not miss a lease that it has just been given. DynamoDB bills the
+        # whole table for a scan, whatever the filter leaves.
         return _listing(
             self._rows.scan(
                 consistent=True,
@@ -120,15 +130,18 @@ class DynamoLeaseStore:
         )
 
     def _held_by_index(self, worker_id: str) -> Listing | None:
-        """None when the index has gone meanwhile. The index is late, so the rows themselves have the last word."""
+        """The worker's leases by the owner index; None if the index was deleted. The index lags behind the table, so it only gives
+        keys, and the rows are then read consistently.
+        """
         try:
             keys = self._keys_of(worker_id)
         except ClientError as error:
             if code_of(error) not in NO_INDEX:
                 raise
-            _INDEXED.discard(self._name)
+            self._is_indexed = False
             return None
         found = _listing(self._rows.get_many(keys))
+        # Checked again, because the index may still name this worker for a lease that another one has by now.
         return Listing(
             tuple(lease for lease in found.leases if worker_id in {lease.owner, lease.checkpoint_owner}),
             found.skipped,
@@ -143,45 +156,39 @@ class DynamoLeaseStore:
         return [row[KEY]["S"] for row in rows]
 
     def _bytes(self) -> int | None:
-        """The table's size; None where it was never to be had: a scan is worth doing even so."""
-        if self._segments is not None:
-            return None
-        until, size = _SIZES.get(self._name, (0.0, None))
-        if size is None or time.monotonic() > until:
+        """The table's size in bytes; None if it could never be read, in which case the scan runs with a default of segments."""
+        until, size = self._size
+        if size is None or self._clock.monotonic() > until:
             try:
                 size = int(self._rows.describe().get("TableSizeBytes", 0))
             except TablesMissing:
                 raise
             except HeadraceError:
                 return size
-            _SIZES[self._name] = (time.monotonic() + _SIZE_HOLDS, size)
+            self._size = (self._clock.monotonic() + _SIZE_HOLDS, size)
         return size
 
     def _has_index(self) -> bool:
-        """Asked until the answer is yes: building the index of a full table takes minutes."""
-        if self._name not in _INDEXED and any(
-            index.get("IndexName") == OWNER_INDEX and index.get("IndexStatus") == "ACTIVE"
-            for index in self._rows.describe().get("GlobalSecondaryIndexes", ())
-        ):
-            _INDEXED.add(self._name)
-        return self._name in _INDEXED
-
-    @property
-    def _name(self) -> tuple[str, str]:
-        return (self._rows.client.meta.endpoint_url, self._rows.table)
+        """Whether the owner index is ACTIVE. Looked up until it is: DynamoDB needs minutes to build it for a large table."""
+        if not self._is_indexed:
+            self._is_indexed = any(
+                index.get("IndexName") == OWNER_INDEX and index.get("IndexStatus") == "ACTIVE"
+                for index in self._rows.describe().get("GlobalSecondaryIndexes", ())
+            )
+        return self._is_indexed
 
     def _understood(self, item: Item) -> Lease:
         found = read_lease(item)
         if isinstance(found, SkippedRow):
             raise WrongShape(
-                f"row {found.key} of table {self._rows.table} can't be understood: {found.why}. This call changed nothing "
-                "and no record is lost; correct the row, or delete it and it is made again from the lake table"
+                f"row {found.key} of table {self._rows.table} can't be understood: {found.why}. Nothing was changed "
+                "and no record is lost; correct the row, or delete it: the leader then makes it again from the lake table"
             )
         return found
 
 
 def _listing(items: Iterable[Item]) -> Listing:
-    """Rows of the other kinds that KCL knows are simply no leases; anything else that isn't understood is told."""
+    """Leases, and rows that can't be understood. Rows of other known types (workers, the lock) are left out silently."""
     leases: list[Lease] = []
     skipped: list[SkippedRow] = []
     for item in items:

@@ -1,4 +1,4 @@
-"""The wire names of the leader's lock row, as AWS's DynamoDB lock client writes it for KCL."""
+"""The attribute names of the leader's lock row, as AWS's DynamoDB lock client writes it for KCL."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def read_lock(item: Item) -> LockRow:
 
 
 def write_lock(row: LockRow, *, key: str = KEY, entity_type: bool = False) -> Item:
-    """`entity_type` and the key `leaseKey` are layout S's."""
+    """The lock's row. In layout S (one table) the key is `leaseKey`, and `entity_type` is true."""
     item: dict[str, Any] = {
         key: av.text_value(LEADER),
         OWNER: av.text_value(row.owner),
@@ -47,5 +47,5 @@ def write_lock(row: LockRow, *, key: str = KEY, entity_type: bool = False) -> It
 
 
 def duration_value(duration: timedelta) -> Item:
-    """Milliseconds as text: the lock client's way."""
+    """Milliseconds as text, as the lock client writes them."""
     return av.text_value(str(duration // _MILLISECOND))

@@ -1,8 +1,7 @@
-"""The wire names of KCL's two rows of upgrades: `Migration3.0` (2.x to 3.x) and `TableMigration3.5` (three tables to one)."""
+"""The attribute names of KCL's two rows about upgrades: `Migration3.0` (2.x to 3.x) and `TableMigration3.5` (three tables to one)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -18,23 +17,19 @@ TABLE_STATUS: Final = "tm"
 BY: Final = "mb"
 AT: Final = "mts"
 HISTORY: Final = "h"
-ENTITY: Final = "entityType"
-CLIENT_VERSION_TYPE: Final = "CLIENT_VERSION_MIGRATION"
 
 _CLIENT_PREFIX: Final = "CLIENT_VERSION_"
-_KEPT: Final = 10
-"""Entries of the history, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionRow:
-    """What was decided last about the client version, and by whom."""
+    """The client version that was decided last, with the worker that decided it and the time."""
 
     version: ClientVersion
     by: str
     at: datetime
     history: tuple[Item, ...] = ()
-    """As it lies in the row: ours only puts entries before it."""
+    """Earlier decisions, unchanged from the row, newest first."""
 
 
 def read_version(item: Item) -> VersionRow:
@@ -49,35 +44,16 @@ def read_version(item: Item) -> VersionRow:
     )
 
 
-def version_value(version: ClientVersion) -> Item:
-    return av.text_value(f"{_CLIENT_PREFIX}{version}")
-
-
-def entry(row: VersionRow) -> Item:
-    """One of the history."""
-    return {
-        "M": {
-            CLIENT_VERSION: version_value(row.version),
-            BY: av.text_value(row.by),
-            AT: av.moment_value(row.at, av.MILLISECOND),
-        }
-    }
-
-
-def history_value(entries: Iterable[Item]) -> Item:
-    return {"L": list(entries)[:_KEPT]}
-
-
 def read_table_status(item: Item) -> TableStatus:
-    said = av.mandatory_text(item, TABLE_STATUS)
+    status = av.mandatory_text(item, TABLE_STATUS)
     try:
-        return TableStatus(said.removeprefix(layout.PREFIX))
+        return TableStatus(status.removeprefix(layout.PREFIX))
     except ValueError as error:
-        raise WrongShape(f"{TABLE_STATUS} is {said!r}, a status that we don't know") from error
+        raise WrongShape(f"{TABLE_STATUS} is {status!r}, a status that Headrace doesn't know") from error
 
 
-def _version(said: str) -> ClientVersion:
+def _version(text: str) -> ClientVersion:
     try:
-        return ClientVersion(said.removeprefix(_CLIENT_PREFIX))
+        return ClientVersion(text.removeprefix(_CLIENT_PREFIX))
     except ValueError as error:
-        raise WrongShape(f"{CLIENT_VERSION} is {said!r}, a version that we don't know") from error
+        raise WrongShape(f"{CLIENT_VERSION} is {text!r}, a version that Headrace doesn't know") from error

@@ -1,18 +1,17 @@
-"""The executor's reader: one shard's answers, in order, from a batch's start.
+"""Reads the records of one shard on a Spark executor: GetRecords answers ("pages") in order, from a batch's start.
 
-                    +--------- throttled, 5xx, cut off: back off, same request -------+
+                    +--- throttled, 5xx, connection lost: wait, same request again ---+
                     v                                                                 |
     GetShardIterator ──> GetRecords ──> page ──> NextShardIterator ──> GetRecords ──> page ... ──> no next
-                    ^                                   |                                     one: END
-                    +----- expired: after the last -----+
+                    ^                                   |                                     iterator: the shard's end
+                    +-- expired: after the last record -+
 
-It travels to Spark's workers inside the task, so it holds names only: a region and an endpoint, no
-credentials and no connection. Those belong to the process that reads.
+Spark pickles this object and sends it to its workers with the task. So it holds only a region and an endpoint, and no
+credentials or connection: each reading process makes its own.
 """
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,13 +21,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 
-from pipeline.aws.pages_client import date_of, held_body, reader_client
-from pipeline.aws.pages_decode import Answer, decode_answer
+from pipeline.aws.pages_check import Absurd, check_after
+from pipeline.aws.pages_client import date_of, held_body, reader_client, request_id_of
+from pipeline.aws.pages_decode import PageAnswer, decode_answer
+from pipeline.clock import dice
 from pipeline.core.batch import Batch
 from pipeline.core.stream import ShardKey
-from pipeline.errors import BadSetting, DataLoss, Terminal, Throttled, Transient, Unreachable, WrongShape
-from pipeline.ports import Page
-from pipeline.settings_choices import Wire
+from pipeline.errors import (
+    BadAnswer,
+    BadSetting,
+    DataLoss,
+    Terminal,
+    Throttled,
+    Transient,
+    Unreachable,
+    WrongShape,
+)
+from pipeline.ports import RecordPage
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.client import KinesisClient
@@ -43,55 +52,45 @@ _THROTTLES = frozenset(
         "RequestLimitExceeded",
     }
 )
-_FIRST_WAIT = 0.2  # seconds; a shard takes 5 calls a second
-_LONGEST_WAIT = 5.0  # seconds; a full page of 10 MiB uses up 5 seconds of a shard's 2 MiB/s
+_FIRST_WAIT = 0.2  # seconds; Kinesis allows 5 calls a second to a shard
+_LONGEST_WAIT = 5.0  # seconds; after a page of 10 MiB Kinesis refuses calls for 5 s, to keep to 2 MiB/s
 
 
 _T = TypeVar("_T")
 
 
 class _IteratorExpired(Exception):
-    """Iterators live for five minutes; a new one goes on after the last record seen."""
-
-
-def _dice() -> float:
-    return random.random()
+    """The iterator is older than five minutes. A new one is asked for, after the last record that was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """Time, dice and connection of the process that reads. Functions of modules, so that they pickle by name."""
+    """Time, random numbers and connection of the reading process. All are module functions, which pickle as their names."""
 
     connect: Callable[[str, str | None], KinesisClient] = reader_client
-
     sleep: Callable[[float], None] = time.sleep
     monotonic: Callable[[], float] = time.monotonic
-    dice: Callable[[], float] = _dice
+    dice: Callable[[], float] = dice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KinesisPages:
     region: str
     endpoint: str | None = None
-    wire: Wire = Wire.JSON
     patience: float = 20.0
-    """Seconds that one request is tried again for; well below the time after which a run counts as hung."""
+    """Seconds for which one request is tried again: far less than the time after which a run counts as hung (2 min or more)."""
     pace: float = 0.2
-    """The least seconds between two requests to a shard: Kinesis allows five a second, over all readers."""
+    """The least seconds between two requests to a shard: Kinesis allows five a second, for all readers of the shard together."""
     host: Host = Host()
 
-    def __post_init__(self) -> None:
-        if self.wire is not Wire.JSON:
-            raise BadSetting(f"aws.wire is {self.wire.value}, but only json is built; nothing was read")
-
-    def pages(self, batch: Batch) -> Iterator[Page]:
+    def pages(self, batch: Batch) -> Iterator[RecordPage]:
         reading = _Reading(self, batch)
         while not reading.ended:
             yield reading.next_page()
 
 
 class _Reading:
-    """One batch in progress."""
+    """The reading of one batch."""
 
     def __init__(self, source: KinesisPages, batch: Batch) -> None:
         self._source = source
@@ -104,16 +103,18 @@ class _Reading:
         self.ended = False
         if batch.after is not None and batch.after.sub:
             raise WrongShape(
-                f"{self._key} stands at {batch.after}, inside an aggregated record, which can't be resumed yet; "
-                "nothing was read; let the application that wrote it finish the record, or pass over it (`headrace skip --to` a later record)"
+                f"the position of {self._key} is {batch.after}, inside an aggregated record, where Headrace can't go on yet; "
+                "nothing was read; let the application that wrote this position finish the record, or skip the record "
+                "(`headrace skip --to` a later record)"
             )
 
-    def next_page(self) -> Page:
+    def next_page(self) -> RecordPage:
         answer, answered = self._with_patience(self._ask)
         self._iterator = answer.next_iterator
+        # Kinesis may answer with an empty page in the middle of a shard: the last record stays the one before it.
         self._last = answer.last_sequence if answer.last_sequence is not None else self._last
         self.ended = answer.next_iterator is None
-        return Page(
+        return RecordPage(
             records=answer.records,
             rows=answer.rows,
             bytes=answer.bytes,
@@ -122,32 +123,34 @@ class _Reading:
             last_sequence=answer.last_sequence,
             first_arrival=answer.first_arrival,
             last_arrival=answer.last_arrival,
-            children=answer.children if self.ended else None,
+            children=answer.children if self.ended else None,  # they come with the shard's last page
         )
 
-    def _ask(self) -> tuple[Answer, datetime]:
+    def _ask(self) -> tuple[PageAnswer, datetime]:
         if self._iterator is None:
             self._iterator = self._new_iterator()
-        self._keep_pace()
+        self._keep_pace()  # also before a retry: a shard takes five calls a second
         raw = self._call("get_records", ShardIterator=self._iterator, StreamARN=self._key.stream.arn)
         answered = date_of(raw)
         if answered is None:
             raise Unreachable(
-                f"an answer for {self._key} has no Date, so nothing tells whether records were lost; "
-                "it wasn't taken; look for a proxy that drops the header"
+                f"an answer for {self._key} has no Date header, which is needed to tell whether records were lost; "
+                "the answer wasn't used; look for a proxy that drops the header"
             )
         try:
-            answer = decode_answer(held_body(raw), self._key)
-        except msgspec.DecodeError as error:
-            # Its text names a place in the document ("$.Records[3].Data"), never a value.
-            raise Unreachable(
-                f"an answer for {self._key} could not be read and wasn't taken: {error}"
+            answer = decode_answer(held_body(raw), self._key, answered)
+            check_after(answer.first_sequence, self._last)
+        except (msgspec.DecodeError, Absurd) as error:
+            # msgspec's text names a place in the document ("$.Records[3].Data") and never quotes a record.
+            raise BadAnswer(
+                f"an answer for {self._key} can't be right and wasn't used: {error} (AWS's request id: {request_id_of(raw)}); records "
+                "read before it are safe, and the request is sent again"
             ) from None
         if answer.next_iterator is None and not answer.children:
-            # An end is for ever: it is believed only with the children that Kinesis names in the same answer.
+            # A shard's end is for ever: it is believed only if the same answer names the child shards.
             raise Unreachable(
-                f"an answer for {self._key} has neither a next iterator nor children, so it is no end of a shard; it wasn't "
-                "taken, and the shard is asked again"
+                f"an answer for {self._key} has neither a next iterator nor child shards, so it isn't the end of the shard; the "
+                "answer wasn't used, and the request is sent again"
             )
         return answer, answered
 
@@ -160,6 +163,7 @@ class _Reading:
     def _new_iterator(self) -> str:
         arguments: dict[str, Any] = {"StreamARN": self._key.stream.arn, "ShardId": self._key.shard_id}
         start = self._batch.start
+        # After the last record and never at a time, so that a new iterator skips and repeats nothing.
         if self._last is not None:
             arguments |= {
                 "ShardIteratorType": "AFTER_SEQUENCE_NUMBER",
@@ -174,13 +178,14 @@ class _Reading:
 
     def _call(self, operation: str, **arguments: Any) -> Any:
         try:
+            # Made inside the task, on the executor: a boto3 client can't be pickled.
             client = self._host.connect(self._source.region, self._source.endpoint)
             return getattr(client, operation)(**arguments)
         except ClientError as error:
             raise _named(error, self._key) from error
         except HTTPClientError as error:
             raise Unreachable(
-                f"Kinesis could not be reached for {self._key} ({type(error).__name__}); nothing was lost, it is tried again"
+                f"Kinesis could not be reached for {self._key} ({type(error).__name__}); nothing was lost, the request is sent again"
             ) from error
         except BotoCoreError as error:
             raise BadSetting(
@@ -196,7 +201,7 @@ class _Reading:
             except (Transient, _IteratorExpired) as trouble:
                 if isinstance(trouble, _IteratorExpired):
                     self._iterator = None
-                # Half of it is jitter, so that readers that were refused together don't come back together.
+                # Half of the pause is random, so that readers that were refused together don't all try again together.
                 pause = wait * (0.5 + 0.5 * self._host.dice())
                 if self._host.monotonic() + pause > deadline:
                     raise _given_up(trouble, self._key, self._source.patience) from trouble
@@ -206,9 +211,9 @@ class _Reading:
 
 def _given_up(trouble: Exception, key: ShardKey, patience: float) -> Exception:
     if isinstance(trouble, Transient):
-        return type(trouble)(f"{trouble}; given up after {patience:g} s of trying")
+        return type(trouble)(f"{trouble}; this wave stopped trying after {patience:g} s")
     return Unreachable(
-        f"iterators of {key} expire as soon as they are given; given up after {patience:g} s of trying"
+        f"shard iterators of {key} expire as soon as Kinesis gives them; this wave stopped trying after {patience:g} s"
     )
 
 
@@ -219,14 +224,14 @@ def _named(error: ClientError, key: ShardKey) -> Exception:
         return _IteratorExpired()
     if code == "ResourceNotFoundException":
         return DataLoss(
-            f"{key} is gone from Kinesis before its end was read: its unread records are lost; what was landed "
-            "is safe; record the gap with `headrace skip` or set on_data_loss: continue"
+            f"{key} is gone from Kinesis before its end was read: its unread records are lost; landed records "
+            "are safe; record the gap with `headrace skip` or set on_data_loss: continue"
         )
     if code in _THROTTLES:
         return Throttled(f"Kinesis asks to slow down for {key} ({code}); nothing was lost")
     if status >= 500 or code in {"ExpiredTokenException", "RequestTimeout"}:
         return Unreachable(
-            f"Kinesis failed for {key} ({code or status}); nothing was lost, it is tried again"
+            f"Kinesis failed for {key} ({code or status}); nothing was lost, the request is sent again"
         )
     return _refused(error, key, code)
 

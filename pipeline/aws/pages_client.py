@@ -1,9 +1,10 @@
-"""botocore for credentials, endpoints, signing and kept-alive connections, but not for parsing GetRecords.
+"""A client that uses botocore for credentials, endpoints, signing and connections, but not for parsing GetRecords.
 
-    get_records ──> botocore: sign, send ──> before-parse event: takes the body away ──> pages_decode
+    get_records ──> botocore: sign, send ──> before-parse event: keep the body aside ──> pages_decode
 
-botocore announces each answer before it parses it; a 200 of GetRecords leaves its body with us and hands an
-empty one to the parser. Errors go botocore's way. Its retries are off: ours know a shard's pace and budget.
+botocore emits an event before it parses an answer. For a successful GetRecords our function keeps the body, and gives an
+empty one to botocore's parser, which would take 15 us a record. botocore parses errors as always. Its retries are off,
+because `pipeline.aws.pages` retries with regard to the shard's limits.
 """
 
 from __future__ import annotations
@@ -18,15 +19,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.client import KinesisClient
 
-# Shards that one process reads at the same time; a connection more than there are threads costs nothing.
+# At least the threads that read at the same time in one process; unused connections cost nothing.
 _CONNECTIONS = 64
 _HELD_BODY = "HeadraceBody"
 _making = Lock()
 
 
 def reader_client(region: str, endpoint: str | None) -> KinesisClient:
-    """This process's client. Credentials come from its own chain: environment, profile or role."""
-    with _making:  # 16 threads ask at once at a task's start, and building one loads service models
+    """This process's client. Credentials come from the process's environment, profile or role."""
+    with (
+        _making
+    ):  # a task's threads all ask at its start, and making a client takes a tenth of a second of CPU
         return _client(region, endpoint)
 
 
@@ -71,3 +74,8 @@ def date_of(answer: Mapping[str, Any]) -> datetime | None:
     except ValueError:
         return None
     return date if date is not None and date.tzinfo is not None else None
+
+
+def request_id_of(answer: Mapping[str, Any]) -> str:
+    """AWS's request id, which AWS's support asks for."""
+    return str(answer["ResponseMetadata"].get("RequestId") or "without an id")

@@ -1,4 +1,4 @@
-"""One DynamoDB table as rows: consistent reads, all pages of a list, conditional writes whose refusal is an answer."""
+"""Reads and conditional writes of one DynamoDB table. A refused condition is a result (`Stood`), not an exception."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from botocore.exceptions import ClientError
 
 from pipeline.aws.attributes import Item
-from pipeline.aws.clients import asking, code_of, where
+from pipeline.aws.clients import asking, code_of, place_of
 from pipeline.errors import TablesMissing, Throttled
 
 if TYPE_CHECKING:
@@ -21,28 +21,30 @@ _WRITES: Final = frozenset(get_args(Write))
 
 _NO_TABLE: Final = "ResourceNotFoundException"
 NO_INDEX: Final = frozenset({"ValidationException", _NO_TABLE})
-"""AWS says the first, stand-ins the second; who then scans learns whether the table itself is missing."""
+"""Codes for a missing index: AWS uses the first, local replacements of DynamoDB the second, which may also mean that the whole
+table is missing. The caller then scans the table, and learns which it was.
+"""
 _REFUSED: Final = frozenset({"ConditionalCheckFailedException"})
 _BATCH: Final = 100
 """Rows of one BatchGetItem, by DynamoDB's limit."""
 _AT_ONCE: Final = 10
-"""Parts of a scan under way: the client has a few connections more."""
+"""Segments of a scan that are read at the same time: fewer than the client's 32 connections."""
 _PATIENCE: Final = 5
-"""Answers in a row that bring no row, before the rest counts as throttled."""
+"""After so many BatchGetItem answers in a row without any row, the table counts as throttled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where rows of one kind lie."""
+    """The table in which rows of one type are, and the name of its key."""
 
     table: str
     key: str
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenRow:
     row: Item
-    """As it is now; for a delete, and a put over another row, as it was."""
+    """The row after an update; for a delete, and for a put over another row, the row before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +52,21 @@ class Stood:
     """The condition didn't hold; nothing was written."""
 
     row: Item | None
-    """The row that stood in the way; None when there is none."""
+    """The row that didn't meet the condition; None where there is no such row."""
 
 
 class Rows:
-    """`table` may be a question instead of a name, asked once: rows that KCL's workers may move to another table."""
+    """The rows of one table. `table` may be a function, which is called once: KCL's workers can move rows to another table."""
 
     def __init__(self, client: DynamoDBClient, table: str | Callable[[], Place], *, key: str) -> None:
         self.client = client
-        self._where = Place(table, key) if isinstance(table, str) else table
+        self._place = Place(table, key) if isinstance(table, str) else table
 
     @property
     def place(self) -> Place:
-        if not isinstance(self._where, Place):
-            self._where = self._where()
-        return self._where
+        if not isinstance(self._place, Place):
+            self._place = self._place()
+        return self._place
 
     @property
     def table(self) -> str:
@@ -80,7 +82,7 @@ class Rows:
         return found
 
     def get_many(self, keys: Sequence[str]) -> list[Item]:
-        """Consistently; rows that aren't there are left out."""
+        """Read rows by their keys, consistently. Rows that don't exist are left out."""
         found: list[Item] = []
         for first in range(0, len(keys), _BATCH):
             found += self._get_batch(keys[first : first + _BATCH])
@@ -90,7 +92,7 @@ class Rows:
         return self._pages("scan", ConsistentRead=consistent, **filters)
 
     def scan_in_segments(self, segments: int, **filters: Any) -> list[Item]:
-        """All parts at once, for tables whose pages would take long one by one."""
+        """Scan a large table in parallel segments."""
         if segments == 1:
             return list(self.scan(**filters))
         parts = [{"Segment": number, "TotalSegments": segments} for number in range(segments)]
@@ -99,19 +101,20 @@ class Rows:
             return [item for items in found for item in items]
 
     def query(self, index: str, **condition: Any) -> Iterator[Item]:
-        """A ClientError of `NO_INDEX` passes: somebody has deleted the index, as KCL's rollback tool does."""
+        """Query an index. Raises ClientError with a code of `NO_INDEX` if the index was deleted, as KCL's rollback tool does."""
         return self._pages("query", passing=NO_INDEX, IndexName=index, **condition)
 
-    def write(self, operation: Write, **request: Any) -> Written | Stood:
-        """Needs a ConditionExpression in the request to be refused at all."""
+    def write(self, operation: Write, **request: Any) -> WrittenRow | Stood:
+        """Write a row. With a ConditionExpression in the request, the answer may be `Stood`."""
         wanted = "ALL_NEW" if operation == "update_item" else "ALL_OLD"
+        # With this, a refusal brings the row that didn't meet the condition: no second read, and no race between the two.
         if "ConditionExpression" in request:
             request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
         try:
             answer = self._ask(operation, passing=_REFUSED, ReturnValues=wanted, **request)
         except ClientError as refusal:
             return Stood(refusal.response.get("Item") or None)  # type: ignore[arg-type]
-        return Written(answer.get("Attributes", {}))
+        return WrittenRow(answer.get("Attributes", {}))
 
     def describe(self) -> Mapping[str, Any]:
         facts: Mapping[str, Any] = self._ask("describe_table")["Table"]
@@ -129,10 +132,11 @@ class Rows:
             brought = answer.get("Responses", {}).get(self.table, [])
             found += brought
             idle = 0 if brought else idle + 1
+            # DynamoDB leaves keys out when it throttles or the answer is over 16 MB: they have to be asked for again.
             asked = answer.get("UnprocessedKeys") or {}
             if asked and idle >= _PATIENCE:
                 raise Throttled(
-                    f"table {self.table}: {_PATIENCE} answers brought none of the rows. Nothing was written"
+                    f"table {self.table}: {_PATIENCE} answers in a row held none of the rows. Nothing was written; the next tick tries again"
                 )
         return found
 
@@ -140,6 +144,7 @@ class Rows:
         while True:
             answer = self._ask(operation, **request)
             yield from answer.get("Items", ())
+            # A page may have no items and yet not be the last: filters are applied after the page was read.
             if not answer.get("LastEvaluatedKey"):
                 return
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
@@ -153,15 +158,20 @@ class Rows:
             with asking(f"table {self.table}", passing=passing | {_NO_TABLE}, writes=operation in _WRITES):
                 return getattr(self.client, operation)(**request)
         except ClientError as error:
+            # A query may get this code for a missing index, and leaves it to the caller.
             if code_of(error) == _NO_TABLE and _NO_TABLE not in passing:
                 raise missing_tables([self.table], self.client) from error
             raise
 
 
 def missing_tables(names: Sequence[str], client: DynamoDBClient) -> TablesMissing:
-    tables = f"the table {names[0]} isn't" if len(names) == 1 else f"the tables {', '.join(names)} aren't"
+    tables = (
+        f"the table {names[0]} doesn't exist"
+        if len(names) == 1
+        else f"the tables {', '.join(names)} don't exist"
+    )
     return TablesMissing(
-        f"{tables} in {where(client)}. Nothing was written and no record is lost: positions are in the lake table. "
-        "With coordination.create: auto, the default, the leader's next tick makes them; with never, `headrace tables create` "
-        "makes them"
+        f"{tables} in {place_of(client)}. Nothing was written and no record is lost: positions are in the lake table. "
+        "With coordination.create: auto, the default, the leader's next tick creates missing tables; with never, create them by "
+        "`headrace tables create`"
     )

@@ -1,4 +1,4 @@
-"""`headrace tables delete`: the coordination tables go, if nobody is at work in them. The lake is no business of this."""
+"""`headrace tables delete`: delete the coordination tables, if no worker uses them. The lake table isn't touched."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from botocore.exceptions import ClientError
 
 from pipeline.aws import lease_item, lock_item, worker_item
 from pipeline.aws.attributes import Item
-from pipeline.aws.clients import asking, where
+from pipeline.aws.clients import asking, place_of
 from pipeline.aws.rows import Rows
 from pipeline.aws.table_facts import describe, is_protected, is_ready
 from pipeline.aws.tables import PATIENCE, names_of
 from pipeline.errors import BadSetting, Terminal, Unreachable, WrongShape
-from pipeline.settings import Settings
+from pipeline.settings.model import Settings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _LOOK: Final = timedelta(seconds=5)
-"""Between two looks at all rows: a worker's tick."""
+"""The time between two looks at all rows: as long as between two ticks of a worker."""
 _GONE: Final = frozenset({"ResourceNotFoundException", "ResourceInUseException"})
-"""Gone already, or going."""
+"""Codes for a table that is deleted already, or being deleted."""
 _BEATS: Final = (
     lease_item.COUNTER,
     lock_item.VERSION,
@@ -32,14 +32,14 @@ _BEATS: Final = (
     worker_item.RUN_BEATS,
     worker_item.LAST_UPDATE,
 )
-"""What moves in a row while somebody lives: of a lease or a worker, ours or KCL's."""
+"""Attributes that change while a worker lives, in rows of leases, workers and the lock, of Headrace and of KCL."""
 
 Beats = dict[tuple[str, str], str]
-"""(table, key) -> what it shows of life, as text."""
+"""(table, key) of a row -> its changing attributes, as text."""
 
 
 class TableDeletion:
-    """`progress` hears a sentence now and then; `pause` is what waits between looks."""
+    """Deletes an application's tables. `progress` is called with a sentence now and then; `pause` waits between looks."""
 
     def __init__(
         self,
@@ -56,25 +56,25 @@ class TableDeletion:
         self._keys = names_of(settings)
 
     def tables(self) -> tuple[str, ...]:
-        """What would be deleted. Raises, naming it, where a table is protected."""
+        """The tables that would be deleted. Raises BadSetting if one is protected from deletion."""
         found = {name: describe(self._client, name, key=key) for name, key in self._keys.items()}
-        there = {name: table for name, table in found.items() if table is not None}
-        protected = [name for name, table in there.items() if is_protected(table)]
+        existing = {name: table for name, table in found.items() if table is not None}
+        protected = [name for name, table in existing.items() if is_protected(table)]
         if protected:
             raise BadSetting(
-                f"protected from deletion: {', '.join(protected)} in {where(self._client)}. Nothing was deleted; switch "
+                f"protected from deletion: {', '.join(protected)} in {place_of(self._client)}. Nothing was deleted; switch "
                 "the protection off first (aws dynamodb update-table --no-deletion-protection-enabled --table-name ...)"
             )
-        return tuple(there)
+        return tuple(existing)
 
     def refuse_if_in_use(self) -> None:
-        """Looks until somebody shows life, or everybody who could has been silent for as long as it takes to be dead."""
+        """Watch the rows until one changes, which raises, or until every worker would have to count as dead."""
         before = self._beats()
         patience = self._patience(before)
         waited = timedelta(0)
         while waited < patience:
             left = (patience - waited).total_seconds()
-            self._progress(f"watching for signs of life, {left:.0f} s to go")
+            self._progress(f"watching whether a worker still uses the tables, {left:.0f} s to go")
             self._pause(_LOOK.total_seconds())
             waited += _LOOK
             alive = sorted(key for key, beat in self._beats().items() if before.get(key) != beat)
@@ -82,8 +82,8 @@ class TableDeletion:
                 table, key = alive[0]
                 more = f" (and {len(alive) - 1} more)" if len(alive) > 1 else ""
                 raise WrongShape(
-                    f"in use: row {key} of table {table} moved{more}. Nothing was deleted; stop the workers first "
-                    "(`headrace stop`), or say --even-if-in-use"
+                    f"in use: row {key} of table {table} changed{more}. Nothing was deleted; stop the workers first "
+                    "(`headrace stop`), or use --even-if-in-use"
                 )
 
     def delete(self) -> tuple[str, ...]:
@@ -104,12 +104,14 @@ class TableDeletion:
         waited = timedelta(0)
         while describe(self._client, name, key=self._keys[name]) is not None:
             if waited >= PATIENCE:
-                raise Unreachable(f"table {name} is still being deleted; nothing more needs to be done")
+                raise Unreachable(
+                    f"table {name} is still being deleted by DynamoDB; nothing more needs to be done"
+                )
             self._pause(_LOOK.total_seconds())
             waited += _LOOK
 
     def _patience(self, beats: Beats) -> timedelta:
-        """As long as a dead one would take to be taken for dead: none where nobody ever was."""
+        """How long a worker or leader must be silent to count as dead; zero where no row shows a worker or leader."""
         locks = [each for each in self._items() if lock_item.OWNER in each[2]]
         promised = [self._promise(item) for _, _, item in locks]
         return max(
@@ -123,7 +125,7 @@ class TableDeletion:
             return self._settings.times.leader_lock
 
     def _beats(self) -> Beats:
-        """Of rows that somebody has: an orphan lease doesn't move."""
+        """The changing attributes of all rows, without leases that have no owner: those never change."""
         return {
             (table, key): repr(shown)
             for table, key, item in self._items()

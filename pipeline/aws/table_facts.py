@@ -1,4 +1,4 @@
-"""What DescribeTable says of a coordination table, and what `headrace tables` shows of it."""
+"""Facts about a coordination table, from DescribeTable."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 from botocore.exceptions import ClientError
 
 from pipeline.aws import lease_item
-from pipeline.aws.clients import asking, where
+from pipeline.aws.clients import asking, place_of
 from pipeline.errors import WrongShape
-from pipeline.settings_choices import Billing
+from pipeline.settings.choices import Billing
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 Table = Mapping[str, Any]
-"""As DescribeTable has it."""
+"""The answer of DescribeTable."""
 Found = Mapping[str, Table | None]
 
 _READY: Final = frozenset({"ACTIVE", "UPDATING"})
@@ -26,23 +26,23 @@ _MISSING: Final = "ResourceNotFoundException"
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """What `headrace tables` shows of one table."""
+    """The facts about one table that `headrace tables describe` shows."""
 
     name: str
     key: str
     status: str | None
-    """DynamoDB's word (ACTIVE, CREATING, ...); None: there is no such table."""
+    """DynamoDB's status (ACTIVE, CREATING, ...); None: there is no such table."""
     index: str | None = None
-    """The same for the owner index; only the lease table has one."""
+    """The status of the owner index, which only the lease table has."""
     rows: int | None = None
-    """As DynamoDB counts, some hours late."""
+    """DynamoDB's count, which may be six hours old."""
     billing: str | None = None
     protected: bool = False
     """DynamoDB refuses to delete it."""
 
 
 def describe(client: DynamoDBClient, name: str, *, key: str) -> Table | None:
-    """The table, with the shape that we need; None: there is none."""
+    """The table; None where there is no such table. Raises WrongShape if it has another key than Headrace needs."""
     try:
         with asking(f"table {name}", passing={_MISSING}):
             found: Table = client.describe_table(TableName=name)["Table"]
@@ -53,8 +53,8 @@ def describe(client: DynamoDBClient, name: str, *, key: str) -> Table | None:
     if keys != [(key, "HASH")] or types.get(key) != "S":
         shown = ", ".join(f"{each} ({kind}, {types.get(each)})" for each, kind in keys)
         raise WrongShape(
-            f"table {name} in {where(client)} has the key {shown}, not {key} (HASH, S): it is some other "
-            "table. Nothing was written; name another one under coordination in the settings"
+            f"table {name} in {place_of(client)} has the key {shown}, not {key} (HASH, S): it is some other "
+            "table. Nothing was written; name another table in the section `coordination` of the settings"
         )
     return found
 
@@ -88,5 +88,5 @@ def index_of(table: Table | None) -> str | None:
 
 
 def billing_of(table: Table) -> Billing:
-    """A table that was always provisioned says nothing about it."""
+    """The billing mode. DescribeTable leaves it out for a table that was always provisioned."""
     return Billing(table.get("BillingModeSummary", {}).get("BillingMode", Billing.PROVISIONED))

@@ -1,4 +1,4 @@
-"""The requests that make a coordination table and its index, as KCL makes them."""
+"""The requests that create a coordination table and its index, in the form in which KCL creates them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pipeline.aws import lease_item
 from pipeline.aws.clients import asking, code_of
 from pipeline.aws.table_facts import Table, billing_of, describe, index_of
 from pipeline.errors import WrongShape
-from pipeline.settings import CoordinationSettings
-from pipeline.settings_choices import Billing
+from pipeline.settings.choices import Billing
+from pipeline.settings.model import CoordinationSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _BUSY: Final = frozenset({"ResourceInUseException", "LimitExceededException"})
-"""Somebody else makes the same thing at this moment."""
+"""Codes for a table that another process is creating or changing at this moment."""
 _NO_BACKUPS_YET: Final = "ContinuousBackupsUnavailableException"
 
 
 def make_table(client: DynamoDBClient, name: str, key: str, coordination: CoordinationSettings) -> bool:
-    """False when somebody else was first, which is as good."""
+    """Create a table. Returns False if another process was first, which is as good."""
     request: dict[str, Any] = {
         "TableName": name,
         "KeySchema": [{"AttributeName": key, "KeyType": "HASH"}],
@@ -44,7 +44,7 @@ def make_table(client: DynamoDBClient, name: str, key: str, coordination: Coordi
 
 
 def make_index(client: DynamoDBClient, name: str) -> None:
-    """Begun, not waited for: until it is ACTIVE workers find their leases by a scan."""
+    """Ask DynamoDB to build the owner index, and don't wait for it: until it is ACTIVE, workers find their leases by scans."""
     table = describe(client, name, key=lease_item.KEY)
     if table is None or index_of(table) is not None:
         return
@@ -59,10 +59,11 @@ def make_index(client: DynamoDBClient, name: str) -> None:
                 GlobalSecondaryIndexUpdates=[{"Create": _definition(table)}],
             )
     except ClientError as error:
-        # Somebody else was first; or is changing the table, and then the next tick sees to the index.
+        # Another process created the index first, or is changing the table: then the next tick tries again.
         if code_of(error) not in _BUSY and index_of(describe(client, name, key=lease_item.KEY)) is None:
             raise WrongShape(
-                f"the owner index of table {name} was refused ({error}). Leases are found by scans meanwhile"
+                f"the owner index of table {name} was refused ({error}). Nothing is lost: workers find their leases by scans meanwhile, "
+                "which read more of the table"
             ) from error
 
 
@@ -74,7 +75,7 @@ def has_backups(client: DynamoDBClient, name: str) -> bool:
 
 
 def switch_backups_on(client: DynamoDBClient, name: str) -> str | None:
-    """DynamoDB says for some seconds of a new table that backups aren't available yet: with what words."""
+    """Switch continuous backups on. Returns DynamoDB's refusal, which it gives for the first seconds of a new table; else None."""
     try:
         with asking(f"backups of table {name}", passing={_NO_BACKUPS_YET}, writes=True):
             client.update_continuous_backups(
@@ -94,7 +95,7 @@ def _definition(table: Table) -> Any:
         ],
         "Projection": {"ProjectionType": "KEYS_ONLY"},
     }
-    # An index of a provisioned table has units of its own; KCL copies the table's.
+    # In a provisioned table an index needs capacity units of its own. As in KCL, it gets as many as the table.
     if billing_of(table) is Billing.PROVISIONED:
         units = table["ProvisionedThroughput"]
         definition["ProvisionedThroughput"] = _capacity(

@@ -1,4 +1,4 @@
-"""The coordination tables: made as KCL makes them, looked at by everybody, written to here only when they are made."""
+"""The coordination tables as a whole: create missing ones as KCL would, describe them, and find their layout."""
 
 from __future__ import annotations
 
@@ -8,29 +8,34 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from pipeline.aws import lease_item, lock_item, worker_item
-from pipeline.aws.clients import where
-from pipeline.aws.layout import look, places
-from pipeline.aws.migration import DynamoClientVersion
+from pipeline.aws.client_version import DynamoClientVersion
+from pipeline.aws.clients import place_of
 from pipeline.aws.rows import missing_tables
 from pipeline.aws.table_facts import Found, Table, TableFacts, describe, facts_of, index_of, is_ready
+from pipeline.aws.table_layout import KnownPlaces, look
 from pipeline.aws.table_making import has_backups, make_index, make_table, switch_backups_on
+from pipeline.clock import SystemClock
 from pipeline.errors import Unreachable
 from pipeline.kcl.layout import Arrangement
 from pipeline.kcl.migration import ClientVersion
-from pipeline.settings import Settings
-from pipeline.settings_choices import Create
+from pipeline.settings.choices import Create
+from pipeline.settings.model import Settings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 PATIENCE: Final = timedelta(minutes=10)
-"""KCL's. A table takes ten seconds; a tick that can't wait so long hands in less and goes on with the next one."""
+"""How long to wait for a new table, as in KCL; ten seconds are usual. A leader's tick gives a shorter time, because the next
+tick goes on waiting.
+"""
 _LOOK: Final = timedelta(seconds=1)
-"""Between two looks. KCL's ten seconds would be most of a demo's start."""
+"""The time between two looks. KCL takes 10 s, which would be most of the time that the demo takes to start."""
 
 
 class DynamoTables:
-    """`progress` hears one sentence per look while a table is being made; `pause` is what waits between looks."""
+    """The Tables port on DynamoDB. While a table is being created, `progress` is called with a sentence at each look; `pause`
+    waits between looks.
+    """
 
     def __init__(
         self,
@@ -40,16 +45,20 @@ class DynamoTables:
         progress: Callable[[str], None] | None = None,
         pause: Callable[[float], None] = time.sleep,
         patience: timedelta = PATIENCE,
+        places: KnownPlaces | None = None,
     ) -> None:
         self._client = client
         self._settings = settings
         self._progress = progress or (lambda _: None)
         self._pause = pause
         self._patience = patience
+        self._places = places or KnownPlaces(client, settings, SystemClock())
 
     def ensure(self) -> bool:
-        """With coordination.create `never`, missing tables raise TablesMissing, and an index is nobody's business."""
-        keys = places(self._client, self._settings).keys
+        """Create missing tables and the owner index. With `coordination.create: never`, missing tables raise TablesMissing instead,
+        and a missing index is accepted.
+        """
+        keys = self._places().keys
         found = self._look_at(keys)
         if self._settings.coordination.create is Create.AUTO:
             return self._complete(keys, found)
@@ -58,14 +67,16 @@ class DynamoTables:
         return False
 
     def client_version(self) -> ClientVersion | None:
-        found = places(self._client, self._settings)
-        # While KCL's leader moves its rows to the lease table, this one may lie on either side.
+        found = self._places()
+        # While KCL's leader moves its rows to the lease table, this row may be in either table.
         asked = (found.lock, found.leases) if found.arrangement.workers_in_both else (found.lock,)
         rows = (DynamoClientVersion(self._client, place.table, key=place.key).read() for place in asked)
         return next((row.version for row in rows if row is not None), None)
 
     def create(self) -> bool:
-        """What a person asks for by `headrace tables create`, whatever the settings say; backups of older tables too."""
+        """For `headrace tables create`: create missing tables whatever coordination.create says, and switch backups on for existing
+        tables, too, if the settings ask for backups.
+        """
         keys = look(self._client, self._settings)[0].keys
         made = self._complete(keys, self._look_at(keys))
         if self._settings.coordination.point_in_time_recovery:
@@ -75,7 +86,7 @@ class DynamoTables:
         return made
 
     def describe(self) -> tuple[TableFacts, ...]:
-        """All that bear one of the application's names, whichever layout needs them."""
+        """All tables with one of the application's three names, whether or not the layout needs them."""
         keys = names_of(self._settings)
         return tuple(facts_of(name, keys[name], table) for name, table in self._look_at(keys).items())
 
@@ -84,11 +95,11 @@ class DynamoTables:
         return look(self._client, self._settings)[0].arrangement
 
     def _complete(self, keys: Mapping[str, str], found: Found) -> bool:
-        """A tick asks this every time: where nothing is missing it ends with the looks that it began with."""
+        """Create what is missing. Each leader tick calls this; where nothing is missing, it sends no further request."""
         leases = self._settings.lease_table
         if all(is_ready(table) for table in found.values()) and index_of(found[leases]):
             return False
-        # The lease table last: without side tables it would pass for the one table of KCL 3.5.
+        # The lease table last: a lease table without the other two looks like the single table of KCL 3.5 (layout S).
         made = [name for name in reversed(_missing(found)) if self._make(name, keys[name])]
         for name in keys:
             self._wait_for(name, keys[name])
@@ -113,8 +124,8 @@ class DynamoTables:
             status = _status_of(found)
             if waited >= self._patience:
                 raise Unreachable(
-                    f"table {name} in {where(self._client)} is {status} after {waited.total_seconds():.0f} s. Nothing else was done; "
-                    "the next start goes on from here"
+                    f"table {name} in {place_of(self._client)} is {status} after {waited.total_seconds():.0f} s. Nothing else was done; "
+                    "the next start goes on waiting"
                 )
             self._progress(f"table {name}: {status}, waited {waited.total_seconds():.0f} s")
             waited += self._wait()
@@ -138,7 +149,7 @@ class DynamoTables:
 
 
 def names_of(settings: Settings) -> Mapping[str, str]:
-    """Every table that an application may have, with its key."""
+    """Every table that an application may have, with the name of its key."""
     return {
         settings.lease_table: lease_item.KEY,
         settings.worker_table: worker_item.KEY,
@@ -151,4 +162,4 @@ def _missing(found: Found) -> list[str]:
 
 
 def _status_of(found: Table | None) -> str:
-    return "not there yet" if found is None else str(found["TableStatus"])
+    return "not listed yet" if found is None else str(found["TableStatus"])

@@ -1,4 +1,4 @@
-"""The wire names of a worker's row: KCL's worker metrics, and our beats beside them."""
+"""The attribute names of a worker's row: KCL's worker metrics, and Headrace's own attributes, such as beats."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEY: Final = "wid"
 LAST_UPDATE: Final = "lut"
 STATS: Final = "sts"
 RANGES: Final = "opr"
-# Ours.
+# Headrace's own attributes.
 BEAT: Final = "beat"
 RUN_BEATS: Final = "runBeats"
 INSTANCE: Final = "instance"
@@ -24,7 +24,7 @@ ASSIGN_PASS: Final = "assignPass"  # noqa: S105 - a pass over the leases
 MEASURED_BY: Final = "measuredBy"
 MEASURED_AT: Final = "measuredAt"
 OURS: Final = frozenset({BEAT, RUN_BEATS, INSTANCE, STOPPING, ASSIGN_PASS, MEASURED_BY, MEASURED_AT})
-# KCL 3.5's, and in one table KCL's only way to tell this row from a lease.
+# Attributes since KCL 3.5. In layout S (one table), entityType is KCL's only way to tell this row from a lease.
 ENTITY: Final = "entityType"
 SUPPORT: Final = "sup"
 SUPPORTED_AT: Final = "slu"

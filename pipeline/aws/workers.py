@@ -1,4 +1,4 @@
-"""The worker table in DynamoDB."""
+"""The WorkerStore port on DynamoDB."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pipeline.aws import attributes as av
 from pipeline.aws import worker_item as wire
 from pipeline.aws.attributes import Item
-from pipeline.aws.rows import Place, Rows, Stood, Written
+from pipeline.aws.rows import Place, Rows, Stood, WrittenRow
 from pipeline.core.worker import LEFT, THROUGHPUT, Metrics, Worker
 from pipeline.errors import WrongShape
 from pipeline.kcl.report import is_outdated
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _FORGET: Final = 100
-"""Claims of one write: an expression has 4 KB."""
+"""The most claims that one write removes: DynamoDB limits an expression to 4 KB."""
 
 _NONE: Final[Item] = {"M": {}}
 _FILLING: Final[Mapping[str, Item]] = {
@@ -29,7 +29,9 @@ _FILLING: Final[Mapping[str, Item]] = {
     wire.MEASURED_BY: av.text_value(THROUGHPUT),
     wire.RUN_BEATS: _NONE,
 }
-"""Empty maps are KCL's worker without a metric source; without them its leader takes the row for a broken one."""
+"""Attributes that every row needs. For KCL's leader, empty maps mean a worker without metrics; without the maps it would find
+the row broken.
+"""
 _FILLING_35: Final[Mapping[str, Item]] = {wire.ENTITY: wire.WORKER, wire.SUPPORT: wire.SUPPORT_CODE}
 
 
@@ -37,13 +39,14 @@ _ONLY_WORKERS: Final[Mapping[str, Any]] = {
     "FilterExpression": f"{wire.ENTITY} = :kind",
     "ExpressionAttributeValues": {":kind": wire.WORKER},
 }
-"""In the lease table, where the rows that aren't leases say what they are."""
+"""A scan's filter for the lease table in layout S, where rows that aren't leases have the attribute entityType."""
 
 
 class DynamoWorkerStore:
-    """Rows as KCL 3.5 writes them have a type and its support code; in the lease table they always have.
+    """The rows of all workers. `as_in_35`: write entityType and KCL's support code, as KCL 3.5 does; rows in the lease table
+    always have both.
 
-    `also`: a table that rows are moving from or to. What lies there is read too, never written.
+    `also`: another table, from or to which KCL is moving the rows. It is read, too, and never written.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class DynamoWorkerStore:
     def beat(
         self, worker_id: str, instance: str, *, found: str | None, leaving: bool = False
     ) -> Worker | None:
+        # A stopping worker keeps the stamp that `set_stopping` wrote, an hour in the past.
         stamp = {} if leaving else self._stamp()
         answer = self._put(
             worker_id,
@@ -89,20 +93,23 @@ class DynamoWorkerStore:
             condition=f"{wire.INSTANCE} = :found" if found else f"attribute_not_exists({wire.INSTANCE})",
             values={":one": av.number_value(1), **({":found": av.text_value(found)} if found else {})},
         )
-        if isinstance(answer, Written):
+        if isinstance(answer, WrittenRow):
             return self._without_outdated(self._understood(answer.row))
-        # It is this instance's already: it restarted, or boto3 asked again when the first answer was lost.
+        # The row names this instance already: the process restarted, or boto3 sent the write again after a lost answer.
         if found != instance and answer.row is not None and self._understood(answer.row).instance == instance:
             return self.beat(worker_id, instance, found=instance, leaving=leaving)
         return None
 
     def beat_run(self, worker_id: str, run_claim: str) -> None:
         if isinstance(self._beat_run(worker_id, run_claim), Stood):
+            # The worker has no row yet, as in a run that a person started before any sensor ticked.
             self._put(worker_id, {})
             self._beat_run(worker_id, run_claim)
 
-    def _beat_run(self, worker_id: str, run_claim: str) -> Written | Stood:
-        """Refused where the map is missing: DynamoDB takes a path into nothing for a mistake."""
+    def _beat_run(self, worker_id: str, run_claim: str) -> WrittenRow | Stood:
+        """Count a beat of this run in the row's map. Refused where the row has no map yet: DynamoDB rejects a path into a missing
+        map as an error, so the condition comes first.
+        """
         beats = f"{wire.RUN_BEATS}.#claim"
         return self._upsert(
             worker_id,
@@ -124,6 +131,7 @@ class DynamoWorkerStore:
             )
 
     def set_stopping(self, worker_id: str, *, stopping: bool) -> None:
+        # A stamp in the past: KCL's leader then takes the worker for gone, and assigns it no leases.
         left = av.moment_value(self._clock.now() - LEFT, av.SECOND)
         stamp = {wire.LAST_UPDATE: left} if stopping else self._stamp()
         self._put(worker_id, {**stamp, wire.STOPPING: {"BOOL": stopping}})
@@ -141,9 +149,9 @@ class DynamoWorkerStore:
             condition=f"{wire.MEASURED_AT} = :seen" if seen else f"attribute_not_exists({wire.MEASURED_AT})",
             values={":seen": av.moment_value(seen, av.SECOND)} if seen else {},
         )
-        if isinstance(answer, Written):
+        if isinstance(answer, WrittenRow):
             return True
-        # Said for this very second already: mostly by this call, whose first answer was lost.
+        # The row has a measurement of this very second: nearly always of this call, whose first answer was lost.
         return answer.row is not None and self._understood(answer.row).measured_at == at
 
     def delete_stale(self, worker: Worker) -> bool:
@@ -155,7 +163,8 @@ class DynamoWorkerStore:
             ConditionExpression=f"{wire.LAST_UPDATE} = :seen AND attribute_exists({self._rows.key})",
             ExpressionAttributeValues={":seen": av.moment_value(worker.last_update, av.SECOND)},
         )
-        return isinstance(answer, Written) or answer.row is None
+        # The condition also refuses a row that is gone already, which is as good.
+        return isinstance(answer, WrittenRow) or answer.row is None
 
     def _without_outdated(self, row: Worker) -> Worker:
         if not is_outdated(row, self._clock.now()):
@@ -171,8 +180,8 @@ class DynamoWorkerStore:
         more: str = "",
         condition: str | None = None,
         values: Mapping[str, Item] | None = None,
-    ) -> Written | Stood:
-        """Set these attributes, and fill in those that a KCL reader misses where there is no row yet."""
+    ) -> WrittenRow | Stood:
+        """Set attributes. A row that is new also gets the attributes without which KCL's workers can't read it."""
         filling = {**_FILLING, **(_FILLING_35 if self._as_in_35 else {}), **self._stamp()}
         missing = {name: value for name, value in filling.items() if name not in put}
         sets = [f"{name} = :{name}" for name in put]
@@ -194,7 +203,7 @@ class DynamoWorkerStore:
 
     def _upsert(
         self, worker_id: str, update: str, *, values: Mapping[str, Item] | None = None, **request: Any
-    ) -> Written | Stood:
+    ) -> WrittenRow | Stood:
         if values:
             request["ExpressionAttributeValues"] = values
         return self._rows.write(
@@ -202,7 +211,7 @@ class DynamoWorkerStore:
         )
 
     def _tables(self) -> tuple[Rows, ...]:
-        """The one that is written to first: of a worker with a row in both, that one lives."""
+        """The tables to read, first the one that is written: if a worker has a row in both, the first one is current."""
         also = self._also()
         return (
             (self._rows,) if also is None else (self._rows, Rows(self._rows.client, also.table, key=also.key))
@@ -225,7 +234,7 @@ class DynamoWorkerStore:
         if isinstance(found, SkippedRow):
             raise WrongShape(
                 f"row {found.key} of table {rows.table} can't be understood: {found.why}. No lease changed; "
-                "delete the row, the worker writes a new one with its next beat"
+                "delete the row: the worker writes a new one with its next beat"
             )
         return found
 

@@ -1,11 +1,13 @@
 """The `headrace` command.
 
-A subcommand is a module here with `add(subparsers)`, which describes its arguments, and `run(args) -> int`,
-and one line in `COMMANDS`. Only the module of the command that was asked for is imported, and what is heavy
-(Dagster, boto3, pyspark, pyiceberg) only inside its `run`, so that help and mistakes answer at once.
+A subcommand is one line in `COMMANDS` and a module in this package. The module has `add(subparsers)`, which describes
+the command's arguments, and `run(args) -> int`, which returns the exit code. Only the module of the command that the user
+typed is imported. Heavy packages (Dagster, boto3, pyspark, pyiceberg) are imported inside `run` only, so that help texts
+and messages about mistyped arguments appear at once.
 
-Exit codes: 0 done, 2 a person or a setting has to change something first, 75 try again later (EX_TEMPFAIL),
-130 interrupted, 141 nobody reads the output any more; 1 is an answer of `consume`, `demo` and `status --strict`.
+Exit codes: 0 done; 2 a person or a setting has to change something first; 75 try again later (EX_TEMPFAIL of sysexits.h);
+130 interrupted by Ctrl-C; 141 the process that read the output has ended. 1 is used by three commands only: `consume` when
+a shard failed, `demo` when the table doesn't match, `status --strict` when something needs a person.
 """
 
 import argparse
@@ -15,26 +17,26 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from pipeline.cli.telling import tell, tell_aside
-from pipeline.errors import HeadraceError, Transient
+from pipeline.errors import HeadraceError, Transient, WrongSettings
 
 COMMANDS = {
-    "adopt": "take over a stopped KCL application where its workers stand",
-    "config": "print the settings and where each came from",
-    "consume": "read shards to their tip, without Dagster",
-    "demo": "a stream, two workers and two reshards on this machine, and a summary to trust",
-    "dev": "run Dagster on these settings",
-    "give-back": "let KCL's workers read on where the lake table stands",
-    "lineage": "tell which records of which shard went into which snapshot",
-    "local": "run the AWS stand-in for development and tests",
-    "plan": "print what the leader would do now",
-    "repair": "rebuild the landing table's positions after others have cut its history",
-    "reposition": "say which is right where a lease row and the landing table disagree",
-    "skip": "pass over records of a shard, and record the gap",
-    "status": "tell who reads what, of this or any KCL application",
-    "stop": "stop workers cleanly: their leases are given up",
+    "adopt": "take over a stopped KCL application at the positions of its workers",
+    "config": "print each setting and the place that it comes from",
+    "consume": "read shards up to their newest record, without Dagster",
+    "demo": "land a stream on this machine through two reshards, and check every record",
+    "dev": "run Dagster on this machine with your settings",
+    "give-back": "hand the leases to KCL's workers, at the positions of the lake table",
+    "lineage": "show which records of which shard went into which snapshot",
+    "local": "run a local stand-in for AWS, for development and tests",
+    "plan": "show what the leader would change now, without changing it",
+    "repair": "rebuild the positions of a landing table whose history was cut",
+    "reposition": "decide which is right where a lease row and the landing table disagree",
+    "skip": "give up records of a shard, and record the gap",
+    "status": "show which worker reads which shard, of this or any KCL application",
+    "stop": "stop workers cleanly, so that they give up their leases",
     "tables": "create, describe or delete the coordination tables",
 }
-"""Name -> line in the help. `a-name` lives in `pipeline.cli.a_name`."""
+"""Name of a command -> its line in the help. The module of `give-back` is `pipeline.cli.give_back`."""
 
 DONE, STOPPED, TRY_LATER, INTERRUPTED, OUTPUT_CLOSED = 0, 2, 75, 130, 141
 
@@ -51,25 +53,36 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = int(import_module(f"pipeline.cli.{_module(command)}").run(args))
         sys.stdout.flush()
     except HeadraceError as error:
-        tell_aside(f"headrace: {' '.join(str(error).split())}")
+        tell_aside(*(f"headrace: {line}" for line in _sentences(error)))
         return TRY_LATER if isinstance(error, Transient) else STOPPED
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        unheard()
+        discard_output()
         return OUTPUT_CLOSED
     return code
 
 
-def unheard() -> None:
-    """Whoever read our output has left, as `| head` does. Python would complain once more when it closes it."""
+def _sentences(error: HeadraceError) -> list[str]:
+    """WrongSettings has one mistake on each line. Line breaks in other errors come from quoted libraries and mean nothing."""
+    text = str(error)
+    lines = text.splitlines() if isinstance(error, WrongSettings) else [text]
+    return [" ".join(line.split()) for line in lines]
+
+
+def discard_output() -> None:
+    """Send standard output to /dev/null once its reader has ended, as in `headrace ... | head`.
+
+    Without this, Python flushes standard output when it exits, and prints a second BrokenPipeError.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser(command: str | None) -> argparse.ArgumentParser:
-    """The whole command line's names, with the arguments of one command."""
+    """A parser that knows the names of all commands, and the arguments of one."""
     parser = argparse.ArgumentParser(
-        prog="headrace", description="Amazon Kinesis streams into Iceberg tables, every record exactly once."
+        prog="headrace",
+        description="Land Amazon Kinesis streams in Iceberg tables, every record exactly once.",
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     subparsers = parser.add_subparsers(metavar="command", dest="command")
@@ -82,7 +95,7 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
 
 
 class _Version(argparse.Action):
-    """argparse's own wants the text beforehand, and reading package metadata takes a while."""
+    """Prints the version. argparse's own action wants the text beforehand, and reading package metadata takes a while."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import PackageNotFoundError, version

@@ -1,4 +1,4 @@
-"""`headrace adopt` and `headrace give-back`: a KCL application comes over, and goes back."""
+"""`headrace adopt`: take a stopped KCL application over. `headrace give-back` is the way back."""
 
 import argparse
 import json
@@ -9,25 +9,25 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from pipeline.cli.options import add_config, duration, load
-from pipeline.cli.telling import clean, tell
-from pipeline.core.words import counted
+from pipeline.cli.telling import tell
+from pipeline.core.words import clean, counted
 from pipeline.errors import BadSetting, Unknown
 
 if TYPE_CHECKING:
+    from pipeline.beside_kcl.adoption import Adopting, Adoption
     from pipeline.cli.options import Subparsers
-    from pipeline.duties.adopt import Adopting, Adoption
-    from pipeline.settings import Settings
+    from pipeline.settings.model import Settings
 
 _WATCH = timedelta(seconds=30)
-"""KCL's workers renew every 3.3 seconds by default, and at a third of failoverTimeMillis with another one."""
+"""A KCL worker renews its leases every third of failoverTimeMillis: every 3.3 s by default."""
 _SHOWN = 10
 
 
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "adopt",
-        description="Take over a stopped KCL application: the positions in its lease rows become the lake table's, in its first "
-        "commit. The application keeps its name: set `application` (and table names) to KCL's.",
+        description="Take over a stopped KCL application: the checkpoints in its lease rows become the positions of the lake table, "
+        "in the table's first commit. Set `application` (and the table names) to those of the KCL application first.",
     )
     add_config(parser)
     parser.add_argument(
@@ -35,23 +35,26 @@ def add(subparsers: "Subparsers") -> None:
         metavar="TIME",
         type=duration,
         default=_WATCH,
-        help="how long to look whether any worker of it still beats (default: 30s; at least a third of failoverTimeMillis)",
+        help="how long to watch whether a KCL worker still renews its leases (default: 30s; choose at least a third of "
+        "failoverTimeMillis)",
     )
     parser.add_argument(
         "--timestamp",
         metavar="MOMENT",
         type=_moment,
-        help="where rows at AT_TIMESTAMP start: as in KCL's configuration",
+        help="the start of shards whose lease row says AT_TIMESTAMP: the timestamp in KCL's configuration",
     )
     parser.add_argument(
-        "--json", action="store_true", help="print what would be adopted, as JSON, and stop there"
+        "--json", action="store_true", help="print what would be adopted, as JSON, and change nothing"
     )
-    parser.add_argument("--yes", action="store_true", help="don't ask")
+    parser.add_argument("--yes", action="store_true", help="don't ask for confirmation")
 
 
 def run(args: argparse.Namespace) -> int:
+    from pipeline.wiring import wire
+
     settings = load(args).settings
-    adopting = adopting_of(settings)
+    adopting = wire(settings).adopting()
     adopting.table.ensure()
     return adopt(adopting, settings, args, pause=time.sleep)
 
@@ -59,70 +62,62 @@ def run(args: argparse.Namespace) -> int:
 def adopt(
     adopting: "Adopting", settings: "Settings", args: argparse.Namespace, *, pause: Callable[[float], None]
 ) -> int:
-    adoptions = [adopting.survey(name, timestamp=args.timestamp) for name in there(adopting, settings)]
+    adoptions = [
+        adopting.survey(name, timestamp=args.timestamp) for name in known_streams(adopting, settings)
+    ]
     if args.json:
         print(json.dumps([_as_json(each) for each in adoptions], indent=2))
         return 0
     for each in adoptions:
         if each.stands:
-            tell(f"{each.facts.stream.name}: passed over, {_why_passed_over(each)}")
+            tell(f"{each.facts.stream.name}: nothing to adopt, {_why_passed_over(each)}")
     adoptions = [each for each in adoptions if not each.stands]
     if not adoptions:
-        tell("there is nothing left to adopt; nothing was changed")
+        tell("no stream is left to adopt; nothing was changed")
         return 0
     beating = _beating(adopting, args.watch, pause)
-    # In a shared fleet what they read meanwhile becomes foreign ranges.
+    # Where KCL's workers stay (kcl.failover is set), whatever they read meanwhile becomes foreign ranges of the table.
     if beating and not settings.is_shared:
         raise BadSetting(
-            f"{', '.join(beating)} still moved lease rows: stop that application first; nothing was changed"
+            f"the KCL workers {', '.join(beating)} still renew their leases: stop that application first; nothing was changed"
         )
     for each in adoptions:
         tell(*_lines(each))
-    agree("adopt it", yes=args.yes)
+    agree("adopt these positions", yes=args.yes)
     for each in adoptions:
-        # as it is after the person's thinking
+        # Read anew: the rows may have changed while the person decided.
         adoption = adopting.survey(each.facts.stream.arn, timestamp=args.timestamp)
         landed = adopting.land(adoption, run="headrace adopt")
         tell(
-            f"{adoption.facts.stream.name}: {counted(landed, 'position')} adopted; start Headrace, the leases come over by themselves"
+            f"{adoption.facts.stream.name}: {counted(landed, 'position')} adopted; start Headrace, whose workers then take the leases"
         )
     return 0
 
 
 def _why_passed_over(adoption: "Adoption") -> str:
     if adoption.read_on:
-        return "the lake table has taken it over before; what KCL's workers have read since becomes foreign ranges"
-    return "the lake table stands where its rows do already"
+        return "the lake table adopted this stream before; what KCL's workers have read since then becomes foreign ranges"
+    return "the lake table already has the positions of its lease rows"
 
 
 def _beating(adopting: "Adopting", watch: timedelta, pause: Callable[[float], None]) -> tuple[str, ...]:
-    from pipeline.duties.adopt import moving
+    from pipeline.beside_kcl.adoption import moving
 
     before = adopting.leases.scan().leases
-    tell(f"looking for {watch.total_seconds():.0f} s whether a worker of it still beats", file=sys.stderr)
+    tell(
+        f"watching the lease rows for {watch.total_seconds():.0f} s: does a KCL worker still renew them?",
+        file=sys.stderr,
+    )
     pause(watch.total_seconds())
     return moving(before, adopting.leases.scan().leases)
 
 
-def adopting_of(settings: "Settings") -> "Adopting":
-    from pipeline.duties.adopt import Adopting
-    from resources.lake import LakeResource
-    from resources.lease_tables import LeaseTablesResource
-    from resources.stream import StreamResource
+def known_streams(adopting: "Adopting", settings: "Settings") -> Iterable[str]:
+    """The streams that the settings name, then other streams that have lease rows.
 
-    source = StreamResource.of(settings).source()
-    return Adopting(
-        multi=settings.multi,
-        leases=LeaseTablesResource.of(settings).leases(),
-        source=source,
-        table=LakeResource.of(settings).landing_table("adopt", source),
-        beside_kcl=settings.is_shared,
-    )
-
-
-def there(adopting: "Adopting", settings: "Settings") -> Iterable[str]:
-    """The streams that the settings name, then those that only lease rows know: found by prefix or tags, or former ones."""
-    from pipeline.core.former import newest_lives
+    The others were found by `discovery`, or are no longer in the settings.
+    """
+    from pipeline.core.former_streams import newest_lives
     from pipeline.core.stream import name_of_serialized
 
     yield from (stream.name for stream in settings.streams)
@@ -133,7 +128,7 @@ def there(adopting: "Adopting", settings: "Settings") -> Iterable[str]:
             adopting.source.describe(life)
         except Unknown:
             tell(
-                f"{life}: Kinesis has no such stream any more; its lease rows stay as they are",
+                f"{life}: Kinesis has no such stream any more; its lease rows are left as they are",
                 file=sys.stderr,
             )
         else:
@@ -150,12 +145,13 @@ def _lines(adoption: "Adoption") -> Iterable[str]:
     if adoption.unproven:
         yield (
             f"  {len(adoption.unproven)} of these positions can't be read any more ({adoption.unproven[0].key.shard_id}, ...): "
-            "records after them may be gone; these shards stop with that sentence until `headrace skip`, or `on_data_loss: continue`"
+            "records after them may have left the stream. Headrace won't read these shards until `headrace skip`, or "
+            "`on_data_loss: continue`"
         )
     if adoption.inside_aggregates:
         yield (
-            f"  positions inside aggregated records can't be resumed yet: {counted(len(adoption.inside_aggregates), 'shard')} "
-            f"({adoption.inside_aggregates[0].key.shard_id}, ...) will stop and say so"
+            f"  {counted(len(adoption.inside_aggregates), 'shard')} ({adoption.inside_aggregates[0].key.shard_id}, ...) stopped "
+            "inside an aggregated record, where Headrace can't go on yet: the runs will refuse to read these shards"
         )
 
 
@@ -177,7 +173,7 @@ def _as_json(adoption: "Adoption") -> dict[str, object]:
 
 
 def _moment(text: str) -> datetime:
-    from pipeline.settings_values import read_value
+    from pipeline.settings.values import read_value
 
     try:
         moment: datetime = read_value(datetime, text)
@@ -190,6 +186,6 @@ def agree(what: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise BadSetting(f"{what}? Say so with --yes; nothing was changed")
+        raise BadSetting(f"{what}? There is no terminal to ask on: confirm with --yes; nothing was changed")
     if input(clean(f"{what}? [y/N] ")).strip().lower() not in {"y", "yes"}:
         raise BadSetting("nothing was changed")

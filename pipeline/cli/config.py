@@ -1,4 +1,4 @@
-"""`headrace config`: the settings as they are in force, and where each came from."""
+"""`headrace config`: the value of each setting, and the file line or variable that it comes from."""
 
 import argparse
 import json
@@ -11,20 +11,24 @@ from pipeline.cli.telling import tell
 
 if TYPE_CHECKING:
     from pipeline.cli.options import Subparsers
-    from pipeline.settings_file import Loaded
+    from pipeline.settings.file import Loaded
 
 
 def add(subparsers: "Subparsers") -> None:
-    parser = subparsers.add_parser("config", description="Print the settings and where each came from.")
+    parser = subparsers.add_parser(
+        "config",
+        description="Print the value of each setting, and whether it comes from the file (with its line), the environment or the "
+        "defaults.",
+    )
     add_config(parser)
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="as JSON")
+    form.add_argument("--json", action="store_true", help="print as JSON")
     form.add_argument(
         "--doc",
         nargs="?",
         const="-",
         metavar="FILE",
-        help="instead print what settings there are, as Markdown; with FILE, renew them between its marks",
+        help="print the reference of all settings as Markdown instead; with FILE, renew the reference inside that file",
     )
 
 
@@ -48,7 +52,7 @@ def as_lines(loaded: "Loaded") -> Iterator[str]:
 
 
 def as_json(loaded: "Loaded") -> dict[str, Any]:
-    """Values as the file would have them; null is: not set."""
+    """Values are written as in the settings file; null means that the setting isn't set."""
     settings = {
         key: {"value": None if value is None else text, "source": str(loaded.origins[key])}
         for key, value, text in _shown(loaded)
@@ -57,7 +61,7 @@ def as_json(loaded: "Loaded") -> dict[str, Any]:
 
 
 def _shown(loaded: "Loaded") -> Iterator[tuple[str, Any, str]]:
-    from pipeline.settings_values import leaves, show
+    from pipeline.settings.values import leaves, show
 
     for key, value, unit in leaves(loaded.settings):
         yield key, value, show(value, unit=unit)

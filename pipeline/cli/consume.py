@@ -1,4 +1,7 @@
-"""`headrace consume`: read shards to their tip from the shell, without Dagster, through the same claim."""
+"""`headrace consume`: read shards up to their newest record from the shell, without Dagster.
+
+The command claims each shard in its lease row, as Dagster's runs do, so that the two never read one shard at once.
+"""
 
 import argparse
 import os
@@ -11,16 +14,19 @@ from pipeline.cli.telling import tell
 from pipeline.core.words import counted
 
 if TYPE_CHECKING:
-    from assets.consumption import Parts
     from pipeline.cli.options import Subparsers
+    from pipeline.duties.run import RunEnding
     from pipeline.duties.wave import Landed, WaveReport
-    from pipeline.settings import Settings
+    from pipeline.ports import LeaseStore
+    from pipeline.settings.model import Settings
+    from pipeline.wiring import Wiring
 
 
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "consume",
-        description="Read shards to their tip, without Dagster. A shard that a run is reading is waited for.",
+        description="Read shards up to their newest record, without Dagster. Where a run is reading a shard, the command waits for "
+        "the end of that run's wave.",
     )
     add_config(parser)
     parser.add_argument(
@@ -29,56 +35,67 @@ def add(subparsers: "Subparsers") -> None:
         action="extend",
         default=[],
         metavar="KEY",
-        help="lease keys, as `shardId-000000000000`, with several streams `<account>:<stream>:<created>:shardId-...`",
+        help="lease keys such as `shardId-000000000000`; with streams_mode: multi `<account>:<stream>:<created>:shardId-...`",
     )
     parser.add_argument(
-        "--worker", metavar="ID", help="read as this worker; without --shard: all that it owns"
+        "--worker",
+        metavar="ID",
+        help="read as this worker; without --shard: every shard whose lease this worker owns",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    from assets.names import require_known
     from pipeline.errors import BadSetting
+    from pipeline.wiring import wire
 
     if not (args.shard or args.worker):
-        raise BadSetting("name what to read: --shard KEY..., or --worker ID for all that a worker owns")
+        raise BadSetting(
+            "name what to read: --shard KEY..., or --worker ID for every shard that a worker owns"
+        )
     loaded = load(args)
-    settings = _as_worker(loaded.settings, args.worker)
     _join_spark(Path(loaded.name))
-    parts = _parts(settings)
+    wiring = wire(_as_worker(loaded.settings, args.worker))
     keys = tuple(dict.fromkeys(args.shard))
-    told = _Told()
-    failed: dict[str, str] = {}
-    if keys:
-        require_known(keys, parts.lease_tables.leases())
-        _require_owner(args.worker, keys, parts)
-        for worker, its in parts.workers_of(keys).items():
-            failed |= _read(parts, worker, its, told)
-    else:
-        failed = _read(parts, args.worker, None, told)
-    _end_session()
-    told.print_outcome(keys, failed)
-    return 1 if failed else 0
+    output = _Output()
+    try:
+        ending = _read(wiring, args.worker, keys, output)
+    finally:
+        wiring.ports.close()
+    if ending.error is not None:
+        raise ending.error
+    output.print_outcome(keys, ending.failed)
+    return 1 if ending.failed else 0
+
+
+def _read(wiring: "Wiring", worker_id: str | None, keys: tuple[str, ...], output: "_Output") -> "RunEnding":
+    from pipeline.wiring import NoDagster
+
+    reading = wiring.reading(f"shell-{wiring.ports.ids.fresh()}", NoDagster(), on_wave=output.show)
+    if not keys and worker_id is not None:
+        return reading.everything_due(worker_id)
+    wiring.readers().require_known(keys)
+    if worker_id is not None:
+        _require_owner(worker_id, keys, wiring.ports.leases())
+    return reading.shards(keys)
 
 
 def _as_worker(settings: "Settings", worker_id: str | None) -> "Settings":
-    """With only this worker configured, what nobody owns falls to it."""
+    """The settings with this worker only, so that leases without an owner go to this worker."""
     from pipeline.errors import Unknown
 
     if worker_id is None:
         return settings
     worker = settings.worker(worker_id)
     if worker is None:
-        there = ", ".join(w.id for w in settings.workers)
-        raise Unknown(f"no worker {worker_id!r} is configured (there are: {there}); nothing was read")
+        configured = ", ".join(w.id for w in settings.workers)
+        raise Unknown(f"no worker {worker_id!r} is configured (there are: {configured}); nothing was read")
     return replace(settings, workers=(worker,))
 
 
-def _require_owner(worker_id: str | None, keys: tuple[str, ...], parts: "Parts") -> None:
+def _require_owner(worker_id: str, keys: tuple[str, ...], leases: "LeaseStore") -> None:
     from pipeline.errors import Unknown
 
-    leases = parts.lease_tables.leases()
-    for key in keys if worker_id is not None else ():
+    for key in keys:
         row = leases.get(key)
         if row is not None and row.holder not in {None, worker_id}:
             raise Unknown(
@@ -87,60 +104,23 @@ def _require_owner(worker_id: str | None, keys: tuple[str, ...], parts: "Parts")
 
 
 def _join_spark(config: Path) -> None:
-    """The local Spark of a `headrace dev` that runs on the same settings saves the start of another one."""
+    """Use the local Spark server of a `headrace dev` on the same settings, where one runs, instead of starting another."""
     from pipeline.cli.services import dagster_home
     from pipeline.lake.session import DISCOVERY, discovery_in
 
-    its = discovery_in(dagster_home(config))
-    if its.exists():
-        os.environ.setdefault(DISCOVERY, str(its))
-
-
-def _parts(settings: "Settings") -> "Parts":
-    from assets.consumption import Parts
-    from resources.lake import LakeResource
-    from resources.lease_tables import LeaseTablesResource
-    from resources.runs import NoDagster
-    from resources.spark import SparkResource
-    from resources.stream import StreamResource
-
-    return Parts(
-        settings=settings,
-        lease_tables=LeaseTablesResource.of(settings),
-        stream=StreamResource.of(settings),
-        lake=LakeResource.of(settings),
-        spark=SparkResource.of(settings),
-        runs=NoDagster(),
-    )
-
-
-def _read(parts: "Parts", worker_id: str, keys: tuple[str, ...] | None, told: "_Told") -> dict[str, str]:
-    """The shards that couldn't be read, with why."""
-    from pipeline.clock import SystemIds
-
-    with parts.reading(worker_id, f"shell-{SystemIds().fresh()}", on_wave=told.hear) as run:
-        late = {} if keys is None else run.catch_up(keys)
-        if keys is None:
-            run.all_that_is_due()
-    return late | run.consumption.failed
-
-
-def _end_session() -> None:
-    """A session that is left open holds its memory in the Spark server for an hour."""
-    from pyspark.sql import SparkSession
-
-    if (session := SparkSession.getActiveSession()) is not None:
-        session.stop()
+    discovery = discovery_in(dagster_home(config))
+    if discovery.exists():
+        os.environ.setdefault(DISCOVERY, str(discovery))
 
 
 @dataclass(slots=True)
-class _Told:
-    """One line for each wave, and what to say of each shard in the end."""
+class _Output:
+    """Prints one line for each wave, and one line for each shard at the end."""
 
     rows: dict[str, int] = field(default_factory=dict)
     last: dict[str, "Landed"] = field(default_factory=dict)
 
-    def hear(self, report: "WaveReport") -> None:
+    def show(self, report: "WaveReport") -> None:
         tell(report)
         for note in report.notes:
             tell(f"  {note}")
@@ -155,13 +135,13 @@ class _Told:
             if key in failed:
                 tell(f"{key}: FAILED: {failed[key]}")
             elif key not in self.last:
-                tell(f"{key}: read to its end before: nothing to do")
+                tell(f"{key}: the shard was read to its end before: nothing to do")
             else:
-                tell(f"{key}: {counted(self.rows[key], 'record')} landed, {_where(self.last[key])}")
+                tell(f"{key}: {counted(self.rows[key], 'record')} landed, {_position(self.last[key])}")
 
 
-def _where(landed: "Landed") -> str:
+def _position(landed: "Landed") -> str:
     upto = landed.staged.upto
     if upto.ended:
-        return f"read to its end; its children: {', '.join(upto.children) or 'none'}"
-    return f"now at {upto}, the tip"
+        return f"the shard was read to its end; its children: {', '.join(upto.children) or 'none'}"
+    return f"now at {upto}, its newest record"

@@ -1,4 +1,4 @@
-"""`headrace demo`: a stream, two workers and two reshards on this machine, and a summary to trust."""
+"""`headrace demo`: two workers land a stream on this machine through two reshards, and every record is checked."""
 
 import argparse
 import os
@@ -15,30 +15,34 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "demo",
-        description="Make a stream on this machine, land it while it is resharded, and check the table. "
-        "Exits by itself with DEMO_EXIT=1 or without a terminal: 0 only if everything matched.",
+        description="Make a stream on this machine, land its records while the stream is resharded, and check every record of the "
+        "table. The exit code is 0 only if everything matched. The demo then keeps Dagster's UI open until Ctrl-C, and exits at "
+        "once with DEMO_EXIT=1 in the environment or without a terminal.",
     )
-    parser.add_argument("--records", type=_count, default=50_000, help="how many to put (default: 50000)")
+    parser.add_argument("--records", type=_count, default=50_000, help="number of records (default: 50000)")
     parser.add_argument(
         "--home",
         default=".demo",
         metavar="FOLDER",
-        help="everything lives here; emptied first (default: .demo)",
+        help="folder of all that the demo writes; the demo empties it first (default: .demo)",
     )
     parser.add_argument(
-        "--port", type=int, default=3000, help="the UI's, or the next free one (default: 3000)"
+        "--port",
+        type=int,
+        default=3000,
+        help="port of Dagster's UI; where it is taken, the next free one (default: 3000)",
     )
     parser.add_argument(
         "--patience",
         type=float,
         default=90.0,
         metavar="SECONDS",
-        help="give up when nothing moves for so long",
+        help="give up when no record was put or landed for so long (default: 90)",
     )
     parser.add_argument(
         "--check",
         action="store_true",
-        help="run nothing: judge the table that the last demo left in --home again",
+        help="run nothing: check the table that the last demo left in --home once more",
     )
 
 
@@ -49,15 +53,22 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
-    from pipeline.cli.services import HOST, is_free, spark_of_its_own, stopped_by_signals
+    from pipeline.cli.holding import Holder, held, require_free
+    from pipeline.cli.own_spark import spark_of_its_own
+    from pipeline.cli.services import HOST, is_free, stopped_by_signals
     from pipeline.cli.show import Show, say
-    from pipeline.demo.home import emptied
+    from pipeline.cli.watching import until_a_process_dies
+    from pipeline.demo.home import Home, emptied
+    from pipeline.lake.private_files import umask
 
     port = next(port for port in range(args.port, 65536) if is_free(port))
     ui = f"http://{HOST}:{port}"
+    require_free(Home(Path(args.home).resolve()).dagster)  # a `headrace dev` may run on the demo's settings
     with (
+        umask(private=True),
         stopped_by_signals(),
         emptied(Path(args.home)) as home,
+        held(home.dagster, Holder(command="headrace demo", ui=ui)),
         spark_of_its_own(home.dagster),
         ExitStack() as started,
     ):
@@ -67,16 +78,16 @@ def _show(args: argparse.Namespace) -> int:
             say(f"{trouble}; sensors and runs: {ui}/overview, logs: {home.folder}/*.log")
         code = max(judge(home), 1 if trouble else 0)
         if os.environ.get("DEMO_EXIT") != "1" and sys.stdin.isatty() and sys.stdout.isatty():
-            say(f"UI at {ui} - press Ctrl-C to stop")
+            say(f"Dagster's UI at {ui} - press Ctrl-C to stop")
             with suppress(KeyboardInterrupt):
-                show.dagster.wait()
+                until_a_process_dies(show.dagster)
         else:
-            say(f"the UI was at {ui}; the table and all logs stay in {home.folder}")
+            say(f"Dagster's UI was at {ui}; the table and all logs stay in {home.folder}")
         return code
 
 
 def judge(home: "Home") -> int:
-    """Print the summary; 0 only if everything matches."""
+    """Print the summary, and return the exit code: 0 only if everything matches."""
     from pipeline.demo.reading import read_evidence, read_puts, read_shards, the_table
     from pipeline.demo.summary import summary
     from pipeline.demo.verdict import judge as decide
@@ -90,5 +101,5 @@ def judge(home: "Home") -> int:
 def _count(given: str) -> int:
     count = int(given)
     if count < 1:
-        raise argparse.ArgumentTypeError(f"{given} records are none")
+        raise argparse.ArgumentTypeError(f"{given}: the demo needs one record at least")
     return count

@@ -1,4 +1,4 @@
-"""`headrace dev`: Dagster's UI and daemon on the user's own settings, until a signal."""
+"""`headrace dev`: Dagster's UI and daemon with the user's settings, until a signal."""
 
 import argparse
 import os
@@ -7,97 +7,146 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.cli import unheard
+from pipeline.cli import discard_output
 from pipeline.cli.options import add_config, load
 from pipeline.cli.telling import tell
 from pipeline.core.words import counted
 
 if TYPE_CHECKING:
     from datetime import timedelta
+    from typing import NoReturn
 
+    from pipeline.cli.holding import Hold
     from pipeline.cli.options import Subparsers
-    from pipeline.settings import Settings
-    from pipeline.settings_file import Loaded
+    from pipeline.cli.services import Group
+    from pipeline.settings.file import Loaded
+    from pipeline.settings.model import Settings
 
 _LOOK_EVERY = 0.5
 
 
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
-        "dev", description="Run Dagster's UI and daemon on this machine with these settings."
+        "dev",
+        description="Run Dagster's UI and daemon on this machine with these settings, until Ctrl-C or SIGTERM (exit code 0). "
+        "When one of Dagster's processes dies, the command stops the others and exits with 75, so that a supervisor can start it "
+        "again.",
     )
     add_config(parser)
-    parser.add_argument("--port", type=int, default=3000, help="the UI's port on 127.0.0.1 (default: 3000)")
+    parser.add_argument(
+        "--port", type=int, default=3000, help="port of Dagster's UI on 127.0.0.1 (default: 3000)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    from pipeline.cli import services
-    from pipeline.errors import BadSetting
+    from pipeline.cli.holding import Holder, held
+    from pipeline.cli.services import HOST, dagster_home, stopped_by_signals
+    from pipeline.lake.private_files import umask
 
     loaded = load(args)
+    home, private = dagster_home(Path(loaded.name)), loaded.settings.private_files
+    holder = Holder(command="headrace dev", ui=f"http://{HOST}:{args.port}")
+    with umask(private=private), stopped_by_signals(), held(home, holder, private=private) as hold:
+        return _dev(loaded, hold, home, port=args.port)
+
+
+def _dev(loaded: "Loaded", hold: "Hold", home: Path, *, port: int) -> int:
+    from pipeline.cli import services
+    from pipeline.cli.own_spark import spark_of_its_own, warmed
+    from pipeline.errors import BadSetting
+
+    _stop_former(hold, home)
+    if not services.is_free(port):
+        raise BadSetting(f"port {port} is taken: name a free port with --port; nothing was started")
     config = Path(loaded.name)
-    if not services.is_free(args.port):
-        raise BadSetting(f"port {args.port} is taken: name a free one with --port; nothing was started")
-    home = services.dagster_home(config)
     workspace = services.prepare_dagster_home(home)
     _say(_sentence(loaded, home))
     _start_workers(loaded.settings)
-    with services.stopped_by_signals(), services.spark_of_its_own(home):
-        command = services.dagster_command(workspace, args.port)
-        dagster = services.Group(command, env=services.environment(os.environ, config, home))
-        is_up = False
-        try:
-            for _ in services.wait_for_ui(dagster, args.port):
-                continue
-            _say(f"UI at http://{services.HOST}:{args.port} - press Ctrl-C to stop")
-            is_up = True
-            return dagster.wait()
-        except KeyboardInterrupt:
-            if is_up:
-                _stop_workers(loaded.settings, home)
-            return 0
-        finally:
-            with services.undisturbed():
-                _say("stopping Dagster, its runs and the local Spark")
-                try:
-                    _cancel_runs(home)
-                finally:
-                    dagster.stop()
+    try:
+        with spark_of_its_own(home):
+            env = services.environment(os.environ, config, home)
+            warmed(env)
+            dagster = services.Group(services.dagster_command(workspace, port), env=env)
+            hold.has_dagster(dagster.pid)
+            _supervise(dagster, loaded.settings, home, port=port)
+    except KeyboardInterrupt:
+        return 0
+
+
+def _supervise(dagster: "Group", settings: "Settings", home: Path, *, port: int) -> "NoReturn":
+    """Wait for a signal or for the death of a process, then stop Dagster."""
+    from pipeline.cli import services
+    from pipeline.cli.watching import until_a_process_dies
+
+    is_up = False
+    try:
+        for _ in services.wait_for_ui(dagster, port):
+            continue
+        _say(f"Dagster's UI at http://{services.HOST}:{port} - press Ctrl-C to stop")
+        is_up = True
+        until_a_process_dies(dagster)
+    except KeyboardInterrupt:
+        if is_up:
+            _stop_workers(settings, home)
+        raise
+    finally:
+        with services.undisturbed():
+            _say("stopping Dagster, its runs and the local Spark")
+            try:
+                _cancel_runs(home)
+            finally:
+                dagster.stop()
+
+
+def _stop_former(hold: "Hold", home: Path) -> None:
+    """Stop the Dagster of a `headrace dev` that SIGKILL ended: its sensors would tick beside those of the new one."""
+    from pipeline.cli.services import stop_orphans
+
+    former = hold.former
+    if former and former.dagster and stop_orphans(former.dagster, home):
+        _say(
+            f"an earlier `{former.command}` (process {former.pid}) was killed; the Dagster that it left running was stopped"
+        )
 
 
 def _start_workers(settings: "Settings") -> None:
-    """Those that the end of a former `headrace dev`, or a `headrace stop`, has left stopped."""
+    """Let workers work again that an earlier `headrace dev` or `headrace stop` has stopped."""
     from pipeline.cli.stop import start_workers
     from pipeline.errors import HeadraceError, TablesMissing
 
     try:
         again = start_workers(settings)
     except TablesMissing:
-        return  # the first tick makes them
+        return  # the leader's first tick makes the tables
     except HeadraceError as error:
-        _say(f"whether workers were told to stop couldn't be asked: {error}")
+        _say(f"can't read whether `headrace stop` stopped the workers: {error}")
         return
     if again:
-        _say(f"{', '.join(again)} stopped before, and may work again")
+        _say(f"{', '.join(again)}: stopped by an earlier command, now allowed to work again")
 
 
 def _stop_workers(settings: "Settings", home: Path) -> None:
-    """While the sensors still run. A second Ctrl-C, or AWS out of reach, skips it: leases expire by themselves then."""
+    """Let the workers give up their leases, while their sensors still run to do it.
+
+    A second Ctrl-C, or AWS out of reach, skips this step: the leases then expire after the lease duration.
+    """
     from pipeline.cli.stop import stop_workers
     from pipeline.errors import HeadraceError
 
-    _say("the workers give up their leases (Ctrl-C again skips this)")
+    _say("the workers are giving up their leases (Ctrl-C again skips this)")
     until = time.monotonic() + _patience(settings).total_seconds()
     with suppress(KeyboardInterrupt):
         try:
             _say(str(stop_workers(settings, wait=_patience(settings), progress=_say)))
             _let_runs_end(home, until)
         except HeadraceError as error:
-            _say(f"leases weren't given up, others take them once they expire: {error}")
+            _say(
+                f"the workers didn't give up their leases; other workers take the leases once they expire: {error}"
+            )
 
 
 def _let_runs_end(home: Path, until: float) -> None:
-    """One that had just begun holds no lease yet, and one that has let go of its leases has its last words to say."""
+    """Wait for runs that hold no lease: a run that has just begun, or one that still writes its last events to Dagster."""
     from resources.runs import runs_in
 
     with runs_in(home) as runs:
@@ -106,34 +155,36 @@ def _let_runs_end(home: Path, until: float) -> None:
 
 
 def _cancel_runs(home: Path) -> None:
-    """Those that are still at work: the interrupt that comes next isn't their failure."""
+    """Mark the runs that are still at work as canceled, else Dagster shows the interrupt that follows as their failure."""
     from resources.runs import runs_in
 
     with runs_in(home) as runs:
         canceled = runs.cancel_all("headrace dev is stopping")
     if canceled:
-        _say(f"{counted(len(canceled), 'run')} still at work: canceled, and what hadn't landed is read again")
+        _say(
+            f"{counted(len(canceled), 'run')} still at work: canceled; records that hadn't landed are read again after the next start"
+        )
 
 
 def _patience(settings: "Settings") -> "timedelta":
-    """A wave may be at work; past the lease duration others would take its shards anyhow."""
+    """One wave may be at work. After one lease duration more, other workers would take its shards in any case."""
     return settings.wave.seconds + settings.times.lease_duration
 
 
 def _say(sentence: str) -> None:
-    """Also where the terminal is gone: nobody reads it then, and Dagster is stopped all the same."""
+    """Print a line. A terminal that was closed is no error: Dagster has to be stopped all the same."""
     try:
         tell(f"headrace: {sentence}")
     except OSError:
-        unheard()
+        discard_output()
 
 
 def _sentence(loaded: "Loaded", home: Path) -> str:
     settings = loaded.settings
-    streams = ", ".join(s.name for s in settings.streams) or "what it finds"
+    streams = ", ".join(s.name for s in settings.streams) or "all that `discovery` finds"
     workers = ", ".join(w.id for w in settings.workers)
-    where = settings.aws.endpoint or settings.aws.region or "the environment's region"
+    place = settings.aws.endpoint or settings.aws.region or "the environment's region"
     return (
-        f"starting Dagster for {settings.application} ({loaded.name}): stream {streams} at {where}, "
+        f"starting Dagster for {settings.application} ({loaded.name}): stream {streams} at {place}, "
         f"workers {workers}, table {settings.landing.table}; DAGSTER_HOME {home}"
     )

@@ -1,4 +1,4 @@
-"""`headrace give-back`: KCL's workers go on where the lake table stands."""
+"""`headrace give-back`: write the lake table's positions into the lease rows, so that KCL's workers go on from there."""
 
 import argparse
 import json
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from pipeline.cli.adopt import adopting_of, agree, there
+from pipeline.cli.adopt import agree, known_streams
 from pipeline.cli.options import add_config, duration, load
 from pipeline.cli.stop import beats_of
 from pipeline.cli.telling import tell, tell_aside
@@ -15,20 +15,20 @@ from pipeline.core.words import counted
 from pipeline.errors import BadSetting, TablesMissing, Unreachable
 
 if TYPE_CHECKING:
+    from pipeline.beside_kcl.adoption import Adopting
     from pipeline.cli.options import Subparsers
-    from pipeline.duties.adopt import Adopting
     from pipeline.ports import WorkerStore
-    from pipeline.settings import Settings
+    from pipeline.settings.model import Settings
 
 _WATCH = timedelta(seconds=30)
-"""The lease duration, and two ticks, by default."""
+"""The default lease duration (20 s) and two ticks of a worker (5 s each)."""
 
 
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "give-back",
-        description="Let KCL's workers read on from here: each lease row says what the lake table says, and belongs to nobody. "
-        "Stop Headrace's workers first (`headrace stop`).",
+        description="Hand the application to KCL's workers: each lease row gets the position of the lake table, and no owner. Stop "
+        "Headrace's workers first (`headrace stop`).",
     )
     add_config(parser)
     parser.add_argument(
@@ -36,20 +36,21 @@ def add(subparsers: "Subparsers") -> None:
         metavar="TIME",
         type=duration,
         default=_WATCH,
-        help="where workers still hold leases: how long to look whether they beat (default: 30s); who doesn't is gone",
+        help="where workers still hold leases: how long to watch whether they beat (default: 30s); the leases of a worker that "
+        "doesn't beat are given back, too",
     )
     parser.add_argument(
-        "--json", action="store_true", help="print what would be written, as JSON, and stop there"
+        "--json", action="store_true", help="print what would be written, as JSON, and change nothing"
     )
-    parser.add_argument("--yes", action="store_true", help="don't ask")
+    parser.add_argument("--yes", action="store_true", help="don't ask for confirmation")
 
 
 def run(args: argparse.Namespace) -> int:
-    from resources.lease_tables import LeaseTablesResource
+    from pipeline.wiring import wire
 
     settings = load(args).settings
-    workers = LeaseTablesResource.of(settings).workers()
-    return give_back(adopting_of(settings), workers, settings, args, pause=time.sleep)
+    wiring = wire(settings)
+    return give_back(wiring.adopting(), wiring.ports.workers(), settings, args, pause=time.sleep)
 
 
 def give_back(
@@ -62,26 +63,27 @@ def give_back(
 ) -> int:
     _require_positions(adopting, settings)
     gone = _gone(adopting, workers, args.watch, pause)
-    plans = {name: adopting.give_back(name, gone=gone) for name in there(adopting, settings)}
+    plans = {name: adopting.give_back(name, gone=gone) for name in known_streams(adopting, settings)}
     if args.json:
-        told = {
+        document = {
             name: [{"lease": c.key, "why": c.why} for c in changes] for name, (changes, _) in plans.items()
         }
-        print(json.dumps(told, indent=2))
+        print(json.dumps(document, indent=2))
         return 0
     for name, (changes, start) in plans.items():
         tell(
-            f"{name}: {counted(len(changes), 'lease row is', 'lease rows are')} brought to the lake table's positions and let go"
+            f"{name}: {counted(len(changes), 'lease row gets', 'lease rows get')} the lake table's position and no owner"
         )
         if start is not None:
             tell(
-                f"  shards without a record yet stand at AT_TIMESTAMP: configure KCL's initial position with {start.isoformat()}"
+                f"  shards without a landed record start at AT_TIMESTAMP: set KCL's initial position to {start.isoformat()}"
             )
-    agree("give it back", yes=args.yes)
+    agree("give these leases back", yes=args.yes)
     missed = [key for changes, _ in plans.values() for key in adopting.apply(changes)]
     if missed:
         raise Unreachable(
-            f"{counted(len(missed), 'lease row')} written by somebody else meanwhile ({missed[0]}, ...), left as they are: run it again"
+            f"another process changed {counted(len(missed), 'lease row')} meanwhile ({missed[0]}, ...), which this command left as they are: "
+            "run it again"
         )
     tell("given back: KCL's workers may start")
     return 0
@@ -90,8 +92,8 @@ def give_back(
 def _gone(
     adopting: "Adopting", workers: "WorkerStore", watch: timedelta, pause: Callable[[float], None]
 ) -> frozenset[str]:
-    """Who holds leases and beats nowhere: what a killed deployment has left."""
-    from pipeline.duties.adopt import moving
+    """The workers that hold leases and don't beat: those of a deployment that was killed."""
+    from pipeline.beside_kcl.adoption import moving
 
     before = adopting.leases.scan().leases
     holders = sorted({row.holder for row in before if row.holder is not None and not row.has_ended})
@@ -99,19 +101,21 @@ def _gone(
         return frozenset()
     names = ", ".join(holders)
     tell_aside(
-        f"{names} still hold leases: looking for {watch.total_seconds():.0f} s whether any of them beats"
+        f"{names} still hold leases: watching for {watch.total_seconds():.0f} s whether any of these workers beats"
     )
     beats = _beats(workers, holders)
     pause(watch.total_seconds())
     alive = {name for name, beat in _beats(workers, holders).items() if beat != beats.get(name)}
     gone = frozenset(holders) - alive - {*moving(before, adopting.leases.scan().leases)}
     if gone:
-        tell_aside(f"{', '.join(sorted(gone))}: no beat; their leases are given back, too")
+        tell_aside(
+            f"{', '.join(sorted(gone))}: no beat seen; the leases of these workers are given back, too"
+        )
     return gone
 
 
 def _beats(workers: "WorkerStore", names: Sequence[str]) -> Mapping[str, object]:
-    """Without a worker table nobody of ours has ever been at work: the leases' counters tell of the others."""
+    """The beats in the worker rows. Without a worker table none of our workers ever worked; KCL's workers beat in the leases."""
     try:
         return beats_of(workers, names)
     except TablesMissing:
@@ -119,9 +123,9 @@ def _beats(workers: "WorkerStore", names: Sequence[str]) -> Mapping[str, object]
 
 
 def _require_positions(adopting: "Adopting", settings: "Settings") -> None:
-    """A table in which nothing was ever landed says nothing, and each row would be given back as it happens to be."""
+    """Refuse a lake table without positions: the lease rows would keep whatever checkpoint they happen to have."""
     if not adopting.table.load().positions.origins:
         raise BadSetting(
-            f"the lake table {settings.landing.table} holds no positions: is landing.table the one that these leases were landed "
-            "in? Nothing was changed"
+            f"the lake table {settings.landing.table} holds no positions: does landing.table name the table into which these shards "
+            "were landed? Nothing was changed"
         )

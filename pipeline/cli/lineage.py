@@ -1,4 +1,4 @@
-"""`headrace lineage`: the ledger of the lake table, which records of which shard went into which snapshot."""
+"""`headrace lineage`: the lake table's ledger, which says which records of which shard went into which snapshot."""
 
 import argparse
 import sys
@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 from pipeline.cli.options import add_config, load
 from pipeline.cli.telling import tell
-from pipeline.core.words import counted
+from pipeline.core.words import counted, no_such_shard
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pipeline.cli.options import Subparsers
+    from pipeline.ports import LeaseStore
 
 _SHORT = ["at", "snapshot", "shard", "kind", "rows", "upto", "parents", "children"]
 
@@ -17,28 +20,31 @@ _SHORT = ["at", "snapshot", "shard", "kind", "rows", "upto", "parents", "childre
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "lineage",
-        description="Which records of which shard went into which snapshot, from the table's ledger.",
+        description="Show which records of which shard went into which snapshot, from the ledger in the lake table's snapshots.",
     )
     add_config(parser)
     parser.add_argument("--shard", metavar="ID", help="only this shard")
-    parser.add_argument("--csv", action="store_true", help="all columns, as CSV")
+    parser.add_argument("--csv", action="store_true", help="print all columns, as CSV")
 
 
 def run(args: argparse.Namespace) -> int:
     import pandas as pd
 
+    from pipeline.adapters import Adapters
     from pipeline.lake.lineage_frame import lineage_frame
-    from resources.lake import LakeResource
 
-    settings = load(args).settings
-    frame = lineage_frame(LakeResource.of(settings).landing_table("lineage"))
+    adapters = Adapters(load(args).settings)
+    frame = lineage_frame(adapters.table("lineage"))
     if args.shard is not None:
-        frame = frame[frame["shard"] == args.shard]
+        landed = frame[frame["shard"] == args.shard]
+        if landed.empty:
+            _require_lease(adapters.leases(), args.shard, also=frame["shard"])
+        frame = landed
     if args.csv:
         frame.to_csv(sys.stdout, index=False)
         return 0
     if frame.empty:
-        tell("no range has landed" + (f" of {args.shard}" if args.shard else ""))
+        tell("no range of records has landed" + (f" of {args.shard}" if args.shard else ""))
         return 0
     with pd.option_context("display.width", None, "display.max_rows", None, "display.max_colwidth", 64):
         tell(*frame[_SHORT].to_string(index=False).split("\n"))
@@ -46,3 +52,12 @@ def run(args: argparse.Namespace) -> int:
     shards = counted(frame["shard"].nunique(), "shard")
     tell(f"{counted(total, 'record')} in {counted(len(frame), 'range')} of {shards}")
     return 0
+
+
+def _require_lease(leases: "LeaseStore", key: str, *, also: "Iterable[str]") -> None:
+    """Refuse a shard that has no lease row: nothing landed of it, so its name may be mistyped. `also`: shards in the ledger."""
+    from pipeline.errors import Unknown
+
+    known = {row.key for row in leases.scan().leases}
+    if key not in known:
+        raise Unknown(no_such_shard(key, [*known, *also]))

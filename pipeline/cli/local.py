@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 def add(subparsers: "Subparsers") -> None:
     _stand_in().add_arguments(
-        subparsers.add_parser("local", description="Run the AWS stand-in for development and tests.")
+        subparsers.add_parser(
+            "local",
+            description="Run a stand-in for Kinesis, DynamoDB and S3 on this machine, for development and tests.",
+        )
     )
 
 

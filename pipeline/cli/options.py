@@ -1,4 +1,4 @@
-"""What subcommands share."""
+"""Arguments that several subcommands share."""
 
 import argparse
 import os
@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pipeline.settings_file import Loaded
+    from pipeline.settings.file import Loaded
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 -- argparse has no public name for it
 
@@ -15,20 +15,24 @@ def add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config",
         metavar="FILE",
-        help="the settings; without it the file that HEADRACE_CONFIG names, else ./headrace.yaml",
+        help="the settings file (default: the file that HEADRACE_CONFIG names, else ./headrace.yaml)",
     )
 
 
 def load(args: argparse.Namespace) -> "Loaded":
-    """The settings that `--config` and the environment give."""
-    from pipeline.settings_file import read_settings
+    """Read the settings from the file and the environment. Prints on stderr which settings are given under an earlier name."""
+    from pipeline.cli.telling import tell_aside
+    from pipeline.settings.file import read_settings
 
-    return read_settings(args.config, os.environ)
+    loaded = read_settings(args.config, os.environ)
+    if loaded.notes:
+        tell_aside(*(f"headrace: {note}" for note in loaded.notes))
+    return loaded
 
 
 def duration(text: str) -> timedelta:
     """An argument such as 30s or 2m, as in the settings."""
-    from pipeline.settings_values import read_value
+    from pipeline.settings.values import read_value
 
     try:
         period: timedelta = read_value(timedelta, text)

@@ -1,4 +1,4 @@
-"""`headrace plan`: what the leader would do now, and why, without doing it."""
+"""`headrace plan`: what the leader would change now, and why, without changing it."""
 
 import argparse
 import json
@@ -9,23 +9,37 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from pipeline.cli.options import add_config, duration, load
-from pipeline.cli.telling import cell, tell, tell_aside
+from pipeline.cli.telling import tell, tell_aside
+from pipeline.core.words import cell
 
 if TYPE_CHECKING:
     from pipeline.cli.options import Subparsers
     from pipeline.core.change import Change
     from pipeline.duties.leader_tick import LeaderDuty
     from pipeline.duties.preview import Preview
-    from pipeline.settings import Settings
+    from pipeline.settings.model import Settings
 
 FORMAT = 1
+_WORDS = {
+    "create": "create",
+    "retire": "delete",
+    "delete": "delete",
+    "assign": "assign",
+    "move": "move",
+    "initiate": "hand over",
+    "redirect": "redirect",
+    "call off": "call off",
+    "complete": "end handover",
+}
+"""Kind of a change -> the printed word. An assigned lease that a dead worker still holds is printed as moved."""
 
 
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "plan",
-        description="Print what the leader would do now (leases made and deleted, given out, moved), each with its reason. "
-        "Nothing is written. Workers count as alive once they were seen to beat, so this looks several times.",
+        description="Print what the leader would change now (leases created, deleted, assigned, moved), each with its reason. The "
+        "command writes nothing. It reads the tables several times, because a worker counts as alive only once it was seen to "
+        "beat.",
     )
     add_config(parser)
     parser.add_argument(
@@ -33,16 +47,18 @@ def add(subparsers: "Subparsers") -> None:
         dest="period",
         metavar="TIME",
         type=duration,
-        help="how long to watch the workers first (default: two worker ticks and a leader tick; longer than the lease duration shows "
-        "what would become of dead ones)",
+        help="how long to watch the workers first (default: two worker ticks and one leader tick; a time longer than the lease "
+        "duration also shows where the leases of dead workers would go)",
     )
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--json", action="store_true", help="print as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
+    from pipeline.wiring import wire
+
     settings = load(args).settings
     period = args.period or default_period(settings)
-    seen = watch(_duty(settings), period, every=settings.times.leader_tick)
+    seen = watch(wire(settings).leader("plan"), period, every=settings.times.leader_tick)
     if args.json:
         print(json.dumps(document(seen.changes) | _start(seen), indent=2))
     else:
@@ -51,15 +67,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def default_period(settings: "Settings") -> timedelta:
-    """A worker of KCL 2.x has no row: after so long it is told from one of ours, which would have made it anew."""
+    """Long enough to tell a KCL 2.x worker, which has no worker row, from one of ours, which writes its row at each tick."""
     return 2 * settings.times.worker_tick + settings.times.leader_tick
 
 
 def watch(
     duty: "LeaderDuty", period: timedelta, *, every: timedelta, pause: Callable[[float], None] = time.sleep
 ) -> "Preview":
-    """The plan of the last look."""
-    from pipeline.duties.leader_tick import LeaderMemory
+    """Look again and again for a while, and return the plan of the last look."""
+    from pipeline.duties.leader_report import LeaderMemory
     from pipeline.duties.preview import preview
 
     seen = preview(duty, LeaderMemory())
@@ -73,12 +89,12 @@ def watch(
 
 
 def before(seen: "Preview", application: str) -> list[str]:
-    """What comes before the changes: why there are none, or a first start most of all."""
+    """Lines to print before the changes: why there can be none, or what a first start does before any change."""
     why_not = [] if seen.why_not is None else [seen.why_not]
     if not seen.first:
         return why_not
-    told = "" if seen.has_started else f"application {application} hasn't started yet: "
-    return [*why_not, f"{told}the leader would first", *(f"  {each}" for each in seen.first), "and then"]
+    head = "" if seen.has_started else f"application {application} hasn't started yet: "
+    return [*why_not, f"{head}the leader would first", *(f"  {each}" for each in seen.first), "and then"]
 
 
 def _start(seen: "Preview") -> dict[str, Any]:
@@ -88,11 +104,11 @@ def _start(seen: "Preview") -> dict[str, Any]:
 def lines(changes: Sequence["Change"]) -> list[str]:
     if not changes:
         return ["the leader would change nothing now"]
-    told = [(kind_of(change), cell(change.key), cell(_between(change)), change.why) for change in changes]
-    widths = [max(len(row[n]) for row in told) for n in range(3)]
+    cells = [(kind_of(change), cell(change.key), cell(_between(change)), change.why) for change in changes]
+    widths = [max(len(row[n]) for row in cells) for n in range(3)]
     rows = [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)), row[3]])
-        for row in told
+        for row in cells
     ]
     return [*rows, _sum(changes)]
 
@@ -115,25 +131,13 @@ def document(changes: Sequence["Change"]) -> dict[str, Any]:
 
 
 def kind_of(change: "Change") -> str:
-    if change.create is not None:
-        return "create"
-    if change.delete:
-        return "delete"
-    if change.put.get("checkpoint_owner") is not None:
-        return "hand over"
-    if "owner" in change.put:
-        if change.put["owner"] == change.requires.get("checkpoint_owner"):
-            return "call off"
-        if change.requires.get("checkpoint_owner") and "checkpoint_owner" not in change.remove:
-            return "redirect"
-        return "move" if _from(change) else "assign"
-    if "checkpoint_owner" in change.remove:
-        return "end handover"
-    return "change"
+    """The printed word for a change."""
+    word = _WORDS.get(change.kind, "change")
+    return "move" if word == "assign" and _from(change) else word
 
 
 def _from(change: "Change") -> str | None:
-    """Who reads it until then."""
+    """The worker that reads the shard before the change."""
     return change.requires.get("checkpoint_owner") or change.requires.get("owner")
 
 
@@ -153,27 +157,5 @@ def _between(change: "Change") -> str:
 
 def _sum(changes: Sequence["Change"]) -> str:
     counts = Counter(map(kind_of, changes))
-    told = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))
-    return f"the leader would make {len(changes):,} {'change' if len(changes) == 1 else 'changes'}: {told}"
-
-
-def _duty(settings: "Settings") -> "LeaderDuty":
-    from pipeline.clock import SystemClock, SystemIds
-    from pipeline.duties.leader_tick import LeaderDuty
-    from resources.lake import LakeResource
-    from resources.lease_tables import LeaseTablesResource
-    from resources.stream import StreamResource
-
-    tables, source = LeaseTablesResource.of(settings), StreamResource.of(settings).source()
-    return LeaderDuty(
-        leader_id=settings.workers[0].id,
-        settings=settings,
-        tables=tables.tables(),
-        leases=tables.leases(),
-        workers=tables.workers(),
-        lock=tables.lock(),
-        source=source,
-        table=LakeResource.of(settings).landing_table("plan", source),
-        clock=SystemClock(),
-        ids=SystemIds(),
-    )
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))
+    return f"the leader would make {len(changes):,} {'change' if len(changes) == 1 else 'changes'}: {kinds}"

@@ -1,4 +1,4 @@
-"""`headrace repair`: the landing table's chain of positions is broken; rebuild them from what is left."""
+"""`headrace repair`: rebuild the landing table's positions from its rows and the snapshots that are left."""
 
 import argparse
 import sys
@@ -17,39 +17,28 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "repair",
-        description="Rebuild the positions of a landing table whose history others have cut: from its rows, and from every "
-        "snapshot of ours that is still known. Reads the sequence numbers of all rows. Tells what would be read again, and asks.",
+        description="Rebuild the positions of a landing table after another tool has cut its history (expired snapshots, say). The "
+        "positions come from the table's rows and from every Headrace snapshot that can still be found, so the command reads the "
+        "sequence numbers of all rows. It shows which records would be read again, and asks before it writes.",
     )
     add_config(parser)
     parser.add_argument(
         "--origin",
         metavar="START",
-        help="where the stream began, should nothing know it any more: TRIM_HORIZON, or the moment that LATEST or "
-        "AT_TIMESTAMP stood for (2026-01-31T00:00:00Z)",
+        help="the start of the stream's first read, in case no snapshot says it any more: TRIM_HORIZON, or the moment that "
+        "LATEST or AT_TIMESTAMP stood for (2026-01-31T00:00:00Z)",
     )
     add_deciding(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    from pipeline.clock import SystemIds
-    from pipeline.core.repair import Repair
-    from pipeline.duties.repair import Mending
+    from pipeline.core.repair_plan import Repair
     from pipeline.errors import ChainBroken
-    from resources.lake import LakeResource
-    from resources.lease_tables import LeaseTablesResource
-    from resources.stream import StreamResource
+    from pipeline.wiring import wire
 
-    settings = load(args).settings
     origin = None if args.origin is None else _start(args.origin)
-    source = StreamResource.of(settings).source()
-    run_id = f"shell-{SystemIds().fresh()}"
-    mending = Mending(
-        settings=settings,
-        leases=LeaseTablesResource.of(settings).leases(),
-        source=source,
-        table=LakeResource.of(settings).landing_table(run_id, source),
-        run=run_id,
-    )
+    wiring = wire(load(args).settings)
+    mending = wiring.mending(f"shell-{wiring.ports.ids.fresh()}")
     plan = mending.plan(why=args.why, origin=origin)
     if not isinstance(plan, Repair):
         raise ChainBroken(plan.why)
@@ -71,7 +60,7 @@ def _start(text: str) -> "Start":
         moment = None
     if moment is None or moment.tzinfo is None:
         raise BadSetting(
-            f"--origin is {text!r}; allowed: TRIM_HORIZON, or a moment with its time zone, as 2026-01-31T00:00:00Z; nothing "
+            f"--origin is {text!r}; allowed: TRIM_HORIZON, or a moment with its time zone, such as 2026-01-31T00:00:00Z; nothing "
             "was changed"
         )
     return Start(moment)

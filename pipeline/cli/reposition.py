@@ -1,4 +1,4 @@
-"""`headrace reposition`: where lease row and lake table disagree, a person says which of the two is right."""
+"""`headrace reposition`: where a lease row and the lake table disagree, a person decides which of the two is right."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -8,33 +8,45 @@ from pipeline.cli.options import add_config, load
 
 if TYPE_CHECKING:
     from pipeline.cli.options import Subparsers
-    from pipeline.core.begin import Stop
     from pipeline.core.lease import Lease
-    from pipeline.core.recover import Decision
+    from pipeline.core.recovery_plan import Decision
+    from pipeline.core.start_of_reading import Stop
 
 
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "reposition",
-        description="A shard whose row is ahead of the table (a rollback, a restored table, another reader) stands still until "
-        "a person decides. table: the row goes back, and what lies between is read and landed. lease: the table goes forward, "
-        "and what lies between is not landed here.",
+        description="Decide where to go on with a shard whose lease row is ahead of the landing table (after a rollback, a restored "
+        "table, or another reader). Headrace doesn't read such a shard until a person decides. --to table: the lease row goes back, "
+        "and the records between the two positions are read and landed. --to lease: the table's position goes forward, and the "
+        "records between the two positions are never landed in this table.",
     )
     add_config(parser)
     parser.add_argument(
-        "--shard", required=True, nargs="+", action="extend", metavar="KEY", help="lease keys"
+        "--shard",
+        required=True,
+        nargs="+",
+        action="extend",
+        metavar="KEY",
+        help="lease keys such as `shardId-000000000000`",
     )
-    parser.add_argument("--to", required=True, choices=("table", "lease"), help="which of the two is right")
+    parser.add_argument(
+        "--to",
+        required=True,
+        choices=("table", "lease"),
+        help="the one that is right: the landing table or the lease row",
+    )
     add_deciding(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     from pipeline.core.checkpoint import Checkpoint
-    from pipeline.core.recover import Person, plan_reposition
+    from pipeline.core.recovery_plan import Person, plan_reposition
     from pipeline.duties.streams import how_to_read
+    from pipeline.wiring import wire
 
     settings = load(args).settings
-    recovery = recovery_of(settings)
+    recovery = recovery_of(wire(settings))
     person = Person(recovery.claim.partition("/")[0], recovery.claim, args.why)
 
     def plan(row: "Lease") -> "Decision | Stop":

@@ -1,4 +1,4 @@
-"""Processes that `headrace dev` and `headrace demo` start, and how they are stopped: with all that they started."""
+"""The processes that `headrace dev` and `headrace demo` start. Each is stopped together with its own child processes."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from typing import Any
 
 import pipeline
 from pipeline.errors import BadSetting, HeadraceError, Unreachable
-from pipeline.lake.session import DISCOVERY, discovery_in
+from pipeline.lake.private_files import make_folder
 
-HOST = "127.0.0.1"  # whoever reaches Dagster's UI may run code
+HOST = "127.0.0.1"  # never a public address: a person who reaches Dagster's UI can run code
 ROOT = Path(pipeline.__file__).parents[1]
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _CLEAN_STOP = 60.0
-"""Seconds for runs to let go of their shards and for Dagster to end: a few, where nothing else keeps the machine busy."""
-_LAST_WORD = 5.0
+"""Seconds for runs to release their shards and for Dagster to end. An idle machine needs a few."""
+_AFTER_SIGNAL = 5.0
+"""Seconds that a process has to end after SIGTERM or SIGKILL."""
 _LOOK_EVERY = 0.1
 _UI_STARTS_WITHIN = 120.0
-"""Seconds. Ten on an idle machine."""
+"""Seconds. An idle machine needs ten."""
 
 _WORKSPACE = """\
 # Written by headrace at each start.
@@ -41,7 +42,10 @@ load_from:
 
 
 class Group:
-    """A child in a process group of its own: a Ctrl-C at the terminal reaches us only, and we stop it in order."""
+    """A child process in a process group of its own.
+
+    A Ctrl-C at the terminal reaches the foreground group only, which is this process; it then stops its groups in order.
+    """
 
     def __init__(
         self,
@@ -53,28 +57,33 @@ class Group:
     ) -> None:
         self.log = log
         with (log or Path(os.devnull)).open("ab") as out:
-            where: dict[str, Any] = {} if log is None else {"stdout": out, "stderr": subprocess.STDOUT}
-            with _heeding_ctrl_c():
+            streams: dict[str, Any] = {} if log is None else {"stdout": out, "stderr": subprocess.STDOUT}
+            with _child_accepts_sigint():
                 self._process = subprocess.Popen(
-                    command, env=dict(env), cwd=cwd, stdin=subprocess.PIPE, start_new_session=True, **where
+                    command, env=dict(env), cwd=cwd, stdin=subprocess.PIPE, start_new_session=True, **streams
                 )
 
     @property
+    def pid(self) -> int:
+        """The id of the child process, which is the id of its group, too."""
+        return self._process.pid
+
+    @property
     def code(self) -> int | None:
-        """What it ended with; None while it runs."""
+        """The child's exit code; None while it runs."""
         return self._process.poll()
 
     def wait(self) -> int:
         return self._process.wait()
 
     def stop(self) -> None:
-        """The child is asked and given time; whatever is left of its group is told, then killed."""
+        """Interrupt the group and give it time; then terminate and at last kill the processes that are left."""
         with undisturbed():
             self._signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_CLEAN_STOP)
-            for last_word in (signal.SIGTERM, signal.SIGKILL):
-                if not self._signal(last_word) or self._is_gone(_LAST_WORD):
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                if not self._signal(number) or self._is_gone(_AFTER_SIGNAL):
                     break
             if self._process.stdin is not None:
                 self._process.stdin.close()
@@ -82,7 +91,7 @@ class Group:
     def _is_gone(self, within: float) -> bool:
         until = time.monotonic() + within
         while self._signal(0) and time.monotonic() < until:
-            self._process.poll()  # reaped, it is gone from its group
+            self._process.poll()  # a child that ended stays in its group until its parent has asked for its exit code
             time.sleep(_LOOK_EVERY)
         return not self._signal(0)
 
@@ -94,30 +103,61 @@ class Group:
         return True
 
 
+def stop_orphans(group: int, of: Path) -> bool:
+    """Stop a Dagster of this DAGSTER_HOME that outlived the process which started it. Returns whether there was one."""
+    if not any(str(of) in command for command in commands_of(group)):
+        return False  # the system may have given the number to another process since
+    for number, within in ((signal.SIGINT, _CLEAN_STOP), (signal.SIGKILL, _AFTER_SIGNAL)):
+        with suppress(ProcessLookupError):
+            os.killpg(group, number)
+        until = time.monotonic() + within
+        while commands_of(group) and time.monotonic() < until:
+            time.sleep(_LOOK_EVERY)
+    return True
+
+
+def commands_of(group: int) -> list[str]:
+    """Command lines of the living processes of a process group, without zombies (which ended and wait for their parent)."""
+    shown = subprocess.run(
+        ["ps", "-A", "-ww", "-o", "pgid=", "-o", "stat=", "-o", "command="],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=True,
+    )
+    lines = [line.split(maxsplit=2) for line in shown.stdout.splitlines()]
+    return [
+        line[2] for line in lines if len(line) == 3 and line[0] == str(group) and not line[1].startswith("Z")
+    ]
+
+
 # --- signals ------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """SIGTERM and a closed terminal end the block as Ctrl-C does, so that what it started is stopped."""
+    """SIGTERM and SIGHUP (a closed terminal) raise KeyboardInterrupt as Ctrl-C does, so that the block's `finally`s run."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with _answered_by(interrupt):
+    with _on_signals(interrupt):
         yield
 
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """A second Ctrl-C while things are being stopped would leave them running."""
-    with _answered_by(signal.SIG_IGN):
+    """Ignore signals: a second Ctrl-C while processes are being stopped would leave them running."""
+    with _on_signals(signal.SIG_IGN):
         yield
 
 
 @contextmanager
-def _heeding_ctrl_c() -> Iterator[None]:
-    """What is started in the background of a script ignores Ctrl-C, and so would its children, which are stopped by it."""
+def _child_accepts_sigint() -> Iterator[None]:
+    """Let a child be started with SIGINT's default action, by which Dagster's processes are stopped.
+
+    A shell starts a background command (`headrace dev &`) with SIGINT ignored, and children inherit that.
+    """
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         yield
         return
@@ -129,49 +169,51 @@ def _heeding_ctrl_c() -> Iterator[None]:
 
 
 @contextmanager
-def _answered_by(handler: Any) -> Iterator[None]:
+def _on_signals(handler: Any) -> Iterator[None]:
     before = {number: signal.signal(number, handler) for number in _STOPPING}
     try:
         yield
     finally:
-        for number, its in before.items():
-            signal.signal(number, its)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 # --- Dagster ------------------------------------------------------------------------------------------------
 
 
 def environment(base: Mapping[str, str], config: Path, dagster_home: Path) -> dict[str, str]:
-    """What Dagster and its runs start with, beyond what they inherit: these settings, our packages, Java."""
+    """The environment of Dagster and its runs: the given one, with these settings, our packages and Java."""
     env = dict(base)
     env["DAGSTER_HOME"] = str(dagster_home)
     env["HEADRACE_CONFIG"] = str(config.resolve())
     env["DAGSTER_DISABLE_TELEMETRY"] = "yes"
-    # A code server imports what this process would, installed or not, and nothing from the folder it is started in.
+    # The code server imports our packages also where they aren't installed, and nothing from the folder it is started in.
     env["PYTHONSAFEPATH"] = "1"
     env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), env.get("PYTHONPATH"))))
-    found = Path(sys.prefix, "java_home")  # by `make setup`
+    found = Path(sys.prefix, "java_home")  # `make setup` writes it
     if "JAVA_HOME" not in env and found.exists():
         env["JAVA_HOME"] = found.read_text(encoding="utf-8").strip()
     return env
 
 
 def dagster_home(config: Path) -> Path:
-    """DAGSTER_HOME as the user has it, else a folder beside the settings."""
+    """The user's DAGSTER_HOME, else the folder .dagster beside the settings file."""
     return Path(os.environ.get("DAGSTER_HOME") or config.resolve().parent / ".dagster").resolve()
 
 
-def prepare_dagster_home(home: Path) -> Path:
-    """The folder with the instance's file, as shipped, where it has none; the workspace's file is written anew."""
-    home.mkdir(parents=True, exist_ok=True)
+def prepare_dagster_home(home: Path, *, private: bool = True) -> Path:
+    """Write workspace.yaml into DAGSTER_HOME, and the shipped dagster.yaml unless the user has one there."""
+    make_folder(home, private=private)
     instance = home / "dagster.yaml"
     if not instance.exists():
-        # In a wheel it lies in the package, in a checkout beside it.
+        # A wheel has the file inside the package, a checkout has it beside the package.
         shipped = next(
             (f for f in (ROOT / "pipeline/dagster.yaml", ROOT / "dagster.yaml") if f.exists()), None
         )
         if shipped is None:
-            raise BadSetting(f"{instance} is missing and none was shipped: put Headrace's dagster.yaml there")
+            raise BadSetting(
+                f"{instance} is missing and this installation has no dagster.yaml to copy: put Headrace's dagster.yaml there"
+            )
         shutil.copyfile(shipped, instance)
     workspace = home / "workspace.yaml"
     workspace.write_text(_WORKSPACE.format(root=json.dumps(str(ROOT))), encoding="utf-8")
@@ -183,15 +225,15 @@ def dagster_command(workspace: Path, port: int) -> list[str]:
 
 
 def wait_for_ui(dagster: Group, port: int) -> Iterator[float]:
-    """Yields the seconds that have passed, about one at a time, until the UI answers."""
+    """Yield the seconds that have passed, about once a second, until the UI answers."""
     began = time.monotonic()
-    where = f"; its log: {dagster.log}" if dagster.log else ""
+    log = f"; its log: {dagster.log}" if dagster.log else ""
     while not _answers(port):
         passed = time.monotonic() - began
         if dagster.code is not None:
-            raise HeadraceError(f"Dagster ended with code {dagster.code} before its UI was up{where}")
+            raise HeadraceError(f"Dagster ended with code {dagster.code} before its UI was up{log}")
         if passed > _UI_STARTS_WITHIN:
-            raise Unreachable(f"Dagster's UI didn't answer on port {port} for {passed:.0f} s{where}")
+            raise Unreachable(f"Dagster's UI didn't answer on port {port} for {passed:.0f} s{log}")
         yield passed
         time.sleep(1)
 
@@ -215,54 +257,3 @@ def _answers(port: int) -> bool:
         return False
     finally:
         connection.close()
-
-
-# --- Spark --------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def spark_of_its_own(dagster: Path) -> Iterator[None]:
-    """The local Connect server of one deployment; whichever run started it, it is stopped at the end.
-
-    Not the one that a user's processes share, because a server keeps the credentials it was started with.
-    """
-    folder = discovery_in(dagster).parent
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)  # it holds the server's token
-    before = os.environ.get(DISCOVERY)
-    os.environ[DISCOVERY] = str(discovery_in(dagster))
-    try:
-        yield
-    finally:
-        with undisturbed():
-            _stop_spark(folder)
-        if before is None:
-            del os.environ[DISCOVERY]
-        else:
-            os.environ[DISCOVERY] = before
-
-
-def _stop_spark(folder: Path) -> None:
-    """By what Spark's own script wrote, so that a server which hadn't finished starting is found too."""
-    for file in folder.glob("spark-*.pid"):
-        pid = int(file.read_text(encoding="utf-8"))
-        if _is_spark(pid):
-            _end(pid)
-        file.unlink()
-    (folder / "connect.json").unlink(missing_ok=True)
-
-
-def _is_spark(pid: int) -> bool:
-    """A file that outlived its server may name a process of somebody else by now."""
-    command = ["ps", "-ww", "-p", str(pid), "-o", "command="]
-    return "SparkConnectServer" in subprocess.run(command, capture_output=True, text=True, check=False).stdout
-
-
-def _end(pid: int) -> None:
-    until = time.monotonic() + _CLEAN_STOP
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
-        while time.monotonic() < until:
-            os.kill(pid, 0)
-            time.sleep(_LOOK_EVERY)
-        os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""docs/settings.md's tables of knobs, made from the dataclasses."""
+"""The reference tables in docs/settings.md, generated from the dataclasses in `pipeline.settings.model`."""
 
 import re
 from collections.abc import Iterator
@@ -7,17 +7,19 @@ from itertools import groupby
 from typing import Any, get_type_hints
 
 from pipeline.errors import BadSetting
-from pipeline.settings import Settings
-from pipeline.settings_values import allowed, bare, element, knobs, show
+from pipeline.settings.model import Settings
+from pipeline.settings.values import allowed, bare, element, knobs, show
 
 BEGIN = "<!-- knobs: made by `headrace config --doc docs/settings.md` -->"
 END = "<!-- end of knobs -->"
 
 
 def renewed(text: str) -> str:
-    """A document with the tables between its marks made anew."""
+    """The document with new tables between its two marks."""
     if BEGIN not in text or END not in text:
-        raise BadSetting(f"the document has no place for the tables: put {BEGIN} and {END} where they belong")
+        raise BadSetting(
+            f"the document doesn't say where the tables belong: put the lines {BEGIN} and {END} there"
+        )
     return f"{text.partition(BEGIN)[0]}{BEGIN}\n\n{knob_tables()}\n\n{END}{text.partition(END)[2]}"
 
 

@@ -1,4 +1,4 @@
-"""The demo while it runs: what it starts, and how it watches the table fill."""
+"""The demo's run: start the stand-in, Spark, Dagster and the producers, and watch the records land."""
 
 import sys
 import time
@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from pipeline.aws.kinesis import KinesisSource
+from pipeline.cli.own_spark import WARM
 from pipeline.cli.services import (
     HOST,
     Group,
@@ -15,18 +16,19 @@ from pipeline.cli.services import (
     prepare_dagster_home,
     wait_for_ui,
 )
+from pipeline.cli.watching import Watch, require_alive
 from pipeline.core.words import counted
 from pipeline.demo.home import APPLICATION, STREAM, Home, surroundings
 from pipeline.demo.producers import ONE_TRY, PRODUCERS, Producers
-from pipeline.demo.progress import Patience, Progress, progress
+from pipeline.demo.progress import DemoProgress, Stillness, progress
 from pipeline.demo.reading import the_table, write_puts, write_shards
 from pipeline.demo.reshards import Reshards, is_active
-from pipeline.errors import HeadraceError
+from pipeline.errors import HeadraceError, ProcessDied
 from pipeline.local.endpoint import READY, LocalAws
 
 _SHARDS = 4
 _PACE = 625.0
-"""Records a second: slow enough for most of them to come while others land."""
+"""Records a second: slow enough that producers still put records while others land, so that reshards happen in between."""
 _LEAST_SECONDS = 20.0
 _TELL_EVERY = 2.0
 _LOOK_EVERY = 1.0
@@ -41,7 +43,7 @@ def say(sentence: object) -> None:
 
 class Show:
     def __init__(self, home: Home, started: ExitStack, *, records: int, patience: float) -> None:
-        """`started` stops, in reverse order, whatever this starts."""
+        """`started` stops the processes in the reverse order of their start."""
         self.dagster: Group
         self._home = home
         self._started = started
@@ -49,24 +51,27 @@ class Show:
         self._patience = patience
 
     def run(self, port: int) -> str | None:
-        """Until all has landed; what went wrong, if anything did. Leaves what a summary is made of in the home."""
+        """Run until every record has landed. Returns what went wrong, if anything did.
+
+        Writes the list of put records and of shards into the home folder, from which the summary is made.
+        """
         say(
-            f"{counted(self._records, 'record')} for a stream of {_SHARDS} shards; all of it lives in {self._home.folder}"
+            f"putting {counted(self._records, 'record')} into a stream of {_SHARDS} shards; all files are in {self._home.folder}"
         )
         aws = self._stand_in()
         self._dagster(aws, port)
         client = self._a_stream(aws)
-        told = -_TELL_EVERY
+        said_at = -_TELL_EVERY
         for passed in wait_for_ui(self.dagster, port):
-            if passed - told >= _TELL_EVERY:
+            if passed - said_at >= _TELL_EVERY:
                 say("Dagster and Spark are starting")
-                told = passed
+                said_at = passed
         ui = f"http://{HOST}:{port}"
         say(f"Dagster's UI is at {ui}, the shards at {ui}/assets/{APPLICATION}/records?view=partitions")
         seconds = max(_LEAST_SECONDS, self._records / _PACE)
         producers = Producers(client, STREAM, records=self._records, seconds=seconds)
         self._started.callback(producers.stop)
-        self._started.callback(say, "stopping everything that was started")
+        self._started.callback(say, "stopping the producers, Dagster, Spark and the stand-in")
         trouble = self._watch(producers, Reshards(client, STREAM))
         producers.stop()
         source = KinesisSource(client)
@@ -90,11 +95,11 @@ class Show:
         return LocalAws(lines[0].removeprefix(READY).split()[0])
 
     def _dagster(self, aws: LocalAws, port: int) -> None:
-        """Spark's start goes on beside Dagster's: no run has to wait for it."""
+        """Start Spark and Dagster at the same time, so that no run has to wait for Spark."""
         self._home.write_settings(aws.endpoint)
         workspace = prepare_dagster_home(self._home.dagster)
         base = surroundings(aws.endpoint)
-        self._start([sys.executable, "-m", "pipeline.demo.warm"], base, name="spark")
+        self._start(WARM, base, name="spark")
         self.dagster = self._start(dagster_command(workspace, port), base, name="dagster")
 
     def _start(self, command: list[str], base: dict[str, str], *, name: str) -> Group:
@@ -113,29 +118,34 @@ class Show:
     # --- watching -------------------------------------------------------------------------------------------
 
     def _watch(self, producers: Producers, reshards: Reshards) -> str | None:
-        say(f"{PRODUCERS} producers begin")
+        say(f"{PRODUCERS} producers start to put records")
         producers.start()
-        patience = Patience(self._patience)
-        told, was_all = 0.0, False
+        patience = Stillness(self._patience)
+        watch = Watch()
+        said_at, was_all = 0.0, False
         for now, seen in self._looks(producers, reshards):
             milestone = reshards.look(seen.put / self._records)
             if milestone is not None:
                 say(f"{milestone}, while {seen.put:,} of {self._records:,} were put")
-            if now - told >= _TELL_EVERY:
+            if now - said_at >= _TELL_EVERY:
                 say(seen)
-                told = now
+                said_at = now
             is_all = producers.are_done and reshards.are_done and _is_all(seen, reshards)
-            if is_all and was_all:  # twice: a record that lands again a moment later isn't to be missed
+            if (
+                is_all and was_all
+            ):  # seen twice, so that a record which lands a second time a moment later isn't missed
                 say(seen)
                 return None
             was_all = is_all
-            if self.dagster.code is not None:
-                return f"Dagster ended with code {self.dagster.code}"
+            try:
+                require_alive(self.dagster, watch)
+            except ProcessDied as died:
+                return str(died)
             if patience.is_out(now, seen):
-                return f"nothing moved for {self._patience:.0f} s"
+                return f"no record was put or landed for {self._patience:.0f} s"
         raise AssertionError("unreachable")
 
-    def _looks(self, producers: Producers, reshards: Reshards) -> Iterator[tuple[float, Progress]]:
+    def _looks(self, producers: Producers, reshards: Reshards) -> Iterator[tuple[float, DemoProgress]]:
         table = the_table(self._home.lake)
         while True:
             shards = len(reshards.shards())
@@ -143,5 +153,5 @@ class Show:
             time.sleep(_LOOK_EVERY)
 
 
-def _is_all(seen: Progress, reshards: Reshards) -> bool:
+def _is_all(seen: DemoProgress, reshards: Reshards) -> bool:
     return seen.landed >= seen.put and seen.ended >= reshards.closed

@@ -1,4 +1,4 @@
-"""`headrace skip`: let go of records that are lost, or that nobody wants, and record it."""
+"""`headrace skip`: give up records that are lost or unwanted, and record the gap in the lake table."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -8,9 +8,9 @@ from pipeline.cli.options import add_config, load
 
 if TYPE_CHECKING:
     from pipeline.cli.options import Subparsers
-    from pipeline.core.begin import Stop
     from pipeline.core.lease import Lease
-    from pipeline.core.recover import Decision, Scene, Target
+    from pipeline.core.recovery_plan import Decision, ShardSituation, Target
+    from pipeline.core.start_of_reading import Stop
     from pipeline.core.stream import ShardKey
     from pipeline.duties.recover import Recovery
     from pipeline.ports import Pages
@@ -19,25 +19,29 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "skip",
-        description="Pass over records of a shard and record the gap in the table. Without --to, --to-tip and --end: what is "
-        "lost is let go, and the next wave goes on with what the stream still holds.",
+        description="Give up records of a shard, and record the gap in the lake table. Without --to, --to-tip and --end, only the "
+        "records that have left the stream are given up: the next wave goes on with the oldest record that the stream still holds.",
     )
     add_config(parser)
-    parser.add_argument("--shard", required=True, metavar="KEY", help="lease key, as `shardId-000000000000`")
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--to", metavar="SEQUENCE", help="go on after this record")
-    where.add_argument("--to-tip", action="store_true", help="go on with what comes from now on")
-    where.add_argument("--end", action="store_true", help="the shard is over: its children begin")
+    parser.add_argument(
+        "--shard", required=True, metavar="KEY", help="lease key such as `shardId-000000000000`"
+    )
+    target = parser.add_mutually_exclusive_group()
+    target.add_argument("--to", metavar="SEQUENCE", help="go on after the record with this sequence number")
+    target.add_argument("--to-tip", action="store_true", help="go on with records that are put from now on")
+    target.add_argument(
+        "--end", action="store_true", help="take the shard as read to its end, so that its children begin"
+    )
     add_deciding(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    from pipeline.core.recover import Person, plan_skip
-    from resources.stream import StreamResource
+    from pipeline.core.recovery_plan import Person, plan_skip
+    from pipeline.wiring import wire
 
-    settings = load(args).settings
-    recovery = recovery_of(settings)
-    pages = StreamResource.of(settings).pages()
+    wiring = wire(load(args).settings)
+    recovery = recovery_of(wiring)
+    pages = wiring.ports.pages()
     person = Person(recovery.claim.partition("/")[0], recovery.claim, args.why)
 
     def plan(row: "Lease") -> "Decision | Stop":
@@ -47,8 +51,10 @@ def run(args: argparse.Namespace) -> int:
     return decide(args, recovery, [args.shard], plan)
 
 
-def _target(args: argparse.Namespace, scene: "Scene", recovery: "Recovery", pages: "Pages") -> "Target":
-    from pipeline.core.recover import AfterRecord, WhatIsLeft
+def _target(
+    args: argparse.Namespace, scene: "ShardSituation", recovery: "Recovery", pages: "Pages"
+) -> "Target":
+    from pipeline.core.recovery_plan import AfterRecord, WhatIsLeft
     from pipeline.errors import BadSetting
 
     if args.end:
@@ -73,5 +79,5 @@ def _require_readable(key: "ShardKey", sequence: str, recovery: "Recovery", page
     except Terminal as error:
         raise BadSetting(
             f"--to is {sequence}, and reading {key} can't go on after it; nothing was changed. Name the whole sequence number of "
-            f"one of its records (`headrace lineage` shows those that it stood at), or say --to-tip. {error}"
+            f"one of its records (`headrace lineage` shows some), or use --to-tip. {error}"
         ) from error

@@ -1,4 +1,4 @@
-"""`headrace stop`: workers let go of their leases and leave, so that others read on at once."""
+"""`headrace stop`: workers give up their leases, so that other workers read on at once instead of after an expiry."""
 
 import argparse
 import sys
@@ -10,18 +10,18 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from pipeline.cli.options import add_config, duration, load
-from pipeline.cli.telling import clean, tell, tell_aside
-from pipeline.core.words import counted
+from pipeline.cli.telling import tell, tell_aside
+from pipeline.core.words import clean, counted
 from pipeline.errors import BadSetting, Unknown
 
 if TYPE_CHECKING:
     from pipeline.cli.options import Subparsers
     from pipeline.core.lease import Lease
     from pipeline.ports import LeaseStore, WorkerStore
-    from pipeline.settings import Settings
+    from pipeline.settings.model import Settings
 
 WAIT = timedelta(seconds=120)
-"""A wave of a minute, the commit after it, and a few ticks."""
+"""Enough for a wave of a minute (wave.seconds), the commit after it, and a few ticks."""
 _LOOK = 1.0
 _TELL_EVERY = 5.0
 _TRY_LATER = 75
@@ -33,40 +33,44 @@ class Stopped:
     left: Mapping[str, int]
     """Open leases that each still holds; empty when all are given up."""
     silent: tuple[str, ...]
-    """Those of them that nobody was seen to beat for."""
+    """The workers in `left` that didn't beat while this command waited."""
     after: timedelta
 
     def __str__(self) -> str:
         names, seconds = ", ".join(self.workers), f"{self.after.total_seconds():.0f} s"
         if not self.left:
-            return f"stopped: {names} held no open lease any more after {seconds}; `headrace stop --cancel` lets them work again"
+            return f"stopped: {names} held no open lease any more after {seconds}; `headrace stop --cancel` lets these workers work again"
         held = ", ".join(f"{name} {count}" for name, count in self.left.items())
         leases = counted(sum(self.left.values()), "open lease is", "open leases are")
         why = (
-            f"; {', '.join(self.silent)} didn't beat: no sensor of it runs, and others take its leases once they expire"
+            f"; {', '.join(self.silent)} didn't beat, so no sensor runs for it: other workers take its leases once they expire"
             if self.silent
-            else "; their waves may still be at work, and each lease is given up at the end of its wave"
+            else "; the runs of these workers may still be in a wave, and release each lease at the end of that wave"
         )
-        return f"told to stop, but after {seconds} {leases} still held ({held}){why}"
+        return f"the workers were asked to stop, but after {seconds} {leases} still held ({held}){why}"
 
 
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "stop",
-        description="Stop workers cleanly: their runs end after their wave, their leases are given up and, if one of them "
-        "leads, the lock is released. They stay stopped until --cancel, or the next `headrace dev`.",
+        description="Stop workers cleanly: their runs end after the wave that they are in, the workers give up their leases, and a "
+        "worker that is the leader gives up the leader's lock. The workers stay stopped until --cancel or the next `headrace dev`.",
     )
     add_config(parser)
     parser.add_argument(
         "--worker",
         metavar="ID",
         action="append",
-        help="only this one (may be repeated; default: all of the settings)",
+        help="stop only this worker (may be repeated; default: all workers in the settings)",
     )
-    parser.add_argument("--yes", action="store_true", help="don't ask")
+    parser.add_argument("--yes", action="store_true", help="don't ask for confirmation")
     parser.add_argument("--cancel", action="store_true", help="let stopped workers work again")
     parser.add_argument(
-        "--wait", metavar="TIME", type=duration, default=WAIT, help="how long to wait for it (default: 120s)"
+        "--wait",
+        metavar="TIME",
+        type=duration,
+        default=WAIT,
+        help="how long to wait until the workers have stopped (default: 120s)",
     )
 
 
@@ -76,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     names = _chosen(args.worker, settings, workers)
     if args.cancel:
         again = cancel(workers, names)
-        tell(f"working again: {', '.join(again)}" if again else "none of them was told to stop")
+        tell(f"working again: {', '.join(again)}" if again else "none of these workers was stopped")
         return 0
     if not args.yes:
         _ask(names)
@@ -86,13 +90,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def stop_workers(settings: "Settings", *, wait: timedelta, progress: Callable[[str], None]) -> Stopped:
-    """All workers of these settings, for a process that is about to end them."""
+    """Stop all workers in these settings, for a command that is about to end their Dagster."""
     leases, workers = _stores(settings)
     return stop(leases, workers, [w.id for w in settings.workers], wait=wait, progress=progress)
 
 
 def start_workers(settings: "Settings") -> tuple[str, ...]:
-    """Let those work that a former stop has left stopped."""
+    """Let workers work again that an earlier command has stopped."""
     _, workers = _stores(settings)
     return cancel(workers, [w.id for w in settings.workers])
 
@@ -116,22 +120,22 @@ def stop(
     pause: Callable[[float], None] = time.sleep,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Stopped:
-    """The workers do it themselves, at their next ticks; this only tells them and looks on."""
+    """Mark the workers' rows and wait: each worker gives up its leases by itself, at its next ticks."""
     before = beats_of(workers, names)
     for name in names:
         workers.set_stopping(name, stopping=True)
     began = monotonic()
-    told = -_TELL_EVERY
+    said_at = -_TELL_EVERY
     while True:
         left = _left(leases, names)
         passed = monotonic() - began
         if not left or passed >= wait.total_seconds():
             break
-        if passed - told >= _TELL_EVERY:
+        if passed - said_at >= _TELL_EVERY:
             progress(
                 f"{counted(sum(left.values()), 'open lease')} still held ({', '.join(left)}), waited {passed:.0f} s"
             )
-            told = passed
+            said_at = passed
         pause(min(_LOOK, wait.total_seconds() - passed))
     after = beats_of(workers, left)
     silent = tuple(name for name in left if after[name] == before[name])
@@ -141,14 +145,14 @@ def stop(
 def _left(leases: "LeaseStore", names: Collection[str]) -> dict[str, int]:
     found = {name: _held(leases.held_by(name).leases, name) for name in names}
     if not any(found.values()):
-        # The owner index doesn't show who hands over, and it is late: one scan has the last word.
+        # The owner index lags behind the table and shows no worker that is only the old holder in a handover: a scan decides.
         every = leases.scan().leases
         found = {name: _held(every, name) for name in names}
     return {name: count for name, count in found.items() if count}
 
 
 def _held(leases: "Collection[Lease]", name: str) -> int:
-    """What it is to be handed counts too: nobody else would read that."""
+    """Open leases that the worker holds, or that are being handed to it: no other worker would read these."""
     return sum(name in {lease.holder, lease.owner} and not lease.has_ended for lease in leases)
 
 
@@ -158,10 +162,10 @@ def beats_of(workers: "WorkerStore", names: Collection[str]) -> dict[str, object
 
 
 def _stores(settings: "Settings") -> tuple["LeaseStore", "WorkerStore"]:
-    from resources.lease_tables import LeaseTablesResource
+    from pipeline.wiring import wire
 
-    tables = LeaseTablesResource.of(settings)
-    return tables.leases(), tables.workers()
+    ports = wire(settings).ports
+    return ports.leases(), ports.workers()
 
 
 def _chosen(asked: Sequence[str] | None, settings: "Settings", workers: "WorkerStore") -> tuple[str, ...]:
@@ -172,14 +176,14 @@ def _chosen(asked: Sequence[str] | None, settings: "Settings", workers: "WorkerS
     for name in asked:
         if name not in known:
             near = ", ".join(get_close_matches(name, known) or known[:5])
-            raise Unknown(f"there is no worker {name!r}; nothing was stopped. Known are {near}")
+            raise Unknown(f"there is no worker {name!r}; nothing was stopped. Known workers: {near}")
     return tuple(dict.fromkeys(asked))
 
 
 def _ask(names: Sequence[str]) -> None:
-    what = f"stop {', '.join(names)}: runs end after their wave and all leases are given up"
+    what = f"stop {', '.join(names)}: their runs end after the wave that they are in, and all their leases are given up"
     if not sys.stdin.isatty():
-        raise BadSetting(f"{what}. Say so with --yes; nothing was stopped")
+        raise BadSetting(f"{what}. There is no terminal to ask on: confirm with --yes; nothing was stopped")
     if input(clean(f"{what}. Go on? [y/N] ")).strip().lower() not in {"y", "yes"}:
         raise BadSetting("nothing was stopped")
 

@@ -12,25 +12,29 @@ from pipeline.core.words import counted
 if TYPE_CHECKING:
     from pipeline.aws.table_facts import TableFacts
     from pipeline.cli.options import Subparsers
-    from pipeline.settings import Settings
+    from pipeline.settings.model import Settings
 
 
 def add(subparsers: "Subparsers") -> None:
-    parser = subparsers.add_parser("tables", description="The coordination tables in DynamoDB.")
+    parser = subparsers.add_parser(
+        "tables", description="Create, describe or delete the coordination tables in DynamoDB."
+    )
     actions = parser.add_subparsers(metavar="action", required=True)
-    create = actions.add_parser("create", help="create what is missing, whatever coordination.create says")
+    create = actions.add_parser("create", help="create missing tables, whatever coordination.create says")
     create.set_defaults(act=_create)
-    describe = actions.add_parser("describe", help="print what is there")
-    describe.add_argument("--json", action="store_true", help="as JSON")
+    describe = actions.add_parser("describe", help="print the tables that exist")
+    describe.add_argument("--json", action="store_true", help="print as JSON")
     describe.set_defaults(act=_describe)
-    delete = actions.add_parser("delete", help="delete them; the records in the lake stay")
+    delete = actions.add_parser("delete", help="delete the tables; the records in the lake stay")
     delete.add_argument(
         "--application",
         metavar="NAME",
-        help="the application's name, for who isn't there to be asked for it",
+        help="the application's name, as a confirmation; without it the command asks for the name on the terminal",
     )
     delete.add_argument(
-        "--even-if-in-use", action="store_true", help="also while a worker beats or the lock is held"
+        "--even-if-in-use",
+        action="store_true",
+        help="delete the tables also while a worker beats or the leader's lock is held",
     )
     delete.set_defaults(act=_delete)
     for action in (create, describe, delete):
@@ -47,7 +51,7 @@ def _create(settings: "Settings", _: argparse.Namespace) -> None:
     from pipeline.aws.tables import DynamoTables
 
     made = DynamoTables(dynamodb_client(settings.aws), settings, progress=_progress).create()
-    tell("the tables were created" if made else "the tables are there already: nothing was created")
+    tell("the tables were created" if made else "the tables exist already: nothing was created")
 
 
 def _describe(settings: "Settings", args: argparse.Namespace) -> None:
@@ -62,8 +66,8 @@ def _describe(settings: "Settings", args: argparse.Namespace) -> None:
     tell(*map(_line, found))
     arranged = tables.arrangement()
     kinds = {"M": "three tables", "S": "one table"}
-    is_there = any(table.status for table in found)
-    state = f"table migration {arranged.status}" if is_there else "as they would be made"
+    exists = any(table.status for table in found)
+    state = f"table migration {arranged.status}" if exists else "as they would be created"
     tell(f"layout {arranged.layout}, {kinds[arranged.layout]} ({state})")
 
 
@@ -81,33 +85,35 @@ def _delete(settings: "Settings", args: argparse.Namespace) -> None:
         deletion.refuse_if_in_use()
     tell(f"deleted: {', '.join(deletion.delete())}")
     tell(
-        "the lake table and its positions are as they were: the next start makes the tables again from them and goes "
-        "on there"
+        "the lake table and its positions are as they were: the next start creates the coordination tables again and goes on "
+        "at these positions"
     )
 
 
-def _require_name(application: str, said: str | None, names: tuple[str, ...]) -> None:
+def _require_name(application: str, given: str | None, names: tuple[str, ...]) -> None:
     from pipeline.errors import BadSetting
 
-    if said is None:
+    if given is None:
         _progress(
             f"this deletes {', '.join(names)}, and nothing in the lake. To go on, type the application's name:"
         )
         try:
-            said = input().strip()
+            given = input().strip()
         except EOFError:
             raise BadSetting(
-                "nobody is there to type the application's name. Nothing was deleted; name it by --application"
+                "there is no terminal to type the application's name on. Nothing was deleted; give the name with --application"
             ) from None
-    if said != application:
+    if given != application:
         raise BadSetting(
-            f"the application is {application!r}, not {said!r}. Nothing was deleted; say the name as the settings have it"
+            f"the application is {application!r}, not {given!r}. Nothing was deleted; give the name as it stands in the settings"
         )
 
 
 def _line(table: "TableFacts") -> str:
     if table.status is None:
-        return f"{table.name}: not there (`headrace tables create` makes what the layout needs)"
+        return (
+            f"{table.name}: doesn't exist (`headrace tables create` creates the tables that the layout needs)"
+        )
     index = f", owner index {table.index}" if table.index else ""
     protected = ", protected from deletion" if table.protected else ""
     rows = f"{counted(table.rows or 0, 'row')} when DynamoDB last counted (every six hours)"

@@ -24,7 +24,7 @@ class Batch:
     start: Start
     """Where reading begins when `after` holds no record."""
     witness: datetime
-    """Nothing before the start was lost unseen up to here (protocol: data loss)."""
+    """Nothing before the start was lost unseen up to this moment (docs/protocol.md, section 4)."""
     retention: timedelta
     parents: tuple[ParentReason, ...] = ()
     """All parents with why each is out of the way; only with the first range of a shard."""
@@ -43,7 +43,7 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BatchLimits:
     """The box of one wave. A shard ends its batch at the first limit that is reached, or at the tip."""
 
     records: int

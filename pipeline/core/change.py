@@ -1,6 +1,6 @@
 """Writes on a lease row as values: what must still be true, what becomes of it, and why.
 
-    write      | decided by            | must still be true
+    kind       | decided by            | must still be true
     -----------+-----------------------+---------------------------------------------------
     create     | sync, end of a shard  | no such row
     claim      | a run, before a wave  | holder = me, no handover, runClaim and wantedBy as read
@@ -10,32 +10,79 @@
     prepare    | a run                 | the same; the checkpoint itself stays
     release    | a run, after a wave   | runClaim = mine
     want       | a waiting run         | wantedBy as read
+    unwant     | a waiting run         | wantedBy = mine
     assign     | the leader            | owner, checkpointOwner and counter as observed
+    move       | the leader            | the same; its holder lives and isn't reading
     initiate   | the leader            | owner = old, no handover yet (the counter is left alone, as KCL does)
     redirect   | the leader            | owner and checkpointOwner as observed
     call off   | the leader            | owner, checkpointOwner and counter as observed
     complete   | the holder, or anyone once overdue | owner, checkpointOwner and runClaim as read
     give up    | a stopping worker     | holder = me
     note children | a run, end of a shard | holder = me, runClaim = mine
+    note failure | a worker's tick      | holder = me, runClaim as read, no failure yet
     hold       | a person's command    | owner, checkpointOwner, runClaim and wantedBy as read
     reposition | a person's command    | runClaim = mine, checkpoint as read
     retire     | the leader            | stream epoch and counter as observed
     delete     | the leader            | the counter as observed (of an ended one: SHARD_END too)
+    stamp      | `headrace adopt`      | no stream epoch yet
+    give back  | `headrace give-back`  | checkpoint, counter and runClaim as read
+    take, evict, renew, note range | another application's rules (`kcl.writes`) | as written there
 
 A run's own writes never demand an exact counter: heartbeats move it beside them. Whoever takes a row or gives it away
-demands its stream's life as read, too: a recreated stream has rows of the same names (D12).
+demands its stream's life as read, too: a recreated stream has rows of the same names (D12 of docs/protocol.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from enum import StrEnum
+from typing import Any, Final
 
 from pipeline.core.checkpoint import Checkpoint
+from pipeline.core.failure import Failure, failed_again
 from pipeline.core.lease import FIELDS, Lease
 from pipeline.errors import HeadraceError
+
+
+class ChangeKind(StrEnum):
+    """What a change is for: one for each line of the table above."""
+
+    CREATE = "create"
+    CLAIM = "claim"
+    BEAT = "beat"
+    REPAIR = "repair"
+    CHECKPOINT = "checkpoint"
+    PREPARE = "prepare"
+    RELEASE = "release"
+    WANT = "want"
+    UNWANT = "unwant"
+    ASSIGN = "assign"
+    MOVE = "move"
+    INITIATE = "initiate"
+    REDIRECT = "redirect"
+    CALL_OFF = "call off"
+    COMPLETE = "complete"
+    GIVE_UP = "give up"
+    NOTE_CHILDREN = "note children"
+    NOTE_FAILURE = "note failure"
+    HOLD = "hold"
+    REPOSITION = "reposition"
+    RETIRE = "retire"
+    DELETE = "delete"
+    STAMP = "stamp"
+    GIVE_BACK = "give back"
+    TAKE = "take"
+    EVICT = "evict"
+    RENEW = "renew"
+    NOTE_RANGE = "note range"
+
+
+MOVES: Final = frozenset({ChangeKind.INITIATE, ChangeKind.MOVE})
+"""A lease goes from one living worker to another."""
+DELETES: Final = frozenset({ChangeKind.RETIRE, ChangeKind.DELETE})
+"""After these the row is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +91,7 @@ class Change:
 
     key: str
     why: str
+    kind: ChangeKind = field(kw_only=True)
     requires: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     holder: str | None = field(default=None, kw_only=True)
     """Must be the row's checkpointOwner, or its leaseOwner where there is no checkpointOwner."""
@@ -52,12 +100,17 @@ class Change:
     remove: frozenset[str] = field(default=frozenset(), kw_only=True)
     create: Lease | None = field(default=None, kw_only=True)
     """The whole row; must not exist yet."""
-    delete: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
+        if (self.create is not None) is not (self.kind is ChangeKind.CREATE):
+            raise ValueError(f"a change of kind {self.kind} with {'a' if self.create else 'no'} whole row")
         unknown = (self.requires.keys() | self.put.keys() | self.add.keys() | self.remove) - FIELDS
         if unknown:
             raise ValueError(f"a lease row has no {sorted(unknown)}")
+
+    @property
+    def deletes(self) -> bool:
+        return self.kind in DELETES
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +145,7 @@ def applied(outcomes: Iterable[Outcome]) -> tuple[Lease, ...]:
 
 
 def create(lease: Lease, why: str) -> Change:
-    return Change(lease.key, why, create=lease)
+    return Change(lease.key, why, create=lease, kind=ChangeKind.CREATE)
 
 
 def claim(read: Lease, me: str, run_claim: str, *, over: bool = False) -> Change:
@@ -110,12 +163,19 @@ def claim(read: Lease, me: str, run_claim: str, *, over: bool = False) -> Change
         put={"run_claim": run_claim},
         add={"counter": 1},
         remove=frozenset({"wanted_by"} if over and read.wanted_by else ()),
+        kind=ChangeKind.CLAIM,
     )
 
 
-def beat(read: Lease, me: str) -> Change:
+def beat(read: Lease, me: str, *, throughput_kbps: float | None = None) -> Change:
     return Change(
-        read.key, f"{me} lives", holder=me, requires={"run_claim": read.run_claim}, add={"counter": 1}
+        read.key,
+        f"{me} lives",
+        holder=me,
+        requires={"run_claim": read.run_claim},
+        put={} if throughput_kbps is None else {"throughput_kbps": throughput_kbps},
+        add={"counter": 1},
+        kind=ChangeKind.BEAT,
     )
 
 
@@ -127,6 +187,7 @@ def repair(read: Lease, run_claim: str, at: Checkpoint) -> Change:
         requires={"run_claim": run_claim, "checkpoint": read.checkpoint},
         put={"checkpoint": at, "landed": at},
         add={"counter": 1},
+        kind=ChangeKind.REPAIR,
     )
 
 
@@ -144,6 +205,7 @@ def checkpoint(
         put=put,
         add={"counter": 1},
         remove=frozenset({"pending", "pending_state"}),
+        kind=ChangeKind.CHECKPOINT,
     )
 
 
@@ -158,13 +220,24 @@ def prepare_checkpoint(
         requires={"run_claim": run_claim, "checkpoint": read.checkpoint},
         put={"pending": at, "pending_state": state},
         add={"counter": 1},
+        kind=ChangeKind.PREPARE,
     )
 
 
 def release(
-    read: Lease, run_claim: str, *, looked_at: datetime | None = None, behind_ms: int | None = None
+    read: Lease,
+    run_claim: str,
+    *,
+    looked_at: datetime | None = None,
+    behind_ms: int | None = None,
+    failure: Failure | None = None,
+    is_well: bool = False,
+    throughput_kbps: float | None = None,
 ) -> Change:
-    put: dict[str, Any] = {}
+    """`failure`: the wave failed for this shard. `is_well`: the wave read it well. Neither: what the row says stays."""
+    put: dict[str, Any] = {} if failure is None else {"failure": failure}
+    if throughput_kbps is not None:
+        put["throughput_kbps"] = throughput_kbps
     if looked_at is not None:
         put["looked_at"] = looked_at.replace(microsecond=looked_at.microsecond // 1000 * 1000)  # so too
     if behind_ms is not None:
@@ -174,7 +247,20 @@ def release(
         "the wave is over",
         requires={"run_claim": run_claim},
         put=put,
-        remove=frozenset({"run_claim"}),
+        remove=frozenset({"run_claim", "failure"} if is_well and read.failure else {"run_claim"}),
+        kind=ChangeKind.RELEASE,
+    )
+
+
+def note_failure(read: Lease, me: str, why: str, *, at: datetime) -> Change:
+    """What keeps a worker from even starting a wave for this shard. A row that tells of a failure already is left alone."""
+    return Change(
+        read.key,
+        f"{me} can't read this shard",
+        holder=me,
+        requires={"run_claim": read.run_claim, "stream_epoch": read.stream_epoch, "failure": None},
+        put={"failure": failed_again(None, why, at)},
+        kind=ChangeKind.NOTE_FAILURE,
     )
 
 
@@ -184,6 +270,7 @@ def want(read: Lease, run_claim: str) -> Change:
         f"run claim {run_claim} waits for this shard",
         requires={"wanted_by": read.wanted_by},
         put={"wanted_by": run_claim},
+        kind=ChangeKind.WANT,
     )
 
 
@@ -193,11 +280,12 @@ def unwant(read: Lease, run_claim: str) -> Change:
         f"run claim {run_claim} waits no more",
         requires={"wanted_by": run_claim},
         remove=frozenset({"wanted_by"}),
+        kind=ChangeKind.UNWANT,
     )
 
 
-def assign(read: Lease, to: str, why: str, *, at: datetime | None = None) -> Change:
-    """Give the row to a worker at once. `at`: when, for the least time that it is to stay there."""
+def assign(read: Lease, to: str, why: str) -> Change:
+    """Give the row to a worker at once: nobody holds it, or its holder is dead."""
     switched = read.holder is not None and read.holder != to
     return Change(
         read.key,
@@ -208,10 +296,17 @@ def assign(read: Lease, to: str, why: str, *, at: datetime | None = None) -> Cha
             "counter": read.counter,
             "stream_epoch": read.stream_epoch,
         },
-        put={"owner": to} | _stamp(at),
+        put={"owner": to},
         add={"counter": 1, "owner_switches": 1} if switched else {"counter": 1},
         remove=frozenset({"checkpoint_owner", "run_claim"}),
+        kind=ChangeKind.ASSIGN,
     )
+
+
+def move(read: Lease, to: str, why: str, *, at: datetime) -> Change:
+    """Give the row of a living worker to another one at once. `at`: when, for the least time that it is to stay there."""
+    given = assign(read, to, why)
+    return replace(given, kind=ChangeKind.MOVE, put={**given.put, **_stamp(at)})
 
 
 def initiate_handover(read: Lease, to: str, why: str, *, at: datetime | None = None) -> Change:
@@ -221,6 +316,7 @@ def initiate_handover(read: Lease, to: str, why: str, *, at: datetime | None = N
         why,
         requires={"owner": read.owner, "checkpoint_owner": None, "stream_epoch": read.stream_epoch},
         put={"owner": to, "checkpoint_owner": read.owner} | _stamp(at),
+        kind=ChangeKind.INITIATE,
     )
 
 
@@ -231,6 +327,7 @@ def redirect_handover(read: Lease, to: str, why: str) -> Change:
         why,
         requires={"owner": read.owner, "checkpoint_owner": read.checkpoint_owner},
         put={"owner": to},
+        kind=ChangeKind.REDIRECT,
     )
 
 
@@ -242,6 +339,7 @@ def call_off_handover(read: Lease, why: str) -> Change:
         requires={"owner": read.owner, "checkpoint_owner": read.checkpoint_owner, "counter": read.counter},
         put={"owner": read.checkpoint_owner},
         remove=frozenset({"checkpoint_owner"}),
+        kind=ChangeKind.CALL_OFF,
     )
 
 
@@ -257,6 +355,7 @@ def complete_handover(read: Lease, why: str) -> Change:
         },
         add={"counter": 1},
         remove=frozenset({"checkpoint_owner", "run_claim"}),
+        kind=ChangeKind.COMPLETE,
     )
 
 
@@ -267,17 +366,20 @@ def give_up(read: Lease, me: str) -> Change:
         holder=me,
         add={"counter": 1},
         remove=frozenset({"owner", "checkpoint_owner", "run_claim"}),
+        kind=ChangeKind.GIVE_UP,
     )
 
 
 def note_children(read: Lease, children: frozenset[str]) -> Change:
-    """KCL's meta-info update at the end of a shard, by who holds it: the row of a later life has other children (D12)."""
+    """KCL's meta-info update at the end of a shard, by who holds it: the row of a later life has other children
+    (D12 of docs/protocol.md)."""
     return Change(
         read.key,
         f"the shard ended in {', '.join(sorted(children))}",
         holder=read.holder,
         requires={"run_claim": read.run_claim, "stream_epoch": read.stream_epoch},
         put={"children": children},
+        kind=ChangeKind.NOTE_CHILDREN,
     )
 
 
@@ -296,6 +398,7 @@ def hold(read: Lease, run_claim: str, why: str) -> Change:
         put={"run_claim": run_claim},
         add={"counter": 1},
         remove=frozenset({"wanted_by"} if read.wanted_by else ()),
+        kind=ChangeKind.HOLD,
     )
 
 
@@ -311,17 +414,21 @@ def reposition(read: Lease, run_claim: str, *, at: Checkpoint, landed: Checkpoin
         remove=frozenset(
             {"pending", "pending_state", "looked_at", "behind_ms"} | ({"landed"} if landed is None else set())
         ),
+        kind=ChangeKind.REPOSITION,
     )
 
 
 def retire(read: Lease, why: str) -> Change:
     """Delete a row of an earlier life of its stream, whoever beats it: there is nothing left to read."""
-    return Change(read.key, why, requires={"stream_epoch": read.stream_epoch}, delete=True)
+    return Change(read.key, why, requires={"stream_epoch": read.stream_epoch}, kind=ChangeKind.RETIRE)
 
 
 def delete_ended(read: Lease, why: str) -> Change:
     return Change(
-        read.key, why, requires={"checkpoint": read.checkpoint, "counter": read.counter}, delete=True
+        read.key,
+        why,
+        requires={"checkpoint": read.checkpoint, "counter": read.counter},
+        kind=ChangeKind.DELETE,
     )
 
 
@@ -332,7 +439,9 @@ def delete_garbage(read: Lease, why: str) -> Change:
     row for ever. A claim, a checkpoint or another holder does.
     """
     unmoved = ("stream_epoch", "checkpoint", "owner", "checkpoint_owner", "run_claim")
-    return Change(read.key, why, requires={name: getattr(read, name) for name in unmoved}, delete=True)
+    return Change(
+        read.key, why, requires={name: getattr(read, name) for name in unmoved}, kind=ChangeKind.DELETE
+    )
 
 
 def _stamp(at: datetime | None) -> dict[str, Any]:

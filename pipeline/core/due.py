@@ -35,14 +35,14 @@ class RunVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """The protocol's times that this decision needs."""
+class LivenessTimes:
+    """The settings that this decision needs."""
 
     lease_duration: timedelta
     launch_grace: timedelta
 
 
-def run_lives(verdict: RunVerdict, beats: Iterable[Sighting | None], patience: Patience) -> bool:
+def run_lives(verdict: RunVerdict, beats: Iterable[Sighting | None], patience: LivenessTimes) -> bool:
     """Dagster's word decides until a run has started; from then on its own beats do, after a grace.
 
     A run whose host is gone may stay 'started' for ever in Dagster: it stops beating. A run that Dagster doesn't
@@ -56,11 +56,6 @@ def run_lives(verdict: RunVerdict, beats: Iterable[Sighting | None], patience: P
     if verdict.started is not None and timedelta(0) <= verdict.started < patience.launch_grace:
         return True
     return any(beat is not None and beat.credit <= patience.lease_duration for beat in beats)
-
-
-def is_being_read(lease: Lease, verdict: RunVerdict, beat: Sighting | None, patience: Patience) -> bool:
-    """By the beat of that very claim: another run of the same worker proves nothing for a hung one (D11)."""
-    return lease.run_claim is not None and run_lives(verdict, [beat], patience)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +127,8 @@ def _why_due(lease: Lease, now: datetime, look_again_after: timedelta) -> str | 
         return f"run {run_of_claim(lease.run_claim)} left it behind"
     if lease.looked_at is None:
         return "never read"
+    if lease.failure is not None:
+        return "it failed when last read"
     if lease.behind_ms:
         return f"{lease.behind_ms} ms behind"
     # By Kinesis's clock: a host's that is far behind it makes it due, too. Better once too often.

@@ -1,4 +1,4 @@
-"""Who leads: KCL's lock row, observed across ticks. (Decisions only; the row's wire form is in aws.)"""
+"""Who leads: the lock row, observed across ticks. (Decisions only; the row's wire form is in aws.)"""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def pending(leases: Iterable[Lease]) -> Mapping[str, str]:
 def plan_overdue(
     leases: Iterable[Lease], watched: Sightings, deadline: timedelta, *, ours: Collection[str]
 ) -> list[Change]:
-    """`ours`: workers that claim what they read, unlike KCL's. Where none does, there is nothing to wait for: the holder
+    """`ours`: workers that claim what they read, unlike other applications'. Where none does, there is nothing to wait for: the holder
     may not know of the row any more, for the index shows it under its next owner."""
     late = expired(watched, deadline)
     why = {
@@ -54,7 +54,7 @@ def plan_hand_over(mine: Iterable[Lease], me: str, living_claims: frozenset[str]
 def plan_take_in(
     mine: Iterable[Lease], me: str, living_claims: frozenset[str], *, ours: Collection[str]
 ) -> list[Change]:
-    """What the next owner does. `ours`: holders that beat for what they claim, unlike KCL's: a claim of theirs that is
+    """What the next owner does. `ours`: holders that beat for what they claim, unlike other applications': a claim of theirs that is
     silent is dead, and waits for nobody."""
     return [
         complete_handover(row, f"run {run_of_claim(row.run_claim)} is dead: {me} takes over")

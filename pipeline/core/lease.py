@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
+from pipeline.core.failure import Failure
 from pipeline.core.shard import HashRange
 from pipeline.core.stream import shard_of_lease_key
 
@@ -43,6 +44,8 @@ class Lease:
     behind_ms: int | None = field(default=None, kw_only=True)
     assigned_at: datetime | None = field(default=None, kw_only=True)
     """By the clock of the leader that gave it to its owner: a hint, so that it isn't moved again at once."""
+    failure: Failure | None = field(default=None, kw_only=True)
+    """Set while waves fail for this shard."""
 
     @property
     def holder(self) -> str | None:

@@ -15,7 +15,7 @@ class Kind(StrEnum):
 
     LANDED = "landed"
     FOREIGN = "foreign"
-    """A KCL worker read this range; its rows are elsewhere."""
+    """A worker of another application read this range; its rows are elsewhere."""
     SKIPPED = "skipped"
     """Lost to retention or skipped by a person, and recorded as such."""
     REPOSITION = "reposition"
@@ -76,7 +76,7 @@ class Range:
 
     @property
     def may_go_back(self) -> bool:
-        """The ledger's two kinds of a person's decision are not bound by I8 and I9."""
+        """Two kinds of range are a person's decision, and may move a position back (I9 of docs/protocol.md)."""
         return self.kind in {Kind.REPOSITION, Kind.REPAIR}
 
 
@@ -88,4 +88,4 @@ class LedgerPage:
     origins: tuple[tuple[StreamId, Origin], ...] = ()
     """Origins that this commit decided."""
     dropped: tuple[ShardKey, ...] = ()
-    """END positions that this commit let go of (section 1: gone from Kinesis, all children placed)."""
+    """END positions that this commit removed: Kinesis has forgotten the shard, and all its children have positions."""

@@ -173,7 +173,7 @@ def _is_in_step(child: str, parent: str, family: Family, positions: Positions) -
         more = family.parents.get(todo.pop(), frozenset()) - above
         above |= more
         todo += more
-    others = above | family.parents.get(child, frozenset())
+    others = above | family.parents[child]
     return (
         child in family.in_scope
         and others.isdisjoint(known)
@@ -208,9 +208,9 @@ def parents_first(shards: Iterable[str], parents: Mapping[str, frozenset[str]]) 
                 for parent in sorted(parents.get(each, frozenset()), reverse=True)
                 if parent in wanted and parent not in entered and parent not in out
             ]
-            if each in entered or not above:
-                out.setdefault(todo.pop())
-            else:
+            if above:
+                entered.add(each)
                 todo += above
-            entered.add(each)
+            else:
+                out.setdefault(todo.pop())
     return tuple(out)

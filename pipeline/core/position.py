@@ -1,6 +1,6 @@
 """Where the lake table stands: the origin of each stream and the position of each shard.
 
-The table's word is the authority (protocol: "who judges"); lease rows only follow it.
+The lake table decides where a shard stands; lease rows only follow it (docs/protocol.md, section 1).
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +64,21 @@ def from_cursor(rows: Mapping[str, Iterable[str | int]]) -> dict[str, Sighting]:
         token, credit, moved = row
         found[name] = Sighting(str(token), timedelta(milliseconds=int(credit)), moved=bool(moved))
     return found
+
+
+FEW: Final = 25
+"""Sightings. Dagster copies a cursor into the row of every tick."""
+
+
+def suspects_to_cursor(seen: Sightings) -> dict[str, list[str | int]]:
+    """Those that stood still for the longest: they are nearest to a verdict, and the others begin anew after a reload."""
+    nearest = sorted(seen, key=lambda name: (-seen[name].credit, name))[:FEW]
+    return to_cursor({name: seen[name] for name in nearest})
+
+
+def time_to_cursor(at: datetime | None) -> float | None:
+    return None if at is None else at.timestamp()
+
+
+def time_from_cursor(at: float | None) -> datetime | None:
+    return None if at is None else datetime.fromtimestamp(at, UTC)

@@ -78,7 +78,7 @@ def plan_sync(
 ) -> list[Change]:
     """A row for each shard in scope that hasn't ended in the table, once a parent of it has (or none is left to read).
 
-    `sentinel` is what KCL's readers find in a row of a shard that starts where the stream does.
+    `sentinel` is what other readers of the table find in the row of a shard that starts where the stream does.
     """
     stream, mine = family.stream, rows_of(family.stream, leases)
     retired = plan_retire(stream, mine)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -49,10 +49,22 @@ class Worker:
 
     @property
     def is_ours(self) -> bool:
-        """KCL's workers write none of these. A row that one of ours makes anew has no instance until its next beat."""
+        """Other applications' workers write none of these. A row that one of ours makes anew has no instance until the
+        next beat of the worker's sensor."""
         return bool(self.instance or self.run_beats or self.assign_pass or self.stopping)
+
+    @property
+    def has_sensor(self) -> bool:
+        """A worker that only runs commands (`headrace consume`) has none: what it is given would wait for it."""
+        return self.instance is not None
 
     @property
     def token(self) -> tuple[int, ...]:
         """Moves whenever anything of this worker beats."""
         return (self.beat, *(self.run_beats[c] for c in sorted(self.run_beats)))
+
+
+def not_ours(names: Iterable[str], rows: Iterable[Worker]) -> frozenset[str]:
+    """Those of these workers that no row shows to be ours. Whether a row that isn't understood counts for or against its
+    worker is the caller's choice: a deletion waits for certainty, work goes on without it."""
+    return frozenset(names) - {row.worker_id for row in rows if row.is_ours}

@@ -1,1 +1,1 @@
-"""The demonstration's own parts: producers, reshards, progress, and the verdict over what was read."""
+"""The parts of `headrace demo`: producers, reshards, progress, and the comparison of the table with the put records."""

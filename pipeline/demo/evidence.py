@@ -1,4 +1,4 @@
-"""What a verdict is made from: what producers were told, what Kinesis says of its shards, what the table holds."""
+"""The evidence for the demo's verdict: Kinesis's acknowledgements to producers, its list of shards, and the table's content."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Row:
     """One row of the table."""
 
     id: str | None
-    """From its payload; None where that isn't ours."""
+    """The record's id from its payload; None where the payload isn't from the demo."""
     shard_id: str
     sequence: int
     sub: int
@@ -41,18 +41,18 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One data file, its rows in the order they lie in."""
+    """One data file, with its rows in the order of the file."""
 
     name: str
     snapshot: int
-    """That brought it."""
-    said: int
-    """How many rows the table's metadata says it has."""
+    """The snapshot that added the file."""
+    stated: int
+    """The number of rows that the table's metadata states."""
     rows: tuple[Row, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class SnapshotLedger:
     """One snapshot's page of the ledger."""
 
     snapshot: int
@@ -60,13 +60,13 @@ class Page:
 
 
 @dataclass(frozen=True)  # no slots: cached_property keeps its values in the instance's dictionary
-class Evidence:
+class DemoEvidence:
     puts: Mapping[str, Put]
-    """By id."""
+    """Id of a record -> its acknowledgement."""
     shards: tuple[Shard, ...]
-    """As ListShards tells them after the last record."""
+    """Kinesis's list of shards after the last record."""
     files: tuple[File, ...]
-    pages: tuple[Page, ...]
+    pages: tuple[SnapshotLedger, ...]
     """Oldest snapshot first."""
 
     @cached_property
@@ -77,11 +77,11 @@ class Evidence:
             for each in page.ranges:
                 if each.moves:
                     found[each.key.shard_id].append((page.snapshot, each))
-        return {shard: tuple(its) for shard, its in sorted(found.items())}
+        return {shard: tuple(ranges) for shard, ranges in sorted(found.items())}
 
     @cached_property
     def age(self) -> Mapping[int, int]:
-        """Snapshot -> its place in history."""
+        """Snapshot -> its place in the order of snapshots."""
         return {page.snapshot: place for place, page in enumerate(self.pages)}
 
     @property
@@ -89,22 +89,22 @@ class Evidence:
         return ((file, row) for file in self.files for row in file.rows)
 
     def snapshot_of(self, put: Put) -> int | None:
-        """The snapshot whose ledger says that it brought this record."""
+        """The snapshot whose ledger says that it landed this record."""
         return next((s for s, r in self.ranges.get(put.shard_id, ()) if holds(r, put.sequence)), None)
 
 
-def holds(its: Range, sequence: int) -> bool:
-    """Whether (after, upto] takes in a record."""
-    after = None if its.after is None else its.after.sequence
-    upto = its.upto.sequence
+def holds(landed: Range, sequence: int) -> bool:
+    """Whether a range, which is (after, upto], contains a record."""
+    after = None if landed.after is None else landed.after.sequence
+    upto = landed.upto.sequence
     return upto is not None and sequence <= upto and (after is None or sequence > after)
 
 
 def id_in(data: bytes | None) -> str | None:
     """The id that a producer put into a payload."""
     try:
-        said = json.loads(data or b"null")
+        payload = json.loads(data or b"null")
     except ValueError:
         return None
-    its = said.get("id") if isinstance(said, dict) else None
-    return its if isinstance(its, str) else None
+    found = payload.get("id") if isinstance(payload, dict) else None
+    return found if isinstance(found, str) else None

@@ -1,4 +1,4 @@
-"""The demo's folder: everything lives in it, and it is emptied only if it is ours."""
+"""The demo's folder, which holds all its files. It is emptied only if an earlier demo made it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ streams: [{{name: {stream}}}]
 workers: [{{id: w1}}, {{id: w2}}]
 landing: {{home: {lake}}}
 aws: {{region: us-east-1, endpoint: {endpoint}}}
-wave: {{every: 1s}}  # the default of 10 s is for tables that last
-times: {{materialize: 15s}}  # so that the UI shows what happens while it happens
+wave: {{every: 1s}}  # the default of 10 s makes fewer snapshots, which a lasting table needs
+times: {{materialize: 15s}}  # so that the UI shows progress during a short demo
 """
 
 
@@ -42,7 +42,7 @@ class Home:
 
     @property
     def dagster(self) -> Path:
-        """Where `headrace dev` would have it, so that a shell finds it by the settings."""
+        """DAGSTER_HOME, in the place that `headrace dev` would choose for these settings, so that other commands find it."""
         return self.folder / ".dagster"
 
     @property
@@ -57,19 +57,19 @@ class Home:
         return self.folder / f"{name}.log"
 
     def write_settings(self, endpoint: str) -> None:
-        lake, where = (json.dumps(text) for text in (str(self.lake), endpoint))
-        text = _SETTINGS.format(application=APPLICATION, stream=STREAM, lake=lake, endpoint=where)
+        lake, address = (json.dumps(text) for text in (str(self.lake), endpoint))
+        text = _SETTINGS.format(application=APPLICATION, stream=STREAM, lake=lake, endpoint=address)
         self.settings.write_text(text, encoding="utf-8")
 
 
 @contextmanager
 def emptied(folder: Path) -> Iterator[Home]:
-    """An empty folder for one demo at a time. A folder that holds anything else is refused."""
+    """The demo's folder, emptied and locked for one demo at a time. A folder with other files is refused."""
     folder = folder.resolve()
     marker = folder / _MARKER
     if folder.exists() and not marker.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BadSetting(
-            f"{folder} holds things that aren't the demo's, and the demo empties its folder: name another with --home; "
+            f"{folder} has files that aren't from the demo, and the demo empties its folder: name another one with --home; "
             "nothing was touched"
         )
     folder.mkdir(parents=True, exist_ok=True)
@@ -93,12 +93,12 @@ def as_it_was_left(folder: Path) -> Home:
     home = Home(folder.resolve())
     for file in (home.puts, home.shards):
         if not file.exists():
-            raise BadSetting(f"{file} isn't there: no demo has come to its summary in {home.folder}")
+            raise BadSetting(f"there is no file {file}: no demo has run to its summary in {home.folder}")
     return home
 
 
 def surroundings(endpoint: str) -> dict[str, str]:
-    """The environment of the demo's processes: of AWS they see the stand-in and nothing else."""
+    """The environment of the demo's processes, in which AWS's variables point to the stand-in only."""
     ours = {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_REGION": "us-east-1",

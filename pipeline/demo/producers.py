@@ -1,4 +1,4 @@
-"""Producers that know what they put: each record has an id, and each acknowledgement is kept."""
+"""Producers that remember what they put: each record has an id, and each acknowledgement of Kinesis is kept."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PRODUCERS = 4
 _MOST = 500
 """Records of one PutRecords call, by Kinesis's API."""
 _CALLS = 100
-"""Of each producer, about: what is put comes evenly and not in lumps."""
+"""About this many calls of each producer, so that records come evenly instead of in a few large groups."""
 ONE_TRY = Config(retries={"total_max_attempts": 1}, read_timeout=60)
 """For the producers' client: a second try after a lost answer would put a record twice."""
 _BACKOFF = 0.2
@@ -31,7 +31,7 @@ _CUSTOMERS = 997
 
 
 class Producers:
-    """They put `records` between them, evenly over `seconds`."""
+    """Four producers that together put `records`, evenly over `seconds`."""
 
     def __init__(self, client: KinesisClient, stream: str, *, records: int, seconds: float) -> None:
         self.records = records
@@ -60,7 +60,7 @@ class Producers:
 
     @property
     def are_done(self) -> bool:
-        """Raises what made a producer give up: the demo knows what was put, or it knows nothing."""
+        """Whether all records are put. Raises a producer's error: without its acknowledgements the demo can't judge anything."""
         for job in self._jobs:
             if job.done():
                 job.result()
@@ -71,14 +71,14 @@ class Producers:
         size = max(1, min(_MOST, -(-len(mine) // _CALLS)))
         began = time.monotonic()
         for first in range(0, len(mine), size):
-            # One after another, and not all four at the same moment.
+            # The producers' calls alternate instead of all coming at the same moment.
             due = began + self._seconds * (first + size * number / PRODUCERS) / len(mine)
             if self._stop.wait(max(0.0, due - time.monotonic())):
                 return
             self._put([_record(number, n) for n in mine[first : first + size]])
 
     def _put(self, entries: Sequence[tuple[str, Any]]) -> None:
-        """Until all are in: PutRecords may take some and refuse others."""
+        """Put records until Kinesis has taken all: PutRecords may take some and refuse others."""
         while entries and not self._stop.is_set():
             answer = self._ask([entry for _, entry in entries])
             refused = []
@@ -96,13 +96,13 @@ class Producers:
             return self._client.put_records(StreamName=self._stream, Records=entries)
         except (BotoCoreError, ClientError) as error:
             raise Unreachable(
-                f"a producer got no answer from the stand-in ({error}): what it put isn't known, so nothing that has "
-                "landed can be judged"
+                f"a producer got no answer from the stand-in ({error}): which records it put isn't known, so landed records "
+                "can't be checked"
             ) from error
 
 
 def _record(producer: int, number: int) -> tuple[str, Any]:
-    its = f"p{producer}-{number:06d}"
+    name = f"p{producer}-{number:06d}"
     customer = f"customer-{number * 7919 % _CUSTOMERS}"
-    data = json.dumps({"id": its, "customer": customer, "cents": number * 31 % 10_000}).encode()
-    return its, {"Data": data, "PartitionKey": customer}
+    data = json.dumps({"id": name, "customer": customer, "cents": number * 31 % 10_000}).encode()
+    return name, {"Data": data, "PartitionKey": customer}

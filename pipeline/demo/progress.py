@@ -1,4 +1,4 @@
-"""How far the demo is, in one line, and whether it goes on at all."""
+"""The demo's progress in one line, and whether anything still moves."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pipeline.lake.iceberg import IcebergTable
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class DemoProgress:
     put: int = 0
     of: int = 0
     landed: int = 0
     ended: frozenset[str] = frozenset()
-    """Shards that the table has an end of."""
+    """Shards that were read to their end, by the table's positions."""
     shards: int = 0
-    """All that Kinesis lists."""
+    """The number of shards that Kinesis lists."""
     snapshots: int = 0
 
     def __str__(self) -> str:
@@ -27,14 +27,14 @@ class Progress:
         return f"put {self.put:,} of {self.of:,} · {landed} · {shards} · {snapshots}"
 
 
-def progress(table: IcebergTable, *, put: int, of: int, shards: int) -> Progress:
-    """By the table's own ledger. Before the first commit there is no table to ask."""
+def progress(table: IcebergTable, *, put: int, of: int, shards: int) -> DemoProgress:
+    """The progress, from the table's ledger. Before the first commit there may be no table yet."""
     try:
         entries = list(read.ledger(table))
         positions = table.load().positions.shards
     except (Unknown, Transient):
-        return Progress(put, of, shards=shards)
-    return Progress(
+        return DemoProgress(put, of, shards=shards)
+    return DemoProgress(
         put,
         of,
         landed=sum(r.rows for entry in entries for r in entry.page.ranges),
@@ -45,14 +45,14 @@ def progress(table: IcebergTable, *, put: int, of: int, shards: int) -> Progress
 
 
 @dataclass(slots=True)
-class Patience:
-    """How long nothing has moved."""
+class Stillness:
+    """Whether the progress has stood still for too many seconds."""
 
     seconds: float
-    _last: Progress | None = None
+    _last: DemoProgress | None = None
     _since: float = 0.0
 
-    def is_out(self, now: float, seen: Progress) -> bool:
+    def is_out(self, now: float, seen: DemoProgress) -> bool:
         if seen != self._last:
             self._last, self._since = seen, now
         return now - self._since > self.seconds

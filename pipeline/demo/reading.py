@@ -1,4 +1,4 @@
-"""Reading the evidence: the table's files one by one, in the order their rows lie in, and its ledger."""
+"""Read the evidence: the table's files one by one, with their rows in order, and its ledger."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from pipeline.clock import SystemClock
 from pipeline.core.shard import Shard
-from pipeline.demo.evidence import Evidence, File, Page, Put, Row, id_in
+from pipeline.demo.evidence import DemoEvidence, File, Put, Row, SnapshotLedger, id_in
 from pipeline.lake import read
 from pipeline.lake.catalog import embedded_catalog
 from pipeline.lake.iceberg import IcebergTable
@@ -27,21 +27,21 @@ def the_table(lake: Path) -> IcebergTable:
     )
 
 
-def read_evidence(table: IcebergTable, puts: Mapping[str, Put], shards: tuple[Shard, ...]) -> Evidence:
-    """Of one moment: if a commit came in between, it is read again."""
+def read_evidence(table: IcebergTable, puts: Mapping[str, Put], shards: tuple[Shard, ...]) -> DemoEvidence:
+    """The evidence at one snapshot: if a commit comes in between, everything is read again."""
     while True:
         head = table.load().snapshot
-        pages = tuple(Page(entry.snapshot, entry.page.ranges) for entry in read.ledger(table))
+        pages = tuple(SnapshotLedger(entry.snapshot, entry.page.ranges) for entry in read.ledger(table))
         files = _files(table)
         if table.load().snapshot == head:
-            return Evidence(puts, shards, files, pages)
+            return DemoEvidence(puts, shards, files, pages)
 
 
 def _files(table: IcebergTable) -> tuple[File, ...]:
     io = table.open().io
     found = []
     for file in read.landed_files(table):
-        # File by file and not by a scan: what lies where, and in what order, is part of what is checked.
+        # File by file instead of one scan, because the order of rows in each file is checked, too.
         with io.new_input(file.path).open() as data:
             rows = _rows(pq.read_table(pa.BufferReader(data.read()), columns=_COLUMNS).to_pydict())
         found.append(File(file.path.rsplit("/", 1)[-1], file.snapshot, file.rows, rows))
@@ -66,15 +66,15 @@ def write_puts(file: Path, puts: Mapping[str, Put]) -> None:
 
 def read_puts(file: Path) -> dict[str, Put]:
     lines = file.read_text(encoding="utf-8").splitlines()
-    puts = [Put(its, shard, int(sequence)) for its, shard, sequence in map(json.loads, lines)]
+    puts = [Put(record, shard, int(sequence)) for record, shard, sequence in map(json.loads, lines)]
     return {put.id: put for put in puts}
 
 
 def write_shards(file: Path, shards: tuple[Shard, ...]) -> None:
-    said = [{"id": s.shard_id, "parents": list(s.parents), "closed": s.closed} for s in shards]
-    file.write_text(json.dumps(said, indent=1), encoding="utf-8")
+    documents = [{"id": s.shard_id, "parents": list(s.parents), "closed": s.closed} for s in shards]
+    file.write_text(json.dumps(documents, indent=1), encoding="utf-8")
 
 
 def read_shards(file: Path) -> tuple[Shard, ...]:
-    said = json.loads(file.read_text(encoding="utf-8"))
-    return tuple(Shard(s["id"], tuple(s["parents"]), closed=s["closed"]) for s in said)
+    documents = json.loads(file.read_text(encoding="utf-8"))
+    return tuple(Shard(s["id"], tuple(s["parents"]), closed=s["closed"]) for s in documents)

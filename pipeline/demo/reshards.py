@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
 SPLIT_AT, MERGE_AT = 0.3, 0.5
-"""Of the records that are to be put."""
+"""The fractions of all records that are put before the split and the merge."""
 
 
 class Reshards:
-    """Looked at again and again: what is due is begun, and what has finished is told."""
+    """The demo calls `look` again and again, which begins the next reshard when it is time, and reports a finished one."""
 
     def __init__(self, client: KinesisClient, stream: str) -> None:
         self._client = client
@@ -27,7 +27,7 @@ class Reshards:
         return not self._left and self._under_way is None
 
     def look(self, part: float) -> str | None:
-        """`part` of all records has been put. A sentence when a reshard has finished."""
+        """Begin or end a reshard. `part`: the fraction of records that is put. Returns a sentence when a reshard has finished."""
         if self._under_way is None:
             if self._left and part >= self._left[0][0]:
                 self._under_way = self._left.pop(0)[1]()
@@ -40,7 +40,7 @@ class Reshards:
         return f"{verb} {' and '.join(sorted(parents))} -> {', '.join(_short(child) for child in children)}"
 
     def shards(self) -> list[Any]:
-        """All of the stream; one page holds them, for there is a handful."""
+        """All shards of the stream. There are few, so one page of ListShards holds them."""
         return list(self._client.list_shards(StreamName=self._stream)["Shards"])
 
     def _split(self) -> tuple[str, frozenset[str]]:
@@ -54,7 +54,7 @@ class Reshards:
         return "split", frozenset({shard["ShardId"]})
 
     def _merge(self) -> tuple[str, frozenset[str]]:
-        """The two at the other end of the hash keys, so that they are none of the split's."""
+        """Merge the two shards with the highest hash keys: the split took the shard with the lowest."""
         lower, upper = (shard["ShardId"] for shard in self._open()[-2:])
         self._client.merge_shards(StreamName=self._stream, ShardToMerge=lower, AdjacentShardToMerge=upper)
         return "merged", frozenset({lower, upper})

@@ -1,18 +1,18 @@
-"""The summary as a person reads it."""
+"""The demo's summary for people."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from pipeline.core.words import counted
-from pipeline.demo.evidence import Evidence
-from pipeline.demo.verdict import Finding, Verdict
+from pipeline.demo.evidence import DemoEvidence
+from pipeline.demo.verdict import CheckedPromise, DemoVerdict
 
-_TOLD = 5
-"""Of the things that break one promise; the number is told of all."""
+_SHOWN = 5
+"""At most so many violations of one promise are shown; their number counts all."""
 
 
-def summary(evidence: Evidence, verdict: Verdict) -> Iterator[str]:
+def summary(evidence: DemoEvidence, verdict: DemoVerdict) -> Iterator[str]:
     yield "Computed from the table's files and its snapshots' ledger:"
     yield ""
     for name, count in _counts(verdict):
@@ -22,25 +22,25 @@ def summary(evidence: Evidence, verdict: Verdict) -> Iterator[str]:
     yield ""
     snapshots = sum(1 for page in evidence.pages if page.ranges)
     runs = len({r.run for page in evidence.pages for r in page.ranges})
-    yield f"  {counted(snapshots, 'snapshot')} by {counted(runs, 'run')} brought {counted(len(evidence.files), 'data file')}"
+    yield f"  {counted(snapshots, 'snapshot')} by {counted(runs, 'run')} added {counted(len(evidence.files), 'data file')}"
     yield ""
     for finding in verdict.findings:
         yield from _finding(finding)
 
 
-def _counts(verdict: Verdict) -> Iterator[tuple[str, int]]:
+def _counts(verdict: DemoVerdict) -> Iterator[tuple[str, int]]:
     yield "put", verdict.put
     yield "landed", verdict.landed
     for name in ("missing", "duplicates", "out of order"):
         yield name, len(verdict.wrong(name))
 
 
-def _shards(evidence: Evidence) -> Iterator[str]:
-    """The chain of ranges of each shard, and its family."""
+def _shards(evidence: DemoEvidence) -> Iterator[str]:
+    """For each shard: rows, ranges, parents and children."""
     yield f"  {'shard':22}{'rows':>9}  {'ranges':>6}  {'parents':8}  up to"
     for shard in sorted(evidence.shards, key=lambda s: s.shard_id):
-        ranges = [its for _, its in evidence.ranges.get(shard.shard_id, ())]
-        rows = sum(its.rows for its in ranges)
+        ranges = [each for _, each in evidence.ranges.get(shard.shard_id, ())]
+        rows = sum(each.rows for each in ranges)
         last = ranges[-1].upto if ranges else None
         if last is None:
             upto = "nothing yet"
@@ -52,12 +52,12 @@ def _shards(evidence: Evidence) -> Iterator[str]:
         yield f"  {shard.shard_id:22}{rows:>9,}  {len(ranges):>6}  {parents:8}  {upto}"
 
 
-def _finding(finding: Finding) -> Iterator[str]:
+def _finding(finding: CheckedPromise) -> Iterator[str]:
     yield f"  {'NO ' if finding.wrong else 'yes'}  {finding.promise}  ({finding.looked_at})"
-    for sentence in finding.wrong[:_TOLD]:
+    for sentence in finding.wrong[:_SHOWN]:
         yield f"         {sentence}"
-    if len(finding.wrong) > _TOLD:
-        yield f"         and {len(finding.wrong) - _TOLD:,} more"
+    if len(finding.wrong) > _SHOWN:
+        yield f"         and {len(finding.wrong) - _SHOWN:,} more"
 
 
 def _short(shard_id: str) -> str:

@@ -1,10 +1,10 @@
-"""Is what lies in the table what was put? Decided from evidence alone: nothing is asked and nothing believed.
+"""Does the table hold exactly the records that were put? A pure function of the evidence.
 
-put  = landed      by id: none missing, none twice, none that nobody put, each where Kinesis said it went
+put  = landed      by record id: none missing, none twice, no unknown one, each in the shard that Kinesis named
 order              sequence numbers only rise, within a file and from file to file of a shard
-chain              each range of a shard begins where the one before it ended, up to the shard's end
-ledger             the rows that a commit says it brought are the rows that lie in its files
-families           nothing of a child came in before its parents had ended
+chain              each range of a shard begins where the range before it ended, up to the shard's end
+ledger             the rows that a commit's ledger states are the rows in the commit's files
+families           no record of a child shard landed before its parents were read to their ends
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from itertools import pairwise
 from pipeline.core.lineage import Range
 from pipeline.core.position import Position
 from pipeline.core.words import counted
-from pipeline.demo.evidence import Evidence, File, Row, holds
+from pipeline.demo.evidence import DemoEvidence, File, Row, holds
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One promise, how much was looked at for it, and a sentence for each thing that breaks it."""
+class CheckedPromise:
+    """One promise, the number of things checked for it, and a sentence for each violation."""
 
     name: str
     promise: str
@@ -31,10 +31,10 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DemoVerdict:
     put: int
     landed: int
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckedPromise, ...]
 
     @property
     def matches(self) -> bool:
@@ -47,61 +47,75 @@ class Verdict:
         both = f"{self.put:,} put, {self.landed:,} landed"
         if self.matches:
             return f"everything matches: {both}, 0 missing, 0 duplicates, 0 out of order"
-        told = ", ".join(f"{len(f.wrong):,} {f.name}" for f in self.findings if f.wrong)
+        counts = ", ".join(f"{len(f.wrong):,} {f.name}" for f in self.findings if f.wrong)
         first = next(f.wrong[0] for f in self.findings if f.wrong)
-        return f"DOES NOT MATCH: {both}, {told}; first: {first}"
+        return f"DOES NOT MATCH: {both}, {counts}; first: {first}"
 
 
-def judge(evidence: Evidence) -> Verdict:
+def judge(evidence: DemoEvidence) -> DemoVerdict:
     landed = sum(len(file.rows) for file in evidence.files)
     puts = counted(len(evidence.puts), "record")
     rows = counted(landed, "row")
     ranges = counted(sum(map(len, evidence.ranges.values())), "range")
-    checks: tuple[tuple[str, str, str, Callable[[Evidence], Iterator[str]]], ...] = (
+    checks: tuple[tuple[str, str, str, Callable[[DemoEvidence], Iterator[str]]], ...] = (
         ("missing", "every record that was put has landed", puts, _missing),
-        ("duplicates", "none has landed twice", rows, _duplicates),
-        ("unknown", "nothing has landed that nobody put", rows, _unknown),
-        ("misplaced", "each has the shard and sequence number that its producer was told", rows, _misplaced),
-        ("out of order", "sequence numbers only rise, in each file and across a shard's", rows, _disorder),
+        ("duplicates", "no record has landed twice", rows, _duplicates),
+        ("unknown", "no record has landed that no producer put", rows, _unknown),
+        (
+            "misplaced",
+            "each record has the shard and sequence number that Kinesis gave to its producer",
+            rows,
+            _misplaced,
+        ),
+        (
+            "out of order",
+            "sequence numbers only rise, in each file and across the files of a shard",
+            rows,
+            _disorder,
+        ),
         ("broken chains", "a shard's ranges are one chain, up to its end once it is closed", ranges, _breaks),
-        ("ledger errors", "each snapshot's ledger tells exactly the rows in its files", ranges, _ledger),
+        ("ledger errors", "each snapshot's ledger states exactly the rows in its files", ranges, _ledger),
         ("early children", "no child began before its parents had ended", ranges, _early_children),
     )
     findings = tuple(
-        Finding(name, promise, at, tuple(check(evidence))) for name, promise, at, check in checks
+        CheckedPromise(name, promise, at, tuple(check(evidence))) for name, promise, at, check in checks
     )
-    return Verdict(len(evidence.puts), landed, findings)
+    return DemoVerdict(len(evidence.puts), landed, findings)
 
 
 # --- record by record ---------------------------------------------------------------------------------------
 
 
-def _missing(evidence: Evidence) -> Iterator[str]:
+def _missing(evidence: DemoEvidence) -> Iterator[str]:
     landed = {row.id for _, row in evidence.rows}
     for put in evidence.puts.values():
         if put.id not in landed:
             snapshot = evidence.snapshot_of(put)
-            by = f"snapshot {snapshot} says it brought it" if snapshot else "no snapshot says it brought it"
+            by = (
+                f"the ledger of snapshot {snapshot} says that it landed"
+                if snapshot
+                else "no ledger says that it landed"
+            )
             yield f"{put.id} ({put.shard_id} {put.sequence}) isn't in the table; {by}"
 
 
-def _duplicates(evidence: Evidence) -> Iterator[str]:
+def _duplicates(evidence: DemoEvidence) -> Iterator[str]:
     first: dict[str, File] = {}
     for file, row in evidence.rows:
         if row.id is None:
             continue
         if row.id in first:
-            yield f"{row} is there again in {_place(file)}; it was in {_place(first[row.id])} already"
+            yield f"{row} is in {_place(file)} once more; it is in {_place(first[row.id])} already"
         first.setdefault(row.id, file)
 
 
-def _unknown(evidence: Evidence) -> Iterator[str]:
+def _unknown(evidence: DemoEvidence) -> Iterator[str]:
     for file, row in evidence.rows:
         if row.id not in evidence.puts:
-            yield f"{row} in {_place(file)} was put by nobody"
+            yield f"{row} in {_place(file)} was put by no producer"
 
 
-def _misplaced(evidence: Evidence) -> Iterator[str]:
+def _misplaced(evidence: DemoEvidence) -> Iterator[str]:
     for file, row in evidence.rows:
         put = evidence.puts.get(row.id or "")
         if put is not None and (put.shard_id, put.sequence) != (row.shard_id, row.sequence):
@@ -111,7 +125,7 @@ def _misplaced(evidence: Evidence) -> Iterator[str]:
 # --- order --------------------------------------------------------------------------------------------------
 
 
-def _disorder(evidence: Evidence) -> Iterator[str]:
+def _disorder(evidence: DemoEvidence) -> Iterator[str]:
     spans: dict[str, list[tuple[int, Row, Row, File]]] = defaultdict(list)
     for file in evidence.files:
         for shard, rows in _by_shard(file).items():
@@ -121,10 +135,10 @@ def _disorder(evidence: Evidence) -> Iterator[str]:
                     yield f"{after} comes after {before} in {_place(file)}"
             low, high = min(rows, key=lambda r: r.at), max(rows, key=lambda r: r.at)
             spans[shard].append((evidence.age.get(file.snapshot, -1), low, high, file))
-    for its in spans.values():
+    for found in spans.values():
         # One commit may bring several files of a shard, one for each day: those follow their own order.
-        its.sort(key=lambda span: (span[0], span[1].at))
-        for (_, _, before, _), (_, after, _, file) in pairwise(its):
+        found.sort(key=lambda span: (span[0], span[1].at))
+        for (_, _, before, _), (_, after, _, file) in pairwise(found):
             if after.at <= before.at:
                 yield f"{after} in {_place(file)} comes after {before}, which an earlier file holds"
 
@@ -139,52 +153,52 @@ def _by_shard(file: File) -> dict[str, list[Row]]:
 # --- the ledger ---------------------------------------------------------------------------------------------
 
 
-def _breaks(evidence: Evidence) -> Iterator[str]:
+def _breaks(evidence: DemoEvidence) -> Iterator[str]:
     for name, ranges in evidence.ranges.items():
         at: Position | None = None
-        for snapshot, its in ranges:
-            if _token(its.after) != _token(at):
-                yield f"{name}: snapshot {snapshot} goes on from {_told(its.after)}, the one before ended at {_told(at)}"
-            at = its.upto
+        for snapshot, each in ranges:
+            if _token(each.after) != _token(at):
+                yield f"{name}: snapshot {snapshot} goes on from {_text(each.after)}, but the range before it ended at {_text(at)}"
+            at = each.upto
     for shard in evidence.shards:
         last = evidence.ranges.get(shard.shard_id)
         if shard.closed and not (last and last[-1][1].upto.ended):
-            where = (
+            last_range = (
                 f"its last range, in snapshot {last[-1][0]}, ends at {last[-1][1].upto}"
                 if last
                 else "no range"
             )
-            yield f"{shard.shard_id} is closed, but the ledger has no end of it: {where}"
+            yield f"{shard.shard_id} is closed, but the ledger has no end of it: {last_range}"
 
 
-def _ledger(evidence: Evidence) -> Iterator[str]:
-    told = {(page.snapshot, r.key.shard_id): r for page in evidence.pages for r in page.ranges}
+def _ledger(evidence: DemoEvidence) -> Iterator[str]:
+    stated = {(page.snapshot, r.key.shard_id): r for page in evidence.pages for r in page.ranges}
     found: Counter[tuple[int, str]] = Counter()
     for file in evidence.files:
-        if file.said != len(file.rows):
-            yield f"{_place(file)} has {counted(len(file.rows), 'row')}, the table's metadata says {file.said:,}"
+        if file.stated != len(file.rows):
+            yield f"{_place(file)} has {counted(len(file.rows), 'row')}, the table's metadata says {file.stated:,}"
         for row in file.rows:
             found[file.snapshot, row.shard_id] += 1
-            its = told.get((file.snapshot, row.shard_id))
-            if its is None or not holds(its, row.sequence):
-                yield f"{row} in {_place(file)} is outside of that snapshot's range, {_span(its)}"
-    for (snapshot, shard), its in told.items():
-        if its.rows != (there := found[snapshot, shard]):
-            yield f"{shard}: snapshot {snapshot} says that it brought {counted(its.rows, 'row')}; {there:,} found"
+            landed = stated.get((file.snapshot, row.shard_id))
+            if landed is None or not holds(landed, row.sequence):
+                yield f"{row} in {_place(file)} is outside of that snapshot's range, {_span(landed)}"
+    for (snapshot, shard), landed in stated.items():
+        if landed.rows != (count := found[snapshot, shard]):
+            yield f"{shard}: the ledger of snapshot {snapshot} says {counted(landed.rows, 'row')}, its files have {count:,}"
 
 
-def _early_children(evidence: Evidence) -> Iterator[str]:
+def _early_children(evidence: DemoEvidence) -> Iterator[str]:
     ended = {
         name: evidence.age[snapshot]
         for name, ranges in evidence.ranges.items()
-        for snapshot, its in ranges
-        if its.upto.ended
+        for snapshot, each in ranges
+        if each.upto.ended
     }
     for shard in evidence.shards:
         ranges = evidence.ranges.get(shard.shard_id, ())
         for parent in shard.parents if ranges else ():
             snapshot, first = ranges[0]
-            # By Kinesis's word on the parents, not only by those that the first range names.
+            # The parents are those in Kinesis's list; the child's first range has to name all of them.
             if parent not in {reason.shard_id for reason in first.parents}:
                 yield f"{shard.shard_id}: its first range, in snapshot {snapshot}, doesn't name its parent {parent}"
             if ended.get(parent, len(evidence.pages)) > evidence.age[snapshot]:
@@ -195,12 +209,12 @@ def _token(position: Position | None) -> tuple[int | None, int, bool]:
     return position.token if position else Position().token
 
 
-def _told(position: Position | None) -> str:
+def _text(position: Position | None) -> str:
     return "the start" if position is None else str(position)
 
 
-def _span(its: Range | None) -> str:
-    return "which there is none" if its is None else f"after {_told(its.after)} up to {its.upto}"
+def _span(landed: Range | None) -> str:
+    return "but the ledger has none" if landed is None else f"after {_text(landed.after)} up to {landed.upto}"
 
 
 def _place(file: File) -> str:

@@ -1,22 +1,34 @@
-"""The rows that one attempt of a run may write: taking them for a wave, waiting for them, letting them go."""
+"""The rows that one attempt of a run may write: taking them, waiting for them, writing them, letting them go.
+
+A claim is the run's and not a wave's: it stands in the row until the run releases it, and it lives as long as the run
+beats for it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Final
 
 from pipeline.core import change
 from pipeline.core.change import Applied, Change, Outcome, Refused, applied, require_some
-from pipeline.core.due import Patience, run_lives
+from pipeline.core.due import LivenessTimes, run_lives
+from pipeline.core.failure import failed_again
 from pipeline.core.lease import Lease, run_of_claim
+from pipeline.core.load import rate_after_quiet
 from pipeline.core.sighting import Sighting, look
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.sync import is_of_this_life
-from pipeline.duties.wave import Problem, Wave
+from pipeline.duties.failing import Troubles, note_unasked
+from pipeline.duties.wave import Problem, WaveLog
 from pipeline.errors import HeadraceError, Terminal, Unreachable
 from pipeline.ports import Clock, LeaseStore, Runs, WorkerStore
-from pipeline.settings import TimeSettings
+from pipeline.settings.model import TimeSettings
+
+_UNSEEN: Final = Sighting("none")
+"""A claim that has no beat yet."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,10 +43,33 @@ class Claims:
     times: TimeSettings
     over: frozenset[str] = frozenset()
     """Claims that the worker's tick judged dead."""
+    held: dict[ShardKey, Lease] = field(default_factory=dict)
+    """Rows that carry this run's claim, as last read or written."""
+    _asked: tuple[Lease, ...] = ()
+    """Rows that may carry the claim, as they were before: their claims were asked for, and no answer tells."""
+    _progressed: float = 0.0
+    """When the run last got anywhere, by the monotonic clock: a wave of thousands of shards is long, and isn't hung."""
     _beats: Mapping[str, Sighting] = field(default_factory=dict)
     _looked: float | None = None
+    _wanted: set[str] = field(default_factory=set)
+    """Lease keys of the rows that may say that this run waits for them."""
 
-    def take(self, wave: Wave, streams: Mapping[str | None, StreamId], rows: Iterable[Lease]) -> None:
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Lease keys of the rows held."""
+        return tuple(sorted(row.key for row in self.held.values()))
+
+    def beat(self) -> None:
+        """Those who wait for these rows see that the run lives."""
+        self.workers.beat_run(self.me, self.claim)
+
+    def has_progressed(self) -> None:
+        self._progressed = self.clock.monotonic()
+
+    def stood_still_for(self) -> timedelta:
+        return timedelta(seconds=self.clock.monotonic() - self._progressed)
+
+    def take(self, log: WaveLog, streams: Mapping[str | None, StreamId], rows: Iterable[Lease]) -> None:
         """Claim what may be claimed; what may not is a problem of this wave, in one sentence.
 
         `streams`: those of the rows as they are now, by what the rows call them.
@@ -47,92 +82,116 @@ class Claims:
             if why is None:
                 wanted.append(row)
             else:
-                wave.problems.append(Problem(row.key, why, fatal=False, busy=busy is not None))
+                log.problems.append(Problem(row.key, why, fatal=False, busy=busy is not None))
         claims = [change.claim(row, self.me, self.claim, over=row.wanted_by is not None) for row in wanted]
         # From now on: whoever is cut short in the midst of the writes lets go of those that arrived.
-        wave.asked = tuple(wanted)
+        self._asked = tuple(wanted)
         outcomes = self.leases.apply_all(claims)
-        for row, outcome in zip(wanted, outcomes, strict=True):
+        answers = tuple(zip(wanted, outcomes, strict=True))
+        for row, outcome in answers:
             match outcome:
                 case Applied(lease):
-                    wave.held[ShardKey(streams[row.stream], lease.shard_id)] = lease
+                    self.held[ShardKey(streams[row.stream], lease.shard_id)] = lease
                 case Refused(found):
                     by = found.holder if found else "nobody"
-                    wave.problems.append(Problem(row.key, f"{by} was faster; nothing was read", fatal=False))
+                    log.problems.append(Problem(row.key, f"{by} was faster; nothing was read", fatal=False))
                 case error:
                     why = f"it couldn't be claimed, and nothing was read ({error})"
-                    wave.problems.append(Problem(row.key, why, fatal=isinstance(error, Terminal)))
-        answers = zip(wanted, outcomes, strict=True)
-        wave.asked = tuple(row for row, outcome in answers if isinstance(outcome, Unreachable))
+                    log.problems.append(Problem(row.key, why, fatal=isinstance(error, Terminal)))
+        self._asked = tuple(row for row, outcome in answers if isinstance(outcome, Unreachable))
         require_some(outcomes)
-        wave.progressed = self.clock.monotonic()
+        self.has_progressed()
 
     def want(self, key: str) -> bool:
-        """Say in the row that this run waits for a shard that another one is reading: it goes first after that wave."""
+        """Say in the row that this run waits for a shard that another run is reading: this run goes first after that
+        wave. Whether the row says so now."""
         row = self.leases.get(key)
-        if row is None or (
-            row.wanted_by not in {None, self.claim} and not self._is_over(row.wanted_by or "")
-        ):
+        if row is None or self._rival(row.wanted_by) is not None:
             return False
+        self._wanted.add(key)  # before the write: its answer may be lost
         return row.wanted_by == self.claim or isinstance(
             self.leases.apply(change.want(row, self.claim)), Applied
         )
 
-    def unwant(self, key: str) -> None:
-        """This run waits no more: nobody is to be held up by it."""
-        row = self.leases.get(key)
-        if row is not None and row.wanted_by == self.claim:
-            self.leases.apply(change.unwant(row, self.claim))
+    def unwant_all(self) -> None:
+        """This run waits no more, however it ended: it holds up no other run. A row that can't be written is free once
+        this run's beat stands still."""
+        for key in sorted(self._wanted):
+            with suppress(HeadraceError):
+                row = self.leases.get(key)
+                if row is not None and row.wanted_by == self.claim:
+                    self.leases.apply(change.unwant(row, self.claim))
+        self._wanted.clear()
 
-    def write(self, wave: Wave, key: ShardKey, wanted: Change) -> bool:
+    def write(self, log: WaveLog, key: ShardKey, wanted: Change) -> bool:
         """One write on a row that we hold."""
-        return self._is_written(wave, key, wanted, self.leases.apply(wanted))
+        return self._is_written(log, key, wanted, self.leases.apply(wanted))
 
-    def write_all(self, wave: Wave, wanted: Mapping[ShardKey, Change]) -> frozenset[ShardKey]:
+    def write_all(self, log: WaveLog, wanted: Mapping[ShardKey, Change]) -> frozenset[ShardKey]:
         """Many; those that were written. Trouble with a row is a problem of its shard alone."""
         outcomes = zip(wanted.items(), self.leases.apply_all(tuple(wanted.values())), strict=True)
-        return frozenset(key for (key, each), done in outcomes if self._is_written(wave, key, each, done))
+        return frozenset(key for (key, each), done in outcomes if self._is_written(log, key, each, done))
 
-    def _is_written(self, wave: Wave, key: ShardKey, wanted: Change, outcome: Outcome) -> bool:
+    def _is_written(self, log: WaveLog, key: ShardKey, wanted: Change, outcome: Outcome) -> bool:
         """A refusal means that we hold the row no more: the table has the truth."""
-        wave.progressed = self.clock.monotonic()
+        self.has_progressed()
         match outcome:
             case Applied(lease):
-                wave.held[key] = lease
+                self.held[key] = lease
                 return True
             case Refused(found):
                 why = f"its row was taken by {_taker(found, self.claim)} meanwhile; what was committed stays"
             case error:
                 why = f"its row couldn't be written ({error}); what was committed stays, and the next wave mends the row"
-        wave.problems.append(Problem(wanted.key, why, fatal=False))
+        log.problems.append(Problem(wanted.key, why, fatal=False))
         return False
 
-    def release(self, wave: Wave) -> None:
+    def note_unasked(self, rows: Iterable[Lease], troubles: Troubles) -> None:
+        """Say in the rows why their streams couldn't be asked: these shards aren't even claimed."""
+        note_unasked(rows, troubles, me=self.me, leases=self.leases, at=self.clock.now())
+
+    def release(self, log: WaveLog) -> None:
         """Also after a failure: what can't be released is freed by the silence of this claim."""
-        troubled = {p.lease_key for p in wave.problems}
-        landed = {each.lease_key: each.staged for each in wave.landed}
+        troubled = {p.lease_key for p in log.problems}
+        failed = {p.lease_key: p.why for p in log.problems if p.fatal}
+        landed = {each.lease_key: each.staged for each in log.landed}
         releases: list[Change] = []
-        rows = {row.key: row for row in (*wave.asked, *wave.held.values())}
+        rows = {row.key: row for row in (*self._asked, *self.held.values())}
         for row in rows.values():
             staged = landed.get(row.key)  # None too where the commit failed: the shard stays as due as it was
-            looked_at = behind = None
+            looked_at = behind = kbps = None
             if staged is not None and row.key not in troubled:
                 looked_at = staged.upto.seen or staged.last_arrival or self.clock.now()
                 # No page at all: the box was full before its turn. It isn't at its tip, so it says so.
                 behind = 1 if staged.behind is None else staged.behind // timedelta(milliseconds=1)
-            releases.append(change.release(row, self.claim, looked_at=looked_at, behind_ms=behind))
-        given = [row for row in self._let_go(wave, releases) if row.checkpoint_owner == self.me]
+                kbps = rate_after_quiet(row, staged, looked_at)
+            is_read = staged is not None or row.has_ended
+            why = failed.get(row.key, None if is_read else log.stopped_by)
+            releases.append(
+                change.release(
+                    row,
+                    self.claim,
+                    looked_at=looked_at,
+                    behind_ms=behind,
+                    failure=None if why is None else failed_again(row.failure, why, self.clock.now()),
+                    is_well=is_read and why is None,
+                    throughput_kbps=kbps,
+                )
+            )
+        given = [row for row in self._let_go(log, releases) if row.checkpoint_owner == self.me]
         # A handover that was asked for meanwhile is completed right away.
         why = f"{self.me} hands over to"
-        self._let_go(wave, [change.complete_handover(row, f"{why} {row.owner}") for row in given])
+        self._let_go(log, [change.complete_handover(row, f"{why} {row.owner}") for row in given])
+        self.held.clear()
+        self._asked = ()
 
-    def _let_go(self, wave: Wave, changes: Sequence[Change]) -> tuple[Lease, ...]:
+    def _let_go(self, log: WaveLog, changes: Sequence[Change]) -> tuple[Lease, ...]:
         outcomes = self.leases.apply_all(changes)
         for each, outcome in zip(changes, outcomes, strict=True):
             if isinstance(outcome, HeadraceError):
                 why = f"its row couldn't be released ({outcome})"
-                wave.problems.append(Problem(each.key, why, fatal=False))
-        wave.progressed = self.clock.monotonic()
+                log.problems.append(Problem(each.key, why, fatal=False))
+        self.has_progressed()
         return applied(outcomes)
 
     def _why_not(self, row: Lease, stream: StreamId) -> str | None:
@@ -146,17 +205,23 @@ class Claims:
 
     def _why_busy(self, row: Lease) -> str | None:
         """Only these are worth waiting for: the row says so in `wantedBy`."""
-        if row.run_claim not in {None, self.claim} and not self._is_over(row.run_claim or ""):
-            return f"run {run_of_claim(row.run_claim or '')} is reading it"
-        if row.wanted_by is not None and row.wanted_by != self.claim and not self._is_over(row.wanted_by):
-            return f"run {run_of_claim(row.wanted_by)} waits for it and goes first"
+        if (reader := self._rival(row.run_claim)) is not None:
+            return f"run {reader} is reading it"
+        if (waiting := self._rival(row.wanted_by)) is not None:
+            return f"run {waiting} waits for it and goes first"
         return None
+
+    def _rival(self, claim: str | None) -> str | None:
+        """The run that a claim belongs to, if it is another run than this one and isn't over."""
+        if claim is None or claim == self.claim or self._is_over(claim):
+            return None
+        return run_of_claim(claim)
 
     def _is_over(self, run_claim: str) -> bool:
         if run_claim in self.over:
             return True
-        patience = Patience(self.times.lease_duration, self.times.launch_grace)
-        beat = self._beats.get(run_claim, Sighting("none"))
+        patience = LivenessTimes(self.times.lease_duration, self.times.launch_grace)
+        beat = self._beats.get(run_claim, _UNSEEN)
         return not run_lives(self.runs.verdict(run_of_claim(run_claim)), [beat], patience)
 
     def look(self, rows: Iterable[Lease]) -> frozenset[str]:
@@ -167,7 +232,7 @@ class Claims:
         for row in rows:
             for claim in (row.run_claim, row.wanted_by):
                 if claim is not None:
-                    beats.setdefault(claim, "none")
+                    beats.setdefault(claim, _UNSEEN.token)
         now = self.clock.monotonic()
         since = None if self._looked is None else timedelta(seconds=now - self._looked)
         self._beats = look(self._beats, beats, since=since, tick=self.times.worker_tick)

@@ -8,20 +8,21 @@ if due:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipeline.core.change import Applied, Change
-from pipeline.core.cleanup import plan_delete_ended, plan_delete_garbage, plan_drop, worth_asking
+from pipeline.core.change import Change
+from pipeline.core.cleanup_plan import plan_delete_ended, plan_delete_garbage, plan_drop, worth_asking
 from pipeline.core.due import is_time
 from pipeline.core.landing import Proposal
 from pipeline.core.order import Family, a_family
 from pipeline.core.position import Positions
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.sync import is_of_this_life, rows_of
-from pipeline.core.words import counted
+from pipeline.duties.writing import WrittenChanges, write_all
 from pipeline.ports import LandingTable, LeaseStore, Listing, ShardSource, TableState
-from pipeline.settings import Settings, TimeSettings
+from pipeline.settings.model import Settings, TimeSettings
 
 ASKED_A_PASS = 100
 """Shards. Each costs one of the five iterators a second that Kinesis gives out for a shard."""
@@ -45,7 +46,7 @@ class CleanupMemory:
 
     def due(self, now: datetime, times: TimeSettings) -> CleanupDue:
         return CleanupDue(
-            is_time(self.completed, now, every=times.completed_cleanup),
+            is_time(self.completed, now, every=times.cleanup),
             is_time(self.garbage, now, every=times.garbage_cleanup),
         )
 
@@ -55,17 +56,19 @@ class CleanupMemory:
 
 @dataclass(frozen=True, slots=True)
 class CleanupReport:
-    deleted: int = 0
-    """Rows."""
+    written: WrittenChanges
+    """What became of the rows."""
     dropped: int = 0
     """ENDs in the table."""
-    lost: int = 0
-    """Races: the row has moved since the listing, so it stays."""
 
-    def __str__(self) -> str:
-        rows = f"{counted(self.deleted, 'row')} cleaned up" if self.deleted else ""
-        ends = f"{counted(self.dropped, 'ended position')} let go" if self.dropped else ""
-        return ", ".join(filter(None, (rows, ends)))
+    @property
+    def deleted(self) -> int:
+        return len(self.written.applied)
+
+    @property
+    def lost(self) -> int:
+        """Races: the row has moved since the listing, so it stays."""
+        return self.written.refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +79,13 @@ class Cleaning:
     table: LandingTable
 
     def pass_(
-        self, due: CleanupDue, stream: StreamId, *, listing: Listing, state: TableState
+        self,
+        due: CleanupDue,
+        stream: StreamId,
+        *,
+        listing: Listing,
+        state: TableState,
+        has_time: Callable[[], bool] = lambda: True,
     ) -> CleanupReport:
         """`listing`: all rows of the table, of this stream and of others."""
         rows = [row for row in rows_of(stream, listing.leases) if is_of_this_life(stream, row)]
@@ -88,9 +97,9 @@ class Cleaning:
             changes += plan_delete_ended(family, rows, state.positions)
         if self.settings.coordination.cleanup:
             changes += plan_delete_garbage(family, rows, state.positions, gone=gone)
-        answers = [isinstance(self.leases.apply(each), Applied) for each in changes]
+        written = write_all(self.leases, changes, has_time=has_time)
         dropped = self._drop(plan_drop(family, rows, state.positions, gone=gone))
-        return CleanupReport(sum(answers), dropped, len(answers) - sum(answers))
+        return CleanupReport(written, dropped)
 
     def _gone(self, family: Family, listing: Listing, positions: Positions) -> frozenset[str]:
         asked = worth_asking(family, rows_of(family.stream, listing.leases), positions)[:ASKED_A_PASS]

@@ -17,7 +17,7 @@ from pipeline.ports import LeaseStore, ShardSource
 _Stream = tuple[StreamId, timedelta] | None
 """Identity and retention; None where they aren't known."""
 Streams = Mapping[str | None, _Stream]
-"""By KCL's streamName; in an application with a single stream, by None."""
+"""By the row's streamName; in an application with a single stream, by None."""
 
 PROBES_A_TICK = 100
 """Shards. Each costs one of the five reads a second that a shard grants to all its readers."""
@@ -75,22 +75,38 @@ class DueRows:
         return due, rest[at_most - 1].key if len(rest) > at_most else None
 
 
+@dataclass(frozen=True, slots=True)
+class AskedStreams:
+    """What the streams of a worker's rows are now. One that can't be asked holds up its own shards only."""
+
+    known: Streams
+    failed: Mapping[str | None, HeadraceError]
+
+    def require_some(self) -> None:
+        """Trouble with every stream is the tick's, and raised: first what passes by itself."""
+        if self.failed and not self.known:
+            raise min(self.failed.values(), key=lambda error: not isinstance(error, Transient))
+
+    @property
+    def told(self) -> str:
+        """The end of a sentence; empty where all streams could be asked."""
+        failed = sorted((name or "the stream", why) for name, why in self.failed.items())
+        return "".join(f", {name} couldn't be asked ({why})" for name, why in failed)
+
+
 def streams_of(
     mine: Iterable[Lease], ask: Callable[[Lease], tuple[StreamId, timedelta] | None]
-) -> tuple[Streams, str]:
-    """What the streams of these rows are now. One that can't be asked holds up its own shards only."""
+) -> AskedStreams:
     known: dict[str | None, _Stream] = {}
-    failed: dict[str, HeadraceError] = {}
+    failed: dict[str | None, HeadraceError] = {}
     for lease in {lease.stream: lease for lease in mine}.values():
         try:
             known[lease.stream] = ask(lease)
         except Unreachable:
             raise  # waiting for each of the others too would take the whole tick
         except HeadraceError as error:
-            failed[lease.stream or "the stream"] = error
-    if failed and not known:
-        raise min(failed.values(), key=lambda error: not isinstance(error, Transient))
-    return known, "".join(f", {name} couldn't be asked ({why})" for name, why in sorted(failed.items()))
+            failed[lease.stream] = error
+    return AskedStreams(known, failed)
 
 
 def _is_alive(row: Lease, known: _Stream) -> bool:

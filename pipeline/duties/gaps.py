@@ -4,7 +4,7 @@
            -> the shard is gone from Kinesis?  ->  skipped range (after, END], with the children that are known
            -> one commit of these, then the commit of what was read
 
-So a gap is in the ledger before any position moves over it (I13), and a run that dies between the two commits has
+So a gap is in the ledger before any position moves over it (I13 of docs/protocol.md), and a run that dies between the two commits has
 recorded a gap that only grows.
 """
 
@@ -52,6 +52,8 @@ def record_gaps(
             ranges.append(_skipped(batch, each.gap, run, claim))
         elif _may_be_ended(each, batch, facts.asked) and source.is_gone(each.key):
             listed = source.list_shards(facts.stream) if listed is None else listed
+            if any(shard.shard_id == each.key.shard_id for shard in listed):
+                continue  # Kinesis contradicts itself: a shard that it still lists is read on later
             now = source.aws_now() or facts.asked
             gap = Gap(batch.witness, now + WITHIN_THE_SECOND - facts.retention)
             ranges.append(_ended(_skipped(batch, gap, run, claim), listed))

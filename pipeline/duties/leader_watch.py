@@ -1,21 +1,20 @@
-"""Every worker keeps an eye on the leader: a lock that beats isn't yet a leader that assigns.
+"""Every worker keeps an eye on the leader: a lock that beats isn't yet a leader that gives leases out.
 
-KCL 3.5.1 has leaders of that kind: they keep the lock for ever, and no lease is given out. Ours count each finished
-assignment pass in their worker row.
+Leaders of ours count each finished assignment pass in their worker row. One that isn't ours counts none: of its lock only
+the beat is kept.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pipeline.core.due import is_time
 from pipeline.core.sighting import Sighting, look
 from pipeline.core.worker import Worker
-from pipeline.duties.fleet import KCL_SILENT
 from pipeline.errors import WrongShape
 from pipeline.ports import LeaderLock, WorkerStore
-from pipeline.settings import TimeSettings
+from pipeline.settings.model import TimeSettings
 
 _PERIODS = 3
 
@@ -26,12 +25,12 @@ class Watching:
     lock: str | None = None
     """Its version, as last seen."""
     passes: Sighting | None = None
-    kcl: Sighting | None = None
-    """Of the lock, where a worker of KCL's holds it."""
+    other: Sighting | None = None
+    """Of the lock, where a worker that isn't ours holds it."""
 
-    @property
-    def kcl_leads(self) -> bool:
-        return self.kcl is not None and self.kcl.moved and self.kcl.credit <= KCL_SILENT
+    def is_led_by_another(self, *, within: timedelta) -> bool:
+        """Whether that lock has moved, and not longer ago than this."""
+        return self.other is not None and self.other.moved and self.other.credit <= within
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +48,10 @@ class LeaderWatch:
         row = None if found is None or found.released else self._row_of(found.owner)
         if found is not None and row is not None and not row.is_ours:
             since = None if before.last is None else now - before.last
-            known = {} if before.kcl is None else {"lock": before.kcl}
-            kcl = look(known, {"lock": f"{found.owner}:{found.version}"}, since=since, tick=period)["lock"]
-            return Watching(now, found.version, kcl=kcl), None
-        if found is None or row is None or row.instance is None:
+            known = {} if before.other is None else {"lock": before.other}
+            other = look(known, {"lock": f"{found.owner}:{found.version}"}, since=since, tick=period)["lock"]
+            return Watching(now, found.version, other=other), None
+        if found is None or row is None:
             return Watching(now), None
         beats = before.lock is not None and before.lock != found.version
         since = now - before.last if before.last is not None and beats else None

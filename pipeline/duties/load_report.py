@@ -11,7 +11,7 @@ from pipeline.errors import HeadraceError
 from pipeline.kcl.metrics import REPORT_PERIOD
 from pipeline.kcl.report import is_due, plan_report
 from pipeline.ports import Clock, WorkerStore
-from pipeline.settings import MetricsSettings
+from pipeline.settings.model import Settings
 
 
 @dataclass(slots=True, kw_only=True)
@@ -21,14 +21,14 @@ class LoadReport:
     worker_id: str
     workers: WorkerStore
     clock: Clock
-    settings: MetricsSettings
+    settings: Settings
     _loads: tuple[HostLoad, ...] = ()
     _since: float = 0.0
     """When what the loads tell of began."""
 
     def note(self, loads: Iterable[HostLoad]) -> None:
         loads = tuple(loads)
-        if not self.settings.cpu or not loads:
+        if not self.settings.assignment.cpu or not loads:
             return
         if not self._loads:
             self._since = self.clock.monotonic() - max(load.span for load in loads).total_seconds()
@@ -50,8 +50,8 @@ class LoadReport:
             row,
             self._loads,
             now,
-            most=self.settings.max_utilisation,
-            network=self.settings.network_mbps,
+            most=self.settings.kcl.max_utilisation,
+            network=self.settings.kcl.network_mbps,
         )
         if self.workers.report(self.worker_id, metrics, seen=row.measured_at if row else None):
             self._loads = ()

@@ -10,8 +10,8 @@ from pipeline.core.position import TRIM, Origin, Start
 from pipeline.core.words import counted
 from pipeline.errors import OriginUnsafe
 from pipeline.ports import LandingTable, StreamFacts, TableState
-from pipeline.settings import StreamSettings
-from pipeline.settings_choices import InitialPosition
+from pipeline.settings.choices import InitialPosition
+from pipeline.settings.model import StreamSettings
 
 
 def ensure_origin(

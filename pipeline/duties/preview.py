@@ -10,16 +10,15 @@ from pipeline.core.change import Change
 from pipeline.core.position import Origin, Positions
 from pipeline.core.stream import StreamId
 from pipeline.core.sync import rows_of
-from pipeline.duties.assignment import plan_pass, uninvited
-from pipeline.duties.fleet import mind, watch
-from pipeline.duties.leader_tick import LeaderDuty, LeaderMemory
+from pipeline.duties.assignment_pass import plan_pass
+from pipeline.duties.known_workers import mind
+from pipeline.duties.leader_report import LeaderMemory
+from pipeline.duties.leader_tick import LeaderDuty
 from pipeline.duties.origin import plan_origin
-from pipeline.duties.shard_sync import ShardSync
-from pipeline.duties.streams import Look, Tracked, Tracking, is_wanted_life, of_our_form
-from pipeline.duties.taking import out_of_step
+from pipeline.duties.streams import StreamsLook, Tracked, Tracking, is_wanted_life, of_our_form
 from pipeline.errors import TablesMissing, Unknown
 from pipeline.ports import Listing, TableState, WorkerListing
-from pipeline.settings_choices import Create, InitialPosition, Mode
+from pipeline.settings.choices import Create, InitialPosition
 
 _Found = TypeVar("_Found")
 
@@ -33,29 +32,28 @@ class Preview:
     has_started: bool = True
     """Some stream has its origin in the landing table."""
     why_not: str | None = None
-    """Why nobody leads, or nothing is given out: KCL's workers are here, and agreed otherwise or weren't joined."""
+    """Why nobody leads, or nothing is given out: workers are here that nobody invited, or that agreed otherwise."""
 
 
 def preview(duty: LeaderDuty, memory: LeaderMemory) -> Preview:
-    """Nothing is written. Workers count from the second look on. Of KCL's strategies it shows a run that evens out, however
-    many looks came before."""
+    """Nothing is written. Workers count from the second look on. Where a strategy evens out in some runs only,
+    this shows such a run, however many looks came before."""
     settings, now = duty.settings, duty.clock.now()
     workers, has_workers = _there(duty, duty.workers.listing, WorkerListing(()))
     listing, has_leases = _there(duty, duty.leases.scan, Listing(()))
     listing = of_our_form(listing, multi=settings.multi)
     first = [] if has_workers and has_leases else ["make the coordination tables, which aren't there"]
-    if settings.is_shared and not first and (why_not := out_of_step(settings, duty.tables)) is not None:
+    if not first and (why_not := duty.policy.company.why_not_lead()) is not None:
         return Preview(memory, (), why_not=why_not)
     state, has_table = _state(duty)
     if not has_table:
         first.append(f"make the landing table {settings.landing.table}, which isn't there")
     since = None if memory.last_look is None else now - memory.last_look
-    times = settings.times
-    fleet = watch(workers, memory.workers, since, tick=times.leader_tick, duration=times.lease_duration)
+    fleet = duty.watch(workers, memory.workers, since)
     streams = Tracking(settings=settings, source=duty.source).look(memory.streams, listing, now)
     synced, origins = _sync(duty, streams, listing, state)
     assignment = replace(memory.assignment, runs=0)
-    plan = plan_pass(listing.leases, fleet, assignment, settings=settings, now=now)
+    plan = plan_pass(listing.leases, fleet, assignment, policy=duty.policy, times=settings.times, now=now)
     seen = replace(
         memory,
         last_look=now,
@@ -63,10 +61,9 @@ def preview(duty: LeaderDuty, memory: LeaderMemory) -> Preview:
         streams=streams.memory,
         assignment=plan.memory,
     )
-    moves = plan.changes if settings.coordination.mode is Mode.OWN else ()  # else workers help themselves
     has_started = bool(state.positions.origins)
-    why_not = uninvited(plan.strangers) or None
-    return Preview(seen, (*streams.forget, *synced, *moves), (*first, *origins), has_started, why_not)
+    changes = (*streams.forget, *synced, *plan.changes)
+    return Preview(seen, changes, (*first, *origins), has_started, plan.why_not)
 
 
 def _there(duty: LeaderDuty, ask: Callable[[], _Found], nothing: _Found) -> tuple[_Found, bool]:
@@ -87,10 +84,10 @@ def _state(duty: LeaderDuty) -> tuple[TableState, bool]:
 
 
 def _sync(
-    duty: LeaderDuty, streams: Look, listing: Listing, state: TableState
+    duty: LeaderDuty, streams: StreamsLook, listing: Listing, state: TableState
 ) -> tuple[list[Change], list[str]]:
     """The rows that a shard sync would make or retire, as if the origins that are missing were there."""
-    duties = ShardSync(settings=duty.settings, leases=duty.leases, source=duty.source, table=duty.table)
+    duties = duty.shard_sync
     changes: list[Change] = []
     first: list[str] = []
     for tracked in streams.streams:

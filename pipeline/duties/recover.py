@@ -14,17 +14,18 @@ from functools import partial
 from pipeline.core import change
 from pipeline.core.batch import Batch
 from pipeline.core.change import Applied
-from pipeline.core.due import Patience, run_lives
+from pipeline.core.due import LivenessTimes, run_lives
 from pipeline.core.landing import Proposal
 from pipeline.core.lease import Lease, run_of_claim
 from pipeline.core.order import parents_of
 from pipeline.core.position import Position, Start
-from pipeline.core.recover import Decision, End, Scene, Tip
+from pipeline.core.recovery_plan import Decision, End, ShardSituation, Tip
 from pipeline.core.sighting import Sighting, look
 from pipeline.core.stream import ShardKey
 from pipeline.core.sync import is_of_this_life
 from pipeline.duties.family import ended_before_origin, family_of
 from pipeline.duties.gaps import children_in
+from pipeline.duties.policy import Policy
 from pipeline.duties.streams import asked_by
 from pipeline.errors import HeadraceError, PositionsDisagree, Unknown
 from pipeline.ports import (
@@ -37,7 +38,7 @@ from pipeline.ports import (
     StreamFacts,
     WorkerStore,
 )
-from pipeline.settings import Settings
+from pipeline.settings.model import Settings
 
 _LOOKS_BACK = (timedelta(minutes=1), timedelta(hours=1))
 """How far before now the newest record is looked for, before all that the stream holds is read."""
@@ -59,6 +60,7 @@ class Recovery:
 
     claim: str
     settings: Settings
+    policy: Policy
     leases: LeaseStore
     workers: WorkerStore
     runs: Runs
@@ -89,10 +91,8 @@ class Recovery:
             return Held(row)
         if row.checkpoint_owner is not None:
             return Busy(f"{key} is being handed over from {row.checkpoint_owner} to {row.owner}")
-        if self.settings.is_shared and row.holder is not None and not self._is_ours(row.holder):
-            return Busy(
-                f"{row.holder}, a worker of KCL's, holds {key}: stop it, or wait until a worker of ours has it"
-            )
+        if (why := self.policy.company.why_not_hold(row)) is not None:
+            return Busy(why)
         self._watch(row)
         for who, does in ((row.run_claim, "is reading"), (row.wanted_by, "waits for")):
             if who not in {None, self.claim} and self._lives(who or ""):
@@ -101,11 +101,6 @@ class Recovery:
                 return Busy(f"run {run_of_claim(who or '')} {does} {key}")
         answer = self.leases.apply(change.hold(row, self.claim, "a person decides about this shard"))
         return Held(answer.lease) if isinstance(answer, Applied) else Busy(f"the row of {key} is moving")
-
-    def _is_ours(self, worker_id: str) -> bool:
-        """KCL's workers don't claim what they read, so nothing in the row would tell that they do."""
-        row = self.workers.get(worker_id)
-        return row is not None and row.instance is not None
 
     def let_go(self, key: str) -> None:
         row = self.leases.get(key)
@@ -118,7 +113,7 @@ class Recovery:
         if row.holder is not None and self.workers.get(row.holder) is not None:
             self.workers.forget_runs(row.holder, [self.claim])
 
-    def scene(self, row: Lease) -> Scene:
+    def scene(self, row: Lease) -> ShardSituation:
         facts = self.source.describe(asked_by(self.settings, row))
         if not is_of_this_life(facts.stream, row):
             raise PositionsDisagree(
@@ -146,7 +141,7 @@ class Recovery:
         arrival = None
         if row.checkpoint.is_digits:
             arrival = self.source.arrivals({key: int(row.checkpoint.sequence)}).get(key)
-        return Scene(key, row, positions, reasons, waiting, passed.get(key.shard_id), arrival)
+        return ShardSituation(key, row, positions, reasons, waiting, passed.get(key.shard_id), arrival)
 
     def end_of(self, key: ShardKey) -> End:
         listed = self.source.list_shards(key.stream)
@@ -192,7 +187,7 @@ class Recovery:
 
     def _lives(self, run_claim: str) -> bool:
         times = self.settings.times
-        patience = Patience(times.lease_duration, times.launch_grace)
+        patience = LivenessTimes(times.lease_duration, times.launch_grace)
         beat = self._beats.get(run_claim, Sighting("none"))
         return run_lives(self.runs.verdict(run_of_claim(run_claim)), [beat], patience)
 
@@ -200,7 +195,7 @@ class Recovery:
         """Other claims' beats, and one of our own, so that nobody takes this command for dead."""
         beats: dict[str, str] = {}
         worker = self.workers.get(row.holder) if row.holder is not None else None
-        if worker is not None:  # a KCL worker may have no row, and gets none by us
+        if worker is not None:  # another application's worker may have no row, and gets none by us
             self.workers.beat_run(worker.worker_id, self.claim)
             beats = {claim: str(count) for claim, count in worker.run_beats.items()}
         for claim in (row.run_claim, row.wanted_by):

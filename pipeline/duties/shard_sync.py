@@ -18,18 +18,18 @@ from pipeline.core.lease import Lease
 from pipeline.core.order import Family, a_family
 from pipeline.core.shard import Shard
 from pipeline.core.stream import StreamId
-from pipeline.core.sync import ends_lost, is_of_this_life, plan_sync, rows_of, sync_token
+from pipeline.core.sync import ends_lost, is_of_this_life, rows_of, sync_token
 from pipeline.core.words import counted
-from pipeline.duties.assignment import Tally
 from pipeline.duties.cleanup import Cleaning, CleanupDue
 from pipeline.duties.origin import ensure_origin
+from pipeline.duties.policy import RowPlan
 from pipeline.duties.streams import Tracked, Unfinished, is_wanted_life
+from pipeline.duties.writing import Tally
 from pipeline.errors import HeadraceError, Transient, Unreachable
 from pipeline.kcl.coverage import Suspicions, coverage_warnings
-from pipeline.kcl.shared_sync import plan_sync_kcl
 from pipeline.ports import LandingTable, LeaseStore, Listing, ShardSource, StreamFacts, TableState
-from pipeline.settings import Settings, StreamSettings
-from pipeline.settings_choices import InitialPosition
+from pipeline.settings.choices import InitialPosition
+from pipeline.settings.model import Settings, StreamSettings
 
 _SENTINELS = {
     InitialPosition.TRIM_HORIZON: TRIM_HORIZON,
@@ -108,6 +108,7 @@ class Round:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardSync:
     settings: Settings
+    rows: RowPlan
     leases: LeaseStore
     source: ShardSource
     table: LandingTable
@@ -152,11 +153,10 @@ class ShardSync:
     ) -> _Listed:
         rows = rows_of(stream, listing.leases)
         mine = tuple(row for row in rows if is_of_this_life(stream, row))
-        # KCL asks for the scope at its first start only
-        whole = self.settings.is_shared and bool(listing.leases)
-        shards = self.source.list_shards(stream, None if whole else state.positions.origins[stream].start)
+        scope = self.rows.scope(state.positions.origins[stream].start, listing)
+        shards = self.source.list_shards(stream, scope)
         family = a_family(stream, shards, leases=mine)
-        plan = (plan_sync_kcl if self.settings.is_shared else plan_sync)(
+        plan = self.rows.plan(
             family,
             shards,
             rows,
@@ -202,7 +202,9 @@ class ShardSync:
                 return
             done.memory[tracked.name] = SyncMemory(None if found.changes else token, holes)
         if cleanup:
-            self._clean(cleanup, facts, listing, tally=tally, state=done.state)
+            done.stopped = self._clean(
+                cleanup, facts, listing, tally=tally, state=done.state, has_time=has_time
+            )
         done.synced.append(tracked.name)
 
     def _write(
@@ -221,17 +223,12 @@ class ShardSync:
         of = "" if not self.settings.multi else f" of {tracked.name}"
         if is_new and any(change.create and change.create.landed for change in found.changes):
             tally.notes.append(f"lease rows{of} were gone: rebuilt from the positions in the lake table")
-        for done, change in enumerate(found.changes, start=1):
-            if tally.apply(self.leases, change):
-                tally.created += change.create is not None
-                tally.deleted += change.delete
-            left = len(found.changes) - done
-            if left and not has_time():
-                tally.notes.append(
-                    f"{counted(left, 'more lease row')}{of} to be made or cleared away: the next tick goes on"
-                )
-                return left
-        return 0
+        written = tally.write(self.leases, found.changes, has_time=has_time)
+        if written.left:
+            tally.notes.append(
+                f"{counted(written.left, 'more lease row')}{of} to be made or cleared away: the next tick goes on"
+            )
+        return written.left
 
     @staticmethod
     def _audit(found: _Listed, before: SyncMemory, *, state: TableState, tally: Tally) -> Suspicions:
@@ -242,14 +239,22 @@ class ShardSync:
         return holes
 
     def _clean(
-        self, due: CleanupDue, facts: StreamFacts, listing: Listing, *, tally: Tally, state: TableState
-    ) -> None:
+        self,
+        due: CleanupDue,
+        facts: StreamFacts,
+        listing: Listing,
+        *,
+        tally: Tally,
+        state: TableState,
+        has_time: Callable[[], bool],
+    ) -> bool:
+        """Whether rows are left for the next tick."""
         cleaning = Cleaning(settings=self.settings, leases=self.leases, source=self.source, table=self.table)
-        report = cleaning.pass_(due, facts.stream, listing=listing, state=state)
-        tally.deleted += report.deleted
-        tally.lost += report.lost
+        report = cleaning.pass_(due, facts.stream, listing=listing, state=state, has_time=has_time)
+        tally.count(report.written)
         if report.dropped:
             tally.notes.append(f"{counted(report.dropped, 'ended position')} let go")
+        return report.written.left > 0
 
 
 def _why_left_alone(tracked: Tracked, facts: StreamFacts, state: TableState) -> str | None:

@@ -1,7 +1,7 @@
 """Which streams the leader looks after: those that the settings name, those that it finds by prefix and tags, and those
 that only its lease rows still know.
 
-    settings + found (every `discovery.every`) + rows -> streams to sync, former ones whose wait is over
+    settings + found (every `FIND_EVERY`) + rows -> streams to sync, former ones whose wait is over
 
 A look that fails changes nothing: what was found before stands, and while nothing was ever found no stream counts as
 a former one.
@@ -11,18 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pipeline.core.change import Change
 from pipeline.core.due import is_time
-from pipeline.core.former import is_of_form, newest_lives, plan_forget, watch_former
+from pipeline.core.former_streams import is_of_form, newest_lives, plan_forget, watch_former
 from pipeline.core.lease import Lease
 from pipeline.core.sighting import Sightings, expired
 from pipeline.core.stream import StreamId, name_of_serialized
 from pipeline.errors import HeadraceError, Unreachable
 from pipeline.ports import Listing, ShardSource, SkippedRow, StreamFacts
-from pipeline.settings import Settings, StreamSettings
-from pipeline.settings_choices import FormerStreams
+from pipeline.settings.choices import FormerStreams
+from pipeline.settings.model import Settings, StreamSettings
+
+FIND_EVERY = timedelta(seconds=60)
+"""Between two looks for streams by prefix and tags. KCL's interval: Kinesis answers five ListStreams a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class Tracked:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class StreamsLook:
     memory: StreamsMemory
     streams: tuple[Tracked, ...]
     forget: tuple[Change, ...] = ()
@@ -93,7 +96,7 @@ class Tracking:
         if self.settings.discovery.is_asked_for:
             self._find()
 
-    def look(self, memory: StreamsMemory, listing: Listing, now: datetime) -> Look:
+    def look(self, memory: StreamsMemory, listing: Listing, now: datetime) -> StreamsLook:
         memory, notes = self._find_when_due(memory, now)
         found = tuple(s for s in memory.found or () if self.settings.stream(s.name) is None)
         wanted = [Tracked(each) for each in self.settings.streams]
@@ -108,7 +111,7 @@ class Tracking:
             for ident in sorted(over)
             for change in plan_forget(ident, listing.leases, self._why_forgotten(ident))
         ]
-        return Look(
+        return StreamsLook(
             memory,
             tuple(each for each in wanted if each.life is None or each.life.rpartition(":")[0] not in over),
             tuple(forget),
@@ -119,7 +122,7 @@ class Tracking:
         how = self.settings.discovery
         if not how.is_asked_for:
             return replace(memory, asked=None, found=()), ()
-        if not is_time(memory.asked, now, every=how.every):
+        if not is_time(memory.asked, now, every=FIND_EVERY):
             return memory, ()
         try:
             found = self._find()
@@ -204,7 +207,7 @@ def how_to_read(settings: Settings, stream: StreamId) -> StreamSettings:
 
 
 def asked_by(settings: Settings, row: Lease) -> str:
-    """What Kinesis is to be asked by, about the row's stream: what the settings say of it, else KCL's name for it."""
+    """What Kinesis is to be asked by, about the row's stream: what the settings say of it, else the row's own name for it."""
     if row.stream is None:
         return settings.streams[0].name
     named = settings.stream(name_of_serialized(row.stream))

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pipeline.core.batch import Staged
-from pipeline.core.lease import Lease
-from pipeline.core.stream import ShardKey
 from pipeline.core.words import counted
 
 
@@ -83,20 +81,17 @@ OnArrow = Callable[[Arrow, tuple[str, ...]], None]
 
 
 @dataclass(slots=True)
-class Wave:
-    """One wave's own state."""
+class WaveLog:
+    """What one wave has to tell, step by step."""
 
-    progressed: float
-    """When it last got anywhere, by the monotonic clock: a wave of thousands of shards is long, and isn't hung."""
-    held: dict[ShardKey, Lease] = field(default_factory=dict)
-    """Rows that carry this run's claim, as last read or written."""
-    asked: tuple[Lease, ...] = ()
-    """Rows that may carry it, as they were before: their claims were asked for, and no answer tells."""
     problems: list[Problem] = field(default_factory=list)
     landed: list[Landed] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     snapshot: int | None = None
+    stopped_by: str | None = None
+    """The error that ended the whole wave: it failed for each of its shards."""
 
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return tuple(sorted(row.key for row in self.held.values()))
+    def report(self, claimed: int) -> WaveReport:
+        return WaveReport(
+            claimed, tuple(self.landed), tuple(self.problems), self.snapshot, notes=tuple(self.notes)
+        )

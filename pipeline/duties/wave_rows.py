@@ -18,7 +18,7 @@ from pipeline.duties.due_rows import DueRows, Streams
 from pipeline.duties.wave import Landed
 from pipeline.errors import Transient
 from pipeline.ports import Clock
-from pipeline.settings import Settings
+from pipeline.settings.model import Settings
 
 PROBES_A_WAVE = 1_000
 """Shards. A second or two of a wave; a wave that read them all would ask each as well."""

@@ -6,34 +6,37 @@ that has one stream only has its trouble whole, as has one that reaches nobody.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
 from pipeline.core.batch import Manifest
-from pipeline.core.begin import Read
 from pipeline.core.lease import Lease
+from pipeline.core.start_of_reading import Read
 from pipeline.core.stream import ShardKey, StreamId
+from pipeline.duties.claims import Claims
 from pipeline.duties.due_rows import Streams
 from pipeline.duties.streams import asked_by
-from pipeline.duties.wave import Problem, Wave
-from pipeline.errors import Terminal, Throttled
+from pipeline.duties.wave import Problem, WaveLog
+from pipeline.errors import HeadraceError, Terminal, Throttled
 from pipeline.ports import ShardSource, StreamFacts
-from pipeline.settings import Settings
+from pipeline.settings.model import Settings
 
 _T = TypeVar("_T")
-Reads = dict[ShardKey, Read]
 
 
 @dataclass(slots=True)
 class WaveStreams:
-    wave: Wave
+    log: WaveLog
     source: ShardSource
+    claims: Claims
     facts: dict[StreamId, StreamFacts] = field(default_factory=dict)
     """Of the streams that this wave may go on with."""
     by_name: dict[str | None, StreamId] = field(default_factory=dict)
     """By what the rows call them."""
+    failed: dict[str | None, HeadraceError] = field(default_factory=dict)
+    """Of the streams that couldn't be asked: why, by what the rows call them."""
     _is_only: bool = False
 
     def ask(self, rows: Iterable[Lease], settings: Settings) -> list[Lease]:
@@ -42,12 +45,19 @@ class WaveStreams:
         by_name = {row.stream: row for row in rows}
         self._is_only = len(by_name) == 1
         for name, row in by_name.items():
-            describe = partial(self.source.describe, asked_by(settings, row))
+            describe = partial(self._describe, row, settings)
             facts = self._apart(describe, (r for r in rows if r.stream == name))
             if facts is not None:
                 self.facts[facts.stream] = facts
                 self.by_name[name] = facts.stream
         return [row for row in rows if row.stream in self.by_name]
+
+    def _describe(self, row: Lease, settings: Settings) -> StreamFacts:
+        try:
+            return self.source.describe(asked_by(settings, row))
+        except HeadraceError as error:
+            self.failed[row.stream] = error
+            raise
 
     @property
     def known(self) -> Streams:
@@ -60,7 +70,9 @@ class WaveStreams:
             del self.facts[stream]
         return done
 
-    def without_changed(self, reads: Reads, manifest: Manifest) -> tuple[Reads, Manifest]:
+    def without_changed(
+        self, reads: Mapping[ShardKey, Read], manifest: Manifest
+    ) -> tuple[Mapping[ShardKey, Read], Manifest]:
         """A stream that was made anew while it was read gave us, or may have given, records of its next life."""
         for stream in sorted({key.stream for key in reads}):
             now = self.apart(stream, partial(self.source.describe, stream.arn))
@@ -71,13 +83,13 @@ class WaveStreams:
         out = [key for key in reads if key.stream not in self.facts]
         manifest, shared = manifest.without(out)
         why = "it shares a file with a shard that can't be committed; it is read again from the table's position"
-        self._fail([self.wave.held[key] for key in sorted(shared)], why, fatal=False)
+        self._fail([self.claims.held[key] for key in sorted(shared)], why, fatal=False)
         return {
             key: read for key, read in reads.items() if key not in shared and key.stream in self.facts
         }, manifest
 
     def _held(self, stream: StreamId) -> list[Lease]:
-        return [row for key, row in self.wave.held.items() if key.stream == stream]
+        return [row for key, row in self.claims.held.items() if key.stream == stream]
 
     def _apart(self, work: Callable[[], _T], rows: Iterable[Lease]) -> _T | None:
         try:
@@ -89,4 +101,4 @@ class WaveStreams:
             return None
 
     def _fail(self, rows: Iterable[Lease], why: str, *, fatal: bool) -> None:
-        self.wave.problems.extend(Problem(row.key, why, fatal=fatal) for row in rows)
+        self.log.problems.extend(Problem(row.key, why, fatal=fatal) for row in rows)

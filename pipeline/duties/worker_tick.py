@@ -6,14 +6,14 @@ beat -> my rows -> stopping? give them up -> hand over what is asked for -> a ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from pipeline.core import change
-from pipeline.core.backoff import Backoff, after_run, held_off
+from pipeline.core.backoff import after_run, held_off
 from pipeline.core.change import Change, applied, require_some
-from pipeline.core.due import Due, DuePlan, Patience, RunState, is_time, run_lives
+from pipeline.core.due import Due, LivenessTimes, RunState, is_time, run_lives
 from pipeline.core.handover import plan_hand_over, plan_take_in
 from pipeline.core.lease import Lease, run_of_claim
 from pipeline.core.sighting import Sighting, look
@@ -21,57 +21,11 @@ from pipeline.core.stream import StreamId
 from pipeline.core.words import counted
 from pipeline.core.worker import Worker
 from pipeline.duties.due_rows import PROBES_A_TICK, DueRows, streams_of
-from pipeline.duties.kcl_leader_watch import KclLeaderWatch, Unassigned
-from pipeline.duties.leader_watch import LeaderWatch, Watching
-from pipeline.duties.taking import Taking, TakingMemory
-from pipeline.ports import Clock, LatestRun, LeaderLock, LeaseStore, Runs, ShardSource, WorkerStore
-from pipeline.settings import TimeSettings
-from pipeline.settings_choices import Heartbeat
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerMemory:
-    """What a tick remembers for the next one; losing it costs time only."""
-
-    last_look: datetime | None = None
-    claims: Mapping[str, Sighting] = field(default_factory=dict)
-    """By run claim: its beat as last seen."""
-    rival: Sighting | None = None
-    """Another Dagster instance that beat under this worker's id."""
-    last_probe: datetime | None = None
-    """When all idle shards had been probed."""
-    probed: str | None = None
-    """The last shard of a round that isn't finished."""
-    latest_run: str | None = None
-    """The newest run whose failures are counted."""
-    backoff: Mapping[str, Backoff] = field(default_factory=dict)
-    held: frozenset[str] = frozenset()
-    """Lease keys: the index shows a row that is being handed over under its next owner only."""
-    leader: Watching = field(default_factory=Watching)
-    unassigned: Unassigned = field(default_factory=Unassigned)
-    taking: TakingMemory = field(default_factory=TakingMemory)
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerReport:
-    memory: WorkerMemory
-    sentence: str
-    due: tuple[Due, ...] = ()
-    later: tuple[str, ...] = ()
-    """Shards that failed and are tried again later: the next run leaves them alone."""
-    latest_run: str | None = None
-    """Names the next run request: one after each run, and never a second one after the same."""
-    over: tuple[str, ...] = ()
-    """Claims that the tick judged dead: the next run may take their shards at once."""
-    dead_runs: tuple[str, ...] = ()
-    """Runs that Dagster believes alive, but that stopped beating: to be reported failed."""
-    partitions: tuple[str, ...] = ()
-    """Keys of the leases that this worker holds."""
-    alarm: str | None = None
-    """Something that a person should look at, whatever else this tick says."""
-
-    def __str__(self) -> str:
-        return self.sentence
+from pipeline.duties.failing import note_unasked, told_failures
+from pipeline.duties.policy import Policy
+from pipeline.duties.worker_report import WorkerMemory, WorkerReport, claims_on, sentence_of
+from pipeline.ports import Clock, LatestRun, LeaseStore, Runs, ShardSource, WorkerStore
+from pipeline.settings.model import TimeSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +38,7 @@ class WorkerDuty:
     runs: Runs
     clock: Clock
     times: TimeSettings
-    lock: LeaderLock
-    heartbeat: Heartbeat = Heartbeat.WORKER
-    taking: Taking | None = None
-    """With `coordination.mode: 2.x`."""
-    joined: bool = False
-    """The settings say that KCL's workers live here too."""
+    policy: Policy
     stream: Callable[[Lease], tuple[StreamId, timedelta] | None]
     """Identity and retention of a row's stream, as it is now; asked only when needed."""
 
@@ -105,8 +54,12 @@ class WorkerDuty:
             )
         if row is not None and row.stopping:
             return self._stop(row, memory, now)
-        if not self.joined and memory.leader.kcl_leads:
-            return self._stay_away(memory, now)
+        presence = self.policy.company.presence(self.worker_id, memory.leader, memory.company, now)
+        memory = replace(memory, company=presence.kept)
+        if (why := presence.why_not) is not None:
+            watched = self.policy.work.watch_leader(memory.leader, memory.kept, now)
+            seen = replace(memory, last_look=now, leader=watched.watching, kept=watched.kept)
+            return WorkerReport(seen, why, alarm=why)
         beaten = self.workers.beat(self.worker_id, self.instance, found=row.instance if row else None)
         if beaten is None:
             return WorkerReport(
@@ -114,30 +67,6 @@ class WorkerDuty:
                 f"worker {self.worker_id}: another Dagster instance beat first; looking again at the next tick",
             )
         return self._look(beaten, memory, now)
-
-    def _stay_away(self, memory: WorkerMemory, now: datetime) -> WorkerReport:
-        """Without a beat a leader of KCL's soon gives this worker nothing; what it gave expires there."""
-        watching, _ = self._leader_watch.look(memory.leader, now)
-        why = (
-            f"worker {self.worker_id}: a worker of KCL leads here, and the settings join no fleet: this one does nothing. Stop "
-            "KCL's workers and adopt their application (`headrace adopt`), or set coordination.kcl_failover to live beside them"
-        )
-        return WorkerReport(replace(memory, last_look=now, leader=watching), why, alarm=why)
-
-    @property
-    def _leader_watch(self) -> LeaderWatch:
-        return LeaderWatch(self.lock, self.workers, self.times)
-
-    def _watch_leader(self, memory: WorkerMemory, now: datetime) -> tuple[WorkerMemory, str | None]:
-        if self.taking is not None:  # where each takes for itself, nobody assigns
-            return memory, None
-        watching, alarm = self._leader_watch.look(memory.leader, now)
-        memory = replace(memory, leader=watching)
-        if not self.joined:
-            return memory, alarm
-        kcls = KclLeaderWatch(self.lock, self.workers, self.leases, self.times)
-        unassigned, standstill = kcls.look(memory.unassigned, now)
-        return replace(memory, unassigned=unassigned), alarm or standstill
 
     def _rival(self, row: Worker | None, memory: WorkerMemory, now: datetime) -> Sighting | None:
         if row is None or row.instance in {None, self.instance}:
@@ -154,7 +83,8 @@ class WorkerDuty:
         return None if memory.last_look is None else now - memory.last_look
 
     def _look(self, row: Worker, memory: WorkerMemory, now: datetime) -> WorkerReport:
-        memory, alarm = self._watch_leader(memory, now)
+        watched = self.policy.work.watch_leader(memory.leader, memory.kept, now)
+        memory = replace(memory, leader=watched.watching, kept=watched.kept)
         memory, mine, givers = self._see(row, replace(memory, rival=None), now)
         latest = self.runs.latest(self.worker_id)
         memory = self._count_failures(memory, latest, now)
@@ -162,18 +92,25 @@ class WorkerDuty:
         mine, handed = self._hand_over(mine, living)
         mine = self._take_in(mine, living, givers)
         memory = replace(memory, held=frozenset(lease.key for lease in mine))
-        self._beat_leases(mine, living)
-        memory, mine, took = self._take(memory, mine)
+        life, tick = self.policy.life, self.times.worker_tick
+        self._apply(life.beats_of_worker(self.worker_id, mine, living, now=now, since=tick))
+        memory, mine, took = self._help_itself(memory, mine)
         alive, dead = self._judge_runs(memory.claims)
-        report = WorkerReport(memory, "", dead_runs=dead, partitions=tuple(sorted(memory.held)), alarm=alarm)
+        report = WorkerReport(
+            memory, "", dead_runs=dead, partitions=tuple(sorted(memory.held)), alarm=watched.alarm
+        )
         told = (f", {counted(handed, 'shard')} handed over" if handed else "") + took
+        told += told_failures(mine) + (f", {watched.note}" if watched.note else "")
         if alive:
             return replace(report, sentence=f"worker {self.worker_id}: run {alive[0]} is at work{told}")
         self._forget(row, mine, living)
         later = held_off(memory.backoff, now)
         rows = self._due_rows
-        streams, troubled = streams_of(mine, self.stream)
-        told += troubled
+        asked = streams_of(mine, self.stream)
+        note_unasked(mine, asked.failed, me=self.worker_id, leases=self.leases, at=now)
+        asked.require_some()
+        streams = asked.known
+        told += asked.told
         plan = rows.plan([lease for lease in mine if lease.key not in later], streams, living, now=now)
         # Nothing else would ask for a quiet one again, and its trouble would look like rest.
         failed = (Due(row.key, "it failed when last read") for row in plan.idle if row.key in memory.backoff)
@@ -184,23 +121,23 @@ class WorkerDuty:
         return replace(
             report,
             memory=memory,
-            sentence=_sentence(self.worker_id, plan, due=due, later=len(later)) + told,
+            sentence=sentence_of(self.worker_id, plan, due=due, later=len(later)) + told,
             due=due,
             later=tuple(sorted(later)),
             latest_run=latest.run_id if latest else None,
-            over=tuple(sorted({claim for lease in mine for claim in _claims_on(lease)} - living)),
+            over=tuple(sorted({claim for lease in mine for claim in claims_on(lease)} - living)),
         )
 
     def _see(
         self, row: Worker, memory: WorkerMemory, now: datetime
     ) -> tuple[WorkerMemory, tuple[Lease, ...], frozenset[str]]:
         """My rows, and the beats of all claims on them; and who of ours still holds some of them."""
-        mine = self._mine(memory.held)
+        mine = self.policy.work.own_rows(self.worker_id, memory.held)
         beats = {claim: str(count) for claim, count in row.run_beats.items()}
         givers = self._givers(mine)
         for giver in givers:
             beats |= {claim: str(count) for claim, count in giver.run_beats.items()}
-        for claim in (claim for lease in mine for claim in _claims_on(lease)):
+        for claim in (claim for lease in mine for claim in claims_on(lease)):
             known = memory.claims.get(claim)
             beats.setdefault(claim, known.token if known else "none")  # a beat that is gone hasn't moved
         claims = look(memory.claims, beats, since=self._since(memory, now), tick=self.times.worker_tick)
@@ -211,37 +148,20 @@ class WorkerDuty:
         ids = {row.checkpoint_owner for row in mine if row.run_claim is not None} - {None, self.worker_id}
         asked = sorted(each for each in ids if each is not None)
         found = self.workers.get_many(asked).workers if asked else ()
-        return tuple(each for each in found if each.instance is not None)
-
-    def _mine(self, held: frozenset[str]) -> tuple[Lease, ...]:
-        """Rows that are mine, or that I still hold for their next owner."""
-        if self.taking is not None:  # beside 2.x there is no index, and nothing is given to anybody
-            mine = self._held_of(held)
-            # A run of mine makes the rows of children: they are beaten from the next tick on, not from the next scan.
-            born = {key for row in mine for key in row.child_keys} - held
-            return (*mine, *self._held_of(born))
-        found = {lease.key: lease for lease in self.leases.held_by(self.worker_id).leases}
-        found |= {lease.key: lease for lease in self._held_of(held - found.keys())}
-        return tuple(found.values())
-
-    def _held_of(self, keys: Collection[str]) -> tuple[Lease, ...]:
-        rows = self.leases.get_many(sorted(keys)).leases if keys else ()
-        return tuple(row for row in rows if row.holder == self.worker_id)
+        return tuple(each for each in found if each.is_ours)
 
     def _apply(self, changes: Sequence[Change]) -> dict[str, Lease]:
         """Trouble with some rows is met again at the next tick."""
         return {row.key: row for row in applied(require_some(self.leases.apply_all(changes)))}
 
-    def _take(
+    def _help_itself(
         self, memory: WorkerMemory, mine: tuple[Lease, ...]
     ) -> tuple[WorkerMemory, tuple[Lease, ...], str]:
-        if self.taking is None:
-            return memory, mine, ""
-        found = self.taking.tick(memory.taking)
+        found = self.policy.work.help_itself(self.worker_id, memory.kept)
         # A scan may be late: what was read by its key is mine, whatever the scan shows.
-        held = memory.held if found.mine is None else found.mine | {lease.key for lease in mine}
-        memory = replace(memory, taking=found.memory, held=held)
-        return memory, (*mine, *found.taken), f", {found}" if str(found) else ""
+        held = memory.held if found.held is None else found.held | {lease.key for lease in mine}
+        memory = replace(memory, kept=found.kept, held=held)
+        return memory, (*mine, *found.taken), f", {found.sentence}" if found.sentence else ""
 
     def _hand_over(self, mine: tuple[Lease, ...], living: frozenset[str]) -> tuple[tuple[Lease, ...], int]:
         """What is asked for and isn't being read goes at once; a run hands over itself after its wave."""
@@ -253,19 +173,6 @@ class WorkerDuty:
     ) -> tuple[Lease, ...]:
         taken = self._apply(plan_take_in(mine, self.worker_id, living, ours=givers))
         return tuple(taken.get(lease.key, lease) for lease in mine)
-
-    def _beat_leases(self, mine: Iterable[Lease], living: frozenset[str]) -> None:
-        """KCL's way: each lease's counter moves. Those that a run reads are beaten by the run."""
-        if self.heartbeat is Heartbeat.LEASE:
-            self._apply(
-                [
-                    change.beat(lease, self.worker_id)
-                    for lease in mine
-                    if lease.holder == self.worker_id
-                    and lease.run_claim not in living
-                    and not lease.has_ended
-                ]
-            )
 
     def _stop(self, row: Worker, memory: WorkerMemory, now: datetime) -> WorkerReport:
         """Give everything up, as soon as no run is at work on it. The beat after it tells the leader to look."""
@@ -317,8 +224,8 @@ class WorkerDuty:
         return tuple(alive), tuple(dead)
 
     @property
-    def _patience(self) -> Patience:
-        return Patience(self.times.lease_duration, self.times.launch_grace)
+    def _patience(self) -> LivenessTimes:
+        return LivenessTimes(self.times.lease_duration, self.times.launch_grace)
 
     def _living_claims(self, claims: Mapping[str, Sighting]) -> frozenset[str]:
         return frozenset(
@@ -329,7 +236,7 @@ class WorkerDuty:
 
     def _forget(self, row: Worker, mine: tuple[Lease, ...], living: frozenset[str]) -> None:
         """Beats of runs that are over and hold nothing any more."""
-        held = {claim for lease in mine for claim in _claims_on(lease)}
+        held = {claim for lease in mine for claim in claims_on(lease)}
         gone = [
             claim
             for claim in row.run_beats
@@ -339,25 +246,3 @@ class WorkerDuty:
         ]
         if gone:
             self.workers.forget_runs(self.worker_id, gone)
-
-
-def _claims_on(row: Lease) -> tuple[str, ...]:
-    """Of the run that reads it, and of the one that waits for it."""
-    return tuple(claim for claim in (row.run_claim, row.wanted_by) if claim is not None)
-
-
-def _sentence(worker_id: str, plan: DuePlan, *, due: tuple[Due, ...], later: int) -> str:
-    if due:
-        first = f"{due[0].lease_key}: {due[0].why}"
-        return (
-            f"worker {worker_id}: {counted(len(due), 'shard')} due ({first}{', ...' if len(due) > 1 else ''})"
-        )
-    counts = {
-        "idle": len(plan.idle),
-        "being read": plan.being_read,
-        "waiting": plan.waiting,
-        "failed and tried again later": later,
-        "ended": plan.ended,
-    }
-    told = ", ".join(f"{n} {what}" for what, n in counts.items() if n)
-    return f"worker {worker_id}: nothing due ({told or 'no shard is assigned'})"

@@ -32,7 +32,7 @@ class Suspicion:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AuditVerdict:
     sync: bool
     hole: Hole | None
     remembered: Suspicion
@@ -69,21 +69,21 @@ def with_ranges(leases: Iterable[Lease], listed: Mapping[str, HashRange]) -> tup
     )
 
 
-def audit(leases: Iterable[Lease], remembered: Suspicion, *, confidence: int = CONFIDENCE) -> Verdict:
+def audit(leases: Iterable[Lease], remembered: Suspicion, *, confidence: int = CONFIDENCE) -> AuditVerdict:
     """Whether one stream needs a sync. Leases whose range nobody knows are ignored."""
     every = tuple(leases)
     if not every:
-        return Verdict(
+        return AuditVerdict(
             sync=True, hole=None, remembered=remembered, why="the stream has no lease: synced at once"
         )
     ranges = [lease.hash_range for lease in every if not lease.has_ended and lease.hash_range is not None]
     hole = find_hole(ranges)
     if hole is None:
-        return Verdict(
+        return AuditVerdict(
             sync=False, hole=None, remembered=Suspicion(), why="the leases cover all hash keys: nothing to do"
         )
     seen = remembered.seen + 1 if hole == remembered.hole else 1
-    return Verdict(
+    return AuditVerdict(
         sync=seen >= confidence,
         hole=hole,
         remembered=Suspicion(hole, seen),

@@ -15,7 +15,7 @@ from pipeline.core.checkpoint import SHARD_END, Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class CheckpointProgress:
     """What a consumer remembers of one shard."""
 
     last: Checkpoint | None = None
@@ -43,23 +43,25 @@ class OutOfBounds:
     why: str
 
 
-Answer = Write | Unchanged | OutOfBounds
+Asked = Write | Unchanged | OutOfBounds
 
 
-def delivered(progress: Progress, largest: Checkpoint) -> Progress:
+def delivered(progress: CheckpointProgress, largest: Checkpoint) -> CheckpointProgress:
     return replace(progress, largest=largest)
 
 
-def shard_ended(progress: Progress) -> Progress:
+def shard_ended(progress: CheckpointProgress) -> CheckpointProgress:
     """Each try of the shutdown task. From the second on, what is remembered as the last record is SHARD_END."""
     return replace(progress, at_end=progress.largest, largest=SHARD_END)
 
 
-def written(progress: Progress, write: Write) -> Progress:
+def written(progress: CheckpointProgress, write: Write) -> CheckpointProgress:
     return replace(progress, last=write.at)
 
 
-def plan_checkpoint(progress: Progress, at: Checkpoint | None = None, *, mended: bool = False) -> Answer:
+def plan_checkpoint(
+    progress: CheckpointProgress, at: Checkpoint | None = None, *, mended: bool = False
+) -> Asked:
     """Without `at`: everything delivered.
 
     KCL 3.5.1 compares with the last checkpoint before it maps the end's record to SHARD_END: an application that had
@@ -78,7 +80,7 @@ def plan_checkpoint(progress: Progress, at: Checkpoint | None = None, *, mended:
     return Unchanged() if (mapped if mended else asked) == progress.last else Write(mapped)
 
 
-def plan_prepare(progress: Progress, at: Checkpoint | None = None) -> Answer:
+def plan_prepare(progress: CheckpointProgress, at: Checkpoint | None = None) -> Asked:
     """The first half of a checkpoint in two steps; the second half is `plan_checkpoint` of what was written.
 
     Without `at`: everything delivered. KCL drops the user record's number there if application state goes with it:
@@ -94,7 +96,7 @@ def plan_prepare(progress: Progress, at: Checkpoint | None = None) -> Answer:
     return Unchanged() if mapped == progress.last else Write(mapped)
 
 
-def _refusal(progress: Progress, at: Checkpoint) -> OutOfBounds | None:
+def _refusal(progress: CheckpointProgress, at: Checkpoint) -> OutOfBounds | None:
     if at.sub < 0:
         return OutOfBounds(f"{at.sub} is no number of a user record")
     if progress.largest is None:
@@ -107,5 +109,5 @@ def _refusal(progress: Progress, at: Checkpoint) -> OutOfBounds | None:
     return None
 
 
-def _mapped(progress: Progress, at: Checkpoint) -> Checkpoint:
+def _mapped(progress: CheckpointProgress, at: Checkpoint) -> Checkpoint:
     return SHARD_END if progress.at_end is not None and at == progress.at_end else at

@@ -1,4 +1,4 @@
-"""Do the rows, and does the table, cover all hash keys? A warning in words, once a hole was seen several times (I5)."""
+"""Do the rows, and does the table, cover all hash keys? A warning in words, once a hole was seen several times (I5 of docs/protocol.md)."""
 
 from __future__ import annotations
 

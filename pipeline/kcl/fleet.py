@@ -17,7 +17,7 @@ _BY_THROUGHPUT = "T"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class KclRules:
     """KCL's knobs of the assignment, with KCL's defaults."""
 
     duration_ns: int = 10_000_000_000
@@ -45,7 +45,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenLease:
     """A lease as this run read it, with what the leader remembers of it."""
 
     lease: Lease
@@ -60,11 +60,11 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Fleet:
+class FleetLoads:
     """Mutable, and never seen outside of the one run that it is made for."""
 
-    seen: Mapping[str, Seen]
-    rules: Rules
+    seen: Mapping[str, SeenLease]
+    rules: KclRules
     load: dict[str, dict[str, float]] = field(default_factory=dict)
     """Active worker -> metric -> utilisation, raised with every lease that it is given."""
     limits: dict[str, Mapping[str, float]] = field(default_factory=dict)
@@ -102,9 +102,11 @@ class Fleet:
         return below and (count == 0 or count < self.rules.max_leases)
 
 
-def a_fleet(seen: Iterable[Seen], workers: Iterable[Worker], now: datetime, *, rules: Rules) -> Fleet:
+def a_fleet(
+    seen: Iterable[SeenLease], workers: Iterable[Worker], now: datetime, *, rules: KclRules
+) -> FleetLoads:
     """Everything in order of its name, so that the order it was read in changes nothing."""
-    fleet = Fleet({each.lease.key: each for each in sorted(seen, key=lambda s: s.lease.key)}, rules)
+    fleet = FleetLoads({each.lease.key: each for each in sorted(seen, key=lambda s: s.lease.key)}, rules)
     active = sorted((w for w in workers if _is_target(w, now)), key=lambda w: w.worker_id)
     leases = [each.lease for each in fleet.seen.values()]
     known = [lease.throughput_kbps for lease in leases if lease.throughput_kbps is not None]
@@ -130,7 +132,7 @@ def _is_target(worker: Worker, now: datetime) -> bool:
     return is_active(worker.last_update, now) and not is_failing(worker.stats, worker.ranges)
 
 
-def _add_load(fleet: Fleet, worker: Worker) -> None:
+def _add_load(fleet: FleetLoads, worker: Worker) -> None:
     me = worker.worker_id
     if has_none(worker.stats, worker.ranges):
         # Without any throughput KCL divides 0 by 0 and prefers such workers to all others. Ours reads it as 0.

@@ -20,7 +20,7 @@ from typing import Final
 
 from pipeline.errors import BadSetting, WrongShape
 from pipeline.kcl.migration import TableStatus, table_status
-from pipeline.settings_choices import Layout
+from pipeline.settings.choices import Layout
 
 LOCK: Final = "Leader"
 CLIENT_VERSION: Final = "Migration3.0"
@@ -34,7 +34,7 @@ _REPAIR: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class LayoutEvidence:
     """What is there of an application."""
 
     lease_table: str
@@ -78,7 +78,7 @@ class Arrangement:
         return self.status is TableStatus.COMPLETE
 
 
-def plan_layout(found: Evidence, wanted: Layout) -> Arrangement:
+def plan_layout(found: LayoutEvidence, wanted: Layout) -> Arrangement:
     """Raises where going on would harm somebody: KCL's workers, or the rows of another layout."""
     _refuse_trap(found)
     effective = _effective(found)
@@ -90,19 +90,19 @@ def plan_layout(found: Evidence, wanted: Layout) -> Arrangement:
     arranged = Arrangement(effective, lease_rows_only=older)
     if wanted is Layout.S and older:
         raise BadSetting(
-            f"coordination.layout is S, but table {found.lease_table} holds leases of KCL workers older than 3.5: one "
+            f"kcl.layout is S, but table {found.lease_table} holds leases of KCL workers older than 3.5: one "
             "other row in it would stop them all. Nothing was written; set it to auto or M, which keeps other rows in "
             "tables of their own"
         )
     if wanted is not Layout.AUTO and wanted is not arranged.layout:
         raise BadSetting(
-            f"coordination.layout is {wanted}, but the application has layout {arranged.layout} already "
+            f"kcl.layout is {wanted}, but the application has layout {arranged.layout} already "
             f"({_why(found)}). Nothing was written; set it to auto or {arranged.layout}"
         )
     return arranged
 
 
-def _effective(found: Evidence) -> TableStatus | None:
+def _effective(found: LayoutEvidence) -> TableStatus | None:
     """None: nothing there decides it."""
     if found.has_state_table and found.status is not None:
         return table_status(found.status, legacy_table=True, migrate=found.status is TableStatus.PENDING)
@@ -116,7 +116,7 @@ def _effective(found: Evidence) -> TableStatus | None:
     return TableStatus.INIT if found.older else None
 
 
-def _refuse_trap(found: Evidence) -> None:
+def _refuse_trap(found: LayoutEvidence) -> None:
     if not found.has_state_table or found.status is TableStatus.COMPLETE:
         return
     # A migration that is under way has moved everything but the lock.
@@ -141,7 +141,7 @@ def _refuse_trap(found: Evidence) -> None:
     )
 
 
-def _why(found: Evidence) -> str:
+def _why(found: LayoutEvidence) -> str:
     if found.has_state_table and found.status is not None:
         return f"the row {TABLE_MIGRATION} in table {found.state_table} says {found.status}"
     if found.has_state_table:

@@ -23,12 +23,6 @@ def order(owners: Iterable[str | None]) -> tuple[str, ...]:
     return tuple(out)
 
 
-def is_leader(me: str, owners: Iterable[str | None]) -> bool:
-    """While nobody owns a lease, everybody leads."""
-    ordered = order(owners)
-    return not ordered or ordered[0] == me
-
-
 def _states(seed: int) -> Iterator[int]:
     """31 bits each, as Random.next(31) gives them."""
     state = (seed ^ _MULTIPLIER) & _MASK

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from heapq import heapify, heapreplace
 
-from pipeline.kcl.fleet import Fleet
-from pipeline.kcl.handover import is_blocked
+from pipeline.kcl.fleet import FleetLoads
+from pipeline.kcl.lease_availability import is_blocked
 from pipeline.kcl.taker import target
 
 
-def _fair(fleet: Fleet) -> int:
+def _fair(fleet: FleetLoads) -> int:
     return max(1, target(len(fleet.seen), len(fleet.load), fleet.rules.max_leases))
 
 
-def _by_count(fleet: Fleet) -> list[str]:
+def _by_count(fleet: FleetLoads) -> list[str]:
     return sorted(fleet.load, key=lambda worker: (fleet.count(worker), worker))
 
 
-def assign_free(fleet: Fleet) -> tuple[str, ...]:
+def assign_free(fleet: FleetLoads) -> tuple[str, ...]:
     """Fill one worker up to the target, then the next, the emptiest first; answers the keys that are left.
 
     So the last in line may stay empty, and the first gets one lease even where it stands at the target.
@@ -32,7 +32,7 @@ def assign_free(fleet: Fleet) -> tuple[str, ...]:
     return tuple(free)
 
 
-def spread_free(fleet: Fleet) -> tuple[str, ...]:
+def spread_free(fleet: FleetLoads) -> tuple[str, ...]:
     """Each to the emptiest worker below the cap (of equals, to who had least at first); answers the keys that are left.
 
     Not KCL's way, but even at once: 10 leases on 4 workers are 3, 3, 2, 2, where `assign_free` gives 3, 3, 3, 1.
@@ -47,7 +47,7 @@ def spread_free(fleet: Fleet) -> tuple[str, ...]:
     return tuple(free)
 
 
-def balance(fleet: Fleet, at_ns: int) -> None:
+def balance(fleet: FleetLoads, at_ns: int) -> None:
     """Two pointers over the workers by count: from the fullest above the target to the emptiest below it."""
     if not fleet.load:
         return
@@ -67,7 +67,7 @@ def balance(fleet: Fleet, at_ns: int) -> None:
             counts[full] -= 1
 
 
-def _movable(fleet: Fleet, worker: str, at_ns: int) -> list[str]:
+def _movable(fleet: FleetLoads, worker: str, at_ns: int) -> list[str]:
     def is_stuck(key: str) -> bool:
         each = fleet.seen[key]
         return each.pinned or is_blocked(each.lease, each.deadline_ns, at_ns=at_ns, free=each.free)

@@ -23,14 +23,6 @@ class ClientVersion(StrEnum):
     V3 = "3X"
 
 
-class ClientConfig(StrEnum):
-    """KCL's clientVersionConfig."""
-
-    PHASE1 = "PHASE1"
-    COMPATIBLE_WITH_2X = "2X"
-    V3 = "3X"
-
-
 class TableStatus(StrEnum):
     """The row's `tm`, without its prefix TABLE_MIGRATION_STATUS_."""
 
@@ -42,21 +34,6 @@ class TableStatus(StrEnum):
 
 ACTS_AS_2X = frozenset({ClientVersion.INIT, ClientVersion.UPGRADE_FROM_2X, ClientVersion.ROLLED_BACK})
 """In these states KCL's workers take leases each for itself; in the others a leader gives them out."""
-
-
-def first_version(config: ClientConfig, stored: ClientVersion | None) -> ClientVersion:
-    """Only a rollback that is still open is decided by the configuration; otherwise the row decides."""
-    if stored is ClientVersion.WITH_ROLLBACK:
-        return ClientVersion.V3 if config is ClientConfig.V3 else stored
-    if stored is not None and stored is not ClientVersion.INIT:
-        return stored
-    match config:
-        case ClientConfig.PHASE1:
-            return ClientVersion.INIT
-        case ClientConfig.COMPATIBLE_WITH_2X:
-            return ClientVersion.UPGRADE_FROM_2X
-        case ClientConfig.V3:
-            return ClientVersion.V3
 
 
 def table_status(stored: TableStatus | None, *, legacy_table: bool, migrate: bool) -> TableStatus:

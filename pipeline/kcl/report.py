@@ -17,7 +17,7 @@ from math import fsum
 from pipeline.core.batch import HostLoad
 from pipeline.core.load import rounded
 from pipeline.core.worker import Metrics, Worker
-from pipeline.kcl.metrics import FAILED, REPORT_PERIOD
+from pipeline.kcl.metrics import FAILED, REPORT_PERIOD, ema, is_active, is_failing
 from pipeline.kcl.network import utilisation
 
 CPU = "C"
@@ -41,6 +41,22 @@ def is_outdated(row: Worker, now: datetime) -> bool:
     if row.measured_at is None:
         return bool(row.stats or row.ranges)
     return now - row.measured_at > _OLD
+
+
+def cpu_of(rows: Iterable[Worker], now: datetime) -> dict[str, float]:
+    """Percent, smoothed, of the workers whose rows say it and may be believed."""
+    return {
+        row.worker_id: ema(row.stats[CPU])
+        for row in rows
+        if row.stats.get(CPU) and _is_fresh(row, now) and not is_failing(row.stats, row.ranges)
+    }
+
+
+def _is_fresh(row: Worker, now: datetime) -> bool:
+    """KCL's rows don't say when they were measured, but get a stamp with each average."""
+    if row.measured_at is not None:
+        return not is_outdated(row, now)
+    return row.instance is None and row.last_update is not None and is_active(row.last_update, now)
 
 
 def plan_report(

@@ -13,21 +13,21 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from pipeline.core.assign import Rules, Scene, dwells, give_free, is_free, move
+from pipeline.core.assign import AssignmentInput, GapRules, dwells, give_free, is_free, move
 from pipeline.core.change import Change
 from pipeline.core.lease import Lease
 from pipeline.core.words import counted
 from pipeline.core.worker import Worker
 from pipeline.kcl import lease_count, variance
-from pipeline.kcl.fleet import Fleet, Seen, a_fleet
-from pipeline.kcl.fleet import Rules as Knobs
+from pipeline.kcl.fleet import FleetLoads, SeenLease, a_fleet
+from pipeline.kcl.fleet import KclRules as Knobs
 
 _Why: TypeAlias = Callable[[str | None, str], str]
 """Why a lease goes from one worker to another."""
 
 
 def plan_variance(
-    scene: Scene, workers: Iterable[Worker], rules: Rules, *, knobs: Knobs, balance: bool
+    scene: AssignmentInput, workers: Iterable[Worker], rules: GapRules, *, knobs: Knobs, balance: bool
 ) -> list[Change]:
     """WORKER_UTILIZATION_AWARE. `balance`: whether this run evens out, or only gives away what is free."""
     fleet = _a_fleet(scene, workers, rules, knobs=knobs)
@@ -44,7 +44,7 @@ def plan_variance(
 
 
 def plan_lease_count(
-    scene: Scene, workers: Iterable[Worker], rules: Rules, *, knobs: Knobs, balance: bool
+    scene: AssignmentInput, workers: Iterable[Worker], rules: GapRules, *, knobs: Knobs, balance: bool
 ) -> list[Change]:
     """LEASE_COUNT_BASED. What workers measure doesn't matter."""
     fleet = _a_fleet(scene, (Worker(each.worker_id) for each in workers), rules, knobs=knobs)
@@ -59,7 +59,9 @@ def plan_lease_count(
     return _changes(fleet, scene, rules, why)
 
 
-def _a_fleet(scene: Scene, workers: Iterable[Worker], rules: Rules, *, knobs: Knobs) -> Fleet:
+def _a_fleet(
+    scene: AssignmentInput, workers: Iterable[Worker], rules: GapRules, *, knobs: Knobs
+) -> FleetLoads:
     if rules.max_leases is not None:
         knobs = replace(knobs, max_leases=rules.max_leases)
     seen = [_seen(row, scene, rules) for row in scene.leases if not row.has_ended]
@@ -74,19 +76,19 @@ def _a_fleet(scene: Scene, workers: Iterable[Worker], rules: Rules, *, knobs: Kn
     return a_fleet(seen, [Worker(name, scene.now) for name in rows], scene.now, rules=knobs)
 
 
-def _seen(row: Lease, scene: Scene, rules: Rules) -> Seen:
+def _seen(row: Lease, scene: AssignmentInput, rules: GapRules) -> SeenLease:
     if is_free(row, scene) and not _is_named(row, scene):
-        return Seen(row, 0 if row.holder is None else 1, free=True)
+        return SeenLease(row, 0 if row.holder is None else 1, free=True)
     pinned = row.checkpoint_owner is not None or dwells(row, scene, rules)
-    return Seen(replace(row, checkpoint_owner=None), 1, pinned=pinned)
+    return SeenLease(replace(row, checkpoint_owner=None), 1, pinned=pinned)
 
 
-def _is_named(row: Lease, scene: Scene) -> bool:
+def _is_named(row: Lease, scene: AssignmentInput) -> bool:
     """Who is to have it next is known already, and lives."""
     return row.checkpoint_owner is not None and row.owner in scene.living
 
 
-def _changes(fleet: Fleet, scene: Scene, rules: Rules, why: _Why) -> list[Change]:
+def _changes(fleet: FleetLoads, scene: AssignmentInput, rules: GapRules, why: _Why) -> list[Change]:
     rows = {row.key: row for row in scene.leases if not row.has_ended}
     named = {
         key: row.owner

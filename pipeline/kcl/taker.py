@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pipeline.core.lease import Lease
 from pipeline.core.words import counted
 from pipeline.kcl.dice import Dice, shuffled
-from pipeline.kcl.handover import is_available
+from pipeline.kcl.lease_availability import is_available
 
 NO_LIMIT = 2**31 - 1
 
@@ -55,11 +55,6 @@ class Pick:
 
     def keys(self, dice: Dice | None = None) -> tuple[str, ...]:
         return tuple(shuffled(self.among, dice)[: self.count])
-
-
-def observe(before: Mapping[str, Observed], leases: Mapping[str, Lease], at_ns: int) -> dict[str, Observed]:
-    """What a 2.x worker remembers after a scan. Any change of the counter is a sign of life, a fall too."""
-    return {key: Observed(lease, _moved(before.get(key), lease, at_ns)) for key, lease in leases.items()}
 
 
 def _moved(before: Observed | None, lease: Lease, at_ns: int) -> int | None:

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from math import copysign, inf
 
 from pipeline.kcl.dice import Dice, shuffled
-from pipeline.kcl.fleet import Fleet
+from pipeline.kcl.fleet import FleetLoads
 
 
 @dataclass(slots=True)
 class Assignment:
     """The workers that may still be given leases, in one run."""
 
-    fleet: Fleet
+    fleet: FleetLoads
     open: set[str]
 
     def best(self) -> str | None:
@@ -47,7 +47,7 @@ class Assignment:
             self.open.add(worker)
 
 
-def begin(fleet: Fleet) -> Assignment:
+def begin(fleet: FleetLoads) -> Assignment:
     return Assignment(fleet, {worker for worker in fleet.load if fleet.has_room(worker)})
 
 
@@ -79,7 +79,7 @@ def balance(assignment: Assignment, dice: Dice | None, *, keep_targets: bool = F
             assignment.give(key, worker, free=False)
 
 
-def _room(fleet: Fleet, worker: str) -> float:
+def _room(fleet: FleetLoads, worker: str) -> float:
     """How far the worker is below the fleet's average, as a share of what it does now; the worst metric counts."""
     return min(
         (
@@ -90,7 +90,7 @@ def _room(fleet: Fleet, worker: str) -> float:
     )
 
 
-def _lifted(fleet: Fleet, worker: str, metric: str, key: str) -> float:
+def _lifted(fleet: FleetLoads, worker: str, metric: str, key: str) -> float:
     """The worker's utilisation as it would be with this lease."""
     value, average = fleet.load[worker][metric], fleet.average[metric]
     if fleet.fair_kbps > 0:
@@ -98,7 +98,7 @@ def _lifted(fleet: Fleet, worker: str, metric: str, key: str) -> float:
     return value + average / fleet.fair_leases
 
 
-def _lifts_too_far(fleet: Fleet, worker: str, key: str) -> bool:
+def _lifts_too_far(fleet: FleetLoads, worker: str, key: str) -> bool:
     for metric in fleet.load[worker]:
         value = _lifted(fleet, worker, metric, key)
         if value > fleet.average[metric] or value > fleet.limits[worker][metric]:
@@ -106,7 +106,7 @@ def _lifts_too_far(fleet: Fleet, worker: str, key: str) -> bool:
     return False
 
 
-def _largest_excess(fleet: Fleet) -> dict[str, float]:
+def _largest_excess(fleet: FleetLoads) -> dict[str, float]:
     """Worker -> KB/s to take from it, for the metric with the largest total.
 
     Of equal ones (mostly: nothing was read yet) the last by name, which is what Java's map makes of any two of C, M and T.
@@ -121,7 +121,7 @@ def _largest_excess(fleet: Fleet) -> dict[str, float]:
     return chosen
 
 
-def _sources(fleet: Fleet, metric: str) -> list[str]:
+def _sources(fleet: FleetLoads, metric: str) -> list[str]:
     """Workers to take from; none unless somebody is beyond the tolerance or its operating range."""
     average = fleet.average[metric]
     upper, lower = average * (1 + fleet.rules.tolerance), average * (1 - fleet.rules.tolerance)
@@ -133,14 +133,14 @@ def _sources(fleet: Fleet, metric: str) -> list[str]:
     return sources or [min(values, key=lambda w: (-values[w], w))]
 
 
-def _excess(fleet: Fleet, worker: str, metric: str) -> float:
+def _excess(fleet: FleetLoads, worker: str, metric: str) -> float:
     """May be negative: above the operating range, yet below the average."""
     value = fleet.load[worker][metric]
     share = (value - fleet.average[metric]) / value * fleet.rules.dampening if value else 0.0
     return fleet.total.get(worker, 0.0) * share
 
 
-def _to_move(fleet: Fleet, worker: str, kbps: float, *, dice: Dice | None) -> list[str]:
+def _to_move(fleet: FleetLoads, worker: str, kbps: float, *, dice: Dice | None) -> list[str]:
     held = [key for key in fleet.held.get(worker, {}) if not fleet.seen[key].pinned]
     if not held:
         return []

@@ -13,10 +13,9 @@ look like one of theirs. (Writes between our own workers: `core.change`.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline.core.change import Change
+from pipeline.core.change import Change, ChangeKind
 from pipeline.core.checkpoint import Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.core.shard import HashRange
@@ -31,6 +30,7 @@ def assign(read: Lease, to: str, why: str) -> Change:
         put={"owner": to},
         add=_counts(read, to),
         remove=frozenset({"checkpoint_owner"}),
+        kind=ChangeKind.ASSIGN,
     )
 
 
@@ -41,13 +41,21 @@ def begin_handover(read: Lease, to: str, why: str) -> Change:
         why,
         requires={"owner": read.owner, "checkpoint_owner": None},
         put={"owner": to, "checkpoint_owner": read.owner},
+        kind=ChangeKind.INITIATE,
     )
 
 
 def evict(read: Lease, why: str) -> Change:
     """Take the lease from its holder. In a pending handover the next owner keeps it."""
     gone = {"checkpoint_owner"} if read.checkpoint_owner else {"owner", "checkpoint_owner"}
-    return Change(read.key, why, requires=_owners(read), add={"counter": 1}, remove=frozenset(gone))
+    return Change(
+        read.key,
+        why,
+        requires=_owners(read),
+        add={"counter": 1},
+        remove=frozenset(gone),
+        kind=ChangeKind.EVICT,
+    )
 
 
 def take(read: Lease, me: str, why: str = "") -> Change:
@@ -59,6 +67,7 @@ def take(read: Lease, me: str, why: str = "") -> Change:
         put={"owner": me},
         add=_counts(read, me),
         remove=frozenset({"checkpoint_owner"} | ({"run_claim"} if read.run_claim else set())),
+        kind=ChangeKind.TAKE,
     )
 
 
@@ -70,6 +79,7 @@ def renew(read: Lease, *, throughput_kbps: float | None = None) -> Change:
         requires={"counter": read.counter, **known},
         put={} if throughput_kbps is None else {"throughput_kbps": throughput_kbps},
         add={"counter": 1},
+        kind=ChangeKind.RENEW,
     )
 
 
@@ -86,6 +96,7 @@ def checkpoint(read: Lease, at: Checkpoint) -> Change:
         },
         add={"counter": 1},
         remove=frozenset({"pending", "pending_state"}),
+        kind=ChangeKind.CHECKPOINT,
     )
 
 
@@ -97,6 +108,7 @@ def prepare(read: Lease, at: Checkpoint, *, state: bytes | None = None) -> Chang
         requires={"counter": read.counter},
         put={"pending": at, "pending_state": state, **_known(read)},
         add={"counter": 1},
+        kind=ChangeKind.PREPARE,
     )
 
 
@@ -113,47 +125,14 @@ def _known(read: Lease) -> dict[str, Any]:
 
 def note_hash_range(read: Lease, hash_range: HashRange) -> Change:
     """The auditor fills in what rows of older versions lack."""
-    return Change(read.key, "its shard's hash range", put={"hash_range": hash_range})
+    return Change(
+        read.key, "its shard's hash range", put={"hash_range": hash_range}, kind=ChangeKind.NOTE_RANGE
+    )
 
 
 def note_children(read: Lease, children: frozenset[str]) -> Change:
     """At the end of a shard; KCL asks for nothing but the row. (Ours: `core.change.note_children`.)"""
-    return Change(read.key, "its shard's children", put={"children": children})
-
-
-# --- a renewal that was refused -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Renewed:
-    """It was our own write, asked again after its answer was lost."""
-
-    lease: Lease
-
-
-@dataclass(frozen=True, slots=True)
-class HandingOver:
-    """A handover began: go on until it is complete, and renew with this."""
-
-    lease: Lease
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    found: Lease | None
-
-
-def after_refused_renewal(mine: Lease, found: Lease | None) -> Renewed | HandingOver | Lost:
-    """In a pending handover KCL never takes a refusal for its own echo: the row's owner is the next one there."""
-    if found is None:
-        return Lost(None)
-    if found.checkpoint_owner is not None and mine.checkpoint_owner is None:
-        if found.holder != mine.holder or found.checkpoint_owner == found.owner:
-            return Lost(found)
-        return HandingOver(replace(mine, owner=found.owner, checkpoint_owner=found.checkpoint_owner))
-    if found.owner == mine.holder and found.counter == mine.counter + 1:
-        return Renewed(found)
-    return Lost(found)
+    return Change(read.key, "its shard's children", put={"children": children}, kind=ChangeKind.NOTE_CHILDREN)
 
 
 def _owners(read: Lease) -> dict[str, Any]:

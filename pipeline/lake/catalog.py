@@ -1,4 +1,4 @@
-"""Opening the catalog, and what its errors mean."""
+"""Opening the Iceberg catalog, and the meaning of its errors."""
 
 from __future__ import annotations
 
@@ -12,30 +12,34 @@ from botocore.exceptions import BotoCoreError, ClientError
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError, RESTError
-from sqlalchemy import NullPool, create_engine, event
+from sqlalchemy import NullPool, create_engine, event, make_url
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from pipeline.errors import Unknown, Unreachable
+from pipeline.lake.private_files import make_folder, make_private_file
 
 CATALOG_NAME = "headrace"
-"""SqlCatalog keys its rows by this name: other engines on the same database need it too."""
+"""SqlCatalog stores this name in each row and finds only rows with it: another engine on the same database has to use it."""
 _BUSY_MS = 30_000
+"""Milliseconds that SQLite waits for another writer's lock; a commit of a second holds it, and several may queue."""
 _OPENINGS = 5
 
 
-def embedded_catalog(home: Path) -> dict[str, str]:
+def embedded_catalog(home: Path, *, private: bool = True) -> dict[str, str]:
     """A catalog on SQLite and a warehouse in plain folders, for one machine."""
     home = home.resolve()
-    (home / "warehouse").mkdir(parents=True, exist_ok=True)
+    make_folder(home / "warehouse", private=private)
     return {"type": "sql", "uri": f"sqlite:///{home / 'catalog.db'}", "warehouse": str(home / "warehouse")}
 
 
-def open_catalog(properties: Mapping[str, str]) -> Catalog:
+def open_catalog(properties: Mapping[str, str], *, private: bool = True) -> Catalog:
+    if private:
+        _make_private_database(properties.get("uri", ""))
     for left in reversed(range(_OPENINGS)):
         try:
             return _open(properties)
         except OperationalError:
-            # Two processes that make the catalog's own tables at the same moment: the second finds them made.
+            # Two processes created the catalog's own tables at the same moment. The next try finds the tables there.
             if not left:
                 raise
     raise AssertionError("unreachable")
@@ -44,7 +48,8 @@ def open_catalog(properties: Mapping[str, str]) -> Catalog:
 def _open(properties: Mapping[str, str]) -> Catalog:
     catalog = load_catalog(CATALOG_NAME, **properties)
     if isinstance(catalog, SqlCatalog) and catalog.engine.dialect.name == "sqlite":
-        # No pool: an open connection to a file survives neither a fork nor the end of a process in peace.
+        # No pool: a SQLite connection that a forked child inherits may corrupt the database, and a
+        # pooled connection that is still open at exit warns.
         catalog.engine.dispose()
         catalog.engine = create_engine(catalog.engine.url, poolclass=NullPool)
         event.listen(catalog.engine, "connect", _be_patient)
@@ -53,23 +58,29 @@ def _open(properties: Mapping[str, str]) -> Catalog:
     return catalog
 
 
+def _make_private_database(uri: str) -> None:
+    """Create the database as an empty private file. SQLite gives its -wal and -shm files the mode of the database file."""
+    if uri.startswith("sqlite") and (path := make_url(uri).database) not in {None, "", ":memory:"}:
+        make_private_file(Path(path))
+
+
 def _be_patient(connection: sqlite3.Connection, _: Any) -> None:
-    """Readers don't wait for writers, and writers wait for each other instead of failing."""
+    """Settings of each connection: with WAL readers don't wait for writers; with a timeout writers wait instead of failing."""
     connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
     connection.execute("PRAGMA journal_mode = WAL")
 
 
 @contextmanager
 def asking(what: str) -> Iterator[None]:
-    """Whatever keeps a question from being answered is one error: try again later."""
+    """Turn errors of the libraries below into Unreachable (try again later), and a missing table into Unknown."""
     try:
         yield
     except NoSuchTableError as error:
         raise Unknown(
-            f"{what} isn't in the catalog. Nothing was committed; was it dropped or renamed? A start makes it anew, "
-            "and the streams are then read from their origin again"
+            f"{what} isn't in the catalog. Nothing was committed; was the table dropped or renamed? The next start creates "
+            "a new one, and reads the streams from their start again"
         ) from error
     except (OSError, SQLAlchemyError, RESTError, BotoCoreError, ClientError) as error:
         raise Unreachable(
-            f"{what} can't be asked now: {error}. Nothing moved; trying again later is right"
+            f"{what} can't be reached now: {error}. No position moved; the next tick or run tries again"
         ) from error

@@ -1,4 +1,7 @@
-"""From a staged file and its footer to what a manifest says of it. Storage isn't read again."""
+"""From a staged file and its Parquet footer to the entry for an Iceberg manifest.
+
+The footer came with the staging result. pyiceberg's `add_files` would read every footer from storage again, one by one.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +39,10 @@ def data_files(files: tuple[StagedFile, ...], table: TableMetadata) -> Iterator[
         statistics = data_file_statistics_from_parquet_metadata(footer, plan, paths)
         day = Record((date.fromisoformat(file.partition) - _EPOCH).days)
         try:
-            told = statistics.partition(table.spec(), schema)
+            shown = statistics.partition(table.spec(), schema)
         except ValueError as error:
             raise _wrong(file, f"its rows aren't of one day ({error})") from error
-        if told != day:
+        if shown != day:
             raise _wrong(file, f"its footer doesn't show that all its rows arrived on {file.partition}")
         yield DataFile.from_args(
             content=DataFileContent.DATA,
@@ -62,13 +65,15 @@ def _footer(file: StagedFile) -> pq.FileMetaData:
         raise _wrong(file, f"its footer can't be read ({error})") from error
     if footer.num_rows != file.rows or not file.rows:
         raise _wrong(
-            file, f"its footer speaks of {counted(footer.num_rows, 'row')}, the manifest of {file.rows}"
+            file, f"its footer says {counted(footer.num_rows, 'row')}, the staging result says {file.rows}"
         )
     return footer
 
 
 def _check_columns(file: StagedFile, found: pa.Schema, table: TableMetadata) -> None:
-    """Files without field ids commit fine and can't be read afterwards, so they are stopped here."""
+    """Refuse a file whose columns lack the table's field ids: Iceberg would accept the commit, and no reader could find the
+    columns afterwards.
+    """
     ids = ids_of(table.schema())
     for column in found:
         carried = (column.metadata or {}).get(_FIELD_ID)
@@ -90,6 +95,6 @@ def ids_of(schema: Schema) -> dict[str, int]:
 
 def _wrong(file: StagedFile, why: str) -> WrongShape:
     return WrongShape(
-        f"the staged file {file.path} can't become part of the table: {why}. Nothing was committed and the positions "
-        "stand; files must be written with the staging spec of this table"
+        f"the staged file {file.path} can't become part of the table: {why}. Nothing was committed and no position "
+        "moved; files must be written with the staging spec of this table"
     )

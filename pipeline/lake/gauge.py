@@ -1,8 +1,8 @@
-"""What the host of a task was busy with: one reading as the task begins, one as it ends, nothing in between.
+"""How busy the host of a Spark task was: one reading of its counters when a task begins, and one when it ends.
 
-The counters only grow, so that two readings tell of all the time between them: nobody has to look every second. And the
-last reading stays with the Python worker, which Spark keeps for a minute: the next task's answer covers the pause
-between two waves too. Without it a worker would seem as busy as it is while it works, however seldom that is.
+The counters only grow, so two readings cover all the time between them. The last reading stays in the Python worker, which
+Spark keeps for a minute, so that the next task's measurement covers the pause between the two tasks, too. Without the pause
+a host would look as busy as it is during a task, however rarely tasks run.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from typing import Any, Final
 from pipeline.core.batch import HostLoad
 from pipeline.kcl.cpu import is_sample
 from pipeline.kcl.network import Traffic, rate, traffic
-from pipeline.lake.cpu import UNREADABLE, Source, find_source
+from pipeline.lake.cpu_counters import UNREADABLE, CpuCounters, find_source
 
 LEAST: Final = timedelta(seconds=2)
-"""KCL's first report comes after two captures. A task that is shorter leaves its time to the next one's answer."""
+"""The shortest time that is measured. The time of a shorter task is added to the next task's measurement."""
 MOST: Final = timedelta(seconds=60)
-"""What lies further back says nothing of this wave."""
+"""The longest time that is measured: an older reading says little about this wave."""
 _INTERFACE: Final = "eth0"
-"""KCL's, and that of most containers."""
+"""The network interface that KCL measures, and that most containers have."""
 _EVERYWHERE: Final = "00000000"
-"""The destination of the default route."""
+"""The destination 0.0.0.0 of the default route, as /proc/net/route writes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
     at: float
     cpu: Any
-    """As its source has it; None: it couldn't be read."""
+    """The reading of the CPU's `Source`; None if it failed."""
     traffic: Traffic | None
 
 
@@ -45,7 +45,7 @@ class Gauge:
     def __init__(
         self,
         host: str,
-        source: Source[Any] | None,
+        source: CpuCounters[Any] | None,
         *,
         root: Path = Path("/"),
         monotonic: Callable[[], float] = time.monotonic,
@@ -58,12 +58,12 @@ class Gauge:
         self._last: _Reading | None = None
 
     def begin(self) -> None:
-        """Something to compare with, where the last reading is too old for that."""
+        """A task begins: take a reading, unless the last one is recent enough to compare with."""
         if self._source is not None and (self._last is None or self._since(self._last) > MOST):
             self._last = self._read(self._source)
 
     def end(self) -> tuple[HostLoad, ...]:
-        """What came since the last answer; nothing of a host that can't be measured, or too early."""
+        """A task ends: the host's load since the last measurement; none if too little time has passed or it can't be read."""
         before = self._last
         if self._source is None or before is None or self._since(before) < LEAST:
             return ()
@@ -75,9 +75,9 @@ class Gauge:
     def _since(self, last: _Reading) -> timedelta:
         return timedelta(seconds=self._monotonic() - last.at)
 
-    def _read(self, source: Source[Any]) -> _Reading:
+    def _read(self, source: CpuCounters[Any]) -> _Reading:
         cpu = None
-        with suppress(*UNREADABLE):  # told by a load without percent
+        with suppress(*UNREADABLE):  # the reported load then has no percentage
             cpu = source.read()
         return _Reading(self._monotonic(), cpu, self._traffic())
 
@@ -87,10 +87,12 @@ class Gauge:
         except (OSError, ValueError, IndexError):
             return None
 
-    def _load(self, source: Source[Any], before: _Reading, now: _Reading, *, span: timedelta) -> HostLoad:
+    def _load(
+        self, source: CpuCounters[Any], before: _Reading, now: _Reading, *, span: timedelta
+    ) -> HostLoad:
         percent = None
         if before.cpu is not None and now.cpu is not None:
-            with suppress(*UNREADABLE):  # a first line of /proc/stat may be nonsense, too
+            with suppress(*UNREADABLE):  # the text of /proc/stat is parsed only here
                 found = source.percent(before.cpu, now.cpu, span)
                 percent = found if is_sample(found) else None
         received = sent = None
@@ -102,12 +104,12 @@ class Gauge:
 
 @lru_cache(maxsize=1)
 def host_gauge() -> Gauge:
-    """Of this process: the tasks of one Python worker come one after the other."""
+    """This process's gauge. A Python worker of Spark runs its tasks one after the other, so they may share it."""
     return Gauge(socket.gethostname(), find_source(Path("/"), os.environ))
 
 
 def _interface(root: Path) -> str:
-    """eth0, or else the one that the default route takes."""
+    """The interface to measure: eth0, or the one of the default route where there is no eth0."""
     try:
         lines = (root / "proc/net/route").read_text(encoding="ascii").splitlines()
     except OSError:

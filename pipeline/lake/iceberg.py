@@ -1,10 +1,11 @@
 """The landing table on Iceberg.
 
-    look -> did an earlier try of mine land? -> decide_landing -> write manifests -> one request -> (look)
-      ^                                                                                      |
-      '---------- refused, or answered by anything but yes ----------------------------------'
+    load the table -> did an earlier try land? -> decide_landing -> write manifests -> send one request -> done
+      ^                                                                                     |
+      '---------- refused, or any answer that isn't a clear success ------------------------'
 
-What an error says about a commit isn't believed; the table is looked at.
+After an error nobody knows whether the commit landed: the answer may have been lost behind a success. So no error is taken
+for a failure; the table itself is loaded again, and the walk over its snapshots shows whether the try is part of it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
+from pathlib import Path
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, TableAlreadyExistsError
@@ -25,33 +27,41 @@ from sqlalchemy.exc import IntegrityError
 from pipeline.core.batch import StagedFile
 from pipeline.core.landing import Landing, Proposal, decide_landing
 from pipeline.core.position import Positions
-from pipeline.core.repair import Evidence
+from pipeline.core.repair_plan import TableEvidence
 from pipeline.core.stream import StreamId
 from pipeline.errors import ChainBroken, ClockOff, CommitUnknown, Transient, Unreachable
-from pipeline.lake.append import MARK, TAG, Attempt, prepare
+from pipeline.lake.append import MARK, TAG, PreparedCommit, prepare
 from pipeline.lake.catalog import asking, open_catalog
-from pipeline.lake.chain import Known, Link, ancestors, landed, nearest_ours
 from pipeline.lake.data_files import data_files, ids_of
-from pipeline.lake.evidence import evidence_of
+from pipeline.lake.evidence import Remains, evidence_of
+from pipeline.lake.position_chain import Known, Link, ancestors, landed, nearest_ours
+from pipeline.lake.private_io import with_private_io
 from pipeline.lake.schema import ORDER, PARTITIONS, PROPERTIES, SCHEMA, check_shape, missing_properties
 from pipeline.lake.state_files import StateFiles
 from pipeline.lake.summary import positions_in, summary_of
 from pipeline.ports import Clock, Committed, RepairableTable, StagingSpec, TableState
 
 _TRIES = 20
+"""Commits of other writers that may come first before this one gives up. Several runs rarely commit at the same time."""
 _UNSURE_TRIES = 3
-"""Lost answers in one commit before the caller hears of it."""
+"""Errors without a clear answer in one commit before it raises CommitUnknown."""
 _STALE = timedelta(hours=12)
-"""Orphan removal takes files from one day of age on: a late landing must never name a deleted file."""
+"""Orphan removal may delete files that are a day old. With half of that, a late commit never names a deleted file."""
 _CLOCK_LEEWAY = timedelta(seconds=30)
+"""Other engines refuse a table whose snapshots go back in time by more than 60 s: two hosts may each be off by half of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """The table at one look."""
+    """The table as it was loaded once, with its positions: the base of one commit."""
 
     table: Table
     state: TableState
+
+
+def _place(location: str) -> str:
+    """The location as a URI or an absolute path."""
+    return location if "://" in location else str(Path(location).absolute())
 
 
 class IcebergTable(RepairableTable):
@@ -64,27 +74,34 @@ class IcebergTable(RepairableTable):
         clock: Clock,
         writer: str = "",
         date_of_aws: Callable[[], datetime | None] = lambda: None,
+        private: bool = True,
     ) -> None:
-        """`state`: folder (path or URI) outside the table's location. `date_of_aws`: AWS's clock now, if known."""
+        """`state`: folder (path or URI) outside the table's location, for large positions. `date_of_aws`: AWS's time now, if
+        known. `private`: only this user may read local files that the table creates.
+        """
         self.identifier = identifier
-        self.states = StateFiles(state, catalog)
-        self._properties = dict(catalog)
+        self.states = StateFiles(state, with_private_io(catalog, _place(state)) if private else catalog)
+        self._private = private
+        self._properties = (
+            with_private_io(catalog, catalog.get("warehouse", "")) if private else dict(catalog)
+        )
         self._clock = clock
         self._writer = writer
         self._date_of_aws = date_of_aws
 
     @cached_property
     def catalog(self) -> Catalog:
-        return open_catalog(self._properties)
+        return open_catalog(self._properties, private=self._private)
 
     def open(self) -> Table:
-        """The table as pyiceberg has it, freshly loaded."""
+        """Load pyiceberg's table. A pyiceberg Table never refreshes by itself, so each decision loads it anew."""
         with asking(f"the landing table {self.identifier}"):
             return self.catalog.load_table(self.identifier)
 
     def ensure(self) -> None:
         with asking(f"the catalog of {self.identifier}"):
             self._create()
+        # Other tools may remove or shorten our properties, and may do so again: each start looks at them.
         for _ in range(_TRIES):
             table = self.open()
             check_shape(table)
@@ -96,33 +113,27 @@ class IcebergTable(RepairableTable):
                 with asking(f"the landing table {self.identifier}"), table.transaction() as change:
                     change.set_properties(missing)
             except CommitFailedException:
-                continue  # somebody committed meanwhile: look again
+                continue  # another writer committed meanwhile: load again
             return
         raise Transient(
             f"the properties of {self.identifier} couldn't be set: {_TRIES} times another commit was faster. Nothing "
-            "was changed; trying again later is right"
+            "was changed; the next tick or run tries again"
         )
 
     def load(self) -> TableState:
         return self._look().state
 
     def history(self) -> Iterator[Link]:
-        """Main's snapshots, newest first, as far as metadata and log know; ChainBroken where they end too early."""
+        """Main's snapshots, newest first, also expired ones that an older metadata file in the log still describes.
+
+        Raises ChainBroken where the walk ends before the table's first snapshot.
+        """
         table = self.open()
         return ancestors(_head(table), _links(table.metadata), self._older(table))
 
-    def known(self) -> tuple[int | None, Known]:
-        """The head of main, and every snapshot that the metadata or any file of its log knows, on main or not."""
-        table = self.open()
-        found: dict[int, Link] = {}
-        for links in (_links(table.metadata), *self._older(table)):
-            for each, link in links.items():
-                if each not in found or found[each].parent is None:
-                    found[each] = link
-        return _head(table), found
-
     def staging_spec(self) -> StagingSpec:
         table = self.open()
+        # Credentials are left out on purpose: the spec travels to Spark's executors, which have credentials of their own.
         options = {"endpoint": "s3.endpoint", "region": "s3.region"}
         return StagingSpec(
             location=f"{table.location().rstrip('/')}/data",
@@ -130,64 +141,77 @@ class IcebergTable(RepairableTable):
             options=tuple(
                 (name, self._properties[key]) for name, key in options.items() if key in self._properties
             ),
+            private=self._private,
         )
 
     def commit(self, proposal: Proposal) -> Committed:
         self._check_age(proposal.files)
         self._check_clock()
-        tries: dict[int, tuple[Attempt, Landing]] = {}
+        # Every commit that was sent, by its snapshot id: an answer that was lost may belong to any of them.
+        tries: dict[int, tuple[PreparedCommit, Landing]] = {}
         try:
             return self._land(proposal, tries)
         except Unreachable as error:
             if not tries:
-                raise
+                raise  # nothing was sent, so nothing can have landed
             raise CommitUnknown(
-                f"{self.identifier} couldn't be asked whether a commit landed ({error}). The files are kept: either "
-                "it landed whole or not at all, and the next wave starts where the table stands"
+                f"whether a commit to {self.identifier} landed isn't known, because the table can't be read ({error}). The "
+                "commit landed whole or not at all. The staged files are kept; the next wave starts at the table's positions"
             ) from error
 
-    def _land(self, proposal: Proposal, tries: dict[int, tuple[Attempt, Landing]]) -> Committed:
+    def _land(self, proposal: Proposal, tries: dict[int, tuple[PreparedCommit, Landing]]) -> Committed:
         unsure: list[Exception] = []
         while True:
             base, mine = self._look_for(tries)
+            # Before anything else: a try of ours that has landed must not be sent again on top of itself.
             if mine is not None:
                 return _committed(mine, tries[mine][1])
             self._check_patience(len(tries), unsure)
+            # Decided anew on each base: a range is accepted only if it begins at the position in this very snapshot, to which the
+            # catalog's compare-and-swap then ties the commit. That is what makes every record land once.
             landing = decide_landing(base.state.positions, proposal)
             if landing.is_empty:
                 return Committed(landing, None, base.state)
             attempt = self._prepare(base, landing)
-            tries[attempt.snapshot] = attempt, landing
+            tries[attempt.snapshot] = attempt, landing  # before it is sent, because its answer may be lost
             try:
                 attempt.send(base.table)
             except CommitFailedException:
-                continue
-            except Exception as error:  # noqa: BLE001 - whatever it says, the table knows better
+                continue  # another commit was faster: the catalog has refused this one for certain
+            except Exception as error:  # noqa: BLE001 - of any error but a refusal the commit may have landed
                 unsure.append(error)
                 continue
             return _committed(attempt.snapshot, landing)
 
-    def evidence(self, streams: Iterable[StreamId]) -> Evidence:
-        return evidence_of(self, streams)
+    def evidence(self, streams: Iterable[StreamId]) -> TableEvidence:
+        table = self.open()
+        remains = Remains(
+            identifier=self.identifier,
+            table=table,
+            head=_head(table),
+            known=self._known(table),
+            states=self.states,
+        )
+        return evidence_of(remains, streams)
 
     def rebuild(self, landing: Landing, on: int | None) -> TableState:
-        """Tried once: what was planned on another snapshot has to be planned anew."""
+        """Commit a repair, on the snapshot that the repair was planned on and no other. It is tried once."""
         self._check_clock()
         table = self.open()
         base = _Base(table, TableState(Positions(), _head(table), origin_allowed=False))
         attempt = self._prepare(base, landing) if base.state.snapshot == on else None
         if attempt is None or not self._sent(attempt, table):
             raise Transient(
-                f"{self.identifier} has moved since it was looked at. Nothing was changed; look again"
+                f"{self.identifier} has a new snapshot since the repair was planned. Nothing was changed; run the command again"
             )
         return TableState(landing.positions, attempt.snapshot, origin_allowed=False)
 
     # --- the parts ------------------------------------------------------------------------------------------
 
     def _create(self) -> None:
-        """Two that create at the same moment are fine: the second finds it made."""
+        """Create namespace and table. A second process that creates them at the same moment finds them created."""
         if self.catalog.table_exists(self.identifier):
-            return  # asked first: a role that may only write to the table needs no right to make things
+            return  # checked first, so that a role that may only write to an existing table needs no right to create one
         with suppress(NamespaceAlreadyExistsError, IntegrityError):
             self.catalog.create_namespace(self.identifier.rpartition(".")[0])
         with suppress(TableAlreadyExistsError):
@@ -200,6 +224,7 @@ class IcebergTable(RepairableTable):
             )
 
     def _look(self) -> _Base:
+        """Load the table and its positions."""
         table = self.open()
         head, current = _head(table), _links(table.metadata)
         found = nearest_ours(head, current, self._older(table))
@@ -210,15 +235,18 @@ class IcebergTable(RepairableTable):
             positions = positions_in(found.summary, self.states)
         return _Base(table, TableState(positions, head, origin_allowed=False))
 
-    def _look_for(self, tries: Mapping[int, tuple[Attempt, Landing]]) -> tuple[_Base, int | None]:
-        """The newest base, and which of my tries is part of it."""
+    def _look_for(self, tries: Mapping[int, tuple[PreparedCommit, Landing]]) -> tuple[_Base, int | None]:
+        """The newest base, and the snapshot of the try that is part of it, if one is."""
         base = self._look()
         if not tries:
             return base, None
         return base, self._found(base.table, [attempt for attempt, _ in tries.values()])
 
-    def _found(self, table: Table, attempts: Collection[Attempt]) -> int | None:
-        """Which of them is part of main."""
+    def _found(self, table: Table, attempts: Collection[PreparedCommit]) -> int | None:
+        """The snapshot of the attempt that is part of main, if one is.
+
+        A snapshot that the metadata knows isn't landed yet: a rollback may have taken it off main. Only ancestors count.
+        """
         return landed(
             _head(table),
             _links(table.metadata),
@@ -227,30 +255,34 @@ class IcebergTable(RepairableTable):
             since=min(attempt.sequence for attempt in attempts),
         )
 
-    def _sent(self, attempt: Attempt, table: Table) -> bool:
-        """One attempt without a second one. Whether it landed; that a run landed upon it by now changes nothing."""
+    def _sent(self, attempt: PreparedCommit, table: Table) -> bool:
+        """Send an attempt once, and return whether it landed; also where another run has committed on top of it since."""
         lost: Exception | None = None
         try:
             attempt.send(table)
         except CommitFailedException:
             pass
-        except Exception as error:  # noqa: BLE001 - whatever it says, the table knows better
+        except Exception as error:  # noqa: BLE001 - of any error but a refusal the commit may have landed
             lost = error
         else:
             return True
         try:
-            is_there = self._found(self.open(), [attempt]) is not None
+            has_landed = self._found(self.open(), [attempt]) is not None
         except Unreachable as error:
-            lost, is_there = lost or error, False
-        if lost is None or is_there:
-            return is_there
+            lost, has_landed = lost or error, False
+        if lost is None or has_landed:
+            return has_landed
         raise CommitUnknown(
-            f"a commit to {self.identifier} went without an answer, and the table doesn't show it yet ({lost}). It lands "
-            "whole or not at all; look again"
+            f"a commit to {self.identifier} got no clear answer, and the table doesn't show it yet ({lost}). The commit "
+            "lands whole or not at all; run the command again to see"
         ) from lost
 
     def _older(self, table: Table) -> Iterator[Known]:
-        """What the metadata files said that the log still names, newest first; read only when asked."""
+        """Snapshots in the older metadata files that the metadata log names, newest file first. Each file is read when needed.
+
+        These files hold snapshots that were expired since, with their parents and summaries. Iceberg deletes the files in
+        time (`write.metadata.previous-versions-max`), so a missing file only ends the list.
+        """
         for entry in reversed(table.metadata.metadata_log):
             with asking(f"an earlier metadata file of {self.identifier}"):
                 try:
@@ -259,7 +291,17 @@ class IcebergTable(RepairableTable):
                     return
             yield _links(metadata)
 
-    def _prepare(self, base: _Base, landing: Landing) -> Attempt:
+    def _known(self, table: Table) -> Known:
+        """Every snapshot that the current metadata or a file in its log describes, on main or not."""
+        found: dict[int, Link] = {}
+        for links in (_links(table.metadata), *self._older(table)):
+            for each, link in links.items():
+                # pyiceberg's expiry removes the parent id from the children of expired snapshots: an older file has it still.
+                if each not in found or found[each].parent is None:
+                    found[each] = link
+        return found
+
+    def _prepare(self, base: _Base, landing: Landing) -> PreparedCommit:
         check_shape(base.table)
         files = list(data_files(landing.files, base.table.metadata))
         with asking(f"the storage of {self.identifier}"):
@@ -276,27 +318,27 @@ class IcebergTable(RepairableTable):
         if oldest is not None and self._clock.now() - oldest > _STALE:
             raise Transient(
                 f"files staged at {oldest.isoformat()} are older than {_STALE} and may be removed as orphans at any "
-                "time. Nothing was committed; the next wave reads their ranges again"
+                "time. Nothing was committed; the next wave reads their records again"
             )
 
     def _check_clock(self) -> None:
         theirs = self._date_of_aws()
         if theirs is not None and abs(off := self._clock.now() - theirs) > _CLOCK_LEEWAY:
             raise ClockOff(
-                f"this host's clock is {off.total_seconds():+.0f} s off AWS's: a commit stamped by it could make the "
+                f"this host's clock differs from AWS's by {off.total_seconds():+.0f} s: a commit with its time could make the "
                 "table unreadable for other engines. Nothing was committed; set the clock (NTP), then try again"
             )
 
     def _check_patience(self, tried: int, unsure: list[Exception]) -> None:
         if len(unsure) >= _UNSURE_TRIES:
             raise CommitUnknown(
-                f"{len(unsure)} commits to {self.identifier} went without an answer, and the table shows none of "
-                f"them yet (last: {unsure[-1]}). The files are kept; the next wave starts where the table stands"
+                f"{len(unsure)} commits to {self.identifier} got no clear answer, and the table shows none of "
+                f"them yet (last error: {unsure[-1]}). The staged files are kept; the next wave starts at the table's positions"
             ) from unsure[-1]
         if tried >= _TRIES:
             raise Transient(
-                f"{tried} times another commit to {self.identifier} was faster. Nothing was committed; the ranges "
-                "are read again in the next wave"
+                f"{tried} times another commit to {self.identifier} was faster. Nothing was committed; the next wave reads "
+                "the same records again"
             )
 
 
@@ -326,8 +368,8 @@ def _check_never_ours(table: Table, current: Known) -> None:
         trace = f"the property {MARK}"
     if trace is not None:
         raise ChainBroken(
-            f"the history of {'.'.join(table.name())} begins without any position of ours, yet {trace} shows that "
-            "Headrace landed here before: it was rolled back or replaced. Nothing was committed; run "
+            f"no snapshot in the history of {'.'.join(table.name())} has positions, yet {trace} shows that "
+            "Headrace landed here before: the table was rolled back or replaced. Nothing was committed; run "
             "`headrace repair`, which takes the positions from the rows"
         )
 

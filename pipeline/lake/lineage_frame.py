@@ -29,11 +29,11 @@ COLUMNS = {
     "children": "string",
     "why": "string",
 }
-"""Sequence numbers are text: no number of pandas holds 56 digits."""
+"""Name of a column -> its type in pandas. Sequence numbers have 56 digits, too many for a number, so they are text."""
 
 
 def lineage_frame(table: IcebergTable) -> pd.DataFrame:
-    """One row for each range of each commit on main, oldest first; what expiry took is left out."""
+    """One row for each range of each commit on main, oldest first. Commits whose snapshots were expired are left out."""
     import pandas as pd
 
     rows = [
@@ -43,8 +43,8 @@ def lineage_frame(table: IcebergTable) -> pd.DataFrame:
             each.key.stream.name,
             each.key.shard_id,
             each.kind.value,
-            _told(each.after),
-            _told(each.upto),
+            _text(each.after),
+            _text(each.upto),
             each.rows,
             each.bytes,
             each.first_arrival,
@@ -60,5 +60,5 @@ def lineage_frame(table: IcebergTable) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
 
-def _told(position: Position | None) -> str:
+def _text(position: Position | None) -> str:
     return "the start" if position is None else str(position)

@@ -1,4 +1,4 @@
-"""Reading the landing table without Spark: its ledger, its rows, its files. For checks and summaries."""
+"""Read the landing table without Spark: its ledger, its rows, its files. For checks and summaries."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pyiceberg.manifest import DataFileContent
 from pipeline.core.lineage import LedgerPage
 from pipeline.errors import ChainBroken
 from pipeline.lake.catalog import asking
-from pipeline.lake.chain import Link
 from pipeline.lake.iceberg import IcebergTable
+from pipeline.lake.position_chain import Link
 from pipeline.lake.summary import ledger_in
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class LedgerEntry:
     snapshot: int
     parent: int | None
-    """The snapshot before it on main, ours or foreign; None for the oldest that is known."""
+    """The previous snapshot on main, of Headrace or of another engine; None for the oldest known snapshot."""
     at: datetime
     page: LedgerPage
 
@@ -40,9 +40,9 @@ class LandedFile:
 
 
 def ledger(table: IcebergTable, *, partial: bool = False) -> Iterator[LedgerEntry]:
-    """What each snapshot of ours on main landed, oldest first; foreign ones are walked over.
+    """What each Headrace snapshot on main landed, oldest first. Snapshots of other engines have no ledger.
 
-    Where expiry took the older pages: ChainBroken, or with `partial` what is left.
+    Where older snapshots were expired: raises ChainBroken, or yields the rest if `partial`.
     """
     links: list[Link] = []
     try:
@@ -60,19 +60,13 @@ def ledger(table: IcebergTable, *, partial: bool = False) -> Iterator[LedgerEntr
 
 
 def rows(table: IcebergTable, columns: Sequence[str] = ("*",)) -> pa.Table:
-    """All rows of main. Row order within a file is the file's; files come in no order."""
+    """All rows of main. Rows of one file keep the file's order; the order of files is arbitrary."""
     with asking(f"the landing table {table.identifier}"):
         return table.open().scan(selected_fields=tuple(columns)).to_arrow()
 
 
-def batches(table: IcebergTable, columns: Sequence[str] = ("*",)) -> Iterator[pa.RecordBatch]:
-    """As `rows`, without holding them all at once."""
-    with asking(f"the landing table {table.identifier}"):
-        yield from table.open().scan(selected_fields=tuple(columns)).to_arrow_batch_reader()
-
-
 def landed_files(table: IcebergTable) -> list[LandedFile]:
-    """The data files of main, with the snapshot that brought each."""
+    """The data files of main, each with the snapshot that added it."""
     with asking(f"the landing table {table.identifier}"):
         now = table.open()
         head = now.current_snapshot()

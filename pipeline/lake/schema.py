@@ -1,4 +1,4 @@
-"""The landing table as we make it: columns, partitioning, order and properties."""
+"""The landing table as Headrace creates it: columns, partitioning, sort order and properties."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SCHEMA = Schema(
         for i, (name, kind, doc) in enumerate(_COLUMNS, start=1)
     )
 )
-"""Nothing is required: a quarantined record may lack any of it."""
+"""No column is required: a quarantined record may lack any of them."""
 
 _ARRIVAL = SCHEMA.find_field("arrival_ts").field_id
 
@@ -50,20 +50,26 @@ ORDER = SortOrder(
         for name in ("stream", "stream_epoch", "shard_id", "sequence_number", "sub_sequence_number")
     )
 )
-"""For other engines' compaction: it keeps a shard's rows together. Readers order by the numbers themselves."""
+"""Compaction by other engines follows this order and keeps a shard's rows together. As text, sequence numbers of different
+lengths sort wrongly, so readers have to order by their numeric values.
+"""
 
 _HISTORY = "write.metadata.previous-versions-max"
 _HISTORY_LENGTH = 200
 
 PROPERTIES: Mapping[str, str] = {
-    _HISTORY: str(_HISTORY_LENGTH),  # the walk over expired snapshots lives on these
+    _HISTORY: str(
+        _HISTORY_LENGTH
+    ),  # the walk over expired snapshots reads these older metadata files; each commit adds one
     "write.metadata.delete-after-commit.enabled": "true",
     "commit.manifest-merge.enabled": "true",
-    "commit.manifest.min-count-to-merge": "20",  # a commit's cost stays flat over thousands of them
-    "history.expire.max-snapshot-age-ms": str(14 * 24 * 3600 * 1000),  # ledgers go with their snapshots
-    "write.metadata.metrics.column.shard_id": "full",  # bounds cut at 16 letters are all "shardId-00000000"
+    "commit.manifest.min-count-to-merge": "20",  # else each commit adds a manifest, and all later commits copy the list
+    "history.expire.max-snapshot-age-ms": str(
+        14 * 24 * 3600 * 1000
+    ),  # 14 days: lineage is in the snapshots, and is lost with them
+    "write.metadata.metrics.column.shard_id": "full",  # Iceberg cuts bounds at 16 characters, where all shard ids are equal
     "write.metadata.metrics.column.sequence_number": "full",
-    # Of no help to a query, and a payload or a partition key has no place in metadata.
+    # Bounds of these columns help no query, and would copy payloads and partition keys into the metadata.
     "write.metadata.metrics.column.partition_key": "none",
     "write.metadata.metrics.column.explicit_hash_key": "none",
     "write.metadata.metrics.column.data": "none",
@@ -72,7 +78,7 @@ PROPERTIES: Mapping[str, str] = {
 
 
 def missing_properties(found: Mapping[str, str]) -> dict[str, str]:
-    """What somebody removed, or shortened below what the walk needs. Other changes are theirs to make."""
+    """Our properties that somebody removed, and a metadata log that somebody made too short. Other changed values stay."""
     missing = {key: value for key, value in PROPERTIES.items() if key not in found}
     kept = found.get(_HISTORY, "0")
     if not kept.isdecimal() or int(kept) < _HISTORY_LENGTH:
@@ -81,7 +87,7 @@ def missing_properties(found: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_shape(table: Table) -> None:
-    """Others may add columns. They may not take ours away, nor divide the table in another way."""
+    """Refuse a table that lacks one of our columns or is partitioned differently. Others may add columns."""
     name = ".".join(table.name())
     schema = table.schema()
     for column, kind, _ in _COLUMNS:
@@ -89,16 +95,16 @@ def check_shape(table: Table) -> None:
         if found != kind:
             raise WrongShape(
                 f"the landing table {name} has {f'{column} as {found}' if found else f'no column {column}'}, "
-                f"{column} as {kind} is needed. Nothing was written; restore the column or name another table"
+                f"and needs {column} as {kind}. Nothing was written; restore the column or name another table"
             )
     by_day = [(f.source_id, f.transform) for f in table.spec().fields]
     if by_day != [(schema.find_field("arrival_ts").field_id, DayTransform())]:
         raise WrongShape(
             f"the landing table {name} is partitioned by [{', '.join(map(str, table.spec().fields))}], "
-            "day(arrival_ts) is needed. Nothing was written; restore the partitioning or name another table"
+            "and must be partitioned by [day(arrival_ts)]. Nothing was written; restore the partitioning or name another table"
         )
     if table.format_version < 2:
         raise WrongShape(
-            f"the landing table {name} has Iceberg format version {table.format_version}, 2 is needed: snapshots of "
+            f"the landing table {name} has Iceberg format version {table.format_version}, and needs version 2: snapshots of "
             "version 1 have no sequence numbers. Nothing was written; upgrade the table or name another one"
         )

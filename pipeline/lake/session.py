@@ -1,15 +1,14 @@
 """Spark sessions: the local Connect server that PySpark carries, a remote one, or a classic master.
 
-The local server is shared by all Headrace processes of a user and outlives them, because starting one takes
-5 s and joining one 1 s. It keeps the environment it was started with: credentials that its workers find are
-those of the process that came first. Region and endpoint travel with each task. Who supervises (headrace
-dev, headrace demo, a pytest session) stops it with `stop_local_server`.
+All Headrace processes of a user share the local server, and it outlives them, because starting a server takes 5 s and
+joining one takes 1 s. The server and its workers keep the environment, and so the AWS credentials, of the process that
+started it; region and endpoint travel with each task. The process that supervises the others (headrace dev, headrace demo,
+a pytest session) stops the server with `stop_local_server`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -22,19 +21,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.errors import BadSetting, Unreachable
+from pipeline.lake.local_server import bring_up
 from pipeline.lake.ship import engine_zip, private_folder
-from pipeline.settings import SparkSettings
+from pipeline.settings.model import SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DISCOVERY = "SPARK_LOCAL_CONNECT_DISCOVERY"
-"""PySpark's variable: the file that tells how to reach the local server. Set it for a server of one's own."""
+"""PySpark's environment variable: the path of the file with the local server's address and token. Processes with different
+paths use different servers.
+"""
 
 _LOCAL = {
-    # The payload never crosses the JVM: it carries a JSON document per task.
+    # Little is enough: records never pass through the JVM, which carries one JSON document per task.
     "spark.driver.memory": "768m",
-    # Else its ports listen on this host's public address.
+    # Without these two, Spark's ports listen on this host's public address.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
@@ -44,8 +46,8 @@ _SHARED = {**_LOCAL, "spark.python.daemon.module": "pipeline.lake.worker_daemon"
 
 
 def spark_session(settings: SparkSettings, app: str, *, java_home: str | None = None) -> SparkSession:
-    """A session as the settings say: by default on the local Connect server, which is started if none runs."""
-    # PySpark 4.3 warns of pandas 3 at each import; nothing here touches pandas, rows stay in Arrow.
+    """A Spark session by a worker's settings. The default is the local Connect server, which is started if none runs."""
+    # PySpark 4.3 warns at each import that it doesn't fully support pandas 3. Headrace's jobs use Arrow only, never pandas.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     if settings.remote and settings.master:
         raise BadSetting("spark.remote and spark.master are both set; choose one")
@@ -54,22 +56,27 @@ def spark_session(settings: SparkSettings, app: str, *, java_home: str | None = 
         return _classic(settings.master, {"spark.app.name": app, **settings.conf}, java_home)
     if remote.startswith("sc://"):
         return _connect(remote, {"spark.app.name": app, **settings.conf})
-    if remote.startswith("local"):
+    if is_local(settings):
         return _local(remote, {**_SHARED, "spark.app.name": app, **settings.conf}, java_home)
     raise BadSetting(
         f"spark.remote is {remote!r}; it may be sc://host:port, or local[N] for the local server"
     )
 
 
+def is_local(settings: SparkSettings) -> bool:
+    """Whether these settings use the local Connect server."""
+    return settings.master is None and (settings.remote or "local").startswith("local")
+
+
 def stop_local_server() -> bool:
-    """Stop the local server if it runs; whether it did."""
+    """Stop the local server if it runs. Returns whether it did."""
     discovery = _discovery()
     if not discovery.exists():
         return False
     from pyspark.sql.connect.local_server import stop_local_connect_server
     from pyspark.sql.connect.session import SparkSession
 
-    # A session that finds its server gone asks for it again and again, for minutes, when the process ends.
+    # The session first: when the process ends, a session whose server is gone tries to reach it for minutes.
     if (mine := SparkSession.getActiveSession()) is not None:
         mine.stop()
     with _environment({DISCOVERY: str(discovery)}):
@@ -77,25 +84,20 @@ def stop_local_server() -> bool:
 
 
 def _local(remote: str, conf: Mapping[str, str], java_home: str | None) -> SparkSession:
-    """What only a starting server can take goes the way of PySpark's own shell: as options of the session, a
-    server that runs already would refuse it with a warning.
+    """A session on the local server, which is started if none runs.
+
+    Only spark.sql.* options go to the session: the others count when a server starts, and one that already runs would answer
+    each with a warning.
     """
     session_conf = {key: value for key, value in conf.items() if key.startswith("spark.sql.")}
     starting = {
         **_for_workers(java_home),
         "PYTHONPATH": os.pathsep.join(filter(None, (str(engine_zip()), os.environ.get("PYTHONPATH")))),
         DISCOVERY: str(_discovery()),
-        "PYSPARK_REMOTE_INIT_CONF_LEN": "1",
-        "PYSPARK_REMOTE_INIT_CONF_0": json.dumps(dict(conf)),
     }
     with _environment(starting):
         return _connect(
-            remote,
-            {
-                "spark.local.connect.reuse": "true",
-                "spark.local.connect.server.port": _free_port(),
-                **session_conf,
-            },
+            bring_up(remote, {**conf, "spark.local.connect.server.port": _free_port()}), session_conf
         )
 
 
@@ -114,14 +116,16 @@ def _connect(url: str, conf: Mapping[str, str]) -> SparkSession:
 
 
 def _reason(text: str) -> str:
-    """Its first line, or what a gRPC error calls its details."""
+    """The readable part of an error: a gRPC error's details, else the first line."""
     details = re.search(r'details = "(.*?)"', text)
     return details[1] if details else text.strip().partition("\n")[0]
 
 
 def _classic(master: str, conf: Mapping[str, str], java_home: str | None) -> SparkSession:
     for name in ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE"):
-        os.environ.pop(name, None)  # a Connect session of this process or its parent left it: it would win
+        os.environ.pop(
+            name, None
+        )  # an earlier Connect session sets these for its process and children, and they would overrule `master`
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master)
@@ -132,26 +136,26 @@ def _classic(master: str, conf: Mapping[str, str], java_home: str | None) -> Spa
 
 
 def _for_workers(java_home: str | None) -> dict[str, str]:
-    """The environment that a JVM of ours, and by it its workers, starts with."""
+    """Environment variables for a JVM that we start, which its Python workers inherit."""
     home = java_home or os.environ.get("JAVA_HOME")
     if not (Path(home, "bin", "java").exists() if home else shutil.which("java")):
-        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the PATH"
+        problem = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the PATH"
         raise BadSetting(
-            f"Spark needs Java 17 or 21, and {where}; install one (apt install openjdk-17-jre-headless, "
+            f"Spark needs Java 17 or 21, and {problem}; install one (apt install openjdk-17-jre-headless, "
             "brew install openjdk@17) or set JAVA_HOME"
         )
     return {
-        # Else workers take the system's Python, which lacks pyarrow.
+        # Otherwise Spark's workers run the `python3` on the PATH, which may lack pyarrow.
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
-        # Else workers import from the folder that the server was started in before the engine that was shipped.
+        # Otherwise Python puts the folder in which the server was started first on sys.path, before the shipped engine.
         "PYTHONSAFEPATH": "1",
         **({"JAVA_HOME": home} if home else {}),
     }
 
 
 def _free_port() -> str:
-    """PySpark would take 15002 where nobody listens yet: two servers that start together then get in each
-    other's way, and the one that lost is talked to as if it had won.
+    """A free port. By itself, PySpark takes 15002 if nobody listens there yet: of two servers that start at the same moment one
+    fails, and its clients then talk to the other server.
     """
     with socket.socket() as asked:
         asked.bind(("127.0.0.1", 0))
@@ -159,29 +163,31 @@ def _free_port() -> str:
 
 
 def discovery_in(dagster_home: Path) -> Path:
-    """Of the server that belongs to one Dagster. Its log and pid file lie beside it."""
+    """The discovery file of the server that belongs to one Dagster. The server's log and pid file are in the same folder."""
     if " " not in str(dagster_home):
         return dagster_home / "spark" / "connect.json"
-    # Spark's own start script leaves these two names unquoted: a path with a space starts no server.
+    # Spark's start script doesn't quote the paths of log and pid file, so that a path with a space starts no server.
     name = hashlib.sha256(str(dagster_home).encode()).hexdigest()[:12]
     return private_folder(f"spark-{name}") / "connect.json"
 
 
 def _discovery() -> Path:
-    """Headrace's local server is not the one of the user's other Spark work: stopping it stops nothing else."""
-    if told := os.environ.get(DISCOVERY):
-        return Path(told)
+    """The discovery file that this process uses. It is never PySpark's default, so that stopping Headrace's server stops no
+    other Spark work of the user.
+    """
+    if given := os.environ.get(DISCOVERY):
+        return Path(given)
     home = os.environ.get("DAGSTER_HOME")
     if home and discovery_in(Path(home)).exists():
-        return discovery_in(
-            Path(home)
-        )  # a run from the shell joins the server of the `headrace dev` that is up
-    return private_folder("spark") / "connect.json"  # PySpark keeps the server's token there
+        return discovery_in(Path(home))  # `headrace consume` joins the server of a running `headrace dev`
+    return (
+        private_folder("spark") / "connect.json"
+    )  # a private folder, because the file holds the server's token
 
 
 @contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """For what Spark starts only: this process's other children must not inherit it."""
+    """Set environment variables while Spark starts its processes. Other child processes must not inherit them."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

@@ -1,10 +1,11 @@
 """The engine as a zip that Spark's workers import.
 
-Workers of a cluster or of a Connect server have never heard of this project. The zip's name is the hash of
-its content: two versions in one session can't be taken for each other, and the same one isn't sent twice.
+Spark's workers, on a cluster or a Connect server, don't have this project installed. The zip's name contains the hash of its
+content, so that two versions in one session are never mistaken for each other.
 
-The local server starts with the zip on its workers' path, and says so. Shipping to it would give each session
-a Python daemon of its own (46 MB) that lives as long as the server: a run every few minutes makes gigabytes.
+The local server starts with the zip on its workers' path, and announces that in its configuration. If each session shipped
+the zip to it, Spark would keep a Python daemon (46 MB) for each session as long as the server lives: a run every few minutes
+would fill gigabytes.
 """
 
 from __future__ import annotations
@@ -30,23 +31,29 @@ _EXECUTORS_NEED = (
     "clock.py",
     "errors.py",
     "ports.py",
-    "settings.py",
-    "settings_choices.py",
+    "settings",
     "core",
     "kcl",
     "aws",
     "lake",
 )
-_ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time that a zip can hold: the same content, the same bytes
+_ZIP_EPOCH = (
+    1980,
+    1,
+    1,
+    0,
+    0,
+    0,
+)  # the oldest time that a zip can hold; a fixed time, so that equal content gives an equal hash
 
 ON_SERVER = "spark.headrace.engine"
-"""Configuration of a server that has the engine on its workers' path: the zip's name."""
+"""Key in the configuration of a server that has the engine on its workers' path. The value is the zip's name."""
 
 _shipped: WeakKeyDictionary[SparkSession, str] = WeakKeyDictionary()
 
 
 def ship(session: SparkSession) -> str:
-    """See that this session's workers can import the engine; the zip's name. Sent once per session."""
+    """Make sure that this session's workers can import the engine. Returns the zip's name. It is sent once per session."""
     zipped = engine_zip()
     if session not in _shipped:
         if not is_connect(session):
@@ -63,7 +70,7 @@ def is_connect(session: SparkSession) -> bool:
 
 @lru_cache(maxsize=1)
 def engine_zip() -> Path:
-    """Built once per process; processes with the same engine share the file."""
+    """The zip file, built once per process. Processes with the same engine share it."""
     content = _zip_bytes()
     path = private_folder("ship") / f"headrace-{hashlib.sha256(content).hexdigest()[:16]}.zip"
     if not path.exists():
@@ -74,10 +81,10 @@ def engine_zip() -> Path:
 
 
 def private_folder(name: str) -> Path:
-    """A folder for temporary files of this user that nobody else may read or write."""
+    """A folder for temporary files that only this user may read and write."""
     folder = Path(tempfile.gettempdir()) / f"headrace-{os.getuid()}-{name}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    folder.chmod(0o700)  # fails where somebody else made it before us
+    folder.chmod(0o700)  # fails if another user created the folder before us, as an attack on /tmp would
     return folder
 
 

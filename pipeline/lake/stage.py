@@ -1,7 +1,7 @@
-"""Staging as one Spark job: shards are packed into tasks, each task stages its own, manifests come back.
+"""Staging as one Spark job: shards are packed into tasks, each task stages its shards, and returns a manifest.
 
-The payload never crosses the JVM: tasks read Kinesis and write Parquet themselves, and Spark carries a JSON
-document per task. A task that runs twice leaves orphans only: what counts is what the job returned.
+Records never pass through the JVM: each task reads Kinesis and writes Parquet in Python, and Spark carries one JSON document
+per task. If Spark runs a task twice, the files of one try are orphans: only files in the returned manifests are committed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pipeline.core.batch import Batch, Limits, Manifest
+from pipeline.core.batch import Batch, BatchLimits, Manifest
 from pipeline.core.words import counted
 from pipeline.errors import HeadraceError, MissingPackage, Unreachable
 from pipeline.lake.ship import is_connect, ship
@@ -29,16 +29,17 @@ _CANCELLED = re.compile(r"\[(?:OPERATION_CANCELED|SPARK_JOB_CANCELLED)\]")
 _PYTHON_ERROR = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)")
 _JAVA_ERROR = re.compile(r"Exception: ([^.\n]+)")
 _LEAST_WEIGHT = 0.01
+"""For a shard without expected records, which costs a request all the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
     batches: bytes
-    limits: Limits
+    limits: BatchLimits
 
 
 class SparkStage:
-    """The Stage port on Spark. A session is asked for when there is something to stage, not before."""
+    """The Stage port on Spark. The session is made when there is something to stage, not before."""
 
     def __init__(
         self, session: Callable[[], SparkSession], pages: Pages, *, threads: int = 16, tasks: int = 2
@@ -49,7 +50,7 @@ class SparkStage:
         self._tasks = tasks
         self._running: SparkSession | None = None
 
-    def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: Limits) -> Manifest:
+    def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
         if not batches:
             return Manifest(())
         packed = pack(batches, self._tasks)
@@ -61,15 +62,15 @@ class SparkStage:
                 session.range(0, len(packed), 1, len(packed)).mapInArrow(work, f"{_COLUMN} binary").toArrow()
             )
         except Exception as error:
-            if (told := _told(error)) is None:
+            if (meaning := _meaning(error)) is None:
                 raise
-            raise told from error
+            raise meaning from error
         finally:
             self._running = None
         return _joined(_manifests(lines), batches)
 
     def cancel(self) -> None:
-        """End the Spark job that runs, if one does; `stage` then raises. What it staged are orphans."""
+        """End the running Spark job, if there is one: `stage` then raises, and files that the job wrote are orphans."""
         session = self._running
         if session is None:
             return
@@ -80,7 +81,10 @@ class SparkStage:
 
 
 def pack(batches: Sequence[Batch], most: int) -> list[list[Batch]]:
-    """Few tasks of about the same weight: the heaviest shard first, always into the lightest task."""
+    """Pack shards into few tasks of about the same weight: heaviest shards first, each into the lightest task so far.
+
+    One task reads many shards at once, because a shard gives at most 2 MB/s and a core decodes more than a hundred times that.
+    """
     wanted = math.ceil(sum(_weight(batch) for batch in batches))
     tasks: list[list[Batch]] = [[] for _ in range(max(1, min(wanted, most, len(batches))))]
     loads = [0.0] * len(tasks)
@@ -95,13 +99,13 @@ def _weight(batch: Batch) -> float:
     return max(batch.weight, _LEAST_WEIGHT)
 
 
-def _tasks(packed: Sequence[Sequence[Batch]], limits: Limits) -> tuple[_Task, ...]:
-    """Each task's part of the wave's box, by weight; time passes for all alike."""
+def _tasks(packed: Sequence[Sequence[Batch]], limits: BatchLimits) -> tuple[_Task, ...]:
+    """Each task with its part of the wave's limits on records and bytes, by weight. The time limit is the same for all."""
     total = sum(_weight(batch) for task in packed for batch in task)
     out = []
     for task in packed:
         part = sum(map(_weight, task)) / total
-        share = Limits(math.ceil(limits.records * part), math.ceil(limits.bytes * part), limits.seconds)
+        share = BatchLimits(math.ceil(limits.records * part), math.ceil(limits.bytes * part), limits.seconds)
         out.append(_Task(encode_batches(task), share))
     return tuple(out)
 
@@ -109,7 +113,7 @@ def _tasks(packed: Sequence[Sequence[Batch]], limits: Limits) -> tuple[_Task, ..
 def _work(
     tasks: tuple[_Task, ...], pages: Pages, spec: StagingSpec, threads: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that travels. What it imports, it imports on the worker, from the shipped zip."""
+    """The function that Spark pickles and sends to its workers. Its imports run on the worker, from the shipped zip."""
 
     def work(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -144,7 +148,8 @@ def _joined(manifests: Sequence[Manifest], batches: Sequence[Batch]) -> Manifest
     by_key = {line.key: line for manifest in manifests for line in manifest.staged}
     if by_key.keys() != {batch.key for batch in batches}:
         raise Unreachable(
-            f"Spark brought back {len(by_key)} of {counted(len(batches), 'shard')}; nothing was committed, the wave is read again"
+            f"the Spark job returned {len(by_key)} of {counted(len(batches), 'shard')}; nothing was committed, and the next wave reads the "
+            "same records again"
         )
     return Manifest(
         tuple(by_key[batch.key] for batch in batches),
@@ -153,11 +158,11 @@ def _joined(manifests: Sequence[Manifest], batches: Sequence[Batch]) -> Manifest
     )
 
 
-def _told(error: Exception) -> HeadraceError | None:
-    """What a failed job means; None where it isn't Spark that failed.
+def _meaning(error: Exception) -> HeadraceError | None:
+    """The error of ours for a failed Spark job; None for an exception that isn't Spark's.
 
-    Connect raises PySparkException and sometimes bare gRPC errors, classic Spark also py4j's: told apart by
-    where they come from, so that neither client has to be installed for the other.
+    Spark Connect raises PySparkException and sometimes plain gRPC errors, classic Spark also py4j's. They are recognized by
+    the name of their package, so that no client has to be installed only for its exceptions.
     """
     if type(error).__module__.partition(".")[0] not in {"pyspark", "grpc", "py4j"}:
         return None
@@ -169,12 +174,12 @@ def _told(error: Exception) -> HeadraceError | None:
         )
     return Unreachable(
         f"the Spark job that stages records failed: {_cause(text)}; nothing was committed, and files that it left "
-        "are removed as orphans; the wave is read again"
+        "are removed as orphans; the next wave reads the same records again"
     )
 
 
 def _cause(text: str) -> str:
-    """What the worker's traceback ends in, or the innermost thing that Spark itself says."""
+    """The last line of the Python worker's traceback, else the innermost Java error, else the first line."""
     if _CANCELLED.search(text):
         return "it was cancelled"
     if found := _PYTHON_ERROR.findall(text) or _JAVA_ERROR.findall(text):

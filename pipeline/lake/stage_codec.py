@@ -1,7 +1,7 @@
-"""What travels between driver and executor besides the task's function: JSON with a version.
+"""The documents that driver and executors exchange: JSON with a version number.
 
-No pickle for data, and a worker that runs another Headrace is told apart from a broken one. JSON because
-sequence numbers have 186 bits, which MessagePack can't hold.
+Not pickle, so that an executor with another version of Headrace gets a clear error instead of a broken object. Not
+MessagePack, because sequence numbers have 186 bits and its integers at most 64.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pipeline.errors import WrongShape
 
 _VERSION = 1
 _MOST_BYTES = 512 * 1024 * 1024
-"""Of one task's manifest: thousands of shards and their files' footers take a few MB."""
+"""The most bytes of one task's manifest. Thousands of shards with their files' footers take a few MB."""
 
 _T = TypeVar("_T")
 
@@ -49,15 +49,17 @@ class _Envelope(msgspec.Struct):
 def _decode(text: bytes, what: type[_T]) -> _T:
     if len(text) > _MOST_BYTES:
         raise WrongShape(
-            f"a staging task sent {len(text):,} bytes, more than any real one; nothing was committed"
+            f"a staging task sent a document of {len(text):,} bytes, far larger than a real one; nothing was committed"
         )
     try:
         envelope = msgspec.json.decode(text, type=_Envelope)
         if envelope.version == _VERSION:
             return msgspec.json.decode(envelope.content, type=what)
     except msgspec.DecodeError as error:
-        raise WrongShape(f"what a staging task sent can't be read ({error}); nothing was committed") from None
+        raise WrongShape(
+            f"the document that a staging task sent can't be read ({error}); nothing was committed"
+        ) from None
     raise WrongShape(
-        f"driver and Spark worker run different versions of Headrace (form {_VERSION} and {envelope.version}); "
+        f"driver and Spark worker run different versions of Headrace (document versions {_VERSION} and {envelope.version}); "
         "nothing was committed; use the same version on both"
     )

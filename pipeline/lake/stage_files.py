@@ -1,7 +1,7 @@
-"""Data files of one task: one for each day its rows arrived on, holding many shards.
+"""The data files of one task: one file for each arrival day of its rows, with the rows of many shards.
 
-Names carry a fresh uuid, so that a task that runs twice can't write over anything; what no manifest names is
-an orphan, and orphan removal takes it by its age.
+Each file name has a new uuid, so that a task that Spark runs twice overwrites nothing. Files that no manifest names are
+orphans, and orphan removal deletes them by their age.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ from pyarrow import fs
 from pipeline.core.batch import StagedFile
 from pipeline.core.stream import ShardKey
 from pipeline.errors import BadSetting, WrongShape
+from pipeline.lake.private_files import PrivateFiles
 from pipeline.ports import StagingSpec
 
 _ROW_GROUP = 64 * 1024 * 1024
-"""Bytes in memory that a row group has at least: one per shard made manifests six times larger."""
+"""The least bytes in memory of a row group. A row group for each shard made the footers, and so the manifests, six times
+larger.
+"""
 
 _DICTIONARY = ["stream", "stream_epoch", "shard_id", "sub_sequence_number", "partition_key"]
 _STATISTICS = ["stream", "stream_epoch", "shard_id", "sequence_number", "sub_sequence_number", "arrival_ts"]
-"""Not of data and partition keys: a record of 1 MiB would stand in the footer twice, for all to read."""
+"""Columns with minimum and maximum in the footer. Not data and partition keys: a record of 1 MiB would be in the footer twice."""
 
 _DAY_ZERO = date(1970, 1, 1)
 _ARRIVAL = "arrival_ts"
@@ -37,7 +40,7 @@ Rows = Mapping[ShardKey, list[pa.RecordBatch]]
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Where files go, and how."""
+    """The file system, folder and schema of the files."""
 
     files: fs.FileSystem
     root: str
@@ -51,7 +54,7 @@ class _Target:
 def write_files(
     rows: Rows, spec: StagingSpec, *, now: Callable[[], datetime], fresh: Callable[[], str]
 ) -> tuple[StagedFile, ...]:
-    """All files or none: on an error what was begun is removed as far as possible, and the error raised."""
+    """Write all files. On an error, files that were begun are deleted as far as possible, and the error is raised."""
     by_day = _by_day(rows)
     if not by_day:
         return ()
@@ -64,14 +67,14 @@ def write_files(
         )
     except Exception:
         for name in done:
-            # The error that brought us here is the one to tell; what stays is an orphan.
+            # The first error is the one to report. A file that can't be deleted stays as an orphan.
             with contextlib.suppress(OSError):
                 files.delete_file(target.path(name))
         raise
 
 
 def _by_day(rows: Rows) -> dict[date, list[tuple[ShardKey, pa.Table]]]:
-    """Split by arrival day (UTC), shards in order; a shard's rows stay in the order they were read in."""
+    """Rows by arrival day (UTC) and shard. The rows of a shard keep the order in which they were read."""
     days: dict[date, list[tuple[ShardKey, pa.Table]]] = {}
     for key in sorted(rows):
         table = pa.Table.from_batches(rows[key])
@@ -110,7 +113,7 @@ def _write_day(
     done.append(name)
     if isinstance(
         target.files, fs.LocalFileSystem
-    ):  # an object store has no folders; making one leaves an object
+    ):  # not on S3, which has no folders: pyarrow would leave an empty object there
         target.files.create_dir(target.path(folder), recursive=True)
     with target.files.open_output_stream(target.path(name)) as out:
         pq.write_table(
@@ -135,11 +138,13 @@ def _footer_bytes(metadata: pq.FileMetaData) -> bytes:
 
 
 def _schema_with_ids(read: pa.Schema, spec: StagingSpec) -> pa.Schema:
-    """Our columns in the table's order, each with the field id that the table knows it by. Columns that
-    others added to the table are left out: they read as null.
+    """Our columns in the table's order, each with the table's field id, by which Iceberg's readers find columns. Columns that
+    others added to the table aren't written, and read as null.
     """
     if unknown := set(read.names) - {name for name, _ in spec.field_ids}:
-        raise WrongShape(f"records bring columns that the landing table lacks: {', '.join(sorted(unknown))}")
+        raise WrongShape(
+            f"the landing table lacks columns that Headrace writes: {', '.join(sorted(unknown))}"
+        )
     return pa.schema(
         read.field(name).with_metadata({b"PARQUET:field_id": str(number).encode()})
         for name, number in spec.field_ids
@@ -150,17 +155,20 @@ def _schema_with_ids(read: pa.Schema, spec: StagingSpec) -> pa.Schema:
 def _file_system(spec: StagingSpec) -> tuple[fs.FileSystem, str]:
     location = spec.location.rstrip("/")
     scheme, separator, rest = location.partition("://")
+    local = PrivateFiles() if spec.private else fs.LocalFileSystem()
     if not separator:
-        return fs.LocalFileSystem(), location
+        return local, location
     if scheme == "file":
-        return fs.LocalFileSystem(), fs.FileSystem.from_uri(location)[1]
+        return local, fs.FileSystem.from_uri(location)[1]
     if scheme in {"s3", "s3a"}:
         return _s3(dict(spec.options)), rest
-    raise BadSetting(f"data files can't be written to {location!r}: its scheme is none of file, s3, s3a")
+    raise BadSetting(
+        f"data files can't be written to {location!r}: Headrace writes to paths, file://, s3:// and s3a:// only"
+    )
 
 
 def _s3(options: Mapping[str, str]) -> fs.FileSystem:
-    """Credentials come from this process's own chain."""
+    """The S3 file system. Credentials come from this process's environment, profile or role; the spec has none."""
     chosen: dict[str, Any] = {}
     if region := options.get("region"):
         chosen["region"] = region

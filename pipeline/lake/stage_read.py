@@ -1,9 +1,11 @@
-"""One shard being read within the task's box.
+"""The reading of one shard within one task. All shards of the task share a budget of records, bytes and time (`Box`).
 
-page ──> judged: could records have left the stream unread before it? ──> taken ──> tip, end, box full: over
-                                    `──> stop before it: data loss. Where the batch goes on: at its first
-                                         page the gap is noted; later the batch ends before it, and the
-                                         next one notes it
+page ──> could records have left the stream unread before it? ── no ──> take it; stop at the newest record (tip),
+                       │                                                at the shard's end, or when the budget is used
+                      yes
+                       ├── on_data_loss: stop      ──> end with DataLoss; the page isn't taken
+                       └── on_data_loss: continue  ──> at the first page of a batch: record the gap, take the page;
+                                                       later: end the batch before the page, the next batch records it
 """
 
 from __future__ import annotations
@@ -14,10 +16,10 @@ from datetime import datetime, timedelta
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from pipeline.core.batch import WITHIN_THE_SECOND, Batch, Gap, Limits, Staged
+from pipeline.core.batch import WITHIN_THE_SECOND, Batch, BatchLimits, Gap, Staged
 from pipeline.core.position import Position
 from pipeline.errors import DataLoss, HeadraceError
-from pipeline.ports import Clock, Page, Pages
+from pipeline.ports import Clock, Pages, RecordPage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,11 +28,11 @@ _ZERO = timedelta(0)
 
 
 class Box:
-    """What all shards of one task may still read together. Every page counts, so memory stays bounded: the
-    budget, and the pages in flight when it ran out.
+    """What all shards of one task together may still read. Every page is counted, so that the task's memory is bounded by the
+    budget and one page per thread.
     """
 
-    def __init__(self, limits: Limits, clock: Clock) -> None:
+    def __init__(self, limits: BatchLimits, clock: Clock) -> None:
         self._records = limits.records
         self._bytes = limits.bytes
         self._deadline = clock.monotonic() + limits.seconds
@@ -41,18 +43,18 @@ class Box:
     def has_room(self) -> bool:
         return self._records > 0 and self._bytes > 0 and self._clock.monotonic() < self._deadline
 
-    def take(self, page: Page) -> None:
+    def take(self, page: RecordPage) -> None:
         with self._lock:
             self._records -= page.rows
             self._bytes -= page.bytes
 
     def share(self, part: float) -> tuple[int, int]:
-        """Records and bytes that a part of what is left comes to."""
+        """A fraction of the records and bytes that are left; at least one of each, so that every shard gets on."""
         return int(self._records * part) + 1, int(self._bytes * part) + 1
 
 
 class ShardReading:
-    """How far one batch has got. Used by one thread at a time."""
+    """One batch while it is read. Only one thread at a time uses it."""
 
     def __init__(self, batch: Batch, pages: Pages) -> None:
         self.batch = batch
@@ -60,9 +62,9 @@ class ShardReading:
         self.batches: list[pa.RecordBatch] = []
         self._pages = self._open(pages)
         self._witness = batch.witness
-        """Up to here the shard was whole."""
+        """Until this time no record can have left the shard unread."""
         self._noted = batch.witness
-        """Up to here it was whole, or what is lost was noted."""
+        """Until this time no record can have left the shard unread, except in a recorded gap."""
         self._staged = Staged(batch.key, batch.after, batch.after or Position())
 
     @property
@@ -70,7 +72,7 @@ class ShardReading:
         return self._staged
 
     def read_on(self, box: Box, *, records: int, bytes_: int) -> None:
-        """Read until the share or the box is used up, or there is no more to read."""
+        """Read until this shard's share or the task's budget is used up, or there is no more to read."""
         records, bytes_ = self._staged.rows + records, self._staged.bytes + bytes_
         try:
             while (
@@ -80,15 +82,15 @@ class ShardReading:
         except HeadraceError as error:
             self._stop(str(error), data_loss=isinstance(error, DataLoss))
         except ImportError:
-            raise  # not this shard's trouble: the worker lacks a package, and the whole job says so
-        except Exception as error:  # noqa: BLE001 - one shard's surprise must not hold up the others
-            # Its text could quote a record, so its kind has to do.
+            raise  # the Spark worker lacks a package, which concerns the whole job and not one shard
+        except Exception as error:  # noqa: BLE001 - an unexpected error in one shard must not stop the others
+            # Only the type is reported, because the text of an unexpected error could quote a record.
             self._stop(
-                f"{self.batch.key} stopped by an unexpected {type(error).__name__}; what came before it is safe"
+                f"reading {self.batch.key} stopped at an unexpected {type(error).__name__}; records read before it are safe"
             )
 
     def failed_to_write(self, why: str) -> None:
-        """Nothing of this shard was staged after all: back to where it began."""
+        """The task's files couldn't be written, so that nothing of this shard was staged: its position doesn't move."""
         self.batches = []
         self._staged = Staged(
             self.batch.key,
@@ -98,8 +100,8 @@ class ShardReading:
             error=why,
         )
 
-    def _open(self, pages: Pages) -> Iterator[Page]:
-        """A generator around the source, so that even its first step fails inside read_on."""
+    def _open(self, pages: Pages) -> Iterator[RecordPage]:
+        """A generator, so that an error in opening the shard is raised inside read_on, which handles it."""
         yield from pages.pages(self.batch)
 
     def _read_page(self, box: Box) -> None:
@@ -108,6 +110,7 @@ class ShardReading:
             self.over = True
             return
         box.take(page)
+        # Kinesis may have deleted records that arrived before this time. The answer's Date has whole seconds.
         forgotten = page.answered + WITHIN_THE_SECOND - self.batch.retention
         if forgotten > self._noted:
             if not self.batch.goes_on:
@@ -120,7 +123,7 @@ class ShardReading:
         self._take(page, at_tip=at_tip)
         self.over = at_tip or page.children is not None
 
-    def _take(self, page: Page, *, at_tip: bool) -> None:
+    def _take(self, page: RecordPage, *, at_tip: bool) -> None:
         was = self._staged
         if page.records is not None:
             self.batches.append(page.records)
@@ -145,23 +148,24 @@ class ShardReading:
         self.over = True
         self._staged = replace(self._staged, error=why, data_loss=data_loss)
 
-    def _loss_sentence(self, page: Page) -> str:
+    def _loss_sentence(self, page: RecordPage) -> str:
         gap = page.answered - self._witness
         return (
-            f"{self.batch.key}: records may have left the stream unread, for it keeps {self.batch.retention} and was "
-            f"last seen whole {gap} before this answer, at {self._witness.isoformat()}; the position stays there; "
+            f"{self.batch.key}: records may have left the stream unread: the stream keeps records for {self.batch.retention}, "
+            f"and all before {self._witness.isoformat()} were read, which is {gap} ago; the position doesn't move; "
             f"record the gap with `headrace skip --shard {self.batch.key.shard_id}` or set on_data_loss: continue"
         )
 
 
-def _position(was: Position, page: Page, *, at_tip: bool, witness: datetime) -> Position:
+def _position(was: Position, page: RecordPage, *, at_tip: bool, witness: datetime) -> Position:
     seen = page.answered if at_tip else was.seen
     if page.last_sequence is not None:
         was = Position(sequence=page.last_sequence, arrival=page.last_arrival)
     if page.children is not None:
-        # The children's witness. Of a shard with records, its last one, or when it was at its tip: the children go on from
-        # there, whenever it was closed. One that never had a record was whole up to what it began with. Never the end
-        # of a gap: what its children lost at that time is theirs to tell.
+        # `seen` of an ended shard is the time from which its children are judged for lost records. For a shard with records
+        # it is the arrival of the last one, or the time when the shard was read up to its newest record. For a shard that
+        # never had a record it is the batch's own start. It is never the end of a gap: the children may have lost records in
+        # the same time, and have to find that out.
         return replace(
             was,
             seen=_latest(witness, seen) if was.sequence is None else seen,

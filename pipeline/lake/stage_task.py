@@ -1,22 +1,22 @@
-"""What one Spark task does, as a plain function: read many shards at once, write their rows, tell what it did.
+"""The work of one Spark task, as a plain function: read many shards at once, write their rows, return a manifest.
 
-Nothing here knows Spark. A shard gives at most 2 MB/s while a core decodes hundreds, so a task reads many
-shards in threads. It goes in rounds: each shard gets its share of the box by weight; what idle shards leave
-over is shared out again among those that could go on. The shard that waits longest comes first, so that one
-that found the box full is among the first next time.
+Nothing here imports Spark. A shard gives at most 2 MB/s while a core decodes hundreds, so a task reads many shards in
+threads. It works in rounds: each shard gets a share of the task's budget by its weight, and the next round divides what idle
+shards have left over among the others. Shards are read in the order of how long they have waited, so that a shard which got
+nothing of a used-up budget is among the first in the next wave.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import datetime
 from uuid import uuid4
 
 import pyarrow as pa
 
-from pipeline.core.batch import Batch, Limits, Manifest, StagedFile
+from pipeline.clock import SystemClock
+from pipeline.core.batch import Batch, BatchLimits, Manifest, StagedFile
 from pipeline.errors import HeadraceError
 from pipeline.lake.gauge import Gauge
 from pipeline.lake.stage_files import write_files
@@ -24,15 +24,7 @@ from pipeline.lake.stage_read import Box, ShardReading
 from pipeline.ports import Clock, Pages, StagingSpec
 
 LEAST_WEIGHT = 0.01
-"""An idle shard costs a request too."""
-
-
-class HostClock:
-    def now(self) -> datetime:
-        return datetime.now(UTC)
-
-    def monotonic(self) -> float:
-        return time.monotonic()
+"""The weight of a shard without expected records, which costs a request all the same."""
 
 
 def _fresh() -> str:
@@ -44,14 +36,14 @@ def stage_batches(
     pages: Pages,
     *,
     spec: StagingSpec,
-    limits: Limits,
+    limits: BatchLimits,
     threads: int,
     gauge: Gauge | None = None,
     clock: Clock | None = None,
     fresh: Callable[[], str] = _fresh,
 ) -> Manifest:
-    """Read and stage these shards. One that fails is an error in its line; the others land."""
-    clock = clock or HostClock()
+    """Read and stage these shards. The manifest's line of a shard that failed has an error; the other shards can land."""
+    clock = clock or SystemClock()
     if gauge is not None:
         gauge.begin()
     readings = [ShardReading(batch, pages) for batch in batches]
@@ -65,7 +57,9 @@ def _read_all(readings: Sequence[ShardReading], box: Box, threads: int) -> None:
     waiting = sorted(readings, key=lambda r: (r.batch.witness, r.batch.key))
     with ThreadPoolExecutor(max(1, min(threads, len(waiting))), "headrace-shard") as pool:
         while waiting and box.has_room:
-            shares = _shares(waiting, box)  # all of them before the first page shrinks the box
+            shares = _shares(
+                waiting, box
+            )  # computed for all shards before the first page is taken from the budget
             jobs = [
                 pool.submit(reading.read_on, box, records=records, bytes_=bytes_)
                 for reading, (records, bytes_) in zip(waiting, shares, strict=True)
@@ -91,14 +85,16 @@ def _write_all(
     now: Callable[[], datetime],
     fresh: Callable[[], str],
 ) -> tuple[StagedFile, ...]:
-    """A file that can't be written takes all rows of the task along: shards share files, and none lands in part."""
+    """Write the rows of all shards. If a file can't be written, nothing of the task is staged: shards share files, and no shard
+    may land in part.
+    """
     filled = [r for r in readings if r.batches]
     try:
         return write_files({r.batch.key: r.batches for r in filled}, spec, now=now, fresh=fresh)
     except (OSError, pa.ArrowException, HeadraceError) as error:
         why = (
-            f"data files could not be written to {spec.location}: {_first_line(error)}; nothing of this wave was "
-            "staged here and no position moved; once there is space and access the shard is read again"
+            f"data files could not be written to {spec.location}: {_first_line(error)}; this task staged nothing "
+            "and no position moved; the shard is read again, which can succeed once there is space and access"
         )
         for reading in filled:
             reading.failed_to_write(why)

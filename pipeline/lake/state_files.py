@@ -1,6 +1,7 @@
-"""Positions and ledger that outgrow a snapshot's summary: one JSON file each, named and hashed by the summary.
+"""JSON files for positions and ledgers that are too large for a snapshot's summary. The summary has file name and hash.
 
-The files lie outside the table's location, where orphan cleaners of other engines don't look.
+The files are outside the table's location: inside, other engines' orphan removal would delete them, because no Iceberg
+metadata names them.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ class StateFiles:
     location: str
     """A folder: a local path or a URI."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """The catalog's properties: endpoint and region of the file system are among them."""
+    """The catalog's properties, which include endpoint and region of the file system."""
 
     def write(self, values: Mapping[str, str]) -> str:
-        """Store some values and return the pointer to them. Before the commit that names it, always."""
+        """Store values and return the pointer to them. Always before the commit whose summary has the pointer: a crash in between
+        leaves an unused file, and never a pointer without a file.
+        """
         body = json.dumps(dict(values), indent=1).encode()
         name = f"{uuid4().hex}.json"
         with self._io().new_output(self._path(name)).create() as out:
@@ -41,12 +44,12 @@ class StateFiles:
                 body = source.read()
         except FileNotFoundError as error:
             raise ChainBroken(
-                f"the landing table's positions are in {path}, and that file is gone. Nothing was committed; put it "
+                f"the landing table's positions are in the file {path}, and the file is gone. Nothing was committed; put it "
                 "back from a backup, or run `headrace repair`, which takes the positions from the rows"
             ) from error
         if hashlib.sha256(body).hexdigest() != digest:
             raise ChainBroken(
-                f"{path} isn't what was written there: its hash differs from the one in the snapshot. Nothing was "
+                f"the file {path} was changed after it was written: its hash differs from the one in the snapshot. Nothing was "
                 "committed; put the file back from a backup, or run `headrace repair`"
             )
         return dict(json.loads(body))

@@ -1,24 +1,24 @@
-"""What a snapshot of ours says in its summary, and how it is read again."""
+"""The entries that Headrace writes into a snapshot's summary, and how they are read again."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pipeline.core.book import read_ledger, read_positions, write_ledger, write_positions
 from pipeline.core.landing import Landing
+from pipeline.core.ledger_codec import read_ledger, read_positions, write_ledger, write_positions
 from pipeline.core.lineage import LedgerPage
 from pipeline.core.position import Positions
-from pipeline.lake.chain import POSITIONS, STATE
+from pipeline.lake.position_chain import POSITIONS, STATE
 from pipeline.lake.state_files import StateFiles
 
 LEDGER = "headrace.ledger"
 RUN = "headrace.run"
 WRITER = "headrace.writer"
-"""For people who look at the table's history; nothing reads it."""
+"""Name of the worker or command that committed, for people who look at the table's history. Headrace doesn't read it."""
 
 LIMIT = 64 * 1024
-"""Bytes. Every metadata file repeats the summaries of all snapshots."""
-_PEOPLE_READ = 500  # characters
+"""The most bytes in a summary. Each commit writes a metadata file that repeats the summaries of all snapshots."""
+_MOST_TEXT = 500  # characters of the entries for people
 
 
 def summary_of(landing: Landing, states: StateFiles, *, writer: str) -> dict[str, str]:
@@ -26,7 +26,7 @@ def summary_of(landing: Landing, states: StateFiles, *, writer: str) -> dict[str
     if sum(map(len, values.values())) > LIMIT:
         values = {STATE: states.write(values)}
     runs = ", ".join(sorted({r.run for r in landing.page.ranges}))
-    return values | {RUN: runs[:_PEOPLE_READ], WRITER: writer[:_PEOPLE_READ]}
+    return values | {RUN: runs[:_MOST_TEXT], WRITER: writer[:_MOST_TEXT]}
 
 
 def positions_in(summary: Mapping[str, str], states: StateFiles) -> Positions:
@@ -34,7 +34,7 @@ def positions_in(summary: Mapping[str, str], states: StateFiles) -> Positions:
 
 
 def ledger_in(summary: Mapping[str, str], states: StateFiles) -> LedgerPage:
-    """Empty for a snapshot that carries positions forward and lands nothing."""
+    """The ledger page in a summary; empty for a snapshot that lands no range and only repeats the positions."""
     text = _resolved(summary, states).get(LEDGER)
     return LedgerPage() if text is None else read_ledger(text)
 

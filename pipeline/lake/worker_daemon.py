@@ -1,8 +1,8 @@
-"""The process that forks Spark's Python workers on the local server: PySpark's own, but it ends when idle.
+"""PySpark's daemon, the process that forks Spark's Python workers, changed to end when it has no workers.
 
-Spark keeps a daemon per Connect session (46 MB) for as long as the server lives, though its workers leave after
-a minute without work. Each run of ours is a session, so a server that stays up for days would fill the memory.
-Spark starts a daemon that is gone anew when it needs a worker (`spark.python.daemon.module`).
+Spark keeps a daemon (46 MB) for each Connect session as long as the server lives, though the daemon's workers end after a
+minute without work. Each run of ours is a session, so a server that runs for days would fill the memory. When Spark needs a
+worker and the daemon has ended, it starts a new daemon (`spark.python.daemon.module` names this module).
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ import os
 import signal
 import sys
 
-_LOOK_EVERY = 60.0  # seconds; longer than a job takes to ask for its first worker
+_LOOK_EVERY = 60.0  # seconds; longer than Spark takes to ask a new daemon for its first worker
 
 
 def _end_if_idle(*_: object) -> None:
     try:
         os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:
-        os._exit(0)  # no worker is left, and nobody waits for an answer
+        os._exit(0)  # the daemon has no worker left, so no task waits for it
 
 
 def main() -> None:
     from pyspark import daemon
 
-    # Workers are forks: what is imported here would hide the engine that their session was shipped.
+    # Workers are forks of this process: modules that are imported here would hide those in the zip of the worker's session.
     for name in [name for name in sys.modules if name.partition(".")[0] == "pipeline"]:
         del sys.modules[name]
     signal.signal(signal.SIGALRM, _end_if_idle)
-    signal.setitimer(signal.ITIMER_REAL, _LOOK_EVERY, _LOOK_EVERY)  # forks don't inherit it
+    signal.setitimer(signal.ITIMER_REAL, _LOOK_EVERY, _LOOK_EVERY)  # workers don't inherit a timer
     daemon.manager()
 
 

@@ -1,4 +1,4 @@
-"""AWS on this machine: Kinesis simulated faithfully, DynamoDB, S3 and STS by moto, on one loopback port.
+"""A stand-in for AWS on this machine: a simulator of Kinesis, and moto's DynamoDB, S3 and STS, on one loopback port.
 
-It is a simulator, part of what users get for their own CI. Start it with `headrace local`, or take the pytest fixtures.
+Users get it for their own tests, too. Start it with `headrace local`, or use its pytest fixtures.
 """

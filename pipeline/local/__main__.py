@@ -18,28 +18,35 @@ _LARGEST_PORT = 65535
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Define the options."""
+    """Add the options to a parser."""
     parser.add_argument(
-        "--port", type=_port, default=4567, help="port on 127.0.0.1; 0 takes a free one (default: 4567)"
+        "--port", type=_port, default=4567, help="port on 127.0.0.1; 0 chooses a free one (default: 4567)"
     )
-    parser.add_argument("--throttle", action="store_true", help="enforce the quotas that depend on time")
     parser.add_argument(
-        "--seed", type=int, default=0, help="for stream ids and the dice of faults (default: 0)"
+        "--throttle", action="store_true", help="enforce Kinesis's limits on requests and bytes a second"
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        help="seed for stream ids and for the random choices of faults (default: 0)",
     )
     parser.add_argument(
         "--transition",
         type=_seconds,
         default=0.5,
         metavar="SECONDS",
-        help="how long CREATING, UPDATING and DELETING last (default: 0.5)",
+        help="how long a stream stays CREATING, UPDATING or DELETING (default: 0.5)",
     )
     parser.add_argument(
-        "--while-stdin", action="store_true", help="stop when standard input ends: with the parent"
+        "--while-stdin",
+        action="store_true",
+        help="stop when standard input ends, as it does when the parent process ends",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until a signal."""
+    """Serve until SIGINT or SIGTERM."""
     server = Server(
         args.port, options=Options(throttle=args.throttle, transition=args.transition), seed=args.seed
     )
@@ -58,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parse and run."""
+    """Parse the arguments, and serve."""
     parser = argparse.ArgumentParser(
         prog="headrace local", description="A simulator of Kinesis, beside moto's AWS."
     )
@@ -67,7 +74,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _announce(endpoint: str) -> None:
-    settings = f"AWS_ENDPOINT_URL={endpoint} AWS_REGION=us-east-1 AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local"
+    # boto3 reads AWS_DEFAULT_REGION only, other SDKs AWS_REGION only.
+    settings = (
+        f"AWS_ENDPOINT_URL={endpoint} AWS_REGION=us-east-1 AWS_DEFAULT_REGION=us-east-1 AWS_ACCESS_KEY_ID=local "
+        "AWS_SECRET_ACCESS_KEY=local"
+    )
     sys.stdout.write(f"{READY}{endpoint}   (export {settings})\n")
     sys.stdout.flush()
 

@@ -1,7 +1,7 @@
-"""CBOR (RFC 8949) as far as the AWS protocols use it: what JSON has, byte strings, tags.
+"""The part of CBOR (RFC 8949) that AWS's protocols use: JSON's types, byte strings and tags.
 
-Bytes from outside are refused, never believed: a length that the rest can't hold, nesting without end, text that is no
-UTF-8, anything after the value.
+The bytes come from outside, so they are checked: too large lengths, deep nesting, text that isn't UTF-8, and bytes after the
+value are refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CONSTANTS = {20: False, 21: True, 22: None, 23: None}  # 23 is "undefined"
 
 
 class NotCborError(ValueError):
-    """The bytes aren't one whole CBOR value of the kinds that we read."""
+    """The bytes aren't exactly one CBOR value of a supported type."""
 
 
 class Tagged(NamedTuple):
@@ -31,20 +31,20 @@ class Tagged(NamedTuple):
 
 
 class Raw(NamedTuple):
-    """A value that is spelled already."""
+    """A value that is already written as CBOR bytes."""
 
     spelled: bytes
 
 
 def encoded(value: Any) -> bytes:
-    """Spell a value; everything has a definite length."""
+    """Write a value as CBOR. All lengths are definite (known before the content)."""
     out = bytearray()
     _write(out, value)
     return bytes(out)
 
 
 def decoded(body: bytes) -> Any:
-    """Read the one value that some bytes are."""
+    """Read bytes that are exactly one value."""
     reader = _Reader(body)
     value = reader.value(0)
     if reader.at != len(body):
@@ -53,7 +53,7 @@ def decoded(body: bytes) -> Any:
 
 
 def head(major: int, number: int) -> bytes:
-    """Spell how an item begins: what it is, and its value or length."""
+    """Write the head of an item: its type, and its value or length."""
     lead = major << 5
     if number < 24:
         return bytes((lead | number,))
@@ -123,7 +123,7 @@ _WRITERS: dict[type, Callable[[bytearray, Any], None]] = {
 
 
 class _Reader:
-    """Bytes, and how far they are read."""
+    """Bytes, and the position up to which they are read."""
 
     __slots__ = ("_body", "at")
 
@@ -228,7 +228,7 @@ class _Reader:
         return self._body[self.at - length : self.at]
 
     def _need(self, length: int) -> None:
-        # Before anything is made for them. Counts need no bound of their own: each item takes a byte at least.
+        # Checked before memory is used for them. Counts of items need no check: each item takes at least one byte.
         left = len(self._body) - self.at
         if length > left:
             raise NotCborError(f"{length} bytes are announced and {left} bytes follow")

@@ -1,4 +1,4 @@
-"""The simulator's time: somebody else's clock plus what tests moved it by."""
+"""The simulator's clock: another clock, plus the seconds by which tests have moved it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from email.utils import formatdate
 
 Clock = Callable[[], float]
 
-# A round moment for clocks that stand still: failures then show the same numbers in every run.
+# A fixed moment for clocks that stand still, so that a failing test shows the same numbers in every run.
 A_MOMENT = 1_750_000_000.0
 
 
 class MovableClock:
-    """Epoch seconds of a base clock, shifted. A standing base makes a clock that only tests move."""
+    """Seconds since 1970 of a base clock, shifted. With a base clock that stands still, only tests move the time."""
 
     __slots__ = ("_base", "offset")
 
     def __init__(self, base: Clock = lambda: A_MOMENT) -> None:
-        """Begin in step with the base."""
+        """Start with the base clock's time."""
         self._base = base
         self.offset = 0.0
 
@@ -26,10 +26,10 @@ class MovableClock:
         return self._base() + self.offset
 
     def advance(self, seconds: float) -> None:
-        """Move by some seconds; backwards too, as a clock that is set right does."""
+        """Move the clock by some seconds, also backwards, as a clock that is corrected does."""
         self.offset += seconds
 
 
 def http_date(now: float) -> str:
-    """Spell a moment as the Date header does."""
+    """Write a moment as the Date header does."""
     return formatdate(now, usegmt=True)

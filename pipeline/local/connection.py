@@ -1,6 +1,7 @@
 """One connection: requests in order, each to Kinesis, to moto or to the control endpoints, with faults around them.
 
-Kinesis answers inline, in the loop's thread: that is its lock, and the fast path. moto answers from its worker.
+The Kinesis simulator answers in the event loop's own thread, which is fast and serves as its lock. moto answers from a
+worker thread.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pipeline.local.clock import MovableClock, http_date
 from pipeline.local.control import PREFIX, control
 from pipeline.local.errors import AwsError
 from pipeline.local.faults import AROUND, Call, Fault, refusal
-from pipeline.local.http_answer import Answer, encoded, error_answer, wire_answer
+from pipeline.local.http_answer import HttpAnswer, encoded, error_answer, wire_answer
 from pipeline.local.http_reader import BadHttpError, HttpReader, HttpRequest
 from pipeline.local.kinesis import DEFAULT_REGION, Kinesis
 from pipeline.local.moto_room import MotoRoom
@@ -26,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class Site:
-    """What all connections share."""
+    """The objects that all connections share: simulator, moto, faults and clock."""
 
     def __init__(self, kinesis: Kinesis, clock: MovableClock) -> None:
         """Begin with no connection."""
@@ -45,7 +46,7 @@ class Site:
         return f"00000000-0000-4000-8000-{self._requests:012x}"
 
     def date(self) -> str:
-        """Give the Date header by the simulator's clock; spelled once a second."""
+        """Give the Date header by the simulator's clock, formatted once a second."""
         second = int(self.clock())
         if self._date[0] != second:
             self._date = second, http_date(second)
@@ -53,7 +54,7 @@ class Site:
 
 
 class Connection(asyncio.Protocol):
-    """A client's connection. One request is in hand at a time; later bytes wait in the reader."""
+    """A client's connection. It handles one request at a time; later bytes wait in the reader."""
 
     def __init__(self, site: Site) -> None:
         """Begin before the first byte."""
@@ -64,25 +65,25 @@ class Connection(asyncio.Protocol):
         self._closing = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Join the site."""
+        """Add this connection to the open ones."""
         self._transport = transport if isinstance(transport, asyncio.Transport) else None
         self._site.connections.add(self)
         self._site.empty.clear()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Leave the site."""
+        """Remove this connection from the open ones."""
         self._transport = None
         self._site.connections.discard(self)
         if not self._site.connections:
             self._site.empty.set()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; answer what is whole."""
+        """Take bytes, and answer each complete request."""
         self._reader.feed(data)
         self._go_on()
 
     def finish(self) -> None:
-        """Close: at once where idle, else after the answer in hand."""
+        """Close: at once if idle, else after the current answer."""
         self._closing = True
         if self._request is None and self._transport is not None:
             self._transport.close()
@@ -92,7 +93,7 @@ class Connection(asyncio.Protocol):
             try:
                 request = self._reader.next_request()
             except BadHttpError as error:
-                self._send(Answer(400, (), str(error).encode()), keep=False)
+                self._send(HttpAnswer(400, (), str(error).encode()), keep=False)
                 return
             if request is None:
                 if self._reader.wants_continue:
@@ -127,20 +128,20 @@ class Connection(asyncio.Protocol):
         else:
             self._perform(request, self._answer)
 
-    def _perform(self, request: HttpRequest, done: Callable[[Answer], None]) -> None:
+    def _perform(self, request: HttpRequest, done: Callable[[HttpAnswer], None]) -> None:
         target = request.headers.get("x-amz-target", "")
         if target.startswith(KINESIS_TARGET) or service_of(request) == "kinesis":
             done(self._ask_kinesis(request, target.removeprefix(KINESIS_TARGET)))
             return
         loop = asyncio.get_running_loop()
 
-        def answered(future: Future[Answer]) -> None:
+        def answered(future: Future[HttpAnswer]) -> None:
             if not future.cancelled():
                 loop.call_soon_threadsafe(done, future.result())
 
         self._site.moto.submit(request).add_done_callback(answered)
 
-    def _ask_kinesis(self, request: HttpRequest, operation: str) -> Answer:
+    def _ask_kinesis(self, request: HttpRequest, operation: str) -> HttpAnswer:
         site = self._site
         request_id, wire = site.request_id(), wire_of(request.headers.get("content-type"))
         try:
@@ -151,7 +152,7 @@ class Connection(asyncio.Protocol):
         except AwsError as error:
             return error_answer(error, request_id, "kinesis", wire)
         except Exception:  # noqa: BLE001 (an edge: the trace is logged)
-            # A bug here must not end the server, and its trace is all that tells of it.
+            # A bug of the stand-in must not end the server. The logged traceback shows the bug.
             _log.exception("%s failed", operation)
             failure = AwsError("InternalFailure", "a bug of the stand-in", 500)
             return error_answer(failure, request_id, "kinesis", wire)
@@ -165,17 +166,17 @@ class Connection(asyncio.Protocol):
         else:
             self._answer(answer)
 
-    def _lose(self, _answer: Answer) -> None:
+    def _lose(self, _answer: HttpAnswer) -> None:
         if self._transport is not None:
             self._transport.abort()
 
-    def _answer(self, answer: Answer) -> None:
+    def _answer(self, answer: HttpAnswer) -> None:
         keep = self._request is not None and self._request.keeps_alive and not self._closing
         self._send(answer, keep=keep)
         if keep:
             self._go_on()
 
-    def _send(self, answer: Answer, *, keep: bool) -> None:
+    def _send(self, answer: HttpAnswer, *, keep: bool) -> None:
         method = self._request.method if self._request is not None else "GET"
         self._request = None
         if self._transport is None:

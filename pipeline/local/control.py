@@ -3,7 +3,7 @@
 GET    /_headrace/health
 GET    /_headrace/faults     the plan, with how often each fault matched and struck
 POST   /_headrace/faults     a fault or a list of faults (fields: see faults.py)
-DELETE /_headrace/faults     end all trouble
+DELETE /_headrace/faults     remove all faults
 GET    /_headrace/clock
 POST   /_headrace/clock      {"advance_seconds": N} or {"offset_seconds": N}
 POST   /_headrace/reset      forget streams, tables, buckets, faults and the clock's offset
@@ -19,15 +19,15 @@ import orjson
 
 from pipeline.local.clock import MovableClock
 from pipeline.local.faults import Fault
-from pipeline.local.http_answer import Answer
+from pipeline.local.http_answer import HttpAnswer
 from pipeline.local.http_reader import HttpRequest
 from pipeline.local.kinesis import Kinesis
 
 PREFIX = "/_headrace/"
 
 
-def control(request: HttpRequest, kinesis: Kinesis, clock: MovableClock) -> Answer:
-    """Answer a request to one of the endpoints; what can't be read is a 400 that says why."""
+def control(request: HttpRequest, kinesis: Kinesis, clock: MovableClock) -> HttpAnswer:
+    """Answer a request to one of the endpoints. A request that can't be read gets a 400 with the reason."""
     route = request.method, request.target.partition("?")[0].removeprefix(PREFIX)
     try:
         given = orjson.loads(request.body) if request.body else None
@@ -71,12 +71,12 @@ def _move(clock: MovableClock, given: Any) -> None:
         case {"offset_seconds": int() | float() as seconds} if math.isfinite(seconds):
             clock.offset = float(seconds)
         case _:
-            raise ValueError('clock: {"advance_seconds": N} or {"offset_seconds": N} is wanted')
+            raise ValueError('clock: send {"advance_seconds": N} or {"offset_seconds": N}')
 
 
 def _time(clock: MovableClock) -> dict[str, float]:
     return {"now": clock(), "offset_seconds": clock.offset}
 
 
-def _json(value: Any, status: int = 200) -> Answer:
-    return Answer(status, (("Content-Type", "application/json"),), orjson.dumps(value))
+def _json(value: Any, status: int = 200) -> HttpAnswer:
+    return HttpAnswer(status, (("Content-Type", "application/json"),), orjson.dumps(value))

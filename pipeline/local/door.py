@@ -1,4 +1,4 @@
-"""Take connections in. asyncio's own server loses those that arrive while it closes: they stay open, unanswered, until
+"""Accept connections. asyncio's own server loses those that arrive while it closes: they stay open, unanswered, until
 the garbage collector meets them (its transport asserts that the server is open, and nobody closes the socket then).
 """
 
@@ -9,11 +9,11 @@ import socket
 from collections.abc import Callable
 
 _BACKLOG = 1024
-_AT_ONCE = 100  # connections a turn of the loop, so that those that are in are served meanwhile
+_AT_ONCE = 100  # connections accepted in one turn of the event loop, so that open ones are served in between
 
 
 class Door:
-    """A listening socket, and the connections that are on their way in."""
+    """A listening socket, and the connections that are being accepted."""
 
     def __init__(self, host: str, port: int, connection: Callable[[], asyncio.Protocol]) -> None:
         """Listen, in the running loop."""
@@ -26,11 +26,11 @@ class Door:
 
     @property
     def port(self) -> int:
-        """Give the port that it is."""
+        """Give the port of the socket."""
         return int(self._listener.getsockname()[1])
 
     async def close(self) -> None:
-        """Listen no more; whoever was on the way in has come in when this returns."""
+        """Stop listening. Connections that were being accepted are accepted when this returns."""
         self._loop.remove_reader(self._listener)
         self._listener.close()
         await asyncio.gather(*self._coming, return_exceptions=True)

@@ -1,11 +1,11 @@
-"""Where moto's DynamoDB differs from AWS's in what lease tables meet, and what mends it.
+"""Corrections of moto's DynamoDB, where it differs from AWS's in ways that matter for lease tables.
 
 | moto 5.2 | AWS |
 |---|---|
-| gives a number back as it was spelled: `9.0E-5`, `1.50` | in plain decimals: `0.00009`, `1.5` |
-| keeps the old item from whoever asked for it and fails an `Expected` | returns it |
-| breaks on an index that is there already | refuses it |
-| keeps bytes and truth values of an `AttributeUpdates` as text | as what they are |
+| returns a number as it was written: `9.0E-5`, `1.50` | returns plain decimals: `0.00009`, `1.5` |
+| leaves the old item out of the answer when an `Expected` fails | returns the old item |
+| fails internally on the creation of an existing index | refuses it |
+| stores bytes and booleans of an `AttributeUpdates` as text | stores them with their types |
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from pipeline.local.http_answer import Answer
+from pipeline.local.http_answer import HttpAnswer
 from pipeline.local.http_reader import HttpRequest
 
 TARGET = "DynamoDB_20120810."
@@ -32,7 +32,7 @@ _LONGEST = 130  # letters; AWS's numbers reach from 1E-130 to 1E+126 with 38 dig
 _DIGITS = Context(prec=38)
 
 
-def mended(request: HttpRequest, ask: Callable[[HttpRequest], Answer]) -> Answer:
+def mended(request: HttpRequest, ask: Callable[[HttpRequest], HttpAnswer]) -> HttpAnswer:
     """Answer a DynamoDB request by moto, as AWS would."""
     request = replace(request, body=_NUMBER.sub(_plain, request.body))
     if _UPDATES in request.body:
@@ -49,7 +49,7 @@ def mended(request: HttpRequest, ask: Callable[[HttpRequest], Answer]) -> Answer
 
 
 def plain_number(text: str) -> str:
-    """Spell a number as DynamoDB gives it back; what is none is left to moto's refusal."""
+    """Write a number as DynamoDB returns it. Text that isn't a number is left for moto to refuse."""
     try:
         number = Decimal(text)
     except InvalidOperation:
@@ -64,7 +64,7 @@ def _plain(found: re.Match[bytes]) -> bytes:
 
 
 def _by_expression(body: bytes) -> bytes:
-    """The same update by an expression, where moto would take a value for text."""
+    """The same update as an UpdateExpression, where moto would store a value as text."""
     asked = orjson.loads(body)
     updates: Mapping[str, Any] = asked.get("AttributeUpdates") or {}
     if not any(_KEPT_AS_TEXT & update.get("Value", {}).keys() for update in updates.values()):
@@ -84,7 +84,9 @@ def _by_expression(body: bytes) -> bytes:
     return orjson.dumps(asked | {"ExpressionAttributeNames": names, "ExpressionAttributeValues": values})
 
 
-def _with_old_item(request: HttpRequest, answer: Answer, ask: Callable[[HttpRequest], Answer]) -> Answer:
+def _with_old_item(
+    request: HttpRequest, answer: HttpAnswer, ask: Callable[[HttpRequest], HttpAnswer]
+) -> HttpAnswer:
     asked: Mapping[str, Any] = orjson.loads(request.body)
     refused = orjson.loads(answer.body)
     if asked.get("ReturnValuesOnConditionCheckFailure") != "ALL_OLD" or "Item" in refused:
@@ -92,16 +94,16 @@ def _with_old_item(request: HttpRequest, answer: Answer, ask: Callable[[HttpRequ
     key = asked.get("Key") or _key_of(request, asked, ask)
     reading = {"TableName": asked["TableName"], "Key": key, "ConsistentRead": True}
     found = orjson.loads(ask(_other(request, "GetItem", reading)).body).get("Item")
-    # moto's checksum and length are of the body without the item.
+    # moto's checksum and length headers belong to the body without the item.
     headers = tuple(
         item for item in answer.headers if item[0].lower() not in {"x-amz-crc32", "content-length"}
     )
     body = orjson.dumps(refused if found is None else refused | {"Item": found})
-    return Answer(answer.status, headers, body)
+    return HttpAnswer(answer.status, headers, body)
 
 
 def _key_of(
-    request: HttpRequest, asked: Mapping[str, Any], ask: Callable[[HttpRequest], Answer]
+    request: HttpRequest, asked: Mapping[str, Any], ask: Callable[[HttpRequest], HttpAnswer]
 ) -> Mapping[str, Any]:
     described = orjson.loads(ask(_other(request, "DescribeTable", {"TableName": asked["TableName"]})).body)
     return {
@@ -116,6 +118,6 @@ def _other(request: HttpRequest, operation: str, body: Mapping[str, Any]) -> Htt
     )
 
 
-def _refusal(code: str, message: str) -> Answer:
+def _refusal(code: str, message: str) -> HttpAnswer:
     body = orjson.dumps({"__type": f"com.amazon.coral.validate#{code}", "message": message})
-    return Answer(400, (("Content-Type", "application/x-amz-json-1.0"),), body)
+    return HttpAnswer(400, (("Content-Type", "application/x-amz-json-1.0"),), body)

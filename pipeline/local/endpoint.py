@@ -21,10 +21,10 @@ READY = "headrace local is ready at "  # the line's beginning that __main__ prin
 
 
 class LocalAws:
-    """A stand-in behind an endpoint, in whatever process."""
+    """A stand-in that is reached by its endpoint, in this process or another."""
 
     def __init__(self, endpoint: str, region: str = "us-east-1") -> None:
-        """Point at a stand-in that is up."""
+        """Use a stand-in that is running."""
         self.endpoint = endpoint
         self.region = region
         # Kept, since each new session reads the service models anew; locked, since making clients isn't thread-safe.
@@ -33,7 +33,7 @@ class LocalAws:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Give what any AWS SDK in any process reads: put it into os.environ or a child's environment."""
+        """Environment variables that point any AWS SDK to the stand-in: put them into os.environ or a child's environment."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_REGION": self.region,
@@ -52,7 +52,7 @@ class LocalAws:
             return make(service, region_name=region or self.region, endpoint_url=self.endpoint, **more)
 
     def inject(self, kind: str, **fields: Any) -> None:
-        """Put a fault into force: see faults.Fault."""
+        """Add a fault: see faults.Fault."""
         self._ask("POST", "faults", {"kind": kind, **fields})
 
     def faults(self) -> list[dict[str, Any]]:
@@ -61,7 +61,7 @@ class LocalAws:
         return plan
 
     def clear_faults(self) -> None:
-        """End all trouble."""
+        """Remove all faults."""
         self._ask("DELETE", "faults")
 
     def advance(self, seconds: float) -> None:
@@ -69,7 +69,7 @@ class LocalAws:
         self._ask("POST", "clock", {"advance_seconds": seconds})
 
     def set_clock_off(self, seconds: float) -> None:
-        """Set the stand-in's clock some seconds off the host's."""
+        """Set the stand-in's clock to some seconds before or after the host's."""
         self._ask("POST", "clock", {"offset_seconds": seconds})
 
     def now(self) -> float:
@@ -92,7 +92,7 @@ class LocalAws:
 
 
 def _a_session() -> Session:
-    import boto3  # here: a second's work, and the pytest plugin loads this module
+    import boto3  # imported here because it takes a second, and pytest loads this module in every session
 
     return boto3.session.Session(
         aws_access_key_id="local",
@@ -104,9 +104,9 @@ def _a_session() -> Session:
 def local_aws(*options: str) -> Iterator[LocalAws]:
     """Run a stand-in in a process of its own, on a free port, for as long as the context lasts.
 
-    It reads its standard input, so it ends with this process however that ends.
+    The stand-in ends when its standard input does, and so in any case when this process ends.
     """
-    # The child imports what this process would, installed or not.
+    # The child has to find our packages also where they aren't installed.
     root = str(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))
     command = [sys.executable, "-m", "pipeline.local", "--port", "0", "--while-stdin", *options]
@@ -126,4 +126,4 @@ def local_aws(*options: str) -> Iterator[LocalAws]:
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_SECONDS)
-            process.kill()  # nothing, where it ended
+            process.kill()  # empty if the process ended before it printed anything

@@ -1,13 +1,13 @@
-"""The one error that an operation answers with."""
+"""The error answers of the simulated services."""
 
 from __future__ import annotations
 
 
 class AwsError(Exception):
-    """An error answer as AWS spells it: a code that SDKs turn into an exception, a message, a HTTP status."""
+    """An error answer of AWS: a code that SDKs turn into an exception, a message, an HTTP status."""
 
     def __init__(self, code: str, message: str, status: int = 400) -> None:
-        """Keep what goes on the wire."""
+        """Keep code, message and status of the answer."""
         super().__init__(f"{code}: {message}")
         self.code = code
         self.message = message
@@ -15,12 +15,12 @@ class AwsError(Exception):
 
 
 def invalid_argument(message: str) -> AwsError:
-    """Say that a parameter has the right form but not a value that can be honoured."""
+    """Say that a parameter has the right form, but a value that isn't possible."""
     return AwsError("InvalidArgumentException", message)
 
 
 def not_found(message: str) -> AwsError:
-    """Say that a stream, a shard or a token's subject isn't there."""
+    """Say that a stream, a shard, or the thing that a token names doesn't exist."""
     return AwsError("ResourceNotFoundException", message)
 
 
@@ -45,5 +45,5 @@ def invalid(message: str) -> AwsError:
 
 
 def unreadable(message: str) -> AwsError:
-    """Say that the body isn't what the protocol allows: no JSON, or a value of the wrong type."""
+    """Say that the body breaks the protocol: it isn't JSON, or a value has the wrong type."""
     return AwsError("SerializationException", message)

@@ -1,4 +1,4 @@
-"""What shall go wrong: a plan of faults that each take part in some calls.
+"""The plan of faults, each of which changes the answers of some calls.
 
 | kind     | the caller sees                                                       |
 |----------|-----------------------------------------------------------------------|
@@ -22,10 +22,12 @@ from typing import Any
 from pipeline.local.errors import AwsError
 
 KINDS = frozenset({"throttle", "error", "delay", "lost", "empty", "partial"})
-AROUND = frozenset({"throttle", "error", "delay", "lost"})  # kinds that the transport applies
+AROUND = frozenset(
+    {"throttle", "error", "delay", "lost"}
+)  # kinds that are applied to the connection, not to the operation
 
 
-# Faults come as JSON from other processes: what passes here must not break a later call.
+# Faults come as JSON from other processes: their values are checked here, so that they can't break a later call.
 _TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("operation", "service", "resource", "shard", "code", "message"), (str,)),
     "count": (int, NoneType),
@@ -38,7 +40,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One kind of trouble for the calls that match; an empty field matches every call."""
+    """A fault for the calls that match its fields; an empty field matches every call."""
 
     kind: str
     operation: str = ""  # GetRecords, UpdateItem; for S3 the HTTP method
@@ -54,7 +56,7 @@ class Fault:
     message: str = "injected by the fault plan"
 
     def __post_init__(self) -> None:
-        """Refuse a kind that nothing would ever apply."""
+        """Refuse an unknown kind of fault, which would have no effect."""
         if self.kind not in KINDS:
             raise ValueError(f"fault kind {self.kind!r} is none of {', '.join(sorted(KINDS))}")
         for name, wanted in _TYPES.items():
@@ -66,7 +68,7 @@ class Fault:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Fault:
-        """Read a fault; a misspelled field is refused, or the plan would silently do nothing."""
+        """Read a fault from JSON. An unknown field is refused, because a misspelled field would silently have no effect."""
         unknown = set(given) - {item.name for item in fields(cls)}
         if unknown or "kind" not in given:
             problem = f"unknown fields {sorted(unknown)}" if unknown else "the field 'kind' is missing"
@@ -76,7 +78,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What a fault looks at."""
+    """The facts about a call to which faults are matched."""
 
     service: str
     operation: str
@@ -108,27 +110,27 @@ class _Planned:
 
 
 class FaultPlan:
-    """The faults in force, first come first drawn."""
+    """The list of faults. For each call, faults are tried in the order in which they were added."""
 
     def __init__(self, dice: Random) -> None:
-        """Begin without trouble."""
+        """Make a plan without faults."""
         self._dice = dice
         self._planned: list[_Planned] = []
 
     def __bool__(self) -> bool:
-        """Tell whether any fault may still strike, so that the usual path costs nothing."""
+        """Tell whether any fault can still apply, so that calls without faults cost nothing extra."""
         return bool(self._planned)
 
     def add(self, fault: Fault) -> None:
-        """Put a fault into force."""
+        """Add a fault."""
         self._planned.append(_Planned(fault))
 
     def clear(self) -> None:
-        """End all trouble."""
+        """Remove all faults."""
         self._planned.clear()
 
     def draw(self, kinds: Collection[str], call: Call) -> Fault | None:
-        """Give the first fault of some kinds that strikes a call."""
+        """Give the first fault of some kinds that applies to a call."""
         for planned in self._planned:
             fault = planned.fault
             if fault.kind not in kinds or planned.spent or not planned.matches(call):
@@ -142,7 +144,7 @@ class FaultPlan:
         return None
 
     def described(self) -> list[dict[str, Any]]:
-        """Give the plan, with how often each fault matched and struck."""
+        """Give the plan, with how often each fault matched and was applied."""
         return [asdict(item.fault) | {"seen": item.seen, "taken": item.taken} for item in self._planned]
 
 
@@ -150,7 +152,7 @@ _THROTTLED_READS_AND_WRITES = frozenset({"GetRecords", "GetShardIterator", "PutR
 
 
 def refusal(fault: Fault, call: Call) -> AwsError | None:
-    """Give the error that a fault answers with instead of doing anything, or None where the call goes on."""
+    """Give the error that a fault makes a call answer; None for a fault with which the call is carried out."""
     if fault.kind == "error":
         return AwsError(fault.code, fault.message, fault.status)
     if fault.kind != "throttle":

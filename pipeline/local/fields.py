@@ -13,12 +13,12 @@ Request = Mapping[str, Any]
 STREAM_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 SHARD_ID = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 SEQUENCE_NUMBER = re.compile(r"0|[1-9][0-9]{0,128}")
-_LATEST = 253_402_300_800  # the year 10000: later ones have no calendar date
+_LATEST = 253_402_300_800  # the year 10000: Python has no dates after it
 HASH_KEY = re.compile(r"0|[1-9][0-9]{0,38}")
 
 
 def broken(field: str, value: object, constraint: str) -> AwsError:
-    """Spell a constraint violation as AWS does; values are cut since they may be megabytes."""
+    """Write a constraint violation as AWS does. Values are shortened, since they may be megabytes."""
     shown = "null" if value is None else f"'{str(value)[:200]}'"
     spelled = field[:1].lower() + field[1:]
     return invalid(

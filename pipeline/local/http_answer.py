@@ -1,4 +1,4 @@
-"""Answers, and how they are spelled on the wire."""
+"""HTTP answers, and their bytes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pipeline.local.wires import JSON, Wire
 
 _PHRASES = {int(status): status.phrase for status in HTTPStatus}
 _BODILESS = frozenset({204, 304})
-# The transport's own business, or computed from the simulator's clock.
+# Headers that the connection writes itself, or that are computed from the simulator's clock.
 _OURS = frozenset({"connection", "content-length", "date", "keep-alive", "server", "transfer-encoding"})
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A status, headers and a body; `length` is what HEAD says in place of a body's own."""
+class HttpAnswer:
+    """Status, headers and body. `length`: the Content-Length of an answer to HEAD, which has no body."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -26,25 +26,27 @@ class Answer:
     length: str | None = None
 
 
-def wire_answer(body: bytes, request_id: str, wire: Wire = JSON) -> Answer:
-    """Answer as the JSON protocol does, in the request's own spelling."""
-    return Answer(200, (("Content-Type", wire.content_type), ("x-amzn-RequestId", request_id)), body)
+def wire_answer(body: bytes, request_id: str, wire: Wire = JSON) -> HttpAnswer:
+    """Answer as the JSON protocol does, in JSON or CBOR like the request."""
+    return HttpAnswer(200, (("Content-Type", wire.content_type), ("x-amzn-RequestId", request_id)), body)
 
 
-def error_answer(error: AwsError, request_id: str, service: str, wire: Wire = JSON) -> Answer:
-    """Answer an error as the service's protocol does: XML for S3 and STS, the request's spelling for the others."""
+def error_answer(error: AwsError, request_id: str, service: str, wire: Wire = JSON) -> HttpAnswer:
+    """Answer with an error as the service's protocol does: XML for S3 and STS, else JSON or CBOR like the request."""
     if service in {"s3", "sts"}:
-        return Answer(error.status, (("Content-Type", "application/xml"),), _xml(error, request_id, service))
+        return HttpAnswer(
+            error.status, (("Content-Type", "application/xml"),), _xml(error, request_id, service)
+        )
     body = wire.written({"__type": error.code, "message": error.message})
     headers = (
         ("Content-Type", wire.content_type),
         ("x-amzn-RequestId", request_id),
         ("x-amzn-ErrorType", error.code),
     )
-    return Answer(error.status, headers, body)
+    return HttpAnswer(error.status, headers, body)
 
 
-def encoded(answer: Answer, *, date: str, method: str, keep: bool) -> Iterable[bytes]:
+def encoded(answer: HttpAnswer, *, date: str, method: str, keep: bool) -> Iterable[bytes]:
     """Give an answer's bytes: the head, then the body where there is one."""
     lines = [f"HTTP/1.1 {answer.status} {_PHRASES.get(answer.status, 'Unknown')}", f"Date: {date}"]
     lines += [f"{name}: {value}" for name, value in answer.headers if name.lower() not in _OURS]

@@ -1,4 +1,4 @@
-"""Read HTTP/1.1 requests out of bytes as they come: lengths, chunks, `Expect: 100-continue`. Knows no socket."""
+"""Parse HTTP/1.1 requests from bytes as they arrive, with chunks and `Expect: 100-continue`. It uses no socket."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 _MOST_HEAD = 64 * 1024
-# AWS's largest single upload is 5 GiB; nothing a test sends is near this.
+# Far more than tests send; AWS allows 5 GiB in one upload.
 _MOST_BODY = 1024 * 1024 * 1024
 
 
 class BadHttpError(ValueError):
-    """The bytes aren't HTTP that we speak; the connection can't go on."""
+    """The bytes aren't HTTP that this parser supports; the connection has to be closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A whole request. Header names are lower case."""
+    """A complete request. Header names are in lower case."""
 
     method: str
     target: str
@@ -30,16 +30,18 @@ class HttpRequest:
 
 
 class HttpReader:
-    """Bytes in, requests out, for one connection."""
+    """The parser of one connection: bytes go in, requests come out."""
 
     __slots__ = ("_buffer", "_chunks", "_head", "wants_continue")
 
     def __init__(self) -> None:
-        """Begin before the first request."""
+        """Make a parser that has seen no bytes."""
         self._buffer = bytearray()
         self._head: tuple[str, str, dict[str, str]] | None = None
         self._chunks: list[bytes] = []
-        self.wants_continue = False  # the client waits for "100 Continue"; whoever sends it puts this back
+        self.wants_continue = (
+            False  # the client waits for "100 Continue"; the connection sets this back when it has sent it
+        )
 
     def feed(self, data: bytes) -> None:
         """Take bytes from the connection."""
@@ -105,7 +107,7 @@ class HttpReader:
             del self._buffer[: end + size + 4]
 
     def _after_chunks(self, end: int) -> bytes | None:
-        # Trailers, if any, then an empty line. Trailers are dropped: nothing that we serve needs them.
+        # Trailers, if any, then an empty line. Trailers are dropped, because no served operation needs them.
         last = self._buffer.find(b"\r\n\r\n", end)
         if last < 0:
             return None

@@ -5,8 +5,8 @@
     client.create_stream(StreamName="orders", ShardCount=2)
     aws.clock.advance(301)          # every shard iterator has expired
 
-boto3 sends a request through the `before-send` event first; who answers there takes the network's place. So requests
-are built, errors parsed and retries made by botocore's own code.
+botocore emits the event `before-send` with each request, and sends nothing if a handler returns an answer. So botocore's own
+code builds requests, parses errors and retries, and only the network is replaced.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline.local.clock import MovableClock, http_date
 from pipeline.local.errors import AwsError
 from pipeline.local.faults import AROUND, Fault, refusal
-from pipeline.local.http_answer import Answer, error_answer, wire_answer
+from pipeline.local.http_answer import HttpAnswer, error_answer, wire_answer
 from pipeline.local.kinesis import DEFAULT_REGION, Kinesis
 from pipeline.local.kinesis_region import Options
 from pipeline.local.routing import KINESIS_TARGET
@@ -33,7 +33,7 @@ class InProcessKinesis:
     """A simulator and the clients that reach it. States change at once unless `transition` says otherwise."""
 
     def __init__(self, *, seed: int = 0, throttle: bool = False, transition: float = 0.0) -> None:
-        """Begin with no stream, at a fixed moment."""
+        """Make a simulator without streams, at a fixed moment."""
         self.clock = MovableClock()
         options = Options(throttle=throttle, transition=transition)
         self.kinesis = Kinesis(self.clock, Random(seed), options)
@@ -51,14 +51,14 @@ class InProcessKinesis:
 
         def send(
             request: AWSPreparedRequest, **_: Any
-        ) -> Any:  # botocore takes an answer, whatever the stubs say
+        ) -> Any:  # botocore accepts an answer here, though the type stubs don't say so
             return self._send(request, region)
 
         client.meta.events.register("before-send.kinesis.*", send)
         return client
 
     def inject(self, kind: str, **fields: Any) -> None:
-        """Put a fault into force: see faults.Fault."""
+        """Add a fault: see faults.Fault."""
         self.kinesis.faults.add(Fault(kind=kind, **fields))
 
     def _send(self, request: AWSPreparedRequest, region: str) -> AWSResponse:
@@ -74,7 +74,7 @@ class InProcessKinesis:
             headers[name] = value
         return AWSResponse(str(request.url), answer.status, headers, _Raw(answer.body))
 
-    def _answer(self, operation: str, body: bytes, region: str, url: str) -> Answer:
+    def _answer(self, operation: str, body: bytes, region: str, url: str) -> HttpAnswer:
         from botocore.exceptions import ConnectionClosedError
 
         self._requests += 1
@@ -106,7 +106,8 @@ class InProcessKinesis:
 
 @cache
 def _session(region: str) -> Session:
-    # Imported here: a second's work, and the pytest plugin loads this module. Kept: each new one reads its models anew.
+    # Imported here because it takes a second, and pytest loads this module in every session. The session is kept, because each
+    # new one reads the service models anew.
     import boto3
 
     return boto3.session.Session(
@@ -117,7 +118,7 @@ def _session(region: str) -> Session:
 
 
 class _Raw:
-    """A body as botocore reads it from urllib3."""
+    """A body in the form in which botocore reads it from urllib3."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body

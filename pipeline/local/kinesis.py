@@ -1,4 +1,5 @@
-"""The Kinesis simulator: one operation at a time, a request in, an answer out; no I/O, no clock and no dice of its own."""
+"""The Kinesis simulator: from a request to an answer, one operation at a time. It does no I/O; clock and random numbers are
+given to it."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ OPERATIONS: dict[str, Callable[[Region, Request], dict[str, Any]]] = {
     "UpdateShardCount": update_shard_count,
     "UpdateStreamMode": changing.update_stream_mode,
 }
-# These answer with no body at all.
+# The answers of these operations have no body.
 _SILENT = frozenset({
     "AddTagsToStream", "CreateStream", "DecreaseStreamRetentionPeriod", "DeleteStream", "IncreaseStreamRetentionPeriod",
     "MergeShards", "RemoveTagsFromStream", "SplitShard", "UpdateMaxRecordSize", "UpdateStreamMode",
@@ -52,10 +53,10 @@ _SILENT = frozenset({
 
 
 class Kinesis:
-    """Every region's streams."""
+    """The streams of all regions."""
 
     def __init__(self, clock: Clock, dice: Random, options: Options = Options()) -> None:  # noqa: B008 (it is frozen)
-        """Begin with no stream."""
+        """Make a simulator without streams."""
         self.clock = clock
         self.faults = FaultPlan(dice)
         self._dice = dice
@@ -65,7 +66,7 @@ class Kinesis:
     def answer(
         self, operation: str, body: bytes, region: str = DEFAULT_REGION, *, wire: Wire = JSON
     ) -> bytes:
-        """Do an operation as the wire has it: its spelling in and out, AwsError where AWS answers with an error."""
+        """Carry out an operation, from request bytes to answer bytes. Raises AwsError where AWS would answer with an error."""
         do = OPERATIONS.get(operation)
         if do is None:
             raise AwsError("UnknownOperationException", f"Unknown operation {operation}")
@@ -73,7 +74,7 @@ class Kinesis:
         return b"" if operation in _SILENT else wire.written(answered)
 
     def call(self, operation: str, request: Request, region: str = DEFAULT_REGION) -> dict[str, Any]:
-        """Do an operation on a dictionary; blobs are base64 text in both directions."""
+        """Carry out an operation with dictionaries as request and answer. Blobs are base64 text in both."""
         return dict(JSON.read(self.answer(operation, JSON.written(request), region)))
 
     def reset(self) -> None:
@@ -81,7 +82,7 @@ class Kinesis:
         self._regions.clear()
 
     def call_of(self, operation: str, body: bytes, wire: Wire = JSON) -> Call:
-        """Tell which stream and shard a request is about, for the fault plan; what can't be read is about none."""
+        """Tell which stream and shard a request names, to match faults. A request that can't be read names none."""
         try:
             return self._call_of(operation, wire.read(body))
         except AwsError:

@@ -1,4 +1,4 @@
-"""What changes a stream but its records: making, deleting, resharding, retention, record size, mode, tags."""
+"""Operations that change a stream: create, delete, reshard, retention, record size, mode, tags."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pipeline.local.fields import (
 )
 from pipeline.local.kinesis_limits import MOST_CREATING
 from pipeline.local.kinesis_region import Region
-from pipeline.local.kinesis_shard import Shard
+from pipeline.local.kinesis_shard import LocalShard
 from pipeline.local.kinesis_stream import ACCOUNT, State, Stream
 
 _LEAST_HOURS, _MOST_HOURS = 24, 8760
@@ -33,7 +33,7 @@ _MODES = frozenset({"PROVISIONED", "ON_DEMAND"})
 
 
 def create_stream(region: Region, request: Request) -> dict[str, Any]:
-    """Make a stream; it is CREATING for a while."""
+    """Create a stream, which stays CREATING for a while."""
     now = region.clock()
     region.limits.call("CreateStream", "", now)
     name = text(request, "StreamName", STREAM_NAME)
@@ -53,7 +53,7 @@ def create_stream(region: Region, request: Request) -> dict[str, Any]:
 
 
 def delete_stream(region: Region, request: Request) -> dict[str, Any]:
-    """Delete a stream; it is DELETING for a while, and can be read and written meanwhile."""
+    """Delete a stream, which stays DELETING for a while. Meanwhile it can be read and written, as on AWS."""
     now = region.clock()
     stream = _active(region, request, "DeleteStream", now)
     stream.begin_deleting(now)
@@ -96,7 +96,7 @@ def merge_shards(region: Region, request: Request) -> dict[str, Any]:
 
 
 def increase_retention(region: Region, request: Request) -> dict[str, Any]:
-    """Keep records longer."""
+    """Make the retention longer."""
     stream, hours = _retention(region, request, "IncreaseStreamRetentionPeriod")
     if hours < stream.retention_hours:
         raise invalid_argument(f"Requested retention period ({hours} hours) {_not_than(stream, 'shorter')}")
@@ -105,7 +105,7 @@ def increase_retention(region: Region, request: Request) -> dict[str, Any]:
 
 
 def decrease_retention(region: Region, request: Request) -> dict[str, Any]:
-    """Keep records less long; what is older is gone at once."""
+    """Make the retention shorter. Records that are older than it are gone at once."""
     stream, hours = _retention(region, request, "DecreaseStreamRetentionPeriod")
     if hours > stream.retention_hours:
         raise invalid_argument(f"Requested retention period ({hours} hours) {_not_than(stream, 'longer')}")
@@ -114,7 +114,7 @@ def decrease_retention(region: Region, request: Request) -> dict[str, Any]:
 
 
 def update_max_record_size(region: Region, request: Request) -> dict[str, Any]:
-    """Allow records up to another size."""
+    """Change the largest allowed size of a record."""
     now = region.clock()
     kib = number(request, "MaxRecordSizeInKiB", least=_LEAST_KIB, most=_MOST_KIB)
     stream = _active(region, request, "UpdateMaxRecordSize", now)
@@ -175,7 +175,7 @@ def _tagged(region: Region, request: Request, operation: str) -> Stream:
     return stream
 
 
-def _open_shard(stream: Stream, shard_id: str) -> Shard:
+def _open_shard(stream: Stream, shard_id: str) -> LocalShard:
     try:
         shard = stream.shard(shard_id)
     except AwsError as error:
@@ -210,7 +210,7 @@ def _check_mode(details: Request) -> None:
 
 
 def check_shard_limit(region: Region, more: int, now: float) -> None:
-    """Refuse what would take the account above its open shards."""
+    """Refuse an operation that would give the account more open shards than its limit."""
     count, limit = region.open_shard_count(now), region.options.shard_limit
     if count + more > limit:
         raise over_limit(

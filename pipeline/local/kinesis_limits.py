@@ -1,4 +1,5 @@
-"""AWS's quotas that depend on time. They bind with `--throttle` only: a test that isn't about them shouldn't meet them."""
+"""Kinesis's limits on requests and bytes a second. They are enforced with `--throttle` only, so that other tests don't meet
+them."""
 
 from __future__ import annotations
 
@@ -7,12 +8,12 @@ from dataclasses import dataclass, field
 from pipeline.local.errors import AwsError, over_limit, too_fast
 
 MIB = 1024 * 1024
-READ_BYTES = 2 * MIB  # a second and shard
+READ_BYTES = 2 * MIB  # for each shard, a second
 WRITE_BYTES = MIB
 WRITE_RECORDS = 1000
 READ_CALLS = 5
 
-# Calls a second: for one shard, for one stream or for the account. None of these is said to grow with shards.
+# Calls a second: for one shard, for one stream or for the account. By AWS's documentation none of these grows with the number of shards.
 _PER_SHARD = {"GetShardIterator": 5}
 _PER_STREAM = {"ListShards": 1000}
 _PER_ACCOUNT = {
@@ -35,7 +36,7 @@ MOST_CREATING = 5
 
 @dataclass(slots=True)
 class _Bucket:
-    """An allowance that refills with time, up to one second's worth; it may be overdrawn by one call."""
+    """A token bucket that refills up to one second's amount. One call may take more than is left; later calls are then refused for a while."""
 
     rate: float
     at: float
@@ -44,13 +45,13 @@ class _Bucket:
     def holds(self, now: float, amount: float) -> bool:
         elapsed = max(0.0, now - self.at)
         self.tokens, self.at = min(self.rate, self.tokens + elapsed * self.rate), max(now, self.at)
-        # What is larger than a whole second's allowance passes when the bucket is full.
+        # A request for more than a second's amount passes when the bucket is full.
         return self.tokens >= min(amount, self.rate)
 
 
 @dataclass(slots=True)
-class Limits:
-    """Every allowance of a region, by what it is for."""
+class RegionLimits:
+    """All token buckets of a region."""
 
     enforced: bool
     _buckets: dict[tuple[str, ...], _Bucket] = field(default_factory=dict)
@@ -71,7 +72,7 @@ class Limits:
             raise _exceeded(stream, shard)
 
     def before_read(self, stream: str, shard: str, now: float) -> None:
-        """Refuse a GetRecords call beyond 5 a second, or while earlier pages are still being paid for."""
+        """Refuse a GetRecords call beyond 5 a second, or while earlier pages have used up more than 2 MiB a second."""
         if not self.enforced:
             return
         paid = self._bucket(("read", stream, shard), READ_BYTES, now).holds(now, 1)
@@ -79,7 +80,7 @@ class Limits:
             raise _exceeded(stream, shard)
 
     def after_read(self, stream: str, shard: str, now: float, *, size: int) -> None:
-        """Count a page's bytes. A page above a second's allowance is paid for in full: 10 MiB refuse 5 seconds."""
+        """Count a page's bytes in full: after a page of 10 MiB, reads are refused for 5 seconds."""
         if self.enforced and size:
             bucket = self._bucket(("read", stream, shard), READ_BYTES, now)
             bucket.tokens = -size if size > READ_BYTES else bucket.tokens - size
@@ -111,5 +112,5 @@ def _exceeded(stream: str, shard: str) -> AwsError:
 
 
 def exceeded(stream: str, shard: str) -> str:
-    """Spell the refusal of a shard's reads and writes."""
+    """The error for refused reads or writes of a shard."""
     return f"Rate exceeded for shard {shard} in stream {stream} under account 123456789012."

@@ -16,7 +16,7 @@ from pipeline.local.fields import (
     maybe_text,
 )
 from pipeline.local.kinesis_region import Region
-from pipeline.local.kinesis_shard import Shard
+from pipeline.local.kinesis_shard import LocalShard
 from pipeline.local.kinesis_stream import State, Stream
 from pipeline.local.sealed import NotSealedError, seal, unseal
 
@@ -29,7 +29,7 @@ _NOT_WITH_TOKEN = ("StreamName", "ExclusiveStartShardId", "StreamCreationTimesta
 
 @dataclass(frozen=True, slots=True)
 class ShardFilter:
-    """Which shards to list."""
+    """The filter of a ListShards request."""
 
     kind: str = "FROM_TRIM_HORIZON"
     instant: float = 0.0
@@ -53,10 +53,12 @@ class ShardFilter:
             )
         return cls(kind, instant or 0.0, shard_id or "")
 
-    def keeps(self, shard: Shard, horizon: float) -> bool:
+    def keeps(self, shard: LocalShard, horizon: float) -> bool:
         """Tell whether a listed shard belongs in the answer."""
         closed, opened = shard.closed_at, shard.opened_at
-        instant = max(self.instant, horizon)  # what is before the horizon is read as the horizon
+        instant = max(
+            self.instant, horizon
+        )  # a time before the oldest kept record counts as the time of that record
         match self.kind:
             case "AT_LATEST":
                 return closed is None
@@ -121,7 +123,7 @@ def _continued(region: Region, request: Request, token: str, now: float) -> tupl
 
 
 def _check_creation(request: Request, stream: Stream) -> None:
-    # It tells streams of one name apart; requests carry whole seconds where the client cuts them.
+    # The creation time tells streams of the same name apart. Some clients send it in whole seconds.
     given = maybe_instant(request, "StreamCreationTimestamp")
     if given is not None and int(given) != int(stream.created_at):
         raise not_found(f"Stream {stream.name} created at {given} not found.")

@@ -1,4 +1,4 @@
-"""A shard's records, kept as the JSON that GetRecords answers with, so that a page is one join of bytes."""
+"""A shard's records, kept as the JSON of GetRecords, so that a page is made by joining bytes."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from array import array
 from bisect import bisect_left, bisect_right
 
 MAX_PAGE_BYTES = 10 * 1024 * 1024
-# Below this many trimmed records it isn't worth moving the rest to the front.
+# Trimmed records are removed from memory in groups of at least this many, because the rest has to move to the front.
 _COMPACT_FROM = 4096
 
 
 class RecordLog:
-    """Records by position: 0 is the first that the shard ever took, trimmed or not."""
+    """Records by position. Position 0 is the first record that the shard ever took, also after it was trimmed."""
 
     __slots__ = ("_arrivals", "_gone", "_records", "_sizes", "first")
 
     def __init__(self) -> None:
-        """Begin empty."""
+        """Make an empty log."""
         self.first = 0  # the oldest position that may still be read
         self._gone = 0  # positions below it were dropped from memory
         self._records: list[bytes] = []
-        self._arrivals = array("q")  # ms since the epoch, never falling
+        self._arrivals = array("q")  # ms since 1970, never going back
         self._sizes = array("Q")  # running total of record sizes, this one included
 
     @property
@@ -30,11 +30,11 @@ class RecordLog:
 
     @property
     def last_arrival(self) -> int:
-        """Give the newest record's arrival in ms; 0 before the first."""
+        """Give the newest record's arrival in ms; 0 if there was no record yet."""
         return self._arrivals[-1] if self._arrivals else 0
 
     def append(self, record: bytes, arrival: int, size: int) -> None:
-        """Take one record; arrivals don't fall even where the clock does."""
+        """Take one record. Arrival times never go back, even if the clock does."""
         self._records.append(record)
         self._arrivals.append(arrival)
         self._sizes.append(size + (self._sizes[-1] if self._sizes else 0))
@@ -60,14 +60,14 @@ class RecordLog:
         return b"[%b]" % b",".join(self._records[low:high]), high + self._gone, self._sizes[high - 1] - before
 
     def trim(self, before: int) -> None:
-        """Forget what arrived before a moment (ms)."""
+        """Drop records that arrived before a moment (ms)."""
         cut = bisect_left(self._arrivals, before)
         self.first = max(self.first, self._gone + cut)
         if cut and (cut == len(self._records) or (cut > _COMPACT_FROM and cut > len(self._records) // 2)):
             self._drop(cut)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop all records."""
         self.first = self.end
         self._drop(len(self._records))
 

@@ -22,7 +22,7 @@ from pipeline.local.fields import (
     text,
 )
 from pipeline.local.kinesis_region import Region
-from pipeline.local.kinesis_shard import Shard
+from pipeline.local.kinesis_shard import LocalShard
 from pipeline.local.kinesis_stream import Stream
 from pipeline.local.sealed import NotSealedError, seal, unseal
 
@@ -35,7 +35,7 @@ _TYPES = _BY_NUMBER | {"AT_TIMESTAMP", "LATEST", "TRIM_HORIZON"}
 
 @dataclass(frozen=True, slots=True)
 class Iterator:
-    """What the opaque text holds. The stream's id keeps it from working on a recreated stream of the same name."""
+    """The content of a shard iterator. It has the stream's id, so that it is refused by a recreated stream of the same name."""
 
     stream_id: str
     stream_name: str
@@ -44,12 +44,12 @@ class Iterator:
     created: int  # ms
 
     def sealed(self) -> str:
-        """Give the opaque text."""
+        """Write the iterator as opaque text."""
         return seal("iterator", self.stream_id, self.stream_name, self.shard, self.position, self.created)
 
     @classmethod
     def unsealed(cls, token: str) -> Iterator:
-        """Read the opaque text."""
+        """Read an iterator from opaque text."""
         try:
             stream_id, name, shard, position, created = unseal("iterator", token)
         except NotSealedError as error:
@@ -89,7 +89,7 @@ def get_records(region: Region, request: Request) -> dict[str, Any]:
     return _page(stream, shard, records, position, now=now)
 
 
-def _page(stream: Stream, shard: Shard, records: bytes, position: int, *, now: float) -> dict[str, Any]:
+def _page(stream: Stream, shard: LocalShard, records: bytes, position: int, *, now: float) -> dict[str, Any]:
     log = shard.log
     behind = max(0, int(now * 1000) - log.arrival(position)) if position < log.end else 0
     answer: dict[str, Any] = {"Records": orjson.Fragment(records), "MillisBehindLatest": behind}
@@ -100,7 +100,7 @@ def _page(stream: Stream, shard: Shard, records: bytes, position: int, *, now: f
     return answer
 
 
-def _start(request: Request, kind: str, shard: Shard, now: float) -> int:
+def _start(request: Request, kind: str, shard: LocalShard, now: float) -> int:
     given = maybe_text(request, "StartingSequenceNumber", SEQUENCE_NUMBER)
     if (given is not None) != (kind in _BY_NUMBER):
         raise invalid_argument(
@@ -133,11 +133,11 @@ def _past_instant(request: Request, now: float) -> float:
     return instant
 
 
-def _iterator(stream: Stream, shard: Shard, position: int, now: float) -> str:
+def _iterator(stream: Stream, shard: LocalShard, position: int, now: float) -> str:
     return Iterator(stream.stream_id, stream.name, shard.index, position, int(now * 1000)).sealed()
 
 
-def _trim(stream: Stream, shard: Shard, now: float) -> None:
+def _trim(stream: Stream, shard: LocalShard, now: float) -> None:
     shard.log.trim(int((now - stream.retention_hours * 3600) * 1000))
 
 
@@ -150,7 +150,7 @@ def _stream_of(region: Region, request: Request, iterator: Iterator, now: float)
     return stream
 
 
-def _shall_be_empty(region: Region, stream: Stream, shard: Shard) -> bool:
+def _shall_be_empty(region: Region, stream: Stream, shard: LocalShard) -> bool:
     call = Call(service="kinesis", operation="GetRecords", resource=stream.name, shard=shard.shard_id)
     return region.faults.draw(_EMPTY, call) is not None
 

@@ -10,7 +10,7 @@ from pipeline.local.clock import Clock
 from pipeline.local.errors import invalid_argument, not_found
 from pipeline.local.faults import FaultPlan
 from pipeline.local.fields import STREAM_NAME, Request, maybe_text
-from pipeline.local.kinesis_limits import Limits
+from pipeline.local.kinesis_limits import RegionLimits
 from pipeline.local.kinesis_stream import ACCOUNT, State, Stream
 
 _ID_LETTERS = string.ascii_lowercase + string.digits
@@ -18,29 +18,29 @@ _ID_LETTERS = string.ascii_lowercase + string.digits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a user may choose about the simulator."""
+    """Options of the simulator."""
 
     transition: float = 0.5  # seconds that CREATING, UPDATING and DELETING last
-    throttle: bool = False  # enforce the quotas that depend on time
+    throttle: bool = False  # enforce the limits on requests and bytes a second
     shard_limit: int = 20_000  # open shards a region; AWS's own default is 500 or less
 
 
 @dataclass(slots=True, eq=False)
 class Region:
-    """A region: what operations work on."""
+    """The streams and limits of one region."""
 
     name: str
     clock: Clock
     dice: Random
     options: Options
     faults: FaultPlan
-    limits: Limits = field(init=False)
+    limits: RegionLimits = field(init=False)
     _streams: dict[str, Stream] = field(default_factory=dict)
     _by_id: dict[str, Stream] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Begin with full allowances."""
-        self.limits = Limits(enforced=self.options.throttle)
+        """Make a region without streams, with full token buckets."""
+        self.limits = RegionLimits(enforced=self.options.throttle)
 
     def arn(self, name: str) -> str:
         """Give the ARN that a stream of this name has here."""
@@ -60,11 +60,11 @@ class Region:
         return sorted(name for name in list(self._streams) if self.find(name, now) is not None)
 
     def find(self, name: str, now: float) -> Stream | None:
-        """Find a stream by name, with everything done that is due."""
+        """Find a stream by name, in the state that it has by now."""
         return self._settled(self._streams.get(name), now)
 
     def find_by_id(self, stream_id: str, now: float) -> Stream | None:
-        """Find a stream by the id that tokens carry; a recreated stream has another."""
+        """Find a stream by the id in a token. A recreated stream has another id."""
         return self._settled(self._by_id.get(stream_id), now)
 
     def named(self, request: Request) -> str:
@@ -101,7 +101,7 @@ class Region:
         return stream
 
     def open_shard_count(self, now: float) -> int:
-        """Count what the account's shard limit counts."""
+        """Count the open shards, which the account's limit is about."""
         return sum(len(self._streams[name].open_shards) for name in self.names(now))
 
     @staticmethod

@@ -1,12 +1,12 @@
-"""UpdateShardCount: as many shards as asked, of one size, by splits and merges of what is there.
+"""UpdateShardCount: splits and merges that lead to the wanted number of equally large shards.
 
         0         1/4        1/2        3/4         1
 4       |----------|----------|----------|----------|
-splits  |------|---|--|-------|------|---|--|-------|     at each border that is wanted and isn't there
+splits  |------|---|--|-------|------|---|--|-------|     at each wanted border that doesn't exist
 merges  |------|------|-------|------|------|-------|     over each border that isn't wanted
 6
 
-Shards between the two steps live for a moment only and stay empty, as AWS's do.
+Shards that exist only between the two steps stay empty, as on AWS.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from pipeline.local.kinesis_stream import State, Stream
 _MOST_SHARDS = 10_000
 _MOST_A_DAY = 10
 _DAY = 24 * 3600
-_SAME_BORDER = 1 << 64  # of 2^128: thirds of a sixth are rounded otherwise than thirds
+_SAME_BORDER = 1 << 64  # of 2^128: dividing in one step or in two rounds borders differently
 
 
 def update_shard_count(region: Region, request: Request) -> dict[str, Any]:
-    """Begin to scale; the stream is UPDATING until it is done."""
+    """Begin to scale: the stream is UPDATING until the new shards are open."""
     now = region.clock()
     target = number(request, "TargetShardCount", least=1)
     choice(request, "ScalingType", frozenset({"UNIFORM_SCALING"}))

@@ -1,4 +1,4 @@
-"""Sequence numbers: 56 decimal digits, laid out as Kinesis's are seen to be.
+"""Sequence numbers: 56 decimal digits, with the layout that can be seen in real ones.
 
      2 | shard created, s | shard | ordinal in the shard | 0 | arrival, s | shard | 2
     hex digits:        9      1              16            2       9         8     1

@@ -1,4 +1,4 @@
-"""One shard: a hash range, its place in the family, its records."""
+"""One shard: its hash range, parents and records."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ MAX_HASH = (1 << 128) - 1
 
 
 @dataclass(slots=True, eq=False)
-class Shard:
-    """A shard. It changes in three ways: it takes records, it closes, and it goes after retention."""
+class LocalShard:
+    """A shard. It takes records, is closed by a reshard, and is deleted after the retention."""
 
     index: int
     first_hash: int
     last_hash: int
     opened_at: float
-    parents: tuple[Shard, ...] = ()
+    parents: tuple[LocalShard, ...] = ()
     closed_at: float | None = None
     gone: bool = False
-    children: list[Shard] = field(default_factory=list)
+    children: list[LocalShard] = field(default_factory=list)
     log: RecordLog = field(default_factory=RecordLog)
     shard_id: str = field(init=False)
     created: int = field(init=False)
     base: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Fix the name, and a creation second above the parents' so that sequence numbers grow down the family."""
+        """Make a shard whose creation second is after its parents', so that its sequence numbers are above theirs."""
         self.shard_id = f"shardId-{self.index:012d}"
         self.created = max(int(self.opened_at), *(parent.created + 1 for parent in self.parents), 0)
         self.base = base_of(self.created, self.index)
 
     def close(self, at: float) -> None:
-        """Take no more records."""
+        """Close the shard: it takes no more records."""
         self.closed_at = at
 
     def append(self, data: bytes, key: bytes, *, size: int, now: int) -> str:
@@ -51,7 +51,7 @@ class Shard:
         return sequence
 
     def position_at(self, sequence: int, now: float, *, after: bool) -> int | None:
-        """Give where reading at or after a number begins, or None where this shard can't have given that number."""
+        """Give the position of a sequence number, or of the next one. None for a number that isn't of this shard."""
         ordinal = ordinal_of(self.base, sequence)
         if ordinal is None:
             return None
@@ -69,16 +69,16 @@ class Shard:
 
     @property
     def starting_number(self) -> int:
-        """Give the number below every record's."""
+        """Give a sequence number below those of all records."""
         return number_at(self.base, 0, self.created)
 
     @property
     def ending_number(self) -> int | None:
-        """Give a closed shard's last number: above every record's and equal to none."""
+        """Give the ending number of a closed shard, which is above those of all records."""
         return None if self.closed_at is None else number_at(self.base, END_ORDINAL, int(self.closed_at))
 
     def described(self) -> dict[str, Any]:
-        """Spell the shard as ListShards and DescribeStream do."""
+        """Write the shard as ListShards and DescribeStream do."""
         numbers = {"StartingSequenceNumber": str(self.starting_number)}
         if self.closed_at is not None:
             numbers["EndingSequenceNumber"] = str(self.ending_number)
@@ -92,7 +92,7 @@ class Shard:
         return answer
 
     def described_as_child(self) -> dict[str, Any]:
-        """Spell the shard as GetRecords's ChildShards do."""
+        """Write the shard as GetRecords's ChildShards do."""
         parents = [parent.shard_id for parent in self.parents]
         return {"ShardId": self.shard_id, "ParentShards": parents, "HashKeyRange": self._hash_range()}
 

@@ -15,7 +15,7 @@ from enum import StrEnum
 from functools import partial
 
 from pipeline.local.errors import AwsError, in_use, not_found
-from pipeline.local.kinesis_shard import MAX_HASH, Shard
+from pipeline.local.kinesis_shard import MAX_HASH, LocalShard
 
 ACCOUNT = "123456789012"
 _SHARD_PREFIX = "shardId-"
@@ -46,20 +46,22 @@ class Stream:
     scaled_at: list[float] = field(default_factory=list)  # by UpdateShardCount, in the last day
     state: State = State.CREATING
     gone: bool = False
-    shards: list[Shard] = field(default_factory=list)  # by index; those that retention took stay as stubs
-    open_shards: list[Shard] = field(default_factory=list)  # by hash range
+    shards: list[LocalShard] = field(
+        default_factory=list
+    )  # by index; shards that were deleted after the retention stay without records
+    open_shards: list[LocalShard] = field(default_factory=list)  # by hash range
     _starts: list[int] = field(default_factory=list)
-    _closed: deque[Shard] = field(default_factory=deque)  # in the order of closing, until gone
+    _closed: deque[LocalShard] = field(default_factory=deque)  # closed shards that still exist, oldest first
     _due: float = 0.0
     _then: Callable[[float], None] | None = None
 
     def begin(self, state: State, now: float, then: Callable[[float], None]) -> None:
-        """Enter a state that the clock ends, and say what happens then."""
+        """Enter a state that ends after some time, with the function to call at its end."""
         self.state, self._due, self._then = state, now + self.transition, then
         self.settle(now)
 
     def settle(self, now: float) -> None:
-        """Do what the clock has made due: end a state, let shards go that were closed longer ago than retention."""
+        """Do everything that is due by the clock: end a state, and delete shards that were closed before the retention."""
         if self._then is not None and now >= self._due:
             then, self._then = self._then, None
             self.state = State.ACTIVE
@@ -71,11 +73,11 @@ class Stream:
             shard.log.clear()
 
     def horizon(self, now: float) -> float:
-        """Give the moment that retention reaches back to: not before the stream was made."""
+        """Give the start of the retention, but not before the stream was created."""
         return max(self.created_at, now - self.retention_hours * _HOUR)
 
     def need_active(self) -> None:
-        """Refuse what only an ACTIVE stream allows."""
+        """Refuse an operation that only an ACTIVE stream allows."""
         if self.state is not State.ACTIVE:
             raise self.wrong_state()
 
@@ -83,8 +85,8 @@ class Stream:
         """Say in which state the stream is instead of ACTIVE."""
         return in_use(f"Stream {self.name} under account {ACCOUNT} not ACTIVE, instead in state {self.state}")
 
-    def shard(self, shard_id: str) -> Shard:
-        """Find a shard that is there: made already, and not taken by retention."""
+    def shard(self, shard_id: str) -> LocalShard:
+        """Find a shard that exists: it was created, and not deleted after the retention."""
         digits = shard_id.removeprefix(_SHARD_PREFIX)
         index = (
             int(digits)
@@ -93,70 +95,70 @@ class Stream:
         )
         return self.shard_by_index(index, shard_id)
 
-    def shard_by_index(self, index: int, shown: str) -> Shard:
-        """Find a shard by its place in the order of making."""
+    def shard_by_index(self, index: int, shown: str) -> LocalShard:
+        """Find a shard by its place in the order of creation."""
         if not 0 <= index < len(self.shards) or self.shards[index].gone:
             raise not_found(f"Shard {shown} in stream {self.name} under account {ACCOUNT} does not exist")
         return self.shards[index]
 
-    def listed(self) -> list[Shard]:
-        """Give every shard that retention hasn't taken, by index."""
+    def listed(self) -> list[LocalShard]:
+        """Give every shard that wasn't deleted after the retention, by index."""
         return [shard for shard in self.shards if not shard.gone]
 
-    def route(self, hash_key: int) -> Shard:
+    def route(self, hash_key: int) -> LocalShard:
         """Give the open shard whose range holds a hash key."""
         return self.open_shards[bisect_right(self._starts, hash_key) - 1]
 
     def make_shards(self, count: int, at: float) -> None:
-        """Cut the hash space evenly into the first shards."""
+        """Divide the hash keys evenly among the first shards."""
         width = (MAX_HASH + 1) // count
         lasts = [*((index + 1) * width - 1 for index in range(count - 1)), MAX_HASH]
         self._open([self._add(index * width, last, at) for index, last in enumerate(lasts)])
 
-    def split(self, parent: Shard, second_start: int, at: float) -> None:
+    def split(self, parent: LocalShard, second_start: int, at: float) -> None:
         """Close a shard and open two on its range."""
         self._close((parent,), at)
         lower = self._add(parent.first_hash, second_start - 1, at, (parent,))
         self._open([lower, self._add(second_start, parent.last_hash, at, (parent,))], instead_of=1)
 
-    def merge(self, lower: Shard, upper: Shard, at: float) -> None:
+    def merge(self, lower: LocalShard, upper: LocalShard, at: float) -> None:
         """Close two adjacent shards and open one on both ranges."""
         self._close((lower, upper), at)
         self._open([self._add(lower.first_hash, upper.last_hash, at, (lower, upper))], instead_of=2)
 
     def begin_creating(self, count: int, now: float) -> None:
-        """Make the first shards when CREATING ends; all of them carry the moment of the stream's creation."""
+        """When CREATING ends: make the first shards, all with the stream's creation time."""
         self.begin(State.CREATING, now, lambda _: self.make_shards(count, self.created_at))
 
-    def begin_split(self, parent: Shard, second_start: int, now: float) -> None:
-        """Split when UPDATING ends."""
+    def begin_split(self, parent: LocalShard, second_start: int, now: float) -> None:
+        """When UPDATING ends: split the shard."""
         self.begin(State.UPDATING, now, partial(self.split, parent, second_start))
 
-    def begin_merge(self, lower: Shard, upper: Shard, now: float) -> None:
-        """Merge when UPDATING ends."""
+    def begin_merge(self, lower: LocalShard, upper: LocalShard, now: float) -> None:
+        """When UPDATING ends: merge the shards."""
         self.begin(State.UPDATING, now, partial(self.merge, lower, upper))
 
     def begin_deleting(self, now: float) -> None:
-        """Go when DELETING ends."""
+        """When DELETING ends: remove the stream."""
         self.begin(State.DELETING, now, self._go)
 
     def _go(self, _at: float) -> None:
         self.state, self.gone = State.DELETING, True
 
-    def _close(self, parents: tuple[Shard, ...], at: float) -> None:
+    def _close(self, parents: tuple[LocalShard, ...], at: float) -> None:
         for shard in parents:
             shard.close(at)
         self._closed.extend(parents)
 
-    def _add(self, first: int, last: int, at: float, parents: tuple[Shard, ...] = ()) -> Shard:
-        shard = Shard(len(self.shards), first, last, at, parents)
+    def _add(self, first: int, last: int, at: float, parents: tuple[LocalShard, ...] = ()) -> LocalShard:
+        shard = LocalShard(len(self.shards), first, last, at, parents)
         self.shards.append(shard)
         for parent in parents:
             parent.children.append(shard)
         return shard
 
-    def _open(self, shards: list[Shard], *, instead_of: int = 0) -> None:
-        """In the order of hash ranges, in the place of so many that were closed."""
+    def _open(self, shards: list[LocalShard], *, instead_of: int = 0) -> None:
+        """Put new shards into the list in place of the closed ones, in the order of hash ranges."""
         place = bisect_left(self._starts, shards[0].first_hash)
         self.open_shards[place : place + instead_of] = shards
         self._starts[place : place + instead_of] = [shard.first_hash for shard in shards]

@@ -14,7 +14,7 @@ from pipeline.local.fields import HASH_KEY, SEQUENCE_NUMBER, Request, broken, ma
 from pipeline.local.kinesis_limits import exceeded
 from pipeline.local.kinesis_region import Region
 from pipeline.local.kinesis_sequence import second_of
-from pipeline.local.kinesis_shard import MAX_HASH, Shard
+from pipeline.local.kinesis_shard import MAX_HASH, LocalShard
 from pipeline.local.kinesis_stream import ACCOUNT, Stream
 
 MOST_RECORDS = 500
@@ -25,11 +25,11 @@ _SEQUENCE_FLOOR, _SEQUENCE_CEILING = 1 << 185, 3 << 184  # the range of numbers 
 
 
 class _Entry(NamedTuple):
-    """One record of a request, checked. A tuple: a frozen dataclass takes thrice as long to make."""
+    """One checked record of a request. It is a tuple because a frozen dataclass takes three times as long to make."""
 
-    data: bytes  # base64, as it came and as it will be answered
+    data: bytes  # base64, as in the request and in later answers
     key: str
-    size: int  # of the data itself and the partition key, which is what every limit counts
+    size: int  # data and partition key together, which every limit counts
     hash_key: int
 
 
@@ -46,7 +46,7 @@ def put_record(region: Region, request: Request) -> dict[str, Any]:
 
 
 def put_records(region: Region, request: Request) -> dict[str, Any]:
-    """Take up to 500 records; each is taken or refused for itself where only the shard's allowance is in question."""
+    """Take up to 500 records. A record above its shard's write limit is refused alone; any other mistake refuses the request."""
     now = region.clock()
     given = sequence_of(request, "Records", most=MOST_RECORDS)
     stream = region.made_stream(request, now)
@@ -72,7 +72,7 @@ def _put(region: Region, stream: Stream, entry: _Entry, now: float) -> dict[str,
     return _append(shard, entry, now)
 
 
-def _append(shard: Shard, entry: _Entry, now: float) -> dict[str, str]:
+def _append(shard: LocalShard, entry: _Entry, now: float) -> dict[str, str]:
     sequence = shard.append(entry.data, orjson.dumps(entry.key), size=entry.size, now=int(now * 1000))
     return {"SequenceNumber": sequence, "ShardId": shard.shard_id}
 

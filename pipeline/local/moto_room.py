@@ -1,7 +1,7 @@
 """DynamoDB, S3 and STS: moto's WSGI application, one request at a time.
 
-moto isn't thread-safe (two concurrent conditional puts both win), so one worker thread is its lock. It is loaded with
-the first request that needs it: whoever uses Kinesis alone doesn't wait the seconds that takes.
+moto isn't thread-safe (two concurrent conditional puts both win), so one worker thread is its lock. It is imported
+for the first request that needs it, because that takes seconds, and some users need Kinesis alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from pipeline.local.dynamodb_mended import TARGET, mended
-from pipeline.local.http_answer import Answer
+from pipeline.local.http_answer import HttpAnswer
 from pipeline.local.http_reader import HttpRequest
 
 _log = logging.getLogger(__name__)
@@ -23,28 +23,28 @@ _Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 class MotoRoom:
-    """moto behind its one worker."""
+    """moto, called by one worker thread."""
 
     def __init__(self) -> None:
-        """Begin with moto not loaded."""
+        """Make the worker. moto isn't imported yet."""
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="moto")
         self._application: _Application | None = None
 
-    def submit(self, request: HttpRequest) -> Future[Answer]:
+    def submit(self, request: HttpRequest) -> Future[HttpAnswer]:
         """Queue a request."""
         return self._worker.submit(self._answer, request)
 
     def reset(self) -> Future[None]:
-        """Queue the forgetting of every table and bucket."""
+        """Queue a reset, which removes every table and bucket."""
         return self._worker.submit(self._forget)
 
     def close(self) -> None:
-        """Stop the worker after the request in hand."""
+        """Stop the worker after its current request."""
         self._worker.shutdown(wait=True, cancel_futures=True)
 
     def _load(self) -> _Application:
         if self._application is None:
-            # Here and not above: moto takes a second or two to import.
+            # Imported here, because moto takes a second or two to import.
             from moto.moto_server.werkzeug_app import (
                 DomainDispatcherApplication,
                 create_backend_app,
@@ -53,19 +53,19 @@ class MotoRoom:
             self._application = DomainDispatcherApplication(create_backend_app)
         return self._application
 
-    def _answer(self, request: HttpRequest) -> Answer:
+    def _answer(self, request: HttpRequest) -> HttpAnswer:
         try:
             if request.headers.get("x-amz-target", "").startswith(TARGET):
                 return mended(request, self._ask)
             return self._ask(request)
         except Exception:  # noqa: BLE001 (an edge: the trace is logged)
-            # A bug of moto's must not end the server, and its trace is all that tells of it.
+            # A bug of moto must not end the server. The logged traceback shows the bug.
             _log.exception("moto failed on %s %s", request.method, request.target)
-            return Answer(
+            return HttpAnswer(
                 500, (("Content-Type", "application/x-amz-json-1.0"),), b'{"__type": "InternalFailure"}'
             )
 
-    def _ask(self, request: HttpRequest) -> Answer:
+    def _ask(self, request: HttpRequest) -> HttpAnswer:
         started: list[tuple[str, list[tuple[str, str]]]] = []
 
         def start(status: str, headers: list[tuple[str, str]], _error: object = None) -> None:
@@ -78,7 +78,7 @@ class MotoRoom:
             close()
         status, headers = started[-1]
         length = next((value for name, value in headers if name.lower() == "content-length"), None)
-        return Answer(int(status[:3]), tuple(headers), body, length)
+        return HttpAnswer(int(status[:3]), tuple(headers), body, length)
 
     def _forget(self) -> None:
         if self._application is None:
@@ -88,7 +88,7 @@ class MotoRoom:
 
 
 def environment(request: HttpRequest) -> dict[str, Any]:
-    """Spell a request as WSGI does."""
+    """The WSGI environment for a request."""
     path, _, query = request.target.partition("?")
     host, _, port = request.headers.get("host", "127.0.0.1").partition(":")
     environ: dict[str, Any] = {
@@ -117,7 +117,7 @@ def environment(request: HttpRequest) -> dict[str, Any]:
     return environ
 
 
-# The body has been put together already.
+# The reader has joined the chunks already.
 _SPENT = frozenset({"content-type", "content-length", "transfer-encoding", "expect", "connection"})
 # Under this key moto looks up how S3's user metadata was spelled: WSGI can't tell my_key from my-key.
 _SPELLED = "moto.preserved_header_names"

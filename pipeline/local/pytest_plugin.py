@@ -1,4 +1,4 @@
-"""pytest fixtures for whoever reads or writes Kinesis: nothing to configure, no AWS account.
+"""pytest fixtures for tests of code that reads or writes Kinesis. They need no configuration and no AWS account.
 
 `headrace_aws`      a stand-in of Kinesis, DynamoDB, S3 and STS in a process of its own, one for the session
 `headrace_kinesis`  Kinesis in this process with a clock that only the test moves, new for each test
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def headrace_aws() -> Iterator[LocalAws]:
-    """Serve AWS's stand-in for the session. Tests share it: use names of your own, or reset() it."""
+    """Serve the AWS stand-in for the session. Tests share it: use different stream names, or call reset()."""
     from pipeline.local.endpoint import local_aws
 
     with local_aws() as aws:
@@ -28,7 +28,7 @@ def headrace_aws() -> Iterator[LocalAws]:
 
 @pytest.fixture
 def headrace_kinesis() -> InProcessKinesis:
-    """Give a Kinesis of this test's own, in process."""
+    """Give a Kinesis simulator for this test only, in this process."""
     from pipeline.local.inprocess import InProcessKinesis
 
     return InProcessKinesis()

@@ -1,4 +1,4 @@
-"""Whose request is it: read the service, the region, the operation and what it is about, as fault plans name them."""
+"""Read service, region, operation and subject of a request, in the words of fault plans."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def region_of(request: HttpRequest) -> str | None:
 
 
 def service_of(request: HttpRequest) -> str:
-    """Give the service of the signature's credential scope; what isn't signed is S3's, as moto has it."""
+    """Give the service of the signature's credential scope; unsigned requests count as S3's, as in moto."""
     return _scope(request, 3) or "s3"
 
 
 def call_of(request: HttpRequest, kinesis: Kinesis) -> Call:
-    """Tell what a request is about."""
+    """Tell the stream, table or path that a request names."""
     target = request.headers.get("x-amz-target", "")
     if target.startswith(KINESIS_TARGET):
         wire = wire_of(request.headers.get("content-type"))

@@ -1,4 +1,4 @@
-"""Opaque tokens (shard iterators, NextTokens): base64 of text under a checksum, so that garbage is known for what it is."""
+"""Opaque tokens (shard iterators, NextTokens): base64 of text with a checksum, so that made-up tokens are recognized."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import binascii
 from hashlib import blake2b
 
 _DIGEST = 8
-# Not a secret: it only tells our tokens from other base64.
+# Not a secret: the key only makes our tokens different from other base64 text.
 _KEY = b"headrace stand-in"
 _SEPARATOR = "|"
 
 
 class NotSealedError(ValueError):
-    """The text isn't a token of the wanted kind, or was changed on its way."""
+    """The text isn't a token of the wanted kind, or was changed."""
 
 
 def seal(kind: str, *parts: str | int) -> str:

@@ -18,8 +18,8 @@ from pipeline.local.door import Door
 from pipeline.local.kinesis import Kinesis
 from pipeline.local.kinesis_region import Options
 
-HOST = "127.0.0.1"  # never another: nothing here checks a signature
-_FINISH_SECONDS = 5.0  # for answers in hand when the server stops
+HOST = "127.0.0.1"  # never a public address: no request's signature is checked here
+_FINISH_SECONDS = 5.0  # for current answers when the server stops
 _START_SECONDS = 30.0
 
 
@@ -27,7 +27,7 @@ class Server:
     """A stand-in served from a thread of this process; a context manager."""
 
     def __init__(self, port: int, *, options: Options, seed: int, base: Clock = time.time) -> None:
-        """Prepare; nothing listens before `start`."""
+        """Prepare the server. It listens only after `start`."""
         self.clock = MovableClock(base)
         self.kinesis = Kinesis(self.clock, Random(seed), options)
         self.port = port
@@ -39,11 +39,11 @@ class Server:
 
     @property
     def endpoint(self) -> str:
-        """Give what AWS_ENDPOINT_URL has to be."""
+        """Give the value for AWS_ENDPOINT_URL."""
         return f"http://{HOST}:{self.port}"
 
     async def run(self, ready: Callable[[], None]) -> None:
-        """Serve until `stop`; tell when the port is open."""
+        """Serve until `stop`, and report when the port is open."""
         site = Site(self.kinesis, self.clock)
         door = Door(HOST, self.port, lambda: Connection(site))
         self._loop, self.port = asyncio.get_running_loop(), door.port
@@ -56,7 +56,7 @@ class Server:
             await asyncio.to_thread(site.moto.close)
 
     def stop(self) -> None:
-        """Stop serving, from any thread; answers in hand are given first."""
+        """Stop serving, from any thread, after the current answers are sent."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._stop.set)
         if self._thread is not None:
@@ -71,7 +71,7 @@ class Server:
         return self
 
     def __enter__(self) -> Self:
-        """Start, unless that was done."""
+        """Start, unless it is started already."""
         return self if self._thread is not None else self.start()
 
     def __exit__(

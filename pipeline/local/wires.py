@@ -1,6 +1,6 @@
-"""How requests and answers are spelled: JSON, or CBOR as the Java SDK asks for it.
+"""The two formats of requests and answers: JSON, and CBOR, which the Java SDK uses.
 
-Operations know one form, JSON's: blobs are base64 text, timestamps seconds. CBOR has blobs as byte strings, and under
+Operations use JSON's form only: blobs are base64 text, timestamps seconds. CBOR has blobs as byte strings, and under
 tag 1 timestamps as whole milliseconds, where the RFC wants seconds: that is how AWS's SDKs send and expect them.
 """
 
@@ -18,14 +18,14 @@ from pipeline.local.errors import unreadable
 from pipeline.local.fields import Request
 
 _EPOCH = 1  # the tag of timestamps
-# A record as GetRecords gives it, spelled around its four values: a page has up to 10,000 of them.
+# The CBOR bytes around the four values of a record are fixed: a page has up to 10,000 records, so they are prepared once.
 _SEQUENCE = b"\xa4" + encoded("SequenceNumber")  # a map of four begins
 _ARRIVAL = encoded("ApproximateArrivalTimestamp") + b"\xc1\x1b"  # tag 1 and eight bytes follow
 _DATA, _KEY = encoded("Data"), encoded("PartitionKey")
 
 
 class Wire(Protocol):
-    """A spelling of requests and answers."""
+    """A format of requests and answers."""
 
     @property
     def content_type(self) -> str: ...
@@ -66,7 +66,7 @@ class _Cbor:
         return {key: _from_cbor(key, value) for key, value in request.items()}
 
     def written(self, answer: Mapping[str, Any]) -> bytes:
-        # By way of JSON: pages of records are kept in it.
+        # Converted from JSON, in which records are kept.
         plain = orjson.loads(orjson.dumps(answer))
         if "MillisBehindLatest" in plain:
             records = plain["Records"]
@@ -79,7 +79,7 @@ CBOR: Wire = _Cbor()
 
 
 def wire_of(content_type: str | None) -> Wire:
-    """Tell the wire of a request; what names none is JSON's."""
+    """The format of a request; JSON where the request names none."""
     return CBOR if content_type == CBOR.content_type else JSON
 
 

@@ -1,4 +1,4 @@
-"""Time moved by hand, and ids that count."""
+"""A clock that tests move, and ids that are numbered."""
 
 from __future__ import annotations
 
@@ -21,20 +21,23 @@ class MemoryClock:
     def monotonic(self) -> float:
         return self._monotonic
 
+    def pause(self, seconds: float) -> None:
+        self.advance(timedelta(seconds=seconds))
+
     def advance(self, by: timedelta) -> None:
-        """Time goes by."""
+        """Let time pass, on both clocks."""
         if by < timedelta(0):
-            raise ValueError("time goes forward; a wall clock that is set back is `jump`")
+            raise ValueError("time only goes forward; use `jump` to set the wall clock back")
         self._now += by
         self._monotonic += by.total_seconds()
 
     def jump(self, by: timedelta) -> None:
-        """Somebody sets the wall clock: no time goes by."""
+        """Set the wall clock, without time passing."""
         self._now += by
 
 
 class CountingIds:
-    """Same seed, same history."""
+    """Numbered ids, and random numbers by a seed: the same seed gives the same sequence."""
 
     def __init__(self, prefix: str = "id", *, seed: int = 0) -> None:
         self._prefix = prefix

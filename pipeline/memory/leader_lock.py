@@ -1,4 +1,4 @@
-"""The leader's lock in one variable."""
+"""The LeaderLock port in memory."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class MemoryLeaderLock:
             return False
 
     def wipe(self) -> None:
-        """The row is gone behind everybody's back."""
+        """Delete the row without any condition, as a person could."""
         with self._lock:
             self._row = None
 

@@ -1,4 +1,4 @@
-"""The lease table in a dictionary."""
+"""The LeaseStore port in memory."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ _ABSENT: dict[str, Any] = {
     for name, field in Lease.__dataclass_fields__.items()
     if name not in {"key", "counter", "checkpoint"}
 }
-"""What a field says when its attributes are missing."""
+"""A field's value where its attributes are missing."""
 
 
 class MemoryLeaseStore:
-    """`index`: as AWS's store once its owner index is ACTIVE, rows that a worker is handing over aren't found as held
-    by it. The weaker promise is the default, so that nobody gets to rely on the stronger."""
+    """`index`: `held_by` leaves out leases that the worker is handing over, as the store on DynamoDB does once its owner
+    index is ACTIVE. It is the default, so that no code relies on the stronger answer without the index.
+    """
 
     def __init__(self, rows: Iterable[Lease] = (), *, index: bool = True) -> None:
         self._rows = {lease.key: lease for lease in rows}
         self._skipped: tuple[SkippedRow, ...] = ()
         self._index = index
         self.scans = 0
-        """Full scans so far: only a leader is to make any."""
+        """The number of full scans so far, which only a leader should make."""
         self._lock = Lock()
 
     def get(self, key: str) -> Lease | None:
@@ -40,8 +41,8 @@ class MemoryLeaseStore:
     def get_many(self, keys: Sequence[str]) -> Listing:
         with self._lock:
             odd = tuple(row for row in self._skipped if row.key in keys)
-            there = (self._rows[key] for key in dict.fromkeys(keys) if key in self._rows)
-            return Listing(tuple(row for row in there if all(row.key != o.key for o in odd)), odd)
+            found = (self._rows[key] for key in dict.fromkeys(keys) if key in self._rows)
+            return Listing(tuple(row for row in found if all(row.key != o.key for o in odd)), odd)
 
     def scan(self) -> Listing:
         with self._lock:
@@ -61,17 +62,22 @@ class MemoryLeaseStore:
             found = self._rows.get(change.key)
             if not _holds(change, found):
                 return Applied(found) if found is not None and is_own_work(change, found) else Refused(found)
-            if change.delete and found is not None:
+            if change.deletes and found is not None:
                 return Applied(self._rows.pop(change.key))
             now = _after(change, found)
             self._rows[change.key] = now
             return Applied(now)
 
+    @property
+    def at_once(self) -> int:
+        """One write after the other, so that the same seed gives the same history."""
+        return 1
+
     def apply_all(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
         return one_by_one(self.apply, changes)
 
     def wipe(self, key: str | None = None) -> None:
-        """A hand, a restored backup: the row, or all of them, are gone behind everybody's back."""
+        """Delete one row, or all rows, without any condition: as a person or a restored backup could."""
         with self._lock:
             gone = list(self._rows) if key is None else [key]
             for each in gone:
@@ -83,7 +89,7 @@ class MemoryLeaseStore:
                 raise WrongShape(f"the row {key} can't be read ({row.why}); it was left as it is")
 
     def hold_odd_row(self, key: str, why: str) -> None:
-        """A row that isn't understood lies in the table from now on."""
+        """Put a row into the table that can't be understood."""
         with self._lock:
             self._skipped = (*self._skipped, SkippedRow(key, why))
 
@@ -91,7 +97,7 @@ class MemoryLeaseStore:
 def one_by_one(
     apply: Callable[[Change], Applied | Refused], changes: Iterable[Change]
 ) -> tuple[Outcome, ...]:
-    """Many writes in their order: the same run has the same history."""
+    """Apply changes in their order, so that the same seed gives the same history."""
 
     def outcome(change: Change) -> Outcome:
         try:
@@ -117,7 +123,7 @@ def _after(change: Change, found: Lease | None) -> Lease:
     if change.create is not None:
         return change.create
     if found is None:
-        raise AssertionError("a change that doesn't create was held to be true of no row")
+        raise AssertionError("a change that creates no row was about to be applied without a row")
     put = {name: _ABSENT[name] if value is None else value for name, value in change.put.items()}
     added = {name: (getattr(found, name) or 0) + more for name, more in change.add.items()}
     removed = {name: _ABSENT[name] for name in change.remove}

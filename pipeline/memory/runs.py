@@ -1,4 +1,4 @@
-"""Dagster's verdicts on runs, told by a script."""
+"""The Runs port in memory: a test says which runs exist and in which state they are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pipeline.ports import Clock, LatestRun
 
 
 class MemoryRuns:
-    """Runs that nobody told of are unknown, as another deployment's are to Dagster."""
+    """Runs that the test didn't name are unknown, as the runs of another deployment are to Dagster."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -39,7 +39,7 @@ class MemoryRuns:
         return LatestRun(mine[-1], self._failed.get(mine[-1], ()), self._left_alone.get(mine[-1], ()))
 
     def launch(self, run_id: str, worker_id: str) -> None:
-        """Queued, for this worker."""
+        """Dagster has queued a run for this worker."""
         self._workers[run_id] = worker_id
         self._states[run_id] = RunState.WAITING
 
@@ -51,14 +51,14 @@ class MemoryRuns:
         self._states[run_id] = RunState.OVER
 
     def leave_alone(self, run_id: str, shards: tuple[str, ...]) -> None:
-        """It was told not to try these."""
+        """The run was asked to leave these shards alone."""
         self._left_alone[run_id] = shards
 
     def fail(self, run_id: str, shards: tuple[str, ...]) -> None:
-        """Over, and these shards failed in it."""
+        """The run is over, and these shards failed in it."""
         self.end(run_id)
         self._failed[run_id] = shards
 
     def forget(self, run_id: str) -> None:
-        """As if another Dagster instance had launched it."""
+        """Dagster doesn't know the run any more, as if another Dagster instance had launched it."""
         self._states.pop(run_id, None)

@@ -38,7 +38,9 @@ class _Stream:
 
 
 class MemorySource:
-    """`fails`: what every question raises from now on, None to end the trouble; for one shard's, `failing`."""
+    """The ShardSource port in memory. `fails`: the error that every call raises; None for no error. `failing`: the same for
+    single shards.
+    """
 
     def __init__(self, clock: Clock, *, region: str = "us-east-1", account: str = "123456789012") -> None:
         self._clock = clock
@@ -89,8 +91,8 @@ class MemorySource:
         found: dict[ShardKey, datetime] = {}
         for key, sequence in at.items():
             with suppress(Unknown):
-                there = {r.sequence: r.arrival for r in self.records(key, sequence - 1)}
-                found |= {key: there[sequence]} if sequence in there else {}
+                held = {r.sequence: r.arrival for r in self.records(key, sequence - 1)}
+                found |= {key: held[sequence]} if sequence in held else {}
         return found
 
     # --- what happens to a stream -----------------------------------------------------------------------------

@@ -7,14 +7,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count
 
-from pipeline.core.batch import WITHIN_THE_SECOND, Batch, Gap, Limits, Manifest, Staged, StagedFile
+from pipeline.core.batch import WITHIN_THE_SECOND, Batch, BatchLimits, Gap, Manifest, Staged, StagedFile
 from pipeline.core.position import Position
 from pipeline.core.stream import ShardKey
 from pipeline.errors import DataLoss, HeadraceError, Unknown
 from pipeline.memory.source import MemoryRecord, MemorySource
 from pipeline.ports import Clock, StagingSpec
 
-Row = tuple[ShardKey, int]
+StagedRow = tuple[ShardKey, int]
 """A record as a test knows it: shard and sequence number."""
 
 
@@ -22,13 +22,13 @@ class MemoryStage:
     """`fault` is called for each shard before it is read, and may raise. One file holds a whole wave."""
 
     def __init__(self, source: MemorySource, clock: Clock) -> None:
-        self.rows: dict[str, tuple[Row, ...]] = {}
+        self.rows: dict[str, tuple[StagedRow, ...]] = {}
         self.fault: Callable[[ShardKey], None] = lambda _: None
         self._source = source
         self._clock = clock
         self._names = count(1)
 
-    def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: Limits) -> Manifest:
+    def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
         read = [self._read(batch, limits.records // len(batches)) for batch in batches]
         rows = tuple((staged.key, r.sequence) for staged, records in read for r in records)
         if not rows:

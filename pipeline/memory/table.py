@@ -1,4 +1,4 @@
-"""The landing table in a dictionary: what the simulator runs on, held to the same promises as Iceberg."""
+"""The landing table in memory, on which the simulator runs. The contract tests check it and the one on Iceberg alike."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.core.batch import StagedFile
 from pipeline.core.landing import Landing, Proposal, decide_landing
 from pipeline.core.lineage import LedgerPage
 from pipeline.core.position import Positions
-from pipeline.core.repair import Evidence, KnownState, LastRow, Picked
+from pipeline.core.repair_plan import KnownState, LastRow, Picked, TableEvidence
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.errors import ChainBroken, CommitUnknown, Transient
 from pipeline.ports import Clock, Committed, RepairableTable, StagingSpec, TableState
@@ -36,8 +36,8 @@ _UNSURE_TRIES = 3
 Way = Literal["request", "answer"]
 
 
-class Lost(Exception):
-    """What a fault raises for a request or an answer that never arrived."""
+class LostOnTheWay(Exception):
+    """A fault raises this for a request or an answer that never arrived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,11 @@ class Snapshot:
     positions: Positions
     page: LedgerPage
     files: tuple[StagedFile, ...]
-    """Those that this commit added."""
+    """The files that this commit added."""
     ours: bool = True
-    """False: another engine's, which says nothing of positions."""
+    """False: a snapshot of another engine, which has no positions."""
     picked: int | None = None
-    """The snapshot that it is a cherry-pick of: its rows, without its positions."""
+    """For a cherry-pick, the snapshot whose rows it has, without that snapshot's positions; else None."""
 
 
 class MemoryTable(RepairableTable):
@@ -59,18 +59,18 @@ class MemoryTable(RepairableTable):
         self.snapshots: dict[int, Snapshot] = {}
         self.head: int | None = None
         self.fault: Callable[[Way], None] = lambda _: None
-        """Called around each swap; may raise `Lost`, or move the world on."""
+        """Called before and after each commit's swap. It may raise `LostOnTheWay`, or change the world of the test."""
         self.rows_of: Callable[[StagedFile], Iterable[tuple[ShardKey, int]]] = lambda _: ()
-        """Shard and sequence number of each row in a file: for a repair, which reads them."""
+        """File -> shard and sequence number of each row, which a repair reads."""
         self._forgotten: set[int] = set()
-        """Known nowhere; their rows are in the table all the same."""
+        """Expired snapshots that no metadata file describes any more. Their rows are still in the table."""
         self._clock = clock
         self._location = location
         self._ids = itertools.count(1)
         self._lock = Lock()
 
     def ensure(self) -> None:
-        """It always is there."""
+        """Does nothing: the table always exists."""
 
     def load(self) -> TableState:
         return self._state(self.head)
@@ -88,9 +88,7 @@ class MemoryTable(RepairableTable):
                 if snapshot.id in tries:
                     return self._committed(snapshot.id, tries[snapshot.id])
             if unsure >= _UNSURE_TRIES:
-                raise CommitUnknown(
-                    f"{unsure} commits went without an answer, and the table shows none of them"
-                )
+                raise CommitUnknown(f"{unsure} commits got no clear answer, and the table shows none of them")
             landing = decide_landing(base.positions, proposal)
             if landing.is_empty:
                 return Committed(landing, None, base)
@@ -99,11 +97,11 @@ class MemoryTable(RepairableTable):
             try:
                 if self._swap(made):
                     return self._committed(made.id, landing)
-            except Lost:
+            except LostOnTheWay:
                 unsure += 1
 
     def history(self, head: int | None) -> Iterator[Snapshot]:
-        """From a snapshot back to the first."""
+        """Snapshots from one back to the first."""
         while head is not None:
             yield self.snapshots[head]
             head = self.snapshots[head].parent
@@ -111,28 +109,30 @@ class MemoryTable(RepairableTable):
     # --- what others do to a table ----------------------------------------------------------------------------
 
     def append_as_others(self, files: tuple[StagedFile, ...] = ()) -> int:
-        """Another engine's insert, or without files its compaction: rows and positions stay as they are."""
+        """A commit by another engine: an insert, or without files a compaction, which leaves the rows as they are."""
         return self._put(files)
 
     def cherry_pick(self, source: int) -> int:
         return self._put(self.snapshots[source].files, picked=source)
 
     def forget(self, *snapshots: int) -> None:
-        """Expired, and no metadata file that knew them is left. Expiry alone breaks no chain: the log names the files."""
+        """Expire snapshots, and delete the metadata files that describe them. Expiry alone doesn't break the chain, because the
+        metadata log still names those files.
+        """
         self._forgotten.update(snapshots)
 
     def rollback(self, to: int | None) -> None:
-        """As a person does with a table: later snapshots stay known, but are no part of it any more."""
+        """Roll main back, as a person may do: later snapshots stay known, but are no longer part of the table."""
         with self._lock:
             self.head = to
 
     # --- repair -----------------------------------------------------------------------------------------------
 
-    def evidence(self, streams: Iterable[StreamId]) -> Evidence:
+    def evidence(self, streams: Iterable[StreamId]) -> TableEvidence:
         reached, picked, is_whole = self._over_picks()
         rows = [row for s in self.history(self.head) for file in s.files for row in self.rows_of(file)]
         known = sorted((s for s in self.snapshots.values() if self._knows(s.id)), key=lambda s: -s.id)
-        return Evidence(
+        return TableEvidence(
             self.head,
             reached,
             picked,
@@ -145,12 +145,14 @@ class MemoryTable(RepairableTable):
         made = Snapshot(next(self._ids), on, landing.positions, landing.page, landing.files)
         try:
             moved = not self._swap(made)
-        except Lost as lost:
+        except LostOnTheWay as lost:
             if all(snapshot.id != made.id for snapshot in self.history(self.head)):
-                raise CommitUnknown("a commit went without an answer. Look again") from lost
+                raise CommitUnknown("a commit got no clear answer. Run the command again to see") from lost
             moved = False
         if moved:
-            raise Transient("the table has moved since it was looked at. Nothing was changed; look again")
+            raise Transient(
+                "the table has a new snapshot since the repair was planned. Nothing was changed; run the command again"
+            )
         return TableState(made.positions, made.id, origin_allowed=False)
 
     def _over_picks(self) -> tuple[Positions | None, tuple[Picked, ...], bool]:
@@ -194,7 +196,7 @@ class MemoryTable(RepairableTable):
         return TableState(Positions(), head, origin_allowed=True)
 
     def _walk(self, head: int | None) -> Iterator[Snapshot]:
-        """As far as current metadata and log know."""
+        """The snapshots of main, newest first, as far as a metadata file describes them."""
         for snapshot in self.history(head):
             if not self._knows(snapshot.id):
                 raise ChainBroken(

@@ -1,4 +1,4 @@
-"""The worker table in a dictionary."""
+"""The WorkerStore port in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.ports import Clock, SkippedRow, WorkerListing
 
 
 class MemoryWorkerStore:
-    """`among_leases`: they share the leases' table, so that a look at all of them is dear."""
+    """`among_leases`: workers' rows are in the lease table, where reading all of them means a scan of the leases."""
 
     def __init__(self, *, clock: Clock, among_leases: bool = False) -> None:
         self._clock = clock
@@ -31,15 +31,15 @@ class MemoryWorkerStore:
 
     def get_many(self, worker_ids: Sequence[str]) -> WorkerListing:
         with self._lock:
-            there = (self._rows[each] for each in dict.fromkeys(worker_ids) if each in self._rows)
-            return WorkerListing(tuple(there), tuple(row for row in self._skipped if row.key in worker_ids))
+            found = (self._rows[each] for each in dict.fromkeys(worker_ids) if each in self._rows)
+            return WorkerListing(tuple(found), tuple(row for row in self._skipped if row.key in worker_ids))
 
     def get(self, worker_id: str) -> Worker | None:
         with self._lock:
             return self._rows.get(worker_id)
 
     def hold_odd_row(self, key: str, why: str) -> None:
-        """A row that isn't understood lies in the table from now on."""
+        """Put a row into the table that can't be understood."""
         with self._lock:
             self._skipped = (*self._skipped, SkippedRow(key, why))
 
@@ -99,12 +99,12 @@ class MemoryWorkerStore:
             return True
 
     def wipe(self, worker_id: str) -> None:
-        """The row is gone behind everybody's back."""
+        """Delete the row without any condition, as a person could."""
         with self._lock:
             self._rows.pop(worker_id, None)
 
     def _filled(self, worker_id: str) -> Worker:
-        """A new row says when it was made, for readers of KCL's kind."""
+        """The worker's row, or a new one with the stamp that KCL's workers expect."""
         return self._rows.get(worker_id) or Worker(worker_id, last_update=self._second())
 
     def _second(self) -> datetime:

@@ -2,9 +2,9 @@
 
 from datetime import timedelta
 
-from assets.waves import Run
 from pipeline.core.change import Applied, assign, claim, create
 from pipeline.core.lease import Lease
+from pipeline.duties.run import Run
 from tests.duties.world import World
 
 
@@ -12,10 +12,9 @@ def a_run(world: World) -> Run:
     world.runs.launch("asked", "w1")
     world.runs.start("asked")
     return Run(
-        consumption=world.a_run("w1", "asked"),
+        attempt=world.a_run("w1", "asked"),
         settings=world.settings,
         clock=world.clock,
-        pause=lambda seconds: world.clock.advance(timedelta(seconds=seconds)),
         on_wave=lambda _: None,
         is_stopping=lambda: False,
     )

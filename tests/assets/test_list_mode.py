@@ -107,7 +107,12 @@ def test_a_run_that_a_person_starts_without_a_worker_or_shards_is_refused_with_a
     world = make_world()
     world.settle()
 
-    assert "a run without partitions needs `worker` in its config" in why_failed(world.execute())
+    result = world.execute()
+    assert "a run without partitions needs `worker` in its config" in why_failed(result)
+    (failed,) = [e.step_failure_data for e in result.all_events if e.is_step_failure]
+    assert failed.error is not None
+    assert failed.error.cause is None, "the stack trace of our own error would follow"
+    assert failed.error.context is None
 
 
 def test_named_shards_alone_are_read(make_world: MakeWorld):

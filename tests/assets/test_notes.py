@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.cli.consume import _Told
-from pipeline.duties.consume import Consumption
+from pipeline.cli.consume import _Output
+from pipeline.duties.attempt import Attempt
 from pipeline.duties.wave import WaveReport
-from pipeline.settings_choices import OnDataLoss
+from pipeline.settings.choices import OnDataLoss
 from tests.dagster.fixtures import MakeWorld
 from tests.duties.life import Life
 
@@ -20,13 +20,13 @@ GAP = "orders/shardId-000000000000: records that arrived between 1 and 2 may be 
 def test_lost_records_are_a_warning_in_the_log_of_the_run(make_world: MakeWorld):
     world = make_world(shards=1)
     world.settle()
-    wave = Consumption.wave
+    wave = Attempt.wave
 
-    def noted(run: Consumption, keys: Iterable[str] | None = None) -> WaveReport:
+    def noted(run: Attempt, keys: Iterable[str] | None = None) -> WaveReport:
         return replace(wave(run, keys), notes=(GAP,))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Consumption, "wave", noted)
+        patch.setattr(Attempt, "wave", noted)
         result = world.read()
     assert result.success
     told = [log for log in world.instance.all_logs(result.run_id) if GAP in log.user_message]
@@ -35,7 +35,7 @@ def test_lost_records_are_a_warning_in_the_log_of_the_run(make_world: MakeWorld)
 
 
 def test_the_shell_prints_each_on_a_line_of_its_own(capsys: pytest.CaptureFixture[str]):
-    _Told().hear(WaveReport(notes=(GAP, "another")))
+    _Output().show(WaveReport(notes=(GAP, "another")))
     assert capsys.readouterr().out.splitlines() == [
         "wave: 0 records of 0 shards landed",
         f"  {GAP}",

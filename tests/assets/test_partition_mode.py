@@ -147,7 +147,7 @@ def test_a_shard_that_a_living_run_reads_is_waited_for_and_then_read(
         waited.append(found.wanted_by)
         world.world.leases.apply(_release(found))
 
-    monkeypatch.setattr("assets.consumption.time.sleep", let_go)
+    monkeypatch.setattr("pipeline.clock.time.sleep", let_go)
 
     result = world.execute(partition=key(0))
 

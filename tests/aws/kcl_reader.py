@@ -50,6 +50,8 @@ OURS = {
     "lookedAt",
     "behindMs",
     "assignedAt",
+    "failingSince",
+    "failure",
 }
 
 

@@ -14,7 +14,7 @@ from pipeline.core.change import Applied
 from pipeline.core.checkpoint import Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.local.endpoint import LocalAws
-from pipeline.settings import AwsSettings
+from pipeline.settings.model import AwsSettings
 from tests.stand_in import a_table
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pipeline.core.batch import Batch
 from pipeline.core.position import TRIM, Position, Start
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.local.inprocess import InProcessKinesis
-from pipeline.ports import Page
+from pipeline.ports import RecordPage
 
 
 class World:
@@ -71,9 +71,9 @@ class World:
         self.aws.clock.advance(seconds)
 
 
-def until_tip(pages: Iterable[Page]) -> list[Page]:
+def until_tip(pages: Iterable[RecordPage]) -> list[RecordPage]:
     """As the staging task reads: up to the tip or the end."""
-    read: list[Page] = []
+    read: list[RecordPage] = []
     for page in pages:
         read.append(page)
         if page.children is not None or not page.behind:
@@ -81,13 +81,13 @@ def until_tip(pages: Iterable[Page]) -> list[Page]:
     return read
 
 
-def numbers_of(pages: Iterable[Page]) -> list[int]:
+def numbers_of(pages: Iterable[RecordPage]) -> list[int]:
     return [int(number) for number in _column(pages, "sequence_number")]
 
 
-def payloads_of(pages: Iterable[Page]) -> list[bytes]:
+def payloads_of(pages: Iterable[RecordPage]) -> list[bytes]:
     return _column(pages, "data")
 
 
-def _column(pages: Iterable[Page], name: str) -> list[Any]:
+def _column(pages: Iterable[RecordPage], name: str) -> list[Any]:
     return [value for page in pages if page.records for value in page.records[name].to_pylist()]

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.aws.migration import DynamoClientVersion
 from pipeline.aws.tables import DynamoTables
 from pipeline.kcl.migration import ClientVersion
-from pipeline.settings import Settings, StreamSettings
+from pipeline.settings.model import Settings, StreamSettings
+from tests.kcl_client_version import KclClientVersion
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -20,7 +20,7 @@ def test_the_client_version_is_none_until_a_worker_of_kcls_wrote_it(dynamodb: "D
     tables = DynamoTables(dynamodb, settings, pause=lambda _: None)
     tables.ensure()
     assert tables.client_version() is None
-    row = DynamoClientVersion(dynamodb, settings.state_table)
+    row = KclClientVersion(dynamodb, settings.state_table)
     assert row.change(ClientVersion.UPGRADE_FROM_2X, "kcl-1", datetime(2026, 1, 1, tzinfo=UTC), seen=None)
     assert tables.client_version() is ClientVersion.UPGRADE_FROM_2X
 
@@ -36,6 +36,6 @@ def test_while_kcl_moves_its_rows_the_client_version_is_read_on_either_side(
     said = {"key": {"S": "TableMigration3.5"}, "tm": {"S": f"TABLE_MIGRATION_STATUS_{status}"}}
     dynamodb.put_item(TableName=settings.state_table, Item=said)
     place = (settings.lease_table, "leaseKey") if moved else (settings.state_table, "key")
-    row = DynamoClientVersion(dynamodb, place[0], key=place[1])
+    row = KclClientVersion(dynamodb, place[0], key=place[1])
     assert row.change(ClientVersion.ROLLED_BACK, "kcl-1", datetime(2026, 1, 1, tzinfo=UTC), seen=None)
     assert tables.client_version() is ClientVersion.ROLLED_BACK

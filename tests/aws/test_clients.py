@@ -6,14 +6,20 @@ import pytest
 
 from pipeline.aws.clients import dynamodb_client, kinesis_client
 from pipeline.errors import BadSetting
-from pipeline.settings import AwsSettings
+from pipeline.settings.model import AwsSettings
 
 HERE = AwsSettings(region="eu-west-1", endpoint="http://127.0.0.1:1")
 
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_ENDPOINT_URL"):
+    for name in (
+        "AWS_REGION",
+        "AWS_DEFAULT_REGION",
+        "AWS_PROFILE",
+        "AWS_DEFAULT_PROFILE",
+        "AWS_ENDPOINT_URL",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path_factory.mktemp("aws") / "none"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path_factory.mktemp("aws") / "none"))
@@ -52,7 +58,7 @@ def test_credentials_in_an_endpoint_are_refused_and_not_repeated(endpoint: str):
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        (AwsSettings(region="eu-west-1", profile="absent"), "aws.profile 'absent'"),
+        (AwsSettings(region="eu-west-1", profile="absent"), "aws.profile in the settings is 'absent'"),
         (AwsSettings(), "aws.region"),
         (AwsSettings(region="eu-west-1", endpoint="not an address"), "aws.endpoint"),
     ],
@@ -60,3 +66,25 @@ def test_credentials_in_an_endpoint_are_refused_and_not_repeated(endpoint: str):
 def test_a_setting_that_leads_nowhere_is_named(settings: AwsSettings, named: str):
     with pytest.raises(BadSetting, match=named):
         dynamodb_client(settings)
+
+
+@pytest.mark.parametrize(
+    ("environ", "named"),
+    [
+        ({"AWS_PROFILE": "absent"}, "AWS_PROFILE in the environment is 'absent'"),
+        ({"AWS_DEFAULT_PROFILE": "absent"}, "AWS_DEFAULT_PROFILE in the environment is 'absent'"),
+        (
+            {"AWS_DEFAULT_PROFILE": "first", "AWS_PROFILE": "second"},
+            "AWS_DEFAULT_PROFILE in the environment is 'first'",
+        ),
+    ],
+)
+def test_a_profile_of_the_environment_that_is_nowhere_is_named_with_its_variable(
+    environ: dict[str, str], named: str, monkeypatch: pytest.MonkeyPatch
+):
+    for variable, name in environ.items():
+        monkeypatch.setenv(variable, name)
+    with pytest.raises(BadSetting) as error:
+        kinesis_client(AwsSettings(region="eu-west-1"))
+    assert str(error.value).startswith(named)
+    assert "None" not in str(error.value)

@@ -52,7 +52,7 @@ def test_a_list_that_outlives_its_tokens_is_left_to_the_next_look():
     account.client.meta.events.register(
         "after-call.kinesis.ListStreams", lambda **_: account.local.clock.advance(301)
     )
-    with pytest.raises(Unreachable, match="the next look asks again"):
+    with pytest.raises(Unreachable, match="the next look tries again"):
         account.source.find_streams(None, {})
 
 

@@ -14,7 +14,7 @@ from pipeline.core.stream import ShardKey, StreamId
 from pipeline.errors import Terminal, Throttled, Unknown, Unreachable, WrongShape
 from pipeline.local.endpoint import LocalAws
 from pipeline.local.inprocess import InProcessKinesis
-from pipeline.settings import AwsSettings
+from pipeline.settings.model import AwsSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -103,7 +103,7 @@ def test_a_list_that_always_outlives_its_tokens_is_given_up():
         wide.local.clock.advance(301)
 
     wide.client.meta.events.register("after-call.kinesis.ListShards", dawdle)
-    with pytest.raises(Unreachable, match="longer than its pages' tokens live"):
+    with pytest.raises(Unreachable, match="longer than its page tokens are valid"):
         wide.source.list_shards(wide.stream)
 
 

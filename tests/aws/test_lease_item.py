@@ -1,7 +1,7 @@
 """The wire form of a lease row: KCL's names and types, and no row that brings a list down."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from pipeline.aws.lease_item import ATTRIBUTES, read_lease, write_change, write_lease
 from pipeline.core import change
-from pipeline.core.change import Change
+from pipeline.core.assign import AssignmentInput, GapRules, plan_assign
+from pipeline.core.change import Change, ChangeKind
 from pipeline.core.checkpoint import SHARD_END, Checkpoint
+from pipeline.core.failure import Failure
 from pipeline.core.lease import FIELDS, Lease
 from pipeline.core.shard import HashRange
 from pipeline.ports import SkippedRow
@@ -91,13 +93,39 @@ def test_throughput_is_rounded_half_up_to_six_places_without_exponent(kbps: floa
     assert write_lease(Lease("k", throughput_kbps=kbps))["throughputKBps"] == {"N": text}
 
 
-def test_a_throughput_as_large_as_dynamodb_keeps_can_be_written_on():
-    """Somebody's hand: the rows of the other shards of a wave would wait for it, too."""
-    read = read_lease({**ROW, "throughputKBps": {"N": "1E+125"}})
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(
+            {"N": text}
+            for text in ("Infinity", "-Infinity", "NaN", "sNaN", "-0.5", "1E+10", "1E+125", "1E+400", "many")
+        ),
+        {"S": "Infinity"},
+        {"NULL": True},
+    ],
+    ids=str,
+)
+def test_a_throughput_that_makes_no_sense_counts_as_unmeasured_and_is_written_over(said: dict[str, Any]):
+    read = read_lease({**ROW, "throughputKBps": said})
+    assert read == read_lease(ROW)
     assert isinstance(read, Lease)
-    wanted = change.checkpoint(read, "me", "run/1", at=SHARD_END, throughput_kbps=read.throughput_kbps)
-    _, request = write_change(wanted)
-    assert request["ExpressionAttributeValues"][":new_throughputKBps"] == {"N": "1" + "0" * 125}
+    assert isinstance(
+        plan_assign(
+            AssignmentInput(leases=(read,), living=frozenset({"w1"}), now=datetime.now(UTC)),
+            GapRules(dwell=timedelta(hours=1)),
+        )[0],
+        Change,
+    )
+    _, request = write_change(change.checkpoint(read, "me", "run/1", at=SHARD_END, throughput_kbps=1.5))
+    assert request["ExpressionAttributeValues"][":new_throughputKBps"] == {"N": "1.5"}
+    assert "throughputKBps" not in request["ConditionExpression"]
+
+
+def test_the_largest_throughput_that_is_believed_can_be_weighed_and_written():
+    read = read_lease({**ROW, "throughputKBps": {"N": "1E+9"}})
+    assert isinstance(read, Lease)
+    assert read.throughput_kbps == 1e9
+    assert write_lease(read)["throughputKBps"] == {"N": "1000000000"}
 
 
 def test_a_row_with_what_is_mandatory_is_a_lease():
@@ -179,6 +207,10 @@ CHANGES = [
     change.repair(LEASE, "run/1", SHARD_END),
     change.checkpoint(LEASE, "me", "run/1", at=Checkpoint("200", 7), throughput_kbps=1.5),
     change.release(LEASE, "run/1", looked_at=datetime(2026, 1, 1, tzinfo=UTC), behind_ms=3),
+    change.release(
+        replace(LEASE, failure=Failure(datetime(2026, 1, 1, tzinfo=UTC), "denied")), "run/1", is_well=True
+    ),
+    change.note_failure(LEASE, "me", "denied", at=datetime(2026, 1, 1, tzinfo=UTC)),
     change.want(LEASE, "run/3"),
     change.assign(LEASE, "you", "dead"),
     change.give_up(LEASE, "me"),
@@ -208,7 +240,9 @@ def test_a_condition_on_zero_holds_where_kcl_left_the_number_out():
 
 def test_what_is_put_as_none_or_as_an_empty_set_is_removed():
     _, request = write_change(
-        Change("k", "test", put={"owner": None, "children": frozenset(), "wanted_by": "w"})
+        Change(
+            "k", "test", put={"owner": None, "children": frozenset(), "wanted_by": "w"}, kind=ChangeKind.TAKE
+        )
     )
     assert request["UpdateExpression"] == "SET #wantedBy = :new_wantedBy REMOVE #childShardIds, #leaseOwner"
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from pipeline.aws.leases import DynamoLeaseStore
 from pipeline.core import change
 from pipeline.core.checkpoint import SHARD_END
 from pipeline.core.lease import Lease
@@ -78,17 +77,10 @@ def test_a_scan_has_as_many_parts_as_the_table_is_large(table: Table, gib: float
     assert table.calls["Scan"] == parts
 
 
-def test_the_size_is_asked_once_in_a_while_for_all_stores_of_a_process(table: Table):
+def test_the_size_is_asked_once_in_a_while(table: Table):
     for _ in range(3):
-        DynamoLeaseStore(table.client, table.name).scan()
+        table.store.scan()
     assert table.calls["DescribeTable"] == 1
-
-
-def test_the_settings_parts_are_taken_without_asking(table: Table):
-    store = DynamoLeaseStore(table.client, table.name, segments=4)
-    table.hold(CLAIMED)
-    assert store.scan().leases == (CLAIMED,)
-    assert (table.calls["Scan"], table.calls["DescribeTable"]) == (4, 0)
 
 
 @pytest.mark.usefixtures("no_backoff")
@@ -103,7 +95,7 @@ def test_a_size_that_was_never_to_be_had_means_ten_parts_and_no_failure(table: T
 def test_trouble_in_one_part_is_trouble_of_the_scan(table: Table):
     table.trouble("throttle", "Scan", count=3)
     with pytest.raises(Throttled):
-        DynamoLeaseStore(table.client, table.name, segments=1).scan()
+        table.store.scan()
 
 
 def test_an_odd_row_among_ones_own_is_reported_whether_scanned_or_indexed(table: Table):

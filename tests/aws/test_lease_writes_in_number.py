@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from pipeline.aws import leases
-from pipeline.aws.leases import DynamoLeaseStore
 from pipeline.core import change
 from pipeline.core.change import Applied
 from pipeline.core.lease import Lease
@@ -66,23 +65,23 @@ def test_where_everything_is_throttled_the_last_rows_are_not_even_tried(table: T
     assert table.calls["PutItem"] < 2 * leases._AT_ONCE
 
 
-def test_the_index_is_described_once_by_a_process_however_many_stores_it_makes(table: Table):
+def test_the_index_is_described_once(table: Table):
     table.hold(CLAIMED)
     table.make_index()
     table.calls.clear()
     for _ in range(5):
-        assert DynamoLeaseStore(table.client, table.name).held_by("me").leases == (CLAIMED,)
+        assert table.store.held_by("me").leases == (CLAIMED,)
     assert (table.calls["DescribeTable"], table.calls["Query"], table.calls["Scan"]) == (1, 5, 0)
 
 
 def test_an_index_that_is_not_there_yet_is_asked_for_until_it_is(table: Table):
     table.hold(CLAIMED)
     for _ in range(2):
-        DynamoLeaseStore(table.client, table.name).held_by("me")
+        table.store.held_by("me")
     assert (table.calls["DescribeTable"], table.calls["Query"]) == (2, 0)
     table.make_index()
     for _ in range(2):
-        DynamoLeaseStore(table.client, table.name).held_by("me")
+        table.store.held_by("me")
     assert (table.calls["DescribeTable"], table.calls["Query"]) == (3, 2)
 
 
@@ -96,5 +95,5 @@ def test_an_index_that_went_is_asked_for_again(table: Table):
     )
     table.calls.clear()
     for _ in range(2):
-        assert DynamoLeaseStore(table.client, table.name).held_by("me").leases == (CLAIMED,)
+        assert table.store.held_by("me").leases == (CLAIMED,)
     assert (table.calls["Query"], table.calls["DescribeTable"], table.calls["Scan"]) == (1, 1, 2)

@@ -15,7 +15,7 @@ from pipeline.core.checkpoint import SHARD_END, Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.core.shard import HashRange
 from pipeline.errors import TablesMissing, Terminal, Throttled, Unreachable
-from pipeline.settings import AwsSettings
+from pipeline.settings.model import AwsSettings
 from tests.aws.kcl_reader import read_as_kcl
 from tests.aws.lease_table import CLAIMED, KEY, Table
 
@@ -114,7 +114,7 @@ OWN_WRITES = {
         change.checkpoint(CLAIMED, "me", "run/1", at=Checkpoint("200"), throughput_kbps=1 / 3),
     ),
     "take over": (CLAIMED, change.assign(CLAIMED, "you", "its worker died")),
-    "move": (CLAIMED, change.assign(CLAIMED, "you", "more to read", at=NOON)),
+    "move": (CLAIMED, change.move(CLAIMED, "you", "more to read", at=NOON)),
 }
 UNCOUNTED = {
     "want": (CLAIMED, change.want(CLAIMED, "run/2")),
@@ -204,7 +204,9 @@ def test_trouble_beyond_our_patience_is_transient_and_says_what_is_safe(
         table.trouble(kind, operation, count=3)
         is_unsure = operation == "UpdateItem" and error is Unreachable
         safe = (
-            "Whether a write arrived isn't known.*a second try safe" if is_unsure else "Nothing was written"
+            "Whether the write arrived isn't known.*trying again is safe"
+            if is_unsure
+            else "Nothing was written"
         )
         with pytest.raises(error, match=rf"table {table.name}.*{safe}") as told:
             ask()
@@ -218,7 +220,7 @@ def test_a_service_that_is_not_there_is_unreachable(table: Table):
         Unreachable, match=r"no answer.*Nothing was written.*check aws.region and aws.endpoint"
     ):
         store.get(KEY)
-    with pytest.raises(Unreachable, match=r"no answer.*Whether a write arrived isn't known"):
+    with pytest.raises(Unreachable, match=r"no answer.*Whether the write arrived isn't known"):
         store.apply(change.beat(CLAIMED, "me"))
 
 
@@ -237,6 +239,6 @@ def test_a_missing_table_is_named_with_the_command_that_makes_it(dynamodb: "Dyna
         "held_by": lambda: store.held_by("me"),
         "apply": lambda: store.apply(change.beat(CLAIMED, "me")),
     }
-    said = r"table nowhere isn't in us-east-1.*auto, the default, the leader's next tick.*never, `headrace tables create`"
+    said = r"table nowhere doesn't exist in us-east-1.*auto, the default, the leader's next tick.*never, create them by `headrace tables create`"
     with pytest.raises(TablesMissing, match=said):
         asked[ask]()

@@ -9,10 +9,10 @@ import pytest
 from pipeline.aws.pages import KinesisPages
 from pipeline.aws.pages_decode import decode_answer
 from pipeline.core.position import Position, Start
-from pipeline.errors import BadSetting, WrongShape
-from pipeline.settings_choices import Wire
+from pipeline.errors import WrongShape
 from tests.aws.pages_world import World, numbers_of, payloads_of, until_tip
 
+NOW = datetime(2099, 12, 31, 23, 59, 59, tzinfo=UTC)
 _MEBIBYTE = b"x" * (1024 * 1024 - len("customer"))
 """The largest payload: with its partition key it takes 1 MiB."""
 
@@ -193,11 +193,6 @@ def test_the_reader_travels_without_credentials(monkeypatch: pytest.MonkeyPatch)
     assert b"canary" not in travelled.lower()
 
 
-def test_a_wire_form_that_isnt_built_is_refused_at_once():
-    with pytest.raises(BadSetting, match=r"aws\.wire is cbor"):
-        KinesisPages(region="eu-west-1", wire=Wire.CBOR)
-
-
 def test_a_position_inside_an_aggregate_is_refused_and_nothing_is_read():
     world = World()
     (number,) = world.put(b"aggregate")
@@ -213,7 +208,7 @@ def test_unknown_fields_of_an_answer_are_passed_over():
     body = b"""{"Records":[{"Data":"aGk=","PartitionKey":"k","SequenceNumber":"7","EncryptionType":"KMS",
         "ApproximateArrivalTimestamp":1.769E9}],"MillisBehindLatest":12,"NextShardIterator":"n","New":{"a":[1]}}"""
 
-    answer = decode_answer(body, key)
+    answer = decode_answer(body, key, NOW)
 
     assert (answer.rows, answer.last_sequence, answer.next_iterator) == (1, 7, "n")
     assert answer.first_arrival == datetime.fromtimestamp(1_769_000_000, UTC)
@@ -223,7 +218,7 @@ def test_unknown_fields_of_an_answer_are_passed_over():
 def test_arrival_times_keep_every_millisecond(stamp: str):
     record = f'{{"Data":"","PartitionKey":"k","SequenceNumber":"7","ApproximateArrivalTimestamp":{stamp}}}'
 
-    answer = decode_answer(f'{{"Records":[{record}]}}'.encode(), World().key())
+    answer = decode_answer(f'{{"Records":[{record}]}}'.encode(), World().key(), NOW)
 
     assert answer.records is not None
     whole, _, thousandths = stamp.partition(".")

@@ -1,14 +1,23 @@
 """What the executor's reader does when Kinesis or the way to it is in trouble."""
 
+import json
+import re
 from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipeline.aws import pages
-from pipeline.aws.pages_decode import decode_answer
-from pipeline.core.position import Start
-from pipeline.errors import BadSetting, DataLoss, Terminal, Throttled, Unreachable
+from pipeline.aws.pages_decode import PageAnswer, decode_answer, record_schema
+from pipeline.core.batch import BatchLimits
+from pipeline.core.position import TRIM, Start
+from pipeline.core.stream import ShardKey
+from pipeline.errors import BadAnswer, BadSetting, DataLoss, Terminal, Throttled, Unreachable
+from pipeline.lake.gauge import Gauge
+from pipeline.lake.stage_task import stage_batches
+from pipeline.ports import StagingSpec
 from tests.aws.pages_world import World, numbers_of, until_tip
 
 
@@ -55,7 +64,7 @@ def test_patience_ends_and_says_so():
     world = World()
     world.aws.inject("throttle", operation="GetRecords")
 
-    with pytest.raises(Throttled, match=r"given up after 20 s of trying"):
+    with pytest.raises(Throttled, match=r"this wave stopped trying after 20 s"):
         until_tip(world.reader().pages(world.batch()))
 
     assert 10 < sum(world.sleeps) <= 20
@@ -116,7 +125,7 @@ def test_iterators_that_always_expire_end_in_a_sentence_not_in_a_loop():
     world = World()
     world.aws.inject("error", operation="GetRecords", code="ExpiredIteratorException", status=400)
 
-    with pytest.raises(Unreachable, match="expire as soon as they are given"):
+    with pytest.raises(Unreachable, match="expire as soon as Kinesis gives them"):
         until_tip(world.reader().pages(world.batch()))
 
 
@@ -179,12 +188,134 @@ def test_errors_name_no_payload_and_no_partition_key():
     assert "canary" not in str(caught.value)
 
 
+def a_record(number: str, arrival: object = None, data: str = "cGF5bG9hZC1jYW5hcnk=") -> dict[str, Any]:
+    found = {"Data": data, "PartitionKey": "key-canary", "SequenceNumber": number}
+    return found if arrival is None else {**found, "ApproximateArrivalTimestamp": arrival}
+
+
+ARRIVED = 1_600_000_000.5
+NINE = [a_record(str(n), ARRIVED) for n in range(101, 110)]
+
+
+def a_child(start: object, end: object) -> dict[str, Any]:
+    hashes = {"StartingHashKey": start, "EndingHashKey": end}
+    return {"ShardId": "shardId-000000000001", "ParentShards": [], "HashKeyRange": hashes}
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"Records": [*NINE, a_record("105", ARRIVED)]}, "record 10 of 10 isn't higher"),
+        ({"Records": [NINE[0], NINE[0]]}, "record 2 of 2 isn't higher"),
+        ({"Records": [a_record("1000", ARRIVED), a_record("999", ARRIVED)]}, "record 2 of 2 isn't higher"),
+        ({"Records": [NINE[0], a_record("12x", ARRIVED)]}, "record 2 of 2 is no number"),
+        ({"Records": [a_record("-1", ARRIVED), NINE[0]]}, "record 1 of 2 is no number"),
+        ({"Records": [a_record("", ARRIVED)]}, "record 1 of 1 is no number"),
+        ({"Records": [a_record("\u0664\u0665", ARRIVED)]}, "record 1 of 1 is no number"),
+        ({"Records": [a_record("9" * 130, ARRIVED)]}, "record 1 of 1 is no number"),
+        ({"Records": [a_record("3", ARRIVED)]}, "isn't after 100"),
+        ({"Records": [a_record("100", ARRIVED)]}, "isn't after 100"),
+        ({"Records": [a_record("101", -1.0)]}, "record 1 of 1 arrived before 1970"),
+        (
+            {"Records": [*NINE, a_record("110", 253402300800.0)]},
+            "record 10 of 10 arrived before 1970 or more",
+        ),
+        ({"Records": [a_record("101", 1e308)]}, "arrived before 1970 or more"),
+        ({"Records": [a_record("101", "NaN")]}, r"Records\[0\].ApproximateArrivalTimestamp"),
+        ({"Records": [a_record("101")]}, "missing required field `ApproximateArrivalTimestamp`"),
+        ({"MillisBehindLatest": -5}, "MillisBehindLatest is -5"),
+        ({"MillisBehindLatest": 10**17}, "MillisBehindLatest is 1000"),
+        (
+            {"ChildShards": [a_child("x", "5")]},
+            "hash key range of shard shardId-000000000001 is no range of numbers",
+        ),
+        (
+            {"ChildShards": [a_child("7", "5")]},
+            "hash key range of shard shardId-000000000001 is no range of numbers",
+        ),
+        (
+            {"ChildShards": [a_child("0", str(2**128))]},
+            "hash key range of shard shardId-000000000001 is no range of numbers",
+        ),
+    ],
+)
+def test_an_answer_that_cannot_be_right_is_not_taken_and_names_aws_request(
+    said: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch
+):
+    world = World()
+    world.put(b"one")
+    body = json.dumps({"NextShardIterator": "n", **said}).encode()
+    iterator = world.client.get_shard_iterator(
+        StreamName="orders", ShardId="shardId-000000000000", ShardIteratorType="TRIM_HORIZON"
+    )["ShardIterator"]
+    monkeypatch.setattr(pages, "held_body", lambda _: body)
+    monkeypatch.setattr(pages._Reading, "_new_iterator", lambda _: iterator)
+    reading = world.reader(patience=1.0).pages(world.batch(100, start=TRIM))
+
+    with pytest.raises(BadAnswer, match=why) as caught:
+        next(reading)
+
+    assert "canary" not in str(caught.value)
+    assert re.search(r"AWS's request id: [\w-]{10,}", str(caught.value))
+
+
+def test_numbers_of_different_lengths_that_grow_are_taken():
+    records = [a_record(each, ARRIVED) for each in ("9", "10", "11", "100")]
+    body = json.dumps({"NextShardIterator": "n", "Records": records}).encode()
+    answer = decode_answer(body, World().key(), datetime.fromtimestamp(ARRIVED, UTC))
+    assert (answer.first_sequence, answer.last_sequence, answer.rows) == (9, 100, 4)
+
+
+def test_a_clock_that_differs_a_little_is_no_absurd_arrival():
+    body = json.dumps({"NextShardIterator": "n", "Records": NINE}).encode()
+    early = datetime.fromtimestamp(ARRIVED - 3599, UTC)
+    assert decode_answer(body, World().key(), early).rows == 9
+
+
+def test_a_shard_whose_second_page_is_absurd_keeps_its_first_and_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    world = World(shards=2)
+    world.put(*[b"x" for _ in range(10_500)])
+    for shard in world.client.list_shards(StreamName="orders")["Shards"]:
+        world.client.put_record(
+            StreamName="orders",
+            Data=b"y",
+            PartitionKey="k",
+            ExplicitHashKey=shard["HashKeyRange"]["StartingHashKey"],
+        )
+    batches = [world.batch(shard=n) for n in (0, 1)]
+
+    def swapped(body: bytes, key: ShardKey, answered: datetime) -> PageAnswer:
+        said = json.loads(body)
+        if len(said["Records"]) not in {0, 1, 10_000}:
+            said["Records"].reverse()
+        return decode_answer(json.dumps(said).encode(), key, answered)
+
+    monkeypatch.setattr(pages, "decode_answer", swapped)
+    names = record_schema().names
+    manifest = stage_batches(
+        batches,
+        world.reader(patience=1.0),
+        spec=StagingSpec(str(tmp_path), tuple((name, i) for i, name in enumerate(names, 1))),
+        limits=BatchLimits(10**9, 10**12, 3600.0),
+        threads=1,
+        gauge=Gauge("host", None),
+    )
+    staged = {each.key.shard_id[-1]: each for each in manifest.staged}
+    broken = next(each for each in staged.values() if each.error is not None)
+    (whole,) = [each for each in staged.values() if each is not broken]
+    assert "AWS's request" in (broken.error or "")
+    assert (broken.rows, whole.error) == (10_000, None)
+    assert whole.rows == 1
+
+
 def test_an_answer_with_neither_a_next_iterator_nor_children_is_no_end(monkeypatch: pytest.MonkeyPatch):
     world = World()
     world.put(b"one")
     monkeypatch.setattr(
-        pages, "decode_answer", lambda body, key: replace(decode_answer(body, key), next_iterator=None)
+        pages, "decode_answer", lambda *asked: replace(decode_answer(*asked), next_iterator=None)
     )
 
-    with pytest.raises(Unreachable, match="no end of a shard"):
+    with pytest.raises(Unreachable, match="isn't the end of the shard"):
         until_tip(world.reader().pages(world.batch()))

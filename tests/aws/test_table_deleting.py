@@ -13,8 +13,8 @@ from pipeline.aws.table_deleting import TableDeletion
 from pipeline.aws.tables import DynamoTables
 from pipeline.errors import BadSetting, Unreachable, WrongShape
 from pipeline.local.endpoint import LocalAws
-from pipeline.settings import AwsSettings, CoordinationSettings, Settings
-from pipeline.settings_choices import Layout
+from pipeline.settings.choices import Layout
+from pipeline.settings.model import AwsSettings, CoordinationSettings, KclSettings, Settings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -83,7 +83,7 @@ def test_all_three_tables_go(account: Account):
 @pytest.mark.usefixtures("no_backoff")
 def test_without_an_answer_it_isnt_known_whether_a_table_goes(account: Account, aws: LocalAws):
     aws.inject("error", operation="DeleteTable")
-    with pytest.raises(Unreachable, match=r"deleting table.*Whether a write arrived isn't known"):
+    with pytest.raises(Unreachable, match=r"deleting table.*Whether the write arrived isn't known"):
         account.deletion.delete()
     aws.clear_faults()
 
@@ -94,7 +94,7 @@ def test_tables_that_nobody_ever_used_are_not_watched(account: Account):
 
 
 def test_of_one_table_the_leftovers_go_too(account: Account):
-    account.settings = replace(account.settings, coordination=CoordinationSettings(layout=Layout.S))
+    account.settings = replace(account.settings, kcl=KclSettings(layout=Layout.S))
     assert len(account.deletion.delete()) == 3
 
 
@@ -111,7 +111,7 @@ def test_any_sign_of_life_refuses(account: Account, sign: str):
     SIGNS[sign](account, 0)
     account.meanwhile = lambda: SIGNS[sign](account, len(account.waits) // 2)
     with pytest.raises(
-        WrongShape, match=r"in use: row .* moved.*Nothing was deleted.*`headrace stop`.*--even-if-in-use"
+        WrongShape, match=r"in use: row .* changed.*Nothing was deleted.*`headrace stop`.*--even-if-in-use"
     ):
         account.deletion.refuse_if_in_use()
     assert len(account.waits) == 2
@@ -125,7 +125,7 @@ def test_who_is_silent_for_as_long_as_death_takes_is_in_nobody_s_way(
     SIGNS[sign](account, 0)
     account.deletion.refuse_if_in_use()
     assert sum(account.waits) == seconds
-    assert account.said[0].startswith("watching for signs of life")
+    assert account.said[0].startswith("watching whether a worker still uses the tables")
 
 
 def test_a_lock_is_watched_for_as_long_as_its_holder_promised(account: Account):
@@ -137,10 +137,10 @@ def test_a_lock_is_watched_for_as_long_as_its_holder_promised(account: Account):
 def test_an_odd_lock_is_watched_for_the_settings_time(account: Account):
     account.put(account.settings.state_table, key={"S": "Leader"}, ownerName={"S": "w1"})
     account.settings = replace(
-        account.settings, times=replace(account.settings.times, leader_lock=timedelta(seconds=35))
+        account.settings, times=replace(account.settings.times, leader_tick=timedelta(seconds=10))
     )
     account.deletion.refuse_if_in_use()
-    assert sum(account.waits) == 35
+    assert sum(account.waits) == 40
 
 
 def test_an_unowned_lease_is_no_sign_of_life(account: Account):

@@ -13,8 +13,8 @@ from pipeline.aws.clients import dynamodb_client
 from pipeline.aws.tables import DynamoTables
 from pipeline.errors import TablesMissing, Terminal, Unreachable, WrongShape
 from pipeline.local.endpoint import LocalAws
-from pipeline.settings import AwsSettings, CoordinationSettings, Settings, StreamSettings
-from pipeline.settings_choices import Billing, Create, Layout
+from pipeline.settings.choices import Billing, Create, Layout
+from pipeline.settings.model import AwsSettings, CoordinationSettings, Settings, StreamSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -32,8 +32,12 @@ class Account:
     said: list[str] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
 
-    def tables(self, **coordination: Any) -> DynamoTables:
-        settings = replace(self.settings, coordination=CoordinationSettings(**coordination))
+    def tables(self, *, layout: Layout = Layout.AUTO, **coordination: Any) -> DynamoTables:
+        settings = replace(
+            self.settings,
+            coordination=CoordinationSettings(**coordination),
+            kcl=replace(self.settings.kcl, layout=layout),
+        )
         return DynamoTables(self.client, settings, progress=self.said.append, pause=self.waits.append)
 
     @property
@@ -97,9 +101,10 @@ def test_the_lease_table_gets_kcls_owner_index(account: Account):
 def test_existing_tables_are_only_looked_at(account: Account):
     account.tables().ensure()
     account.lead()
-    account.tables(tags={"team": "data"}).ensure()
+    tables = account.tables(point_in_time_recovery=True, tags={"team": "data"})
+    tables.ensure()
     account.calls.clear()
-    assert account.tables(point_in_time_recovery=True, tags={"team": "data"}).ensure() is False
+    assert tables.ensure() is False
     assert account.calls == {"DescribeTable": 3}
 
 
@@ -325,7 +330,7 @@ def test_without_an_answer_only_a_write_leaves_open_whether_it_arrived(
     account: Account, operation: str, asked: str
 ):
     account.aws.inject("lost", operation=operation)
-    with pytest.raises(Unreachable, match=f"{asked}.*Whether a write arrived isn't known"):
+    with pytest.raises(Unreachable, match=f"{asked}.*Whether the write arrived isn't known"):
         account.tables(point_in_time_recovery=True).ensure()
     account.aws.clear_faults()
     account.aws.inject("lost", operation="DescribeTable")

@@ -62,11 +62,11 @@ def a_lock(owner: str, *, key: str, version: str = "5f0a") -> Item:
 
 
 class KclTables:
-    """The tables of one application, with names of its own."""
+    """The tables of one application, with a name of its own where none is given."""
 
-    def __init__(self, client: "DynamoDBClient") -> None:
+    def __init__(self, client: "DynamoDBClient", name: str | None = None) -> None:
         self.client = client
-        self.lease_table = a_table(client, "leaseKey")
+        self.lease_table = a_table(client, "leaseKey", name=name)
 
     def put(self, items: Sequence[Item], *, table: str | None = None) -> None:
         name = table or self.lease_table

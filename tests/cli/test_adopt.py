@@ -8,11 +8,11 @@ import pytest
 
 from pipeline.aws.lease_item import write_lease
 from pipeline.cli import main
-from pipeline.cli.adopt import adopting_of
 from pipeline.core.checkpoint import Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.local.endpoint import LocalAws
-from pipeline.settings_file import read_settings
+from pipeline.settings.file import read_settings
+from pipeline.wiring import wire
 from tests.stand_in import a_table, aws, dynamodb, kinesis
 
 __all__ = ["aws", "dynamodb", "kinesis"]
@@ -46,7 +46,7 @@ def test_what_would_be_adopted_is_shown_without_writing(application: str, capsys
     assert [row["why"][:10] for row in told["shards"]] == ["goes on af", "starts at "]
     assert told["unproven"] == []
     assert main(["lineage"]) == 0
-    assert "no range has landed" in capsys.readouterr().out
+    assert "no range of records has landed" in capsys.readouterr().out
 
 
 def test_a_stopped_application_is_adopted_and_given_back(
@@ -58,13 +58,15 @@ def test_a_stopped_application_is_adopted_and_given_back(
     assert "1 position adopted" in capsys.readouterr().out
     assert main(["adopt"]) == 0
     out, err = capsys.readouterr()
-    assert f"{application}: passed over, the lake table stands where its rows do already" in out
-    assert "nothing left to adopt; nothing was changed" in out
-    assert "looking for" not in err
+    assert (
+        f"{application}: nothing to adopt, the lake table already has the positions of its lease rows" in out
+    )
+    assert "no stream is left to adopt; nothing was changed" in out
+    assert "watching the lease rows" not in err
     assert main(["give-back", "--watch", "50ms", "--yes"]) == 0
     out, err = capsys.readouterr()
-    assert "kcl-1 still hold leases: looking for 0 s" in err
-    assert "kcl-1: no beat; their leases are given back, too" in err
+    assert "kcl-1 still hold leases: watching for 0 s" in err
+    assert "kcl-1: no beat seen; the leases of these workers are given back, too" in err
     assert "KCL's workers may start" in out
     rows = dynamodb.scan(TableName=application)["Items"]
     assert not any("leaseOwner" in row for row in rows)
@@ -111,10 +113,10 @@ def test_an_application_that_still_beats_is_refused(
 
     monkeypatch.setattr("pipeline.cli.adopt.time.sleep", a_worker_renews)
     assert main(["adopt", "--watch", str(timedelta(seconds=30).seconds), "--yes"]) == 2
-    assert "kcl-1 still moved lease rows" in capsys.readouterr().err
+    assert "the KCL workers kcl-1 still renew their leases" in capsys.readouterr().err
     file = Path("headrace.yaml")
-    joined = "{kcl_failover: 20s, heartbeat: lease, allow_foreign_checkpoints: true}"
-    file.write_text(file.read_text(encoding="utf-8") + f"coordination: {joined}\n", encoding="utf-8")
+    joined = "{failover: 20s, heartbeat: lease, allow_foreign_checkpoints: true}"
+    file.write_text(file.read_text(encoding="utf-8") + f"kcl: {joined}\n", encoding="utf-8")
     assert main(["adopt", "--yes"]) == 0, "who joins a live fleet takes in what it reads meanwhile"
 
 
@@ -123,7 +125,7 @@ def test_giving_back_by_the_wrong_lake_table_is_refused_and_makes_none(
 ):
     assert main(["adopt", "--json"]) == 0, "which makes the table"
     assert main(["give-back", "--yes"]) == 2
-    assert "holds no positions: is landing.table the one" in capsys.readouterr().err
+    assert "holds no positions: does landing.table name the table" in capsys.readouterr().err
     monkeypatch.setenv("HEADRACE__LANDING__TABLE", "lake.recrods")
     for _ in range(2):
         assert main(["give-back", "--json"]) == 2
@@ -158,27 +160,27 @@ def test_adopting_several_streams_that_died_between_two_goes_on_with_the_next(
             UpdateExpression="SET checkpoint = :latest",
             ExpressionAttributeValues={":latest": {"S": "LATEST"}},
         )
-    adopting = adopting_of(read_settings("headrace.yaml", {}).settings)
+    adopting = wire(read_settings("headrace.yaml", {}).settings).adopting()
     adopting.table.ensure()
     assert adopting.land(adopting.survey(application, timestamp=None), run="headrace adopt") == 1
     assert main(["adopt", "--json"]) == 0
     assert [each["stands"] for each in json.loads(capsys.readouterr().out)] == [True, False]
     assert main(["adopt", "--watch", "50ms", "--yes"]) == 0
     out = capsys.readouterr().out
-    assert f"{application}: passed over" in out
+    assert f"{application}: nothing to adopt" in out
     assert f"{application}: 1 position adopted" not in out
     assert f"{two_streams}: 1 position adopted" in out
     assert main(["adopt", "--yes"]) == 0
-    assert "nothing left to adopt" in capsys.readouterr().out
+    assert "no stream is left to adopt" in capsys.readouterr().out
 
 
 def test_joining_that_died_between_two_streams_goes_on_though_the_fleet_has_read_on(
     application: str, two_streams: str, dynamodb, kinesis, capsys: pytest.CaptureFixture[str]
 ):
     file = Path("headrace.yaml")
-    joined = "{kcl_failover: 20s, heartbeat: lease, allow_foreign_checkpoints: true}"
-    file.write_text(file.read_text(encoding="utf-8") + f"coordination: {joined}\n", encoding="utf-8")
-    adopting = adopting_of(read_settings("headrace.yaml", {}).settings)
+    joined = "{failover: 20s, heartbeat: lease, allow_foreign_checkpoints: true}"
+    file.write_text(file.read_text(encoding="utf-8") + f"kcl: {joined}\n", encoding="utf-8")
+    adopting = wire(read_settings("headrace.yaml", {}).settings).adopting()
     adopting.table.ensure()
     adopting.land(adopting.survey(application, timestamp=None), run="headrace adopt")
     read = kinesis.put_record(StreamName=application, Data=b"d", PartitionKey="k", ExplicitHashKey="0")
@@ -192,7 +194,7 @@ def test_joining_that_died_between_two_streams_goes_on_though_the_fleet_has_read
     dynamodb.update_item(Key={"leaseKey": key}, ExpressionAttributeValues=stands, **moves)
     assert main(["adopt", "--watch", "50ms", "--yes"]) == 0
     out = capsys.readouterr().out
-    assert f"{application}: passed over, the lake table has taken it over before" in out
+    assert f"{application}: nothing to adopt, the lake table adopted this stream before" in out
     assert f"{application}: 0 positions adopted" not in out
     assert f"{two_streams}: 0 positions adopted" in out
 

@@ -15,7 +15,7 @@ from pipeline.aws.kinesis import KinesisSource
 from pipeline.aws.leases import DynamoLeaseStore
 from pipeline.aws.tables import DynamoTables
 from pipeline.cli import main
-from pipeline.cli.services import spark_of_its_own
+from pipeline.cli.own_spark import spark_of_its_own
 from pipeline.core import change
 from pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
 from pipeline.core.position import Positions
@@ -23,7 +23,7 @@ from pipeline.core.sync import a_lease
 from pipeline.demo.reading import the_table
 from pipeline.lake import read
 from pipeline.local.endpoint import LocalAws
-from pipeline.settings_file import read_settings
+from pipeline.settings.file import read_settings
 from tests.stand_in import aws, dynamodb, kinesis
 
 if TYPE_CHECKING:
@@ -60,6 +60,26 @@ class App:
             check=False,
             timeout=200,
         )
+
+    def imported_by(self, *command: str) -> set[str]:
+        """The packages that a fresh interpreter has imported once the command has come to its end."""
+        words = [command[0], "--config", str(self.folder / "headrace.yaml"), *command[1:]]
+        code = (
+            f"import sys; from pipeline.cli import main; code = main({words!r}); "
+            "print('imported', *{name.partition('.')[0] for name in sys.modules}); sys.exit(code)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", code],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=200,
+        )
+        assert done.returncode == 0, done.stderr
+        told = next(line for line in done.stdout.splitlines() if line.startswith("imported "))
+        return set(told.split())
 
     def landed(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
@@ -134,12 +154,15 @@ def test_shards_land_from_the_shell_and_one_that_fails_holds_up_none(app: App):
         stand_ahead_of_the_table(app, MINE)
         second = app.shell("--shard", UNOWNED, MINE)
     assert second.returncode == 1, second.stderr
-    assert f"{UNOWNED}: 0 records landed, now at {app.put[UNOWNED][-1]}, the tip" in second.stdout
+    assert f"{UNOWNED}: 0 records landed, now at {app.put[UNOWNED][-1]}, its newest record" in second.stdout
     assert f"{MINE}: FAILED: " in second.stdout
     assert app.landed() == {UNOWNED: app.put[UNOWNED]}
     rows = {row.key: row for row in app.leases.scan().leases}
     assert rows[UNOWNED].owner == "w1"
     assert all(row.run_claim is None for row in rows.values())
+    failing = {key: row.failure.why for key, row in rows.items() if row.failure}
+    assert list(failing) == [MINE]
+    assert f"{MINE}: FAILED: {failing[MINE]}" in " ".join(second.stdout.split())
 
 
 def stand_ahead_of_the_table(app: App, key: str) -> None:
@@ -151,3 +174,14 @@ def stand_ahead_of_the_table(app: App, key: str) -> None:
     held = replace(row, run_claim="test/1")
     app.leases.apply(change.checkpoint(held, "w1", "test/1", at=Checkpoint(app.put[key][0])))
     app.leases.apply(change.release(held, "test/1", looked_at=None, behind_ms=None))
+
+
+@pytest.mark.parametrize(
+    "command", [("status",), ("plan", "--for", "1s"), ("consume", "--shard", UNOWNED), ("lineage",)]
+)
+def test_a_command_imports_no_dagster_even_while_it_runs_to_its_end(app: App, command: tuple[str, ...]):
+    with spark_of_its_own(app.folder / ".dagster"):
+        imported = app.imported_by(*command)
+    assert "pipeline" in imported
+    assert {name for name in imported if name.startswith("dagster")} == set()
+    assert imported.isdisjoint({"assets", "sensors", "resources"})

@@ -12,6 +12,7 @@ import pytest
 from dagster import DagsterEvent, DagsterInstance, DagsterRun, DagsterRunStatus
 
 from pipeline.cli import main, services
+from pipeline.cli.holding import LOCK
 from pipeline.local.endpoint import LocalAws
 from tests.stand_in import aws
 
@@ -33,10 +34,12 @@ try:
 except KeyboardInterrupt:
     open("asked", "w").close()
 """
+PARTS = ["dagster_webserver", "dagster._daemon run", "dagster api grpc"]
+"""Its command line stands for those of Dagster's processes, by which `headrace dev` sees that they live."""
 HEADRACE = f"""
 import sys
 from pipeline.cli import main, services
-services.dagster_command = lambda workspace, port: [sys.executable, "-c", {DAGSTER!r}, str(port)]
+services.dagster_command = lambda workspace, port: [sys.executable, "-c", {DAGSTER!r}, str(port), str(workspace), *{PARTS!r}]
 sys.exit(main(["dev", "--config", "h.yaml", "--port", sys.argv[1]]))
 """
 
@@ -44,7 +47,8 @@ sys.exit(main(["dev", "--config", "h.yaml", "--port", sys.argv[1]]))
 @pytest.fixture
 def folder(tmp_path: Path, aws: LocalAws) -> Iterator[Path]:
     (tmp_path / "h.yaml").write_text(
-        f"{{application: my-app, streams: [{{name: s}}], aws: {{region: {aws.region}, endpoint: '{aws.endpoint}'}}}}",
+        f"{{application: my-app, streams: [{{name: s}}], aws: {{region: {aws.region}, endpoint: '{aws.endpoint}'}}, "
+        "workers: [{id: w1, spark: {remote: 'sc://127.0.0.1:1'}}]}",  # no local Spark is started
         encoding="utf-8",
     )
     yield tmp_path
@@ -151,6 +155,74 @@ def test_what_is_still_at_work_is_canceled_before_it_is_interrupted(
     assert (folder / "asked").exists()
     assert status(instance, run) is DagsterRunStatus.CANCELING, "it says itself when it is canceled"
     assert status(instance, starting) is DagsterRunStatus.CANCELED, "it may never say anything"
+
+
+def test_a_second_one_on_the_same_dagster_home_is_refused_and_touches_nothing_of_the_first(
+    folder: Path, aws: LocalAws, a_run: tuple[DagsterInstance, DagsterRun]
+):
+    instance, run = a_run
+    ours, theirs = os.pipe()
+    first = started(folder, aws, theirs)
+    with os.fdopen(ours, encoding="utf-8") as lines:
+        told = [*until(lines, "UI at")]
+        before = (folder / ".dagster" / LOCK).read_text()
+        second_ours, second_theirs = os.pipe()
+        second = started(folder, aws, second_theirs)
+        with os.fdopen(second_ours, encoding="utf-8") as second_lines:
+            refusal = "".join(second_lines)
+        assert second.wait() == 2, refusal
+        assert f"`headrace dev` (process {first.pid}, since 20" in refusal
+        assert f"UI at {told[-1].split()[4]}" in refusal
+        assert f"running on DAGSTER_HOME {folder / '.dagster'}" in refusal
+        assert first.poll() is None
+        assert status(instance, run) is DagsterRunStatus.STARTED
+        assert not (folder / "asked").exists(), "the first one's Dagster goes on"
+        assert (folder / ".dagster" / LOCK).read_text() == before
+        instance.report_dagster_event(DagsterEvent("PIPELINE_SUCCESS", run.job_name), run.run_id)
+        first.send_signal(signal.SIGTERM)
+        told += lines
+    assert first.wait() == 0, told
+
+
+def test_after_a_killed_one_the_next_stops_the_dagster_that_it_left_and_starts(folder: Path, aws: LocalAws):
+    first, left = killed(folder, aws)
+    os.kill(left, 0)
+    assert not (folder / "asked").exists()
+
+    ours, theirs = os.pipe()
+    second = started(folder, aws, theirs)
+    with os.fdopen(ours, encoding="utf-8") as lines:
+        told = [*until(lines, "UI at")]
+        assert f"(process {first}) was killed; the Dagster that it left running was stopped" in "".join(told)
+        assert (folder / "asked").exists(), "by an interrupt, as at an end in order"
+        with pytest.raises(ProcessLookupError):
+            os.kill(left, 0)
+        second.send_signal(signal.SIGTERM)
+        told += lines
+    assert second.wait() == 0, told
+    assert (folder / ".dagster" / LOCK).read_text() == ""
+
+
+def killed(folder: Path, aws: LocalAws) -> tuple[int, int]:
+    """The process ids of a `headrace dev` that ended by SIGKILL, and of its Dagster."""
+    ours, theirs = os.pipe()
+    headrace = started(folder, aws, theirs)
+    with os.fdopen(ours, encoding="utf-8") as lines:
+        list(until(lines, "UI at"))
+        headrace.kill()
+        headrace.wait()
+        return headrace.pid, the_dagster(folder)
+
+
+def test_a_dagster_that_dies_by_itself_is_no_success(folder: Path, aws: LocalAws):
+    ours, theirs = os.pipe()
+    headrace = started(folder, aws, theirs)
+    with os.fdopen(ours, encoding="utf-8") as lines:
+        told = [*until(lines, "UI at")]
+        os.kill(the_dagster(folder), signal.SIGKILL)
+        told += lines
+    assert headrace.wait() == 75, told
+    assert " died. The other processes are stopped" in told[-1]
 
 
 def status(instance: DagsterInstance, run: DagsterRun) -> DagsterRunStatus:

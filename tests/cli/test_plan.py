@@ -11,22 +11,23 @@ from uuid import uuid4
 import pytest
 
 from pipeline.cli import main
-from pipeline.cli.plan import _duty, _start, before, default_period, document, kind_of, lines, watch
+from pipeline.cli.plan import _start, before, default_period, document, kind_of, lines, watch
 from pipeline.core import change
 from pipeline.core.change import Change
 from pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON
 from pipeline.core.lease import Lease
-from pipeline.duties.leader_tick import LeaderMemory
+from pipeline.duties.leader_report import LeaderMemory
 from pipeline.duties.preview import preview
 from pipeline.errors import OriginUnsafe
 from pipeline.kcl.migration import ClientVersion
 from pipeline.local.endpoint import LocalAws
 from pipeline.memory.table import MemoryTable
-from pipeline.settings_choices import InitialPosition, Strategy
-from pipeline.settings_file import read_settings
+from pipeline.settings.choices import InitialPosition, Strategy
+from pipeline.settings.file import read_settings
+from pipeline.wiring import wire
+from tests.beside_kcl.test_beside_kcl import kcl_writes
+from tests.beside_kcl.test_uninvited import kcls, stamp
 from tests.duties.moves import shared
-from tests.duties.test_beside_kcl import kcl_writes
-from tests.duties.test_uninvited import kcls, stamp
 from tests.duties.world import STREAM, World
 from tests.stand_in import aws, dynamodb, kinesis
 
@@ -152,7 +153,7 @@ def test_beside_kcl_workers_that_the_settings_dont_join_it_says_so_as_the_leader
     assert (seen.changes, seen.has_started) == ((), True)
     (told,) = before(seen, "app")
     assert "(kcl-1)" in told
-    assert "coordination.kcl_failover" in told
+    assert "kcl.failover" in told
     assert _start(seen)["why_not"] == told
 
 
@@ -234,13 +235,13 @@ def test_tables_that_nobody_may_make_are_an_error_that_names_the_command(
     with file.open("a", encoding="utf-8") as settings:
         settings.write("coordination: {create: never}\n")
     assert main(["plan", "--config", str(file)]) != 0
-    assert "`headrace tables create` makes them" in capsys.readouterr().err
+    assert "create them by `headrace tables create`" in capsys.readouterr().err
 
 
 def test_what_a_first_start_has_done_already_is_not_named_again(
     file: Path, capsys: pytest.CaptureFixture[str]
 ):
-    duty = _duty(read_settings(str(file), {}).settings)
+    duty = wire(read_settings(str(file), {}).settings).leader()
     duty.tables.ensure()
     assert [each.split()[0] for each in planned(file, capsys)["first"]] == ["make", "commit"]
     duty.table.ensure()
@@ -254,7 +255,7 @@ def test_lost_tables_are_no_first_start_and_the_rows_come_from_the_lake(
     file: Path, dynamodb: "DynamoDBClient", capsys: pytest.CaptureFixture[str]
 ):
     settings = read_settings(str(file), {}).settings
-    _duty(settings).tick(LeaderMemory())
+    wire(settings).leader().tick(LeaderMemory())
     for table in (settings.lease_table, settings.worker_table, settings.state_table):
         dynamodb.delete_table(TableName=table)
     said = planned(file, capsys)
@@ -292,7 +293,7 @@ def test_the_command_shows_a_lease_that_is_missing_and_makes_none(
     file: Path, dynamodb: "DynamoDBClient", capsys: pytest.CaptureFixture[str]
 ):
     name = application_of(file)
-    _duty(read_settings(str(file), {}).settings).tick(LeaderMemory())
+    wire(read_settings(str(file), {}).settings).leader().tick(LeaderMemory())
     gone = {"leaseKey": {"S": "shardId-000000000001"}}
     dynamodb.delete_item(TableName=name, Key=gone)
     before = dynamodb.scan(TableName=name)["Items"]

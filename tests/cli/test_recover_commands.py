@@ -25,7 +25,7 @@ from pipeline.demo.reading import the_table
 from pipeline.lake import read
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.local.endpoint import LocalAws
-from pipeline.settings_file import read_settings
+from pipeline.settings.file import read_settings
 from tests.lake.tables import append_as_others
 from tests.stand_in import aws, dynamodb, kinesis, no_backoff
 
@@ -125,7 +125,7 @@ def test_a_skip_is_shown_and_without_a_yes_nothing_is_changed(app: App, capsys: 
     assert app("skip", "--shard", FIRST) == 2
     out, err = capsys.readouterr()
     assert "nothing of it has landed; the next wave goes on with what the stream still holds" in out
-    assert "nothing was changed: --yes does it without asking" in err
+    assert "nothing was changed: there is no terminal to ask on. Add --yes" in err
     assert app.table.load() == before
 
 
@@ -186,7 +186,10 @@ def test_a_decision_needs_a_reason(
     with pytest.raises(SystemExit) as left:
         app(*command, "--shard", FIRST, "--yes", "--why", why)
     assert left.value.code == 2
-    assert "the ledger keeps the reason for good; nothing was changed" in capsys.readouterr().err
+    assert (
+        "the reason is blank, and the table's ledger keeps it for good; nothing was changed"
+        in capsys.readouterr().err
+    )
     assert app.table.load() == before
 
 
@@ -206,7 +209,7 @@ def test_of_several_shards_those_that_are_done_are_named_when_another_fails(
     monkeypatch.setattr("builtins.input", somebody_moves_the_second)
     shards = ("--shard", FIRST, SECOND)
     assert app("reposition", *shards, "--to", "lease") == 2
-    assert f"headrace: {FIRST}: done, and it stays so. Then {SECOND}: " in capsys.readouterr().err
+    assert f"headrace: {FIRST}: done, and not undone. But then, for {SECOND}: " in capsys.readouterr().err
     assert app.kinds()[-1] is Kind.REPOSITION
     assert (at := app.position(FIRST)) is not None
     assert at.sequence == app.put[FIRST][1]
@@ -232,7 +235,7 @@ def test_a_lone_shards_error_is_told_as_it_is(
     assert app.position(FIRST) == before
     said = capsys.readouterr().err
     assert said.startswith("headrace: shardId-000000000000 moved between the plan and now")
-    assert "done, and it stays so" not in said
+    assert "done, and not undone" not in said
 
 
 @pytest.mark.usefixtures("no_backoff")
@@ -243,7 +246,8 @@ def test_what_was_done_is_told_where_only_letting_go_failed(
     assert app("skip", "--shard", FIRST, "--yes") == 75
     aws.clear_faults()
     assert (
-        f"headrace: {FIRST}: done, and it stays so. Then letting go of it: table" in capsys.readouterr().err
+        f"headrace: {FIRST}: done, and not undone. But while the claim on {FIRST} was released: table"
+        in capsys.readouterr().err
     )
     assert app.kinds() == [Kind.SKIPPED]
     row = app.leases.get(FIRST)

@@ -1,15 +1,25 @@
 """The shipped instance and workspace files load in the Dagster that we pin, and say what we mean."""
 
+import logging
 import shutil
+import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from dagster import DagsterInstance
 from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.run_coordinator.queued_run_coordinator import QueuedRunCoordinator
-from dagster._core.scheduler.instigation import TickStatus
+from dagster._core.scheduler.instigation import TickData, TickStatus
 from dagster._core.workspace.load import location_origins_from_yaml_paths
+from dagster._daemon.sensor import SensorLaunchContext
+from dagster_shared.error import SerializableErrorInfo
+
+if TYPE_CHECKING:
+    from dagster._core.remote_representation.external import RemoteSensor
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,3 +68,49 @@ def test_the_workspace_is_one_location_called_headrace():
     (origin,) = location_origins_from_yaml_paths([str(ROOT / "workspace.yaml")])
     assert origin.location_name == "headrace"
     assert origin.loadable_target_origin.module_name == "pipeline.definitions"
+
+
+KEPT_DAYS = {TickStatus.SKIPPED: 1, TickStatus.STARTED: 7, TickStatus.SUCCESS: 7, TickStatus.FAILURE: 7}
+
+
+def test_each_tick_of_a_sensor_purges_the_ticks_of_that_sensor_that_are_too_old(instance: DagsterInstance):
+    """By Dagster's own end of a tick, which is all that bounds DAGSTER_HOME at rest."""
+    now = time.time()
+    day = timedelta(days=1).total_seconds()
+    for status, days in KEPT_DAYS.items():
+        for age in (days - 0.1, days + 0.1):
+            instance.create_tick(_a_tick(status, now - age * day))
+    sensor = SimpleNamespace(get_remote_origin_id=lambda: "origin", selector_id="selector", sensor_type=None)
+    tick = instance.create_tick(_a_tick(TickStatus.STARTED, now))
+
+    with SensorLaunchContext(
+        cast("RemoteSensor", sensor),
+        tick,
+        instance,
+        logging.getLogger("test"),
+        instance.get_tick_retention_settings(InstigatorType.SENSOR),
+    ):
+        pass
+
+    left = instance.get_ticks("origin", "selector")
+    days_old = {(each.status, round((now - each.timestamp) / day, 1)) for each in left}
+    kept = {(status, days - 0.1) for status, days in KEPT_DAYS.items()}
+    assert days_old == {(TickStatus.STARTED, 0.0), *kept}
+
+
+def _a_tick(status: TickStatus, at: float) -> TickData:
+    return TickData(
+        instigator_origin_id="origin",
+        instigator_name="leader",
+        instigator_type=InstigatorType.SENSOR,
+        status=status,
+        timestamp=at,
+        run_ids=["1" * 32] if status is TickStatus.SUCCESS else [],
+        error=SerializableErrorInfo("boom", [], None) if status is TickStatus.FAILURE else None,
+        selector_id="selector",
+    )
+
+
+def test_what_headrace_logs_beside_a_run_stands_in_the_runs_log(instance: DagsterInstance):
+    """Such as the progress of a Spark server that is slow to start."""
+    assert instance.managed_python_loggers == ["headrace"]

@@ -12,17 +12,21 @@ import pandas as pd
 import pytest
 
 from pipeline.aws.clients import dynamodb_client
-from pipeline.aws.observe_frame import observe_frame
-from pipeline.aws.observing import Observer, names_of
+from pipeline.aws.leases import DynamoLeaseStore
 from pipeline.cli import main
-from pipeline.cli.status import look
-from pipeline.core.observe_findings import findings_of
-from pipeline.core.observe_rows import COLUMNS
+from pipeline.core.stream import ShardKey
+from pipeline.errors import Terminal
+from pipeline.inspect.as_frame import observe_frame
+from pipeline.inspect.findings import findings_of
+from pipeline.inspect.lease_rows import COLUMNS
+from pipeline.inspect.looking import look
+from pipeline.inspect.read import TableNames, TableReader
 from pipeline.local.endpoint import LocalAws
 from pipeline.memory.clock import MemoryClock
-from pipeline.settings import AwsSettings
+from pipeline.settings.model import AwsSettings
+from tests.aws.kcl_reader import read_as_kcl
 from tests.cli.kcl_tables import KclTables, a_lease, a_lock, a_worker, leases_of
-from tests.core.looks import RULE
+from tests.duties.world import World
 from tests.stand_in import aws, dynamodb, no_backoff
 
 if TYPE_CHECKING:
@@ -244,16 +248,15 @@ def test_nothing_but_describe_and_scan_is_asked(kcl: KclTables, aws: LocalAws):
     client = dynamodb_client(AwsSettings(region=aws.region, endpoint=aws.endpoint))
     asked: list[str] = []
     client.meta.events.register("before-call.dynamodb", lambda model, **_: asked.append(model.name))
-    observer = Observer(client, names_of(kcl.lease_table), clock=MemoryClock())
-    look(observer, timedelta(seconds=30), cluster_by=RULE, pause=lambda _: None)
+    look(client, kcl.lease_table, watch=timedelta(seconds=30), clock=MemoryClock())
     assert set(asked) == {"DescribeTable", "Scan"}
     assert len(asked) == 12, "two calls for each of three tables, twice"
     assert kcl.everything() == before
 
 
-def test_an_observer_has_no_client_that_could_write(kcl: KclTables):
-    observer = Observer(kcl.client, names_of(kcl.lease_table), clock=MemoryClock())
-    assert {name for name in vars(observer._client) if not name.startswith("_")} == {
+def test_a_table_reader_has_no_client_that_could_write(kcl: KclTables):
+    reader = TableReader(kcl.client, TableNames.of(kcl.lease_table), clock=MemoryClock())
+    assert {name for name in vars(reader._client) if not name.startswith("_")} == {
         "meta",
         "scan",
         "describe_table",
@@ -266,20 +269,16 @@ def test_an_observer_has_no_client_that_could_write(kcl: KclTables):
 def test_two_looks_tell_dead_workers_and_an_idle_leader(kcl: KclTables, aws: LocalAws):
     kcl.three("east-1", "east-2", None)
 
-    def meanwhile(seconds: float) -> None:
-        assert seconds == 60.0
-        kcl.renew(["shardId-000000000000"])
-        kcl.put([a_lock("east-1", key="key", version="5f0b")], table=f"{kcl.lease_table}-CoordinatorState")
+    class Meanwhile(MemoryClock):
+        def pause(self, seconds: float) -> None:
+            assert seconds == 60.0
+            self.advance(timedelta(seconds=60.5))
+            kcl.renew(["shardId-000000000000"])
+            lock = a_lock("east-1", key="key", version="5f0b")
+            kcl.put([lock], table=f"{kcl.lease_table}-CoordinatorState")
 
-    times = iter([100.0, 160.5])
     client = dynamodb_client(AwsSettings(region=aws.region, endpoint=aws.endpoint))
-    seen = look(
-        Observer(client, names_of(kcl.lease_table), clock=MemoryClock()),
-        timedelta(seconds=60),
-        cluster_by=RULE,
-        pause=meanwhile,
-        monotonic=lambda: next(times),
-    )
+    seen = look(client, kcl.lease_table, watch=timedelta(seconds=60), clock=Meanwhile())
     assert seen.watched == timedelta(seconds=60.5)
     assert seen.still == ("east-2",)
     assert seen.left == ("shardId-000000000002",)
@@ -296,7 +295,10 @@ def test_for_looks_twice_and_says_so(kcl: KclTables, say: Say):
     assert code == 0
     assert "looking again" in err
     assert ", watched for 0 s" in out
-    assert out.splitlines()[3] == "leader: east-1, lock of 120 s: whether it beats wasn't seen"
+    assert (
+        out.splitlines()[3]
+        == "leader: east-1, lock of 120 s: whether it is renewed can't be told from this look"
+    )
 
 
 # --- shapes -------------------------------------------------------------------------------------------------
@@ -390,6 +392,76 @@ def test_strict_is_about_what_needs_a_person_only(kcl: KclTables, say: Say):
     kcl.put([a_lease("broken", leaseCounter={"S": "x"})])
     assert say("--strict")[0] == 1
     assert say()[0] == 0
+
+
+# --- shards that fail ---------------------------------------------------------------------------------------
+
+
+def a_deployment(kcl: KclTables) -> World:
+    """Real duties at work on the stand-in's lease table."""
+    world = World()
+    world.leases = DynamoLeaseStore(kcl.client, kcl.lease_table)  # type: ignore[assignment]
+    for shard in (0, 1):
+        world.produce(shard)
+    world.settle()
+    return world
+
+
+def deny(world: World, shard: int, why: str) -> None:
+    denied = world.shard(shard)
+
+    def fault(key: ShardKey) -> None:
+        if key == denied:
+            raise Terminal(why)
+
+    world.stage.fault = fault
+
+
+def test_a_failing_shard_needs_a_person_until_it_is_read_again(kcl: KclTables, say: Say):
+    world = a_deployment(kcl)
+    world.wave(run="r0")
+    assert say("--strict")[0] == 0
+    began = world.clock.now()
+    for minute in range(4):
+        deny(world, 1, f"AccessDeniedException, minute {minute}")
+        world.wave(run=f"r{minute + 1}", keys=["shardId-000000000001"])
+        world.clock.advance(timedelta(minutes=1))
+
+    code, out, _ = say("--strict")
+    assert code == 1
+    assert out.splitlines()[-1] == f"{kcl.lease_table}: one thing needs a person: shards-failing"
+    seen = told(say("--json"))
+    assert seen["failing"] == [
+        {
+            "lease": "shardId-000000000001",
+            "worker": "w1",
+            "since": began.isoformat(timespec="milliseconds"),
+            "why": "AccessDeniedException, minute 3",
+        }
+    ]
+    rows = list(csv.DictReader(io.StringIO(say("--csv")[1])))
+    assert [(row["failingSince"], row["failure"]) for row in rows] == [
+        ("", ""),
+        (began.isoformat(timespec="milliseconds"), "AccessDeniedException, minute 3"),
+    ]
+
+    world.stage.fault = lambda _: None
+    world.wave(run="again")
+    code, out, _ = say("--strict")
+    assert (code, "failing" in out) == (0, False)
+    assert told(say("--json"))["failing"] == []
+    for item in kcl.client.scan(TableName=kcl.lease_table)["Items"]:
+        assert not {"failure", "failingSince"} & item.keys()
+
+
+def test_a_failing_row_is_one_that_kcl_reads(kcl: KclTables):
+    world = a_deployment(kcl)
+    deny(world, 1, "AccessDeniedException")
+    world.wave()
+    items = kcl.client.scan(TableName=kcl.lease_table)["Items"]
+    assert [item["failure"] for item in items if "failure" in item] == [{"S": "AccessDeniedException"}]
+    for item in items:
+        read_as_kcl(item)
 
 
 # --- our own ------------------------------------------------------------------------------------------------

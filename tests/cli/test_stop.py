@@ -18,8 +18,8 @@ from pipeline.clock import SystemClock
 from pipeline.core import change
 from pipeline.core.lease import Lease
 from pipeline.local.endpoint import LocalAws
-from pipeline.settings import Settings
-from pipeline.settings_file import read_settings
+from pipeline.settings.file import read_settings
+from pipeline.settings.model import Settings
 from tests.duties.world import World
 from tests.stand_in import a_table, aws, dynamodb, no_backoff
 
@@ -96,7 +96,7 @@ def test_a_wave_at_work_is_waited_for_and_told(world: World):
     stopped = stopping(world, "w2", wait=timedelta(seconds=40), meanwhile=meanwhile, told=told)
     assert stopped.left == {"w2": 1}
     assert stopped.silent == ()
-    assert "waves may still be at work" in str(stopped)
+    assert "may still be in a wave" in str(stopped)
     assert told[0] == "2 open leases still held (w2), waited 0 s"
     assert told[-1].startswith("1 open lease still held (w2), waited ")
 
@@ -106,7 +106,7 @@ def test_a_worker_that_nobody_beats_for_is_told_as_such(world: World):
     assert stopped.left == {"w1": 2, "w2": 2}
     assert stopped.silent == ("w1", "w2")
     assert stopped.after >= timedelta(seconds=10)
-    assert "no sensor of it runs" in str(stopped)
+    assert "no sensor runs for it" in str(stopped)
 
 
 def test_leases_that_are_being_handed_over_are_waited_for_too(world: World):
@@ -173,7 +173,7 @@ def test_all_workers_of_the_settings_stop_and_work_again(app: App, capsys: pytes
     assert app.stopped() == set()
     assert capsys.readouterr().out == "working again: w1, w2\n"
     assert app.say("--cancel") == 0
-    assert capsys.readouterr().out == "none of them was told to stop\n"
+    assert capsys.readouterr().out == "none of these workers was stopped\n"
 
 
 def test_one_worker_stops_also_of_another_deployment(app: App):

@@ -27,14 +27,14 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_tables_are_created_once_and_then_described(account: None, capsys: pytest.CaptureFixture[str]):
     assert main(["tables", "describe"]) == 0
     out, _ = capsys.readouterr()
-    assert out.count("not there") == 3
-    assert out.endswith("layout M, three tables (as they would be made)\n"), "nothing migrates yet"
+    assert out.count("doesn't exist") == 3
+    assert out.endswith("layout M, three tables (as they would be created)\n"), "nothing migrates yet"
     assert main(["tables", "create"]) == 0
     out, err = capsys.readouterr()
     assert out == "the tables were created\n"
     assert "my-app-CoordinatorState" in err
     assert main(["tables", "create"]) == 0
-    assert capsys.readouterr().out == "the tables are there already: nothing was created\n"
+    assert capsys.readouterr().out == "the tables exist already: nothing was created\n"
     assert main(["tables", "describe"]) == 0
     *lines, arranged = capsys.readouterr().out.splitlines()
     assert arranged == "layout M, three tables (table migration INIT)"

@@ -13,9 +13,10 @@ import pytest
 import pipeline.cli
 from pipeline.cli import main
 from pipeline.cli.plan import lines
-from pipeline.cli.telling import cell, clean, tell
+from pipeline.cli.telling import tell
 from pipeline.core import change
 from pipeline.core.lease import Lease
+from pipeline.core.words import cell, clean
 from pipeline.local.endpoint import LocalAws
 from tests.cli.kcl_tables import KclTables, leases_of
 from tests.stand_in import aws, dynamodb

@@ -7,6 +7,7 @@ from typing import Any
 from pipeline.core import change
 from pipeline.core.change import Change
 from pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON, Checkpoint
+from pipeline.core.failure import Failure
 from pipeline.core.lease import Lease
 from pipeline.core.shard import HashRange
 from pipeline.kcl import writes
@@ -20,6 +21,8 @@ CLAIMED = replace(IDLE, run_claim="run/1")
 PENDING = replace(CLAIMED, pending=Checkpoint("150", 1), pending_state=b"state")
 HANDING: Row = {"owner": "next", "checkpoint_owner": "me"}
 NOON = datetime(2026, 1, 1, 12, 0, 0, 250_000, tzinfo=UTC)
+FAILURE = Failure(NOON, "AWS doesn't let this worker read the shard (AccessDeniedException)")
+FAILING = replace(CLAIMED, failure=Failure(NOON - timedelta(minutes=3), "the same, three minutes before"))
 FURTHER = Checkpoint("49590338271490256608559692538361571095921575989136588999", 0)
 
 
@@ -161,6 +164,41 @@ CASES = {
         refused_by=({"run_claim": None}, {"run_claim": "run/2"}),
         allowed_by=({"counter": 77}, {"owner": "other"}, HANDING, {"wanted_by": "run/9"}),
     ),
+    "release of a shard that failed": Case(
+        change.release(CLAIMED, "run/1", failure=FAILURE),
+        CLAIMED,
+        {"run_claim": None, "failure": FAILURE},
+        refused_by=({"run_claim": None}, {"run_claim": "run/2"}),
+        allowed_by=({"counter": 77}, {"owner": "other"}, HANDING, {"looked_at": NOON, "behind_ms": 5}),
+    ),
+    "release of a shard that was read well after a failure": Case(
+        change.release(FAILING, "run/1", looked_at=NOON, behind_ms=0, is_well=True),
+        FAILING,
+        {"run_claim": None, "looked_at": NOON, "behind_ms": 0, "failure": None},
+        refused_by=({"run_claim": None}, {"run_claim": "run/2"}),
+        allowed_by=({"counter": 77}, HANDING),
+    ),
+    "release that tells nothing of a failure": Case(
+        change.release(FAILING, "run/1"),
+        FAILING,
+        {"run_claim": None},
+        refused_by=({"run_claim": None},),
+        allowed_by=({"failure": None},),
+    ),
+    "note failure": Case(
+        change.note_failure(IDLE, "me", FAILURE.why, at=FAILURE.since + timedelta(microseconds=7)),
+        IDLE,
+        {"failure": FAILURE},
+        refused_by=(
+            {"owner": "other"},
+            {"owner": None},
+            {"checkpoint_owner": "other"},
+            {"run_claim": "run/1"},
+            {"stream_epoch": 1_700_000_001},
+            {"failure": Failure(FAILURE.since - timedelta(hours=1), "for longer")},
+        ),
+        allowed_by=({"counter": 77}, HANDING, {"wanted_by": "run/9"}, {"checkpoint": FURTHER}),
+    ),
     "want": Case(
         change.want(CLAIMED, "run/2"),
         CLAIMED,
@@ -189,7 +227,7 @@ CASES = {
         allowed_by=({"checkpoint": FURTHER},),
     ),
     "assign, stamped": Case(
-        change.assign(CLAIMED, "you", "more to read", at=NOON + timedelta(microseconds=7)),
+        change.move(CLAIMED, "you", "more to read", at=NOON + timedelta(microseconds=7)),
         CLAIMED,
         {"counter": 6, "owner": "you", "run_claim": None, "owner_switches": 3, "assigned_at": NOON},
         refused_by=({"owner": "other"}, {"checkpoint_owner": "other"}, {"counter": 6}),

@@ -13,6 +13,7 @@ from pipeline.aws.leases import DynamoLeaseStore
 from pipeline.core import change
 from pipeline.core.change import Applied, Refused
 from pipeline.core.checkpoint import SHARD_END, Checkpoint
+from pipeline.core.failure import Failure
 from pipeline.core.lease import Lease
 from pipeline.core.shard import HashRange
 from pipeline.errors import WrongShape
@@ -119,6 +120,7 @@ def test_create_keeps_every_field_of_a_lease(store: LeaseStore):
         looked_at=NOON,
         behind_ms=1234,
         assigned_at=NOON,
+        failure=Failure(NOON, "AWS doesn't let this worker read it"),
     )
     assert not [name for name in Lease.__dataclass_fields__ if not getattr(full, name)]
     hold(store, full)

@@ -9,7 +9,6 @@ import pytest
 
 from pipeline.aws.leader_lock import DynamoLeaderLock
 from pipeline.aws.leases import DynamoLeaseStore
-from pipeline.aws.migration import DynamoClientVersion
 from pipeline.aws.workers import DynamoWorkerStore
 from pipeline.core import change
 from pipeline.core.change import Applied
@@ -20,6 +19,7 @@ from pipeline.errors import WrongShape
 from pipeline.kcl.migration import ClientVersion
 from pipeline.memory.clock import START, MemoryClock
 from pipeline.ports import Listing, SkippedRow
+from tests.kcl_client_version import KclClientVersion
 from tests.stand_in import a_table
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ class OneTable:
         return DynamoLeaderLock(self.client, self.name, key="leaseKey")
 
     @property
-    def version(self) -> DynamoClientVersion:
-        return DynamoClientVersion(self.client, self.name, key="leaseKey")
+    def version(self) -> KclClientVersion:
+        return KclClientVersion(self.client, self.name, key="leaseKey")
 
     def rows(self) -> dict[str, dict[str, Any]]:
         items = self.client.scan(TableName=self.name, ConsistentRead=True)["Items"]

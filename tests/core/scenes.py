@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-from pipeline.core.assign import Rules, Scene
+from pipeline.core.assign import AssignmentInput, GapRules
 from pipeline.core.change import Applied, Change
 from pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON
 from pipeline.core.lease import Lease
@@ -16,25 +16,25 @@ from pipeline.memory.leases import MemoryLeaseStore
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 DWELL = timedelta(minutes=5)
-AT_ONCE = Rules(dwell=timedelta(0), graceful=False)
+AT_ONCE = GapRules(dwell=timedelta(0), graceful=False)
 
 
-def drawn(*living: str, **held: Sequence[float | None]) -> Scene:
+def drawn(*living: str, **held: Sequence[float | None]) -> AssignmentInput:
     """Workers by name, with what their leases carry; `living`: more workers, with nothing yet."""
     rows = [
         Lease(f"{worker}.{n}", 1, owner=worker, throughput_kbps=each)
         for worker, throughputs in held.items()
         for n, each in enumerate(throughputs)
     ]
-    return Scene(leases=tuple(rows), living=frozenset([*living, *held]), now=NOW)
+    return AssignmentInput(leases=tuple(rows), living=frozenset([*living, *held]), now=NOW)
 
 
-def unowned(count: int, living: Iterable[str]) -> Scene:
+def unowned(count: int, living: Iterable[str]) -> AssignmentInput:
     rows = tuple(Lease(f"free.{n:03}") for n in range(count))
-    return Scene(leases=rows, living=frozenset(living), now=NOW)
+    return AssignmentInput(leases=rows, living=frozenset(living), now=NOW)
 
 
-def a_fleet(seed: int) -> tuple[Scene, Rules]:
+def a_fleet(seed: int) -> tuple[AssignmentInput, GapRules]:
     """Anything that a leader may find, and any rules."""
     dice = Random(seed)
     living = _names(dice)
@@ -52,7 +52,7 @@ def a_fleet(seed: int) -> tuple[Scene, Rules]:
         ]
     )
     rows = tuple(_row(f"l{n:03}", everyone, throughput(), dice) for n in range(dice.randint(0, 60)))
-    rules = Rules(
+    rules = GapRules(
         dwell=dice.choice([timedelta(0), DWELL]),
         graceful=dice.random() < 0.7,
         direct=dice.random() < 0.7,
@@ -83,16 +83,18 @@ def _row(key: str, everyone: list[str], kbps: float | None, dice: Random) -> Lea
     )
 
 
-def _scene(rows: tuple[Lease, ...], living: frozenset[str], dead: frozenset[str]) -> Scene:
+def _scene(rows: tuple[Lease, ...], living: frozenset[str], dead: frozenset[str]) -> AssignmentInput:
     lost = frozenset(row.key for row in rows if row.holder in dead and not row.has_ended)
-    return Scene(leases=rows, living=living, dead=dead, lost=lost, now=NOW)
+    return AssignmentInput(leases=rows, living=living, dead=dead, lost=lost, now=NOW)
 
 
-def mixed(scene: Scene, seed: int) -> Scene:
+def mixed(scene: AssignmentInput, seed: int) -> AssignmentInput:
     return replace(scene, leases=tuple(Random(seed).sample(scene.leases, len(scene.leases))))
 
 
-def carried_out(scene: Scene, plan: Sequence[Change], *, handed_over: bool = False) -> Scene:
+def carried_out(
+    scene: AssignmentInput, plan: Sequence[Change], *, handed_over: bool = False
+) -> AssignmentInput:
     """The fleet after the plan's writes; `handed_over`: and after the handovers that it began."""
     store = MemoryLeaseStore(scene.leases)
     for change in plan:
@@ -104,19 +106,42 @@ def carried_out(scene: Scene, plan: Sequence[Change], *, handed_over: bool = Fal
     return replace(_scene(rows, scene.living, scene.dead), now=scene.now)
 
 
-def later(scene: Scene, by: timedelta = 2 * DWELL) -> Scene:
+def later(scene: AssignmentInput, by: timedelta = 2 * DWELL) -> AssignmentInput:
     return replace(scene, now=scene.now + by)
 
 
-def counts(scene: Scene) -> dict[str | None, int]:
+def counts(scene: AssignmentInput) -> dict[str | None, int]:
     """Open leases by who is to read them."""
     return dict(Counter(row.owner for row in scene.leases if not row.has_ended))
 
 
-def loads(scene: Scene) -> dict[str, float]:
+def loads(scene: AssignmentInput) -> dict[str, float]:
     """What each living worker is to read, as far as it is known."""
     found = dict.fromkeys(sorted(scene.living), 0.0)
     for row in scene.leases:
         if row.owner in found and not row.has_ended:
             found[row.owner] += row.throughput_kbps or 0.0
     return found
+
+
+def plant(scene: AssignmentInput, seed: int) -> Callable[[AssignmentInput], dict[str, float]]:
+    """Hosts and shards as they may really be: what each measured worker's CPU is, wherever the leases are by then.
+
+    Some shards cost more CPU than others of the same throughput, some hosts are slower, and some are busy with other things.
+    """
+    dice = Random(seed)
+    workers = sorted(scene.living)
+    measured = [worker for worker in workers if dice.random() < 0.8]
+    slow = {worker: dice.choice([1.0, 1.0, 0.2, 3.0]) for worker in workers}
+    other = {worker: dice.choice([0, 0, 0, 50, 90]) for worker in workers}
+    cost = {row.key: dice.choice([0.2, 1.0, 1.0, 1.0, 5.0]) for row in scene.leases}
+    unit = dice.uniform(10, 80) * len(workers) / max(1.0, sum(cost.values()))
+
+    def cpu(at: AssignmentInput) -> dict[str, float]:
+        own = dict.fromkeys(measured, 0.0)
+        for row in at.leases:
+            if row.holder in own and not row.has_ended:
+                own[row.holder] += unit * cost[row.key]
+        return {worker: min(100.0, other[worker] + slow[worker] * own[worker]) for worker in measured}
+
+    return cpu

@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from pipeline.core.checkpoint import Checkpoint
+from pipeline.core.failure import Failure
 from pipeline.core.lease import Lease
 from pipeline.core.lineage import Kind, LedgerPage, ParentIs, ParentReason, Range
 from pipeline.core.position import Origin, Position, Positions, Start
@@ -106,6 +107,7 @@ LEASES = st.builds(
     looked_at=st.none() | MOMENTS,
     behind_ms=st.none() | st.integers(0, 10**12),
     assigned_at=st.none() | MOMENTS,
+    failure=st.none() | st.builds(Failure, MOMENTS, NAMES),
 )
 
 SCALARS: st.SearchStrategy[Any] = (

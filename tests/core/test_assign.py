@@ -8,13 +8,14 @@ from datetime import timedelta
 from random import Random
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.core.assign import Rules, is_free, plan_assign, spilled
-from pipeline.core.board import cluster_of
+from pipeline.core.assign import GapRules, is_free, plan_assign, spilled
+from pipeline.core.balance_board import cluster_of
 from pipeline.core.checkpoint import SHARD_END
 from pipeline.core.lease import Lease
+from pipeline.core.weight import SETTLES
 from tests.core.scenes import (
     AT_ONCE,
     DWELL,
@@ -26,6 +27,7 @@ from tests.core.scenes import (
     later,
     loads,
     mixed,
+    plant,
     unowned,
 )
 
@@ -181,7 +183,7 @@ def test_the_leases_of_the_dead_go_to_the_living_and_those_of_workers_never_seen
         dead=frozenset({"dead"}),
         lost=frozenset(row.key for row in scene.leases if row.owner == "dead"),
     )
-    plan = plan_assign(scene, Rules(dwell=DWELL))
+    plan = plan_assign(scene, GapRules(dwell=DWELL))
     assert counts(carried_out(scene, plan)) == {"w1": 4, "w2": 4, "unseen": 1}
     assert {change.why for change in plan} == {"dead stood still -> w2, now with 4 leases"}
 
@@ -216,7 +218,7 @@ def handing_over(holder, to, *, dead, living):
     scene = replace(drawn(*living), leases=(row,), dead=frozenset({dead}))
     if holder == dead:
         scene = replace(scene, lost=frozenset({"l"}))
-    plan = plan_assign(scene, Rules(dwell=DWELL))
+    plan = plan_assign(scene, GapRules(dwell=DWELL))
     return carried_out(scene, plan).leases[0], plan
 
 
@@ -282,7 +284,7 @@ def test_the_tolerance_is_as_fine_where_nothing_was_measured(kbps):
 def test_a_worker_that_joins_gets_its_share_in_one_pass_and_nothing_else_moves(workers):
     held = {f"w{n}": [5.0] * (workers + 1) for n in range(workers)}
     scene = drawn("new", **held)
-    plan = plan_assign(scene, Rules(dwell=DWELL))
+    plan = plan_assign(scene, GapRules(dwell=DWELL))
     assert {change.put["owner"] for change in plan} == {"new"}
     assert workers - workers // 10 <= counts(carried_out(scene, plan))["new"] == len(plan) <= workers
 
@@ -303,7 +305,7 @@ def test_throughput_that_only_wobbles_moves_nothing():
             for row in scene.leases
         )
         scene = later(replace(scene, leases=rows), timedelta(seconds=20))
-        plan = plan_assign(scene, Rules(dwell=DWELL))
+        plan = plan_assign(scene, GapRules(dwell=DWELL))
         moves += len(plan)
         scene = carried_out(scene, plan, handed_over=True)
     assert moves == 0
@@ -312,10 +314,10 @@ def test_throughput_that_only_wobbles_moves_nothing():
 @pytest.mark.parametrize(
     ("rules", "claim", "asked"),
     [
-        (Rules(dwell=DWELL), "run/1", True),
-        (Rules(dwell=DWELL), None, False),
-        (Rules(dwell=DWELL, direct=False), None, True),
-        (Rules(dwell=DWELL, graceful=False), "run/1", False),
+        (GapRules(dwell=DWELL), "run/1", True),
+        (GapRules(dwell=DWELL), None, False),
+        (GapRules(dwell=DWELL, direct=False), None, True),
+        (GapRules(dwell=DWELL, graceful=False), "run/1", False),
     ],
 )
 def test_the_holder_is_asked_first_where_it_reads_or_its_counter_moves(rules, claim, asked):
@@ -345,7 +347,7 @@ def two_fleets(first=100, second=100, leases=500):
 @pytest.mark.parametrize(("first", "second", "share"), [(100, 100, 250), (50, 100, 167), (100, 25, 400)])
 def test_two_clusters_read_what_falls_to_them_by_their_workers(first, second, share):
     scene = two_fleets(first, second)
-    plan = plan_assign(scene, Rules(dwell=DWELL))
+    plan = plan_assign(scene, GapRules(dwell=DWELL))
     found = carried_out(scene, plan)
     assert abs(clusters(found)["a"] - share) <= 1
     assert max(counts(found).values()) - min(counts(found).values()) <= 1
@@ -355,7 +357,7 @@ def test_two_clusters_read_what_falls_to_them_by_their_workers(first, second, sh
 def test_clusters_are_evened_out_though_no_worker_has_two_more_than_another():
     held = {f"a-{n}": [1.0] * 3 for n in range(100)} | {f"b-{n}": [1.0] * 2 for n in range(100)}
     scene = drawn(**held)
-    found = carried_out(scene, plan_assign(scene, Rules(dwell=DWELL)))
+    found = carried_out(scene, plan_assign(scene, GapRules(dwell=DWELL)))
     assert clusters(found) == {"a": 250, "b": 250}
     assert set(counts(found).values()) == {2, 3}
 
@@ -371,7 +373,7 @@ def test_a_cold_start_of_two_clusters_is_even():
 def test_of_equal_workers_the_one_whose_cluster_has_less_gets_a_new_lease():
     scene = drawn(**{"a-1": [1.0] * 2, "a-2": [1.0] * 3, "b-1": [1.0] * 2, "b-2": [1.0] * 2})
     scene = replace(scene, leases=(*scene.leases, Lease("new")))
-    (change,) = plan_assign(scene, Rules(dwell=DWELL, tolerance=1.0))
+    (change,) = plan_assign(scene, GapRules(dwell=DWELL, tolerance=1.0))
     assert (change.key, change.put["owner"]) == ("new", "b-1")
 
 
@@ -390,3 +392,167 @@ def test_evening_out_clusters_makes_no_worker_worse_off_than_the_most_loaded(see
 
 def test_ids_without_a_cluster_are_no_clusters():
     assert after(drawn("w3", w1=[1.0] * 3, w2=[1.0] * 3)) == {"w1": 2, "w2": 2, "w3": 2}
+
+
+# -- CPU ---------------------------------------------------------------------------------------------------------
+
+EVERY = timedelta(seconds=20)
+"""Between two passes of a leader."""
+
+
+def passes(scene, cpu, rules=None, *, count=3, every=EVERY):
+    """The fleet after so many passes, and how many leases each of them moved; the leader remembers what it has to."""
+    moved, stirred = [], 0
+    for _ in range(count):
+        scene = later(replace(scene, cpu=cpu(scene), stirred=stirred), every)
+        plan = plan_assign(scene, rules or GapRules(dwell=DWELL))
+        stirred += any("assigned_at" in change.put for change in plan)
+        moved.append(len(plan))
+        scene = carried_out(scene, plan, handed_over=True)
+    return scene, moved
+
+
+def follows(share):
+    """CPU that goes where the leases go: percent, by lease."""
+    return lambda scene: {
+        worker: sum(share[row.key] for row in scene.leases if row.holder == worker) for worker in scene.living
+    }
+
+
+@pytest.mark.parametrize("leases", [2, 3, 4, 8, 10, 40])
+@pytest.mark.parametrize("every", [EVERY, SETTLES], ids=["each tick", "once the figures settled"])
+def test_a_hot_worker_and_an_idle_one_of_equal_rates_are_even_within_three_passes_and_rest(leases, every):
+    scene = drawn(w1=[100.0] * leases, w2=[100.0] * leases)
+    share = {row.key: (95 if row.owner == "w1" else 5) / leases for row in scene.leases}
+    cpu = follows(share)
+    then, _ = passes(scene, cpu, every=every)
+    assert max(cpu(then).values()) - min(cpu(then).values()) <= max(20, 95 / leases)
+    _, moved = passes(then, cpu, count=100, every=SETTLES)
+    assert sum(moved) == 0
+
+
+def test_a_slow_host_gives_leases_to_a_fast_one_and_then_rests():
+    scene = drawn(w1=[100.0] * 10, w2=[100.0] * 10)
+    each = {"w1": 9.5, "w2": 0.5}
+
+    def cpu(at):
+        return {worker: percent * counts(at).get(worker, 0) for worker, percent in each.items()}
+
+    then, moved = passes(scene, cpu, count=3, every=SETTLES)
+    assert counts(then)["w1"] <= 6
+    assert moved[0] >= 4
+    assert sum(passes(then, cpu, count=100, every=SETTLES)[1]) <= 1
+
+
+@pytest.mark.parametrize("workers", [2, 3, 10])
+def test_a_host_that_is_busy_with_other_things_keeps_some_leases_and_nothing_oscillates(workers):
+    scene = drawn(**{f"w{n}": [100.0] * 10 for n in range(workers)})
+
+    def cpu(at):
+        return {worker: 0.5 * counts(at).get(worker, 0) + 90 * (worker == "w0") for worker in at.living}
+
+    then, moved = passes(scene, cpu, count=200, every=SETTLES)
+    assert 3 <= counts(then)["w0"] < 10
+    assert sum(moved) <= 10 - counts(then)["w0"]
+    assert sum(moved[20:]) == 0
+
+
+def test_nothing_moves_again_before_the_figures_can_have_changed():
+    scene = drawn(w1=[100.0] * 10, w2=[100.0] * 10)
+    _, moved = passes(scene, lambda _: {"w1": 95.0, "w2": 5.0}, count=10)
+    assert moved[0] > 0
+    assert moved[1:9] == [0] * 8, "each pass is 20 s later: 180 s are over with the tenth"
+    assert moved[9] > 0
+
+
+def test_hosts_that_are_a_little_busier_move_nothing():
+    scene = drawn(w1=[100.0] * 10, w2=[100.0] * 10)
+    for cpu in ({"w1": 58.0, "w2": 42.0}, {"w1": 9.0, "w2": 2.0}):
+        assert plan_assign(replace(scene, cpu=cpu), GapRules(dwell=DWELL)) == []
+
+
+def test_cpu_that_only_wobbles_moves_nothing():
+    dice = Random(1)
+    scene = drawn(**{f"w-{n}": [100.0] * 20 for n in range(10)})
+    _, moved = passes(
+        scene, lambda at: {w: 50 + dice.gauss(0, 3) for w in sorted(at.living)}, count=200, every=SETTLES
+    )
+    assert sum(moved) == 0
+
+
+def test_idle_hosts_are_told_apart_by_throughput():
+    scene = drawn("w2", w1=[100.0] * 10)
+    placed = carried_out(scene, plan_assign(replace(scene, cpu={"w1": 8.0}), GapRules(dwell=DWELL)))
+    assert counts(placed) == {"w1": 5, "w2": 5}
+
+
+def test_a_worker_without_leases_gets_some_however_often_leases_were_moved_lately():
+    scene = replace(drawn("w3", w1=[100.0] * 9, w2=[100.0] * 9), cpu={"w1": 50.0, "w2": 50.0}, stirred=9)
+    assert after(scene, GapRules(dwell=DWELL))["w3"] == 6
+
+
+def test_a_worker_that_is_not_measured_counts_as_an_average_one():
+    scene = drawn(w1=[100.0] * 10, w2=[100.0] * 10, w3=[100.0] * 10)
+    assert plan_assign(replace(scene, cpu={"w1": 60.0, "w2": 60.0}), GapRules(dwell=DWELL)) == []
+    hot = replace(scene, cpu={"w1": 95.0, "w2": 5.0})
+    assert after(hot, GapRules(dwell=DWELL))["w1"] < 10
+
+
+def test_the_reason_of_a_move_names_what_the_hosts_are_busy_with():
+    hot = replace(drawn(w1=[100.0] * 2, w2=[100.0] * 2), cpu={"w1": 95.0, "w2": 5.2})
+    (change,) = plan_assign(hot, GapRules(dwell=DWELL))
+    assert change.why == "w1's hosts are busier (95 % CPU) than w2's (5 %): -> w2, now with 3 leases"
+    full = replace(drawn("w2", w1=[100.0] * 2), cpu={"w1": 8.0, "w2": 1.0})
+    (change,) = plan_assign(full, GapRules(dwell=DWELL))
+    assert change.why == "w1 has more to read than w2: -> w2, now with 1 lease"
+
+
+def test_figures_of_workers_that_do_not_live_count_for_nothing():
+    scene = drawn(w1=[100.0] * 9, w2=[100.0] * 9, gone=[100.0] * 2)
+    lost = frozenset(row.key for row in scene.leases if row.owner == "gone")
+    scene = replace(scene, living=frozenset({"w1", "w2"}), dead=frozenset({"gone"}), lost=lost)
+    cpu = {"w1": 90.0, "w2": 10.0}
+    assert plan_assign(replace(scene, cpu=cpu | {"gone": 100.0}), AT_ONCE) == plan_assign(
+        replace(scene, cpu=cpu), AT_ONCE
+    )
+    assert plan_assign(replace(scene, cpu={"gone": 95.0}), AT_ONCE) == plan_assign(scene, AT_ONCE)
+
+
+def test_a_worker_whose_hosts_are_hot_is_given_nothing_in_exchange():
+    """Two leases cost it as much as forty would cost the other: light ones would be heavy there."""
+    scene = drawn(w1=[100.0] * 2, w2=[100.0] * 6)
+    plan = plan_assign(replace(scene, cpu={"w1": 92.0, "w2": 8.0}), GapRules(dwell=DWELL))
+    assert {change.put["owner"] for change in plan} <= {"w2"}
+
+
+@given(SEEDS)
+@settings(max_examples=max(400, settings().max_examples))
+def test_any_fleet_comes_to_rest_whatever_its_hosts_and_shards_cost(seed):
+    scene, rules = a_fleet(seed)
+    cpu = plant(scene, seed)
+    _, moved = passes(scene, cpu, rules, count=30, every=SETTLES + EVERY)
+    assert moved[-6:] == [0] * 6
+
+
+@given(SEEDS)
+@settings(max_examples=max(400, settings().max_examples))
+def test_any_fleet_comes_to_rest_with_figures_that_moves_do_not_change(seed):
+    scene, rules = a_fleet(seed)
+    dice = Random(seed)
+    measured = [worker for worker in sorted(scene.living) if dice.random() < 0.8]
+    figures = {worker: dice.choice([0.0, 5.0, 95.0, dice.uniform(0, 100)]) for worker in measured}
+    _, moved = passes(scene, lambda _: figures, rules, count=20, every=SETTLES + EVERY)
+    assert moved[-4:] == [0] * 4
+
+
+@given(SEEDS)
+def test_with_cpu_too_what_was_moved_a_moment_ago_stays(seed):
+    scene, rules = a_fleet(seed)
+    scene = replace(scene, cpu=plant(scene, seed)(scene))
+    plan = plan_assign(scene, rules)
+    assert plan_assign(mixed(scene, seed), rules) == plan
+    moved = {change.key for change in plan}
+    for row in scene.leases:
+        if row.owner in scene.living and not is_free(row, scene):
+            young = row.assigned_at is not None and abs(NOW - row.assigned_at) < rules.dwell
+            assert row.key not in moved or not (young or row.checkpoint_owner)

@@ -1,5 +1,6 @@
 """Writes on a lease row as values."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.core import change
-from pipeline.core.change import Change, is_own_work
+from pipeline.core.change import Change, ChangeKind, is_own_work
 from pipeline.core.checkpoint import SHARD_END, Checkpoint
 from pipeline.core.lease import Lease, run_of_claim
 from tests.core.strategies import CHECKPOINTS, LEASES
@@ -21,7 +22,40 @@ LAND = change.checkpoint(READ, "me", "run/1", at=Checkpoint("200"))
 def test_a_change_of_a_field_that_no_row_has_is_a_mistake():
     for said in ({"put": {"ownr": "me"}}, {"requires": {"ownr": None}}, {"add": {"ownr": 1}}):
         with pytest.raises(ValueError, match="ownr"):
-            Change("k", "typing error", **said)
+            Change("k", "typing error", kind=ChangeKind.ASSIGN, **said)
+
+
+def test_each_kind_has_its_line_in_the_table_and_each_line_its_kind():
+    lines = (change.__doc__ or "").split("-+-", 1)[1].splitlines()[1:]
+    table = lines[: lines.index("")]
+    named = [name.strip() for line in table for name in line.split("|", 1)[0].split(",")]
+    assert named == list(ChangeKind)
+
+
+def test_a_whole_row_comes_with_a_create_and_with_nothing_else():
+    with pytest.raises(ValueError, match="no whole row"):
+        Change("k", "typing error", kind=ChangeKind.CREATE)
+    with pytest.raises(ValueError, match="a whole row"):
+        Change("k", "typing error", kind=ChangeKind.ASSIGN, create=READ)
+
+
+def test_a_lease_of_a_living_worker_is_moved_and_any_other_is_assigned():
+    assert change.assign(HELD, "w3", "why").kind is ChangeKind.ASSIGN
+    moved = change.move(HELD, "w3", "why", at=datetime(2026, 1, 1, tzinfo=UTC))
+    assert moved.kind is ChangeKind.MOVE
+    assert moved.requires == change.assign(HELD, "w3", "why").requires
+    assert moved.put["assigned_at"] == datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_only_a_retire_and_a_delete_delete():
+    ended = replace(READ, checkpoint=SHARD_END)
+    deleting = (
+        change.retire(READ, "w"),
+        change.delete_ended(ended, "w"),
+        change.delete_garbage(READ, "w"),
+    )
+    assert all(each.deletes for each in deleting)
+    assert not any(each.deletes for each in (CLAIM, LAND, change.create(READ, "w")))
 
 
 def test_a_claim_applied_before_is_ones_own():
@@ -114,46 +148,61 @@ HELD = Lease(
     stream_epoch=7,
 )
 AT = Checkpoint("200")
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TAKING = {"owner", "checkpoint_owner", "run_claim", "wanted_by", "stream_epoch"}
 
 
 @pytest.mark.parametrize(
-    ("made", "holder", "demands"),
+    ("make", "holder", "demands"),
     [
-        (change.claim(HELD, "me", "run/9"), None, TAKING),
-        (change.hold(HELD, "run/9", "why"), None, TAKING),
-        (change.beat(HELD, "me"), "me", {"run_claim"}),
-        (change.repair(HELD, "run/1", AT), "me", {"run_claim", "checkpoint"}),
-        (change.checkpoint(HELD, "me", "run/1", at=AT), "me", {"run_claim", "checkpoint"}),
-        (change.prepare_checkpoint(HELD, "me", "run/1", at=AT), "me", {"run_claim", "checkpoint"}),
-        (change.release(HELD, "run/1"), None, {"run_claim"}),
-        (change.want(HELD, "run/9"), None, {"wanted_by"}),
-        (change.unwant(HELD, "run/2"), None, {"wanted_by"}),
-        (change.assign(HELD, "w3", "why"), None, {"owner", "checkpoint_owner", "counter", "stream_epoch"}),
-        (change.initiate_handover(HELD, "w3", "why"), None, {"owner", "checkpoint_owner", "stream_epoch"}),
-        (change.redirect_handover(HELD, "w3", "why"), None, {"owner", "checkpoint_owner"}),
-        (change.call_off_handover(HELD, "why"), None, {"owner", "checkpoint_owner", "counter"}),
-        (change.complete_handover(HELD, "why"), None, {"owner", "checkpoint_owner", "run_claim"}),
-        (change.give_up(HELD, "me"), "me", set()),
-        (change.note_children(HELD, frozenset("c")), "me", {"run_claim", "stream_epoch"}),
+        (lambda: change.claim(HELD, "me", "run/9"), None, TAKING),
+        (lambda: change.hold(HELD, "run/9", "why"), None, TAKING),
+        (lambda: change.beat(HELD, "me"), "me", {"run_claim"}),
+        (lambda: change.repair(HELD, "run/1", AT), "me", {"run_claim", "checkpoint"}),
+        (lambda: change.checkpoint(HELD, "me", "run/1", at=AT), "me", {"run_claim", "checkpoint"}),
+        (lambda: change.prepare_checkpoint(HELD, "me", "run/1", at=AT), "me", {"run_claim", "checkpoint"}),
+        (lambda: change.release(HELD, "run/1"), None, {"run_claim"}),
         (
-            change.reposition(HELD, "run/1", at=AT, landed=None, why="why"),
+            lambda: change.note_failure(HELD, "me", "why", at=NOON),
+            "me",
+            {"run_claim", "stream_epoch", "failure"},
+        ),
+        (lambda: change.want(HELD, "run/9"), None, {"wanted_by"}),
+        (lambda: change.unwant(HELD, "run/2"), None, {"wanted_by"}),
+        (
+            lambda: change.assign(HELD, "w3", "why"),
+            None,
+            {"owner", "checkpoint_owner", "counter", "stream_epoch"},
+        ),
+        (
+            lambda: change.initiate_handover(HELD, "w3", "why"),
+            None,
+            {"owner", "checkpoint_owner", "stream_epoch"},
+        ),
+        (lambda: change.redirect_handover(HELD, "w3", "why"), None, {"owner", "checkpoint_owner"}),
+        (lambda: change.call_off_handover(HELD, "why"), None, {"owner", "checkpoint_owner", "counter"}),
+        (lambda: change.complete_handover(HELD, "why"), None, {"owner", "checkpoint_owner", "run_claim"}),
+        (lambda: change.give_up(HELD, "me"), "me", set()),
+        (lambda: change.note_children(HELD, frozenset("c")), "me", {"run_claim", "stream_epoch"}),
+        (
+            lambda: change.reposition(HELD, "run/1", at=AT, landed=None, why="why"),
             None,
             {"run_claim", "checkpoint"},
         ),
-        (change.retire(HELD, "why"), None, {"stream_epoch"}),
-        (change.delete_ended(HELD, "why"), None, {"checkpoint", "counter"}),
+        (lambda: change.retire(HELD, "why"), None, {"stream_epoch"}),
+        (lambda: change.delete_ended(HELD, "why"), None, {"checkpoint", "counter"}),
         (
-            change.delete_garbage(HELD, "why"),
+            lambda: change.delete_garbage(HELD, "why"),
             None,
             {"stream_epoch", "checkpoint", "owner", "checkpoint_owner", "run_claim"},
         ),
     ],
-    ids=lambda made: made.why if isinstance(made, Change) else "",
+    ids=lambda value: value().why if callable(value) else "",
 )
 def test_each_write_demands_what_its_line_in_the_drawing_says(
-    made: Change, holder: str | None, demands: set[str]
+    make: Callable[[], Change], holder: str | None, demands: set[str]
 ):
+    made = make()
     assert made.holder == holder
     assert made.requires.keys() == demands
     new = {
@@ -165,16 +214,17 @@ def test_each_write_demands_what_its_line_in_the_drawing_says(
 
 
 @pytest.mark.parametrize(
-    ("made", "left"),
+    ("make", "left"),
     [
-        (change.assign(HELD, "w3", "why"), {"wanted_by"}),
-        (change.complete_handover(HELD, "why"), {"owner", "wanted_by"}),
-        (change.call_off_handover(HELD, "why"), {"run_claim", "wanted_by"}),
-        (change.give_up(HELD, "me"), {"wanted_by"}),
-        (change.release(HELD, "run/1"), {"owner", "checkpoint_owner", "wanted_by"}),
-        (change.unwant(HELD, "run/2"), {"owner", "checkpoint_owner", "run_claim"}),
+        (lambda: change.assign(HELD, "w3", "why"), {"wanted_by"}),
+        (lambda: change.complete_handover(HELD, "why"), {"owner", "wanted_by"}),
+        (lambda: change.call_off_handover(HELD, "why"), {"run_claim", "wanted_by"}),
+        (lambda: change.give_up(HELD, "me"), {"wanted_by"}),
+        (lambda: change.release(HELD, "run/1"), {"owner", "checkpoint_owner", "wanted_by"}),
+        (lambda: change.unwant(HELD, "run/2"), {"owner", "checkpoint_owner", "run_claim"}),
     ],
     ids=["assign", "complete", "call off", "give up", "release", "unwant"],
 )
-def test_who_takes_a_row_away_ends_its_handover_and_its_claim(made: Change, left: set[str]):
+def test_who_takes_a_row_away_ends_its_handover_and_its_claim(make: Callable[[], Change], left: set[str]):
+    made = make()
     assert {"owner", "checkpoint_owner", "run_claim", "wanted_by"} - made.remove - made.put.keys() == left

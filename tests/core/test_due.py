@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from pipeline.core.backoff import after_run, held_off
-from pipeline.core.due import Patience, RunState, RunVerdict, is_being_read, plan_due, run_lives
+from pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON
+from pipeline.core.due import (
+    Due,
+    DuePlan,
+    LivenessTimes,
+    RunState,
+    RunVerdict,
+    is_time,
+    plan_due,
+    run_lives,
+    together,
+)
+from pipeline.core.failure import Failure
 from pipeline.core.lease import Lease
 from pipeline.core.sighting import Sighting
 
-PATIENCE = Patience(timedelta(seconds=20), timedelta(seconds=60))
+PATIENCE = LivenessTimes(timedelta(seconds=20), timedelta(seconds=60))
 LONG = timedelta(hours=1)
 BEATS = Sighting("5", timedelta(seconds=10))
 SILENT = Sighting("5", timedelta(seconds=21))
@@ -35,11 +49,6 @@ def test_a_run_that_starts_in_the_future_has_no_grace_its_hosts_clock_was_set_ba
 def test_a_run_that_dagster_does_not_know_is_judged_by_its_beat_alone() -> None:
     assert run_lives(RunVerdict(RunState.UNKNOWN), [BEATS], PATIENCE)
     assert not run_lives(RunVerdict(RunState.UNKNOWN), [SILENT], PATIENCE)
-
-
-def test_a_row_without_a_claim_is_not_being_read() -> None:
-    assert not is_being_read(Lease("a"), RunVerdict(RunState.WAITING), BEATS, PATIENCE)
-    assert is_being_read(Lease("a", run_claim="r/1"), RunVerdict(RunState.UNKNOWN), BEATS, PATIENCE)
 
 
 def test_a_quiet_row_is_due_once_its_last_look_is_far_from_now_on_either_side() -> None:
@@ -87,3 +96,118 @@ def test_trouble_that_a_whole_run_had_and_that_passes_holds_its_shards_off_for_a
         assert backoff["s"].until - now <= timedelta(minutes=1)
         now = backoff["s"].until
     assert after_run(backoff, ["s"], now)["s"].until - now == timedelta(minutes=10)
+
+
+def test_a_run_lives_to_the_last_moment_of_its_grace_and_of_its_beat() -> None:
+    second = timedelta(seconds=1)
+    started = RunState.STARTED
+    grace, lease = PATIENCE.launch_grace, PATIENCE.lease_duration
+    assert run_lives(RunVerdict(started, timedelta(0)), [], PATIENCE)
+    assert run_lives(RunVerdict(started, grace - second), [], PATIENCE)
+    assert not run_lives(RunVerdict(started, grace), [], PATIENCE)
+    assert run_lives(RunVerdict(started, LONG), [None, SILENT, Sighting("5", lease)], PATIENCE)
+    assert not run_lives(RunVerdict(started, LONG), [None, SILENT], PATIENCE)
+
+
+def test_what_is_done_every_so_often_is_due_after_that_time_and_after_a_clock_went_back() -> None:
+    second = timedelta(seconds=1)
+    assert is_time(None, NOW, every=LONG)
+    assert not is_time(NOW, NOW, every=LONG)
+    assert not is_time(NOW, NOW + LONG - second, every=LONG)
+    assert is_time(NOW, NOW + LONG, every=LONG)
+    assert is_time(NOW, NOW - second, every=LONG)
+
+
+def a_row(key: str, **more: Any) -> Lease:
+    return Lease(key, **{"owner": "w1", **more})
+
+
+def due_of(*rows: Lease, parents: Iterable[Lease] = (), living: Iterable[str] = ()) -> DuePlan:
+    return plan_due(
+        rows,
+        me="w1",
+        parents={row.shard_id: row for row in parents},
+        living_claims=frozenset(living),
+        now=NOW,
+        look_again_after=LONG,
+    )
+
+
+def test_each_row_is_due_idle_read_waiting_or_ended_and_is_counted_once() -> None:
+    quiet = {"looked_at": NOW, "behind_ms": 0}
+    plan = due_of(
+        a_row("j-idle", **quiet),
+        a_row("i-due"),
+        a_row("h-elsewhere", owner="w2", **quiet),
+        a_row("g-handed-over", checkpoint_owner="w1", owner="w2", **quiet),
+        a_row("f-handed-to-me", checkpoint_owner="w2", **quiet),
+        a_row("e-read", run_claim="run/1", **quiet),
+        a_row("d-read", run_claim="run/1", **quiet),
+        a_row("c-ended", checkpoint=SHARD_END),
+        a_row("b-ended", checkpoint=SHARD_END, run_claim="run/1"),
+        a_row("a-idle", **quiet),
+        a_row("a-due"),
+        living=["run/1"],
+    )
+    assert plan == DuePlan(
+        (Due("a-due", "never read"), Due("i-due", "never read")),
+        (a_row("a-idle", **quiet), a_row("j-idle", **quiet)),
+        being_read=2,
+        waiting=3,
+        ended=2,
+    )
+    assert due_of() == DuePlan((), ())
+
+
+def test_a_due_row_tells_the_first_reason_that_there_is() -> None:
+    failed = Failure(NOW, "access denied")
+    told = {
+        row.key: due_of(row).due[0].why
+        for row in (
+            a_row("left", run_claim="run-7/1", failure=failed),
+            a_row("new", failure=failed),
+            a_row("failed", looked_at=NOW, failure=failed, behind_ms=5),
+            a_row("behind", looked_at=NOW - 2 * LONG, behind_ms=5),
+        )
+    }
+    assert told == {
+        "left": "run run-7 left it behind",
+        "new": "never read",
+        "failed": "it failed when last read",
+        "behind": "5 ms behind",
+    }
+
+
+def test_the_child_of_a_merge_waits_until_both_of_its_parents_have_ended() -> None:
+    child = a_row("m", parents=frozenset({"p", "q"}))
+    for p, q in ((False, False), (True, False), (False, True), (True, True)):
+        parents = [
+            a_row(name, checkpoint=SHARD_END if ended else TRIM_HORIZON)
+            for name, ended in (("p", p), ("q", q))
+        ]
+        assert bool(due_of(child, parents=parents).due) is (p and q)
+        assert due_of(child, parents=parents).waiting == int(not (p and q))
+
+
+def test_a_parent_without_a_row_is_in_nobodys_way() -> None:
+    child = a_row("m", parents=frozenset({"p", "q"}))
+    assert due_of(child).due
+    assert due_of(child, parents=[a_row("p", checkpoint=SHARD_END)]).due
+    assert not due_of(child, parents=[a_row("p")]).due
+
+
+def test_a_shard_that_was_read_before_waits_for_no_parent() -> None:
+    for before in ({"looked_at": NOW, "behind_ms": 1}, {"landed": TRIM_HORIZON}):
+        assert due_of(a_row("m", parents=frozenset({"p"}), **before), parents=[a_row("p")]).due
+
+
+def test_the_plans_of_several_streams_are_one_in_the_order_of_the_rows() -> None:
+    one = DuePlan((Due("d", "never read"), Due("a", "5 ms behind")), (a_row("f"), a_row("e")), 1, 2, 3)
+    other = DuePlan((Due("b", "never read"),), (a_row("c"),), 10, 20, 30)
+    assert together(iter((one, other))) == DuePlan(
+        (Due("a", "5 ms behind"), Due("b", "never read"), Due("d", "never read")),
+        (a_row("c"), a_row("e"), a_row("f")),
+        being_read=11,
+        waiting=22,
+        ended=33,
+    )

@@ -1,5 +1,6 @@
 """The landing decision: all of exactly-once hangs on it."""
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -8,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.core.batch import StagedFile
-from pipeline.core.landing import Proposal, decide_landing
-from pipeline.core.lineage import Kind, ParentIs, ParentReason, Range
+from pipeline.core.landing import Proposal, RangeRefused, decide_landing
+from pipeline.core.lineage import Kind, LedgerPage, ParentIs, ParentReason, Range
 from pipeline.core.position import Origin, Position, Positions, Start, is_forward
 from pipeline.core.stream import ShardKey, StreamId
 
@@ -261,17 +262,6 @@ def test_a_parent_passed_by_a_descendant_is_out_of_the_way_while_that_has_a_posi
     assert decide_landing(base_of({}), Proposal((first,))).refused
 
 
-def test_two_ranges_of_one_shard_are_a_mistake_of_the_caller():
-    twice = landed(A, None, Position(1))
-    with pytest.raises(ValueError, match="one range"):
-        decide_landing(base_of({}), Proposal((twice, twice)))
-
-
-def test_a_file_of_a_shard_without_a_range_is_a_mistake_of_the_caller():
-    with pytest.raises(ValueError, match=B.shard_id):
-        decide_landing(base_of({}), Proposal((landed(A, None, Position(1)),), (a_file("f", A, B),)))
-
-
 def test_a_move_without_witness_keeps_the_tables():
     before = Position(5, arrival=NOON, seen=NOON, children=("shardId-9",))
     landing = decide_landing(base_of({A: before}), Proposal((landed(A, before, Position(5, ended=True)),)))
@@ -285,3 +275,170 @@ def test_what_was_seen_never_goes_back():
     at = landing.positions.of(A)
     assert at is not None
     assert at.seen == NOON
+
+
+# --- what a refusal says, and the edges of each rule --------------------------------------------------------------
+
+
+def refusal(base: Positions, each: Range) -> str:
+    landing = decide_landing(base, Proposal((each,)))
+    (refused,) = landing.refused
+    assert refused == RangeRefused(each, base.of(each.key), refused.why)
+    assert landing.page == LedgerPage()
+    assert landing.positions == base
+    return refused.why
+
+
+def test_a_refused_range_says_where_the_table_stands_and_where_the_range_began():
+    at = base_of({A: Position(5)})
+    assert refusal(at, landed(A, Position(4), Position(6))) == "the table stands at 5, this range began at 4"
+    assert refusal(at, landed(A, None, Position(6))) == "the table stands at 5, this range began at nothing"
+    assert refusal(at, landed(B, Position(4), Position(6))) == (
+        "the table stands at nothing, this range began at 4"
+    )
+    assert refusal(at, landed(A, Position(5), Position(4))) == (
+        "it would move the position back, from 5 to 4"
+    )
+    assert refusal(base_of({}, origin=False), landed(A, None, Position(1))) == (
+        f"no origin is decided for {STREAM}"
+    )
+
+
+def test_a_child_that_is_refused_names_its_first_parent_in_the_way():
+    def child(*parents: ParentReason) -> Range:
+        return landed(C, None, Position(1), parents=parents)
+
+    ended = ParentReason(A.shard_id, ParentIs.ENDED)
+    other = ParentReason(B.shard_id, ParentIs.ENDED)
+    assert refusal(base_of({A: Position(5)}), child(ended)) == (
+        f"its parent {A.shard_id} hasn't ended in the table (it stands at 5)"
+    )
+    assert refusal(base_of({A: Position(5, ended=True)}), child(ended, other)) == (
+        f"its parent {B.shard_id} was taken as ended, but has no position in the table"
+    )
+    for by in (None, D.shard_id):
+        assert refusal(base_of({}), child(ParentReason(A.shard_id, ParentIs.PASSED, by))) == (
+            f"its parent {A.shard_id} was taken as passed by {by}, which has no position in the table"
+        )
+
+
+def test_parents_are_those_of_the_childs_own_stream():
+    first = landed(C, None, Position(1), parents=(ParentReason(A.shard_id, ParentIs.ENDED),))
+    elsewhere = base_of({ShardKey(LATER, A.shard_id): Position(5, ended=True)})
+    assert "was taken as ended" in refusal(elsewhere, first)
+    passed = landed(C, None, Position(1), parents=(ParentReason(A.shard_id, ParentIs.PASSED, D.shard_id),))
+    assert "was taken as passed" in refusal(base_of({ShardKey(LATER, D.shard_id): Position(5)}), passed)
+
+
+def test_only_a_shards_first_range_looks_at_its_parents():
+    base = base_of({A: Position(5), C: Position(1)})
+    on = landed(C, Position(1), Position(2), parents=(ParentReason(A.shard_id, ParentIs.ENDED),))
+    assert decide_landing(base, Proposal((on,))).page.ranges == (on,)
+
+
+def test_a_range_may_land_with_the_commit_that_decides_its_streams_origin():
+    first = landed(A, None, Position(1))
+    landing = decide_landing(Positions(), Proposal((first,), origins=((STREAM, ORIGIN),)))
+    assert landing.page == LedgerPage((first,), ((STREAM, ORIGIN),))
+    assert landing.positions == base_of({A: Position(1)})
+    assert not landing.refused
+
+
+def test_origins_of_several_streams_are_written_in_their_order():
+    origins = ((LATER, ORIGIN), (STREAM, ORIGIN))
+    landing = decide_landing(Positions(), Proposal(origins=origins))
+    assert landing.page.origins == ((STREAM, ORIGIN), (LATER, ORIGIN))
+    assert not landing.is_empty
+
+
+def test_a_replay_of_a_stream_without_an_origin_or_of_a_child_before_its_parents_is_refused():
+    replay = replace(landed(A, Position(1), Position(3)), kind=Kind.REPLAY)
+    assert refusal(base_of({}, origin=False), replay) == f"no origin is decided for {STREAM}"
+    early = replace(
+        landed(C, None, Position(3), parents=(ParentReason(A.shard_id, ParentIs.ENDED),)), kind=Kind.REPLAY
+    )
+    assert "was taken as ended" in refusal(base_of({}), early)
+
+
+def test_what_shares_a_file_with_a_refused_shard_says_with_which():
+    base = base_of({A: Position(5), B: Position(5), C: Position(5)})
+    ranges = (
+        landed(A, Position(4), Position(6)),
+        landed(B, Position(4), Position(6)),
+        landed(C, Position(5), Position(6)),
+    )
+    landing = decide_landing(base, Proposal(ranges, (a_file("abc", A, B, C),)))
+    assert landing.refused[2] == RangeRefused(ranges[2], Position(5), f"it shares a file with {A.shard_id}")
+    assert landing.files == ()
+    assert landing.is_empty
+    apart = decide_landing(base, Proposal(ranges, (a_file("a", A), a_file("bc", B, C))))
+    assert apart.refused[2].why == f"it shares a file with {B.shard_id}"
+
+
+def test_a_file_of_a_shard_without_a_range_is_named_with_its_shards():
+    both = f"files hold rows of shards that the proposal has no range for: {[B, C]}"
+    with pytest.raises(ValueError, match=f"^{re.escape(both)}$"):
+        decide_landing(
+            base_of({}), Proposal((landed(A, None, Position(1)),), (a_file("f", C, A), a_file("g", B)))
+        )
+    with pytest.raises(ValueError, match=r"^a proposal holds at most one range of a shard$"):
+        decide_landing(base_of({}), Proposal((landed(A, None, Position(1)),) * 2))
+
+
+def test_an_end_is_dropped_once_all_its_children_have_positions_and_no_parents_end_names_it():
+    end = Position(5, ended=True, children=(C.shard_id, D.shard_id))
+
+    def dropped(**more: Position | None) -> bool:
+        at = {A: end, C: Position(1), D: Position(1)} | {KEYS[int(key[1:])]: p for key, p in more.items()}
+        landing = decide_landing(base_of(at), Proposal(drop=(A,)))
+        assert landing.is_empty is not (landing.page.dropped == (A,))
+        assert landing.positions.of(A) == (None if landing.page.dropped else at[A])
+        return bool(landing.page.dropped)
+
+    assert dropped()
+    assert not dropped(k0=None), "there is nothing to drop"
+    assert not dropped(k0=replace(end, ended=False)), "it is still read"
+    assert not dropped(k0=replace(end, children=())), "its children aren't known yet"
+    assert not dropped(k2=None)
+    assert not dropped(k3=None)
+    assert not dropped(k1=Position(5, ended=True, children=(A.shard_id,)))
+    assert dropped(k1=Position(5, children=(A.shard_id,)))
+
+
+def test_an_end_that_moves_in_the_same_commit_is_not_dropped_and_the_others_are():
+    end = Position(5, ended=True, children=(C.shard_id,))
+    base = base_of({A: end, B: end, C: Position(1)})
+    back = replace(landed(A, end, Position(4)), kind=Kind.REPOSITION)
+    landing = decide_landing(base, Proposal((back,), drop=(A, B)))
+    assert landing.page.dropped == (B,)
+    assert landing.positions.of(A) == Position(4)
+    assert landing.positions.of(B) is None
+
+
+def carried(before: Position, upto: Position, kind: Kind = Kind.LANDED) -> Position | None:
+    move = replace(landed(A, before, upto), kind=kind)
+    return decide_landing(base_of({A: before}), Proposal((move,))).positions.of(A)
+
+
+def test_what_a_move_brings_of_its_own_stands_and_what_it_lacks_is_kept():
+    early, late = NOON.replace(hour=1), NOON.replace(hour=2)
+    before = Position(5, children=("c",), arrival=early, seen=early)
+    assert carried(before, Position(6)) == replace(before, sequence=6)
+    own = Position(6, children=("d",), arrival=late, seen=late)
+    assert carried(before, own) == own
+    assert carried(Position(5), own) == own
+
+
+def test_a_start_of_its_own_is_kept_until_the_first_record_landed():
+    begun = Position(start=Start(NOON))
+    assert carried(begun, Position(seen=NOON)) == Position(start=Start(NOON), seen=NOON)
+    assert carried(begun, Position(start=Start())) == Position(start=Start())
+    assert carried(begun, Position(3)) == Position(3)
+
+
+def test_a_persons_move_and_a_first_one_carry_nothing_over():
+    before = Position(5, children=("c",), arrival=NOON, seen=NOON)
+    for kind in (Kind.REPOSITION, Kind.REPAIR):
+        assert carried(before, Position(5), kind) == Position(5)
+    first = Position(start=Start(NOON))
+    assert decide_landing(base_of({}), Proposal((landed(A, None, first),))).positions.of(A) == first

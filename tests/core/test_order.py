@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.core.checkpoint import TRIM_HORIZON
 from pipeline.core.lease import Lease
-from pipeline.core.lineage import ParentIs
-from pipeline.core.order import Family, a_family, parents_first, parents_of
+from pipeline.core.lineage import ParentIs, ParentReason
+from pipeline.core.order import Family, InTheWay, a_family, children_of_ends, parents_first, parents_of
 from pipeline.core.position import TRIM, Origin, Position, Positions
 from pipeline.core.shard import Shard
 from pipeline.core.stream import ShardKey, StreamId
@@ -47,6 +48,16 @@ def test_a_parent_that_ended_in_the_table_is_out_of_the_way() -> None:
 
 def test_a_parent_with_a_position_is_in_the_way_until_its_end() -> None:
     assert why("a", a_split(), positions(p=OPEN)) == ["waits: p stands at 5"]
+
+
+def test_every_ancestor_of_a_shard_with_a_position_counts_as_ended_not_its_parents_alone() -> None:
+    """A grandparent whose END, and whose child's END, the table let go of: a late listing shows it again."""
+    chain = [Shard("g", closed=True), Shard("p", ("g",), closed=True), Shard("a", ("p",)), Shard("c", ("g",))]
+    family = a_family(STREAM, chain)
+    assert family.counts_as_end("g", positions(a=OPEN))
+    assert why("c", family, positions(a=OPEN)) == [ParentIs.PASSED]
+    made = plan_sync(family, chain, (), positions=positions(a=OPEN), multi=False, sentinel=TRIM_HORIZON)
+    assert sorted(change.key for change in made) == ["a", "c"], "no row for what was read long ago"
 
 
 def test_a_parent_that_is_in_scope_but_unread_is_in_the_way() -> None:
@@ -183,3 +194,177 @@ def test_a_sync_that_changed_nothing_has_nothing_to_change(script: list[tuple[bo
         )
         assert (not plan) is expected_empty
         rows |= {c.key: c.create for c in plan if c.create}
+
+
+def test_positions_of_other_streams_pass_nothing_here() -> None:
+    other = ShardKey(StreamId(STREAM.arn, STREAM.epoch + 1), "a")
+    assert a_split().passed(Positions(ORIGIN, {other: OPEN})) == {}
+    ended = Position(5, ended=True, children=("c",))
+    at = Positions(ORIGIN, {other: ended, key("p"): ended, key("q"): Position(5, children=("d",))})
+    assert children_of_ends(STREAM, at) == {"c": {"p"}}
+
+
+def test_a_child_that_several_ends_name_knows_each_of_them() -> None:
+    ended = Position(5, ended=True, children=("c", "d"))
+    assert children_of_ends(STREAM, positions(p=ended, q=ended)) == {"c": {"p", "q"}, "d": {"p", "q"}}
+
+
+def test_a_passed_ancestor_names_the_first_descendant_that_has_a_position() -> None:
+    chain = [Shard("g"), Shard("p", ("g",)), Shard("a", ("p",)), Shard("b", ("p",)), Shard("c", ("g", "h"))]
+    family = a_family(STREAM, chain)
+    assert family.passed(positions(b=OPEN, a=OPEN, c=OPEN)) == {"p": "a", "g": "a", "h": "c"}
+    assert family.passed_by("g", positions(b=OPEN)) == "b"
+    assert family.passed_by("b", positions(b=OPEN)) is None
+
+
+def test_a_shard_counts_as_ended_by_its_own_position_before_any_descendants() -> None:
+    family = a_split()
+    assert family.counts_as_end("p", positions(p=END))
+    assert family.counts_as_end("p", positions(a=OPEN))
+    assert not family.counts_as_end("p", positions(p=OPEN, a=OPEN))
+    assert not family.counts_as_end("p", positions())
+
+
+def test_a_family_is_put_together_from_listings_rows_and_ends() -> None:
+    family = a_family(
+        STREAM,
+        [Shard("a", ("p",))],
+        listed=[Shard("p", ("g",)), Shard("a", ("p", "q"))],
+        leases=[
+            Lease("r", parents=frozenset({"p"}), children=frozenset({"s", "t"})),
+            Lease("s", parents=frozenset({"x"})),
+        ],
+        positions=positions(p=Position(5, ended=True, children=("a", "e"))),
+    )
+    assert family == Family(
+        STREAM,
+        parents={
+            "a": frozenset({"p", "q"}),
+            "p": frozenset({"g"}),
+            "r": frozenset({"p"}),
+            "s": frozenset({"r", "x"}),
+            "t": frozenset({"r"}),
+            "e": frozenset({"p"}),
+        },
+        children={
+            "p": frozenset({"a", "r", "e"}),
+            "q": frozenset({"a"}),
+            "g": frozenset({"p"}),
+            "r": frozenset({"s", "t"}),
+            "x": frozenset({"s"}),
+        },
+        in_scope=frozenset({"a"}),
+        listed=frozenset({"a", "p"}),
+        with_row=frozenset({"r", "s"}),
+        expected=frozenset({"a", "e"}),
+    )
+
+
+def test_all_reasons_and_all_that_waits_come_in_the_order_of_the_parents() -> None:
+    family = a_family(STREAM, [Shard("m", ("d", "c", "b", "a"))])
+    at = positions(b=END, d=END, a=OPEN, c=OPEN)
+    assert parents_of("m", family, at, lambda _: False) == (
+        (ParentReason("b", ParentIs.ENDED), ParentReason("d", ParentIs.ENDED)),
+        (InTheWay("a", "a stands at 5"), InTheWay("c", "c stands at 5")),
+    )
+    assert parents_of("b", family, at, lambda _: False) == ((), ())
+
+
+def test_what_the_caller_knows_of_passed_shards_is_not_worked_out_again() -> None:
+    family = a_split()
+    assert parents_of("a", family, positions(), lambda _: False, passed={"p": "b"})[0] == (
+        ParentReason("p", ParentIs.PASSED, "b"),
+    )
+    assert parents_of("a", family, positions(b=OPEN), lambda _: False, passed={})[0] == ()
+
+
+def test_kinesis_is_asked_about_the_very_parent_and_only_where_nothing_else_knows() -> None:
+    asked: list[tuple[str, ShardKey]] = []
+
+    def is_gone(shard: ShardKey) -> bool:
+        asked.append(("gone", shard))
+        return True
+
+    def ended_before(shard: ShardKey) -> bool:
+        asked.append(("before", shard))
+        return False
+
+    merged = Shard("m", ("p", "q"))
+    family = a_family(STREAM, [merged], listed=[Shard("p", closed=True), merged])
+    reasons, waiting = parents_of("m", family, positions(), is_gone, ended_before=ended_before)
+    assert asked == [("before", key("p")), ("gone", key("q"))]
+    assert reasons == (ParentReason("q", ParentIs.GONE),)
+    late = "p may have been open at the stream's start: the listing of that time is late"
+    assert waiting == (InTheWay("p", late),)
+    asked.clear()
+    parents_of("m", family, positions(p=END, q=OPEN), is_gone, ended_before=ended_before)
+    assert asked == []
+
+
+def a_child_of_a_closed_parent(**more: Any) -> Family:
+    """`p` is listed, and not in the scope of the origin."""
+    child = Shard("a", ("p",))
+    listed = [Shard("h"), Shard("g", ("h",)), Shard("p", ("g",), closed=True), child]
+    return a_family(STREAM, [child], listed=listed, **more)
+
+
+def test_a_parent_closed_before_the_start_has_no_ancestor_that_is_or_was_to_be_read() -> None:
+    assert why("a", a_child_of_a_closed_parent(), positions()) == [ParentIs.BEFORE_START]
+    late = "waits: p may have been open at the stream's start: the listing of that time is late"
+    for ancestor in ("g", "h"):
+        assert why("a", a_child_of_a_closed_parent(leases=[Lease(ancestor)]), positions()) == [late]
+        placed = a_child_of_a_closed_parent()
+        at = positions(**{ancestor: END})
+        assert parents_of("a", placed, at, lambda _: True, passed={})[1][0].why == late.removeprefix(
+            "waits: "
+        )
+    named = positions(x=Position(5, ended=True, children=("h",)))
+    assert why("a", a_child_of_a_closed_parent(positions=named), named) == [late]
+
+
+def test_a_child_that_is_not_in_the_scope_itself_says_nothing_of_its_parents_time() -> None:
+    every = [Shard("p", closed=True), Shard("a", ("p",))]
+    assert why("a", a_family(STREAM, [], listed=every), positions()) == [
+        "waits: p may have been open at the stream's start: the listing of that time is late"
+    ]
+
+
+def test_shards_come_after_their_parents_and_otherwise_by_id() -> None:
+    parents = {
+        "a": frozenset({"z"}),
+        "b": frozenset({"y", "x"}),
+        "x": frozenset({"absent"}),
+        "z": frozenset({"c"}),
+    }
+    assert parents_first(["z", "y", "x", "c", "b", "a"], parents) == ("c", "z", "a", "x", "y", "b")
+    assert parents_first([], parents) == ()
+
+
+def test_a_shard_whose_parent_descends_from_its_other_parent_comes_last() -> None:
+    parents = {"m": frozenset({"p", "q"}), "p": frozenset({"q"})}
+    assert parents_first(["m", "p", "q"], parents) == ("q", "p", "m")
+    assert parents_first(["m", "p", "q"], {"m": frozenset({"p", "q"}), "q": frozenset({"p"})}) == (
+        "p",
+        "q",
+        "m",
+    )
+
+
+def test_both_sides_of_a_merge_are_passed_up_to_their_first_ancestors() -> None:
+    tree = [Shard("m", ("p", "q")), Shard("p", ("g",)), Shard("q", ("h",)), Shard("g", ("i", "j"))]
+    family = a_family(STREAM, tree)
+    assert family.passed(positions(m=OPEN)) == dict.fromkeys(("p", "q", "g", "h", "i", "j"), "m")
+
+
+def test_each_reason_and_each_wait_names_the_parent_that_it_is_about() -> None:
+    closed = a_family(STREAM, [Shard("a", ("p",))], listed=[Shard("p", closed=True)])
+    assert parents_of("a", closed, positions(), lambda _: False)[0] == (
+        ParentReason("p", ParentIs.BEFORE_START),
+    )
+    unlisted = a_family(STREAM, [Shard("a", ("p",))])
+    assert parents_of("a", unlisted, positions(), lambda _: False)[1] == (
+        InTheWay("p", "p is in no listing, yet Kinesis still knows it"),
+    )
+    assert parents_of("a", a_split(), positions(), lambda _: False)[1] == (
+        InTheWay("p", "p hasn't been read to its end"),
+    )

@@ -1,12 +1,23 @@
 """Expiry by credit: no jump of a clock and no long silence of the watcher condemns anybody."""
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.sighting import Sighting, expired, from_cursor, living, look, to_cursor
+from pipeline.core.sighting import (
+    FEW,
+    Sighting,
+    expired,
+    from_cursor,
+    living,
+    look,
+    suspects_to_cursor,
+    time_from_cursor,
+    time_to_cursor,
+    to_cursor,
+)
 
 TICK = timedelta(seconds=5)
 DURATION = timedelta(seconds=20)
@@ -86,3 +97,42 @@ def test_a_cursor_gives_back_what_it_was_given(seen):
 def test_a_cursor_of_twenty_suspects_is_under_a_kilobyte():
     seen = {f"worker-{i}": Sighting(str(10**6 + i), timedelta(seconds=19), moved=True) for i in range(20)}
     assert len(json.dumps(to_cursor(seen))) < 1_024
+
+
+def test_a_worker_that_was_seen_to_move_lives_until_its_credit_is_more_than_the_duration():
+    seen = {
+        "just": Sighting("2", DURATION, moved=True),
+        "late": Sighting("2", DURATION + timedelta(milliseconds=1), moved=True),
+        "never": Sighting("2"),
+    }
+    assert living(seen, DURATION) == {"just"}
+    assert expired(seen, DURATION) == {"late"}
+
+
+def test_a_counter_that_moved_once_is_remembered_to_have_moved_while_it_stands_still():
+    seen = look({"w": Sighting("1")}, {"w": "2"}, since=TICK, tick=TICK)
+    seen = look(seen, {"w": "2"}, since=TICK, tick=TICK)
+    assert seen == {"w": Sighting("2", TICK, moved=True)}
+
+
+def test_a_cursor_keeps_whole_milliseconds_for_json_has_one_kind_of_number():
+    (row,) = to_cursor({"w": Sighting("1", timedelta(microseconds=1_999), moved=True)}).values()
+    assert row == ["1", 1, 1]
+    assert [type(value) for value in row] == [str, int, int]
+
+
+def test_a_full_cursor_keeps_the_suspects_that_stood_still_for_the_longest():
+    standing = {f"s{n:02}": Sighting("1", timedelta(seconds=10 + n)) for n in range(FEW - 2)}
+    level = {name: Sighting("1", timedelta(seconds=5)) for name in ("d", "c", "b", "a")}
+    kept = from_cursor(suspects_to_cursor(level | standing))
+    assert kept == {name: level[name] for name in ("a", "b")} | standing
+
+
+def test_a_moment_comes_back_from_the_cursor_as_it_was_and_none_as_none():
+    moment = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
+    kept = time_from_cursor(json.loads(json.dumps(time_to_cursor(moment))))
+    assert kept == moment
+    assert kept is not None
+    assert kept.tzinfo is UTC
+    assert time_to_cursor(None) is None
+    assert time_from_cursor(None) is None

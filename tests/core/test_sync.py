@@ -38,7 +38,7 @@ def test_a_stream_made_anew_has_its_rows_exchanged_in_one_sync() -> None:
         multi=False,
         sentinel=TRIM_HORIZON,
     )
-    assert [(c.key, c.delete, c.create is not None) for c in plan] == [
+    assert [(c.key, c.deletes, c.create is not None) for c in plan] == [
         (old.key, True, False),
         (old.key, False, True),
     ]
@@ -61,7 +61,7 @@ def test_rows_of_other_streams_in_the_table_are_neither_retired_nor_taken_for_on
         multi=True,
         sentinel=TRIM_HORIZON,
     )
-    assert [(c.key, c.delete) for c in plan] == [
+    assert [(c.key, c.deletes) for c in plan] == [
         (older.key, True),
         (f"{STREAM.serialized}:s0", False),
     ]

@@ -14,9 +14,10 @@ from typing import Any
 import dagster as dg
 
 from assets.names import partitions_name, records_key
+from pipeline.clock import SystemClock, SystemIds, SystemTimer
 from pipeline.duties.wave import OnArrow
 from pipeline.memory.clock import MemoryClock
-from pipeline.settings import Settings, TimeSettings
+from pipeline.settings.model import Settings, TimeSettings
 from tests.dagster.partition_status import partition_statuses
 from tests.duties.world import World
 
@@ -36,9 +37,14 @@ TIMES = TimeSettings(
 
 @dataclass
 class Ports:
-    """Stands in for each of the product's resources: hands out the small world's ports."""
+    """The small world's ports. Time is the host's: Dagster's own is, too."""
 
     world: World
+    clock: SystemClock = field(default_factory=SystemClock)
+    ids: SystemIds = field(default_factory=SystemIds)
+    timer: SystemTimer = field(default_factory=SystemTimer)
+
+    def close(self) -> None: ...
 
     def leases(self) -> Any:
         return self.world.leases
@@ -52,16 +58,16 @@ class Ports:
     def tables(self) -> Any:
         return self.world.tables
 
-    def source(self) -> Any:
+    def source(self, _user: str) -> Any:
         return self.world.source
 
     def pages(self) -> Any:
         return None
 
-    def landing_table(self, *_writer_and_source: Any) -> Any:
+    def table(self, _writer: str) -> Any:
         return self.world.table
 
-    def stage(self, _worker: str, _pages: Any) -> Any:
+    def stage(self, _worker: str) -> Any:
         return self.world.stage
 
 
@@ -86,7 +92,6 @@ class DagsterWorld:
         )
         self.settings: Settings = replace(
             self.world.settings,
-            # The sensors keep what they know of an application for as long as the process lives.
             application=f"memory{next(_NUMBERS)}",
             times=self.times,
             wave=replace(self.world.settings.wave, every=timedelta(milliseconds=50)),
@@ -98,7 +103,7 @@ class DagsterWorld:
     def defs(self) -> dg.Definitions:
         from pipeline.definitions import build_definitions
 
-        return build_definitions(self.settings, on_arrow=self.on_arrow)
+        return build_definitions(self.settings, on_arrow=self.on_arrow, ports=self.ports)
 
     @property
     def job(self) -> dg.JobDefinition:
@@ -116,7 +121,6 @@ class DagsterWorld:
         context = dg.build_sensor_context(
             instance=instance,
             cursor=self.cursors.get(slot),
-            resources=dict.fromkeys(("lease_tables", "stream", "lake"), self.ports),
         )
         result = self.defs.get_repository_def().get_sensor_def(sensor)(context)
         assert isinstance(result, dg.SensorResult)
@@ -161,7 +165,6 @@ class DagsterWorld:
             run_config=config,
             tags=tags,
             partition_key=partition,
-            resources=dict.fromkeys(("lease_tables", "stream", "lake", "spark"), self.ports),
             raise_on_error=False,
         )
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.cli import main, services
+from pipeline.cli import main, own_spark, services
+from pipeline.cli.holding import LOCK
 from pipeline.lake.session import DISCOVERY, discovery_in
 
 STUBBORN = """
@@ -89,14 +90,14 @@ def test_a_taken_port_is_said_before_anything_starts(
         port = str(taken.getsockname()[1])
         assert main(["dev", "--config", "h.yaml", "--port", port]) == 2
     assert f"port {port} is taken" in capsys.readouterr().err
-    assert not Path(".dagster").exists()
+    assert [file.name for file in Path(".dagster").iterdir()] == [LOCK]
 
 
 def test_the_spark_of_a_deployment_is_told_to_children_and_forgotten_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.delenv(DISCOVERY, raising=False)
-    with services.spark_of_its_own(tmp_path):
+    with own_spark.spark_of_its_own(tmp_path):
         assert os.environ[DISCOVERY] == str(discovery_in(tmp_path))
         # A server of long ago, whose number is somebody else's now: ours, to be exact.
         stale = discovery_in(tmp_path).parent / "spark-x-1.pid"

@@ -1,4 +1,4 @@
-"""The summary isn't blind: what is wrong in the table's files is named, and the exit code says so (F2)."""
+"""The summary isn't blind: what is wrong in the table's files is named, and the exit code says so."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -67,8 +67,8 @@ def test_a_removed_row_is_named(home: Home, capsys: pytest.CaptureFixture[str]):
     code, said = check(home, capsys)
     assert code == 1
     assert "DOES NOT MATCH: 20 put, 19 landed, 1 missing" in said
-    assert f"r22 ({OTHER.shard_id} 22) isn't in the table; snapshot " in said
-    assert "says that it brought 4 rows; 3 found" in said
+    assert f"r22 ({OTHER.shard_id} 22) isn't in the table; the ledger of snapshot " in said
+    assert "says 4 rows, its files have 3" in said
     assert "has 7 rows, the table's metadata says 8" in said
 
 
@@ -77,7 +77,7 @@ def test_a_doubled_row_is_named(home: Home, capsys: pytest.CaptureFixture[str]):
     code, said = check(home, capsys)
     assert code == 1
     assert "DOES NOT MATCH: 20 put, 21 landed, 1 duplicates" in said
-    assert f"r15 ({PARENT.shard_id} 15) is there again in file part-" in said
+    assert f"r15 ({PARENT.shard_id} 15) is in file part-" in said
     assert "  out of order          0" in said.splitlines()
 
 
@@ -124,7 +124,7 @@ def test_many_wrong_rows_are_counted_and_some_named(home: Home, capsys: pytest.C
 
 def test_a_folder_without_a_finished_demo_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["demo", "--check", "--home", str(tmp_path)]) == 2
-    assert "no demo has come to its summary" in capsys.readouterr().err
+    assert "no demo has run to its summary" in capsys.readouterr().err
 
 
 def test_a_folder_that_is_not_the_demos_is_never_emptied(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

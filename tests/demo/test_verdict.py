@@ -7,33 +7,36 @@ import pytest
 
 from pipeline.core.lineage import Range
 from pipeline.core.position import Position
-from pipeline.demo.evidence import Evidence, File, Page, id_in
+from pipeline.demo.evidence import DemoEvidence, File, SnapshotLedger, id_in
 from pipeline.demo.reading import read_evidence, read_puts, read_shards, the_table
 from pipeline.demo.verdict import judge
 from tests.demo.homes import CHILD, OTHER, PARENT, a_home
 
 
 @pytest.fixture(scope="module")
-def good(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
+def good(tmp_path_factory: pytest.TempPathFactory) -> DemoEvidence:
     home = a_home(tmp_path_factory.mktemp("home"))
     return read_evidence(the_table(home.lake), read_puts(home.puts), read_shards(home.shards))
 
 
-def with_ranges(evidence: Evidence, change: Callable[[Range], Range | None]) -> Evidence:
-    pages = [Page(p.snapshot, tuple(r for each in p.ranges if (r := change(each)))) for p in evidence.pages]
+def with_ranges(evidence: DemoEvidence, change: Callable[[Range], Range | None]) -> DemoEvidence:
+    pages = [
+        SnapshotLedger(p.snapshot, tuple(r for each in p.ranges if (r := change(each))))
+        for p in evidence.pages
+    ]
     return replace(evidence, pages=tuple(pages))
 
 
-def wrong(evidence: Evidence) -> dict[str, tuple[str, ...]]:
+def wrong(evidence: DemoEvidence) -> dict[str, tuple[str, ...]]:
     return {finding.name: finding.wrong for finding in judge(evidence).findings if finding.wrong}
 
 
-def test_nothing_is_wrong_with_what_was_landed(good: Evidence):
+def test_nothing_is_wrong_with_what_was_landed(good: DemoEvidence):
     assert wrong(good) == {}
     assert judge(good).matches
 
 
-def test_a_gap_in_a_chain_is_named_with_its_snapshot(good: Evidence):
+def test_a_gap_in_a_chain_is_named_with_its_snapshot(good: DemoEvidence):
     def gap(r: Range) -> Range:
         return replace(r, after=Position(12)) if r.key == PARENT and r.after else r
 
@@ -41,7 +44,7 @@ def test_a_gap_in_a_chain_is_named_with_its_snapshot(good: Evidence):
     assert sentence.startswith(f"{PARENT.shard_id}: snapshot {good.pages[2].snapshot} goes on from 12")
 
 
-def test_a_closed_shard_without_its_end_is_named(good: Evidence):
+def test_a_closed_shard_without_its_end_is_named(good: DemoEvidence):
     def endless(r: Range) -> Range:
         return replace(r, upto=replace(r.upto, ended=False)) if r.key == OTHER else r
 
@@ -54,7 +57,7 @@ def test_a_closed_shard_without_its_end_is_named(good: Evidence):
     )
 
 
-def test_a_child_that_came_before_its_parents_ended_is_named(good: Evidence):
+def test_a_child_that_came_before_its_parents_ended_is_named(good: DemoEvidence):
     first, early, late, child = good.pages
     swapped = replace(good, pages=(first, early, child, late))
     assert [sentence.split(",")[0] for sentence in wrong(swapped)["early children"]] == [
@@ -62,7 +65,7 @@ def test_a_child_that_came_before_its_parents_ended_is_named(good: Evidence):
     ] * 2
 
 
-def test_a_child_is_judged_by_kinesis_parents_and_not_by_those_it_names(good: Evidence):
+def test_a_child_is_judged_by_kinesis_parents_and_not_by_those_it_names(good: DemoEvidence):
     def forgetful(r: Range) -> Range:
         return replace(r, parents=r.parents[:1])
 
@@ -70,13 +73,13 @@ def test_a_child_is_judged_by_kinesis_parents_and_not_by_those_it_names(good: Ev
     assert sentence.endswith(f"doesn't name its parent {OTHER.shard_id}")
 
 
-def test_a_range_that_the_ledger_forgot_leaves_rows_that_no_commit_tells(good: Evidence):
+def test_a_range_that_the_ledger_forgot_leaves_rows_that_no_commit_tells(good: DemoEvidence):
     found = wrong(with_ranges(good, lambda r: None if r.key == CHILD else r))
     assert len(found["ledger errors"]) == 6
-    assert "is outside of that snapshot's range, which there is none" in found["ledger errors"][0]
+    assert "is outside of that snapshot's range, but the ledger has none" in found["ledger errors"][0]
 
 
-def test_files_of_a_shard_that_overlap_are_out_of_order(good: Evidence):
+def test_files_of_a_shard_that_overlap_are_out_of_order(good: DemoEvidence):
     """Each file is in order within itself."""
     parents = [file for file in good.files if file.rows[0].shard_id == PARENT.shard_id]
     one, two = sorted(parents, key=lambda file: file.rows[0].sequence)
@@ -86,11 +89,11 @@ def test_files_of_a_shard_that_overlap_are_out_of_order(good: Evidence):
     assert "which an earlier file holds" in sentences[0]
 
 
-def test_files_may_be_listed_in_any_order(good: Evidence):
+def test_files_may_be_listed_in_any_order(good: DemoEvidence):
     assert wrong(replace(good, files=good.files[::-1])) == {}
 
 
-def test_a_file_of_a_snapshot_that_the_ledger_does_not_know_is_named(good: Evidence):
+def test_a_file_of_a_snapshot_that_the_ledger_does_not_know_is_named(good: DemoEvidence):
     files: tuple[File, ...] = (*good.files[1:], replace(good.files[0], snapshot=1))
     assert any("of snapshot 1 is outside" in s for s in wrong(replace(good, files=files))["ledger errors"])
 

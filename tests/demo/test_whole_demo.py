@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.modes import open_to_others, usual_umask
+
 ROOT = Path(__file__).parents[2]
 RECORDS = 2000
 
@@ -31,16 +33,17 @@ def demo(folder: Path) -> "subprocess.CompletedProcess[str]":
         "--home",
         "home",
     ]
-    return subprocess.run(
-        command,
-        cwd=folder,
-        env={**env, "PYTHONPATH": str(ROOT), "DEMO_EXIT": "1"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=280,
-    )
+    with usual_umask():
+        return subprocess.run(
+            command,
+            cwd=folder,
+            env={**env, "PYTHONPATH": str(ROOT), "DEMO_EXIT": "1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=280,
+        )
 
 
 def test_everything_that_was_put_has_landed_once_and_in_order(demo: "subprocess.CompletedProcess[str]"):
@@ -64,6 +67,11 @@ def test_progress_and_the_ui_are_told_on_the_way(demo: "subprocess.CompletedProc
         r"put [\d,]+ of 2,000 · landed [\d,]+ · \d of \d shards open · \d+ snapshots?", demo.stdout
     )
     assert re.search(r"Dagster's UI is at http://127\.0\.0\.1:\d+", demo.stdout)
+
+
+def test_all_that_the_demo_leaves_is_private(demo: "subprocess.CompletedProcess[str]", folder: Path):
+    assert demo.returncode == 0
+    assert open_to_others(folder / "home") == {}
 
 
 def test_nothing_is_left_running(demo: "subprocess.CompletedProcess[str]", folder: Path):

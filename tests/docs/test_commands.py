@@ -11,17 +11,18 @@ from pathlib import Path
 import pytest
 
 from pipeline.cli import COMMANDS, _parser
-from pipeline.settings_file import parse_settings
+from pipeline.settings.file import parse_settings
+from tests.docs.pages import PAGES, ROOT, named
 
-ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"(?<!`)`(make|headrace)\s+([a-z][a-z-]*)[^`]*`(?!`)")
 _LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
 
 
 def blocks(language: str) -> list[tuple[str, str]]:
-    return [(p.name, body) for p in PAGES for lang, body in _BLOCK.findall(p.read_text()) if lang == language]
+    return [
+        (named(p), body) for p in PAGES for lang, body in _BLOCK.findall(p.read_text()) if lang == language
+    ]
 
 
 def commands(name: str) -> list[list[str]]:
@@ -39,7 +40,7 @@ def test_every_make_target_in_the_documents_exists(said: list[str]) -> None:
     assert said[said.index("make") + 1] in targets()
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_command_that_a_sentence_names_exists(page: Path) -> None:
     known = {"make": set(targets()), "headrace": set(COMMANDS)}
     said = _INLINE.findall(page.read_text())
@@ -63,7 +64,7 @@ def test_every_settings_example_in_the_readme_is_valid(page: str, text: str) -> 
         assert parse_settings(text, {}, name=page).settings.application
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_link_leads_somewhere(page: Path) -> None:
     dead = [to for to in _LINK.findall(page.read_text()) if not (page.parent / to).exists()]
     assert dead == []

@@ -1,12 +1,12 @@
-"""docs/kcl.md's table of KCL's settings and pipeline/settings.py name each other."""
+"""docs/kcl.md's table of KCL's settings and pipeline/settings/model.py name each other."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from pipeline.settings import Settings
-from pipeline.settings_values import knobs
+from pipeline.settings.model import Settings
+from pipeline.settings.values import knobs
 
 TEXT = (Path(__file__).parents[2] / "docs" / "kcl.md").read_text(encoding="utf-8")
 KNOBS = {key.removesuffix(".N"): spec.metadata.get("kcl", "") for key, spec, _ in knobs(Settings, index="N")}

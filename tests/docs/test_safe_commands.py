@@ -10,14 +10,13 @@ import pytest
 from pipeline.aws.clients import dynamodb_client, kinesis_client
 from pipeline.aws.tables import DynamoTables
 from pipeline.cli import main
-from pipeline.cli.plan import _duty
-from pipeline.duties.leader_tick import LeaderMemory
+from pipeline.duties.leader_report import LeaderMemory
 from pipeline.local.endpoint import local_aws
-from pipeline.settings import AwsSettings, Settings
-from pipeline.settings_file import read_settings
+from pipeline.settings.file import read_settings
+from pipeline.settings.model import AwsSettings, Settings
+from pipeline.wiring import wire
+from tests.docs.pages import PAGES
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LOOKING = {"config", "plan", "status"}
 SETTINGS = """
 application: orders
@@ -40,7 +39,9 @@ def said() -> list[list[str]]:
 
 
 def _only_looks(words: tuple[str, ...]) -> bool:
-    return words[0] in LOOKING or words[:2] == ("tables", "describe") or "--cancel" in words
+    """With the settings of this test: commands on a file that the page brings are run by tests/examples."""
+    looks = words[0] in LOOKING or words[:2] == ("tables", "describe") or "--cancel" in words
+    return looks and "--config" not in words
 
 
 def quick(words: list[str]) -> list[str]:
@@ -64,7 +65,7 @@ def application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         where = AwsSettings(region=served.region, endpoint=served.endpoint)
         kinesis_client(where).create_stream(StreamName="orders", ShardCount=2)
         DynamoTables(dynamodb_client(where), Settings(application="orders-consumer")).create()
-        _duty(read_settings(file, {}).settings).tick(LeaderMemory())
+        wire(read_settings(file, {}).settings).leader().tick(LeaderMemory())
         yield folder
 
 

@@ -16,20 +16,23 @@ from pipeline.core.position import Position, Positions, Start
 from pipeline.core.shard import Shard
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.sync import is_of_this_life, plan_sync
-from pipeline.duties.consume import Consumption
+from pipeline.duties.attempt import Attempt
 from pipeline.duties.origin import ensure_origin
+from pipeline.duties.policy import Policy
 from pipeline.duties.wave import WaveReport
 from pipeline.errors import Throttled
 from pipeline.memory.clock import CountingIds, MemoryClock
+from pipeline.memory.leader_lock import MemoryLeaderLock
 from pipeline.memory.leases import MemoryLeaseStore
 from pipeline.memory.runs import MemoryRuns
 from pipeline.memory.source import MemorySource
 from pipeline.memory.stage import MemoryStage
 from pipeline.memory.table import MemoryTable
 from pipeline.memory.workers import MemoryWorkerStore
-from pipeline.settings import Settings, StreamSettings
-from pipeline.settings_choices import InitialPosition, OnDataLoss
-from tests.duties.reading import an_attempt
+from pipeline.settings.choices import InitialPosition, OnDataLoss
+from pipeline.settings.model import Settings, StreamSettings
+from tests.duties.reading import an_attempt, wiring_of
+from tests.duties.world import MadeTables
 
 STREAM = "orders"
 DAY = timedelta(hours=24)
@@ -66,6 +69,12 @@ class Life:
         self.table = MemoryTable(self.clock)
         self.stage = MemoryStage(self.source, self.clock)
         self.ids = CountingIds()
+        self.lock = MemoryLeaderLock()
+        self.tables = MadeTables()
+
+    @property
+    def policy(self) -> Policy:
+        return wiring_of(self).policy
 
     # -- what happens --------------------------------------------------------------------------------------------
 
@@ -110,7 +119,7 @@ class Life:
                 self.leases.apply(assign(row, "w1", "for the test"))
         return told
 
-    def run(self, name: str | None = None) -> Consumption:
+    def run(self, name: str | None = None) -> Attempt:
         run = name or self.ids.fresh()
         self.runs.launch(run, "w1")
         self.runs.start(run)

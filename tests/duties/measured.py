@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from pipeline.core.batch import Batch, HostLoad, Limits, Manifest
+from pipeline.core.batch import Batch, BatchLimits, HostLoad, Manifest
 from pipeline.memory.stage import MemoryStage
 from pipeline.ports import StagingSpec
 
@@ -20,7 +20,7 @@ class MeasuringStage:
     def rows(self) -> object:
         return self.stage_in_memory.rows
 
-    def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: Limits) -> Manifest:
+    def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
         return replace(self.stage_in_memory.stage(batches, spec, limits), loads=self.loads)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from pipeline.core.lease import Lease
-from pipeline.settings_choices import Heartbeat
+from pipeline.settings.choices import Heartbeat
 from tests.duties.world import World
 
 
@@ -35,18 +35,18 @@ def ticks_until(world: World, happened: object, most: int = 40) -> int:
 
 
 def in_lease_mode(world: World) -> World:
-    coordination = replace(world.settings.coordination, heartbeat=Heartbeat.LEASE)
-    world.settings = replace(world.settings, coordination=coordination)
+    kcl = replace(world.settings.kcl, heartbeat=Heartbeat.LEASE)
+    world.settings = replace(world.settings, kcl=kcl)
     return world
 
 
 def shared(world: World) -> World:
     """From now on the settings join a fleet of KCL's."""
-    coordination = replace(
-        world.settings.coordination,
+    kcl = replace(
+        world.settings.kcl,
         heartbeat=Heartbeat.LEASE,
-        kcl_failover=timedelta(seconds=20),
+        failover=timedelta(seconds=20),
         allow_foreign_checkpoints=True,
     )
-    world.settings = replace(world.settings, coordination=coordination)
+    world.settings = replace(world.settings, kcl=kcl)
     return world

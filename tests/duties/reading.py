@@ -1,17 +1,58 @@
-"""A run's attempt to read, put together from what a small world has."""
+"""A small world's ports, and a run's attempt to read, put together as the product puts it together."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from pipeline.duties.claims import Claims
-from pipeline.duties.consume import Consumption
+from pipeline.duties.attempt import Attempt
 from pipeline.duties.wave import OnArrow
+from pipeline.wiring import Hints, Wiring
 
 if TYPE_CHECKING:
     from tests.duties.life import Life
     from tests.duties.world import World
+
+
+@dataclass(frozen=True)
+class PortsOf:
+    """As `pipeline.ports.Ports`, on what the small world has."""
+
+    place: Any
+
+    @property
+    def clock(self) -> Any:
+        return self.place.clock
+
+    @property
+    def ids(self) -> Any:
+        return self.place.ids
+
+    def leases(self) -> Any:
+        return self.place.leases
+
+    def workers(self) -> Any:
+        return self.place.rows
+
+    def lock(self) -> Any:
+        return self.place.lock
+
+    def tables(self) -> Any:
+        return self.place.tables
+
+    def source(self, _user: str) -> Any:
+        return self.place.source
+
+    def table(self, _writer: str) -> Any:
+        return self.place.table
+
+    def stage(self, _worker: str) -> Any:
+        return self.place.stage
+
+
+def wiring_of(place: Life | World) -> Wiring:
+    return Wiring(place.settings, PortsOf(place))  # type: ignore[arg-type] # nothing here beats on a timer
 
 
 def an_attempt(
@@ -19,28 +60,11 @@ def an_attempt(
     run: str,
     *,
     worker: str = "w1",
+    hints: Hints = Hints(),  # noqa: B008 - frozen
     over: Iterable[str] = (),
     on_arrow: OnArrow = lambda _arrow, _keys: None,
-) -> Consumption:
-    claims = Claims(
-        me=worker,
-        claim=f"{run}/{place.ids.fresh()}",
-        leases=place.leases,
-        workers=place.rows,
-        runs=place.runs,
-        clock=place.clock,
-        times=place.settings.times,
-        over=frozenset(over),
-    )
-    return Consumption(
-        run_id=run,
-        settings=place.settings,
-        claims=claims,
-        leases=place.leases,
-        workers=place.rows,
-        source=place.source,
-        table=place.table,
-        stage=place.stage,
-        clock=place.clock,
-        on_arrow=on_arrow,
-    )
+) -> Attempt:
+    known = Hints(over=hints.over | frozenset(over), later=hints.later, due=hints.due)
+    attempt = wiring_of(place).attempt(worker, run, place.runs, hints=known, on_arrow=on_arrow)
+    attempt.policy = place.policy  # a test may have one of its own
+    return attempt

@@ -1,4 +1,4 @@
-"""What coordination costs in DynamoDB: requests and units of every role's tick, and of an hour at rest (A4).
+"""What coordination costs in DynamoDB: requests and units of every role's tick, and of an hour at rest.
 
 Rows lie in the stand-in's DynamoDB, through the real adapters; streams and the lake table are in memory. `pytest -s` prints
 the bills.
@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline.aws import layout
+from pipeline.aws import table_layout
 from pipeline.aws.leader_lock import DynamoLeaderLock
 from pipeline.aws.leases import DynamoLeaseStore
+from pipeline.aws.table_layout import KnownPlaces
 from pipeline.aws.tables import DynamoTables
 from pipeline.aws.workers import DynamoWorkerStore
-from pipeline.duties.leader_tick import LeaderDuty, LeaderReport
-from pipeline.duties.worker_tick import WorkerReport
-from pipeline.settings import CoordinationSettings, WorkerSettings
-from pipeline.settings_choices import Heartbeat, Layout
+from pipeline.clock import SystemClock
+from pipeline.duties.leader_tick import LeaderDuty
+from pipeline.settings.choices import Heartbeat, Layout
+from pipeline.settings.model import KclSettings, WorkerSettings
 from tests.duties.bill import Bill, Meter
 from tests.duties.world import TICK, World
 
@@ -38,7 +39,7 @@ HOUR = 60
 
 @dataclass
 class Priced(World):
-    """The world of the duties with its coordination in DynamoDB. Stores are made anew for each tick, as sensors do."""
+    """The world of the duties with its coordination in DynamoDB. The stores live as long as a process, as in Dagster's code server."""
 
     client: DynamoDBClient = field(kw_only=True)
     meter: Meter = field(kw_only=True)
@@ -50,35 +51,22 @@ class Priced(World):
         self.settings = replace(
             self.settings,
             application=f"cost-{uuid.uuid4().hex[:8]}",
-            coordination=CoordinationSettings(heartbeat=self.heartbeat, layout=self.layout),
+            kcl=KclSettings(heartbeat=self.heartbeat, layout=self.layout),
         )
         DynamoTables(self.client, self.settings).create()
-        self._anew()
-
-    def _anew(self) -> None:
         client, settings = self.client, self.settings
+        places = KnownPlaces(client, settings, SystemClock())
         self.leases = DynamoLeaseStore(client, settings.lease_table)  # type: ignore[assignment]
         self.rows = DynamoWorkerStore(  # type: ignore[assignment]
-            client,
-            lambda: layout.places(client, settings).workers,
-            clock=self.clock,
-            also=lambda: layout.places(client, settings).also_workers,
+            client, lambda: places().workers, clock=self.clock, also=lambda: places().also_workers
         )
-        self.lock = DynamoLeaderLock(client, lambda: layout.places(client, settings).lock)  # type: ignore[assignment]
-        self.tables = DynamoTables(client, settings)  # type: ignore[assignment]
+        self.lock = DynamoLeaderLock(client, lambda: places().lock)  # type: ignore[assignment]
+        self.tables = DynamoTables(client, settings, places=places)  # type: ignore[assignment]
 
     def a_leader(self, leader: str = "w1") -> LeaderDuty:
         """Of a deployment with this worker alone."""
         mine = replace(self.settings, workers=(WorkerSettings(id=leader),))
         return replace(super().a_leader(leader), settings=mine)
-
-    def lead(self, leader: str = "w1") -> LeaderReport:
-        self._anew()
-        return super().lead(leader)
-
-    def work(self, worker: str = "w1", *, instance: str = "dagster-1") -> WorkerReport:
-        self._anew()
-        return super().work(worker, instance=instance)
 
     def come_to_rest(self) -> None:
         """All leases given out, every shard looked at and found empty."""
@@ -116,7 +104,7 @@ def make(dynamodb: DynamoDBClient) -> Iterator[MakeWorld]:
     """Worlds at rest. The look at the layout is priced by itself: it is as often as the host's clock says."""
     made: list[Priced] = []
     with Meter(dynamodb).listening() as meter, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(layout, "_HOLDS", 1e9)
+        patch.setattr(table_layout, "_HOLDS", 1e9)
 
         def make(**how: Any) -> Priced:
             made.append(Priced(client=dynamodb, meter=meter, **how))
@@ -264,7 +252,7 @@ def test_in_one_table_a_worker_costs_what_it_does_in_three(make: MakeWorld) -> N
 
 def test_the_look_at_the_layout_scans_nothing_once_there_is_a_lock(many: Priced) -> None:
     """Once a minute and process."""
-    bill = many.price("the layout", lambda: layout.gather(many.client, many.settings))
+    bill = many.price("the layout", lambda: table_layout.gather(many.client, many.settings))
     assert (bill.scans, bill.written) == (0, 0)
     assert bill.reads <= 6
 

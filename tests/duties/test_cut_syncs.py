@@ -11,16 +11,16 @@ import pytest
 
 from pipeline.core.change import Applied, Change, Refused
 from pipeline.core.stream import ShardKey
-from pipeline.duties.leader_tick import LeaderMemory
+from pipeline.duties.leader_report import LeaderMemory
 from pipeline.errors import Throttled
 from pipeline.kcl.auditor import Hole, find_hole
 from pipeline.memory.leases import MemoryLeaseStore
-from pipeline.settings_choices import Heartbeat, InitialPosition
+from pipeline.settings.choices import Heartbeat, InitialPosition
 from tests.duties.world import STREAM, TICK, World
 
 A_ROUNDING = timedelta(microseconds=10)
 HALF = timedelta(seconds=20)
-"""Of `times.leader_deadline`: the rest is for giving leases out."""
+"""Of `TICK_DEADLINE`: the rest is for giving leases out."""
 SEEDS = 40
 """Of each mix, with every possible cut."""
 
@@ -38,7 +38,7 @@ class Cut(World):
 
         class Store(MemoryLeaseStore):
             def apply(self, change: Change) -> Applied | Refused:
-                if change.create is not None or change.delete:
+                if change.create is not None or change.deletes:
                     world.clock.advance(HALF / world.in_a_tick + A_ROUNDING)
                     world.writes.append(change.key)
                 return write(self, change)
@@ -61,10 +61,8 @@ class Cut(World):
         raise AssertionError("it never came to an end")
 
     def is_shared(self) -> None:
-        coordination = replace(
-            self.settings.coordination, heartbeat=Heartbeat.LEASE, kcl_failover=timedelta(seconds=20)
-        )
-        self.settings = replace(self.settings, coordination=coordination)
+        kcl = replace(self.settings.kcl, heartbeat=Heartbeat.LEASE, failover=timedelta(seconds=20))
+        self.settings = replace(self.settings, kcl=kcl)
 
 
 def test_a_sync_stops_in_time_says_how_much_is_left_and_goes_on_at_the_next_tick() -> None:
@@ -114,8 +112,8 @@ def test_leases_are_given_out_meanwhile() -> None:
 
 def test_a_worker_that_dies_meanwhile_is_noticed_by_its_leases_before_the_last_row_is_made() -> None:
     world = Cut(workers=("w1", "w2"), shards=200, in_a_tick=500, more_streams=("zed",))
-    coordination = replace(world.settings.coordination, heartbeat=Heartbeat.LEASE)
-    world.settings = replace(world.settings, coordination=coordination)
+    kcl = replace(world.settings.kcl, heartbeat=Heartbeat.LEASE)
+    world.settings = replace(world.settings, kcl=kcl)
     world.tick(12)
     world.workers, world.in_a_tick = ("w1",), 10
     for key in world.row_keys():

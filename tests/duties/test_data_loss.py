@@ -8,8 +8,8 @@ import pytest
 
 from pipeline.core.batch import WITHIN_THE_SECOND
 from pipeline.core.lineage import Kind
-from pipeline.errors import Unreachable
-from pipeline.settings_choices import OnDataLoss
+from pipeline.errors import Unknown, Unreachable
+from pipeline.settings.choices import OnDataLoss
 from tests.duties.life import DAY, Life
 
 HOUR = timedelta(hours=1)
@@ -166,6 +166,7 @@ def test_a_shard_that_kinesis_denies_too_early_is_not_ended() -> None:
     life.wave()
     life.source.is_gone = lambda key: True  # type: ignore[method-assign]
     life.source.split(life.key(0))
+    life.source.hidden = frozenset({life.key(0).shard_id})  # no listing shows it, either
     report = life.wave()
     assert life.skipped() == []
     life.check()
@@ -230,3 +231,23 @@ def test_a_shard_that_no_listing_shows_yet_waits_for_its_other_parent_to_be_know
         life.wave()
     life.check()
     assert (at := life.at(2)) is None or not at.ended
+
+
+def test_a_shard_that_kinesis_still_lists_is_not_ended_though_its_iterator_is_denied() -> None:
+    """Kinesis contradicts itself: a shard that left the stream is in no listing."""
+    life = Life(on_data_loss=GOES_ON)
+    life.sync()
+    life.produce(0)
+    life.wave()
+    life.later(DAY + HOUR)
+    life.stage.fault = lambda _key: _deny()
+    life.source.is_gone = lambda key: True  # type: ignore[method-assign]
+    life.wave()
+    at = life.at(0)
+    assert at is not None
+    assert not at.ended
+    assert life.skipped() == []
+
+
+def _deny() -> None:
+    raise Unknown("GetShardIterator: there is no such shard")

@@ -13,17 +13,17 @@ import pytest
 from pipeline.aws.clients import kinesis_client
 from pipeline.aws.kinesis import KinesisSource
 from pipeline.aws.pages import KinesisPages
-from pipeline.core.batch import Batch, Limits, Manifest
+from pipeline.core.batch import Batch, BatchLimits, Manifest
 from pipeline.core.lineage import Kind
-from pipeline.core.recover import Decision, Person, WhatIsLeft, plan_skip
+from pipeline.core.recovery_plan import Decision, Person, WhatIsLeft, plan_skip
 from pipeline.core.stream import ShardKey
 from pipeline.duties.recover import Held, Recovery
 from pipeline.lake.stage_task import stage_batches
 from pipeline.local.endpoint import LocalAws, local_aws
 from pipeline.memory.table import MemoryTable
 from pipeline.ports import StagingSpec
-from pipeline.settings import AwsSettings
-from pipeline.settings_choices import OnDataLoss
+from pipeline.settings.choices import OnDataLoss
+from pipeline.settings.model import AwsSettings
 from tests.duties.life import STREAM, Life
 
 HOURS = 3600.0
@@ -45,7 +45,7 @@ class HostStage:
     pages: KinesisPages
     clock: Any
 
-    def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: Limits) -> Manifest:
+    def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
         return stage_batches(batches, self.pages, spec=spec, limits=limits, threads=2, clock=self.clock)
 
 
@@ -119,6 +119,7 @@ def test_a_stopped_shard_goes_on_after_a_person_let_go(served: LocalAws, tmp_pat
     person = Recovery(
         claim="shell/1",
         settings=life.settings,
+        policy=life.policy,
         leases=life.leases,
         workers=life.rows,
         runs=life.runs,

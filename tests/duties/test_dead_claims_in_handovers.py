@@ -8,12 +8,12 @@ from datetime import timedelta
 from pipeline.core.change import Applied, claim, initiate_handover
 from pipeline.core.lease import Lease
 from pipeline.core.worker import Metrics
-from pipeline.duties.consume import Consumption
+from pipeline.duties.attempt import Attempt
 from tests.duties.moves import in_lease_mode, ticks_until
 from tests.duties.world import TICK, World
 
 
-def forgotten(world: World) -> tuple[Consumption, Lease]:
+def forgotten(world: World) -> tuple[Attempt, Lease]:
     """w1's run has claimed a shard that w2 is to have; another Dagster's, so that its beat alone tells whether it lives."""
     world.settle()
     run = world.a_run("w1", "elsewhere")

@@ -8,7 +8,7 @@ from pipeline.core.checkpoint import LATEST, TRIM_HORIZON, Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.core.position import TRIM, Start
 from pipeline.errors import OriginUnsafe
-from pipeline.settings_choices import InitialPosition
+from pipeline.settings.choices import InitialPosition
 from tests.duties.world import TICK, World
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from pipeline.core.position import Start
 from pipeline.core.shard import Shard
 from pipeline.core.stream import StreamId
-from pipeline.settings_choices import InitialPosition
+from pipeline.settings.choices import InitialPosition
 from tests.duties.life import Life
 
 SECOND = timedelta(seconds=1)

@@ -11,7 +11,7 @@ from pipeline.core.change import Applied, Change, Refused
 from pipeline.errors import Throttled, Unreachable
 from pipeline.memory.leases import MemoryLeaseStore
 from pipeline.ports import StreamFacts
-from pipeline.settings_choices import Strategy
+from pipeline.settings.choices import Strategy
 from tests.duties.moves import owners
 from tests.duties.world import TICK, World
 

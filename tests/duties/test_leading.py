@@ -9,11 +9,11 @@ import pytest
 
 from pipeline.core.change import Applied, claim
 from pipeline.core.worker import Worker
-from pipeline.duties.leader_tick import LeaderMemory
+from pipeline.duties.leader_report import LeaderMemory
 from pipeline.duties.preview import preview
 from pipeline.errors import Throttled, WrongShape
 from pipeline.ports import Listing, WorkerListing
-from pipeline.settings_choices import Heartbeat, Mode
+from pipeline.settings.choices import Heartbeat, Mode
 from tests.duties.moves import owners, row_of, shared, ticks_until, without
 from tests.duties.world import TICK, World
 
@@ -48,8 +48,8 @@ def test_a_beat_of_the_ticks_own_timer_takes_the_lead_from_nobody() -> None:
 
 def test_in_mode_2x_a_plan_gives_nothing_out() -> None:
     world = World(shards=2)
-    how = replace(world.settings.coordination, mode=Mode.KCL_2, heartbeat=Heartbeat.LEASE)
-    world.settings = replace(world.settings, coordination=how)
+    how = replace(world.settings.kcl, mode=Mode.KCL_2, heartbeat=Heartbeat.LEASE)
+    world.settings = replace(world.settings, kcl=how)
     world.lead()
     world.rows.beat("w1", "dagster-1", found=None)
     memory = LeaderMemory()

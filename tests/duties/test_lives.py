@@ -12,8 +12,8 @@ from pipeline.core.lineage import Kind
 from pipeline.core.stream import ShardKey
 from pipeline.duties.cleanup import Cleaning, CleanupDue
 from pipeline.errors import CommitUnknown
-from pipeline.memory.table import Lost, Way
-from pipeline.settings_choices import OnDataLoss
+from pipeline.memory.table import LostOnTheWay, Way
+from pipeline.settings.choices import OnDataLoss
 from tests.duties.life import DAY, Life
 
 SEEDS = 120
@@ -31,7 +31,7 @@ class RandomLife:
 
     def _fault(self, _way: Way) -> None:
         if self.faulty and self.dice.random() < 0.08:
-            raise Lost
+            raise LostOnTheWay
 
     @property
     def shards(self) -> list[int]:

@@ -5,10 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.change import assign
+from pipeline.core.change import Applied, Change, Refused, assign
 from pipeline.core.worker import THROUGHPUT, Worker
 from pipeline.errors import Throttled
-from pipeline.settings import MetricsSettings
+from pipeline.memory.leases import MemoryLeaseStore
+from pipeline.settings.model import AssignmentSettings, KclSettings
 from tests.duties.measured import MeasuringStage, a_load
 from tests.duties.world import World
 
@@ -108,9 +109,10 @@ def test_after_three_minutes_without_a_run_the_row_is_back_at_throughput(world: 
 
 
 def test_the_knobs_are_heeded(world: World):
-    world.settings = replace(world.settings, metrics=MetricsSettings(cpu=False))
+    world.settings = replace(world.settings, assignment=AssignmentSettings(cpu=False))
     assert wave(world, 95).measured_by == THROUGHPUT
-    world.settings = replace(world.settings, metrics=MetricsSettings(max_utilisation=70))
+    kcl = KclSettings(max_utilisation=70)
+    world.settings = replace(world.settings, assignment=AssignmentSettings(), kcl=kcl)
     assert wave(world, 95).ranges == {"C": (70,)}
 
 
@@ -171,16 +173,31 @@ def test_a_checkpoint_carries_the_rate_at_which_records_arrived(world: World):
     assert lease(world) == pytest.approx(20 * 2 / 1024 / 10.01, abs=1e-6)
 
 
-def test_a_wave_that_finds_nothing_leaves_the_rate_alone(world: World):
+class CountingLeases(MemoryLeaseStore):
+    writes = 0
+
+    def apply(self, change: Change) -> Applied | Refused:
+        self.writes += 1
+        return super().apply(change)
+
+
+def test_waves_that_find_nothing_let_the_rate_fade_and_make_no_write_more(world: World):
+    leases = CountingLeases(world.leases.scan().leases)
+    world.leases = leases
     world.produce(0)
     world.wave()
     before = lease(world)
     assert before
-    for _ in range(5):
+    writes = []
+    for minute in range(6):
         world.clock.advance(60 * SECOND)
-        world.wave()
-        world.tick()
-    assert lease(world) == before
+        leases.writes = 0
+        world.wave(keys=[world.shard(0).shard_id])
+        writes.append(leases.writes)
+        if minute == 0:
+            assert lease(world) == pytest.approx(before, rel=0.05), "a record a minute ago is no rest yet"
+    assert lease(world) == pytest.approx(before / 32, rel=0.1)
+    assert len(set(writes)) == 1
 
 
 def test_the_rate_stays_with_the_shard_when_its_owner_changes():

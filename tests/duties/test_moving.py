@@ -7,8 +7,10 @@ from datetime import timedelta
 
 import pytest
 
+from pipeline.core.worker import Metrics
+from pipeline.duties.cursors import read_leader, write_leader
 from pipeline.duties.wave import Arrow
-from pipeline.settings_choices import Heartbeat
+from pipeline.settings.choices import Heartbeat
 from tests.duties.moves import in_lease_mode, owners, row_of, ticks_until, without
 from tests.duties.world import TICK, World
 
@@ -21,9 +23,7 @@ def test_the_leases_of_a_dead_worker_go_to_the_living_within_the_duration_and_fo
     without(world, "w2")
     world.work("w1")
     taken = ticks_until(world, lambda: owners(world) == {"w1": 4})
-    slack = (
-        4 if world.settings.coordination.heartbeat is Heartbeat.WORKER else 8
-    )  # leases are looked at every 20 s
+    slack = 4 if world.settings.kcl.heartbeat is Heartbeat.WORKER else 8  # leases are looked at every 20 s
     assert timedelta(seconds=20) <= (taken + 1) * TICK <= timedelta(seconds=20) + slack * TICK
     assert len(world.work("w1").due) == 4
 
@@ -36,7 +36,7 @@ def test_a_living_workers_leases_stay_in_calm(beside) -> None:
     world.tick(120)
     rows = world.leases.scan().leases
     assert {row.key: row.owner for row in rows} == before
-    beaten = world.settings.coordination.heartbeat is Heartbeat.LEASE
+    beaten = world.settings.kcl.heartbeat is Heartbeat.LEASE
     assert {row.counter for row in rows} == ({122} if beaten else {1}), "by heartbeats, and nothing else"
 
 
@@ -114,3 +114,79 @@ def test_the_row_of_a_worker_that_has_been_gone_for_a_day_goes_and_a_stopped_one
     world.clock.advance(away)
     world.tick(12)
     assert {row.worker_id for row in world.rows.listing().workers} == ({"w1", "w2"} if stays else {"w1"})
+
+
+def rates(world: World, **kbps: float) -> None:
+    """Rows as they are while each shard of a worker has this rate and was just found at its tip."""
+    world.leases = type(world.leases)(
+        [
+            replace(
+                row,
+                throughput_kbps=kbps[row.owner or ""],
+                looked_at=world.clock.now(),
+                behind_ms=0,
+                assigned_at=None,
+            )
+            for row in world.leases.scan().leases
+        ]
+    )
+
+
+def test_a_shard_at_rest_weighs_little_after_a_few_minutes_without_any_write() -> None:
+    world = World(workers=("w1", "w2"), shards=8)
+    world.settle()
+    rates(world, w1=10.0, w2=10.0)
+    heavy = world.leases.scan().leases[0]
+    (owner,) = {heavy.owner}
+    assert owner is not None
+    world.leases = type(world.leases)(
+        [
+            replace(row, throughput_kbps=500.0) if row.key == heavy.key else row
+            for row in world.leases.scan().leases
+        ]
+    )
+    world.clock.advance(world.settings.times.assignment)
+    world.tick(8)
+    assert owners(world)[owner] == 1, "the shard that carries the most has a worker to itself"
+    for _ in range(80):  # the others go on, this one rests
+        rows = [
+            row if row.key == heavy.key else replace(row, looked_at=world.clock.now())
+            for row in world.leases.scan().leases
+        ]
+        world.leases = type(world.leases)(rows)
+        world.tick(2)
+    assert owners(world)[owner] >= 4
+    assert row_of(world, 0).throughput_kbps == 500.0
+
+
+def test_with_counters_that_move_a_rest_is_written_with_the_beat() -> None:
+    """A leader of KCL's reads the rate as the row has it."""
+    world = in_lease_mode(World(shards=1))
+    world.settle()
+    rates(world, w1=8.0)
+    world.tick(12)
+    assert row_of(world, 0).throughput_kbps == 8.0
+    before = row_of(world, 0).counter
+    world.tick(14)
+    assert row_of(world, 0).counter == before + 14, "no write more than the beats"
+    rate = row_of(world, 0).throughput_kbps
+    assert rate is not None
+    assert 3.5 < rate < 4.5
+
+
+def test_a_leader_remembers_that_it_moved_leases_by_cpu_and_forgets_it_after_an_hour_of_calm() -> None:
+    world = World(workers=("w1", "w2"), shards=8)
+    world.settle()
+    for worker, percent in (("w1", 95.0), ("w2", 5.0)):
+        metrics = Metrics({"C": (percent,)}, {"C": (100,)}, "cpu of 1 host", world.clock.now())
+        world.rows.report(worker, metrics, seen=None)
+    world.clock.advance(world.settings.times.assignment)
+    world.tick(2)
+    assert owners(world)["w1"] < 4
+    assert world.leader_memory["w1"].assignment.stirred == 1
+    assert read_leader(write_leader(world.leader_memory["w1"], 0))[0].assignment.stirred == 1
+    world.tick(90)
+    assert world.leader_memory["w1"].assignment.stirred == 1
+    world.clock.advance(timedelta(hours=1))
+    world.tick(8)
+    assert world.leader_memory["w1"].assignment.stirred == 0

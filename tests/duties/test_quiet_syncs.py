@@ -13,7 +13,7 @@ from pipeline.core.lineage import Kind, Range
 from pipeline.core.position import Position, Start
 from pipeline.core.shard import Shard
 from pipeline.core.stream import StreamId
-from pipeline.duties.leader_tick import LeaderMemory
+from pipeline.duties.leader_report import LeaderMemory
 from pipeline.duties.wave import Arrow
 from pipeline.errors import Throttled, Unreachable
 from pipeline.memory.clock import MemoryClock
@@ -21,7 +21,7 @@ from pipeline.memory.leases import MemoryLeaseStore
 from pipeline.memory.source import MemorySource
 from pipeline.memory.stage import MemoryStage
 from pipeline.ports import StreamFacts
-from pipeline.settings_choices import Heartbeat
+from pipeline.settings.choices import Heartbeat
 from tests.duties.moves import ticks_until
 from tests.duties.world import STREAM, TICK, World
 
@@ -84,10 +84,8 @@ class Quiet(World):
 
 
 def shared(world: Quiet) -> Quiet:
-    coordination = replace(
-        world.settings.coordination, heartbeat=Heartbeat.LEASE, kcl_failover=timedelta(seconds=20)
-    )
-    world.settings = replace(world.settings, coordination=coordination)
+    kcl = replace(world.settings.kcl, heartbeat=Heartbeat.LEASE, failover=timedelta(seconds=20))
+    world.settings = replace(world.settings, kcl=kcl)
     return world
 
 

@@ -12,7 +12,7 @@ from pipeline.core.checkpoint import Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.duties.wave import Arrow
 from pipeline.errors import OriginUnsafe, Throttled, Unreachable
-from pipeline.settings_choices import InitialPosition
+from pipeline.settings.choices import InitialPosition
 from tests.duties.moves import in_lease_mode
 from tests.duties.world import TICK, World
 
@@ -86,7 +86,7 @@ def test_a_run_that_gives_up_waiting_takes_its_wish_back() -> None:
     world.settle()
     run = world.a_run(run="waits")
     assert run.claims.want(key(0))
-    run.claims.unwant(key(0))
+    run.claims.unwant_all()
     assert row(world, 0).wanted_by is None
 
 
@@ -293,7 +293,7 @@ def test_a_former_lifes_row_that_is_beaten_between_the_leaders_look_and_its_writ
 
     def after_a_beat(change: Change) -> Applied | Refused:
         found = world.leases.get(change.key)
-        if change.delete and found is not None and found.holder is not None:
+        if change.deletes and found is not None and found.holder is not None:
             write(beat(found, found.holder))
         return write(change)
 

@@ -9,11 +9,10 @@ from datetime import timedelta
 import pytest
 
 from pipeline.core.batch import Batch
-from pipeline.core.begin import Stop
 from pipeline.core.change import Applied, claim
 from pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
 from pipeline.core.lineage import Kind
-from pipeline.core.recover import (
+from pipeline.core.recovery_plan import (
     AfterRecord,
     Decision,
     Person,
@@ -22,10 +21,11 @@ from pipeline.core.recover import (
     plan_reposition,
     plan_skip,
 )
+from pipeline.core.start_of_reading import Stop
 from pipeline.duties.recover import Busy, Held, Recovery
 from pipeline.errors import PositionsDisagree, Throttled, Unknown
 from pipeline.memory.source import MemorySource
-from pipeline.ports import Page
+from pipeline.ports import RecordPage
 from tests.duties.life import DAY, Life
 
 HOUR = timedelta(hours=1)
@@ -37,7 +37,7 @@ class MemoryPages:
 
     source: MemorySource
 
-    def pages(self, batch: Batch) -> Iterator[Page]:
+    def pages(self, batch: Batch) -> Iterator[RecordPage]:
         at = batch.start if batch.after is None or batch.after.sequence is None else batch.after.sequence
         found = self.source.records(batch.key, at)
         now = self.source.describe(batch.key.stream.arn).asked
@@ -46,7 +46,7 @@ class MemoryPages:
             behind = HOUR if first + 3 < len(found) else timedelta(0)
             first_at, last_at = (page[0].arrival, page[-1].arrival) if page else (None, None)
             last = page[-1].sequence if page else None
-            yield Page(None, len(page), 0, now, behind, last, first_at, last_at, None)
+            yield RecordPage(None, len(page), 0, now, behind, last, first_at, last_at, None)
 
 
 def recovery(life: Life) -> Recovery:
@@ -54,6 +54,7 @@ def recovery(life: Life) -> Recovery:
     return Recovery(
         claim=f"shell-{run}/1",
         settings=life.settings,
+        policy=life.policy,
         leases=life.leases,
         workers=life.rows,
         runs=life.runs,

@@ -5,20 +5,20 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.begin import Stop
 from pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
 from pipeline.core.landing import Proposal
 from pipeline.core.position import TRIM
-from pipeline.core.recover import Person, plan_reposition
+from pipeline.core.recovery_plan import Person, plan_reposition
+from pipeline.core.start_of_reading import Stop
 from pipeline.duties.recover import Busy, Held, Recovery
 from pipeline.duties.wave import Arrow
 from pipeline.errors import Throttled
 from pipeline.memory.table import MemoryTable
-from pipeline.settings_choices import FormerStreams
+from pipeline.settings.choices import FormerStreams
 from tests.duties.life import Life
 from tests.duties.moves import shared
+from tests.duties.test_chain_repair import mended
 from tests.duties.test_recover import reposition
-from tests.duties.test_repair import mended
 from tests.duties.world import STREAM, TICK, World
 
 HALF = timedelta(seconds=30)
@@ -28,6 +28,7 @@ def a_recovery(world: World) -> Recovery:
     return Recovery(
         claim="shell-1/1",
         settings=world.settings,
+        policy=world.policy,
         leases=world.leases,
         workers=world.rows,
         runs=world.runs,

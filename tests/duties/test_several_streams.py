@@ -12,10 +12,11 @@ from pipeline.core.change import Applied, create
 from pipeline.core.checkpoint import SHARD_END, Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.core.stream import ShardKey
+from pipeline.duties.leader_tick import TICK_DEADLINE
 from pipeline.errors import OriginUnsafe, Terminal, Throttled, Unknown, Unreachable
 from pipeline.ports import StreamFacts
-from pipeline.settings import StreamSettings
-from pipeline.settings_choices import InitialPosition, OnDataLoss
+from pipeline.settings.choices import InitialPosition, OnDataLoss
+from pipeline.settings.model import StreamSettings
 from tests.duties.world import STREAM, World
 
 MORE = "returns"
@@ -195,7 +196,7 @@ def test_a_round_that_takes_too_long_goes_on_in_the_next_tick_from_where_it_stop
     describe = world.source.describe
 
     def slow(name: str) -> StreamFacts:
-        world.clock.advance(world.settings.times.leader_deadline / 4)
+        world.clock.advance(TICK_DEADLINE / 4)
         return describe(name)
 
     world.lead()

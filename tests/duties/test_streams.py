@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from pipeline.core.lease import Lease
 from pipeline.core.stream import ShardKey
+from pipeline.duties.cursors import read_leader, write_leader
 from pipeline.duties.preview import preview
+from pipeline.duties.streams import FIND_EVERY
 from pipeline.errors import Throttled
-from pipeline.settings import DiscoverySettings, StreamSettings
-from pipeline.settings_choices import FormerStreams, InitialPosition, StreamsMode
-from sensors.cursor import read_leader, write_leader
+from pipeline.settings.choices import FormerStreams, InitialPosition, StreamsMode
+from pipeline.settings.model import DiscoverySettings, StreamSettings
 from tests.duties.world import STREAM, World
 
 SYNC = timedelta(seconds=30)
@@ -97,7 +98,7 @@ def test_a_stream_that_comes_later_is_found_within_the_period_and_not_asked_for_
     lead_for(world, timedelta(minutes=2))
     assert names(world) == [STREAM, "orders-late"]
     gaps = [after - before for before, after in pairwise(asked[1:])]
-    assert all(gap >= world.settings.discovery.every for gap in gaps), "the first is the rehearsal"
+    assert all(gap >= FIND_EVERY for gap in gaps), "the first is the rehearsal"
 
 
 def test_tags_must_all_match_and_a_tag_that_goes_makes_a_former_stream() -> None:
@@ -145,7 +146,7 @@ def test_an_application_may_live_of_discovery_alone() -> None:
 
 
 def test_a_look_for_streams_that_fails_is_told_and_changes_nothing() -> None:
-    world = finding(every=timedelta(seconds=30))
+    world = finding()
     world.settings = replace(world.settings, former_streams=FormerStreams.AUTO, former_streams_wait=SYNC)
     world.source.create_stream("orders-a", 1)
     lead_for(world, SYNC)
@@ -164,7 +165,7 @@ def test_a_look_for_streams_that_fails_is_told_and_changes_nothing() -> None:
 
 def test_a_former_stream_doesnt_wait_on_while_nobody_can_tell_what_is_asked_for() -> None:
     world = removing(FormerStreams.AUTO)
-    world.settings = replace(world.settings, discovery=DiscoverySettings(prefix="nothing", every=SYNC))
+    world.settings = replace(world.settings, discovery=DiscoverySettings(prefix="nothing"))
     lead_for(world, WAIT / 2)
     find = world.source.find_streams
 
@@ -360,7 +361,7 @@ def test_a_plan_shows_the_rows_of_streams_that_come_and_of_those_that_go_and_wri
     world.clock.advance(SYNC)
     world.source.split(world.shard(0))
     seen = preview(world.a_leader(), seen.memory)
-    assert [change.key for change in seen.changes if change.delete] == list(rows_of(world, "old"))
+    assert [change.key for change in seen.changes if change.deletes] == list(rows_of(world, "old"))
     assert world.leases.scan().leases == before
     world.source.delete_stream("old")
     preview(world.a_leader(), world.leader_memory["w1"])

@@ -11,7 +11,7 @@ from pipeline.core.change import Applied, claim
 from pipeline.core.checkpoint import SHARD_END
 from pipeline.core.lease import Lease
 from pipeline.duties.wave import Arrow
-from pipeline.settings_choices import Heartbeat
+from pipeline.settings.choices import Heartbeat
 from tests.duties.world import TICK, World
 
 
@@ -93,8 +93,8 @@ def test_a_worker_that_restarts_under_its_id_goes_on_with_its_own_leases_at_its_
     heartbeat: Heartbeat,
 ) -> None:
     world = World(workers=("w1", "w2"), shards=4)
-    coordination = replace(world.settings.coordination, heartbeat=heartbeat)
-    world.settings = replace(world.settings, coordination=coordination)
+    kcl = replace(world.settings.kcl, heartbeat=heartbeat)
+    world.settings = replace(world.settings, kcl=kcl)
     world.settle()
     owned = {row.key for row in world.leases.scan().leases if row.owner == "w2"}
     world.killed_run(Arrow.CLAIMED, "w2")

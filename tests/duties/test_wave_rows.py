@@ -8,17 +8,19 @@ from datetime import timedelta
 
 import pytest
 
-from assets.waves import Run
 from pipeline.core.change import Applied, Change, Refused
 from pipeline.core.position import Start
 from pipeline.core.stream import ShardKey
 from pipeline.duties import wave_rows
-from pipeline.duties.consume import Consumption
+from pipeline.duties.attempt import Attempt
+from pipeline.duties.run import Run
 from pipeline.duties.wave import Arrow
 from pipeline.errors import Throttled, Unreachable
 from pipeline.memory.clock import MemoryClock
 from pipeline.memory.leases import MemoryLeaseStore
 from pipeline.memory.source import MemorySource
+from pipeline.wiring import Hints
+from tests.duties.reading import an_attempt
 from tests.duties.world import World
 
 SECOND = timedelta(seconds=1)
@@ -68,30 +70,20 @@ class Counted(World):
     def key(self, shard: int) -> str:
         return self.shard(shard).shard_id
 
-    def at_rest(self) -> Consumption:
+    def at_rest(self) -> Attempt:
         """Every shard was looked at and found empty; a run that begins anew."""
         self.settle()
         self.wave(run="first")
         return self.begun()
 
-    def begun(self, *due: int) -> Consumption:
+    def begun(self, *due: int) -> Attempt:
         self.runs.launch("run", "w1")
         self.runs.start("run")
-        run = self.a_run()
+        hints = Hints(due=frozenset(self.key(shard) for shard in due))
+        run = an_attempt(self, "run", hints=hints, on_arrow=self._on_arrow)
         self.leases.writes.clear()
         self.source.probes.clear()
-        return Consumption(
-            run_id=run.run_id,
-            settings=run.settings,
-            claims=run.claims,
-            leases=run.leases,
-            workers=run.workers,
-            source=run.source,
-            table=run.table,
-            stage=run.stage,
-            clock=run.clock,
-            due=frozenset(self.key(shard) for shard in due),
-        )
+        return run
 
     def next_wave(self) -> None:
         self.clock.advance(self.settings.wave.every)
@@ -202,7 +194,7 @@ def test_a_probe_that_takes_long_is_broken_off_and_the_run_does_not_count_as_hun
     ask = world.source.has_news
 
     def slow(keys: Mapping[ShardKey, Start | int]) -> frozenset[ShardKey]:
-        world.clock.advance(world.settings.times.hung_after - SECOND)
+        world.clock.advance(world.settings.hung_after - SECOND)
         return ask(keys)
 
     world.source.has_news = slow  # type: ignore[method-assign]
@@ -361,11 +353,11 @@ def latencies(every: float, *, shards: int, seconds: int) -> list[float]:
             found.extend(at - since for since in waiting)
             waiting.clear()
 
+    world.clock.pause = pause  # type: ignore[method-assign,assignment] # records arrive while the run waits
     Run(
-        consumption=run,
+        attempt=run,
         settings=world.settings,
         clock=world.clock,
-        pause=pause,
         on_wave=heard,
         is_stopping=lambda: world.clock.monotonic() - began > seconds,
     ).all_that_is_due()

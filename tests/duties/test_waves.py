@@ -307,7 +307,7 @@ def test_a_run_that_hangs_in_a_wave_stops_beating() -> None:
     stage = world.stage.stage
 
     def hangs(*args: object) -> object:
-        world.clock.advance(world.settings.times.hung_after + timedelta(seconds=1))
+        world.clock.advance(world.settings.hung_after + timedelta(seconds=1))
         assert not run.beat()
         return stage(*args)  # type: ignore[arg-type]
 

@@ -13,12 +13,14 @@ from datetime import timedelta
 from pipeline.core.lease import Lease
 from pipeline.core.lineage import Kind
 from pipeline.core.stream import ShardKey, StreamId
-from pipeline.duties.consume import Consumption
-from pipeline.duties.leader_tick import LeaderDuty, LeaderMemory, LeaderReport
+from pipeline.duties.attempt import Attempt
+from pipeline.duties.leader_report import LeaderMemory, LeaderReport
+from pipeline.duties.leader_tick import LeaderDuty
+from pipeline.duties.policy import Policy
 from pipeline.duties.streams import asked_by
-from pipeline.duties.taking import Taking
 from pipeline.duties.wave import Arrow, WaveReport
-from pipeline.duties.worker_tick import WorkerDuty, WorkerMemory, WorkerReport
+from pipeline.duties.worker_report import WorkerMemory, WorkerReport
+from pipeline.duties.worker_tick import WorkerDuty
 from pipeline.kcl.migration import ClientVersion
 from pipeline.memory.clock import CountingIds, MemoryClock
 from pipeline.memory.leader_lock import MemoryLeaderLock
@@ -28,9 +30,9 @@ from pipeline.memory.source import MemorySource
 from pipeline.memory.stage import MemoryStage
 from pipeline.memory.table import MemoryTable
 from pipeline.memory.workers import MemoryWorkerStore
-from pipeline.settings import Settings, StreamSettings, WaveSettings, WorkerSettings
-from pipeline.settings_choices import InitialPosition, Mode, StreamsMode
-from tests.duties.reading import an_attempt
+from pipeline.settings.choices import InitialPosition, StreamsMode
+from pipeline.settings.model import Settings, StreamSettings, WaveSettings, WorkerSettings
+from tests.duties.reading import an_attempt, wiring_of
 
 TICK = timedelta(seconds=5)
 STREAM = "orders"
@@ -118,6 +120,7 @@ class World:
         return LeaderDuty(
             leader_id=leader,
             settings=self.settings,
+            policy=self.policy,
             tables=self.tables,
             leases=self.leases,
             workers=self.rows,
@@ -128,18 +131,10 @@ class World:
             ids=self.ids,
         )
 
-    def a_taking(self, worker: str) -> Taking | None:
-        if self.settings.coordination.mode is Mode.OWN:
-            return None
-        return Taking(
-            me=worker,
-            leases=self.leases,
-            clock=self.clock,
-            ids=self.ids,
-            settings=self.settings,
-            tables=self.tables,
-            workers=self.rows,
-        )
+    @property
+    def policy(self) -> Policy:
+        """As the settings are now."""
+        return wiring_of(self).policy
 
     def lead(self, leader: str = "w1") -> LeaderReport:
         report = self.a_leader(leader).tick(self.leader_memory.get(leader, LeaderMemory()))
@@ -156,10 +151,7 @@ class World:
             runs=self.runs,
             clock=self.clock,
             times=self.settings.times,
-            lock=self.lock,
-            heartbeat=self.settings.coordination.heartbeat,
-            taking=self.a_taking(worker),
-            joined=self.settings.is_shared,
+            policy=self.policy,
             stream=self._stream_of,
         )
         memory = self.worker_memory.get(instance + worker, WorkerMemory())
@@ -185,7 +177,7 @@ class World:
         """Leases made and given out: two looks at each worker, then an assignment."""
         self.tick(3)
 
-    def a_run(self, worker: str = "w1", run: str = "run", *, over: Iterable[str] = ()) -> Consumption:
+    def a_run(self, worker: str = "w1", run: str = "run", *, over: Iterable[str] = ()) -> Attempt:
         return an_attempt(self, run, worker=worker, over=over, on_arrow=self._on_arrow)
 
     def wave(self, worker: str = "w1", run: str = "run", keys: Iterable[str] | None = None) -> WaveReport:

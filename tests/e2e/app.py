@@ -14,6 +14,7 @@ import dagster as dg
 import yaml
 
 from assets.names import slug
+from pipeline.adapters import Adapters
 from pipeline.core.lease import Lease
 from pipeline.core.lineage import Kind, Range
 from pipeline.core.stream import ShardKey
@@ -21,10 +22,8 @@ from pipeline.core.worker import Worker
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.read import ledger, rows
 from pipeline.local.endpoint import LocalAws
-from pipeline.settings import Settings
-from pipeline.settings_file import read_settings
-from resources.lake import LakeResource
-from resources.lease_tables import LeaseTablesResource
+from pipeline.settings.file import read_settings
+from pipeline.settings.model import Settings
 from resources.runs import WORKER_TAG
 from tests.dagster.partition_status import partition_statuses
 from tests.e2e.processes import CUT, Cuts, Processes
@@ -37,7 +36,6 @@ TIMES = {
     "worker_tick": "1s",
     "leader_tick": "1s",
     "lease_duration": "3s",
-    "leader_lock": "3s",
     "launch_grace": "1s",
     "linger": "3s",
     "idle": "10ms",
@@ -151,10 +149,7 @@ class App:
 
     def tick(self, sensor: str) -> dg.SensorResult:
         """One tick as the daemon makes it: the cursor is kept and the partitions are added."""
-        resources = {name: each for name, each in (self.defs.resources or {}).items() if name != "spark"}
-        context = dg.build_sensor_context(
-            instance=self.instance, cursor=self.cursors.get(sensor), resources=resources
-        )
+        context = dg.build_sensor_context(instance=self.instance, cursor=self.cursors.get(sensor))
         result = self.defs.get_repository_def().get_sensor_def(sensor)(context)
         assert isinstance(result, dg.SensorResult)
         self.cursors[sensor] = result.cursor
@@ -249,7 +244,7 @@ class App:
 
     @property
     def leases(self) -> Any:
-        return LeaseTablesResource.of(self.settings).leases()
+        return Adapters(self.settings).leases()
 
     def lease(self, shard: int) -> Lease:
         found = self.leases.get(key(shard))
@@ -257,15 +252,13 @@ class App:
         return found
 
     def worker(self, worker: str = "w1") -> Worker:
-        found = LeaseTablesResource.of(self.settings).workers().get(worker)
+        found = Adapters(self.settings).workers().get(worker)
         assert found is not None
         return found
 
     @property
     def table(self) -> IcebergTable:
-        table = LakeResource.of(self.settings).landing_table("test")
-        assert isinstance(table, IcebergTable)
-        return table
+        return Adapters(self.settings).table("test")
 
     def landed(self) -> list[str]:
         return [bytes(each or b"").decode() for each in rows(self.table, ["data"])["data"].to_pylist()]

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.lake.session import DISCOVERY, spark_session, stop_local_server
 from pipeline.local.endpoint import LocalAws, local_aws
-from pipeline.settings import SparkSettings
+from pipeline.settings.model import SparkSettings
 from tests.dagster.fixtures import definitions_module
 from tests.e2e.app import App
 

@@ -13,7 +13,7 @@ from threading import Event
 
 from pipeline.definitions import build_definitions
 from pipeline.duties.wave import Arrow
-from pipeline.settings_file import read_settings
+from pipeline.settings.file import read_settings
 from tests.e2e.processes import CUT
 
 

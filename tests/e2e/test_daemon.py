@@ -31,7 +31,6 @@ def _an_app(make_app: MakeApp) -> App:
         times={
             "worker_tick": "5s",
             "leader_tick": "5s",
-            "leader_lock": "15s",
             "lease_duration": "15s",
             "launch_grace": "20s",
         }

@@ -1,4 +1,4 @@
-"""E3: a shard that fails doesn't hold up the others and shows as failed alone, until it is read again."""
+"""A shard that fails doesn't hold up the others and shows as failed alone, until it is read again."""
 
 import pytest
 

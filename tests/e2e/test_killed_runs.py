@@ -1,4 +1,4 @@
-"""G1: a run's process dies by SIGKILL between two arrows. Nothing is lost, nothing is doubled."""
+"""A run's process dies by SIGKILL between two arrows. Nothing is lost, nothing is doubled."""
 
 import signal
 
@@ -49,7 +49,7 @@ def test_a_run_whose_host_died_unseen_is_read_again_after_the_lease_duration_and
     request = eventually(app.asked, "the dead run's shards are due")
 
     assert _status(app, run) is dg.DagsterRunStatus.FAILURE
-    assert "stopped beating for longer than the lease duration" in _last_words(app, run)
+    assert "showed no beat for longer than the lease duration" in _last_words(app, run)
     assert app.execute(request).success
     app.check()
     assert app.statuses() == {"MATERIALIZED": keys(range(2))}

@@ -1,4 +1,4 @@
-"""E6: the real `dagster asset materialize` goes the same way as the sensors' runs: through the claim on the row."""
+"""The real `dagster asset materialize` goes the same way as the sensors' runs: through the claim on the row."""
 
 from subprocess import Popen
 

@@ -19,7 +19,6 @@ pytestmark = pytest.mark.slow
 TIMES = {
     "worker_tick": "5s",
     "leader_tick": "5s",
-    "leader_lock": "15s",
     "lease_duration": "15s",
     "launch_grace": "20s",
     "assignment": "5s",

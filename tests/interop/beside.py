@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 
 from tests.eventually import eventually
-from tests.interop.landed import landed
-from tests.interop.scene import APP, REBALANCE, START, STREAM, CommandFailed, Scene, Stage, scene
+from tests.interop.commands import adopt_live, empty_lake, headrace, settings_file
+from tests.interop.overlaps import Cause
+from tests.interop.scene import A_BATCH, A_WAVE, APP, REBALANCE, START, Scene, Stage, scene
 from tests.interop.verdict import readers
 
 _STEADY = 60.0
-_COMMAND_SECONDS = 120.0
+_SLOW = 45.0  # KCL reads its first records about 10 s after its leader gave ours leases
+_UNADOPTED = 150.0  # three times that KCL 3.5.1 gives leases out: every second failover time, and its start
 
 
 def kcl_leads(stage: Stage) -> int:
     """KCL 3.5.1 leads. Ours is handed leases, hands over, ends a shard, shares a merge with KCL, and is killed."""
     with scene("kcl leads", 4, stage) as play:
-        home = _lake(play)
+        lake = empty_lake(play)
         with play.traffic.flowing():
             play.fleet.start("k1", "3.5.1")
             eventually(lambda: APP in play.rows.tables(), "KCL made its table", within=START)
-            play.fleet.start_ours("h1", home)
+            play.fleet.start_ours("h1", lake.home)
             play.await_readers(START + REBALANCE, "k1", "h1")
             play.traffic.split(play.shards_of("h1")[0])
             play.await_reshard()
@@ -38,34 +36,49 @@ def kcl_leads(stage: Stage) -> int:
             play.fleet.start("k2", "3.5.1")
             play.await_readers(REBALANCE, "k1", "k2", "h1")
             play.kill("h1", "k1, k2")
-        play.finish(lambda: landed(home))
+        play.finish(lake, both={Cause.OURS_CUT_OFF: A_WAVE})
         play.check(set(play.rows.tables()) == {APP}, "one table, as KCL has it")
+        return play.fails
+
+
+def new_application(stage: Stage) -> int:
+    """Ours joins a new 3.5.1 application before its first checkpoint, and its first run starts long after that."""
+    with scene("new application", 4, stage) as play:
+        lake = empty_lake(play)
+        with play.traffic.flowing():
+            play.fleet.start("k1", "3.5.1")
+            eventually(lambda: APP in play.rows.tables(), "KCL made its table", within=START)
+            play.fleet.start_ours("h1", lake.home, first_run_after=_SLOW)
+            eventually(lambda: len(play.seen()) > 100, "KCL has read a hundred records", within=START)
+            play.check("h1" not in readers(play.fleet.events()).values(), "KCL reads first")
+            play.await_readers(REBALANCE, "k1", "h1")
+        play.finish(lake)
         return play.fails
 
 
 def kcls_leader_dies(stage: Stage) -> int:
     """KCL 3.5.1 leads and is killed: ours takes the lock, its leases, and reads on where it checkpointed."""
     with scene("kcls leader dies", 4, stage) as play:
-        home = _lake(play)
+        lake = empty_lake(play)
         with play.traffic.flowing():
             play.fleet.start("k1", "3.5.1")
             eventually(lambda: APP in play.rows.tables(), "KCL made its table", within=START)
-            play.fleet.start_ours("h1", home)
+            play.fleet.start_ours("h1", lake.home)
             play.await_readers(START + REBALANCE, "k1", "h1")
             play.kill("k1", "h1")
             play.traffic.split(play.shards_of("h1")[-1])
             play.await_reshard()
             play.await_readers(REBALANCE, "h1")
-        play.finish(lambda: landed(home))
+        play.finish(lake, both={Cause.KCL_CUT_OFF: A_BATCH})
         return play.fails
 
 
 def we_lead(stage: Stage) -> int:
     """Ours leads. KCL 3.5.1 joins, hands over when our leader asks, is killed, and gets all when ours stops cleanly."""
     with scene("we lead", 4, stage) as play:
-        home = _lake(play)
+        lake = empty_lake(play)
         with play.traffic.flowing():
-            play.fleet.start_ours("h1", home, layout="S")
+            play.fleet.start_ours("h1", lake.home, layout="S")
             play.await_readers(START, "h1")
             play.fleet.start("k1", "3.5.1")
             play.await_readers(REBALANCE, "h1", "k1")
@@ -79,16 +92,16 @@ def we_lead(stage: Stage) -> int:
             play.fleet.workers["h1"].stop()
             play.say(f"ours stopped in {time.time() - at:.0f} s")
             play.await_readers(REBALANCE, "k2")
-        play.finish(lambda: landed(home))
+        play.finish(lake, both={Cause.KCL_CUT_OFF: A_BATCH})
         return play.fails
 
 
 def beside_2_7(stage: Stage) -> int:
     """KCL 2.7.2 helps itself to leases of ours, keeps them, and is killed: ours takes them back."""
     with scene("beside 2.7.2", 4, stage) as play:
-        home = _lake(play)
+        lake = empty_lake(play)
         with play.traffic.flowing():
-            play.fleet.start_ours("h1", home, layout="M")
+            play.fleet.start_ours("h1", lake.home, layout="M")
             play.await_readers(START, "h1")
             play.fleet.start("k1", "2.7.2")
             play.await_readers(REBALANCE, "h1", "k1")
@@ -96,7 +109,7 @@ def beside_2_7(stage: Stage) -> int:
             time.sleep(_STEADY)
             play.check(set(stolen) <= set(play.shards_of("k1")), "KCL keeps what it stole")
             play.kill("k1", "h1")
-        play.finish(lambda: landed(home))
+        play.finish(lake, both={Cause.KCL_CUT_OFF: A_BATCH, Cause.OURS_CUT_OFF: A_WAVE})
         play.check(
             all("checkpoint" in row for row in play.rows.tables()[APP]), "nothing but leases in KCL's table"
         )
@@ -106,36 +119,54 @@ def beside_2_7(stage: Stage) -> int:
 def live_join(stage: Stage) -> int:
     """KCL 3.5.1 is reading already. Ours adopts its positions, joins, is handed leases that KCL has read from, and is killed."""
     with scene("live join", 4, stage) as play:
-        home = _lake(play)
+        lake = empty_lake(play)
         with play.traffic.flowing():
             play.fleet.start("k1", "3.5.1")
             play.await_readers(START, "k1")
             eventually(lambda: len(play.seen()) > 100, "KCL has read a hundred records", within=START)
-            _adopt_live(play, home)
-            play.fleet.start_ours("h1", home)
+            adopt_live(play, lake)
+            play.fleet.start_ours("h1", lake.home)
             play.await_readers(REBALANCE, "k1", "h1")
             play.traffic.split(play.shards_of("k1")[0])
             play.await_reshard()
             play.await_readers(REBALANCE, "k1", "h1")
             play.kill("h1", "k1")
-        play.finish(lambda: landed(home))
+        play.finish(lake, both={Cause.OURS_CUT_OFF: A_WAVE})
+        return play.fails
+
+
+def not_adopted(stage: Stage) -> int:
+    """KCL 3.5.1 is reading and ours joins without `adopt`: ours offers itself for no lease. After `adopt` ours is handed some."""
+    with scene("not adopted", 4, stage) as play:
+        lake = empty_lake(play)
+        with play.traffic.flowing():
+            play.fleet.start("k1", "3.5.1")
+            play.await_readers(START, "k1")
+            eventually(lambda: len(play.seen()) > 100, "KCL has read a hundred records", within=START)
+            play.fleet.start_ours("h1", lake.home)
+            play.never(lambda: play.rows.naming("h1"), "no row names ours", seconds=_UNADOPTED)
+            play.check("adopt" in play.fleet.log_of("h1"), "our worker tells to adopt the fleet")
+            play.check(play.shards_of("k1") == sorted(play.traffic.open_shards()), "KCL reads every shard")
+            adopt_live(play, lake)
+            play.await_readers(REBALANCE, "k1", "h1")
+        play.finish(lake)
         return play.fails
 
 
 def helping_ourselves(stage: Stage) -> int:
     """Mode 2.x beside KCL 2.7.2: ours steals from it, takes all when it dies, and a new one steals from ours."""
     with scene("helping ourselves", 4, stage) as play:
-        home = _lake(play)
+        lake = empty_lake(play)
         with play.traffic.flowing():
             play.fleet.start("k1", "2.7.2")
             play.await_readers(START, "k1")
-            _adopt_live(play, home, mode="2.x")
-            play.fleet.start_ours("h1", home, layout="M", mode="2.x")
+            adopt_live(play, lake, mode="2.x")
+            play.fleet.start_ours("h1", lake.home, layout="M", mode="2.x")
             play.await_readers(REBALANCE, "h1", "k1")
             play.kill("k1", "h1")
             play.fleet.start("k2", "2.7.2")
             play.await_readers(REBALANCE, "h1", "k2")
-        play.finish(lambda: landed(home))
+        play.finish(lake, both={Cause.KCL_CUT_OFF: 2 * A_BATCH, Cause.OURS_CUT_OFF: A_WAVE})
         play.check(
             all("checkpoint" in row for row in play.rows.tables()[APP]), "nothing but leases in KCL's table"
         )
@@ -145,8 +176,8 @@ def helping_ourselves(stage: Stage) -> int:
 def adopted(stage: Stage) -> int:
     """A stopped 3.4.2 application is observed, adopted, read by ours, given back, and read on by 3.4.2."""
     with scene("adopted", 4, stage) as play:
-        home = _lake(play)
-        config = _config(play, home)
+        lake = empty_lake(play)
+        config = str(settings_file(play, lake))
         with play.traffic.flowing():
             play.fleet.start("k1", "3.4.2")
             play.await_readers(START, "k1")
@@ -154,42 +185,36 @@ def adopted(stage: Stage) -> int:
             play.await_reshard()
             play.await_readers(REBALANCE, "k1")
             play.fleet.workers["k1"].stop()
-            seen = json.loads(_headrace("status", "--table", APP, "--json", play=play))
+            seen = json.loads(headrace("status", "--table", APP, "--json", play=play))
             play.check(seen["leases"]["rows"] == len(play.rows.tables()[APP]), "status knows every lease")
             play.check(not seen["odd_rows"], f"status understands every row; {seen['layout']['sentence']}")
-            play.say(_headrace("adopt", "--config", config, "--watch", "10s", "--yes", play=play))
-            play.fleet.start_ours("h1", home, alone="yes")
+            play.say(headrace("adopt", "--config", config, "--watch", "10s", "--yes", play=play))
+            play.fleet.start_ours("h1", lake.home, alone="yes")
             play.await_readers(START, "h1")
             play.traffic.merge(*play.traffic.open_shards()[:2])
             play.await_reshard()
             play.await_readers(REBALANCE, "h1")
             play.fleet.workers["h1"].stop()
-            play.say(_headrace("give-back", "--config", config, "--yes", play=play))
+            play.say(headrace("give-back", "--config", config, "--yes", play=play))
             play.fleet.start("k2", "3.4.2")
             play.await_readers(START + REBALANCE, "k2")
-        play.finish(lambda: landed(home))
-        verdict = play.verdict(landed(home))
-        play.check(
-            not (verdict.both or verdict.kcl_doubled), "nothing was read twice on the way there and back"
-        )
+        play.finish(lake)
+        doubled = play.verdict(lake).kcl_doubled
+        play.check(doubled == 0, "nothing was read twice by KCL on the way there and back")
         return play.fails
 
 
 BESIDE: dict[str, Callable[[Stage], int]] = {
     "kcl-leads": kcl_leads,
+    "new-application": new_application,
     "kcls-leader-dies": kcls_leader_dies,
     "we-lead": we_lead,
     "beside-2.7.2": beside_2_7,
     "live-join": live_join,
+    "not-adopted": not_adopted,
     "helping-ourselves": helping_ourselves,
     "adopted": adopted,
 }
-
-
-def _lake(play: Scene) -> Path:
-    home = play.fleet.folder / "lake"
-    shutil.rmtree(home, ignore_errors=True)
-    return home
 
 
 def _neighbours(play: Scene, one: str, other: str) -> tuple[str, str]:
@@ -197,38 +222,3 @@ def _neighbours(play: Scene, one: str, other: str) -> tuple[str, str]:
     by, shards = readers(play.fleet.events()), play.traffic.open_shards()
     pairs = pairwise(shards)
     return next(pair for pair in pairs if {by.get(shard) for shard in pair} == {one, other})
-
-
-def _adopt_live(play: Scene, home: Path, **coordination: str) -> None:
-    beside = {"heartbeat": "lease", "kcl_failover": "20s", "allow_foreign_checkpoints": True, **coordination}
-    config = _config(play, home, coordination=beside)
-    play.say(_headrace("adopt", "--config", config, "--watch", "10s", "--yes", play=play))
-
-
-def _config(play: Scene, home: Path, **more: object) -> str:
-    """A settings file as somebody would write who adopts this application."""
-    path = play.fleet.folder / "headrace.yaml"
-    text = {
-        "application": APP,
-        "streams": [{"name": STREAM}],
-        "workers": [{"id": "h1"}],
-        "landing": {"home": str(home)},
-        "aws": {"region": "us-east-1", "endpoint": play.fleet.endpoint},
-        **more,
-    }
-    path.write_text(json.dumps(text))  # JSON is YAML
-    return str(path)
-
-
-def _headrace(*arguments: str, play: Scene) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "pipeline.cli", *arguments],
-        env=play.fleet.environment,
-        capture_output=True,
-        text=True,
-        timeout=_COMMAND_SECONDS,
-        check=False,
-    )
-    if done.returncode:
-        raise CommandFailed(f"headrace {arguments[0]}: {done.stderr}")
-    return done.stdout.strip()

@@ -10,10 +10,11 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from tests.eventually import eventually
 from tests.interop.build import class_path
+from tests.interop.records import Record
 
 _JAVA = ("java", "-Xmx256m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _LOG = ("-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS")
@@ -35,29 +36,49 @@ class Event:
         millis, kind, worker, shard, *more = line.split("\t")
         return cls(int(millis) / 1000, kind, worker, shard, tuple(more))
 
+    @property
+    def record(self) -> Record | None:
+        """The record that a KCL worker processed, where this event says so."""
+        return Record(self.shard, self.more[0], self.more[2]) if self.kind == "record" else None
+
+
+class Member(Protocol):
+    """A worker of the application, whatever it runs on."""
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]: ...
+
+    def events(self) -> list[Event]:
+        """Give what is known of it so far, in order of time."""
+        ...
+
+    def kill(self) -> None:
+        """End it as a dead host does."""
+        ...
+
+    def stop(self) -> None:
+        """Ask it to end, as an operator does, and wait."""
+        ...
+
 
 @dataclass(slots=True)
-class Member:
-    """A worker's process: KCL's, or one of ours."""
+class TellingWorker:
+    """A process that tells its events on standard output: a KCL worker, or `tests.interop.ours`."""
 
     name: str
-    version: str
-    """Of the KCL, or `ours`."""
     told: Path
     process: subprocess.Popen[bytes]
 
     def events(self) -> list[Event]:
-        """Give what it told so far; a line that is being written is left out."""
+        """A line that is being written is left out."""
         whole = self.told.read_text().rpartition("\n")[0]
         return [Event.of(line) for line in whole.splitlines()]
 
     def kill(self) -> None:
-        """End it as a dead host does."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def stop(self) -> None:
-        """Ask it to end, as an operator does, and wait."""
         self.process.terminate()
         eventually(lambda: self.process.poll() is not None, f"{self.name} ended", within=_STOP_SECONDS)
 
@@ -85,7 +106,7 @@ class Fleet:
             "lease.shardSyncIntervalMillis": "1000",  # else the first leader sleeps a minute
         } | {key.replace("__", "."): value for key, value in config.items()}
         command = [*_JAVA, *_LOG, "-cp", class_path(kcl), "headrace.interop.Worker"]
-        return self._start(name, kcl, command + [f"{key}={value}" for key, value in given.items()])
+        return self._start(name, command + [f"{key}={value}" for key, value in given.items()])
 
     def start_ours(self, name: str, home: Path, **more: str | float) -> Member:
         """Start one of our own workers in the same application; `home` is its lake, shared by all of ours."""
@@ -99,9 +120,9 @@ class Fleet:
             **more,
         }
         command = [sys.executable, "-m", "tests.interop.ours", json.dumps(given)]
-        return self._start(name, "ours", command)
+        return self._start(name, command)
 
-    def _start(self, name: str, version: str, command: list[str]) -> Member:
+    def _start(self, name: str, command: list[str]) -> Member:
         told = self.folder / f"{self.app}.{name}.events"
         with told.open("ab") as out, told.with_suffix(".log").open("ab") as log:
             process = subprocess.Popen(
@@ -112,7 +133,7 @@ class Fleet:
                 start_new_session=True,
                 env=self.environment,
             )
-        self.workers[name] = Member(name, version, told, process)
+        self.workers[name] = TellingWorker(name, told, process)
         return self.workers[name]
 
     @property
@@ -128,6 +149,10 @@ class Fleet:
             "AWS_EC2_METADATA_DISABLED": "true",
             "PYTHONPATH": str(Path(__file__).parents[2]),
         }
+
+    def log_of(self, name: str) -> str:
+        """Read what a worker's process wrote to standard error."""
+        return (self.folder / f"{self.app}.{name}.log").read_text()
 
     def events(self) -> list[Event]:
         """Give what all of them told, in order of time."""

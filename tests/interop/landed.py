@@ -1,20 +1,54 @@
-"""What our own workers have landed: payloads, as often as they stand in the table."""
+"""What our own workers have landed, read from their table."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from pipeline.lake.read import rows
-from pipeline.settings import LandingSettings, Settings
-from resources.lake import LakeResource
+from pipeline.adapters import Adapters
+from pipeline.core.lineage import Kind
+from pipeline.lake.read import ledger, rows
+from pipeline.settings.model import LandingSettings, Settings
+from tests.interop.overlaps import Commit
+from tests.interop.records import Record
+
+if TYPE_CHECKING:
+    from pipeline.lake.iceberg import IcebergTable
 
 
-def landed(home: Path) -> list[str]:
-    if not home.exists():
-        return []
-    lake = LakeResource.of(
-        Settings(application="reader", streams=(), landing=LandingSettings(home=str(home)))
-    )
-    found: list[Any] = rows(lake.landing_table("reader"), ["data"]).column("data").to_pylist()
-    return [bytes(data).decode() for data in found]
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """The table that all workers of ours share, in this folder; it may not be there yet."""
+
+    home: Path
+
+    def records(self) -> list[Record]:
+        """All records, as often as each stands in the table."""
+        if not self.home.exists():
+            return []
+        found = rows(self._table, ["shard_id", "sequence_number", "data"]).to_pylist()
+        return [Record(row["shard_id"], row["sequence_number"], bytes(row["data"]).decode()) for row in found]
+
+    def commits(self) -> list[Commit]:
+        """What each commit brought of each shard, oldest first."""
+        if not self.home.exists():
+            return []
+        return [
+            Commit(
+                at=entry.at.timestamp(),
+                shard=each.key.shard_id,
+                after=each.after.sequence if each.after is not None else None,
+                upto=each.upto.sequence,
+                rows=each.rows,
+                ended=each.upto.ended,
+            )
+            for entry in ledger(self._table)
+            for each in entry.page.ranges
+            if each.kind is Kind.LANDED
+        ]
+
+    @property
+    def _table(self) -> IcebergTable:
+        settings = Settings(application="reader", landing=LandingSettings(home=str(self.home)))
+        return Adapters(settings).table("reader")

@@ -17,24 +17,21 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
-from assets.consumption import Parts
+from pipeline.adapters import Adapters
 from pipeline.clock import SystemClock, SystemIds
-from pipeline.core.batch import Batch, Limits, Manifest
-from pipeline.core.lease import Lease
-from pipeline.core.stream import StreamId
-from pipeline.duties.leader_tick import LeaderDuty, LeaderMemory
-from pipeline.duties.taking import Taking
+from pipeline.core.batch import Batch, BatchLimits, Manifest
+from pipeline.duties.turns import RunAsk
 from pipeline.duties.wave import Arrow, WaveReport
-from pipeline.duties.worker_tick import WorkerDuty, WorkerMemory, WorkerReport
 from pipeline.errors import HeadraceError
 from pipeline.lake.stage_task import stage_batches
 from pipeline.memory.runs import MemoryRuns
 from pipeline.ports import Pages, Stage, StagingSpec
-from pipeline.settings import (
+from pipeline.settings.choices import Heartbeat, Layout, Mode
+from pipeline.settings.model import (
     AwsSettings,
-    CoordinationSettings,
+    KclSettings,
     LandingSettings,
     Settings,
     StreamSettings,
@@ -42,12 +39,7 @@ from pipeline.settings import (
     WaveSettings,
     WorkerSettings,
 )
-from pipeline.settings_choices import Heartbeat, Layout, Mode
-from resources.beating import beating
-from resources.lake import LakeResource
-from resources.lease_tables import LeaseTablesResource
-from resources.spark import SparkResource
-from resources.stream import StreamResource
+from pipeline.wiring import Hints, Wiring
 
 log = logging.getLogger("ours")
 
@@ -56,7 +48,6 @@ def settings_of(given: dict[str, Any]) -> Settings:
     """What a deployment beside a KCL fleet would have in its headrace.yaml."""
     times = TimeSettings(
         lease_duration=timedelta(seconds=given["failover"]),
-        leader_lock=timedelta(seconds=120),  # KCL's, whose fleet it joins
         linger=timedelta(seconds=30),
         idle=timedelta(seconds=5),
         probe=timedelta(seconds=5),
@@ -66,7 +57,7 @@ def settings_of(given: dict[str, Any]) -> Settings:
         application=given["app"],
         streams=(StreamSettings(name=given["stream"]),),
         workers=(WorkerSettings(id=given["worker"]),),
-        coordination=CoordinationSettings() if given.get("alone") else _beside_kcl(given),
+        kcl=KclSettings() if given.get("alone") else _beside_kcl(given),
         landing=LandingSettings(home=given["home"]),
         aws=AwsSettings(region="us-east-1", endpoint=given["endpoint"]),
         wave=WaveSettings(every=timedelta(seconds=1), seconds=timedelta(seconds=10)),
@@ -74,12 +65,12 @@ def settings_of(given: dict[str, Any]) -> Settings:
     )
 
 
-def _beside_kcl(given: dict[str, Any]) -> CoordinationSettings:
-    return CoordinationSettings(
+def _beside_kcl(given: dict[str, Any]) -> KclSettings:
+    return KclSettings(
         mode=Mode(given.get("mode", "own")),
         heartbeat=Heartbeat.LEASE,
         layout=Layout(given.get("layout", "auto")),
-        kcl_failover=timedelta(seconds=given["failover"]),
+        failover=timedelta(seconds=given["failover"]),
         allow_foreign_checkpoints=True,
     )
 
@@ -90,15 +81,15 @@ class InThisProcess:
 
     pages: Pages
 
-    def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: Limits) -> Manifest:
+    def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
         return stage_batches(batches, self.pages, spec=spec, limits=limits, threads=8)
 
 
-class NoSpark:
-    """What a run asks Spark's resource for."""
+class WithoutSpark(Adapters):
+    """The product's own ports on the stand-in; only Spark is left out."""
 
-    def stage(self, _worker_id: str, pages: Pages) -> Stage:
-        return InThisProcess(pages)
+    def stage(self, worker_id: str) -> Stage:
+        return InThisProcess(self.pages())
 
 
 def tell(event: str, worker: str, shard: str, *more: object) -> None:
@@ -107,151 +98,102 @@ def tell(event: str, worker: str, shard: str, *more: object) -> None:
 
 @dataclass
 class OurWorker:
+    """Two threads tick as Dagster's sensors do, by the turns that the product's sensors take; a third one is the run."""
+
     settings: Settings
+    first_run_after: timedelta = timedelta(0)
+    """How long the process of the first run takes to start, as where Spark is slow."""
     over: threading.Event = field(default_factory=threading.Event)
     """The process is to end."""
 
     def __post_init__(self) -> None:
         self.me = self.settings.workers[0].id
-        self.clock, self.ids = SystemClock(), SystemIds()
-        self.tables = LeaseTablesResource.of(self.settings)
-        self.stream = StreamResource.of(self.settings)
-        self.lake = LakeResource.of(self.settings)
-        self.source = self.stream.source()
-        self.runs = MemoryRuns(self.clock)
-        self.parts = Parts(
-            settings=self.settings,
-            lease_tables=self.tables,
-            stream=self.stream,
-            lake=self.lake,
-            spark=cast("SparkResource", NoSpark()),
-            runs=self.runs,
-        )
+        self.ids = SystemIds()
+        self.ports = WithoutSpark(self.settings)
+        self.wiring = Wiring(self.settings, self.ports)
+        self.runs = MemoryRuns(SystemClock())
         self.instance = self.ids.fresh()
         self.held: frozenset[str] = frozenset()
         self.run: threading.Thread | None = None
 
-    # -- the leader's sensor --------------------------------------------------------------------------------
+    # -- the sensors ----------------------------------------------------------------------------------------
 
     def lead(self) -> None:
-        duty = LeaderDuty(
-            leader_id=self.me,
-            settings=self.settings,
-            tables=self.tables.tables(),
-            leases=self.tables.leases(),
-            workers=self.tables.workers(),
-            lock=self.tables.lock(),
-            source=self.source,
-            table=self.lake.landing_table("leader", self.source),
-            clock=self.clock,
-            ids=self.ids,
-        )
-        memory, led = LeaderMemory(), False
-        times = self.settings.times
-        while not self.over.is_set():
-            try:
-                with beating(duty.beat_lock, times.leader_lock / 4, at_most=times.leader_deadline):
-                    report = duty.tick(memory)
-            except HeadraceError as error:
-                log.warning("leader: %s", error)
-            else:
-                memory = report.memory
-                if report.leads is not led:
-                    tell("leads" if report.leads else "follows", self.me, "-")
-                led = report.leads
-                log.info("%s", report)
-            self.over.wait(times.leader_tick.total_seconds())
-        duty.release()
+        cursor, every = None, self.settings.times.leader_tick
+        while not self.over.wait(every.total_seconds()):
+            cursor = self._lead_once(cursor)
+        self._lead_once(cursor)  # it sees that all workers here are stopping, and gives the lock up
 
-    # -- the worker's sensor --------------------------------------------------------------------------------
+    def _lead_once(self, cursor: str | None) -> str | None:
+        try:
+            turn = self.wiring.leader_turn(cursor)
+        except HeadraceError as error:
+            log.warning("leader: %s", error)
+            return cursor
+        log.info("%s", turn.sentence)
+        return turn.cursor
 
     def work(self) -> None:
-        duty = WorkerDuty(
-            worker_id=self.me,
-            instance=self.instance,
-            leases=self.tables.leases(),
-            workers=self.tables.workers(),
-            source=self.source,
-            runs=self.runs,
-            clock=self.clock,
-            times=self.settings.times,
-            lock=self.tables.lock(),
-            heartbeat=self.settings.coordination.heartbeat,
-            taking=self._taking(),
-            joined=self.settings.is_shared,
-            stream=self._facts,
-        )
-        memory = WorkerMemory()
-        while not self.over.is_set():
+        cursor, every = None, self.settings.times.worker_tick
+        while not self.over.wait(every.total_seconds()):
             try:
-                report = duty.tick(memory)
+                turn = self.wiring.worker_turn(self.me, cursor, instance=self.instance, runs=self.runs)
             except HeadraceError as error:
                 log.warning("worker: %s", error)
-            else:
-                memory = report.memory
-                self._note(memory.held)
-                log.info("%s", report)
-                self._start_if_due(report)
-                if ": stopped;" in str(report):
-                    self.over.set()
-            self.over.wait(self.settings.times.worker_tick.total_seconds())
-
-    def _facts(self, _lease: Lease) -> tuple[StreamId, timedelta]:
-        facts = self.source.describe(self.settings.streams[0].name)
-        return facts.stream, facts.retention
-
-    def _taking(self) -> Taking | None:
-        if self.settings.coordination.mode is not Mode.KCL_2:
-            return None
-        return Taking(
-            me=self.me,
-            leases=self.tables.leases(),
-            clock=self.clock,
-            ids=self.ids,
-            settings=self.settings,
-            tables=self.tables.tables(),
-            workers=self.tables.workers(),
-        )
+                continue
+            cursor = turn.cursor
+            log.info("%s", turn.sentence)
+            self._note(frozenset(turn.partitions))
+            for run_id in turn.dead_runs:
+                self.runs.end(run_id)
+            if turn.ask is not None:
+                self._start(turn.ask)
+            if ": stopped;" in turn.sentence:
+                self.over.set()
 
     def _note(self, held: frozenset[str]) -> None:
         for key in sorted(self.held - held):
             tell("leaseLost", self.me, key)
         self.held &= held  # what is new counts from the first claim on
 
-    def _start_if_due(self, report: WorkerReport) -> None:
-        if not report.due or (self.run is not None and self.run.is_alive()):
+    def _start(self, ask: RunAsk) -> None:
+        if self.run is not None and self.run.is_alive():
             return
         run_id = f"run-{self.ids.fresh()[:8]}"
         self.runs.launch(run_id, self.me)
-        self.run = threading.Thread(target=self._read, args=(run_id, report), daemon=True)
+        self.run = threading.Thread(target=self._read, args=(run_id, ask), daemon=True)
         self.run.start()
 
     # -- a run ----------------------------------------------------------------------------------------------
 
-    def _read(self, run_id: str, report: WorkerReport) -> None:
+    def _read(self, run_id: str, ask: RunAsk) -> None:
+        self.over.wait(self.first_run_after.total_seconds())
+        self.first_run_after = timedelta(0)
         self.runs.start(run_id)
-        failed: tuple[str, ...] = ()
-        over, later = frozenset(report.over), frozenset(report.later)
-        try:
-            with self.parts.reading(
-                self.me, run_id, on_wave=self._on_wave, on_arrow=self._on_arrow, over=over, later=later
-            ) as run:
-                run.all_that_is_due()
-                failed = tuple(run.consumption.failed)
-        except HeadraceError as error:
-            log.warning("run %s: %s", run_id, error)
-        finally:
-            self.runs.fail(run_id, failed)
+        hints = Hints(over=frozenset(ask.over), later=frozenset(ask.later), due=frozenset(ask.due))
+        reading = self.wiring.reading(
+            run_id, self.runs, on_wave=self._on_wave, on_arrow=self._on_arrow, hints=hints
+        )
+        ending = reading.everything_due(self.me)
+        if ending.error is not None:
+            log.warning("run %s: %s", run_id, ending.error)
+        self.runs.fail(run_id, tuple(ending.failed))
 
     def _on_arrow(self, arrow: Arrow, keys: tuple[str, ...]) -> None:
         if arrow is Arrow.CLAIMED:
             for key in sorted(set(keys) - self.held):
                 tell("initialize", self.me, key)
+            for key in sorted(keys):  # after it: a claim's checkpoint is looked for up to the next beginning
+                tell("claimed", self.me, key)
             self.held |= set(keys)
 
     def _on_wave(self, report: WaveReport) -> None:
+        troubled = {problem.lease_key for problem in report.problems}
         for landed in report.landed:
-            tell("landed", self.me, landed.lease_key, landed.staged.rows)
+            if landed.staged.rows:
+                tell("landed", self.me, landed.lease_key, landed.staged.rows)
+            if landed.lease_key not in troubled:  # else its row may not be written
+                tell("checkpoint", self.me, landed.lease_key)
             if landed.staged.upto.ended:
                 tell("shardEnded", self.me, landed.lease_key)
                 self.held -= {landed.lease_key}
@@ -260,21 +202,22 @@ class OurWorker:
 
     def stop(self, *_: object) -> None:
         tell("stopping", self.me, "-")
-        self.tables.workers().set_stopping(self.me, stopping=True)
+        self.ports.workers().set_stopping(self.me, stopping=True)
 
 
 def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%H:%M:%S")
     for library in ("botocore", "pyiceberg"):
         logging.getLogger(library).setLevel(logging.WARNING)
-    worker = OurWorker(settings_of(json.loads(sys.argv[1])))
+    given = json.loads(sys.argv[1])
+    worker = OurWorker(settings_of(given), timedelta(seconds=given.get("first_run_after", 0)))
     tell("started", worker.me, "-")
     signal.signal(signal.SIGTERM, worker.stop)
     duties: list[Callable[[], None]] = [worker.work]
-    if worker.settings.coordination.mode is Mode.OWN:
+    if worker.settings.kcl.mode is Mode.OWN:
         duties.append(worker.lead)
     else:
-        worker.tables.tables().ensure()  # KCL 2.x finds the shards; nobody gives leases out
+        worker.ports.tables().ensure()  # KCL 2.x finds the shards; nobody gives leases out
     threads = [threading.Thread(target=duty, daemon=True) for duty in duties]
     for thread in threads:
         thread.start()

@@ -40,6 +40,21 @@ class Rows:
         names = [n for n in self.dynamodb.list_tables()["TableNames"] if n.startswith(self.app)]
         return {name: self.dynamodb.scan(TableName=name)["Items"] for name in names}
 
+    def naming(self, worker: str) -> list[str]:
+        """What names a worker now: tables, each with the row's key."""
+        return [
+            f"{table}: {row.get('leaseKey', row.get('wid', row.get('key', {})))}"
+            for table, rows in self.tables().items()
+            for row in rows
+            if any(value.get("S") == worker for value in row.values())
+        ]
+
+    def open_leases_of(self, worker: str) -> list[str]:
+        """Shards. The row of a shard that has ended keeps its last owner."""
+        rows = self.tables().get(self.app, ())
+        owned = [row for row in rows if row.get("leaseOwner", {}).get("S") == worker]
+        return sorted(row["leaseKey"]["S"] for row in owned if row["checkpoint"]["S"] != "SHARD_END")
+
     def save(self, kcl: str) -> Path:
         """Write a fixture: one row of each shape, by table."""
         path = FOLDER / f"{kcl}.json"
@@ -49,7 +64,7 @@ class Rows:
         return path
 
     def watched(self) -> AbstractContextManager[None]:
-        return meanwhile(self._look, every=_EVERY_SECONDS)
+        return meanwhile(self._look, "the watch on the tables", every=_EVERY_SECONDS)
 
     def _look(self) -> None:
         for table, rows in self.tables().items():

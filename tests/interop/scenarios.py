@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.interop.beside import BESIDE
+from tests.interop.deployed import DEPLOYED
 from tests.interop.scene import APP, REBALANCE, START, Stage, scene
 
 
@@ -79,4 +80,5 @@ SCENARIOS: dict[str, Callable[[Stage], int]] = {
     "3.4.2": kcl_3_4_stopped,
     "2.7.2": kcl_2_7_alone,
     **BESIDE,
+    **DEPLOYED,
 }

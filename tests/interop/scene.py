@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +11,11 @@ from pathlib import Path
 from pipeline.local.endpoint import local_aws
 from tests.eventually import eventually
 from tests.interop.fleet import Event, Fleet
+from tests.interop.landed import Lake
+from tests.interop.overlaps import Allowed, explain
 from tests.interop.rows import Rows
 from tests.interop.traffic import Traffic
-from tests.interop.verdict import Verdict, hand_overs, judge, readers, take_overs
+from tests.interop.verdict import Verdict, hand_overs, judge, read_again, readers
 
 STREAM = "orders"
 APP = "orders-app"
@@ -22,6 +24,8 @@ REBALANCE = 240.0
 _TAKE_OVER = 330.0  # of a dead leader's leases: its lock first, then the leases
 _CATCH_UP = 90.0
 _LOOK = 0.5
+A_BATCH = 100  # records that reach a fleet in 5 s: more than one batch of each shard that a KCL worker reads
+A_WAVE = 200  # ... in 10 s: `wave.seconds` of ours
 
 
 class CommandFailed(Exception):
@@ -75,8 +79,8 @@ class Scene:
         """Records that KCL's workers were given so far."""
         return [event for event in self.fleet.events() if event.kind == "record"]
 
-    def verdict(self, ours: Sequence[str] = ()) -> Verdict:
-        return judge(self.traffic.put, self.fleet.events(), ours)
+    def verdict(self, lake: Lake | None = None) -> Verdict:
+        return judge(set(self.traffic.put.values()), self.fleet.events(), lake.records() if lake else ())
 
     def await_reshard(self) -> None:
         """Wait until the stream is itself again: one reshard at a time."""
@@ -84,35 +88,48 @@ class Scene:
         kinesis.get_waiter("stream_exists").wait(StreamName=STREAM, WaiterConfig={"Delay": 1})
 
     def kill(self, name: str, *heirs: str) -> None:
+        """Kill a worker, and wait until others have read a record of each of its shards."""
         at = time.time()
         left = [shard for shard, worker in readers(self.fleet.events()).items() if worker == name]
         self.fleet.workers[name].kill()
         eventually(
-            lambda: set(left) <= take_overs(self.fleet.events(), name, at).keys(),
-            f"{name}'s shards were taken over",
+            lambda: set(left) <= read_again(self.fleet.events(), name, at).keys(),
+            f"{name}'s shards are read again",
             within=_TAKE_OVER,
             every=_LOOK,
         )
-        took = sorted(take_overs(self.fleet.events(), name, at).values())
-        self.say(f"{name} killed: {len(took)} shards read by {', '.join(heirs)} after {_seconds(took)}")
+        took = sorted(read_again(self.fleet.events(), name, at).values())
+        told = f"{len(took)} shards, the first record read by {', '.join(heirs)} after {_seconds(took)}"
+        self.say(f"{name} killed: {told}")
 
     def keep_rows(self, kcl: str) -> None:
         if self.stage.keep_rows:
             self.say(f"rows kept in {self.rows.save(kcl)}")
 
-    def finish(self, ours: Callable[[], list[str]] = list) -> None:
-        """The traffic is over: wait until all of it has come out, and judge."""
+    def never(self, wrong: Callable[[], object], what: str, *, seconds: float) -> None:
+        """Look for so long; the check fails at the first look that finds something."""
+        over = time.monotonic() + seconds
+        found = wrong()
+        while not found and time.monotonic() < over:
+            time.sleep(_LOOK)
+            found = wrong()
+        self.check(not found, f"{what}, for {seconds:.0f} s{f': {found}' if found else ''}")
 
+    def finish(self, lake: Lake | None = None, *, both: Allowed | None = None) -> None:
+        """The traffic is over: wait until all of it has come out, and judge. `both`: what may be in both outputs."""
         try:
             eventually(
-                lambda: self.verdict(ours()).holds, "every record came out", within=_CATCH_UP, every=_LOOK
+                lambda: self.verdict(lake).holds, "every record came out", within=_CATCH_UP, every=_LOOK
             )
         except TimeoutError as late:
             self.say(str(late))
-        verdict = self.verdict(ours())
+        verdict, events = self.verdict(lake), self.fleet.events()
         self.check(verdict.holds, str(verdict))
-        for shard, before, after, took in hand_overs(self.fleet.events()):
-            self.say(f"{shard} handed over by {before} to {after} in {took:.1f} s")
+        overlaps = explain(verdict.both, events, lake.commits() if lake else ())
+        faults = overlaps.faults(both or {})
+        self.check(not faults, f"records in both outputs: {'; '.join(faults) or overlaps}")
+        for shard, before, after, took in hand_overs(events):
+            self.say(f"{shard} handed over by {before} to {after}, the first record read after {took:.1f} s")
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.interop.meanwhile import meanwhile
+from tests.interop.records import Record
 
 _EVERY_SECONDS = 0.25
 _MAX_HASH = (1 << 128) - 1
@@ -14,12 +15,14 @@ _MAX_HASH = (1 << 128) - 1
 
 @dataclass
 class Traffic:
-    """A producer, while it flows. `put` says what Kinesis took: payload -> (shard, sequence number)."""
+    """A producer, while it flows. `put` has the records that Kinesis took, by payload."""
 
     kinesis: Any
     stream: str
     a_turn: int = 5
-    put: dict[str, tuple[str, str]] = field(default_factory=dict)
+    made: int = 0
+    """Records, taken or not: each has a payload of its own."""
+    put: dict[str, Record] = field(default_factory=dict)
 
     def create(self, shards: int) -> None:
         self.kinesis.create_stream(StreamName=self.stream, ShardCount=shards)
@@ -45,10 +48,11 @@ class Traffic:
         return [s["ShardId"] for s in found]
 
     def flowing(self) -> AbstractContextManager[None]:
-        return meanwhile(self._produce, every=_EVERY_SECONDS)
+        return meanwhile(self._produce, "the producer", every=_EVERY_SECONDS)
 
     def _produce(self) -> None:
-        first = len(self.put)
+        first = self.made
+        self.made += self.a_turn
         names = [f"r{first + number}" for number in range(self.a_turn)]
         # Evenly over the hash space, so that no shard is idle.
         hashes = [(first + number) * (_MAX_HASH // 17) % _MAX_HASH for number in range(self.a_turn)]
@@ -58,4 +62,6 @@ class Traffic:
         ]
         answer = self.kinesis.put_records(StreamName=self.stream, Records=records)["Records"]
         taken = zip(names, answer, strict=True)
-        self.put |= {name: (a["ShardId"], a["SequenceNumber"]) for name, a in taken if "ShardId" in a}
+        self.put |= {
+            name: Record(a["ShardId"], a["SequenceNumber"], name) for name, a in taken if "ShardId" in a
+        }

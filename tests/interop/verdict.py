@@ -7,65 +7,73 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from tests.interop.fleet import Event
+from tests.interop.records import Record
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     put: int
-    missing: tuple[str, ...]
+    missing: tuple[Record, ...]
     """Put, and given to nobody."""
-    ours_doubled: tuple[str, ...]
+    unknown: tuple[Record, ...]
+    """Given to somebody, though Kinesis took no record of this payload in this shard at this sequence number."""
+    ours_doubled: tuple[Record, ...]
     """Landed twice by us: never."""
     kcl_doubled: int
     """KCL promises every record at least once."""
-    both: int
-    """Landed by us and also processed by KCL: what a lease's change of hands may do between two systems."""
+    both: tuple[Record, ...]
+    """Landed by us and also processed by KCL: `overlaps.py` says why."""
 
     @property
     def holds(self) -> bool:
-        return bool(self.put) and not self.missing and not self.ours_doubled
+        return bool(self.put) and not self.missing and not self.unknown and not self.ours_doubled
 
     def __str__(self) -> str:
         told = f"{self.put} records put, {len(self.missing)} missing, {len(self.ours_doubled)} landed twice by us"
-        return f"{told}, {self.kcl_doubled} processed twice by KCL, {self.both} by both"
+        wrong = self.unknown[:1]
+        misplaced = f", {len(self.unknown)} that Kinesis never took, as {wrong[0]}" if wrong else ""
+        return f"{told}{misplaced}, {self.kcl_doubled} processed twice by KCL, {len(self.both)} by both"
 
 
-def judge(put: Collection[str], events: Iterable[Event], ours: Sequence[str] = ()) -> Verdict:
-    """`put` and `ours` are payloads: what Kinesis took, what we landed."""
-    by_kcl = Counter(event.more[2] for event in events if event.kind == "record")
+def judge(put: Collection[Record], events: Iterable[Event], ours: Sequence[Record] = ()) -> Verdict:
+    """`put`: what Kinesis took; `ours`: what we landed. Shard, sequence number and payload have to agree."""
+    by_kcl = Counter(event.record for event in events if event.record is not None)
     by_us = Counter(ours)
     return Verdict(
         put=len(put),
         missing=tuple(sorted(set(put) - set(by_kcl) - set(by_us))),
-        ours_doubled=tuple(sorted(name for name, times in by_us.items() if times > 1)),
+        unknown=tuple(sorted((set(by_kcl) | set(by_us)) - set(put))),
+        ours_doubled=tuple(sorted(record for record, times in by_us.items() if times > 1)),
         kcl_doubled=sum(times - 1 for times in by_kcl.values()),
-        both=len(set(by_kcl) & set(by_us)),
+        both=tuple(sorted(set(by_kcl) & set(by_us))),
     )
 
 
 def readers(events: Iterable[Event]) -> dict[str, str]:
-    """Who began each shard last, and hasn't ended or lost it: shard -> worker."""
+    """Who processed or landed a record of each shard last, and hasn't ended or lost the shard: shard -> worker."""
     found: dict[str, str] = {}
     for event in events:
-        if event.kind == "initialize":
+        if event.kind in {"record", "landed"}:
             found[event.shard] = event.worker
+        elif event.kind == "initialize" and found.get(event.shard) != event.worker:
+            found.pop(event.shard, None)  # it may have begun a shard that it can't read
         elif event.kind in {"leaseLost", "shardEnded"} and found.get(event.shard) == event.worker:
             del found[event.shard]
     return found
 
 
-def take_overs(events: Sequence[Event], dead: str, at: float) -> dict[str, float]:
-    """After a worker died: shard -> seconds until another one began it."""
+def read_again(events: Sequence[Event], dead: str, at: float) -> dict[str, float]:
+    """After a worker died: shard -> seconds until another worker processed or landed a record of it, or its end."""
     left = [shard for shard, worker in readers(e for e in events if e.at <= at).items() if worker == dead]
     found: dict[str, float] = {}
     for event in events:
-        if event.kind == "initialize" and event.at > at and event.shard in left:
+        if event.at > at and event.worker != dead and event.shard in left and _is_read(event):
             found.setdefault(event.shard, event.at - at)
     return found
 
 
 def hand_overs(events: Sequence[Event]) -> list[tuple[str, str, str, float]]:
-    """Those that KCL was asked for: (shard, from, to, seconds from the old worker's farewell to the new one's begin)."""
+    """Those that KCL was asked for: (shard, from, to, seconds from the old worker's farewell to the new one's first record)."""
     found = []
     stopping: set[str] = set()  # whoever ends says farewell to all that it has, and hands nothing over
     for number, event in enumerate(events):
@@ -73,8 +81,13 @@ def hand_overs(events: Sequence[Event]) -> list[tuple[str, str, str, float]]:
             stopping.add(event.worker)
         if event.kind != "shutdownRequested" or event.worker in stopping:
             continue
-        later = (e for e in events[number:] if e.kind == "initialize" and e.shard == event.shard)
-        begun = next((e for e in later if e.worker != event.worker), None)
-        if begun is not None:
-            found.append((event.shard, event.worker, begun.worker, begun.at - event.at))
+        later = (e for e in events[number:] if e.shard == event.shard and _is_read(e))
+        read = next((e for e in later if e.worker != event.worker), None)
+        if read is not None:
+            found.append((event.shard, event.worker, read.worker, read.at - event.at))
     return found
+
+
+def _is_read(event: Event) -> bool:
+    """A claim or a lease proves no reading: only a record that came out does, or the end of a shard that has none left."""
+    return event.kind in {"record", "landed", "shardEnded"}

@@ -14,9 +14,9 @@ from pipeline.core.change import Applied
 from pipeline.core.checkpoint import SHARD_END
 from pipeline.core.lease import Lease
 from pipeline.core.worker import Worker
-from pipeline.kcl.assignment import Plan, Term, plan_assignment, remember
-from pipeline.kcl.fleet import Rules
+from pipeline.kcl.fleet import KclRules
 from pipeline.memory.leases import MemoryLeaseStore
+from tests.vectors.rules.assignment import Plan, Term, plan_assignment, remember
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 SECOND = 1_000_000_000
@@ -84,7 +84,7 @@ def _beaten(row):
     )
 
 
-AT_ONCE = Rules(graceful=False, balance_every=1)
+AT_ONCE = KclRules(graceful=False, balance_every=1)
 
 
 def after_one_run(leases, workers, rules=AT_ONCE):
@@ -106,7 +106,7 @@ def test_a_cold_start_without_metrics_spreads_evenly(workers):
 def test_without_throughput_a_worker_without_metrics_has_no_privilege():
     workers = [a_worker("idle", 5.0), a_worker("busy", 90.0), a_worker("blind")]
     not_balancing = Term(runs=1)
-    plan = plan_assignment(free(4), workers, term=not_balancing, rules=Rules(), at_ns=SECOND, now=NOW)
+    plan = plan_assignment(free(4), workers, term=not_balancing, rules=KclRules(), at_ns=SECOND, now=NOW)
     assert [change.put["owner"] for change in plan.changes] == ["idle", "blind", "blind", "blind"]
 
 
@@ -130,15 +130,15 @@ def test_a_worker_whose_row_is_exactly_two_periods_old_still_counts():
 
 
 def test_what_no_worker_has_room_for_is_spilled():
-    world = World(free(5), Rules(max_leases=2))
+    world = World(free(5), KclRules(max_leases=2))
     assert world.run([a_worker("w1"), a_worker("w2")]).spilled == ("free04",)
-    assert World(free(2), Rules()).run([]).spilled == ("free00", "free01")
-    assert World(free(2), Rules(by_count=True)).run([]).spilled == ("free00", "free01")
+    assert World(free(2), KclRules()).run([]).spilled == ("free00", "free01")
+    assert World(free(2), KclRules(by_count=True)).run([]).spilled == ("free00", "free01")
 
 
 def test_a_worker_above_the_throughput_cap_is_given_nothing():
     leases = [*held("full", 100.0, 100.0), *free(2)]
-    rules = Rules(max_kbps=150.0, graceful=False, balance_every=100)
+    rules = KclRules(max_kbps=150.0, graceful=False, balance_every=100)
     assert after_one_run(leases, [a_worker("full", 1.0), a_worker("w", 70.0)], rules)["w"] == 2
 
 
@@ -151,7 +151,7 @@ def test_a_dampened_part_of_the_excess_moves():
 @pytest.mark.parametrize(("overshoot", "moved"), [(True, 1), (False, 0)])
 def test_the_lightest_lease_moves_where_none_fits_and_overshoot_is_allowed(overshoot, moved):
     leases = [*held("hot", 300.0, 290.0, 310.0), *held("cool", 2_000.0)]
-    world = World(leases, Rules(graceful=False, overshoot=overshoot))
+    world = World(leases, KclRules(graceful=False, overshoot=overshoot))
     world.run([a_worker("hot", 80.0), a_worker("cool", 40.0)])
     assert [row.key for row in world.store.scan().leases if row.owner == "cool" and "hot" in row.key] == [
         "hot1"
@@ -181,14 +181,14 @@ def test_nothing_is_moved_that_would_lift_its_target_above_the_average():
 
 def test_every_third_run_balances():
     leases = [*held("hot", *[10.0] * 30), *held("cool", *[10.0] * 2)]
-    world = World(leases, Rules(graceful=False))
+    world = World(leases, KclRules(graceful=False))
     workers = [a_worker("hot", 80.0), a_worker("cool", 20.0)]
     moved = [len(world.run(workers).changes) > 0 for _ in range(7)]
     assert moved == [True, False, False, True, False, False, True]
 
 
 def test_a_new_leader_waits_a_whole_duration_before_it_calls_an_owner_dead():
-    world = World(held("gone", 5.0), Rules())
+    world = World(held("gone", 5.0), KclRules())
     idle = [a_worker("w", 20.0)]
     assert world.run(idle, beating=False).changes == ()
     assert world.run(idle, after=10, beating=False).changes == ()
@@ -197,7 +197,7 @@ def test_a_new_leader_waits_a_whole_duration_before_it_calls_an_owner_dead():
 
 
 def test_a_counter_that_falls_is_no_sign_of_life():
-    rules = Rules()
+    rules = KclRules()
     first = plan_assignment([Lease("a", 9, owner="x")], [], term=Term(), rules=rules, at_ns=SECOND, now=NOW)
     later = plan_assignment(
         [Lease("a", 8, owner="x")], [a_worker("w")], term=first.term, rules=rules, at_ns=20 * SECOND, now=NOW
@@ -206,7 +206,7 @@ def test_a_counter_that_falls_is_no_sign_of_life():
 
 
 def test_a_living_holder_is_asked_to_hand_over_and_isnt_hurried():
-    world = World([*held("hot", *[10.0] * 10), *held("cool", 10.0)], Rules(balance_every=1))
+    world = World([*held("hot", *[10.0] * 10), *held("cool", 10.0)], KclRules(balance_every=1))
     workers = [a_worker("hot", 80.0), a_worker("cool", 40.0)]
     changes = world.run(workers).changes
     assert changes
@@ -221,7 +221,7 @@ def test_a_living_holder_is_asked_to_hand_over_and_isnt_hurried():
 
 def test_an_expired_handover_is_ended_even_in_favour_of_who_left_it_unfinished():
     pending = Lease("a", 1, owner="next", checkpoint_owner="last", throughput_kbps=1.0)
-    world = World([pending], Rules())
+    world = World([pending], KclRules())
     world.run([a_worker("last", 5.0)], beating=False)
     world.run([a_worker("last", 5.0)], after=11, beating=False)
     row = world.row("a")
@@ -230,7 +230,7 @@ def test_an_expired_handover_is_ended_even_in_favour_of_who_left_it_unfinished()
 
 def test_a_lease_at_its_end_is_simply_assigned():
     leases = [Lease(f"a{n}", 1, SHARD_END, owner="hot", throughput_kbps=10.0) for n in range(5)]
-    world = World(leases, Rules())
+    world = World(leases, KclRules())
     changes = world.run([a_worker("hot", 90.0), a_worker("cool", 30.0)]).changes
     assert changes
     assert all("checkpoint_owner" in change.remove for change in changes)
@@ -249,14 +249,14 @@ def test_a_lease_at_its_end_is_simply_assigned():
 )
 def test_balancing_by_count_brings_everybody_to_the_target(before, cap, after):
     leases = [lease for owner, count in before.items() for lease in held(owner, *[1.0] * count)]
-    rules = Rules(by_count=True, graceful=False, max_leases=cap)
+    rules = KclRules(by_count=True, graceful=False, max_leases=cap)
     counts = after_one_run(leases, [a_worker(name, 50.0) for name in before], rules)
     assert {name: counts.get(name, 0) for name in before} == after
 
 
 def test_by_count_the_first_worker_in_line_gets_one_though_it_is_at_its_target():
     leases = [*held("a", 1.0), *free(1)]
-    rules = Rules(by_count=True, balance_every=100)
+    rules = KclRules(by_count=True, balance_every=100)
     assert after_one_run(leases, [a_worker("a")], rules) == {"a": 2}
 
 
@@ -272,7 +272,7 @@ def test_by_count_the_first_worker_in_line_gets_one_though_it_is_at_its_target()
     ],
 )
 def test_by_count_one_worker_is_filled_up_to_the_target_then_the_next(leases, workers, cap, after):
-    rules = Rules(by_count=True, balance_every=100, max_leases=cap)
+    rules = KclRules(by_count=True, balance_every=100, max_leases=cap)
     assert after_one_run(free(leases), [a_worker(f"w{n}") for n in range(workers)], rules) == after
 
 
@@ -280,7 +280,7 @@ def test_by_count_who_loses_an_expired_lease_isnt_given_more_for_it():
     """Counts are taken once, before anything moves."""
     leases = [Lease("l1", 1, owner="w3"), Lease("l2", 1, owner="w1"), Lease("l4", 1, owner="gone")]
     leases += [Lease("l5", 1, owner="w4"), Lease("m", 1, owner="away")]
-    world = World(leases, Rules(by_count=True, balance_every=100))
+    world = World(leases, KclRules(by_count=True, balance_every=100))
     workers = [a_worker(f"w{n}") for n in (1, 2, 3, 4)]
     world.run(workers)
     world.run(workers, after=11, beating=False)
@@ -291,7 +291,7 @@ def test_by_count_who_loses_an_expired_lease_isnt_given_more_for_it():
 def test_a_target_that_was_refused_one_lease_is_lost_for_the_run():
     leases = [*held("hot", 400.0), *held("warm", *[90.0] * 5)]
     workers = [a_worker("hot", 90.0), a_worker("warm", 75.0), a_worker("cool", 30.0)]
-    rules = Rules(graceful=False, dampening=1.0)
+    rules = KclRules(graceful=False, dampening=1.0)
     # 400 would lift `cool` above the average, 90 wouldn't: but then nobody asks any more.
     assert "cool" not in after_one_run(leases, workers, rules)
 
@@ -319,7 +319,7 @@ def test_where_nothing_was_read_who_is_above_the_average_gives_first():
 
 def test_by_count_a_pending_handover_isnt_moved():
     pending = [Lease(f"a{n}", 1, owner="b", checkpoint_owner="a", throughput_kbps=1.0) for n in range(4)]
-    world = World(pending, Rules(by_count=True))
+    world = World(pending, KclRules(by_count=True))
     assert world.run([a_worker("a"), a_worker("c")]).changes == ()
 
 
@@ -352,7 +352,7 @@ def plans(rows, workers, rules):
 @given(fleet=FLEETS, by_count=st.booleans(), seed=st.integers(0, 9))
 def test_the_order_that_rows_are_read_in_changes_nothing(fleet, by_count, seed):
     rows, workers = a_fleet_of(*fleet)
-    rules, dice = Rules(by_count=by_count), Random(seed)
+    rules, dice = KclRules(by_count=by_count), Random(seed)
     mixed = dice.sample(rows, len(rows)), dice.sample(workers, len(workers))
     assert [plan.changes for plan in plans(*mixed, rules)] == [
         plan.changes for plan in plans(rows, workers, rules)
@@ -362,7 +362,7 @@ def test_the_order_that_rows_are_read_in_changes_nothing(fleet, by_count, seed):
 @given(fleet=FLEETS, by_count=st.booleans(), cap=st.integers(1, 8))
 def test_each_lease_moves_once_to_a_living_worker_and_all_free_ones_are_accounted_for(fleet, by_count, cap):
     rows, workers = a_fleet_of(*fleet)
-    for plan in plans(rows, workers, Rules(by_count=by_count, max_leases=cap, balance_every=1)):
+    for plan in plans(rows, workers, KclRules(by_count=by_count, max_leases=cap, balance_every=1)):
         moved = [change.key for change in plan.changes]
         assert len(moved) == len(set(moved))
         assert {change.put["owner"] for change in plan.changes} <= {worker.worker_id for worker in workers}
@@ -374,7 +374,7 @@ def test_each_lease_moves_once_to_a_living_worker_and_all_free_ones_are_accounte
 @given(fleet=FLEETS, cap=st.integers(1, 8))
 def test_by_utilisation_nobody_is_filled_beyond_the_cap(fleet, cap):
     rows, workers = a_fleet_of(*fleet)
-    rules = Rules(max_leases=cap, balance_every=100, graceful=False)
+    rules = KclRules(max_leases=cap, balance_every=100, graceful=False)
     world = World(rows, rules)
     before = Counter(row.owner for row in rows)
     world.run(workers)
@@ -385,12 +385,12 @@ def test_by_utilisation_nobody_is_filled_beyond_the_cap(fleet, cap):
 _CHILD = """
 import json, sys
 from tests.kcl.test_kcl_assignment import a_fleet_of, plans
-from pipeline.kcl.fleet import Rules
+from pipeline.kcl.fleet import KclRules
 out = []
 for seed in range(40):
     rows, workers = a_fleet_of(seed, 5, 20)
     for by_count in (False, True):
-        out += [[c.key, c.put] for p in plans(rows, workers, Rules(by_count=by_count)) for c in p.changes]
+        out += [[c.key, c.put] for p in plans(rows, workers, KclRules(by_count=by_count)) for c in p.changes]
 print(json.dumps(out))
 """
 

@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 
 from pipeline.core.checkpoint import LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
 from pipeline.kcl.checkpointer import (
+    CheckpointProgress,
     OutOfBounds,
-    Progress,
     Unchanged,
     Write,
     delivered,
@@ -20,7 +20,7 @@ def at(sequence, sub=0):
     return Checkpoint(str(sequence), sub)
 
 
-AGGREGATE = Progress(last=at(50), largest=at(90, 7))
+AGGREGATE = CheckpointProgress(last=at(50), largest=at(90, 7))
 
 
 @pytest.mark.parametrize(
@@ -46,18 +46,18 @@ def test_a_checkpoint_lies_between_the_last_one_and_what_was_delivered(asked, an
 
 
 def test_a_bare_number_after_a_user_record_goes_backwards():
-    assert isinstance(plan_checkpoint(Progress(at(90, 3), at(90, 7)), at(90)), OutOfBounds)
+    assert isinstance(plan_checkpoint(CheckpointProgress(at(90, 3), at(90, 7)), at(90)), OutOfBounds)
 
 
 def test_before_anything_was_delivered_nothing_is_written():
-    nothing = Progress(last=TRIM_HORIZON)
+    nothing = CheckpointProgress(last=TRIM_HORIZON)
     assert plan_checkpoint(nothing) == Unchanged()
     assert isinstance(plan_checkpoint(nothing, at(1)), OutOfBounds)
     assert isinstance(plan_prepare(nothing), OutOfBounds)
 
 
 def test_the_end_s_last_record_is_written_as_shard_end():
-    end = shard_ended(Progress(at(50), at(90, 7)))
+    end = shard_ended(CheckpointProgress(at(50), at(90, 7)))
     for asked in (None, at(90, 7), SHARD_END):
         assert plan_checkpoint(end, asked) == Write(SHARD_END)
         assert plan_prepare(end, asked) == Write(SHARD_END)
@@ -65,13 +65,13 @@ def test_the_end_s_last_record_is_written_as_shard_end():
 
 
 def test_when_the_end_is_tried_again_only_shard_end_itself_ends_it():
-    again = shard_ended(shard_ended(Progress(at(50), at(90))))
+    again = shard_ended(shard_ended(CheckpointProgress(at(50), at(90))))
     assert plan_checkpoint(again, at(90)) == Write(at(90))
     assert plan_checkpoint(again) == Write(SHARD_END)
 
 
 def test_kcl_never_ends_a_shard_whose_last_record_was_checkpointed_before_unless_mended():
-    end = shard_ended(Progress(at(90), at(90)))
+    end = shard_ended(CheckpointProgress(at(90), at(90)))
     assert plan_checkpoint(end, at(90)) == Unchanged()
     assert plan_checkpoint(end, at(90), mended=True) == Write(SHARD_END)
     assert plan_prepare(end, at(90)) == Write(SHARD_END), (
@@ -92,7 +92,7 @@ def test_kcl_never_ends_a_shard_whose_last_record_was_checkpointed_before_unless
     st.booleans(),
 )
 def test_a_row_never_goes_back_nor_beyond_what_was_delivered(steps, mended):
-    progress = Progress(last=at(0))
+    progress = CheckpointProgress(last=at(0))
     for what, sequence, sub in steps:
         match what:
             case "deliver" if progress.largest is None or at(sequence, sub) > progress.largest:

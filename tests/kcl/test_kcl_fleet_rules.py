@@ -7,9 +7,12 @@ from random import Random
 import pytest
 
 from pipeline.errors import BadSetting, WrongShape
-from pipeline.kcl import cpu, leader, metrics, pace
-from pipeline.kcl.migration import ClientConfig, ClientVersion, TableStatus, first_version, table_status
-from pipeline.kcl.prioritize import depths, prioritize
+from pipeline.kcl import cpu, leader, metrics
+from pipeline.kcl.migration import ClientVersion, TableStatus, table_status
+from pipeline.kcl.scan_segments import scan_segments
+from tests.vectors.rules import pace
+from tests.vectors.rules.client_version import ClientConfig, first_version
+from tests.vectors.rules.prioritize import depths, prioritize
 
 MS = timedelta(milliseconds=1)
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
@@ -121,8 +124,7 @@ GIB = 1024**3
     [(0, 1), (1, 1), (GIB // 5, 1), (GIB // 5 + 1, 2), (GIB, 5), (6 * GIB, 30), (7 * GIB, 32), (None, 10)],
 )
 def test_a_scan_is_split_by_the_table_s_size(size, segments):
-    assert pace.scan_segments(size) == segments
-    assert pace.scan_segments(size, configured=7) == 7
+    assert scan_segments(size) == segments
 
 
 @pytest.mark.parametrize(
@@ -192,13 +194,6 @@ def test_a_migration_that_isnt_deployed_everywhere_cant_be_started(stored):
 def test_the_leader_is_the_first_of_a_shuffle_that_everybody_makes_alike(owners, order):
     assert leader.order(owners) == order
     assert sorted(leader.order(owners)) == sorted({owner for owner in owners if owner})
-
-
-def test_while_nobody_owns_a_lease_everybody_leads():
-    assert leader.is_leader("anybody", [None])
-    first, *others = leader.order(["a", "b", "c"])
-    assert leader.is_leader(first, ["c", "b", "a"])
-    assert not any(leader.is_leader(other, ["c", "b", "a"]) for other in others)
 
 
 FAMILY = {"a": ["gone"], "b": ["gone"], "c": ["a", "b"], "d": ["c"], "e": ["d", "a"]}

@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 
 from pipeline.errors import BadSetting, WrongShape
-from pipeline.kcl.layout import Arrangement, Evidence, plan_layout
+from pipeline.kcl.layout import Arrangement, LayoutEvidence, plan_layout
 from pipeline.kcl.migration import TableStatus
-from pipeline.settings_choices import Layout
+from pipeline.settings.choices import Layout
 
-NOTHING = Evidence(lease_table="app", state_table="app-CoordinatorState")
+NOTHING = LayoutEvidence(lease_table="app", state_table="app-CoordinatorState")
 LED = frozenset({"Leader"})
 THREE = replace(NOTHING, has_state_table=True, has_worker_table=True, legacy=LED)
 ONE = replace(NOTHING, beside_leases=frozenset({"Leader", "w1"}))
 S, PENDING, DEPLOYED, INIT = TableStatus.COMPLETE, TableStatus.PENDING, TableStatus.DEPLOYED, TableStatus.INIT
 
 
-def auto(found: Evidence) -> Arrangement:
+def auto(found: LayoutEvidence) -> Arrangement:
     return plan_layout(found, Layout.AUTO)
 
 
@@ -153,7 +153,7 @@ def test_old_leases_in_a_table_that_kcl_3_5_migrates_mean_no_older_workers(statu
         (replace(NOTHING, status_beside_leases=S), "M", "S"),
     ],
 )
-def test_a_layout_against_the_one_that_is_there_is_refused(found: Evidence, wanted: str, has: str):
+def test_a_layout_against_the_one_that_is_there_is_refused(found: LayoutEvidence, wanted: str, has: str):
     with pytest.raises(
         BadSetting,
         match=rf"layout is {wanted}, but the application has layout {has} already \(.+\)\. Nothing",
@@ -162,7 +162,7 @@ def test_a_layout_against_the_one_that_is_there_is_refused(found: Evidence, want
     assert plan_layout(found, Layout(has)) == auto(found)
 
 
-def planned(found: Evidence, wanted: Layout) -> Arrangement | str:
+def planned(found: LayoutEvidence, wanted: Layout) -> Arrangement | str:
     try:
         return plan_layout(found, wanted)
     except (BadSetting, WrongShape) as error:

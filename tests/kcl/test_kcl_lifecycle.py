@@ -8,18 +8,19 @@ from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZ
 from pipeline.core.lease import Lease
 from pipeline.core.shard import Child, HashRange
 from pipeline.errors import Unknown, WrongShape
-from pipeline.kcl.handover import is_available, is_blocked, may_hand_over
 from pipeline.kcl.iterator import From, plan_start
-from pipeline.kcl.shard_end import (
-    Ending,
+from pipeline.kcl.lease_availability import is_available, is_blocked
+from pipeline.kcl.writes import assign, begin_handover
+from tests.vectors.rules.assignment import may_hand_over
+from tests.vectors.rules.shard_end import (
     Reason,
+    ShardEnding,
     is_blocked_on_parents,
     is_whole,
     may_become,
     may_clean_up,
     plan_shard_end,
 )
-from pipeline.kcl.writes import assign, begin_handover
 
 YEAR = 365 * 24 * 3600 * 10**9
 
@@ -124,15 +125,15 @@ SPLIT = (Child("l", ("a",)), Child("r", ("a",)))
 @pytest.mark.parametrize(
     ("children", "options", "ending", "created"),
     [
-        (SPLIT, {}, Ending.END, ["l", "r"]),
-        (SPLIT, {"with_lease": ["l"]}, Ending.END, ["r"]),
-        ((), {}, Ending.END, []),
-        ((MERGED,), {}, Ending.END, ["m"]),
-        ((MERGED,), {"with_lease": ["m"]}, Ending.END, []),
-        ((MERGED,), {"parent_leases": (True, False)}, Ending.RETRY, []),
-        ((MERGED,), {"parent_leases": (False, True), "give_up": True}, Ending.GIVE_UP, []),
-        ((MERGED,), {"parent_leases": (False, False)}, Ending.GIVE_UP, ["m"]),
-        ((Child("m", ("a",)),), {}, Ending.GIVE_UP, []),
+        (SPLIT, {}, ShardEnding.END, ["l", "r"]),
+        (SPLIT, {"with_lease": ["l"]}, ShardEnding.END, ["r"]),
+        ((), {}, ShardEnding.END, []),
+        ((MERGED,), {}, ShardEnding.END, ["m"]),
+        ((MERGED,), {"with_lease": ["m"]}, ShardEnding.END, []),
+        ((MERGED,), {"parent_leases": (True, False)}, ShardEnding.RETRY, []),
+        ((MERGED,), {"parent_leases": (False, True), "give_up": True}, ShardEnding.GIVE_UP, []),
+        ((MERGED,), {"parent_leases": (False, False)}, ShardEnding.GIVE_UP, ["m"]),
+        ((Child("m", ("a",)),), {}, ShardEnding.GIVE_UP, []),
     ],
 )
 def test_a_shard_ends_once_its_children_are_provided_for(children, options, ending, created):

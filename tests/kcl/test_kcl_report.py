@@ -1,5 +1,6 @@
 """A worker's metrics as its row tells them."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,7 +11,7 @@ from pipeline.core.batch import HostLoad
 from pipeline.core.worker import Metrics, Worker
 from pipeline.kcl import metrics
 from pipeline.kcl.network import MIB, Traffic, rate, traffic, utilisation
-from pipeline.kcl.report import is_due, is_outdated, plan_report
+from pipeline.kcl.report import cpu_of, is_due, is_outdated, plan_report
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -159,3 +160,28 @@ def test_a_rate_is_mebibytes_a_second_and_a_share_of_the_width():
     assert rate(MIB, 21 * MIB, 10 * SECOND) == 2.0
     assert utilisation(2.0, 8.0) == 25.0
     assert utilisation(9.0, 8.0) == 100.0
+
+
+def test_a_workers_cpu_is_smoothed_over_what_its_row_says():
+    assert cpu_of([a_row(40, 80, 40)], NOW) == {"w1": 50.0}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Worker("w1", last_update=NOW, instance="dagster-1"),
+        a_row(95, age=181),
+        a_row(95, -1),
+        replace(a_row(95), stats={"M": (95.0,)}, ranges={"M": (80,)}),
+        replace(a_row(95), measured_at=None, last_update=NOW - 61 * SECOND),
+        replace(a_row(95), measured_at=None, last_update=NOW, instance="dagster-1"),
+    ],
+    ids=["unmeasured", "stale", "failing", "no CPU", "KCL's, stale", "left by a KCL worker of that id"],
+)
+def test_a_worker_whose_row_cannot_be_believed_has_no_cpu(row):
+    assert cpu_of([row], NOW) == {}
+
+
+def test_the_cpu_of_a_worker_of_kcl_counts_while_its_row_is_stamped():
+    row = replace(a_row(95), measured_at=None, last_update=NOW - 59 * SECOND)
+    assert cpu_of([row], NOW) == {"w1": 95.0}

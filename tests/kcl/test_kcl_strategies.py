@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.assign import Rules, is_free, spilled
+from pipeline.core.assign import GapRules, is_free, spilled
 from pipeline.core.lease import Lease
 from pipeline.core.worker import Worker
-from pipeline.kcl.fleet import Rules as Knobs
+from pipeline.kcl.fleet import KclRules as Knobs
 from pipeline.kcl.strategies import plan_lease_count, plan_variance
 from tests.core.scenes import (
     AT_ONCE,
@@ -125,7 +125,7 @@ def test_what_is_being_handed_over_or_was_moved_a_moment_ago_or_ended_is_left_al
 def test_a_holder_that_reads_is_asked_and_a_free_lease_is_given_at_once(plan_for):
     scene = drawn("w2", w1=[100.0] * 4)
     scene = replace(scene, leases=(*(replace(row, run_claim="run/1") for row in scene.leases), Lease("free")))
-    changes = plan(plan_for, scene, workers(w1=90.0, w2=10.0), Rules(dwell=DWELL))
+    changes = plan(plan_for, scene, workers(w1=90.0, w2=10.0), GapRules(dwell=DWELL))
     found = {row.key: row for row in carried_out(scene, changes).leases}
     assert (found["free"].owner, found["free"].checkpoint_owner) == ("w2", None)
     asked = [row for row in found.values() if row.checkpoint_owner == "w1"]

@@ -7,17 +7,18 @@ from hypothesis import strategies as st
 from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
 from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
 from pipeline.errors import WrongShape
-from pipeline.kcl import sync
+from pipeline.kcl import missing_leases
 from tests.kcl.trees import a_tree
+from tests.vectors.rules.shard_filter import shard_filter
 
 
-def a_listing(*shards: str) -> list[sync.Listed]:
+def a_listing(*shards: str) -> list[missing_leases.Listed]:
     """`c<a,b.` is a shard c with parents a and b; the dot closes it. In the order they start."""
     out = []
     for starts, text in enumerate(shards):
         name, _, parents = text.removesuffix(".").partition("<")
         above = tuple(parents.split(",")) if parents else ()
-        out.append(sync.Listed(Shard(name, above, closed=text.endswith(".")), starts))
+        out.append(missing_leases.Listed(Shard(name, above, closed=text.endswith(".")), starts))
     return out
 
 
@@ -47,24 +48,29 @@ CHAIN = a_listing("a.", "b<a.", "c<b.", "d<c")
 )
 def test_a_shard_is_created_unless_an_ancestor_leads_to_it(listing, with_lease, initial, created):
     assert {
-        lease.key: lease.checkpoint for lease in sync.plan_sync(listing, with_lease, initial=initial)
+        lease.key: lease.checkpoint
+        for lease in missing_leases.plan_sync(listing, with_lease, initial=initial)
     } == created
 
 
 def test_a_missing_parent_beside_a_grandparent_that_is_read_starts_at_the_horizon():
     listing = a_listing("a.", "x.", "b<a.", "m<b,x")
-    created = sync.plan_sync(listing, ["a"], initial=LATEST)
+    created = missing_leases.plan_sync(listing, ["a"], initial=LATEST)
     assert {lease.key: lease.checkpoint for lease in created} == {"x": LATEST}
 
 
 def test_leases_are_created_oldest_first_and_then_by_id():
-    listing = [sync.Listed(Shard("b"), 7), sync.Listed(Shard("a"), 7), sync.Listed(Shard("z"), 3)]
-    assert [lease.key for lease in sync.plan_sync(listing, [], initial=LATEST)] == ["z", "a", "b"]
+    listing = [
+        missing_leases.Listed(Shard("b"), 7),
+        missing_leases.Listed(Shard("a"), 7),
+        missing_leases.Listed(Shard("z"), 3),
+    ]
+    assert [lease.key for lease in missing_leases.plan_sync(listing, [], initial=LATEST)] == ["z", "a", "b"]
 
 
 def test_an_empty_table_gets_a_lease_for_every_listed_shard_with_its_trimmed_parents():
-    (lease,) = sync.plan_first_sync(
-        [sync.Listed(Shard("c", ("gone",), HashRange(0, 5), closed=True), 1)], TRIM_HORIZON
+    (lease,) = missing_leases.plan_first_sync(
+        [missing_leases.Listed(Shard("c", ("gone",), HashRange(0, 5), closed=True), 1)], TRIM_HORIZON
     )
     assert lease.parents == {"gone"}
     assert (lease.hash_range, lease.owner, lease.counter) == (HashRange(0, 5), None, 0)
@@ -72,22 +78,24 @@ def test_an_empty_table_gets_a_lease_for_every_listed_shard_with_its_trimmed_par
 
 def test_children_of_an_open_shard_are_inconsistent_and_can_be_passed_over():
     listing = a_listing("p", "c<p.", "d<c.", "e")
-    assert sync.inconsistent(each.shard for each in listing) == {"c"}
-    assert [lease.key for lease in sync.plan_sync(listing, [], initial=LATEST, passed_over={"c"})] == [
+    assert missing_leases.inconsistent(each.shard for each in listing) == {"c"}
+    assert [
+        lease.key for lease in missing_leases.plan_sync(listing, [], initial=LATEST, passed_over={"c"})
+    ] == [
         "p",
         "e",
     ]
 
 
 def test_each_initial_position_lists_by_its_own_filter():
-    assert [sync.shard_filter(at) for at in (TRIM_HORIZON, LATEST, AT_TIMESTAMP)] == [
+    assert [shard_filter(at) for at in (TRIM_HORIZON, LATEST, AT_TIMESTAMP)] == [
         "AT_TRIM_HORIZON",
         "AT_LATEST",
         "AT_TIMESTAMP",
     ]
     for odd in (SHARD_END, Checkpoint("7")):
         with pytest.raises(WrongShape):
-            sync.shard_filter(odd)
+            shard_filter(odd)
 
 
 @pytest.mark.parametrize(
@@ -103,21 +111,21 @@ def test_each_initial_position_lists_by_its_own_filter():
     ],
 )
 def test_a_filtered_listing_is_whole_only_if_it_covers_each_hash_key_once(ranges, whole):
-    assert sync.tiles(HashRange(*pair) for pair in ranges) is whole
+    assert missing_leases.tiles(HashRange(*pair) for pair in ranges) is whole
 
 
 def test_a_chain_of_ten_thousand_reshards_is_no_recursion():
     names = [f"s{number}" for number in range(10_000)]
     listing = [
-        sync.Listed(Shard(name, (f"s{at - 1}",) if at else (), closed=name != names[-1]), at)
+        missing_leases.Listed(Shard(name, (f"s{at - 1}",) if at else (), closed=name != names[-1]), at)
         for at, name in enumerate(names)
     ]
-    assert [lease.key for lease in sync.plan_sync(listing, [], initial=TRIM_HORIZON)] == ["s0"]
+    assert [lease.key for lease in missing_leases.plan_sync(listing, [], initial=TRIM_HORIZON)] == ["s0"]
 
 
 def test_shards_that_are_their_own_ancestors_end_all_the_same():
     listing = a_listing("a<b", "b<a.")
-    assert sync.plan_sync(listing, [], initial=LATEST)[0].key == "a"
+    assert missing_leases.plan_sync(listing, [], initial=LATEST)[0].key == "a"
 
 
 POSITIONS = st.sampled_from([TRIM_HORIZON, LATEST, AT_TIMESTAMP])
@@ -126,8 +134,8 @@ POSITIONS = st.sampled_from([TRIM_HORIZON, LATEST, AT_TIMESTAMP])
 @given(seed=st.integers(0, 10**9), reshards=st.integers(0, 25), initial=POSITIONS)
 def test_what_a_first_sync_creates_covers_every_hash_key_once(seed, reshards, initial):
     tree = a_tree(Random(seed), reshards)
-    created = sync.plan_sync(tree, [], initial=initial)
-    assert sync.tiles(lease.hash_range for lease in created if lease.hash_range)
+    created = missing_leases.plan_sync(tree, [], initial=initial)
+    assert missing_leases.tiles(lease.hash_range for lease in created if lease.hash_range)
 
 
 @given(seed=st.integers(0, 10**9), reshards=st.integers(0, 25), initial=POSITIONS)
@@ -136,7 +144,9 @@ def test_the_order_of_the_listing_changes_nothing(seed, reshards, initial):
     tree = a_tree(dice, reshards)
     leases = {each.shard.shard_id for each in tree if dice.random() < 0.3}
     mixed = dice.sample(tree, len(tree))
-    assert sync.plan_sync(mixed, leases, initial=initial) == sync.plan_sync(tree, leases, initial=initial)
+    assert missing_leases.plan_sync(mixed, leases, initial=initial) == missing_leases.plan_sync(
+        tree, leases, initial=initial
+    )
 
 
 @given(seed=st.integers(0, 10**9), reshards=st.integers(0, 25), initial=POSITIONS)
@@ -144,7 +154,7 @@ def test_nothing_is_created_twice_and_no_child_before_its_parent(seed, reshards,
     dice = Random(seed)
     tree = a_tree(dice, reshards)
     leases = {each.shard.shard_id for each in tree if dice.random() < 0.3}
-    created = [lease.key for lease in sync.plan_sync(tree, leases, initial=initial)]
+    created = [lease.key for lease in missing_leases.plan_sync(tree, leases, initial=initial)]
     place = {key: number for number, key in enumerate(created)}
     parents = {each.shard.shard_id: each.shard.parents for each in tree}
     assert not leases.intersection(created)

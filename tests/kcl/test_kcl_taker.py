@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.core.lease import Lease
-from pipeline.kcl.taker import NO_LIMIT, Observed, TakerRules, observe, plan_take, target
+from pipeline.kcl.taker import NO_LIMIT, Observed, TakerRules, plan_take, target
 
 NOW, DURATION = 1_000_000, 100
 RULES = TakerRules(duration_ns=DURATION, priority=False)
@@ -68,19 +68,6 @@ def test_more_is_stolen_at_one_time_where_that_is_allowed():
 )
 def test_the_target_is_a_fair_share_rounded_up_under_the_cap(leases, workers, cap, fair):
     assert target(leases, workers, cap) == fair
-
-
-def test_a_counter_that_changes_at_all_is_a_sign_of_life_to_the_taker():
-    first = observe(
-        {}, {"a": Lease("a", 5, owner="x"), "b": Lease("b"), "gone": Lease("gone", owner="x")}, 10
-    )
-    second = observe(first, {"a": Lease("a", 4, owner="x"), "b": Lease("b")}, 20)
-    third = observe(second, {"a": Lease("a", 4, owner="x"), "b": Lease("b", 1, owner="x")}, 30)
-    assert [{key: each.moved_ns for key, each in look.items()} for look in (first, second, third)] == [
-        {"a": 10, "b": 0, "gone": 10},
-        {"a": 20, "b": 0},
-        {"a": 20, "b": 30},
-    ]
 
 
 LEASES = st.dictionaries(

@@ -4,74 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.core.change import Applied, Refused, create
+from pipeline.core.change import Applied, create
 from pipeline.core.checkpoint import Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.core.shard import HashRange
 from pipeline.kcl import writes
-from pipeline.kcl.writes import HandingOver, Lost, Renewed, after_refused_renewal
 from pipeline.memory.leases import MemoryLeaseStore
 
 MINE = Lease("shardId-0", 5, owner="me")
 HANDING = replace(MINE, owner="next", checkpoint_owner="me")
-
-
-def test_the_echo_of_ones_own_write_is_a_renewal():
-    found = replace(MINE, counter=6)
-    assert after_refused_renewal(MINE, found) == Renewed(found)
-
-
-@pytest.mark.parametrize(
-    "found",
-    [
-        None,
-        replace(MINE, counter=7),
-        replace(MINE, counter=5),
-        replace(MINE, counter=6, owner="other"),
-        replace(MINE, counter=6, owner=None),
-        replace(MINE, owner="next", checkpoint_owner="other"),
-        replace(MINE, checkpoint_owner="me"),
-    ],
-    ids=["gone", "moved on", "unchanged", "taken", "evicted", "handed to others", "handed to oneself"],
-)
-def test_anything_else_is_the_loss_of_the_lease(found: Lease | None):
-    assert after_refused_renewal(MINE, found) == Lost(found)
-
-
-def test_a_handover_that_began_is_gone_on_with_and_renewed_by_the_counter_alone():
-    begun = after_refused_renewal(MINE, HANDING)
-    assert begun == HandingOver(HANDING)
-    assert isinstance(begun, HandingOver)
-    assert writes.renew(begun.lease).requires == {"counter": 5}
-
-
-def test_the_counter_goes_on_from_what_was_remembered_not_from_what_was_found():
-    """Somebody who moved the counter meanwhile is found out by the second renewal."""
-    begun = after_refused_renewal(MINE, replace(HANDING, counter=9))
-    assert isinstance(begun, HandingOver)
-    assert begun.lease.counter == 5
-
-
-def test_in_a_known_handover_an_echo_is_never_recognized():
-    """As in KCL: the row's owner is the next one there, so the lease counts as lost."""
-    found = replace(HANDING, counter=6)
-    assert after_refused_renewal(HANDING, found) == Lost(found)
-
-
-def test_a_holder_renews_through_a_whole_handover():
-    store = MemoryLeaseStore([MINE])
-    assert isinstance(store.apply(writes.begin_handover(MINE, "next", "balance")), Applied)
-    refused = store.apply(writes.renew(MINE))
-    assert isinstance(refused, Refused)
-    begun = after_refused_renewal(MINE, refused.found)
-    assert isinstance(begun, HandingOver)
-    renewed = store.apply(writes.renew(begun.lease, throughput_kbps=2.5))
-    assert renewed == Applied(replace(HANDING, counter=6, throughput_kbps=2.5))
-    done = store.apply(writes.assign(renewed.lease, "next", "its last batch is done"))
-    assert done == Applied(replace(renewed.lease, counter=7, checkpoint_owner=None))
-    refused = store.apply(writes.renew(renewed.lease))
-    assert isinstance(refused, Refused)
-    assert isinstance(after_refused_renewal(renewed.lease, refused.found), Lost)
 
 
 @pytest.mark.parametrize("plan", [writes.checkpoint, writes.prepare])

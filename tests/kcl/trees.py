@@ -3,7 +3,7 @@
 from random import Random
 
 from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
-from pipeline.kcl.sync import Listed
+from pipeline.kcl.missing_leases import Listed
 
 
 def a_tree(dice: Random, reshards: int) -> list[Listed]:

@@ -47,6 +47,9 @@ class StandingClock:
     def monotonic(self) -> float:
         return self.at.timestamp()
 
+    def pause(self, seconds: float) -> None:
+        self.at += timedelta(seconds=seconds)
+
 
 def a_key(number: int = 0, stream: StreamId = STREAM) -> ShardKey:
     return ShardKey(stream, f"shardId-{number:012d}")

@@ -11,18 +11,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.aws.pages_decode import record_schema
-from pipeline.core.batch import Batch, Limits, Manifest, Staged
+from pipeline.core.batch import Batch, BatchLimits, Manifest, Staged
 from pipeline.core.position import TRIM, Position
 from pipeline.core.shard import Child
 from pipeline.core.stream import ShardKey
 from pipeline.lake.stage_task import stage_batches
-from pipeline.ports import Page, Pages, StagingSpec
+from pipeline.ports import Pages, RecordPage, StagingSpec
 from tests.lake.files import NOON, StandingClock, a_key
 
 DAY = timedelta(days=1)
-ROOMY = Limits(records=1_000_000, bytes=1 << 30, seconds=60.0)
+ROOMY = BatchLimits(records=1_000_000, bytes=1 << 30, seconds=60.0)
 
-Step = Page | Exception | Callable[[], object]
+Step = RecordPage | Exception | Callable[[], object]
 
 
 @dataclass
@@ -33,9 +33,9 @@ class Script:
     asked: list[str] = field(default_factory=list)
     """Shard ids, one for each answer given, in the order they were asked in."""
 
-    def pages(self, batch: Batch) -> Iterator[Page]:
+    def pages(self, batch: Batch) -> Iterator[RecordPage]:
         for step in self.steps[batch.key.shard_id]:
-            if isinstance(step, Page):
+            if isinstance(step, RecordPage):
                 self.asked.append(batch.key.shard_id)
                 yield step
             elif isinstance(step, Exception):
@@ -57,9 +57,9 @@ def a_page(
     behind: float = 0,
     children: tuple[str, ...] | None = None,
     payload: bytes = b"payload",
-) -> Page:
+) -> RecordPage:
     found = [Child(child, ("shardId-000000000000",)) for child in children] if children is not None else None
-    return Page(
+    return RecordPage(
         records=_records(key or a_key(), numbers, [arrival] * len(numbers), payload) if numbers else None,
         rows=len(numbers),
         bytes=len(payload) * len(numbers),
@@ -72,10 +72,10 @@ def a_page(
     )
 
 
-def across_midnight(*arrivals: datetime) -> Page:
+def across_midnight(*arrivals: datetime) -> RecordPage:
     """A page whose records 1, 2, 3... arrived at these moments."""
     numbers = range(1, len(arrivals) + 1)
-    return Page(
+    return RecordPage(
         records=_records(a_key(), numbers, arrivals, b"payload"),
         rows=len(arrivals),
         bytes=7 * len(arrivals),
@@ -108,7 +108,12 @@ def a_spec(folder: Path | str, **more: int) -> StagingSpec:
 
 
 def stage(
-    batches: Sequence[Batch], pages: Pages, folder: Path | str, *, limits: Limits = ROOMY, threads: int = 1
+    batches: Sequence[Batch],
+    pages: Pages,
+    folder: Path | str,
+    *,
+    limits: BatchLimits = ROOMY,
+    threads: int = 1,
 ) -> Manifest:
     """One thread, so that what happens first is the test's choice."""
     numbers = count()

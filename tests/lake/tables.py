@@ -16,7 +16,7 @@ from pipeline.lake import read
 from pipeline.lake.catalog import embedded_catalog
 from pipeline.lake.data_files import data_files, ids_of
 from pipeline.lake.iceberg import IcebergTable
-from pipeline.memory.table import Lost, MemoryTable, Way
+from pipeline.memory.table import LostOnTheWay, MemoryTable, Way
 from pipeline.ports import RepairableTable, StagingSpec
 from tests.lake.files import STREAM, StandingClock, a_file, a_key, numbers_in
 
@@ -85,7 +85,7 @@ class MemoryLake:
             nonlocal left
             if now == way and left:
                 left -= 1
-                raise Lost(way)
+                raise LostOnTheWay(way)
 
         self.memory.fault = fault
 

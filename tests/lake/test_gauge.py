@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.core.batch import HostLoad
 from pipeline.kcl.network import MIB
-from pipeline.lake.cpu import find_source
+from pipeline.lake.cpu_counters import find_source
 from pipeline.lake.gauge import Gauge, host_gauge
 from tests.lake.files import StandingClock
 from tests.lake.hosts import ROUTES, a_host, net_dev

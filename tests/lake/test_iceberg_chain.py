@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import ChainBroken
-from pipeline.lake.chain import POSITIONS, STATE, Known, Link, ancestors, landed, nearest_ours
+from pipeline.lake.position_chain import POSITIONS, STATE, Known, Link, ancestors, landed, nearest_ours
 
 OURS = {POSITIONS: "1:..."}
 PICKED = {"source-snapshot-id": "5"}

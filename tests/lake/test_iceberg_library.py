@@ -1,5 +1,5 @@
 """Habits of pyiceberg that our commit works around. A failure here after an upgrade says that one changed:
-read `pipeline/lake/append.py` and `pipeline/lake/chain.py` anew before going on.
+read `pipeline/lake/append.py` and `pipeline/lake/position_chain.py` anew before going on.
 """
 
 from collections.abc import Iterator

@@ -180,7 +180,7 @@ def no_footer(lake: IcebergLake) -> StagedFile:
         (no_ids, "carries field id none"),
         (other_ids, "column shard_id carries field id 4, the table has 3"),
         (another_day, "all its rows arrived on 2026-01-30"),
-        (fewer_rows, "speaks of 1 row, the manifest of 2"),
+        (fewer_rows, "says 1 row, the staging result says 2"),
         (no_footer, "footer can't be read"),
     ],
 )
@@ -247,7 +247,6 @@ def test_landed_files_tell_which_snapshot_brought_them_through_merged_manifests(
     }
     assert {(file.snapshot, Path(file.path).name) for file in read.landed_files(lake.iceberg)} == by_ledger
     assert sum(file.rows for file in read.landed_files(lake.iceberg)) == 25
-    assert sum(batch.num_rows for batch in read.batches(lake.iceberg, ["shard_id"])) == 25
 
 
 # --- time ---------------------------------------------------------------------------------------------------
@@ -280,7 +279,7 @@ def test_a_host_whose_clock_is_off_does_not_commit(tmp_path: Path, off: timedelt
         clock=lake.clock,
         date_of_aws=lambda: NOON + off,
     )
-    with pytest.raises(ClockOff, match=r"31 s off AWS's.*Nothing was committed"):
+    with pytest.raises(ClockOff, match=r"differs from AWS's by [+-]31 s.*Nothing was committed"):
         table.commit(ORIGIN)
     assert lake.iceberg.load().snapshot is None
 

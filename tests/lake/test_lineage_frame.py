@@ -6,10 +6,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from pipeline.adapters import Adapters
 from pipeline.cli import main
 from pipeline.core.landing import Proposal
+from pipeline.core.lease import Lease
 from pipeline.core.position import Position
 from pipeline.lake.lineage_frame import COLUMNS, lineage_frame
+from pipeline.memory.leases import MemoryLeaseStore
 from tests.lake.files import a_key, a_landing, a_range, with_origin
 from tests.lake.tables import IcebergLake
 
@@ -68,8 +71,27 @@ def test_the_command_writes_csv_that_pandas_reads_back(
     assert back["upto"].tolist() == lineage_frame(lake.iceberg)["upto"].tolist()
 
 
+@pytest.fixture
+def leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lease table with one more shard than has landed."""
+    store = MemoryLeaseStore([Lease(f"shardId-00000000000{n}") for n in (0, 1, 7)])
+    monkeypatch.setattr(Adapters, "leases", lambda _: store)
+
+
+@pytest.mark.usefixtures("leases")
 def test_the_command_says_when_nothing_has_landed_of_a_shard(
     settings: Path, capsys: pytest.CaptureFixture[str]
 ):
-    assert main(["lineage", "--config", str(settings), "--shard", "shardId-000000000099"]) == 0
-    assert capsys.readouterr().out == "no range has landed of shardId-000000000099\n"
+    assert main(["lineage", "--config", str(settings), "--shard", "shardId-000000000007"]) == 0
+    assert capsys.readouterr().out == "no range of records has landed of shardId-000000000007\n"
+
+
+@pytest.mark.usefixtures("leases")
+@pytest.mark.parametrize("more", [(), ("--csv",)])
+def test_a_shard_that_is_not_there_is_refused_with_near_names_as_consume_refuses_it(
+    more: tuple[str, ...], settings: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["lineage", "--config", str(settings), "--shard", "shardId-000000000002", *more]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "there is no shard 'shardId-000000000002' (near it: shardId-00000000000" in said.err

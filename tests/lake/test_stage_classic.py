@@ -15,8 +15,8 @@ from pipeline.errors import MissingPackage
 from pipeline.lake.session import spark_session
 from pipeline.lake.ship import engine_zip, is_connect
 from pipeline.lake.stage import SparkStage
-from pipeline.ports import Page
-from pipeline.settings import SparkSettings
+from pipeline.ports import RecordPage
+from pipeline.settings.model import SparkSettings
 from tests.lake.stage_script import ROOMY, a_batch, a_key, a_page, a_spec, rows_of
 
 session = spark_session(SparkSettings(master="local[2]"), "headrace-test")
@@ -25,7 +25,7 @@ shipped = engine_zip().name
 
 
 class Static:
-    def pages(self, batch: Batch) -> Iterator[Page]:
+    def pages(self, batch: Batch) -> Iterator[RecordPage]:
         from pipeline.lake import stage_task
 
         assert shipped in stage_task.__file__, stage_task.__file__
@@ -33,7 +33,7 @@ class Static:
 
 
 class Lacking:
-    def pages(self, batch: Batch) -> Iterator[Page]:
+    def pages(self, batch: Batch) -> Iterator[RecordPage]:
         import a_package_nobody_has
 
         yield from ()

@@ -127,7 +127,7 @@ def test_a_table_that_lacks_a_column_is_refused_and_nothing_is_left(tmp_path: Pa
 
     manifest = stage_batches([a_batch(after=1)], script(s0=[a_page(2)]), spec=spec, limits=ROOMY, threads=1)
 
-    assert "the landing table lacks: data" in (line(manifest).error or "")
+    assert "the landing table lacks columns that Headrace writes: data" in (line(manifest).error or "")
     assert (manifest.files, left_in(tmp_path)) == ((), [])
 
 
@@ -185,7 +185,7 @@ def test_shards_of_two_streams_lie_side_by_side(tmp_path: Path):
 def test_files_are_named_by_scheme_or_refused(tmp_path: Path):
     manifest = stage([a_batch(after=1)], script(s0=[a_page(2)]), "ftp://somewhere/data")
 
-    assert "its scheme is none of" in (line(manifest).error or "")
+    assert "Headrace writes to paths, file://, s3:// and s3a:// only" in (line(manifest).error or "")
     assert not line(manifest).moved
 
 

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
-from pipeline.core.batch import HostLoad, Limits, Manifest, Staged
+from pipeline.core.batch import BatchLimits, HostLoad, Manifest, Staged
 from pipeline.core.position import Position
 from pipeline.errors import BadSetting, MissingPackage, Transient
 from pipeline.lake.session import spark_session
 from pipeline.lake.stage import SparkStage, pack
 from pipeline.lake.stage_codec import encode_manifest
-from pipeline.settings import SparkSettings
+from pipeline.settings.model import SparkSettings
 from tests.lake.files import a_key
 from tests.lake.stage_script import ROOMY, a_batch, a_spec, script
 
@@ -82,7 +82,7 @@ def test_a_failed_job_is_one_sentence_and_may_be_tried_again():
     )
 
     with pytest.raises(Transient) as caught:
-        stage.stage([a_batch()], a_spec("unused"), Limits(1, 1, 1.0))
+        stage.stage([a_batch()], a_spec("unused"), BatchLimits(1, 1, 1.0))
 
     assert "ExecutorLostFailure" in str(caught.value)
     assert "nothing was committed" in str(caught.value)
@@ -136,7 +136,7 @@ def test_a_shard_that_spark_brings_nothing_back_of_is_noticed():
     told = pa.table({"manifest": [encode_manifest(Manifest((Staged(a_key(0), None, Position()),)))]})
     session.range.return_value.mapInArrow.return_value.toArrow.return_value = told
 
-    with pytest.raises(Transient, match="Spark brought back 1 of 2 shards; nothing was committed"):
+    with pytest.raises(Transient, match="the Spark job returned 1 of 2 shards; nothing was committed"):
         SparkStage(lambda: session, script()).stage([a_batch(0), a_batch(1)], a_spec("unused"), ROOMY)
 
 

@@ -7,7 +7,7 @@ from threading import Barrier
 
 import pytest
 
-from pipeline.core.batch import Batch, Gap, Limits
+from pipeline.core.batch import Batch, BatchLimits, Gap
 from pipeline.core.position import Position
 from pipeline.errors import DataLoss, Unreachable
 from tests.lake.files import NOON, a_key
@@ -43,7 +43,7 @@ def test_an_idle_shard_moves_its_witness_and_nothing_else(tmp_path: Path):
 
 
 def test_a_shard_that_is_behind_doesnt_count_as_seen(tmp_path: Path):
-    few = Limits(records=1, bytes=1 << 30, seconds=60)
+    few = BatchLimits(records=1, bytes=1 << 30, seconds=60)
     before = Position(7, arrival=NOON, seen=NOON)
 
     manifest = stage(
@@ -87,10 +87,13 @@ def test_a_shard_that_ends_without_a_record_keeps_where_it_began(tmp_path: Path)
 
 @pytest.mark.parametrize(
     "limits",
-    [Limits(records=3, bytes=1 << 30, seconds=60), Limits(records=1 << 30, bytes=3 * 7, seconds=60)],
+    [
+        BatchLimits(records=3, bytes=1 << 30, seconds=60),
+        BatchLimits(records=1 << 30, bytes=3 * 7, seconds=60),
+    ],
     ids=["records", "bytes"],
 )
-def test_a_shard_stops_at_the_first_limit_that_is_reached(tmp_path: Path, limits: Limits):
+def test_a_shard_stops_at_the_first_limit_that_is_reached(tmp_path: Path, limits: BatchLimits):
     pages = script(s0=[a_page(n, behind=9) for n in range(1, 10)])
 
     manifest = stage([a_batch()], pages, tmp_path, limits=limits)
@@ -102,7 +105,7 @@ def test_a_shard_stops_at_the_first_limit_that_is_reached(tmp_path: Path, limits
 def test_no_time_left_reads_nothing_and_moves_nothing(tmp_path: Path):
     pages = script(s0=[a_page(1)])
 
-    manifest = stage([a_batch(after=5)], pages, tmp_path, limits=Limits(100, 100, seconds=0))
+    manifest = stage([a_batch(after=5)], pages, tmp_path, limits=BatchLimits(100, 100, seconds=0))
 
     assert pages.asked == []
     assert line(manifest).upto == line(manifest).after
@@ -111,7 +114,7 @@ def test_no_time_left_reads_nothing_and_moves_nothing(tmp_path: Path):
 
 def test_shards_share_the_box_by_weight(tmp_path: Path):
     endless = {f"s{n}": [a_page(i, key=a_key(n), behind=9) for i in range(1, 100)] for n in range(2)}
-    box = Limits(records=40, bytes=1 << 30, seconds=60)
+    box = BatchLimits(records=40, bytes=1 << 30, seconds=60)
 
     manifest = stage([a_batch(0, weight=1), a_batch(1, weight=3)], script(**endless), tmp_path, limits=box)
 
@@ -122,7 +125,7 @@ def test_shards_share_the_box_by_weight(tmp_path: Path):
 def test_what_idle_shards_leave_over_goes_to_those_that_are_behind(tmp_path: Path):
     idle = {f"s{n}": [a_page(key=a_key(n))] for n in range(1, 10)}
     behind = [a_page(i, behind=9) for i in range(1, 200)]
-    box = Limits(records=100, bytes=1 << 30, seconds=60)
+    box = BatchLimits(records=100, bytes=1 << 30, seconds=60)
 
     manifest = stage([a_batch(n) for n in range(10)], script(s0=behind, **idle), tmp_path, limits=box)
 
@@ -132,7 +135,7 @@ def test_what_idle_shards_leave_over_goes_to_those_that_are_behind(tmp_path: Pat
 def test_memory_is_bounded_by_the_box_however_many_shards_there_are(tmp_path: Path):
     full = b"x" * 1000
     many = {f"s{n}": [a_page(1, key=a_key(n), payload=full, behind=9)] * 5 for n in range(50)}
-    box = Limits(records=1 << 30, bytes=10_000, seconds=60)
+    box = BatchLimits(records=1 << 30, bytes=10_000, seconds=60)
 
     manifest = stage([a_batch(n) for n in range(50)], script(**many), tmp_path, limits=box)
 
@@ -141,7 +144,7 @@ def test_memory_is_bounded_by_the_box_however_many_shards_there_are(tmp_path: Pa
 
 def test_a_shard_that_found_the_box_full_is_first_in_the_next_wave(tmp_path: Path):
     pages = script(s0=[a_page(1, behind=9)], s1=[a_page(1, key=a_key(1), behind=9)])
-    one = Limits(records=1, bytes=1 << 30, seconds=60)
+    one = BatchLimits(records=1, bytes=1 << 30, seconds=60)
     batches = [a_batch(0, witness=NOON), a_batch(1, witness=NOON - timedelta(hours=1))]
 
     stage(batches, pages, tmp_path, limits=one)

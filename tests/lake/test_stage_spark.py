@@ -32,8 +32,8 @@ from pipeline.lake.session import DISCOVERY, spark_session, stop_local_server
 from pipeline.lake.ship import engine_zip, ship
 from pipeline.lake.stage import SparkStage
 from pipeline.local.endpoint import LocalAws, local_aws
-from pipeline.ports import Page
-from pipeline.settings import SparkSettings
+from pipeline.ports import RecordPage
+from pipeline.settings.model import SparkSettings
 from tests.lake.files import a_key
 from tests.lake.stage_script import ROOMY, a_batch, a_page, a_spec, left_in, rows_of
 
@@ -195,7 +195,7 @@ def test_a_bucket_that_isnt_there_moves_nothing(spark: "SparkSession", aws: Loca
 
 def test_a_package_missing_on_a_worker_is_named(spark: "SparkSession", tmp_path: Path):
     class Pages:
-        def pages(self, batch: Batch) -> Iterator[Page]:
+        def pages(self, batch: Batch) -> Iterator[RecordPage]:
             import a_package_nobody_has  # type: ignore[import-not-found]
 
             yield a_package_nobody_has.page(batch)
@@ -205,11 +205,11 @@ def test_a_package_missing_on_a_worker_is_named(spark: "SparkSession", tmp_path:
 
 
 def test_a_worker_that_dies_is_tried_again_and_every_row_counts_once(spark: "SparkSession", tmp_path: Path):
-    pages: Sequence[Page] = [a_page(1, 2)]
+    pages: Sequence[RecordPage] = [a_page(1, 2)]
     died = tmp_path / "died"
 
     class Pages:
-        def pages(self, batch: Batch) -> Iterator[Page]:
+        def pages(self, batch: Batch) -> Iterator[RecordPage]:
             if not died.exists():
                 died.touch()
                 os._exit(1)
@@ -238,7 +238,7 @@ def test_a_wave_staged_twice_leaves_orphans_and_a_manifest_of_its_own(
 
 def test_a_job_that_keeps_failing_is_one_sentence(spark: "SparkSession", tmp_path: Path):
     class Pages:
-        def pages(self, batch: Batch) -> Iterator[Page]:
+        def pages(self, batch: Batch) -> Iterator[RecordPage]:
             os._exit(1)
 
     with pytest.raises(Unreachable, match="failed: Python worker exited unexpectedly") as caught:
@@ -252,7 +252,7 @@ def test_cancel_ends_the_job_that_runs(spark: "SparkSession", tmp_path: Path):
     os.mkfifo(reached)
 
     class Pages:
-        def pages(self, batch: Batch) -> Iterator[Page]:
+        def pages(self, batch: Batch) -> Iterator[RecordPage]:
             reached.write_text("reading")
             threading.Event().wait(120)
             yield from ()

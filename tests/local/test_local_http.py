@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.local.http_answer import Answer, encoded
+from pipeline.local.http_answer import HttpAnswer, encoded
 from pipeline.local.http_reader import BadHttpError, HttpReader, HttpRequest
 from pipeline.local.moto_room import environment
 
@@ -75,7 +75,7 @@ def test_what_is_no_http_is_refused(bytes_):
 
 def test_an_answer_has_our_date_and_length_and_not_the_applications():
     headers = (("Date", "old"), ("Content-Length", "7"), ("ETag", "x"), ("Server", "moto"))
-    text = b"".join(encoded(Answer(200, headers, b"hello"), date="now", method="GET", keep=True))
+    text = b"".join(encoded(HttpAnswer(200, headers, b"hello"), date="now", method="GET", keep=True))
     assert (
         text
         == b"HTTP/1.1 200 OK\r\nDate: now\r\nETag: x\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\nhello"
@@ -83,12 +83,12 @@ def test_an_answer_has_our_date_and_length_and_not_the_applications():
 
 
 def test_head_says_the_length_and_sends_no_body():
-    text = b"".join(encoded(Answer(200, (), b"", "12000"), date="now", method="HEAD", keep=False))
+    text = b"".join(encoded(HttpAnswer(200, (), b"", "12000"), date="now", method="HEAD", keep=False))
     assert text == b"HTTP/1.1 200 OK\r\nDate: now\r\nContent-Length: 12000\r\nConnection: close\r\n\r\n"
 
 
 def test_a_204_has_neither_length_nor_body():
-    text = b"".join(encoded(Answer(204, (), b"x"), date="now", method="DELETE", keep=True))
+    text = b"".join(encoded(HttpAnswer(204, (), b"x"), date="now", method="DELETE", keep=True))
     assert b"Content-Length" not in text
     assert text.endswith(b"\r\n\r\n")
 

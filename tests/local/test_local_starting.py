@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import socket
 import subprocess
@@ -106,6 +107,24 @@ def test_the_command_says_where_it_is_and_ends_well_on_a_signal(stop):
         connection.close()
     assert (status, rest, code) == (200, "", 0)
     assert f"AWS_ENDPOINT_URL=http://127.0.0.1:{port}" in line
+
+
+def test_boto3_understands_the_export_that_the_command_prints():
+    asks = "import boto3; print(boto3.client('kinesis').list_streams()['StreamNames'])"
+    with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        export = line[line.index("(export ") + 1 : line.rindex(")")]
+        without = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+        found = subprocess.run(
+            ["/bin/sh", "-c", f'{export}; exec "$0" -c "$1"', sys.executable, asks],
+            env={**without, "HOME": "/nonexistent"},
+            capture_output=True,
+            check=False,
+            text=True,
+        )
+        process.terminate()
+    assert (found.stdout, found.stderr, found.returncode) == ("[]\n", "", 0)
 
 
 def test_the_command_may_end_with_its_parent():

@@ -4,15 +4,15 @@ import json
 from datetime import UTC, datetime, timedelta
 
 from pipeline.core.sighting import Sighting
+from pipeline.duties.cursors import read_worker, write_worker
 from pipeline.duties.leader_watch import Watching
-from pipeline.duties.worker_tick import WorkerMemory
-from sensors.cursor import read_worker, write_worker
+from pipeline.duties.worker_report import WorkerMemory
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
 def test_that_a_kcl_worker_leads_is_kept():
-    seen = Watching(NOW, "v2", kcl=Sighting("kcl-1:v2", timedelta(seconds=20), moved=True))
+    seen = Watching(NOW, "v2", other=Sighting("kcl-1:v2", timedelta(seconds=20), moved=True))
     assert read_worker(write_worker(WorkerMemory(leader=seen))).leader == seen
 
 

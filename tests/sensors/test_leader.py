@@ -9,7 +9,7 @@ import pytest
 from assets.names import partitions_name
 from pipeline.core.election import LockRow
 from pipeline.errors import Throttled
-from pipeline.settings import TimeSettings
+from pipeline.settings.model import TimeSettings
 from tests.dagster.fixtures import MakeInstance, MakeWorld
 from tests.dagster.world import DagsterWorld, key, keys
 

@@ -227,7 +227,7 @@ def test_a_tick_beside_one_that_is_still_at_work_does_nothing(
     monkeypatch.setattr(world.world.rows, "get", slow)
 
     assert world.tick("worker_w1").run_requests
-    assert _reason(beside[0]) == "worker w1: the tick before is still at work"
+    assert _reason(beside[0]) == "worker w1: the previous tick is still at work"
 
 
 def _start(world: DagsterWorld, run: dg.DagsterRun) -> None:

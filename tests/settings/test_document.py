@@ -7,9 +7,9 @@ import pytest
 
 from pipeline.cli.settings_doc import knob_tables, renewed
 from pipeline.errors import BadSetting
-from pipeline.settings import Settings
-from pipeline.settings_file import parse_settings
-from pipeline.settings_values import knobs
+from pipeline.settings.file import parse_settings
+from pipeline.settings.model import Settings
+from pipeline.settings.values import knobs
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
@@ -55,5 +55,5 @@ def test_each_row_has_five_cells():
 
 
 def test_a_document_without_a_place_for_the_tables_is_refused():
-    with pytest.raises(BadSetting, match="no place for the tables"):
+    with pytest.raises(BadSetting, match="doesn't say where the tables belong"):
         renewed("# Settings\n")

@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import BadSetting
-from pipeline.settings import (
+from pipeline.settings.choices import Billing, Create, InitialPosition, StreamsMode
+from pipeline.settings.file import parse_settings
+from pipeline.settings.model import (
     AwsSettings,
     CoordinationSettings,
     LandingSettings,
@@ -23,10 +25,10 @@ from pipeline.settings import (
     WaveSettings,
     WorkerSettings,
 )
-from pipeline.settings_choices import Billing, Create, InitialPosition, StreamsMode
-from pipeline.settings_file import Source, parse_settings
-from pipeline.settings_names import variable_for
-from pipeline.settings_values import holds_secret, is_mapping, knobs, leaves, names_secret, read_value, show
+from pipeline.settings.names import variable_for
+from pipeline.settings.problems import ValueSource
+from pipeline.settings.secrets import holds_secret, names_secret
+from pipeline.settings.values import is_mapping, knobs, leaves, read_value, show
 
 names = st.from_regex(r"[A-Za-z0-9_.-]{3,40}", fullmatch=True).filter(lambda name: "shardId-" not in name)
 texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20).filter(
@@ -97,11 +99,8 @@ settings_ = st.builds(
         TimeSettings,
         worker_tick=short,
         leader_tick=short,
-        leader_deadline=short,
         lease_duration=long,
-        hung_after=long,
         linger=long,
-        leader_lock=long,
         launch_grace=durations,
         shard_sync=durations,
         probe=durations,
@@ -216,7 +215,7 @@ def test_a_number_is_finite(text: str):
 
 
 def test_a_source_reads_like_a_place():
-    assert [str(Source()), str(Source("a.yaml", 7)), str(Source("HEADRACE__X"))] == [
+    assert [str(ValueSource()), str(ValueSource("a.yaml", 7)), str(ValueSource("HEADRACE__X"))] == [
         "default",
         "a.yaml:7",
         "HEADRACE__X",

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import BadSetting
-from pipeline.settings import Settings, SparkSettings, StreamSettings, WorkerSettings
-from pipeline.settings_choices import InitialPosition
-from pipeline.settings_file import MINIMAL, Loaded, Source, parse_settings, read_settings
-from pipeline.settings_names import variable_for
-from pipeline.settings_values import is_mapping, knobs, leaves
+from pipeline.settings.choices import InitialPosition
+from pipeline.settings.file import MINIMAL, Loaded, parse_settings, read_settings
+from pipeline.settings.model import Settings, SparkSettings, StreamSettings, WorkerSettings
+from pipeline.settings.names import variable_for
+from pipeline.settings.problems import ValueSource
+from pipeline.settings.values import is_mapping, knobs, leaves
 
 SMALLEST = Settings(application="my-app", streams=(StreamSettings(name="my-stream"),))
 
@@ -110,14 +111,13 @@ _SAMPLES = {
     "streams.0.name": "other",
     "streams.0.initial_position": "LATEST",
     "streams_mode": "multi",
-    "coordination.layout": "M",
+    "kcl.layout": "M",
     "coordination.create": "never",
     "coordination.billing": "PROVISIONED",
     "coordination.point_in_time_recovery": "true",
     "coordination.deletion_protection": "true",
     "landing.table": "lake.other",
     "aws.endpoint": "http://127.0.0.1:4567",
-    "aws.wire": "json",
     "workers.0.spark.remote": "sc://one:1",
 }
 
@@ -131,7 +131,7 @@ def _sample(key: str, hint: object) -> str:
         int: "7",
         bool: "false",
         float: "0.5",
-        timedelta: "2m30s" if key.endswith(("after", "lock", "linger", "duration")) else "9s",
+        timedelta: "2m30s" if key.endswith(("linger", "duration")) else "9s",
     }
     return _SAMPLES.get(key) or (kinds.get(hint, "some-text") if isinstance(hint, type) else "some-text")
 
@@ -158,17 +158,17 @@ def test_every_knob_can_be_set_by_its_variable(key: str, hint: object):
         environ["HEADRACE__FORMER_STREAMS"] = "provided"
     if key == "landing.catalog":
         environ["HEADRACE__LANDING__STATE"] = "s3://b/state"
-    if key == "coordination.mode":
-        environ["HEADRACE__COORDINATION__HEARTBEAT"] = "lease"
-    if key == "coordination.kcl_failover":
+    if key == "kcl.mode":
+        environ["HEADRACE__KCL__HEARTBEAT"] = "lease"
+    if key == "kcl.failover":
         environ = {
             variable: "20s",
-            "HEADRACE__COORDINATION__HEARTBEAT": "lease",
-            "HEADRACE__COORDINATION__ALLOW_FOREIGN_CHECKPOINTS": "true",
+            "HEADRACE__KCL__HEARTBEAT": "lease",
+            "HEADRACE__KCL__ALLOW_FOREIGN_CHECKPOINTS": "true",
         }
     loaded = parse(MINIMAL, **environ)
     at = f"{key}.a" if is_mapping(hint) else key
-    assert loaded.origins[at] == Source(variable)
+    assert loaded.origins[at] == ValueSource(variable)
 
 
 def test_the_environment_wins_over_the_file_and_the_file_over_the_default():

@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.errors import BadSetting
-from pipeline.settings_file import parse_settings
+from pipeline.settings.file import parse_settings
 
 HEAD = "application: my-app\nstreams:\n  - name: my-stream\n"
 
@@ -67,9 +67,9 @@ BAD_NAMES = [
     ("region: eu-west-1", "unknown key 'region' in the top level: did you mean aws.region?"),
     ("failoverTimeMillis: 10000", "did you mean times.lease_duration?"),
     ("wave: {zzz: 1}", "unknown key 'zzz' in wave; known: records, bytes, seconds, every"),
-    ("wave: {records: 1}\nwave: {records: 2}", "h.yaml:5: wave is there twice, first in h.yaml:4: keep one"),
-    ("wave:\n  records: 1\n  records: 1", "h.yaml:6: wave.records is there twice, first in h.yaml:5"),
-    ("landing: {catalog: {uri: a, uri: b}}", "h.yaml:4: landing.catalog.uri is there twice"),
+    ("wave: {records: 1}\nwave: {records: 2}", "h.yaml:5: wave is given twice, first in h.yaml:4: keep one"),
+    ("wave:\n  records: 1\n  records: 1", "h.yaml:6: wave.records is given twice, first in h.yaml:5"),
+    ("landing: {catalog: {uri: a, uri: b}}", "h.yaml:4: landing.catalog.uri is given twice"),
 ]
 
 
@@ -81,7 +81,7 @@ def test_a_wrong_name_says_its_place_and_the_nearest_right_one(text: str, expect
 BAD_VARIABLES = [
     ("HEADRACE__AWS__REGIO", "did you mean HEADRACE__AWS__REGION?"),
     ("HEADRACE__AWS", "did you mean HEADRACE__AWS__REGION?"),
-    ("HEADRACE__aws__region", "is no setting's variable"),
+    ("HEADRACE__aws__region", "stands for no setting"),
     ("HEADRACE__STREAMS__0__NAM", "did you mean HEADRACE__STREAMS__0__NAME?"),
     ("HEADRACE__WORKERS__1__SPARK__REMOT", "did you mean HEADRACE__WORKERS__1__SPARK__REMOTE?"),
     ("HEADRACE__STREAMS__NAME", "did you mean HEADRACE__STREAMS__0__NAME?"),
@@ -89,7 +89,7 @@ BAD_VARIABLES = [
     ("HEADRACE__", "did you mean"),
     ("HEADRACE__QQQQQQ", "headrace config --doc"),
     ("HEADRACE__LANDING__CATALOG__URI", "HEADRACE__LANDING__CATALOG='{name: value}'"),
-    ("HEADRACE__WORKERS__3__ID", "is entry 3 of workers, but the next free one is 1"),
+    ("HEADRACE__WORKERS__3__ID", "is entry 3 of workers, but the next free entry is 1"),
     ("HEADRACE__WORKERS__999999999999__ID", "HEADRACE__WORKERS__999999999999__ID"),
 ]
 
@@ -126,9 +126,9 @@ BAD_FILES = [
     ),
     ("a: [1\nb: 2\n", "h.yaml:2: this isn't YAML"),
     ("a: 1\n---\na: 2\n", "h.yaml:2: this isn't YAML"),
-    ("a: 1\nb: \x00\n", "h.yaml:2: this isn't YAML: a character that text doesn't have"),
+    ("a: 1\nb: \x00\n", "h.yaml:2: this isn't YAML: the line has a character that YAML doesn't allow"),
     ("a: *gone\n", "h.yaml:1: this isn't YAML: found undefined alias"),
-    ("[" * 1_500, "h.yaml: this is nested far deeper than any setting is"),
+    ("[" * 1_500, "h.yaml: the YAML is nested far deeper than any setting"),
     ("streams: [{name: s}]\n", "h.yaml: application is missing"),
     ("application: my-app\n", "h.yaml: streams is missing"),
     ("application: my-app\nstreams:\n", "h.yaml:2: streams is missing"),

@@ -1,11 +1,21 @@
 """Secrets are refused wherever they stand, and no message repeats them."""
 
+import random
+import string
+from base64 import b64encode
+from uuid import UUID
+
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pipeline.errors import BadSetting
-from pipeline.settings import Settings
-from pipeline.settings_file import parse_settings
-from pipeline.settings_values import knobs, names_secret
+from pipeline.settings.file import parse_settings
+from pipeline.settings.model import Settings
+from pipeline.settings.names import variable_for
+from pipeline.settings.secrets import holds_secret, names_secret
+from pipeline.settings.values import is_mapping, knobs
 
 CANARY = "c4n4ry-of-the-mine"
 HEAD = "application: my-app\nstreams: [{name: my-stream}]\n"
@@ -125,3 +135,203 @@ def test_a_value_that_only_looks_a_little_like_a_login_is_taken(value: str):
 
 def test_no_knob_of_ours_is_called_like_a_secret():
     assert [key for key, *_ in knobs(Settings) if names_secret(key)] == []
+
+
+# --- by shape -----------------------------------------------------------------------------------------------
+
+BASE64 = string.ascii_letters + string.digits + "/+"
+FORTY = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"  # AWS's own example of a secret access key
+
+
+def random_text(length: int, seed: int) -> str:
+    return "".join(random.Random(seed).choices(BASE64, k=length))
+
+
+SHAPES = {
+    "an access key id": "AKIAIOSFODNN7EXAMPLE",
+    "a session's access key id": "ASIAIOSFODNN7EXAMPLE",
+    "a secret access key": FORTY,
+    "a session token": "IQoJb3JpZ2luX2Vj" + random_text(300, 1),
+    "an older session token": "FwoGZXIvYXdzE" + random_text(300, 2),
+    "a long random text": random_text(200, 3),
+    "a login": "postgresql://me:pa55word@db:5432/lake",
+    "a login with an odd password": "https://me:p%40ss%2Fword@catalog",
+    "a private key": "-----BEGIN RSA PRIVATE KEY-----\nMIIEow",
+    "an encrypted private key": "-----BEGIN ENCRYPTED PRIVATE KEY-----",
+    "a web token": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P",
+    "a bearer token": "Bearer 0f1e2d3c4b5a69788796a5b4c3d2e1f0",
+    "a login in a header": "Basic " + b64encode(b"me:pa55word").decode(),
+    "a signed address": "https://store.example.com/lake?sv=2024&sig=abc%3D",
+}
+AROUND = ["{}", "before {} after", "-Dx={}", "key:{};", "'{}'"]
+
+
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_value_with_the_shape_of_a_secret_is_known(name: str, around: str) -> None:
+    assert holds_secret(around.format(SHAPES[name]))
+
+
+@pytest.mark.parametrize("around", [*AROUND, "s3://bucket/{}/x", "https://host/?a={}&b=1"])
+def test_hardly_any_random_key_is_missed(around: str) -> None:
+    missed = sum(not holds_secret(around.format(random_text(40, seed))) for seed in range(2_000))
+    assert missed <= 6, "of two thousand"
+
+
+def test_a_key_that_an_address_spells_is_known() -> None:
+    assert holds_secret("s3://bucket/" + FORTY.replace("/", "%2F"))
+
+
+HINTS = {key: hint for key, _, hint in knobs(Settings)}
+
+
+def written(key: str, value: object) -> str:
+    """A file that says this of the key, and all that it must say besides."""
+    tree: dict[str, object] = {"application": "my-app", "streams": [{"name": "my-stream"}]}
+    *sections, name = key.split(".")
+    if key.startswith(("streams.", "workers.")):
+        inner: object = {name: value} if len(sections) == 2 else {sections[2]: {name: value}}
+        tree[sections[0]] = [{"name": "s"} | inner if sections[0] == "streams" else {"id": "w"} | inner]  # type: ignore[operator]
+    elif name == "0":
+        tree[sections[0]] = [value]
+    elif sections:
+        tree[sections[0]] = {name: value}
+    else:
+        tree[name] = value
+    return yaml.safe_dump(tree)
+
+
+def refuses(key: str, hint: object, secret: str) -> None:
+    value = {"name": secret} if is_mapping(hint) else secret
+    text = yaml.safe_dump(value) if is_mapping(hint) else secret
+    for file, environ in ((written(key, value), {}), (HEAD, {variable_for(key): text})):
+        with pytest.raises(BadSetting, match=f"{key}.*secrets are never settings") as caught:
+            parse_settings(file, environ, name="h.yaml")
+        assert not _repeats(str(caught.value), secret), (key, environ)
+
+
+@pytest.mark.parametrize("secret", [SHAPES["an access key id"], FORTY])
+def test_a_secret_is_refused_in_every_setting_and_its_variable_and_not_repeated(secret: str) -> None:
+    for key, _, hint in knobs(Settings):
+        refuses(key, hint, secret)
+
+
+@pytest.mark.parametrize("secret", SHAPES.values(), ids=SHAPES)
+def test_a_secret_of_every_shape_is_refused_in_every_kind_of_setting(secret: str) -> None:
+    for key in ("application", "streams.0.name", "landing.catalog", "workers.0.spark.conf", "wave.records"):
+        refuses(key, HINTS[key], secret)
+
+
+def _repeats(message: str, secret: str) -> bool:
+    """Any eight signs of it."""
+    shown = message.replace("PRIVATE KEY", "")
+    return any(secret[n : n + 8] in shown for n in range(len(secret) - 8))
+
+
+UNREAD = [
+    "unknown: {0}",
+    "unknown: {{deep: [{0}]}}",
+    "unknown: &a [*a, {0}]",
+    "wave: [{0}]",
+    "wave: {0}",
+    "workers: {0}",
+    "workers: [{0}]",
+    "wave: {{records: 1, records: {0}}}",
+    "wave: {{records: [{0}]}}",
+    "{0}: x",
+    "landing: {{catalog: {{{0}: x}}}}",
+    "coordination: {{scan_segments: {0}}}",
+    "coordination: {{layout: {0}}}",
+    "metrics: {{foo: {0}}}",
+]
+
+
+@pytest.mark.parametrize("text", UNREAD)
+@pytest.mark.parametrize("secret", ["AKIAIOSFODNN7EXAMPLE", f"'{FORTY}'"])
+def test_a_secret_is_told_and_not_repeated_where_nothing_is_read(text: str, secret: str) -> None:
+    with pytest.raises(BadSetting, match="secrets are never settings") as caught:
+        parse_settings(HEAD + text.format(secret), {}, name="h.yaml")
+    assert not _repeats(str(caught.value), secret.strip("'"))
+
+
+def test_a_secret_in_a_variable_of_no_setting_is_told_and_not_repeated() -> None:
+    for variable in ("HEADRACE__AWS__REGIO", "HEADRACE__AWS__WIRE", "HEADRACE__COORDINATION__LAYOUT"):
+        with pytest.raises(BadSetting, match="secrets are never settings") as caught:
+            parse_settings(HEAD, {variable: FORTY}, name="h.yaml")
+        assert not _repeats(str(caught.value), FORTY)
+
+
+# --- and no false alarms ------------------------------------------------------------------------------------
+
+words = st.sampled_from(
+    [
+        "warehouse",
+        "production",
+        "orders",
+        "landing",
+        "events",
+        "lake",
+        "kinesis",
+        "data",
+        "eu-west-1",
+        "2026",
+        "01",
+        "31",
+        "v2",
+        "my_table",
+        "Prod",
+        "Bronze",
+    ]
+)
+hashes = st.integers(0, 2**160 - 1).map(lambda number: f"{number:040x}")
+names = st.from_regex(r"[a-z][a-z0-9_.-]{2,60}", fullmatch=True)
+accounts = st.from_regex(r"[0-9]{12}", fullmatch=True)
+ordinary = st.one_of(
+    st.lists(words, min_size=1, max_size=12).map(lambda parts: f"s3://my-bucket/{'/'.join(parts)}"),
+    st.builds("arn:aws:kinesis:eu-west-1:{}:stream/{}".format, accounts, names),
+    st.builds("arn:aws:iam::{}:role/service-role/{}".format, accounts, names),
+    st.builds(
+        "arn:aws:kms:us-east-1:{}:key/{}".format,
+        accounts,
+        st.integers(0, 2**128 - 1).map(lambda n: UUID(int=n)),
+    ),
+    hashes.map("s3://bucket/{}/x".format),
+    hashes.map(str.upper),
+    hashes.map("sha1:{}".format),
+    st.integers(0, 2**256 - 1).map(lambda number: f"sha256:{number:064x}"),
+    st.integers(0, 2**128 - 1).map(lambda number: str(UUID(int=number))),
+    st.builds(
+        "{}://{}:{}/{}".format, st.sampled_from(["http", "https", "sc"]), names, st.integers(1, 65535), names
+    ),
+    names,
+)
+
+
+@given(ordinary)
+def test_ordinary_values_are_no_secrets(value: str) -> None:
+    assert not holds_secret(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "com.amazonaws.auth.DefaultAWSCredentialsProviderChain",
+        "software.amazon.awssdk.auth.credentials.WebIdentityTokenFileCredentialsProvider",
+        "arn:aws:iam::123456789012:role/aws-service-role/kinesis.amazonaws.com/AWSServiceRoleForKinesis",
+        "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0,org.apache.hadoop:hadoop-aws:3.4.1",
+        "s3://AnalyticsProduction/EventStreams/OrdersLanding/Year2026/Month01",
+        "/home/me/Projects/DataPlatform/Headrace/LandingTables/Warehouse",
+        "glue://123456789012:catalog/lake",
+        "jdbc:postgresql://db.example.com:5432/lake?ssl=true",
+        "thrift://metastore:9083",
+        "Bearer of the table",
+        "basic authentication",
+        "-XX:+UseG1GC -Dlog4j.configurationFile=/etc/spark/log4j2.properties",
+        "0123456789012345678901234567890123456789",
+        "x" * 200,
+        "a/" * 100,
+    ],
+)
+def test_values_as_people_have_them_are_no_secrets(value: str) -> None:
+    assert not holds_secret(value)

@@ -121,24 +121,24 @@ def home(tmp_path):
 
 @pytest.mark.parametrize("told", ["", "/jvm/8"])
 def test_a_recorded_java_is_not_looked_for_again(home, told):
-    assert setup.java_is_settled(home, told, told_then="/jvm/8")
+    assert setup.java_is_settled(home, told, named_then="/jvm/8")
 
 
 def test_a_make_within_make_hands_the_recorded_java_on(home):
-    assert setup.java_is_settled(home, home, told_then="")
+    assert setup.java_is_settled(home, home, named_then="")
 
 
 def test_another_java_home_is_a_new_word(home):
-    assert not setup.java_is_settled(home, "/jvm/21", told_then="/jvm/8")
+    assert not setup.java_is_settled(home, "/jvm/21", named_then="/jvm/8")
 
 
 def test_a_java_that_was_removed_is_looked_for_again(home):
     Path(home, "bin/java").unlink()
-    assert not setup.java_is_settled(home, "", told_then="")
+    assert not setup.java_is_settled(home, "", named_then="")
 
 
 def test_before_the_first_setup_no_java_is_settled():
-    assert not setup.java_is_settled("", "", told_then="")
+    assert not setup.java_is_settled("", "", named_then="")
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_before_the_first_setup_no_java_is_settled():
         ("Failed to establish a new connection: Errno -3", "registry", "network is back"),
         ("ERROR: No matching distribution found for pip==26.3", "registry", "PIP_INDEX_URL"),
         ("ReadTimeoutError: Read timed out.", "registry", "network is back"),
-        ("error: subprocess-exited-with-error", "failed as shown above", "cause is gone"),
+        ("error: subprocess-exited-with-error", "failed as shown above", "correct the cause"),
     ],
 )
 def test_a_failed_pip_says_what_happened_what_is_safe_and_what_next(output, what, then):

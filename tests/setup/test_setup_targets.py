@@ -10,6 +10,7 @@ TARGETS = [
     "check",
     "test",
     "test-all",
+    "coverage",
     "vectors",
     "wire",
     "interop",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.simulation.batch import Line, line_of, run_batch, summed
+from tests.simulation.blind_bugs import BLIND
 from tests.simulation.planted import plant
 from tests.simulation.planted_bugs import BUGS
 from tests.simulation.quick import settle_down, thaw
@@ -19,6 +20,7 @@ from tests.simulation.quick import settle_down, thaw
 if TYPE_CHECKING:
     from tests.simulation.run import Outcome
 
+_PLANTS = BUGS | BLIND
 _TRACE = 60
 """Lines."""
 
@@ -27,7 +29,7 @@ def main() -> int:
     asked = _parser().parse_args()
     thaw()
     if asked.plant:
-        plant(BUGS[asked.plant])
+        plant(_PLANTS[asked.plant])
     if asked.stats:
         from tests.simulation.stats import report  # after the planting
 
@@ -66,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
         "--stats", action="store_true", help="how long leases stand unread after a death, a stop or a move"
     )
     parser.add_argument("--keep", action="store_true", help="what fails joins tests/simulation/corpus")
-    parser.add_argument("--plant", choices=sorted(BUGS), help="with this bug in the product: it must fail")
+    parser.add_argument("--plant", choices=sorted(_PLANTS), help="with this bug in the product: it must fail")
     return parser
 
 
@@ -76,7 +78,7 @@ def _one_by_one(seeds: Iterable[int], asked: argparse.Namespace) -> Iterator[Lin
     from tests.simulation.run import lines, run_plan
 
     settle_down()
-    bug = BUGS[asked.plant] if asked.plant else None
+    bug = _PLANTS[asked.plant] if asked.plant else None
     for seed in seeds:
         began = time.process_time()
         plan = a_plan(seed)

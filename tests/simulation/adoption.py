@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from pipeline.beside_kcl.adoption import Adopting
 from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.core.stream import lease_key
-from pipeline.duties.adopt import Adopting
 from tests.simulation.truth import ShardTruth
 
 if TYPE_CHECKING:
@@ -28,21 +28,13 @@ class Adoption:
 
     def start(self) -> None:
         world, rng = self._world, self._world.rng
-        for _ in range(rng.choice((0, 1, 1, 2, 3))):
-            world.sim.after(rng.uniform(2.0, max(3.0, world.plan.opens - _BEFORE)), self._reshard)
+        for _ in range(rng.choice((0, 1, 1, 2, 3))):  # KCL's days had their splits and merges, too
+            world.sim.after(rng.uniform(2.0, max(3.0, world.plan.opens - _BEFORE)), world.reshard)
         world.sim.after(world.plan.opens - _BEFORE, self.adopt)
-
-    def _reshard(self) -> None:
-        """KCL's days had their splits and merges, too."""
-        world = self._world
-        pairs = world.neighbours()
-        if pairs and world.rng.random() < 0.4:
-            world.merge(*world.rng.choice(pairs))
-        else:
-            world.split(world.rng.choice(world.truth.open_shards()))
 
     def adopt(self) -> None:
         world = self._world
+        world.source.denied.clear()  # a person tries until Kinesis answers
         shards = [shard for shard in world.truth.shards.values() if shard.key.stream == world.truth.stream]
         for shard in shards:  # parents came first
             row = self._row(shard)

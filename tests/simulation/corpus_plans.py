@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from pipeline.settings_choices import Heartbeat, InitialPosition, Mode
+from pipeline.settings.choices import Heartbeat, InitialPosition, Mode
 from tests.simulation.plan import Plan
 from tests.simulation.weather import Mix
 

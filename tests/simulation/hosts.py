@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pipeline.core.lease import Lease
-from pipeline.core.stream import StreamId
-from pipeline.duties.leader_tick import LeaderDuty, LeaderMemory
-from pipeline.duties.streams import asked_by
-from pipeline.duties.taking import Taking
-from pipeline.duties.worker_tick import WorkerDuty, WorkerReport
-from pipeline.errors import HeadraceError, TablesMissing, Terminal, Transient
-from pipeline.ports import StreamFacts
-from pipeline.settings import Settings
-from pipeline.settings_choices import Mode
-from sensors.cursor import read_leader, read_worker, write_leader, write_worker
-from tests.simulation.cursors import Cursor, Remembered
+from pipeline.duties.turns import RunAsk
+from pipeline.errors import HeadraceError
+from pipeline.settings.model import Settings
+from pipeline.wiring import Wiring
 from tests.simulation.instance import Instance, Runs
 from tests.simulation.machine import Host
-from tests.simulation.ports import Door, Leases, Lock, Source, Table, Tables, Workers
-from tests.simulation.runs import Beating, RunAtWork
+from tests.simulation.ports import Door
+from tests.simulation.process_ports import ProcessPorts
+from tests.simulation.runs import RunAtWork
 from tests.simulation.scheduler import Process
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-TICK = 5.0
-_FACTS_LIVE = 60.0
-_FAILURES = 3
 _GIVES_UP = 60.0
 """Seconds that Dagster's daemon waits for a sensor's answer."""
 
@@ -73,6 +61,11 @@ class Deployment:
         if self.is_up:
             self._serve()
 
+    def forget(self) -> None:
+        """Its Dagster storage is lost."""
+        self.instance = Instance(f"{self.instance.name}+")
+        self.queue.clear()
+
     def learn(self) -> None:
         """New settings: what is at work goes on with the old ones."""
         self.settings = self.world.settings(self.workers)
@@ -97,7 +90,7 @@ class Deployment:
             return
         world = self.world
         weather, rng = world.weather, world.rng
-        world.sim.after(TICK + 0.2 * rng.random(), lambda: self._loop(number))
+        world.sim.after(world.pace + 0.2 * rng.random(), lambda: self._loop(number))
         if self.server is None or self.server.frozen_until > world.sim.now:
             return
         self._fire("leader", self._leader_tick)
@@ -127,170 +120,87 @@ class Deployment:
         self._waiting[name] = world.sim.now
 
         def work() -> None:
-            if name in server.busy:
-                return  # `sensors.once`: the tick before is still at work
-            server.busy.add(name)
             try:
                 tick(server, name)
             finally:
-                server.busy.discard(name)
                 self._waiting.pop(name, None)
 
         world.sim.spawn(server, work, 0.05 * world.rng.random())
 
-    def _save(self, process: Process, name: str, cursor: Cursor[Any]) -> None:
+    def _save(self, process: Process, name: str, cursor: str | None) -> None:
         """A tick of a process that was replaced meanwhile may or may not be heard."""
-        if process is self.server or self.world.rng.random() < 0.5:
+        if cursor is not None and (process is self.server or self.world.rng.random() < 0.5):
             self.instance.cursors[name] = cursor
 
-    # -- what sensors/leader.py does ---------------------------------------------------------------------------
+    # -- what sensors/*.py do with a turn ------------------------------------------------------------------------
+
+    def _wiring(self, process: Process) -> Wiring:
+        wiring: Wiring | None = process.known.get("wiring")
+        if wiring is None:
+            wiring = Wiring(self.settings, ProcessPorts(self.world, process))
+            process.known["wiring"] = wiring
+        return wiring
 
     def _leader_tick(self, process: Process, name: str) -> None:
-        remembered = process.known.setdefault(f"kept by {name}", Remembered(read_leader))
-        memory, failures = remembered.of(self.instance.cursors.get(name))
-        duty: LeaderDuty = process.known.get(name) or process.known.setdefault(name, self._leader(process))
-        beating = Beating(self.world, process, duty.beat_lock, every=5.0, at_most=40.0)
         try:
-            report = duty.tick(memory)
-            self.world.require_told(report, by=process)
-            memory, trouble = report.memory, report.trouble
-        except Transient as error:
-            trouble = error
+            turn = self._wiring(process).leader_turn(self.instance.cursors.get(name))
         except HeadraceError as error:
-            self.world.note(process.name, f"leader tick of {duty.leader_id} failed: {error}")
-            self._give_up(duty)
+            self.world.note(process.name, f"leader tick failed: {error}")
             return
-        finally:
-            beating.stop()
-        failures = 0 if trouble is None else failures + 1
-        if trouble is not None:
-            self.world.note(process.name, f"leader tick of {duty.leader_id}: {trouble}")
-            if failures >= _FAILURES:
-                self._give_up(duty)
-                failures = 0
-        self._save(process, name, remembered.keep((memory, failures), _leader_text))
-
-    @staticmethod
-    def _give_up(duty: LeaderDuty) -> None:
-        with suppress(HeadraceError):
-            duty.release()
-
-    def _leader(self, process: Process) -> LeaderDuty:
-        door = Door(self.world, process)
-        return LeaderDuty(
-            leader_id=self.workers[0],
-            settings=self.settings,
-            tables=Tables(door),
-            leases=Leases(door),
-            workers=Workers(door),
-            lock=Lock(door),
-            source=Source(door),
-            table=Table(door),
-            clock=self.host,
-            ids=self.world.ids,
-        )
-
-    # -- what sensors/worker.py does ---------------------------------------------------------------------------
+        self.world.require_told(turn, by=process)
+        if turn.alarm is not None:
+            self.world.note(process.name, turn.alarm)
+        self._save(process, name, turn.cursor)
 
     def _worker_tick(self, process: Process, name: str) -> None:
-        remembered = process.known.setdefault(f"kept by {name}", Remembered(read_worker))
-        duty: WorkerDuty = process.known.get(name) or process.known.setdefault(
-            name, self._worker(process, name)
-        )
+        process.began[name] = began = self.world.sim.now
+        instance = self.instance
         try:
-            report = duty.tick(remembered.of(self.instance.cursors.get(name)))
-        except (Transient, TablesMissing) as error:
-            self.world.note(process.name, f"worker tick of {name}: {error}")
-            return
-        except Terminal as error:
+            turn = self._wiring(process).worker_turn(
+                name,
+                instance.cursors.get(name),
+                instance=instance.name,
+                runs=Runs(Door(self.world, process), instance),
+            )
+        except HeadraceError as error:
             self.world.note(process.name, f"worker tick of {name} failed: {error}")
             return
-        for run_id in report.dead_runs:
+        for run_id in turn.dead_runs:
             self.world.note(name, f"{run_id} is reported failed: it stopped beating")
             self.instance.end(run_id)
-        self._save(process, name, remembered.keep(report.memory, write_worker))
-        if report.due:
-            self._request(name, report)
+        self._save(process, name, turn.cursor)
+        if turn.ask is not None:
+            for key in turn.ask.due:
+                self.world.leases.require_turn(key, asked=began, by=name)
+            self._request(turn.ask, turn.sentence)
 
-    def _worker(self, process: Process, name: str) -> WorkerDuty:
-        door, settings = Door(self.world, process), self.settings
-        source = Source(door)
-        facts: dict[str, tuple[StreamFacts, float]] = {}
-
-        def stream(row: Lease) -> tuple[StreamId, timedelta]:
-            asked = asked_by(settings, row)
-            found, until = facts.get(asked, (None, 0.0))
-            if found is None or self.world.sim.now > until:
-                found = source.describe(asked)
-                facts[asked] = (found, self.world.sim.now + _FACTS_LIVE)
-            return found.stream, found.retention
-
-        return WorkerDuty(
-            worker_id=name,
-            instance=self.instance.name,
-            leases=Leases(door),
-            workers=Workers(door),
-            source=source,
-            runs=Runs(door, self.instance),
-            clock=self.host,
-            times=self.settings.times,
-            lock=Lock(door),
-            heartbeat=self.settings.coordination.heartbeat,
-            taking=self._taking(door, name),
-            stream=stream,
-        )
-
-    def _taking(self, door: Door, name: str) -> Taking | None:
-        if self.settings.coordination.mode is Mode.OWN:
-            return None
-        return Taking(
-            me=name,
-            leases=Leases(door),
-            clock=self.host,
-            ids=self.world.ids,
-            settings=self.settings,
-            tables=Tables(door),
-            workers=Workers(door),
-        )
-
-    def _request(self, worker: str, report: WorkerReport) -> None:
-        key = f"{worker}/after/{report.latest_run or 'nothing'}"
-        if key in self.instance.run_keys:
+    def _request(self, ask: RunAsk, why: str) -> None:
+        if ask.key in self.instance.run_keys:
             return
-        self.instance.run_keys.add(key)
-        self.world.note(worker, f"asks for a run: {report.due[0].lease_key} {report.due[0].why}")
-        self.launch(worker, over=report.over, later=report.later)
+        self.instance.run_keys.add(ask.key)
+        self.world.note(ask.worker, f"asks for a run: {why}")
+        self.launch(ask.worker, ask=ask)
 
     # -- runs --------------------------------------------------------------------------------------------------
 
-    def launch(
-        self,
-        worker: str,
-        *,
-        over: tuple[str, ...] = (),
-        later: tuple[str, ...] = (),
-        keys: tuple[str, ...] | None = None,
-    ) -> None:
+    def launch(self, worker: str, *, ask: RunAsk | None = None, keys: tuple[str, ...] | None = None) -> None:
         """Queued; started a little later by the daemon, if it lives."""
         world, instance = self.world, self.instance
         run_id = world.a_run_id()
-        instance.launch(run_id, worker, later)
+        instance.launch(run_id, worker, () if ask is None else ask.later)
 
         def go() -> None:
             hosts = [host for host in self.run_hosts if host.alive]
             if not self.is_up or not hosts:
                 self.queue.append(go)
             elif instance is self.instance and instance.start(run_id, self.host.now()):
-                host = world.rng.choice(hosts)
-                RunAtWork(self, run_id, worker, host, over=over, later=later, keys=keys, instance=instance)
+                RunAtWork(
+                    self, run_id, worker, world.rng.choice(hosts), ask=ask, keys=keys, instance=instance
+                )
 
         world.sim.after(world.rng.uniform(1.0, 5.0), go)
 
     def consume(self, worker: str, keys: tuple[str, ...]) -> None:
         """`headrace consume`: a run that no Dagster knows."""
         run_id = self.world.a_run_id()
-        RunAtWork(self, run_id, worker, self.host, over=(), later=(), keys=keys, instance=None)
-
-
-def _leader_text(said: tuple[LeaderMemory, int]) -> str:
-    return write_leader(*said)
+        RunAtWork(self, run_id, worker, self.host, ask=None, keys=keys, instance=None)

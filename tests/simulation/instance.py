@@ -6,7 +6,6 @@ from typing import Any
 
 from pipeline.core.due import RunState, RunVerdict
 from pipeline.ports import LatestRun
-from tests.simulation.cursors import Cursor
 from tests.simulation.ports import Door
 
 
@@ -33,7 +32,7 @@ class Instance:
         self.runs: dict[str, RunRecord] = {}
         self.open: dict[str, dict[str, None]] = {}
         self.newest: dict[str, str] = {}
-        self.cursors: dict[str, Cursor[Any]] = {}
+        self.cursors: dict[str, str] = {}
         self.run_keys: set[str] = set()
 
     def launch(self, run_id: str, worker: str, left_alone: tuple[str, ...] = ()) -> None:
@@ -53,19 +52,6 @@ class Instance:
         if run is not None and run.state is not RunState.OVER:
             run.state, run.failed, run.passing = RunState.OVER, failed, passing
             self.open[run.worker].pop(run_id, None)
-
-
-class NoRuns:
-    """A command's word on runs: no Dagster is asked, their beats tell."""
-
-    def verdict(self, run_id: str) -> RunVerdict:
-        return RunVerdict(RunState.UNKNOWN)
-
-    def open_runs(self, worker_id: str) -> tuple[str, ...]:
-        return ()
-
-    def latest(self, worker_id: str) -> LatestRun | None:
-        return None
 
 
 class Runs:

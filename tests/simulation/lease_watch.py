@@ -17,7 +17,7 @@ from pipeline.errors import TablesMissing
 from pipeline.memory.leases import MemoryLeaseStore
 from pipeline.memory.workers import MemoryWorkerStore
 from pipeline.ports import Listing
-from pipeline.settings_choices import Heartbeat
+from pipeline.settings.choices import Heartbeat
 from tests.simulation.scheduler import Process
 from tests.simulation.truth import ShardTruth, Violation
 
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
-FORMER_WAIT = timedelta(seconds=60)
+_MILLISECOND = timedelta(milliseconds=1)
 ODD = "somebody-elses"
 """The key of a row that isn't understood."""
+_STEADY, _FOR_A_WHILE = 10.0, 30.0
+"""Seconds: between two beats of a run, and for how long that has been so, where nobody can have taken it for dead."""
 PERSON = "person"
 """How the runs of people's commands are called."""
 
@@ -43,6 +45,11 @@ class WatchedLeases:
         """The newest change of a lease's owner: its key, from whom, when."""
         if world.plan.odd_rows:
             self.store.hold_odd_row(ODD, "it has no form that is known")
+        self.made: dict[str, float] = {}
+        """When each row was made."""
+        self._claimed: dict[str, float] = {}
+        self._handovers: dict[str, float] = {}
+        """By row: when its handover was asked for."""
         self._ahead: dict[tuple[str, str], Checkpoint] = {}
         """By claim and row: where a row that was claimed stood, if that was ahead of a table that was rolled back."""
 
@@ -113,6 +120,7 @@ class WatchedLeases:
             self._judge_delete(before, by)
             return
         if before is None:
+            self.made[after.key] = self._world.sim.now
             self._judge_position(after, by)
             return
         if after.checkpoint != before.checkpoint:
@@ -155,6 +163,9 @@ class WatchedLeases:
                 "I8", f"{by}: the row {row.key} says {row.checkpoint}, the table {token}", row.key
             )
 
+    def shard(self, row: Lease | None) -> ShardTruth | None:
+        return None if row is None else self._shard(row)
+
     def _shard(self, row: Lease) -> ShardTruth | None:
         stream = self._world.truth.stream_of(row)
         return None if stream is None else self._world.truth.shards.get(ShardKey(stream, row.shard_id))
@@ -166,6 +177,17 @@ class WatchedLeases:
             return False
         said = (row.checkpoint, row.landed) if row.landed is not None else (row.checkpoint,)
         return any(_is_beyond(each, shard.token) for each in said)
+
+    def require_turn(self, key: str, *, asked: float, by: str) -> None:
+        """I27: no run is asked for to read a shard whose parent is still being read. `asked`: when the rows were read."""
+        row = self.rows.get(key)
+        if row is None or row.looked_at is not None or row.landed is not None:
+            return
+        parents = [self.rows[each] for each in row.parent_keys if each in self.rows]
+        open_ones = [p for p in parents if not p.has_ended and p.stream_epoch == row.stream_epoch]
+        first = [parent.key for parent in open_ones if self.made.get(parent.key, asked) < asked]
+        if first:
+            raise Violation("I27", f"{by} asks for a run of {key}, {first[0]} comes first", key)
 
     def forget_ahead(self, key: str) -> None:
         """A person has decided about it."""
@@ -190,6 +212,8 @@ class WatchedLeases:
         if after.run_claim is None:
             if by.worker and before.holder == after.holder and before.run_claim != by.claim:
                 raise Violation("I2", f"{by} ({by.claim}) released {key}, claimed by {before.run_claim}", key)
+            if "looked_at" in change.put:
+                self._judge_looked(before, change, by)
             return
         if after.run_claim != by.claim:
             raise Violation("I2", f"{by} claimed {key} for {after.run_claim}", key)
@@ -198,6 +222,7 @@ class WatchedLeases:
         if before.checkpoint_owner is not None:
             raise Violation("I2", f"{by} claimed {key} during its handover to {before.owner}", key)
         self._judge_busy(before, by)
+        self._claimed[key] = world.sim.now
         if self.is_ahead(after):
             self._ahead[by.claim, key] = after.landed or after.checkpoint
         else:
@@ -206,17 +231,22 @@ class WatchedLeases:
 
     def _judge_busy(self, before: Lease, by: Process) -> None:
         """I25: nobody takes the claim of a run that lives, beats, and is alive for Dagster too."""
-        other = self._world.runs.get(before.run_claim or "")
-        if other is None or other.process is by or not other.process.alive:
-            return
-        now, process = self._world.sim.now, other.process
-        beaten = self._world.workers.beaten.get(before.run_claim or "", -1e9)
-        if process.frozen_until < now - 300.0 and now - beaten < 10.0 and other.is_alive_for_dagster:
+        claim = before.run_claim or ""
+        if claim != by.claim and self._is_at_work(claim):
+            silent = self._world.sim.now - self._world.workers.beaten[claim]
             raise Violation(
-                "I25",
-                f"{by} took {before.key} from {process}, which beat {now - beaten:.1f} s ago",
-                before.key,
+                "I25", f"{by} took {before.key} from {claim}, which beat {silent:.1f} s ago", before.key
             )
+
+    def _is_at_work(self, claim: str) -> bool:
+        """By everybody's word: its own beat, Dagster's, and the truth. One that was frozen lately may be taken for dead."""
+        run, now = self._world.runs.get(claim), self._world.sim.now
+        if run is None or not run.process.alive or not run.is_alive_for_dagster:
+            return False
+        return (
+            run.process.frozen_until < now - 300.0
+            and now - self._world.workers.beaten.get(claim, -1e9) < 10.0
+        )
 
     def _judge_move(self, before: Lease, after: Lease, change: Change, by: Process, looked: float) -> None:
         key = after.key
@@ -232,11 +262,64 @@ class WatchedLeases:
                 raise Violation(
                     "I18", f"{by}: took {key} at counter {before.counter}, seen {read.counter}", key
                 )
+        if before.checkpoint_owner is None and after.checkpoint_owner is not None:
+            self._handovers[key] = self._world.sim.now
+        elif before.run_claim not in {None, by.claim} and "stood still" not in change.why:
+            self._judge_hurry(before, after, by)
+        if after.owner is None and change.why != f"{before.holder} stops":
+            raise Violation("I2", f"{by} gave up {key} of {before.holder} ({change.why})", key)
         if taken:
             self.moved = (key, before.holder or "", self._world.sim.now)
         if "stood still" in change.why and before.holder is not None and after.owner != before.holder:
             self._judge_silence(before, by, looked)
         self._world.told(before, after, change, by)
+
+    def _judge_hurry(self, before: Lease, after: Lease, by: Process) -> None:
+        """I21: what a living run is reading is given up or handed over by that run, or once the deadline has passed."""
+        key, world = before.key, self._world
+        is_given_up = after.owner is None
+        is_handed_over = before.checkpoint_owner is not None and after.owner == before.owner
+        if not is_given_up and not (is_handed_over and after.checkpoint_owner is None):
+            return
+        since = world.sim.now - self._handovers.get(key, -1e9)
+        jumped = any(host is by.host and at > world.sim.now - 150.0 for at, host in world.jumps)
+        claim = before.run_claim or ""
+        if (is_handed_over and (since > 85.0 or jumped)) or not self._is_at_work(claim):
+            return
+        if world.sim.now - world.workers.steady[claim] < _FOR_A_WHILE:
+            return  # whoever acts may have looked while its beats were missing
+        if is_given_up and not self._was_known(key, by, before.holder or ""):
+            return
+        what = "given up" if is_given_up else f"handed over after {since:.1f} s"
+        raise Violation("I21", f"{by}: {key} was {what} while {before.run_claim} was reading it", key)
+
+    def _was_known(self, key: str, by: Process, worker: str) -> bool:
+        """Whether the claim was there before the worker's tick read its rows: one that comes between is taken away, too."""
+        mix = self._world.plan.mix
+        return not (mix.stale or mix.late) and self._claimed.get(key, 1e9) < by.began.get(worker, 0.0)
+
+    def _judge_looked(self, row: Lease, change: Change, by: Process) -> None:
+        """A row says that it was looked at: its shard was read without trouble, and the row says how far."""
+        shard, losses = self._shard(row), self._world.losses
+        found = losses.newest_read(by.claim, shard.key) if shard is not None else None
+        if shard is None or found is None or not losses.sure:
+            return
+        read, at = found
+        said = change.put["looked_at"], change.put.get("behind_ms")
+        stamp = read.upto.seen or read.last_arrival or said[0]
+        left = 1 if read.behind is None else read.behind // _MILLISECOND
+        if abs(stamp - said[0]) > _MILLISECOND or left != said[1]:
+            return  # a release that comes late, of a wave before
+        behind = (
+            read.upto.sequence is not None and not read.upto.ended and row.checkpoint != read.upto.checkpoint
+        )
+        if read.error is not None or behind:
+            why = read.error or f"it was read to {read.upto}, and says {row.checkpoint}"
+            raise Violation(
+                "I13", f"{by} says that it looked at {row.key}, with which it had trouble: {why}", row.key
+            )
+        if read.at_tip:
+            losses.judge_looked(shard, at)
 
     def _judge_silence(self, before: Lease, by: Process, looked: float) -> None:
         """I20: no jump of a clock condemns anybody: one adds a tick and a half, the rest is real silence."""
@@ -250,7 +333,7 @@ class WatchedLeases:
 
     def _judge_forgotten(self, before: Lease, unasked: float, by: Process) -> None:
         """A former stream's rows stay for the wait that the settings name."""
-        waited, wanted = self._world.sim.now - unasked, FORMER_WAIT.total_seconds()
+        waited, wanted = self._world.sim.now - unasked, self._world.former_wait.total_seconds()
         jumps = sum(at > unasked for at, _ in self._world.jumps)
         if waited < wanted - 45.0 * jumps - 1.0 and not before.has_ended:
             raise Violation(
@@ -319,6 +402,9 @@ class WatchedWorkers(MemoryWorkerStore):
             self.hold_odd_row(ODD, "it has no form that is known")
         self._sim = world.sim
         self.beaten: dict[str, float] = {}
+        """By claim."""
+        self.steady: dict[str, float] = {}
+        """By claim: since when it has beaten without a pause."""
         self._beats: dict[str, list[float]] = {}
 
     def silence(self, worker_id: str, seen: float) -> float:
@@ -326,6 +412,15 @@ class WatchedWorkers(MemoryWorkerStore):
         beats = self._beats.get(worker_id, [])
         at = bisect_right(beats, seen)
         return seen - (beats[at - 1] if at else 0.0)
+
+    def delete_stale(self, worker: Worker) -> bool:
+        """I7: a worker's row goes once it has been gone for a day, whatever clocks say that are a few minutes off."""
+        silent = timedelta(seconds=self.silence(worker.worker_id, self._sim.now))
+        if silent < timedelta(days=1) - timedelta(minutes=10):
+            raise Violation(
+                "I7", f"the row of {worker.worker_id} is deleted after {silent}", worker.worker_id
+            )
+        return super().delete_stale(worker)
 
     def beat(self, worker_id: str, instance: str, **how: Any) -> Worker | None:
         done = super().beat(worker_id, instance, **how)
@@ -337,5 +432,8 @@ class WatchedWorkers(MemoryWorkerStore):
         super().beat_run(worker_id, run_claim)
         if run_claim.startswith(PERSON):
             return  # its beat is taken away in the same moment: nobody sees it
-        self._beats.setdefault(worker_id, []).append(self._sim.now)
-        self.beaten[run_claim] = self._sim.now
+        now = self._sim.now
+        self._beats.setdefault(worker_id, []).append(now)
+        if now - self.beaten.get(run_claim, -1e9) > _STEADY:
+            self.steady[run_claim] = now
+        self.beaten[run_claim] = now

@@ -26,6 +26,9 @@ class MachineClock:
     def monotonic(self) -> float:
         return self._sim.now
 
+    def pause(self, seconds: float) -> None:
+        self._sim.pause(seconds)
+
 
 class Host(MachineClock):
     def __init__(self, name: str, sim: Scheduler, offset: float) -> None:

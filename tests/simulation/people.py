@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipeline.core.begin import Stop
 from pipeline.core.checkpoint import TRIM_HORIZON
 from pipeline.core.position import Start
-from pipeline.core.recover import Person, plan_reposition
+from pipeline.core.recovery_plan import Person, plan_reposition
+from pipeline.core.start_of_reading import Stop
+from pipeline.duties.alone import WorkersBeat, alone
+from pipeline.duties.chain_repair import Mending
 from pipeline.duties.recover import Busy, Recovery
-from pipeline.duties.repair import Mending
 from pipeline.errors import ChainBroken, HeadraceError
-from tests.simulation.instance import NoRuns
+from pipeline.wiring import NoDagster
 from tests.simulation.lease_watch import PERSON
 from tests.simulation.truth import Violation
 
@@ -101,6 +102,8 @@ class People:
         )
         start = Start(world.table.origins.get(world.truth.stream))
         plan = mending.plan(why="expired by another engine", origin=start)
+        if isinstance(plan, Stop) and world.source.denied:
+            return  # refused while Kinesis denies the stream: the person tries again later
         if isinstance(plan, Stop):
             raise Violation("I26", f"the chain can't be repaired: {plan.why}")
         for sentence in plan.sentences:
@@ -125,12 +128,20 @@ class People:
 
     def _a_recovery(self, claim: str) -> Recovery:
         world = self._world
+        settings = world.settings(("w1",))
         return Recovery(
             claim=claim,
-            settings=world.settings(("w1",)),
+            settings=settings,
+            policy=alone(
+                settings,
+                life=WorkersBeat(),
+                leases=world.leases.store,
+                workers=world.workers,
+                lock=world.lock,
+            ),
             leases=world.leases.store,
             workers=world.workers,
-            runs=NoRuns(),
+            runs=NoDagster(),
             source=world.source,
             table=world.table,
             clock=world.clock,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from pipeline.settings_choices import Heartbeat, InitialPosition, Mode, OnDataLoss
+from pipeline.settings.choices import Heartbeat, InitialPosition, Mode, OnDataLoss
 from tests.simulation.weather import Mix
 
 CALM = Mix()
@@ -99,6 +99,14 @@ class Plan:
     wave_records: int = 1_000_000
     mix: Mix = CALM
     troubles: dict[str, float] = field(default_factory=dict)
+    wave_takes: float = 0.0
+    """Seconds that the reading of each wave takes on top, as a backlog would: claims are held for longer than a tick."""
+    hush: float | None = None
+    """Traffic stops so many seconds before the storm ends; None: a minute after it."""
+    dark: float = 0.0
+    """Seconds for which all hosts are off, once."""
+    quiet: float = 0.0
+    """Seconds between the storm and the traffic that follows it (see `stretches`)."""
     storm: float = 600.0
     """Seconds until everything that goes wrong stops."""
     calm: float = 300.0
@@ -110,14 +118,14 @@ class Plan:
 
     @property
     def end(self) -> float:
-        return self.storm + self.calm
+        return self.storm + self.quiet + self.calm
 
     def __str__(self) -> str:
         kinds = ", ".join(f"{name} every {mean:.0f} s" for name, mean in self.troubles.items())
         return (
             f"seed {self.seed}: {self.hosts} hosts{' under one Dagster' if self.shared else ''}, {self.workers_each} workers each, "
             f"{self.shards} shards from {'what KCL left' if self.adopted else self.position}, heartbeat {self.heartbeat}"
-            f"{f', {self.streams} streams' if self.streams > 1 else ''}{', odd rows' if self.odd_rows else ''}{', each worker takes for itself' if self.mode is Mode.KCL_2 else ''}; {self.mix}; {kinds or 'no troubles'}"
+            f"{f', {self.streams} streams' if self.streams > 1 else ''}{', odd rows' if self.odd_rows else ''}{f', dark for {self.dark:.0f} s' if self.dark else ''}{f', quiet for {self.quiet / 3600:.0f} h' if self.quiet else ''}{', each worker takes for itself' if self.mode is Mode.KCL_2 else ''}; {self.mix}; {kinds or 'no troubles'}"
         )
 
 
@@ -144,7 +152,8 @@ def a_plan(seed: int) -> Plan:
         troubles=troubles,
     )
     plan = widened(plan, Random(f"wide {seed}"))
-    return replace(plan, odd_rows=Random(f"odd {seed}").random() < 0.1)
+    plan = replace(plan, odd_rows=Random(f"odd {seed}").random() < 0.1)
+    return stretched(plan, Random(f"stretch {seed}"))
 
 
 def widened(plan: Plan, rng: Random) -> Plan:
@@ -171,6 +180,57 @@ def widened(plan: Plan, rng: Random) -> Plan:
         kind = "roll_back" if plan.adopted else rng.choice(("roll_back", "expire"))
         plan = replace(plan, troubles={**plan.troubles, kind: rng.uniform(120.0, 500.0)})
     return plan
+
+
+def stretched(plan: Plan, rng: Random) -> Plan:
+    """By dice of its own again: denials, portions half done, traffic that stops early, and one of the longer stretches."""
+    if rng.random() < 0.12:
+        # A shard that failed often is left alone for up to ten minutes.
+        plan = replace(plan, troubles={**plan.troubles, "deny": rng.uniform(40.0, 200.0)}, calm=1000.0)
+    if rng.random() < 0.12:
+        plan = replace(plan, mix=replace(plan.mix, halved=_between(rng, 0.01, 0.2)))
+    if rng.random() < 0.12:
+        troubles = {"kill_run": rng.uniform(20.0, 60.0), **plan.troubles}
+        plan = replace(plan, hush=rng.uniform(30.0, 300.0), troubles=troubles)
+    if rng.random() < 0.15:
+        troubles = {"stop": rng.uniform(60.0, 150.0), "kill_host": rng.uniform(100.0, 200.0), **plan.troubles}
+        # Long waves of a few records each would never catch up, however well the fleet does.
+        plan = replace(
+            plan, wave_takes=rng.uniform(4.0, 20.0), wave_records=1_000_000, troubles=troubles, calm=1000.0
+        )
+    plan = _named_elsewhere(plan, rng)
+    dice = rng.random()
+    if dice < 0.08 and not plan.adopted and plan.starts_at <= 60.0:
+        retention = rng.uniform(60.0, 150.0)
+        troubles = {"wipe_rows": rng.uniform(100.0, 300.0), **plan.troubles}
+        dark = retention * rng.uniform(1.0, 2.5)
+        return replace(plan, retention=retention, dark=dark, puts_every=2.0, troubles=troubles)
+    if dice < 0.11 and plan.mode is Mode.OWN:
+        hours = rng.choice((rng.uniform(2.0, 4.0), rng.uniform(27.0, 32.0)))
+        return replace(
+            plan, quiet=3600.0 * hours, retention=86_400.0, heartbeat=Heartbeat.WORKER, storm=300.0
+        )
+    if dice < 0.15:
+        # Shards whose tip no wave reaches, and people who ask for them by name.
+        troubles = {**plan.troubles, "ask": rng.uniform(20.0, 60.0)}
+        busy = replace(plan, puts_every=0.4, wave_records=10, shards=1, storm=300.0)
+        return replace(busy, troubles=troubles, wave_takes=0.0)
+    return plan
+
+
+_ROWS_LOST = {"drop_row", "wipe_rows", "drop_tables"}
+
+
+def _named_elsewhere(plan: Plan, rng: Random) -> Plan:
+    """AT_TIMESTAMP: a moment that the stream has forgotten, or one that is still to come."""
+    dice = rng.random()
+    if plan.position is not InitialPosition.AT_TIMESTAMP or plan.adopted or dice > 0.4:
+        return plan
+    if dice > 0.2:
+        # Without lost rows: see "A start that is still to come" in docs/reliability.md.
+        kept = {kind: mean for kind, mean in plan.troubles.items() if kind not in _ROWS_LOST}
+        return replace(plan, starts_at=rng.uniform(60.0, 250.0), opens=0.0, puts_every=8.0, troubles=kept)
+    return replace(plan, starts_at=-400.0, opens=0.0, retention=rng.uniform(60.0, 300.0))
 
 
 def _between(rng: Random, least: float, most: float) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from importlib.abc import MetaPathFinder, SourceLoader
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -44,6 +44,16 @@ class Plant:
 
     def fitted(self, plan: Plan) -> Plan:
         return replace(plan, **{name: _given(getattr(plan, name), at) for name, at in self.among.items()})
+
+
+def a_bug(
+    name: str,
+    why: str,
+    *patches: tuple[str, str, str],
+    seeds: int = 60,
+    among: Mapping[str, Any] = MappingProxyType({}),
+) -> Plant:
+    return Plant(name, why, tuple(Patch(f"pipeline.{m}", old, new) for m, old, new in patches), seeds, among)
 
 
 def _given(drawn: Any, wanted: Any) -> Any:

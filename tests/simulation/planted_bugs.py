@@ -1,38 +1,27 @@
-"""The bugs of the mutation gate, with the rule of the protocol that each takes away."""
+"""The bugs of the mutation gate, with the rule of docs/protocol.md that each takes away."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
-from tests.simulation.planted import Patch, Plant
-
-
-def _bug(
-    name: str,
-    why: str,
-    *patches: tuple[str, str, str],
-    seeds: int = 60,
-    among: Mapping[str, Any] = MappingProxyType({}),
-) -> Plant:
-    return Plant(name, why, tuple(Patch(f"pipeline.{m}", old, new) for m, old, new in patches), seeds, among)
-
+from tests.simulation.once_unseen import ONCE_UNSEEN
+from tests.simulation.planted import a_bug
 
 _CHECKPOINT: Final = """f"landed up to {at}",
         holder=me,
         requires={"run_claim": run_claim, "checkpoint": read.checkpoint},"""
 
 _CHECKPOINT_FIRST: Final = """\
-        for it in manifest.staged:
+        for it in staged.manifest.staged:
             if it.upto.checkpoint is not None and not it.upto.ended:
-                row, at = wave.held[it.key], it.upto.checkpoint
-                self.claims.write(wave, it.key, change.checkpoint(row, self.claims.me, self.claims.claim, at=at))
+                row, at = self.claims.held[it.key], it.upto.checkpoint
+                early = change.checkpoint(row, self.claims.me, self.claims.claim, at=at)
+                self.claims.write(staged.claimed.log, it.key, early)
 """
 
 _MOVES: Final = """\
     return [
-        _write(rows[key], to, board.count[to], scene=scene, rules=rules)
+        _write(rows[key], to, board.count[to], scene=scene, weights=weights, rules=rules)
         for key, to in board.moves.items()
         if to != rows[key].owner or is_free(rows[key], scene)
     ]
@@ -44,7 +33,7 @@ _RESTLESS: Final = (
     for row in rows.values():
         if not moves and len(names) > 1 and row.owner in names and not is_free(row, scene):
             to = names[(names.index(row.owner) + 1) % len(names)]
-            moves.append(_write(row, to, board.count[to], scene=scene, rules=rules))
+            moves.append(_write(row, to, board.count[to], scene=scene, weights=weights, rules=rules))
     return moves
 """
 )
@@ -62,7 +51,7 @@ _MOVING: Final = {
 _TAKING: Final = {"mode": "2.x", "heartbeat": "lease", "calm": 700.0}
 
 _TABLE: Final = (
-    _bug(
+    a_bug(
         "fence-without-position",
         "a range lands wherever the table stands",
         (
@@ -71,12 +60,12 @@ _TABLE: Final = (
             "if False:",
         ),
     ),
-    _bug(
+    a_bug(
         "commit-without-swap",
         "the last writer wins",
         ("memory.table", "if self.head != made.parent:", "if False:"),
     ),
-    _bug(
+    a_bug(
         "rebase",
         "what was refused is put on the new head unjudged (D9)",
         (
@@ -85,19 +74,23 @@ _TABLE: Final = (
             "landing = next(iter(tries.values()), None) or decide_landing(base.positions, proposal)",
         ),
     ),
-    _bug(
+    a_bug(
         "shared-file-lands-in-part",
         "a refused shard's file is left out, and the others that share it land without it (D10)",
         ("core.landing", "    refused |= _closed_over_files(proposal, refused)\n", ""),
         seeds=200,
         among={"hosts": 3, "shards": 6, "troubles": {"freeze_run": 40.0, "wipe_rows": 120.0}},
     ),
-    _bug(
+    a_bug(
         "child-before-parents",
         "nobody waits for the parents",
-        ("core.begin", "if (position is None or position.sequence is None) and waiting:", "if False:"),
+        (
+            "core.start_of_reading",
+            "if (position is None or position.sequence is None) and waiting:",
+            "if False:",
+        ),
     ),
-    _bug(
+    a_bug(
         "origin-decided-twice",
         "LATEST is asked again by whoever comes next",
         ("duties.origin", "if facts.stream in state.positions.origins:", "if False:"),
@@ -113,26 +106,26 @@ _TABLE: Final = (
             "return Positions({**self.origins, **decided}, self.shards)",
         ),
     ),
-    _bug(
+    a_bug(
         "old-life-lands",
         "the stream's epoch isn't read again after the last page (D12)",
         ("duties.wave_streams", "if now is not None and now.stream != stream:", "if False:"),
         seeds=200,
         among={"troubles": {"recreate": 60.0}},
     ),
-    _bug(
+    a_bug(
         "checkpoint-before-commit",
         "the row says what the table doesn't know yet",
         (
-            "duties.consume",
-            "        committed = self.table.commit(",
-            _CHECKPOINT_FIRST + "        committed = self.table.commit(",
+            "duties.wave_landing",
+            "        committed = self.ports.table.commit(",
+            _CHECKPOINT_FIRST + "        committed = self.ports.table.commit(",
         ),
     ),
 )
 
 _ROWS: Final = (
-    _bug(
+    a_bug(
         "checkpoint-without-claim",
         "a zombie of the same worker writes after its successor (D2)",
         (
@@ -142,7 +135,7 @@ _ROWS: Final = (
         ),
         seeds=150,
     ),
-    _bug(
+    a_bug(
         "exact-counter-token",
         "a beat beside it refuses a run's own checkpoint (D1)",
         (
@@ -152,7 +145,7 @@ _ROWS: Final = (
         ),
         seeds=150,
     ),
-    _bug(
+    a_bug(
         "claim-without-owner",
         "whoever finds a row in a stale index may claim it",
         (
@@ -161,7 +154,7 @@ _ROWS: Final = (
             '            "run_claim": read.run_claim,',
         ),
     ),
-    _bug(
+    a_bug(
         "claim-during-handover",
         "a pending handover doesn't go first",
         (
@@ -174,12 +167,12 @@ _ROWS: Final = (
         ("core.due", "lease.holder != me or lease.checkpoint_owner is not None or", "lease.owner != me or"),
         among=_MOVING,
     ),
-    _bug(
+    a_bug(
         "release-without-claim",
         "a zombie releases what its successor claimed",
         ("core.change", '        requires={"run_claim": run_claim},\n        put=put,', "        put=put,"),
     ),
-    _bug(
+    a_bug(
         "take-over-without-counter",
         "a leader that slept takes what has moved meanwhile",
         (
@@ -189,7 +182,7 @@ _ROWS: Final = (
         ),
         seeds=200,
     ),
-    _bug(
+    a_bug(
         "silent-take-over",
         "the counter stays where it was when the holder changes",
         (
@@ -198,7 +191,7 @@ _ROWS: Final = (
             "add={},",
         ),
     ),
-    _bug(
+    a_bug(
         "believed-without-claim",
         "after a lost answer anybody's write is taken for one's own",
         (
@@ -207,7 +200,7 @@ _ROWS: Final = (
             "not change.put:\n        return False\n    if found:\n        return True",
         ),
     ),
-    _bug(
+    a_bug(
         "resurrecting-create",
         "a frozen leader's late create finds the row and writes over it (D4)",
         (
@@ -216,12 +209,12 @@ _ROWS: Final = (
             "        return change.create is not None",
         ),
     ),
-    _bug(
+    a_bug(
         "current-life-retired",
         "rows of the stream's own life are deleted as old ones",
         ("core.sync", "row.stream_epoch < stream.epoch", "row.stream_epoch <= stream.epoch"),
     ),
-    _bug(
+    a_bug(
         "numbers-as-text",
         "sequence numbers compare as strings",
         (
@@ -231,17 +224,17 @@ _ROWS: Final = (
         ),
         ("core.checkpoint", "tuple[int, int, int]", "tuple[int, str, int]"),
     ),
-    _bug(
+    a_bug(
         "restless-assignment",
         "each pass moves a lease, though nothing has changed (I6)",
         ("core.assign", _MOVES, _RESTLESS),
         among={"hosts": 3, "shards": 4},
     ),
-    _bug(
+    a_bug(
         "odd-rows-untold",
         "rows that aren't understood are passed over in silence",
         (
-            "duties.leader_tick",
+            "duties.leader_report",
             """f"{counted(len(listing.skipped), 'row')} not understood" if listing and listing.skipped else "",""",
             '"",',
         ),
@@ -250,17 +243,17 @@ _ROWS: Final = (
 )
 
 _TIME: Final = (
-    _bug(
+    a_bug(
         "hung-runs-beat",
         "a hung run's beat goes on for ever (D8)",
         (
-            "duties.consume",
-            "if wave is not None and self.clock.monotonic() - wave.progressed > hung:",
+            "duties.attempt",
+            "if self._is_at_work and self.claims.stood_still_for() > self.settings.hung_after:",
             "if False:",
         ),
         seeds=200,
     ),
-    _bug(
+    a_bug(
         "started-is-alive",
         "Dagster's word is believed for ever",
         (
@@ -269,13 +262,13 @@ _TIME: Final = (
             "if verdict.started is not None:",
         ),
     ),
-    _bug(
+    a_bug(
         "wall-clock-expiry",
         "a jump of the clock is taken for silence",
         ("core.sighting", "min(max(since, timedelta(0)), tick + tick / 2)", "max(since, timedelta(0))"),
         seeds=200,
     ),
-    _bug(
+    a_bug(
         "living-claims-taken",
         "a run takes what another living run is reading",
         (
@@ -284,17 +277,17 @@ _TIME: Final = (
             "        return True\n",
         ),
     ),
-    _bug(
+    a_bug(
         "the-dead-keep-theirs",
         "nobody takes a dead worker's leases",
         (
-            "duties.assignment",
-            "lost = frozenset(row.key for row in open_rows if row.holder in fleet.dead)",
-            "lost = frozenset[str]()",
+            "duties.alone",
+            "return frozenset(row.key for row in rows if row.holder in fleet.dead)",
+            "return frozenset()",
         ),
         seeds=150,
     ),
-    _bug(
+    a_bug(
         "lock-for-ever",
         "a dead leader's lock is never taken",
         ("core.election", "if now.credit > found.duration:", "if False:"),
@@ -302,7 +295,7 @@ _TIME: Final = (
 )
 
 _PAST: Final = (
-    _bug(
+    a_bug(
         "tag-trusted-after-rollback",
         "the newest snapshot of ours counts, whether it is part of the table or was rolled back",
         (
@@ -315,13 +308,13 @@ _PAST: Final = (
         ),
         among=_ROLLED_BACK,
     ),
-    _bug(
+    a_bug(
         "read-on-after-rollback",
         "a row that is ahead of the table is nobody's business: what was rolled back lands again, unasked",
-        ("core.begin", "    if disagreement is not None:", "    if False:"),
+        ("core.start_of_reading", "    if disagreement is not None:", "    if False:"),
         among=_ROLLED_BACK,
     ),
-    _bug(
+    a_bug(
         "end-by-vanished-shard",
         "a shard that Kinesis has forgotten counts as read to its end",
         (
@@ -331,17 +324,17 @@ _PAST: Final = (
         ),
         among=_FORGETFUL,
     ),
-    _bug(
+    a_bug(
         "gap-unrecorded",
         "what left the stream unread is passed over without a word in the ledger",
         ("duties.gaps", "        if each.gap is not None:", "        if False:"),
         among={"retention": 90.0},
     ),
-    _bug(
+    a_bug(
         "tombstone-dropped",
         "the row of an ended shard goes at once, while listings show it and its children are unread",
         (
-            "core.cleanup",
+            "core.cleanup_plan",
             (
                 "        and shard_id not in family.listed\n"
                 "        and counts_as_end(ShardKey(family.stream, shard_id), positions, passed)\n"
@@ -350,17 +343,17 @@ _PAST: Final = (
             "        and not any(parent in rows",
         ),
         (
-            "core.cleanup",
+            "core.cleanup_plan",
             "            for child in family.children.get(shard_id, ())",
             "            for child in ()",
         ),
         among=_RESHARDED,
     ),
-    _bug(
+    a_bug(
         "end-dropped",
         "the table lets go of an END while children of it have no position",
         (
-            "core.cleanup",
+            "core.cleanup_plan",
             "        and all(positions.of(ShardKey(key.stream, child)) is not None for child in at.children)",
             "",
         ),
@@ -374,7 +367,7 @@ _PAST: Final = (
 )
 
 _SHARED: Final = (
-    _bug(
+    a_bug(
         "taken-without-counter",
         "2.x: a lease is taken from whoever has it by now",
         (
@@ -384,16 +377,16 @@ _SHARED: Final = (
         ),
         among=_TAKING,
     ),
-    _bug(
+    a_bug(
         "stopping-takes",
         "2.x: a worker that was told to stop goes on and takes leases",
         (
             "duties.worker_tick",
             "        if row is not None and row.stopping:",
-            "        if row is not None and row.stopping and self.taking is None:",
+            "        if False:",
         ),
         among=_TAKING | {"troubles": {"stop": 60.0}},
     ),
 )
 
-BUGS: Final = {bug.name: bug for bug in (*_TABLE, *_ROWS, *_TIME, *_PAST, *_SHARED)}
+BUGS: Final = {bug.name: bug for bug in (*_TABLE, *_ROWS, *_TIME, *_PAST, *_SHARED, *ONCE_UNSEEN)}

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pipeline.core.batch import Batch, Limits, Manifest
+from pipeline.core.batch import Batch, BatchLimits, Manifest
 from pipeline.core.change import Applied, Change, Outcome, Refused
 from pipeline.core.landing import Proposal
-from pipeline.errors import TablesMissing
+from pipeline.errors import TablesMissing, Unreachable
 from pipeline.memory.leases import one_by_one
-from pipeline.ports import Committed, StagingSpec
+from pipeline.ports import Committed, StagingSpec, TableState
 from tests.simulation.scheduler import Killed, Process
-from tests.simulation.weather import ASK_KINESIS, READ, WAYS, WRITE, Way
+from tests.simulation.weather import ASK_KINESIS, LOAD, READ, WAYS, WRITE, Way
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -111,8 +111,30 @@ class Leases(Port):
         )
         return done
 
+    @property
+    def at_once(self) -> int:
+        """As many as DynamoDB is asked for at a time: what a tick decides between two portions is seen here too."""
+        return 16
+
     def apply_all(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
+        if len(changes) > 1 and self._door.weather.strikes("halved"):
+            return self._some_of(changes)
         return one_by_one(self.apply, changes)
+
+    def _some_of(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
+        """A part of the portion is written, in any order. Then the process dies, or the rest isn't tried any more."""
+        world, process = self._door.world, self._door.process
+        order = world.rng.sample(range(len(changes)), len(changes))
+        dies, written = world.rng.random() < 0.4, order[: world.rng.randrange(len(changes))]
+        how = "the process dies" if dies else "the rest fails"
+        world.weather.told(
+            process, "leases.apply_all", f"{len(written)} of {len(changes)} written, then {how}"
+        )
+        outcomes = {at: one_by_one(self.apply, [changes[at]])[0] for at in written}
+        if dies:
+            world.sim.die()
+        untried = Unreachable("leases.apply_all didn't answer")
+        return tuple(outcomes.get(at, untried) for at in range(len(changes)))
 
 
 class Workers(Port):
@@ -184,6 +206,11 @@ class Table(Port):
     def ensure(self) -> None:
         """It always is there."""
 
+    def load(self) -> TableState:
+        state: TableState = self._door.go(LOAD, "table.load", self._server.load)
+        self._door.process.loaded = self._door.world.sim.now
+        return state
+
     def staging_spec(self) -> StagingSpec:
         spec: StagingSpec = self._server.staging_spec()
         return spec
@@ -209,11 +236,11 @@ class Stage:
     def __init__(self, door: Door) -> None:
         self._door = door
 
-    def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: Limits) -> Manifest:
+    def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
         door, world = self._door, self._door.world
         if not door.process.alive:
             raise Killed
-        world.sim.pause(0.1 + world.rng.random())
+        world.sim.pause(0.1 + world.rng.random() * (1.0 + 2.0 * world.plan.wave_takes))
         if world.script is not None:
             world.script(door.process, "stage.read", (batches,))
         if world.weather.strikes("hung"):
@@ -223,6 +250,7 @@ class Stage:
         for batch in batches:
             world.count_read(batch.key)
         made = world.stage.stage(batches, spec, limits)
+        world.losses.note_read(door.process, made)
         world.tally.staged_rows += sum(each.rows for each in made.staged)
         world.sim.pause(0.05 + 0.3 * world.rng.random())
         if world.script is not None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from tests.simulation.plan import Plan, a_plan
-from tests.simulation.settle import require_settled, unsettled
+from tests.simulation.settle import require_cleared, require_settled, unsettled
+from tests.simulation.stretches import Quiet
 from tests.simulation.tally import Tally
 from tests.simulation.troubles import Troubles
 from tests.simulation.truth import History, Violation
@@ -50,10 +51,15 @@ def run_plan(plan: Plan) -> Outcome:
         world.start()
         Troubles(world).start()
         world.sim.run(plan.storm + 60.0)
+        if plan.quiet:
+            quiet = Quiet(world)
+            quiet.pass_by()
+            require_cleared(world)
+            quiet.wake_up()
         while settled is None and world.sim.now < plan.end:
             world.sim.run(world.sim.now + _LOOK)
             if next(unsettled(world), None) is None:
-                settled = world.sim.now - plan.storm
+                settled = world.sim.now - plan.storm - plan.quiet
         require_settled(world)
     except Violation as broken:
         violation = broken

@@ -22,11 +22,12 @@ class Process:
 
     __slots__ = (
         "alive",
-        "busy",
+        "began",
         "claim",
         "frozen_until",
         "host",
         "known",
+        "loaded",
         "looked_at_workers",
         "name",
         "on_death",
@@ -42,12 +43,14 @@ class Process:
         """Of a run: whose it is."""
         self.claim = ""
         self.alive = True
-        self.frozen_until = 0.0
+        self.frozen_until = -1e9
         self.tasks: dict[Task, None] = {}
-        self.busy: set[str] = set()
-        """Names of ticks at work: what `sensors.once` keeps in a module."""
+        self.began: dict[str, float] = {}
+        """When each worker's tick that is at work, or was last, began."""
         self.known: dict[str, Any] = {}
         """What modules keep between ticks."""
+        self.loaded = 0.0
+        """When it last looked at the lake table."""
         self.looked_at_workers = 0.0
         self.on_death: Callable[[], None] | None = None
         self.scans: Any = None

@@ -7,10 +7,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pipeline.core.lineage import Kind, Range
+from pipeline.core.position import Origin
 from pipeline.core.stream import ShardKey, StreamId
-from pipeline.memory.table import Lost, MemoryTable, Snapshot
+from pipeline.memory.clock import START
+from pipeline.memory.table import LostOnTheWay, MemoryTable, Snapshot
 from pipeline.ports import TableState
-from pipeline.settings_choices import InitialPosition
+from pipeline.settings.choices import InitialPosition
 from tests.simulation.truth import ShardTruth, Violation
 
 if TYPE_CHECKING:
@@ -22,13 +24,14 @@ class WatchedTable(MemoryTable):
         super().__init__(world.clock)
         self._world = world
         self.origins: dict[StreamId, datetime | None] = {}
-        self._decided: dict[StreamId, datetime] = {}
         self.landed = 0
         self.repairing = False
         """A person's repair is being committed."""
         self.rows_of = lambda file: world.stage.rows[file.path]
-        self._before: dict[int, dict[ShardKey, tuple[Any, int, datetime | None]]] = {}
+        self._before: dict[int, dict[ShardKey, tuple[Any, ...]]] = {}
         """By snapshot: what its shards stood at before it."""
+        self._made: dict[int, tuple[datetime, float]] = {}
+        """By snapshot: when it was made, and when its process had last looked at the table."""
 
     def _swap(self, made: Snapshot) -> bool:
         world = self._world
@@ -36,6 +39,7 @@ class WatchedTable(MemoryTable):
         if task is None:
             return self.swap_now(made, "a person")
         process, weather = task.process, world.weather
+        self._made[made.id] = world.clock.now(), process.loaded
         world.sim.pause(0.01 + 0.1 * world.rng.random())
         if world.script is not None:
             world.script(process, "table.swap", (made,))
@@ -49,18 +53,18 @@ class WatchedTable(MemoryTable):
         if weather.strikes("swap_lost"):
             weather.told(process, "the swap", "request lost")
             world.sim.pause(2.0)
-            raise Lost
+            raise LostOnTheWay
         if weather.strikes("swap_late"):
             delay = world.rng.uniform(0.5, 60.0)
             weather.told(process, "the swap", f"late by {delay:.1f} s")
             world.sim.after(delay, lambda: self._swap_late(made, process.name))
             world.sim.pause(2.0)
-            raise Lost
+            raise LostOnTheWay
         done = self.swap_now(made, process.name)
         if weather.strikes("swap_unanswered"):
             weather.told(process, "the swap", "applied, answer lost")
             world.sim.pause(2.0)
-            raise Lost
+            raise LostOnTheWay
         return done
 
     def _swap_late(self, made: Snapshot, by: str) -> None:
@@ -85,10 +89,11 @@ class WatchedTable(MemoryTable):
         for snapshot in self.history(self.head):
             if snapshot.id == to:
                 break
-            for key, (token, read, gap_until) in self._before.pop(snapshot.id, {}).items():
+            for key, (token, read, gaps) in self._before.pop(snapshot.id, {}).items():
                 shard = self._world.truth.shards[key]
                 shard.goes_back()
-                shard.token, shard.read, shard.gap_until = token, read, gap_until
+                shard.token, shard.read, shard.gaps = token, read, gaps
+        self._world.losses.sure = False
         self.rollback(to)
 
     def compact(self) -> None:
@@ -105,14 +110,15 @@ class WatchedTable(MemoryTable):
             if self._was_let_go(stream, made):
                 self.origins[stream] = origin.start.at
             else:
-                self._judge_origin(stream, origin.start.at)
-            self._decided[stream] = origin.decided
+                self._judge_origin(stream, origin, made)
+            self._world.losses.decided[stream] = origin
         self._before[made.id] = {
-            each.key: (shard.token, shard.read, shard.gap_until)
+            each.key: (shard.token, shard.read, shard.gaps)
             for each in made.page.ranges
             if (shard := self._world.truth.shards.get(each.key)) is not None
         }
         if self.repairing:
+            self._world.losses.sure = False
             self._judge_repair(made)
             return
         rows: dict[ShardKey, list[int]] = {}
@@ -121,7 +127,7 @@ class WatchedTable(MemoryTable):
                 rows.setdefault(key, []).append(sequence)
         for each in made.page.ranges:
             if each.moves:
-                self._judge_range(each, rows.pop(each.key, []), by)
+                self._judge_range(each, rows.pop(each.key, []), by, made)
         if rows:
             key = min(rows)
             raise Violation("I11", f"rows of {key} landed without a range", key.shard_id)
@@ -133,28 +139,44 @@ class WatchedTable(MemoryTable):
             return False
         return stream not in self._state(made.parent).positions.origins
 
-    def _judge_origin(self, stream: StreamId, at: datetime | None) -> None:
+    def _judge_origin(self, stream: StreamId, origin: Origin, made: Snapshot) -> None:
+        at = origin.start.at
         if stream in self.origins:
             if not self.repairing or self.origins[stream] != at:
                 raise Violation("I9", f"the origin of {stream} was decided twice")
             return
         self.origins[stream] = at
         self._world.note("table", f"origin of {stream.epoch}: {at}")
-        position = self._world.plan.position
-        if self._world.plan.adopted:
-            position = InitialPosition.TRIM_HORIZON
-        is_first = self._world.truth.is_first_life(stream)
-        now = self._world.clock.now()
-        if position is InitialPosition.LATEST and is_first:
-            slowest = timedelta(seconds=240)
-            if at is None or not now - slowest <= at <= now:
-                raise Violation("I1", f"LATEST at {now} became {at}: not Kinesis's clock")
-        if position is InitialPosition.TRIM_HORIZON and at is not None:
-            raise Violation("I1", f"TRIM_HORIZON became {at}")
+        if self.repairing:
+            return
+        answered = self._world.source.answers.get(stream, {})
+        if origin.decided not in answered:
+            raise Violation(
+                "I1", f"the origin of {stream} was decided at {origin.decided}: not Kinesis's clock"
+            )
+        wanted = self._first_origin(origin)
+        known = self.origins if self._world.losses.sure else made.positions.origins  # a repair forgets lives
+        if any(each.arn == stream.arn and each != stream for each in known):
+            wanted = None  # an earlier life has begun here: nothing of this one was ever to be passed over
+        if at != wanted:
+            raise Violation(
+                "I1", f"{stream} begins at {at or 'TRIM_HORIZON'}, not at {wanted or 'TRIM_HORIZON'}"
+            )
 
-    def _judge_range(self, each: Range, rows: list[int], by: str) -> None:
+    def _first_origin(self, origin: Origin) -> datetime | None:
+        """Where the plan's fleet is to begin a stream that it meets for the first time."""
+        plan = self._world.plan
+        match InitialPosition.TRIM_HORIZON if plan.adopted else plan.position:
+            case InitialPosition.LATEST:
+                return origin.decided
+            case InitialPosition.AT_TIMESTAMP:
+                return START + timedelta(seconds=plan.starts_at)
+            case InitialPosition.TRIM_HORIZON:
+                return None
+
+    def _judge_range(self, each: Range, rows: list[int], by: str, made: Snapshot) -> None:
         shard = self._world.truth.shards.get(each.key)
-        about = each.key.shard_id
+        about, losses = each.key.shard_id, self._world.losses
         if shard is None:
             raise Violation("I1", f"a range of {each.key} ({each.key.stream.epoch}), which never was", about)
         self._world.leases.require_not_ahead(each)
@@ -175,13 +197,14 @@ class WatchedTable(MemoryTable):
         stop = shard.read if upto[0] is None else bisect_right(shard.sequences, upto[0])
         wanted = shard.sequences[max(shard.read, self._first(shard)) : stop]
         if each.kind is Kind.LANDED:
-            self._compare(each, self._not_lost(shard, wanted, rows), rows, by)
-            shard.unread_until = self._unread_until(shard) if upto[0] is None else None
+            self._judge_landed(shard, each, wanted, rows, by)
+            losses.add_proof(shard, each, max(stop, shard.read, self._first(shard)))
         elif each.kind is Kind.ADOPT:
             self._judge_adopted(shard, each, stop)
         elif each.kind is Kind.SKIPPED:
-            shard.gap_until = each.last_arrival
-            stop = len(shard.sequences) if each.upto.ended else stop
+            made_at, planned = self._made.get(made.id, (self._world.clock.now(), 0.0))
+            shard.gaps = (*shard.gaps, losses.judged_gap(shard, each, made_at, planned))
+            shard.unread_until = losses.unread_until(shard, losses.read_at(each))
         self._judge_end(shard, each, stop)
         self.landed += len(rows)
         if each.upto.ended:
@@ -210,8 +233,7 @@ class WatchedTable(MemoryTable):
             over = at.ended if at is not None else self._counts_as_end(shard, made)
             read = len(shard.sequences) if over else bisect_right(shard.sequences, last or 0)
             shard.goes_back()
-            if token != shard.token:
-                shard.gap_until = None
+            shard.proofs = ()
             shard.token, shard.read = token, read
 
     def _counts_as_end(self, shard: ShardTruth, made: Snapshot) -> bool:
@@ -233,47 +255,15 @@ class WatchedTable(MemoryTable):
                 each.key.shard_id,
             )
 
-    def _not_lost(self, shard: ShardTruth, wanted: list[int], rows: list[int]) -> list[int]:
-        """I13: what is missing at the start must have been reported before, or was trimmed before the stream was ever read."""
-        until = shard.gap_until or self._unread_until(shard)
-        if until is None:
-            return wanted
-        arrived = dict(zip(shard.sequences, shard.arrivals, strict=True))
-        there = set(rows)
-        return [n for n in wanted if n in there or arrived[n] > until]
-
-    def _unread_until(self, shard: ShardTruth) -> datetime | None:
-        """What arrived before this was trimmed before the stream was ever read."""
-        nothing_landed = shard.token is None or shard.token[0] is None
-        if not nothing_landed or not self._starts_at_the_horizon(shard):
-            return None
-        trimmed = self._world.clock.now() - timedelta(seconds=self._world.plan.retention)
-        return min(trimmed, self._decided[shard.key.stream])
-
-    def _starts_at_the_horizon(self, shard: ShardTruth) -> bool:
-        """A root, or a shard whose parents had left the stream before anybody read them, were KCL's to their end, or ended
-        without a record of theirs and began so themselves."""
-        stream, world = shard.key.stream, self._world
-        named = self.origins[stream]
-        in_reach = self._decided[stream] - timedelta(seconds=world.plan.retention)
-        if not self._is_first_of_ours(stream) or (named is not None and named >= in_reach):
-            return False
-        parents = (world.truth.shards[ShardKey(stream, name)] for name in shard.parents)
-        return all(
-            (parent.token is None and world.is_unlisted(parent.key))
-            or self._was_kcls(parent)
-            or (parent.token is not None and parent.token[0] is None and self._starts_at_the_horizon(parent))
-            for parent in parents
-        )
-
-    def _is_first_of_ours(self, stream: StreamId) -> bool:
-        """Of its lives, the first that has an origin: an earlier one may have been KCL's alone."""
-        return next(each for each in self.origins if each.arn == stream.arn) == stream
-
-    @staticmethod
-    def _was_kcls(shard: ShardTruth) -> bool:
-        """KCL read it to its end: nobody of ours knows when that was."""
-        return shard.ended and shard.begins == len(shard.sequences)
+    def _judge_landed(
+        self, shard: ShardTruth, each: Range, wanted: list[int], rows: list[int], by: str
+    ) -> None:
+        losses = self._world.losses
+        read_at = losses.read_at(each)
+        if rows != wanted:
+            self._compare(each, losses.must_be_there(shard, wanted, rows, read_at), rows, by)
+            shard.forgiven.update(set(wanted) - set(rows))
+        shard.unread_until = losses.unread_until(shard, read_at) if each.upto.sequence is None else None
 
     def _compare(self, each: Range, wanted: list[int], rows: list[int], by: str) -> None:
         if rows == wanted:
@@ -300,9 +290,14 @@ class WatchedTable(MemoryTable):
         about = each.key.shard_id
         if shard.closed is None and not self._was_recreated(shard):
             raise Violation("I1", f"{each.key} was ended while it is open", about)
-        left = len(self._not_lost(shard, shard.sequences[max(stop, self._first(shard)) :], []))
-        if each.kind is Kind.LANDED and left:
+        losses = self._world.losses
+        rest, now = shard.sequences[max(stop, self._first(shard)) :], losses.read_at(each)
+        left = len(losses.must_be_there(shard, rest, (), now)) if rest else 0
+        if each.kind in {Kind.LANDED, Kind.SKIPPED} and left:
             raise Violation("I1", f"{each.key} was ended {left} records early", about)
+        shard.forgiven.update(rest)
+        if each.kind is Kind.SKIPPED and not self._world.is_unlisted(each.key):
+            raise Violation("I1", f"{each.key} was ended as gone, and Kinesis still has it", about)
         if each.kind is Kind.LANDED and set(each.upto.children) != set(shard.children):
             raise Violation(
                 "I3", f"{each.key} ended with children {each.upto.children}, not {shard.children}", about

@@ -1,9 +1,9 @@
-"""Interleavings that broke weaker designs, as the protocol lists them: D1 to D6."""
+"""Interleavings that broke simpler designs, as docs/protocol.md lists them: D1 to D6."""
 
 from __future__ import annotations
 
 from pipeline.memory.table import Snapshot
-from pipeline.settings_choices import Heartbeat
+from pipeline.settings.choices import Heartbeat
 from tests.simulation.scene import a_scene, is_run, name
 
 

@@ -1,4 +1,4 @@
-"""Interleavings that broke weaker designs, as the protocol lists them: D7 to D12."""
+"""Interleavings that broke simpler designs, as docs/protocol.md lists them: D7 to D12."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from pipeline.errors import HeadraceError, Unreachable
-from pipeline.memory.table import Lost
+from pipeline.memory.table import LostOnTheWay
 from tests.simulation.scene import a_scene, is_run, name
 
 _DURATION, _TICK = 20.0, 5.0
@@ -22,7 +22,7 @@ def test_d7_ones_own_first_request_thought_lost_and_applied_late_lands_nothing_t
             if what == "table.swap" and process.claim and not late:
                 late.append(args[0])
                 world.sim.after(5.0, partial(world.table.swap_now, args[0], "late"))
-                raise Lost
+                raise LostOnTheWay
 
         scene.on_call(lose_the_first)
         scene.put(0)
@@ -63,8 +63,8 @@ def test_d8_a_hung_run_isnt_kept_alive_by_its_sensor():
     with a_scene(hosts=1, shards=2) as scene:
         scene.put(0)
         hung = scene.held("stage.read", freezes=False)
-        times = scene.world.deployments[0].settings.times
-        bound = times.hung_after.total_seconds() + _DURATION + 4 * _TICK + _LAUNCH
+        settings = scene.world.deployments[0].settings
+        bound = settings.hung_after.total_seconds() + _DURATION + 4 * _TICK + _LAUNCH
         scene.run_until(lambda: scene.is_read_up(0), within=bound)
         assert hung.process.alive
         scene.settled()
@@ -110,8 +110,7 @@ def test_d11_another_runs_beat_doesnt_make_a_hung_runs_claims_look_alive():
         hung = scene.held("stage.read", freezes=False)
         worker, deployment = hung.process.worker, scene.world.deployments[0]
         keys = (name(1),) if scene.row(1).run_claim != hung.process.claim else (name(0),)
-        times = deployment.settings.times
-        bound = times.hung_after.total_seconds() + _DURATION + 4 * _TICK + _LAUNCH
+        bound = deployment.settings.hung_after.total_seconds() + _DURATION + 4 * _TICK + _LAUNCH
         scene.run(60.0)
         deployment.launch(worker, keys=keys)  # it waits for its shard, and beats all the while
         scene.run_until(lambda: scene.is_read_up(0), within=bound)

@@ -1,13 +1,13 @@
-"""Interleavings that broke weaker designs, as the protocol lists them: D13 to D18."""
+"""Interleavings that broke simpler designs, as docs/protocol.md lists them: D13 to D18."""
 
 from __future__ import annotations
 
+from pipeline.beside_kcl.adoption import Adopting
 from pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
 from pipeline.core.lease import Lease
-from pipeline.duties.adopt import Adopting
 from pipeline.duties.cleanup import Cleaning, CleanupDue
-from pipeline.memory.table import Lost, Snapshot
-from pipeline.settings_choices import InitialPosition
+from pipeline.memory.table import LostOnTheWay, Snapshot
+from pipeline.settings.choices import InitialPosition
 from tests.simulation.scene import a_scene, is_run, name
 
 
@@ -112,7 +112,7 @@ def test_d17_a_commit_that_was_rolled_back_from_main_doesnt_count_as_landed():
                 lost.append(args[0])
                 world.table.swap_now(args[0], process.name)
                 rolled_back(world, args[0].parent)
-                raise Lost
+                raise LostOnTheWay
 
         scene.on_call(commit_and_roll_back)
         scene.put(0)

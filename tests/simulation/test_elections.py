@@ -1,4 +1,4 @@
-"""After a SIGKILLed leader another takes over, whatever ticks fail and cursors are lost meanwhile (B1)."""
+"""After a SIGKILLed leader another takes over, whatever ticks fail and cursors are lost meanwhile."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from random import Random
 import pytest
 
 from pipeline.core.election import LockRow
-from pipeline.duties.leader_tick import LeaderDuty, LeaderMemory
+from pipeline.duties.alone import WorkersBeat, alone
+from pipeline.duties.cursors import read_leader, write_leader
+from pipeline.duties.leader_report import LeaderMemory
+from pipeline.duties.leader_tick import LeaderDuty
 from pipeline.errors import Throttled
 from pipeline.memory.clock import CountingIds, MemoryClock
 from pipeline.memory.leader_lock import MemoryLeaderLock
@@ -17,8 +20,7 @@ from pipeline.memory.leases import MemoryLeaseStore
 from pipeline.memory.source import MemorySource
 from pipeline.memory.table import MemoryTable
 from pipeline.memory.workers import MemoryWorkerStore
-from pipeline.settings import Settings, StreamSettings, WorkerSettings
-from sensors.cursor import read_leader, write_leader
+from pipeline.settings.model import Settings, StreamSettings, WorkerSettings
 from tests.duties.world import MadeTables
 
 LOCK = 20.0
@@ -93,6 +95,9 @@ class Election:
         return LeaderDuty(
             leader_id=name,
             settings=settings,
+            policy=alone(
+                settings, life=WorkersBeat(), leases=self.leases, workers=self.workers, lock=self.lock
+            ),
             tables=MadeTables(),
             leases=self.leases,
             workers=self.workers,

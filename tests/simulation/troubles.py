@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.simulation.hosts import Deployment
-from tests.simulation.instance import Instance
 from tests.simulation.machine import Host
 from tests.simulation.scheduler import Process
 from tests.simulation.world import World
@@ -31,6 +30,7 @@ class Troubles:
         world = self.world
         world.weather.storm = False
         world.weather.down.clear()
+        world.source.denied.clear()
         world.note("world", "the storm is over")
         if not any(d.is_up for d in world.deployments):
             self._revive(world.deployments[0].host, lost=False)
@@ -95,24 +95,14 @@ class Troubles:
         host = rng.choice(alive)
         back = rng.choice((5.0, 15.0, 40.0, 100.0, None, None))
         self._note(f"host {host.name} dies, {'for good' if back is None else f'back in {back:.0f} s'}")
-        host.alive = False
-        for process in list(host.processes):
-            world.sim.kill(process)
-        host.processes.clear()
+        world.lose(host)
         if back is not None:
             world.sim.after(back, lambda: self._revive(host, lost=rng.random() < 0.2))
 
     def _revive(self, host: Host, *, lost: bool) -> None:
-        if host.alive:
-            return
-        self._note(f"host {host.name} is back{', its Dagster storage is new' if lost else ''}")
-        host.alive = True
-        for deployment in self.world.deployments:
-            if deployment.host is host:
-                if lost:
-                    deployment.instance = Instance(f"{deployment.instance.name}+")
-                    deployment.queue.clear()
-                deployment.start()
+        if not host.alive and self.world.sim.now >= self.world.dark_until:
+            self._note(f"host {host.name} is back{', its Dagster storage is new' if lost else ''}")
+            self.world.revive(host, lost=lost)
 
     def freeze_run(self) -> None:
         if (process := self._a_run()) is not None:
@@ -199,6 +189,16 @@ class Troubles:
 
     def lake_outage(self) -> None:
         self._outage("lake")
+
+    def deny(self) -> None:
+        """A false ResourceNotFound: of a shard, open or not, or of the whole stream."""
+        world, rng = self.world, self.world.rng
+        shards = [s for s in world.truth.shards.values() if world.truth.lives(s.key.stream)]
+        shard = rng.choice(shards[-12:])
+        what = shard.key.stream.name if rng.random() < 0.25 else shard.key
+        seconds = rng.choice((5.0, 20.0, 60.0, 150.0))
+        self._note(f"Kinesis denies for {seconds:.0f} s that there is {what}")
+        world.source.denied[what] = world.sim.now + seconds
 
     def wipe_rows(self) -> None:
         self._note("all lease rows are gone")

@@ -15,7 +15,7 @@ History = list[tuple[float, str, object]]
 
 
 class Violation(AssertionError):
-    """An invariant of the protocol is broken. `about`: the shard or lease to show in the trace."""
+    """An invariant of docs/protocol.md is broken. `about`: the shard or lease to show in the trace."""
 
     def __init__(self, invariant: str, said: str, about: str = "") -> None:
         super().__init__(f"{invariant}: {said}")
@@ -36,8 +36,12 @@ class ShardTruth:
     token: tuple[int | None, int, bool] | None = None
     read: int = 0
     """How many of `sequences` the position has passed."""
-    gap_until: datetime | None = None
-    """What arrived before this was reported as perhaps lost."""
+    gaps: tuple[tuple[datetime, datetime], ...] = ()
+    """From when to when records were reported as perhaps lost."""
+    forgiven: set[int] = field(default_factory=set)
+    """Records that a landing passed over for good reason: trimmed, and told of or never ours."""
+    proofs: tuple[tuple[float, datetime], ...] = ()
+    """With each commit: up to when it proves that nothing was lost."""
     unread_until: datetime | None = None
     """Looked at, and no record was there: what arrived before this was trimmed before the stream was ever read."""
     was: tuple[int | None, int, bool] | None = None

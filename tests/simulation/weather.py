@@ -53,6 +53,8 @@ class Mix:
     forgotten: float = 0.0
     """Its cursor is lost."""
     late_listing: float = 0.0
+    halved: float = 0.0
+    """Per portion of writes: a part of it is done, in any order; then its process dies, or the rest fails."""
 
     def __str__(self) -> str:
         told = [f"{f.name} {getattr(self, f.name):.2%}" for f in fields(self) if getattr(self, f.name)]

@@ -11,25 +11,26 @@ from pipeline.core.change import Change
 from pipeline.core.lease import Lease
 from pipeline.core.shard import Shard
 from pipeline.core.stream import ShardKey, StreamId, lease_key
-from pipeline.duties.leader_tick import LeaderReport
+from pipeline.duties.turns import Turn
 from pipeline.memory.clock import START, CountingIds
 from pipeline.memory.leader_lock import MemoryLeaderLock
-from pipeline.memory.source import MemorySource
 from pipeline.memory.stage import MemoryStage
-from pipeline.settings import (
+from pipeline.settings.choices import FormerStreams, InitialPosition, StreamsMode
+from pipeline.settings.model import (
     AssignmentSettings,
-    CoordinationSettings,
     DiscoverySettings,
+    KclSettings,
     Settings,
     StreamSettings,
     TimeSettings,
     WaveSettings,
     WorkerSettings,
 )
-from pipeline.settings_choices import FormerStreams, InitialPosition, StreamsMode
 from tests.simulation.adoption import Adoption
 from tests.simulation.hosts import Deployment
-from tests.simulation.lease_watch import FORMER_WAIT, ODD, WatchedLeases, WatchedWorkers
+from tests.simulation.kinesis import WatchedSource
+from tests.simulation.lease_watch import ODD, WatchedLeases, WatchedWorkers
+from tests.simulation.losses import Losses
 from tests.simulation.machine import Host, MachineClock
 from tests.simulation.people import People
 from tests.simulation.plan import Plan
@@ -37,6 +38,7 @@ from tests.simulation.ports import Script
 from tests.simulation.runs import RunAtWork
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.streams import Streams
+from tests.simulation.stretches import TICK, Dark
 from tests.simulation.table_watch import WatchedTable
 from tests.simulation.tally import Tally
 from tests.simulation.truth import History, ShardTruth, Truth, Violation
@@ -46,8 +48,9 @@ NAMES = ("orders", "orders-b", "orders-c")
 STREAM = NAMES[0]
 _READS_A_SECOND = 5
 _MOST_LINES = 200_000
-_CLEANUP = timedelta(seconds=60)
-"""Rarer by default; here it has to come about within minutes. All other times are the defaults."""
+_CLEANUP = _FORMER_WAIT = timedelta(seconds=60)
+"""Longer by default; in a plan without a quiet stretch they have to come about within minutes. All other times are the
+defaults."""
 
 
 class World:
@@ -61,7 +64,8 @@ class World:
         self.clock = MachineClock(self.sim)
         self.ids = CountingIds("id", seed=plan.seed)
         self.truth = Truth()
-        self.source = MemorySource(self.clock)
+        self.source = WatchedSource(self)
+        self.losses = Losses(self)
         # Numbers that grow a digit longer meanwhile: as texts they would be in another order.
         self.source._sequence = count(10**21 - self.rng.randrange(5, 200))
         self.leases = WatchedLeases(self)
@@ -73,6 +77,11 @@ class World:
         self.runs: dict[str, RunAtWork] = {}
         """By claim."""
         self.tally = Tally()
+        self.pace = TICK
+        """Seconds between two rounds of sensors."""
+        self.puts_until = plan.storm + (60.0 if plan.hush is None else -plan.hush)
+        self.dark_until = 0.0
+        """Until then no host comes back."""
         self.jumps: list[tuple[float, Host]] = []
         """When a host's clock was set."""
         self.listeners: list[Callable[[Lease, Lease, Change, Process], None]] = []
@@ -127,17 +136,19 @@ class World:
                 on_data_loss=plan.on_data_loss,
             ),
             former_streams=FormerStreams.AUTO if several else FormerStreams.KEEP,
-            former_streams_wait=FORMER_WAIT,
+            former_streams_wait=self.former_wait,
             workers=tuple(WorkerSettings(id=worker) for worker in workers),
-            coordination=CoordinationSettings(
-                mode=plan.mode, heartbeat=plan.heartbeat, allow_foreign_checkpoints=plan.foreign
-            ),
-            times=TimeSettings(completed_cleanup=_CLEANUP, garbage_cleanup=2 * _CLEANUP),
+            kcl=KclSettings(mode=plan.mode, heartbeat=plan.heartbeat, allow_foreign_checkpoints=plan.foreign),
+            times=TimeSettings() if plan.quiet else TimeSettings(cleanup=_CLEANUP),
             assignment=AssignmentSettings(graceful=plan.graceful),
             wave=WaveSettings(records=plan.wave_records),
         )
 
     # -- what processes need of it -----------------------------------------------------------------------------
+
+    @property
+    def former_wait(self) -> timedelta:
+        return timedelta(hours=1) if self.plan.quiet else _FORMER_WAIT
 
     @property
     def is_open(self) -> bool:
@@ -159,10 +170,10 @@ class World:
         if len(self.history) > _MOST_LINES:
             raise Violation("I30", f"{who} turns in circles: {what}")
 
-    def require_told(self, report: LeaderReport, by: Process) -> None:
+    def require_told(self, turn: Turn, by: Process) -> None:
         """I23: who looked at all rows says that there is one that it doesn't understand."""
-        if self.plan.odd_rows and report.partitions and "1 row not understood" not in report.sentence:
-            raise Violation("I23", f"{by} doesn't tell of {ODD}: {report}", ODD)
+        if self.plan.odd_rows and turn.partitions and "1 row not understood" not in turn.sentence:
+            raise Violation("I23", f"{by} doesn't tell of {ODD}: {turn.sentence}", ODD)
 
     def ensure_tables(self) -> bool:
         missing, self.tables_missing = self.tables_missing, False
@@ -189,7 +200,7 @@ class World:
         return tuple(out)
 
     def is_unlisted(self, key: ShardKey) -> bool:
-        return self.source.is_gone(key)
+        return self.source.has_forgotten(key)
 
     def count_read(self, key: ShardKey) -> None:
         """I28: five reads a second and shard, over all readers."""
@@ -258,6 +269,30 @@ class World:
         for child in children:
             self.truth.opened(child, tuple(parent.key.shard_id for parent in parents), now)
 
+    def reshard(self) -> None:
+        pairs = self.neighbours()
+        if pairs and self.rng.random() < 0.4:
+            self.merge(*self.rng.choice(pairs))
+        else:
+            self.split(self.rng.choice(self.truth.open_shards()))
+
+    # -- hosts -------------------------------------------------------------------------------------------------
+
+    def lose(self, host: Host) -> None:
+        host.alive = False
+        for process in list(host.processes):
+            self.sim.kill(process)
+        host.processes.clear()
+
+    def revive(self, host: Host, *, lost: bool = False) -> None:
+        """`lost`: with a new Dagster storage."""
+        host.alive = True
+        for deployment in self.deployments:
+            if deployment.host is host:
+                if lost:
+                    deployment.forget()
+                deployment.start()
+
     # -- the run of the world ----------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -267,10 +302,12 @@ class World:
             Adoption(self).start()
         if self.plan.streams > 1:
             Streams(self).start()
+        if self.plan.dark:
+            Dark(self).start()
         self.sim.after(1.0, self.produce)
 
     def produce(self) -> None:
-        if self.sim.now > self.plan.storm + 60.0:
+        if self.sim.now > self.puts_until:
             return
         self.put(self.rng.choice(self.truth.open_shards()), self.rng.choice((1, 1, 2, 5)))
         self.sim.after(self.rng.expovariate(1.0 / self.plan.puts_every), self.produce)

@@ -10,9 +10,9 @@ from pipeline.core.checkpoint import Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.core.worker import Worker
 from pipeline.kcl import metrics, taker
-from pipeline.kcl.assignment import Term, plan_assignment, remember
-from pipeline.kcl.fleet import Rules
+from pipeline.kcl.fleet import KclRules
 from pipeline.memory.leases import MemoryLeaseStore
+from tests.vectors.rules.assignment import Term, plan_assignment, remember
 
 MS = 1_000_000  # nanoseconds
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -33,8 +33,8 @@ _KNOBS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 }
 
 
-def _rules(config: Any) -> Rules:
-    return Rules(**{_KNOBS[name][0]: _KNOBS[name][1](value) for name, value in config.items()})
+def _rules(config: Any) -> KclRules:
+    return KclRules(**{_KNOBS[name][0]: _KNOBS[name][1](value) for name, value in config.items()})
 
 
 def _rows(leases: Any) -> list[Lease]:
@@ -64,7 +64,7 @@ def _workers(rows: Any, now_s: int = 0) -> list[Worker]:
     ]
 
 
-def _run(store: MemoryLeaseStore, workers: list[Worker], term: Term, *, rules: Rules, at_ms: int) -> Term:
+def _run(store: MemoryLeaseStore, workers: list[Worker], term: Term, *, rules: KclRules, at_ms: int) -> Term:
     at = at_ms * MS
     plan = plan_assignment(store.scan().leases, workers, term=term, rules=rules, at_ns=at, now=NOW)
     results = [store.apply(change) for change in plan.changes]

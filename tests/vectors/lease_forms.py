@@ -6,7 +6,8 @@ from pipeline.core.checkpoint import Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.core.shard import Child
 from pipeline.errors import BadSetting, Unknown, WrongShape
-from pipeline.kcl import checkpointer, handover, leader, migration, shard_end
+from pipeline.kcl import checkpointer, leader, lease_availability, migration
+from tests.vectors.rules import client_version, shard_end
 
 MS = 1_000_000  # nanoseconds
 
@@ -32,8 +33,8 @@ class _Consumer:
         initial = case.get("initial")
         self.row = _checkpoint(case["row_checkpoint"])
         self.pending: Checkpoint | None = None
-        self.progress = checkpointer.Progress(None if initial is None else _checkpoint(initial))
-        self.prepared: list[checkpointer.Answer] = []
+        self.progress = checkpointer.CheckpointProgress(None if initial is None else _checkpoint(initial))
+        self.prepared: list[checkpointer.Asked] = []
 
     def do(self, operation: str, given: Any = None) -> str:
         try:
@@ -87,7 +88,7 @@ def checkpoints(case: Any, expected: Any, graphs: Any) -> Any:
 
 
 def lease_available(case: Any, expected: Any, graphs: Any) -> Any:
-    return handover.is_available(
+    return lease_availability.is_available(
         case.get("owner"), case.get("last_ns"), duration_ns=case["duration_ns"], at_ns=case["now_ns"]
     )
 
@@ -103,7 +104,7 @@ def handoff_blocked(case: Any, expected: Any, graphs: Any) -> Any:
     # Rows hold no flags. What else is said of this one is what KCL keeps of it in memory: isExpiredOrUnassigned.
     free = any(value is True for value in row.values())
     deadline = (row.get("handoffDeadlineMs") or 0) * MS
-    return handover.is_blocked(lease, deadline, at_ns=case["now_ms"] * MS, free=free)
+    return lease_availability.is_blocked(lease, deadline, at_ns=case["now_ms"] * MS, free=free)
 
 
 def block_on_parent(case: Any, expected: Any, graphs: Any) -> Any:
@@ -131,7 +132,7 @@ def response_valid(case: Any, expected: Any, graphs: Any) -> Any:
     return shard_end.is_whole(case.get("next_iterator"), case.get("child_parent_lists") or ())
 
 
-_ENDINGS = {"end_shard": shard_end.Ending.END, "give_up_lease": shard_end.Ending.GIVE_UP}
+_ENDINGS = {"end_shard": shard_end.ShardEnding.END, "give_up_lease": shard_end.ShardEnding.GIVE_UP}
 
 
 def shard_end_merge(case: Any, expected: Any, graphs: Any) -> Any:
@@ -147,7 +148,7 @@ def shard_end_merge(case: Any, expected: Any, graphs: Any) -> Any:
 
 def init_version(case: Any, expected: Any, graphs: Any) -> Any:
     stored = None if case.get("stored") is None else migration.ClientVersion(case["stored"])
-    return str(migration.first_version(migration.ClientConfig(case["config"]), stored))
+    return str(client_version.first_version(client_version.ClientConfig(case["config"]), stored))
 
 
 def table_status(case: Any, expected: Any, graphs: Any) -> Any:

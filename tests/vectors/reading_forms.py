@@ -6,7 +6,9 @@ from typing import Any
 from pipeline.core.checkpoint import Checkpoint
 from pipeline.core.shard import HashRange
 from pipeline.errors import WrongShape
-from pipeline.kcl import cpu, deaggregate, iterator, pace
+from pipeline.kcl import cpu, deaggregate, iterator
+from pipeline.kcl.scan_segments import scan_segments
+from tests.vectors.rules import pace
 
 _MS = timedelta(milliseconds=1)
 
@@ -46,7 +48,7 @@ def intervals(case: Any, expected: Any, graphs: Any) -> Any:
 
 
 def segments(case: Any, expected: Any, graphs: Any) -> Any:
-    return pace.scan_segments(case.get("bytes"))
+    return scan_segments(case.get("bytes"))
 
 
 def throughput(case: Any, expected: Any, graphs: Any) -> Any:

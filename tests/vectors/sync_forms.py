@@ -7,21 +7,23 @@ from pipeline.core.lease import Lease
 from pipeline.core.shard import HashRange, Shard
 from pipeline.core.stream import ShardKey, StreamId, epoch_of_serialized, lease_key
 from pipeline.errors import BadSetting, WrongShape
-from pipeline.kcl import auditor, prioritize, sync
+from pipeline.kcl import auditor, missing_leases
+from tests.vectors.rules import prioritize
+from tests.vectors.rules.shard_filter import shard_filter
 
 
 def _range(pair: Any) -> HashRange:
     return HashRange(int(pair[0]), int(pair[1]))
 
 
-def _listed(shard: Any) -> sync.Listed:
+def _listed(shard: Any) -> missing_leases.Listed:
     one = Shard(
         shard["id"],
         tuple(shard.get("parents") or ()),
         hash_range=None if shard.get("hash") is None else _range(shard["hash"]),
         closed=shard.get("end") is not None,
     )
-    return sync.Listed(one, int(shard["start"]))
+    return missing_leases.Listed(one, int(shard["start"]))
 
 
 def _starts(leases: tuple[Lease, ...]) -> dict[str, str]:
@@ -29,7 +31,7 @@ def _starts(leases: tuple[Lease, ...]) -> dict[str, str]:
 
 
 def _synced(case: Any, shards: Any) -> dict[str, str]:
-    leases = sync.plan_sync(
+    leases = missing_leases.plan_sync(
         map(_listed, shards),
         case.get("leases") or (),
         initial=Checkpoint(case.get("initial_position", "LATEST")),
@@ -48,14 +50,14 @@ def sync_custom(case: Any, expected: Any, graphs: Any) -> Any:
 
 def sync_empty(case: Any, expected: Any, graphs: Any) -> Any:
     initial = Checkpoint(case["initial_position"])
-    if case.get("filter") not in {None, sync.shard_filter(initial)}:
-        return {"filter": sync.shard_filter(initial)}
+    if case.get("filter") not in {None, shard_filter(initial)}:
+        return {"filter": shard_filter(initial)}
     listed = [shard for shard in graphs[case["graph"]] if shard["id"] in case["filtered_shards"]]
-    return _starts(sync.plan_first_sync(map(_listed, listed), initial))
+    return _starts(missing_leases.plan_first_sync(map(_listed, listed), initial))
 
 
 def sync_tiles(case: Any, expected: Any, graphs: Any) -> Any:
-    return sync.tiles(map(_range, case["ranges"]))
+    return missing_leases.tiles(map(_range, case["ranges"]))
 
 
 def sync_inconsistent(case: Any, expected: Any, graphs: Any) -> Any:
@@ -63,7 +65,7 @@ def sync_inconsistent(case: Any, expected: Any, graphs: Any) -> Any:
         {**shard, "end": None} if shard["id"] in (case.get("open") or ()) else shard
         for shard in graphs[case["graph"]]
     ]
-    found = sync.inconsistent(_listed(shard).shard for shard in reopened)
+    found = missing_leases.inconsistent(_listed(shard).shard for shard in reopened)
     strict = found and not case.get("ignore", False)
     created = None if strict else _synced({**case, "inconsistent": found}, reopened)
     if isinstance(expected.get("created"), list) and created is not None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.aws.leader_lock import DynamoLeaderLock
 from pipeline.aws.leases import DynamoLeaseStore
-from pipeline.aws.migration import DynamoClientVersion
 from pipeline.aws.rows import Place
 from pipeline.aws.workers import DynamoWorkerStore
 from pipeline.core import change
@@ -22,6 +21,7 @@ from pipeline.core.worker import Metrics, Worker
 from pipeline.kcl import writes
 from pipeline.kcl.migration import ClientVersion
 from pipeline.memory.clock import MemoryClock
+from tests.kcl_client_version import KclClientVersion
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -182,7 +182,7 @@ def _write_metrics(client: DynamoDBClient, place: Place, args: Args) -> bool:
 
 
 def _set_version(client: DynamoDBClient, place: Place, args: Args) -> bool:
-    store = DynamoClientVersion(client, place.table, key=place.key)
+    store = KclClientVersion(client, place.table, key=place.key)
     seen = args.get("seen")
     return store.change(
         _version(args["new"]),

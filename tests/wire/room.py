@@ -13,8 +13,8 @@ from pipeline.aws.clients import dynamodb_client
 from pipeline.aws.rows import Place
 from pipeline.aws.tables import DynamoTables
 from pipeline.local.endpoint import local_aws
-from pipeline.settings import AwsSettings, CoordinationSettings, Settings
-from pipeline.settings_choices import Layout
+from pipeline.settings.choices import Layout
+from pipeline.settings.model import AwsSettings, KclSettings, Settings
 from tests.eventually import eventually
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Room:
         three = Settings(
             application=f"wire-{uuid.uuid4().hex[:8]}",
             streams=(),
-            coordination=CoordinationSettings(layout=Layout.M),
+            kcl=KclSettings(layout=Layout.M),
         )
         tables = DynamoTables(client, three)
         tables.create()

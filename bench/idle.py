@@ -1,0 +1,258 @@
+"""What does a deployment without traffic cost? CPU seconds a minute, memory and growth of DAGSTER_HOME, with 5 and 200 shards.
+
+The baseline is the same Dagster with two sensors that do nothing, at the same interval, at the same time, on the same
+machine. The exit code is 1 if Headrace's code server takes more than three times the baseline's CPU (the goal is two).
+Linux only, because the benchmark reads /proc.
+
+    python bench/idle.py            windows of three minutes
+    python bench/idle.py --quick    windows of one minute, under six minutes in all
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.cli import services
+from pipeline.cli.own_spark import spark_of_its_own
+from pipeline.lake.session import DISCOVERY
+from pipeline.local.endpoint import LocalAws, local_aws
+from resources.runs import runs_in
+
+SHARDS = (5, 200)
+MOST = 3.0
+"""The most CPU that Headrace's code server may take, as a multiple of the code server with empty sensors."""
+SETTLE = 30.0
+"""Seconds without a run before the window begins."""
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+_EMPTY = """
+import dagster as dg
+
+
+def empty(name):
+    @dg.sensor(name=name, minimum_interval_seconds=4, default_status=dg.DefaultSensorStatus.RUNNING)
+    def tick(context):
+        return dg.SkipReason("nothing to do")
+
+    return tick
+
+
+defs = dg.Definitions(sensors=[empty("one"), empty("two")])
+"""
+_SETTINGS = """
+application: idle-{shards}
+streams: [{{name: idle-{shards}}}]
+workers: [{{id: idle-1}}]
+landing: {{home: lake}}
+times: {{idle: 1s}}
+aws: {{region: {region}, endpoint: '{endpoint}'}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The cost of one kind of process during one measurement."""
+
+    cpu: float
+    """CPU seconds a minute."""
+    memory: float
+    """MB at the end of the measurement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    home: Path
+    dagster: services.Group
+
+    def processes(self) -> dict[str, list[int]]:
+        """Kind of process -> ids, for all processes that this deployment's `dagster dev` has started."""
+        found: dict[str, list[int]] = {}
+        for pid in _tree(self.dagster.pid):
+            if (kind := _kind(pid)) is not None:
+                found.setdefault(kind, []).append(pid)
+        return found
+
+    @property
+    def size(self) -> int:
+        """Bytes of DAGSTER_HOME, without Spark's files there."""
+        files = (f for f in self.home.rglob("*") if "spark" not in f.relative_to(self.home).parts)
+        return sum(f.stat().st_size for f in files if f.is_file())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="windows of one minute")
+    window = 60.0 if parser.parse_args().quick else 180.0
+    ratios = [measure(shards, window) for shards in SHARDS]
+    worst = max(ratios)
+    print(f"at most {worst:.1f} times the code server with empty sensors; allowed: {MOST:.1f}")
+    return int(worst > MOST)
+
+
+def measure(shards: int, window: float) -> float:
+    """Measure both deployments at the same time, and return the ratio of their code servers' CPU."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-idle-")))
+        aws = stack.enter_context(local_aws("--transition", "0"))
+        empty = stack.enter_context(_empty(folder / "empty"))
+        ours = stack.enter_context(_ours(folder / "ours", aws, shards))
+        _wait_for_rest(ours)
+        both = {"Headrace": ours, "empty sensors": empty}
+        before = {name: (_cpu(each), each.size) for name, each in both.items()}
+        began = time.monotonic()
+        time.sleep(window)
+        minutes = (time.monotonic() - began) / 60
+        print(f"\n{shards} shards at rest, {minutes:.1f} minutes")
+        servers = {}
+        for name, each in both.items():
+            was, size = before[name]
+            costs = _costs(each, was, minutes)
+            for kind, cost in sorted(costs.items()):
+                print(f"  {name:>13} {kind:<14} {cost.cpu:5.1f} CPU s a minute, {cost.memory:4.0f} MB")
+            growth = (each.size - size) / minutes * 60 / 1e6
+            print(f"  {name:>13} {'DAGSTER_HOME':<14} grows {growth:.1f} MB an hour")
+            servers[name] = costs["code server"].cpu
+        ratio = servers["Headrace"] / servers["empty sensors"]
+        print(f"  code servers: {ratio:.1f} times")
+        return ratio
+
+
+@contextmanager
+def _ours(folder: Path, aws: LocalAws, shards: int) -> Iterator[Deployment]:
+    folder.mkdir()
+    config = folder / "headrace.yaml"
+    config.write_text(_SETTINGS.format(shards=shards, region=aws.region, endpoint=aws.endpoint))
+    aws.client("kinesis").create_stream(StreamName=f"idle-{shards}", ShardCount=shards)
+    home = folder / "dagster"
+    env = {**os.environ, **aws.environment}
+    workspace = services.prepare_dagster_home(home)
+    with spark_of_its_own(home):
+        env[DISCOVERY] = os.environ[DISCOVERY]
+        with _dagster(home, workspace, services.environment(env, config, home)) as started:
+            yield started
+
+
+@contextmanager
+def _empty(folder: Path) -> Iterator[Deployment]:
+    home = folder / "dagster"
+    services.prepare_dagster_home(home)
+    module = folder / "empty_sensors.py"
+    module.write_text(_EMPTY)
+    workspace = home / "workspace.yaml"
+    workspace.write_text(f"load_from:\n  - python_file: {module}\n")
+    with _dagster(home, workspace, services.environment(os.environ, module, home)) as started:
+        yield started
+
+
+@contextmanager
+def _dagster(home: Path, workspace: Path, env: Mapping[str, str]) -> Iterator[Deployment]:
+    port = _free_port()
+    command = services.dagster_command(workspace, port)
+    dagster = services.Group(command, env=env, log=home / "dagster.log")
+    try:
+        for _ in services.wait_for_ui(dagster, port):
+            continue
+        yield Deployment(home, dagster)
+    finally:
+        dagster.stop()
+
+
+def _free_port() -> int:
+    with socket.socket() as asked:
+        asked.bind((services.HOST, 0))
+        return int(asked.getsockname()[1])
+
+
+def _wait_for_rest(ours: Deployment, *, within: float = 150.0) -> None:
+    """Wait until a first run has looked at every shard and has ended."""
+    until, quiet_since = time.monotonic() + within, None
+    with runs_in(ours.home) as runs:
+        while quiet_since is None or time.monotonic() - quiet_since < SETTLE:
+            if time.monotonic() > until:
+                raise TimeoutError(f"no rest within {within:.0f} s; Dagster's log: {ours.dagster.log}")
+            time.sleep(1.0)
+            if runs.latest("idle-1") is None or runs.at_work():
+                quiet_since = None
+            else:
+                quiet_since = quiet_since or time.monotonic()
+
+
+def _costs(each: Deployment, was: Mapping[int, float], minutes: float) -> dict[str, Cost]:
+    return {
+        kind: Cost(
+            sum(_cpu_of(pid) - was.get(pid, 0.0) for pid in pids) / minutes,
+            sum(_memory_of(pid) for pid in pids) / 1e6,
+        )
+        for kind, pids in each.processes().items()
+    }
+
+
+def _cpu(each: Deployment) -> dict[int, float]:
+    return {pid: _cpu_of(pid) for pids in each.processes().values() for pid in pids}
+
+
+# --- /proc --------------------------------------------------------------------------------------------------
+
+
+def _kind(pid: int) -> str | None:
+    """The kind of a process, by its command line."""
+    words = _read(pid, "cmdline").split("\0")
+    if "grpc" in words:
+        return "code server"
+    if "code-server" in words:
+        return "server's parent"
+    if any(word.endswith(("dagster_webserver", "dagster-webserver")) for word in words):
+        return "UI"
+    if any("daemon" in word for word in words) and "dagster._daemon" in " ".join(words):
+        return "daemon"
+    return None
+
+
+def _tree(root: int) -> Iterator[int]:
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (fields := _stat(int(entry.name))):
+            children.setdefault(int(fields[1]), []).append(int(entry.name))
+    todo = [root]
+    while todo:
+        pid = todo.pop()
+        yield pid
+        todo += children.get(pid, [])
+
+
+def _cpu_of(pid: int) -> float:
+    fields = _stat(pid)
+    return (int(fields[11]) + int(fields[12])) / _TICKS if fields else 0.0
+
+
+def _memory_of(pid: int) -> float:
+    fields = _stat(pid)
+    return float(int(fields[21]) * _PAGE) if fields else 0.0
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat after the name: state, parent, ... Empty for a process that has ended."""
+    return _read(pid, "stat").rpartition(")")[2].split()
+
+
+def _read(pid: int, name: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,173 @@
+"""The real ports of an application: DynamoDB, Kinesis, Iceberg and Spark, as its settings name them.
+
+Each port is made when it is first needed, and kept as long as the process uses the settings: making a boto3 client costs
+a tenth of a second of CPU, which was most of what a deployment without traffic used. When the AWS credentials or the
+endpoint of the process may have changed, all kept ports are dropped together and made anew.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from pipeline.clock import SystemClock, SystemIds, SystemTimer
+from pipeline.ports import LeaderLock, LeaseStore, Pages, ShardSource, Stage, Tables, WorkerStore
+from pipeline.settings.model import Settings
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_kinesis import KinesisClient
+
+    from pipeline.aws.table_layout import KnownPlaces
+    from pipeline.lake.iceberg import IcebergTable
+    from pipeline.lake.sessions import Sessions
+
+_T = TypeVar("_T")
+_PATIENCE = timedelta(seconds=30)
+"""How long a tick waits for tables that DynamoDB is creating: less than a leader's tick may take (40 s). The next tick goes
+on waiting."""
+
+
+class Adapters:
+    """The ports of one application. Dagster runs sensors in several threads, and all of them may share this object."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.clock = SystemClock()
+        self.ids = SystemIds()
+        self.timer = SystemTimer()
+        self._sessions: Sessions | None = None
+        self._making = threading.RLock()
+        self._identity: tuple[object, ...] = ()
+        self._made: dict[tuple[str, ...], object] = {}
+
+    # -- coordination tables ---------------------------------------------------------------------------------------
+
+    def leases(self) -> LeaseStore:
+        from pipeline.aws.leases import DynamoLeaseStore
+
+        def make() -> LeaseStore:
+            places = self._places()
+            return DynamoLeaseStore(
+                self.dynamodb(),
+                self.settings.lease_table,
+                clock=self.clock,
+                entity_type=lambda: not places().arrangement.lease_rows_only,
+            )
+
+        return self._kept(make, "leases")
+
+    def workers(self) -> WorkerStore:
+        from pipeline.aws.workers import DynamoWorkerStore
+
+        def make() -> WorkerStore:
+            places = self._places()
+            # A function, because KCL may move the workers' rows to another table while this process runs.
+            return DynamoWorkerStore(
+                self.dynamodb(),
+                lambda: places().workers,
+                clock=self.clock,
+                also=lambda: places().also_workers,
+            )
+
+        return self._kept(make, "workers")
+
+    def lock(self) -> LeaderLock:
+        from pipeline.aws.leader_lock import DynamoLeaderLock
+
+        def make() -> LeaderLock:
+            places = self._places()
+            return DynamoLeaderLock(self.dynamodb(), lambda: places().lock)
+
+        return self._kept(make, "lock")
+
+    def tables(self) -> Tables:
+        from pipeline.aws.tables import DynamoTables
+
+        return self._kept(
+            lambda: DynamoTables(self.dynamodb(), self.settings, patience=_PATIENCE, places=self._places()),
+            "tables",
+        )
+
+    def _places(self) -> KnownPlaces:
+        from pipeline.aws.table_layout import KnownPlaces
+
+        return self._kept(lambda: KnownPlaces(self.dynamodb(), self.settings, self.clock), "places")
+
+    # -- Kinesis ---------------------------------------------------------------------------------------------------
+
+    def source(self, user: str) -> ShardSource:
+        from pipeline.aws.kinesis import KinesisSource
+
+        return self._kept(lambda: KinesisSource(self.kinesis()), "source", user)
+
+    def pages(self) -> Pages:
+        from pipeline.aws.pages import KinesisPages
+
+        # Not kept: it holds no connection, and is pickled to Spark's executors.
+        return KinesisPages(region=self.kinesis().meta.region_name, endpoint=self.settings.aws.endpoint)
+
+    # -- the lake --------------------------------------------------------------------------------------------------
+
+    def table(self, writer: str) -> IcebergTable:
+        from pipeline.lake.catalog import embedded_catalog
+        from pipeline.lake.iceberg import IcebergTable
+
+        def make() -> IcebergTable:
+            landing, private = self.settings.landing, self.settings.private_files
+            return IcebergTable(
+                landing.catalog or embedded_catalog(Path(landing.home), private=private),
+                landing.table,
+                state=landing.state or str(Path(landing.home).resolve() / "state"),
+                clock=self.clock,
+                writer=writer,
+                # Before each commit, this host's clock is compared with AWS's.
+                date_of_aws=lambda: self.source(writer).aws_now(),
+                private=private,
+            )
+
+        return self._kept(make, "table", writer)
+
+    @property
+    def sessions(self) -> Sessions:
+        from pipeline.lake.sessions import Sessions
+
+        if self._sessions is None:
+            self._sessions = Sessions(self.settings)
+        return self._sessions
+
+    def stage(self, worker_id: str) -> Stage:
+        return self.sessions.stage(worker_id, self.pages())
+
+    def close(self) -> None:
+        """Stop the Spark session. Clients and tables hold nothing that outlives the process."""
+        if self._sessions is not None:
+            self._sessions.close()
+
+    # -- clients ---------------------------------------------------------------------------------------------------
+
+    def dynamodb(self) -> DynamoDBClient:
+        from pipeline.aws.clients import dynamodb_client
+
+        return self._kept(lambda: dynamodb_client(self.settings.aws), "dynamodb")
+
+    def kinesis(self) -> KinesisClient:
+        from pipeline.aws.clients import kinesis_client
+
+        return self._kept(lambda: kinesis_client(self.settings.aws), "kinesis")
+
+    def _kept(self, make: Callable[[], _T], *name: str) -> _T:
+        from pipeline.aws.identity import identity
+
+        now = identity(os.environ)
+        # Reentrant, because making one port may ask for another. Without the lock two threads would make two clients.
+        with self._making:
+            if now != self._identity:
+                self._identity, self._made = now, {}
+            if name not in self._made:
+                self._made[name] = make()
+            return self._made[name]  # type: ignore[return-value] # each name is made by one function

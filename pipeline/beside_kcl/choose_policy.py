@@ -1,0 +1,95 @@
+"""Which policy the settings ask for. The one place that turns the settings' modes into parts of a policy.
+
+    settings                           | who leads   | company | rows  | work
+    -----------------------------------+-------------+---------+-------+---------------------------------
+    nothing of KCL                     | the lock    | Lookout | ours  | given by the leader
+    kcl.failover          | the lock    | Guests  | KCL's | given by whoever leads
+    kcl.mode: 2.x             | the shuffle | Lookout | ours  | each worker helps itself
+    kcl.mode: 2.x, and joined | the shuffle | Guests  | KCL's | each worker helps itself
+
+A deployment that is alone has a lookout: workers of KCL's come and go, and are looked for at each tick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from pipeline.beside_kcl.adoption_check import AdoptionCheck
+from pipeline.beside_kcl.company import Guests, Lookout
+from pipeline.beside_kcl.joined import JoinedWork, KclRows
+from pipeline.beside_kcl.land_foreign import TakeInForeign
+from pipeline.beside_kcl.mode_2x import ByShuffle, HelpItself, NothingGiven
+from pipeline.beside_kcl.strategy import giving_of
+from pipeline.duties.alone import LeasesBeat, WorkersBeat, alone, rules_of
+from pipeline.duties.policy import Company, Policy, SignsOfLife
+from pipeline.ports import Clock, Ids, LandingTable, LeaderLock, LeaseStore, ShardSource, Tables, WorkerStore
+from pipeline.settings.choices import Heartbeat, Mode
+from pipeline.settings.model import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyPorts:
+    """What the parts of a policy may ask."""
+
+    leases: LeaseStore
+    workers: WorkerStore
+    lock: LeaderLock
+    tables: Tables
+    clock: Clock
+    ids: Ids
+    source: Callable[[], ShardSource]
+    table: Callable[[], LandingTable]
+    """Source and table are made when they are first asked: few decisions need them."""
+
+
+def policy_of(settings: Settings, ports: PolicyPorts) -> Policy:
+    life = _life(settings)
+    helps_itself = settings.kcl.mode is Mode.KCL_2
+    policy = replace(
+        alone(settings, life=life, leases=ports.leases, workers=ports.workers, lock=ports.lock),
+        company=_company(settings, ports),
+        giving=giving_of(settings, rules_of(settings, life)),
+    )
+    if settings.kcl.allow_foreign_checkpoints:
+        policy = replace(policy, beginning=TakeInForeign(ports.leases))
+    if settings.is_shared:
+        work = JoinedWork(lock=ports.lock, workers=ports.workers, leases=ports.leases, settings=settings)
+        policy = replace(policy, rows=KclRows(), work=work)
+    if helps_itself:
+        here = frozenset(worker.id for worker in settings.workers)
+        policy = replace(
+            policy,
+            election=ByShuffle(here=here, leases=ports.leases, clock=ports.clock, multi=settings.multi),
+            giving=NothingGiven(),
+            work=HelpItself(
+                leases=ports.leases,
+                clock=ports.clock,
+                ids=ports.ids,
+                settings=settings,
+                tables=ports.tables,
+                workers=ports.workers,
+            ),
+        )
+    return policy
+
+
+def _life(settings: Settings) -> SignsOfLife:
+    match settings.kcl.heartbeat:
+        case Heartbeat.WORKER:
+            return WorkersBeat()
+        case Heartbeat.LEASE:
+            return LeasesBeat()
+
+
+def _company(settings: Settings, ports: PolicyPorts) -> Company:
+    if settings.is_shared:
+        adopted = AdoptionCheck(
+            settings=settings, leases=ports.leases, source=ports.source, table=ports.table
+        )
+        return Guests(settings=settings, tables=ports.tables, workers=ports.workers, adopted=adopted)
+    return Lookout(
+        times=settings.times,
+        here=frozenset(worker.id for worker in settings.workers),
+        ask_of_holders=ports.workers if settings.kcl.mode is Mode.KCL_2 else None,
+    )

@@ -1,0 +1,70 @@
+"""Who syncs the shards where nobody gives leases out: the worker that all find to be first when they shuffle the owners of
+the leases with the same dice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from pipeline.core.sighting import time_from_cursor, time_to_cursor
+from pipeline.duties.kept import Kept, from_json
+from pipeline.duties.streams import of_our_form
+from pipeline.kcl import leader
+from pipeline.ports import Clock, LeaseStore
+
+_FIRST_SHUFFLE = timedelta(seconds=60)
+_SHUFFLE = timedelta(seconds=300)
+
+
+@dataclass(frozen=True, slots=True)
+class ShuffleMemory:
+    first: datetime | None = None
+    last: datetime | None = None
+    leader: str | None = None
+    """None: nobody owned a lease, and everybody leads."""
+
+    def as_json(self, *, whole: bool) -> Any:
+        return (
+            None
+            if self.last is None
+            else [time_to_cursor(self.first), time_to_cursor(self.last), self.leader]
+        )
+
+    @classmethod
+    def of(cls, kept: Kept) -> ShuffleMemory:
+        return kept if isinstance(kept, cls) else from_json(cls._read, kept, cls())
+
+    @classmethod
+    def _read(cls, said: Any) -> ShuffleMemory:
+        first, last, leader = said
+        return cls(time_from_cursor(first), time_from_cursor(last), leader)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shuffle:
+    """Who syncs the shards. KCL 2.x asks for the first time at once, then after a minute, then every five."""
+
+    ours: frozenset[str]
+    """The workers of this deployment."""
+    leases: LeaseStore
+    clock: Clock
+    multi: bool = False
+
+    def tick(self, memory: ShuffleMemory) -> tuple[ShuffleMemory, bool]:
+        """What to remember, and whether this deployment leads."""
+        now = self.clock.now()
+        if _is_due(memory, now):
+            # Rows of ended shards keep the name of whoever ended them until a leader clears them away: it may be gone.
+            rows = of_our_form(self.leases.scan(), multi=self.multi).leases
+            order = leader.order(row.owner for row in rows if not row.has_ended)
+            memory = ShuffleMemory(memory.first or now, now, order[0] if order else None)
+        return memory, memory.leader is None or memory.leader in self.ours
+
+
+def _is_due(memory: ShuffleMemory, now: datetime) -> bool:
+    if memory.last is None:
+        return True
+    wait = _FIRST_SHUFFLE if memory.last == memory.first else _SHUFFLE
+    return not timedelta(0) <= now - memory.last < wait

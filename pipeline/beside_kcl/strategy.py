@@ -1,0 +1,52 @@
+"""KCL's strategies variance and lease-count, with the settings' numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import inf
+
+from pipeline.core.assign import AssignmentInput, GapRules
+from pipeline.core.change import Change
+from pipeline.core.worker import Worker
+from pipeline.duties.alone import ByGap
+from pipeline.duties.policy import Giving
+from pipeline.kcl.fleet import KclRules as Knobs
+from pipeline.kcl.strategies import plan_lease_count, plan_variance
+from pipeline.settings.choices import Strategy
+from pipeline.settings.model import Settings
+
+
+def giving_of(settings: Settings, rules: GapRules) -> Giving:
+    match settings.assignment.strategy:
+        case Strategy.GAP:
+            return ByGap(rules)
+        case Strategy.VARIANCE | Strategy.LEASE_COUNT:
+            return ByKclStrategy(settings, rules)
+
+
+@dataclass(frozen=True, slots=True)
+class ByKclStrategy:
+    settings: Settings
+    rules: GapRules
+
+    def gives(self) -> bool:
+        return True
+
+    def plan_moves(self, scene: AssignmentInput, workers: Iterable[Worker], *, run: int) -> list[Change]:
+        """KCL's strategies even out in the first run and in every few after it."""
+        plan = plan_variance if self.settings.assignment.strategy is Strategy.VARIANCE else plan_lease_count
+        balance = run % self.settings.kcl.balance_every == 0
+        return plan(scene, workers, self.rules, knobs=_knobs(self.settings), balance=balance)
+
+
+def _knobs(settings: Settings) -> Knobs:
+    """What the scene or the rules say already keeps its default."""
+    kcl = settings.kcl
+    return Knobs(
+        max_kbps=inf if kcl.max_throughput_kbps is None else kcl.max_throughput_kbps,
+        dampening=kcl.dampening,
+        tolerance=settings.assignment.tolerance,
+        overshoot=kcl.overshoot,
+        alpha=kcl.ema_alpha,
+    )

@@ -1,0 +1,103 @@
+"""One `headrace dev` or `headrace demo` at a time on each DAGSTER_HOME.
+
+Two Dagster daemons on one DAGSTER_HOME run each sensor twice, and the command that stops first cancels the runs of the
+other. The lock is the operating system's (flock) on a file: when the process that holds the lock ends, even by SIGKILL,
+the lock is free. The file's text describes that process. The refusal of a second command quotes it, and the next command
+finds by it a Dagster that outlived its killed `headrace dev`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TextIO
+
+from pipeline.errors import BadSetting
+from pipeline.lake.private_files import make_folder
+
+LOCK = "headrace.lock"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    command: str
+    pid: int = field(default_factory=os.getpid)
+    since: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    ui: str = ""
+    dagster: int | None = None
+    """Process id, which is the process group's too; None before Dagster was started."""
+
+    def __str__(self) -> str:
+        return f"`{self.command}` (process {self.pid}, since {self.since}, UI at {self.ui})"
+
+
+@dataclass(slots=True)
+class Hold:
+    """The lock, while this process holds it."""
+
+    file: TextIO
+    holder: Holder
+    former: Holder | None
+    """The process that held the lock before and was killed, so that it couldn't empty the file; None after a clean end."""
+
+    def has_dagster(self, pid: int) -> None:
+        self.holder = replace(self.holder, dagster=pid)
+        _write(self.file, json.dumps(asdict(self.holder)))
+
+
+@contextmanager
+def held(home: Path, holder: Holder, *, private: bool = True) -> Iterator[Hold]:
+    """Hold DAGSTER_HOME, or refuse with a sentence that says who holds it."""
+    make_folder(home, private=private)
+    with (home / LOCK).open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise BadSetting(_refusal(home, _read(file))) from None
+        hold = Hold(file, holder, _read(file))
+        _write(file, json.dumps(asdict(holder)))
+        try:
+            yield hold
+        finally:
+            _write(
+                file, ""
+            )  # everything that this process started was stopped; after a SIGKILL the text stays
+
+
+def require_free(home: Path) -> None:
+    """Refuse where another command holds this DAGSTER_HOME: the caller is about to empty the folder."""
+    if (home / LOCK).exists():
+        with (home / LOCK).open("a+", encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise BadSetting(_refusal(home, _read(file))) from None
+
+
+def _refusal(home: Path, holder: Holder | None) -> str:
+    command = str(holder) if holder else "another headrace command"
+    return (
+        f"{command} is running on DAGSTER_HOME {home}, and two Dagsters on one DAGSTER_HOME would cancel each other's runs. "
+        "Nothing was started or changed; stop that command first (Ctrl-C or `kill`), or set another DAGSTER_HOME"
+    )
+
+
+def _read(file: TextIO) -> Holder | None:
+    file.seek(0)
+    try:
+        return Holder(**json.loads(file.read()))
+    except (ValueError, TypeError):
+        return None  # empty, half written, or of another version
+
+
+def _write(file: TextIO, text: str) -> None:
+    file.seek(0)
+    file.truncate()
+    file.write(text)
+    file.flush()

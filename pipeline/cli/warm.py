@@ -1,0 +1,33 @@
+"""`python -m pipeline.cli.warm`: start the local Spark server that the workers' runs will join.
+
+It reads the settings that HEADRACE_CONFIG names, as Dagster's code server does. Where no worker uses a local Spark, it
+does nothing.
+"""
+
+import logging
+import os
+
+from pipeline.cli.telling import tell_aside
+from pipeline.errors import HeadraceError
+from pipeline.lake.session import is_local, spark_session
+from pipeline.settings.file import read_settings
+
+
+def main() -> int:
+    logging.basicConfig(format="headrace: %(message)s")  # shows the progress of a slow start
+    settings = read_settings(None, os.environ).settings
+    local = next((worker for worker in settings.workers if is_local(worker.spark)), None)
+    if local is None:
+        return 0
+    try:
+        session = spark_session(local.spark, f"headrace {local.id}")
+        session.range(1).collect()
+        session.stop()
+    except HeadraceError as error:
+        tell_aside(f"headrace: {error}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

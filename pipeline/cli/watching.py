@@ -1,0 +1,75 @@
+"""Do all processes of a Dagster live? `dagster dev` itself can't be asked, so this looks at the processes.
+
+    dagster dev ─┬─ dagster code-server start ── dagster api grpc ── one process for each run
+                 ├─ dagster-webserver
+                 └─ dagster-daemon
+
+What Dagster 1.13 does when one of them dies, as tried with `kill -9`:
+
+- the daemon or the webserver: `dagster dev` notices within 5 s, stops the other one, and exits with code 0;
+- `code-server start`, which relays to the code server: `dagster dev` starts it again within 5 s, and it starts a
+  new `api grpc`. That is Dagster's design, and doesn't count as a death here;
+- `api grpc`, which runs the sensors and launches the runs: nothing starts it again. `dagster dev` goes on, and no
+  sensor ticks any more.
+
+"Reload" in Dagster's UI starts the new `api grpc` before it stops the old one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from pipeline.cli.services import Group, commands_of
+from pipeline.errors import ProcessDied
+
+_LOOK_EVERY = 1.0
+"""Seconds; a look is one `ps` of 10 ms. `dagster dev` takes longer than that to end after a death."""
+_CODE_SERVER_IS_BACK_WITHIN = 30.0
+"""Seconds: 5 for `dagster dev` to notice, 5 to start on an idle machine, and patience with a busy one."""
+
+_PARTS = {
+    "webserver (`dagster-webserver`)": ("dagster_webserver", 0.0),
+    "daemon (`dagster-daemon`)": ("dagster._daemon run", 0.0),
+    "code server (`dagster api grpc`)": ("dagster api grpc", _CODE_SERVER_IS_BACK_WITHIN),
+}
+"""Name of a process -> a piece of its command line, and the seconds in which Dagster may start it again by itself."""
+
+
+@dataclass(slots=True)
+class Watch:
+    """Looks at the command lines of a process group, and says which process of Dagster is gone for good."""
+
+    monotonic: Callable[[], float] = time.monotonic
+    _missed_since: dict[str, float] = field(default_factory=dict)
+
+    def dead(self, commands: Collection[str]) -> str | None:
+        """The process that died; None while all live, or while Dagster may still start it again."""
+        now = self.monotonic()
+        for part, (mark, patience) in _PARTS.items():
+            if any(mark in command for command in commands):
+                self._missed_since.pop(part, None)
+            elif now - self._missed_since.setdefault(part, now) >= patience:
+                return part
+        return None
+
+
+def until_a_process_dies(dagster: Group) -> NoReturn:
+    """Raise ProcessDied when a process dies. A signal ends the wait too, by the exception that its handler raises."""
+    watch = Watch()
+    while True:
+        require_alive(dagster, watch)
+        time.sleep(_LOOK_EVERY)
+
+
+def require_alive(dagster: Group, watch: Watch) -> None:
+    part = watch.dead(commands_of(dagster.pid))
+    if dagster.code is not None and part is None:
+        part = f"own process (`dagster dev`, exit code {dagster.code})"
+    if part is not None:
+        raise ProcessDied(
+            f"Dagster's {part} died. The other processes are stopped; no landed record is touched, and records that hadn't landed "
+            "are read again after the next start"
+        )

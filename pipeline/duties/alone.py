@@ -1,0 +1,212 @@
+"""A deployment that shares its tables with nobody else's workers: the parts of its policy, each the simplest there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pipeline.core import change
+from pipeline.core.assign import AssignmentInput, GapRules, plan_assign
+from pipeline.core.change import Change
+from pipeline.core.checkpoint import Checkpoint
+from pipeline.core.election import Move
+from pipeline.core.lease import Lease
+from pipeline.core.load import rate_at_beat
+from pipeline.core.order import Family
+from pipeline.core.position import Positions, Start
+from pipeline.core.shard import Shard
+from pipeline.core.sighting import Sighting, Sightings, expired
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.core.sync import plan_sync
+from pipeline.core.worker import Worker
+from pipeline.duties.electing import Ballot, Electing
+from pipeline.duties.kept import Kept
+from pipeline.duties.known_workers import KnownWorkers
+from pipeline.duties.leader_watch import LeaderWatch, Watching
+from pipeline.duties.policy import Elected, Helped, Policy, Presence, Sights, SignsOfLife, Standing, Watched
+from pipeline.ports import LandingTable, LeaderLock, LeaseStore, Listing, ShardSource, TableState, WorkerStore
+from pipeline.settings.model import Settings, TimeSettings
+
+
+def alone(
+    settings: Settings, *, life: SignsOfLife, leases: LeaseStore, workers: WorkerStore, lock: LeaderLock
+) -> Policy:
+    return Policy(
+        election=ByLock(),
+        company=Nobody(settings.times.lease_duration),
+        life=life,
+        rows=OurRows(),
+        giving=ByGap(rules_of(settings, life)),
+        work=GivenWork(lock=lock, workers=workers, leases=leases, times=settings.times),
+        beginning=NothingBefore(),
+    )
+
+
+class ByLock:
+    """Whoever holds the lock leads."""
+
+    def look(self, electing: Electing, seen: Sighting | None, since: timedelta | None) -> Ballot:
+        return electing.look(seen, since)
+
+    def leads(
+        self, electing: Electing, ballot: Ballot, kept: Kept, *, rehearse: Callable[[], None]
+    ) -> Elected:
+        leads = electing.leads(ballot, rehearse=rehearse)
+        return Elected(leads, ballot.owner if ballot.move is Move.WAIT else "somebody else", kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Nobody:
+    duration: timedelta
+
+    def why_not_lead(self) -> str | None:
+        return None
+
+    def patience(self, worker: Worker) -> timedelta:
+        return self.duration
+
+    def judge(self, sights: Sights) -> Standing:
+        return Standing(sights.fleet.ready)
+
+    def others_read(self, strangers: frozenset[str], listing: Listing) -> bool:
+        return False
+
+    def presence(self, me: str, watching: Watching, kept: Kept, now: datetime) -> Presence:
+        return Presence()
+
+    def why_not_hold(self, row: Lease) -> str | None:
+        return None
+
+
+class WorkersBeat:
+    """One row for each worker beats for all that the worker holds."""
+
+    lets_move_at_once = True
+
+    def watched(self, rows: Iterable[Lease], ours: Collection[str]) -> Mapping[str, str]:
+        return {row.key: str(row.counter) for row in rows if row.holder not in ours}
+
+    def lost(
+        self, rows: Iterable[Lease], fleet: KnownWorkers, counters: Sightings, *, after: timedelta
+    ) -> frozenset[str]:
+        return frozenset(row.key for row in rows if row.holder in fleet.dead)
+
+    def beats_of_worker(
+        self, me: str, rows: Iterable[Lease], living: Collection[str], *, now: datetime, since: timedelta
+    ) -> list[Change]:
+        return []
+
+    def beats_of_run(self, me: str, rows: Iterable[Lease]) -> list[Change]:
+        return []
+
+
+class LeasesBeat:
+    """Each lease's own counter moves."""
+
+    lets_move_at_once = False
+
+    def watched(self, rows: Iterable[Lease], ours: Collection[str]) -> Mapping[str, str]:
+        return {row.key: str(row.counter) for row in rows}
+
+    def lost(
+        self, rows: Iterable[Lease], fleet: KnownWorkers, counters: Sightings, *, after: timedelta
+    ) -> frozenset[str]:
+        return expired(counters, after)
+
+    def beats_of_worker(
+        self, me: str, rows: Iterable[Lease], living: Collection[str], *, now: datetime, since: timedelta
+    ) -> list[Change]:
+        return [
+            change.beat(row, me, throughput_kbps=rate_at_beat(row, now, since=since))
+            for row in rows
+            if row.holder == me and row.run_claim not in living and not row.has_ended
+        ]
+
+    def beats_of_run(self, me: str, rows: Iterable[Lease]) -> list[Change]:
+        return [change.beat(row, me) for row in rows]
+
+
+class OurRows:
+    """A row for each shard from the stream's origin on, once a parent of the shard has ended in the lake table."""
+
+    def scope(self, origin: Start, listing: Listing) -> Start | None:
+        return origin
+
+    def plan(
+        self,
+        family: Family,
+        shards: tuple[Shard, ...],
+        rows: tuple[Lease, ...],
+        *,
+        positions: Positions,
+        multi: bool,
+        sentinel: Checkpoint,
+    ) -> list[Change]:
+        return plan_sync(family, shards, rows, positions=positions, multi=multi, sentinel=sentinel)
+
+
+@dataclass(frozen=True, slots=True)
+class ByGap:
+    """The leader gives leases out by the strategy `gap`."""
+
+    rules: GapRules
+
+    def gives(self) -> bool:
+        return True
+
+    def plan_moves(self, scene: AssignmentInput, workers: Iterable[Worker], *, run: int) -> list[Change]:
+        return plan_assign(scene, self.rules)
+
+
+def rules_of(settings: Settings, life: SignsOfLife) -> GapRules:
+    return GapRules(
+        dwell=settings.times.dwell,
+        graceful=settings.assignment.graceful,
+        direct=life.lets_move_at_once,
+        max_leases=settings.assignment.max_leases,
+        tolerance=settings.assignment.tolerance,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenWork:
+    """A worker reads what the leader gives it."""
+
+    lock: LeaderLock
+    workers: WorkerStore
+    leases: LeaseStore
+    times: TimeSettings
+
+    def watch_leader(self, seen: Watching, kept: Kept, now: datetime) -> Watched:
+        watching, alarm = LeaderWatch(self.lock, self.workers, self.times).look(seen, now)
+        return Watched(watching, kept, alarm)
+
+    def own_rows(self, me: str, held: frozenset[str]) -> tuple[Lease, ...]:
+        """The index shows a row that is being handed over under its next owner only."""
+        found = {row.key: row for row in self.leases.held_by(me).leases}
+        found |= {row.key: row for row in held_of(self.leases, me, held - found.keys())}
+        return tuple(found.values())
+
+    def help_itself(self, me: str, kept: Kept) -> Helped:
+        return Helped(kept)
+
+
+def held_of(leases: LeaseStore, me: str, keys: Collection[str]) -> tuple[Lease, ...]:
+    rows = leases.get_many(sorted(keys)).leases if keys else ()
+    return tuple(row for row in rows if row.holder == me)
+
+
+class NothingBefore:
+    def take_in(
+        self,
+        stream: StreamId,
+        held: Mapping[ShardKey, Lease],
+        state: TableState,
+        *,
+        table: LandingTable,
+        source: ShardSource,
+        run: str,
+        claim: str,
+    ) -> tuple[TableState, list[str]]:
+        return state, []

@@ -1,0 +1,156 @@
+"""One attempt of a run to read: wave after wave, all by one claim, and each wave in this order. Each arrow may be cut,
+and the next wave or another run goes on from what is there.
+
+    claim -> the row, then the table -> stage -> (gaps) -> commit -> checkpoint -> (end of a shard: child leases,
+    childShardIds, SHARD_END) -> release
+
+Reading starts at the *table's* position, always. What a wave tells its caller goes through `on_arrow`: Dagster's
+events, progress, tests and the simulator listen there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pipeline.core.change import require_some
+from pipeline.core.lease import Lease
+from pipeline.duties.chain import Claimed, WavePorts
+from pipeline.duties.claims import Claims
+from pipeline.duties.load_report import LoadReport
+from pipeline.duties.planning import Planning
+from pipeline.duties.policy import Policy
+from pipeline.duties.shard_ends import ShardEnds
+from pipeline.duties.staging import Staging
+from pipeline.duties.wave import Arrow, OnArrow, WaveLog, WaveReport
+from pipeline.duties.wave_landing import LandingStep
+from pipeline.duties.wave_rows import WaveRows
+from pipeline.duties.wave_streams import WaveStreams
+from pipeline.errors import HeadraceError
+from pipeline.settings.model import Settings
+
+
+@dataclass(slots=True, kw_only=True)
+class Attempt:
+    """`wave()` does one round; the caller decides when the next one comes."""
+
+    run_id: str
+    settings: Settings
+    policy: Policy
+    claims: Claims
+    ports: WavePorts
+    rows: WaveRows
+    load: LoadReport
+    on_arrow: OnArrow
+    later: frozenset[str] = frozenset()
+    """Lease keys of shards that failed lately and are left alone."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Lease keys of shards that this run gave up on, each with the reason. They don't hold up the others."""
+    _is_at_work: bool = False
+
+    def beat(self) -> bool:
+        """Called on a timer beside the waves. A wave that hangs stops the beat, so that other runs may take over."""
+        if self._is_at_work and self.claims.stood_still_for() > self.settings.hung_after:
+            return False
+        self.claims.beat()
+        if self._is_at_work:
+            held = tuple(self.claims.held.values())  # of another thread, which goes on
+            beats = self.policy.life.beats_of_run(self.claims.me, held)
+            require_some(self.ports.leases.apply_all(beats))
+        return True
+
+    def expected(self) -> tuple[str, ...]:
+        """Lease keys of the claimed shards that surely have something to read: never looked at, or left behind."""
+        held = self.claims.held.values()
+        return tuple(row.key for row in held if row.looked_at is None or row.behind_ms)
+
+    def wave(self, keys: Iterable[str] | None = None) -> WaveReport:
+        """Claim, read, land, checkpoint, release. `keys` None: what is due of all that this worker owns."""
+        log = WaveLog()
+        self.claims.has_progressed()
+        self._is_at_work = True
+        self.beat()
+        streams = WaveStreams(log, self.ports.source, self.claims)
+        at_hand = self._at_hand(keys)
+        try:
+            rows = streams.ask(at_hand, self.settings)
+        finally:
+            self.claims.note_unasked(at_hand, streams.failed)
+        living = self.claims.look(rows)
+        if keys is None:
+            rows = self.rows.choose(rows, streams.known, living)
+            self.claims.has_progressed()
+        claimed: tuple[str, ...] = ()
+        try:
+            self.claims.take(log, streams.by_name, rows)
+            claimed = self.claims.keys
+            if claimed:
+                self.on_arrow(Arrow.CLAIMED, claimed)
+                self._read_and_land(Claimed(self.claims, streams, log))
+        except HeadraceError as error:
+            log.stopped_by = str(error)
+            raise
+        except Exception as error:
+            # Its text could quote a record, so only its kind is told.
+            log.stopped_by = f"the wave was stopped by an unexpected {type(error).__name__}"
+            raise
+        finally:
+            self.claims.release(log)
+            self.on_arrow(Arrow.RELEASED, claimed)
+            self._is_at_work = False
+        self.rows.remember(rows, log.landed)
+        self.load.tell()
+        self.failed.update({p.lease_key: p.why for p in log.problems if p.fatal})
+        return log.report(len(claimed))
+
+    def _read_and_land(self, claimed: Claimed) -> None:
+        """Each step hands its value to the next one; `None` and nothing to read end the wave early."""
+        keys = self.claims.keys
+        planned = self._planning.plan(claimed)
+        if not planned.reads:
+            return
+        staged = self._staging.stage(planned, on_staged=lambda: self.on_arrow(Arrow.STAGED, keys))
+        if staged is None:
+            return
+        landed = self._landing.land(staged)
+        self.on_arrow(Arrow.COMMITTED, keys)
+        self._landing.follow(landed)
+        self.on_arrow(Arrow.CHECKPOINTED, keys)
+
+    def _at_hand(self, keys: Iterable[str] | None) -> list[Lease]:
+        """Rows that may be read as far as this run knows."""
+        leases = self.ports.leases
+        found = leases.held_by(self.claims.me).leases if keys is None else [leases.get(key) for key in keys]
+        left_alone = self.later | self.failed.keys()
+        return [row for row in found if row is not None and not row.has_ended and row.key not in left_alone]
+
+    # -- the steps -------------------------------------------------------------------------------------------------
+
+    @property
+    def _ends(self) -> ShardEnds:
+        return ShardEnds(
+            claims=self.claims,
+            leases=self.ports.leases,
+            source=self.ports.source,
+            multi=self.settings.multi,
+        )
+
+    @property
+    def _planning(self) -> Planning:
+        return Planning(
+            run_id=self.run_id,
+            settings=self.settings,
+            beginning=self.policy.beginning,
+            ports=self.ports,
+            ends=self._ends,
+        )
+
+    @property
+    def _staging(self) -> Staging:
+        return Staging(
+            run_id=self.run_id, settings=self.settings, ports=self.ports, load=self.load, ends=self._ends
+        )
+
+    @property
+    def _landing(self) -> LandingStep:
+        return LandingStep(run_id=self.run_id, ports=self.ports, claims=self.claims, ends=self._ends)

@@ -1,0 +1,127 @@
+"""A person's repair of a broken chain: look at all that is left, plan, and commit the positions once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pipeline.core.order import Family, a_family
+from pipeline.core.position import Origin, Start
+from pipeline.core.repair_plan import Repair, TableEvidence, plan_repair
+from pipeline.core.start_of_reading import Stop
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.core.sync import rows_of
+from pipeline.core.words import counted
+from pipeline.duties.streams import asked_by
+from pipeline.errors import ChainBroken, Unknown
+from pipeline.ports import LeaseStore, RepairableTable, ShardSource, StreamFacts
+from pipeline.settings.model import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mending:
+    settings: Settings
+    leases: LeaseStore
+    source: ShardSource
+    table: RepairableTable
+    run: str
+
+    def plan(self, *, why: str, origin: Start | None = None) -> Repair | Stop:
+        """`origin`: what the person says of streams whose origin no snapshot knows."""
+        try:
+            self.table.load()
+        except ChainBroken:
+            pass
+        else:
+            return Stop(
+                "the landing table's positions are whole: there is nothing to repair; nothing was changed"
+            )
+        facts = self._streams()
+        evidence = self.table.evidence([each.stream for each in facts])
+        families = self._families(facts, evidence)
+        return plan_repair(
+            evidence,
+            families,
+            # Nobody vouches for more than the stream's creation: what may be gone of an unread shard is told.
+            origins={}
+            if origin is None
+            else {s.stream: Origin(origin, datetime.fromtimestamp(s.stream.epoch, UTC)) for s in facts},
+            gone=self._gone(evidence, families),
+            why=why,
+            run=self.run,
+        )
+
+    def carry_out(self, repair: Repair) -> str:
+        state = self.table.rebuild(repair.landing, repair.on)
+        return f"repaired: the positions of {counted(len(state.positions.shards), 'shard')} stand in snapshot {state.snapshot}"
+
+    def _streams(self) -> list[StreamFacts]:
+        """Those of the settings and of the rows, as far as they are still there."""
+        names = {stream.name for stream in self.settings.streams}
+        names |= {asked_by(self.settings, row) for row in self.leases.scan().leases if row.stream}
+        found: dict[StreamId, StreamFacts] = {}
+        for name in sorted(names):
+            with suppress(Unknown):
+                facts = self.source.describe(name)
+                found[facts.stream] = facts
+        return list(found.values())
+
+    def _families(self, facts: Iterable[StreamFacts], evidence: TableEvidence) -> dict[StreamId, Family]:
+        """Who descends from whom, by the listing, the rows, and every END and range that snapshots still tell of."""
+        rows = self.leases.scan().leases
+        found: dict[StreamId, Family] = {}
+        for each in facts:
+            stream = each.stream
+            family = a_family(
+                stream,
+                self.source.list_shards(stream),
+                leases=[row for row in rows_of(stream, rows) if row.stream_epoch == stream.epoch],
+            )
+            found[stream] = _with_history(family, evidence)
+        for stream in {key.stream for key in evidence.rows} - found.keys():
+            found[stream] = _with_history(a_family(stream, ()), evidence)
+        return found
+
+    def _gone(self, evidence: TableEvidence, families: dict[StreamId, Family]) -> frozenset[ShardKey]:
+        """Shards that Kinesis has forgotten: they need no position, for nothing of them can be read again.
+
+        A former life of a stream is gone with all its shards once a later life is there. A stream that Kinesis merely denies
+        is not: it may be denied by mistake for a while, and its rows would be read and landed again.
+        """
+        now = {family.stream for family in families.values() if family.listed}
+        living = {stream.arn for stream in now}
+        return frozenset(
+            key
+            for key in evidence.rows
+            if (key.stream not in now and key.stream.arn in living)
+            or (
+                key.stream in now
+                and key.shard_id not in families[key.stream].listed
+                and self.source.is_gone(key)
+            )
+        )
+
+
+def _with_history(family: Family, evidence: TableEvidence) -> Family:
+    parents = {shard: set(its) for shard, its in family.parents.items()}
+    for state in evidence.known:
+        for key, at in state.positions.shards.items():
+            for child in at.children if key.stream == family.stream else ():
+                parents.setdefault(child, set()).add(key.shard_id)
+        for each in state.page.ranges:
+            if each.key.stream == family.stream and each.parents:
+                parents.setdefault(each.key.shard_id, set()).update(p.shard_id for p in each.parents)
+    children: dict[str, set[str]] = {}
+    for shard, its in parents.items():
+        for parent in its:
+            children.setdefault(parent, set()).add(shard)
+    return Family(
+        family.stream,
+        {k: frozenset(v) for k, v in parents.items()},
+        {k: frozenset(v) for k, v in children.items()},
+        in_scope=family.in_scope,
+        listed=family.listed,
+        with_row=family.with_row,
+    )

@@ -1,0 +1,174 @@
+"""Claimed ──► Planned: where the landing table stands, which shards may be read now, and from where. Stream by stream.
+
+What has to come before the reading is done here, too: the origin of a stream, what others have read meanwhile, repairs of rows behind the table, and the chores of shards that have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from pipeline.core import change
+from pipeline.core.change import Change
+from pipeline.core.lease import Lease
+from pipeline.core.lineage import ParentReason
+from pipeline.core.order import Family, InTheWay, parents_of
+from pipeline.core.position import Position, Positions
+from pipeline.core.start_of_reading import Begin, Finish, Passed, Read, Stop, Wait, plan_begin
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.core.sync import rows_of
+from pipeline.duties.chain import Claimed, Planned, WavePorts
+from pipeline.duties.family import ended_before_origin, family_of
+from pipeline.duties.origin import ensure_origin
+from pipeline.duties.policy import Beginning
+from pipeline.duties.shard_ends import ShardEnds
+from pipeline.duties.streams import how_to_read
+from pipeline.duties.wave import Problem
+from pipeline.duties.wave_streams import WaveStreams
+from pipeline.ports import StreamFacts, TableState
+from pipeline.settings.choices import OnDataLoss
+from pipeline.settings.model import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planning:
+    run_id: str
+    settings: Settings
+    beginning: Beginning
+    ports: WavePorts
+    ends: ShardEnds
+
+    def plan(self, claimed: Claimed) -> Planned:
+        state = self._take_in(claimed, self._state(claimed.streams))
+        families = self._families(claimed, state.positions)
+        plans = self._plans(claimed, state.positions, families)
+        if any(isinstance(plan, Stop) for plan in plans.values()):
+            # Rows are read before the table: one look at a newer table before a row ahead of it is believed.
+            state = self.ports.table.load()
+            plans = self._plans(claimed, state.positions, families)
+        return Planned(claimed, self._settle(claimed, plans))
+
+    def _take_in(self, claimed: Claimed, state: TableState) -> TableState:
+        streams, claims = claimed.streams, claimed.claims
+        for stream in sorted(streams.facts.keys() & state.positions.origins.keys()):
+            state, told = self.beginning.take_in(
+                stream,
+                {key: row for key, row in claims.held.items() if key.stream == stream},
+                state,
+                table=self.ports.table,
+                source=self.ports.source,
+                run=self.run_id,
+                claim=claims.claim,
+            )
+            claimed.log.notes.extend(told)
+        return state
+
+    def _settle(self, claimed: Claimed, plans: dict[ShardKey, Begin]) -> dict[ShardKey, Read]:
+        """Do what comes before reading: repairs, and the chores of shards that have ended already."""
+        log, claims = claimed.log, claimed.claims
+        reads: dict[ShardKey, Read] = {}
+        repairs: dict[ShardKey, Change] = {}
+        for key, plan in plans.items():
+            row = claims.held[key]
+            match plan:
+                case Read(repair=at):
+                    reads[key] = plan
+                    if at is not None:
+                        repairs[key] = change.repair(row, claims.claim, at)
+                case Finish(position):
+                    self.ends.finish(log, key, position)
+                case Passed(by):
+                    self.ends.count_as_ended(log, key, by)
+                case Wait(why):
+                    log.problems.append(Problem(row.key, why, fatal=False))
+                case Stop(why):
+                    log.problems.append(Problem(row.key, why, fatal=True))
+        lost = repairs.keys() - claims.write_all(log, repairs)
+        return {key: read for key, read in reads.items() if key not in lost}
+
+    def _state(self, streams: WaveStreams) -> TableState:
+        """A stream that the settings don't name was found by the leader: it alone decides where that one starts."""
+        self.ports.table.ensure()
+        state = self.ports.table.load()
+        for stream, facts in tuple(streams.facts.items()):
+            named = self.settings.stream(stream.name)
+            if stream not in state.positions.origins and named is not None:
+                # Once in a stream's life: no row of it may have digits.
+                every = rows_of(stream, self.ports.leases.scan().leases)
+                decide = partial(ensure_origin, self.ports.table, state, facts, stream=named, leases=every)
+                state = streams.apart(stream, decide) or state
+        return state
+
+    def _families(self, claimed: Claimed, positions: Positions) -> dict[StreamId, Family]:
+        found: dict[StreamId, Family] = {}
+        for stream in tuple(claimed.streams.facts):
+            its = {key: row for key, row in claimed.claims.held.items() if key.stream == stream}
+            begins = [key for key in its if _begins(positions.of(key)) and stream in positions.origins]
+            ask = partial(
+                family_of,
+                stream,
+                begins,
+                held=its.values(),
+                positions=positions,
+                source=self.ports.source,
+                leases=self.ports.leases,
+            )
+            family = claimed.streams.apart(stream, ask)
+            if family is not None:
+                found[stream] = family
+        return found
+
+    def _plans(
+        self, claimed: Claimed, positions: Positions, families: dict[StreamId, Family]
+    ) -> dict[ShardKey, Begin]:
+        plans: dict[ShardKey, Begin] = {}
+        for stream, facts in tuple(claimed.streams.facts.items()):
+            begin = partial(self._plans_of, claimed.claims.held, facts, positions, families[stream])
+            plans |= claimed.streams.apart(stream, begin) or {}
+        return plans
+
+    def _plans_of(
+        self, held: Mapping[ShardKey, Lease], facts: StreamFacts, positions: Positions, family: Family
+    ) -> dict[ShardKey, Begin]:
+        plans: dict[ShardKey, Begin] = {}
+        passed = family.passed(positions)
+        how = how_to_read(self.settings, facts.stream)
+        for key, row in held.items():
+            if key.stream != facts.stream:
+                continue
+            reasons: tuple[ParentReason, ...] = ()
+            waiting: tuple[InTheWay, ...] = ()
+            by = passed.get(key.shard_id) if positions.of(key) is None else None
+            if by is None and _begins(positions.of(key)) and facts.stream in positions.origins:
+                reasons, waiting = parents_of(
+                    key.shard_id,
+                    family,
+                    positions,
+                    self.ports.source.is_gone,
+                    passed=passed,
+                    ended_before=partial(ended_before_origin, facts.stream, positions, self.ports.source),
+                )
+                waiting += self._unheard_of(key, family, positions)
+            plans[key] = plan_begin(
+                row,
+                key,
+                positions,
+                retention=facts.retention,
+                parents=reasons,
+                waiting=waiting,
+                passed_by=by,
+                goes_on=how.on_data_loss is OnDataLoss.CONTINUE,
+            )
+        return plans
+
+    def _unheard_of(self, key: ShardKey, family: Family, positions: Positions) -> tuple[InTheWay, ...]:
+        """A shard that no listing shows yet may have a parent that nobody named. One that is gone can be judged."""
+        if positions.of(key) is not None or key.shard_id in family.listed or self.ports.source.is_gone(key):
+            return ()
+        return (InTheWay(key.shard_id, "no listing shows it yet, so that its parents aren't known"),)
+
+
+def _begins(position: Position | None) -> bool:
+    """Nothing of the shard has landed yet: where it starts depends on its parents."""
+    return position is None or (position.sequence is None and not position.ended)

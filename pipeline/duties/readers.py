@@ -1,0 +1,51 @@
+"""Which worker reads the shards that a person or a backfill asks for by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipeline.core.change import Applied, assign
+from pipeline.core.words import no_such_shard
+from pipeline.errors import Unknown
+from pipeline.ports import LeaseStore
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    leases: LeaseStore
+    here: tuple[str, ...]
+    """Ids of the workers that these settings configure. What no worker owns goes to the first of them."""
+
+    def require_known(self, keys: tuple[str, ...]) -> None:
+        """Refuse keys that have no lease row, and name the near ones."""
+        unknown = [key for key in keys if self.leases.get(key) is None]
+        if not unknown:
+            return
+        raise Unknown(no_such_shard(unknown[0], [row.key for row in self.leases.scan().leases]))
+
+    def of(self, keys: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+        """By worker: those of the shards that it reads."""
+        self.require_known(keys)
+        found: dict[str, list[str]] = {}
+        for key in keys:
+            found.setdefault(self._reader(key), []).append(key)
+        return {worker: tuple(its) for worker, its in found.items()}
+
+    def _reader(self, key: str) -> str:
+        row = self.leases.get(key)
+        if row is None:
+            raise Unknown(f"there is no shard {key!r}: its lease row is gone; nothing was read")
+        owner = row.holder
+        if owner is None:
+            first = self.here[0]
+            match self.leases.apply(assign(row, first, f"unowned, and asked for by name: -> {first}")):
+                case Applied():
+                    owner = first
+                case lost:
+                    owner = (lost.found.holder if lost.found else None) or first
+        if owner not in self.here:
+            raise Unknown(
+                f"{key} is read by worker {owner}, which isn't configured here (here: {', '.join(self.here)}); nothing "
+                "was read. Materialize it where that worker is, or stop that worker first"
+            )
+        return owner

@@ -1,0 +1,76 @@
+"""The chores of a shard's end on the lease rows: child leases, then childShardIds, then SHARD_END.
+
+In this order other readers of the table find the children before the end. Each of the writes may be cut off and made again by
+the next wave: the landing table tells that the shard has ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipeline.core import change
+from pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON
+from pipeline.core.lease import Lease
+from pipeline.core.position import Position, Positions
+from pipeline.core.shard import Shard
+from pipeline.core.stream import ShardKey
+from pipeline.core.sync import a_lease
+from pipeline.duties.claims import Claims
+from pipeline.duties.wave import Problem, WaveLog
+from pipeline.errors import WrongShape
+from pipeline.ports import LeaseStore, ShardSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardEnds:
+    claims: Claims
+    leases: LeaseStore
+    source: ShardSource
+    multi: bool
+
+    def finish(
+        self, log: WaveLog, key: ShardKey, position: Position, listed: tuple[Shard, ...] | None = None
+    ) -> None:
+        """`listed`: the stream's shards, where they were listed already. A child that no listing shows yet is left to the
+        leader's shard sync: without the listing its other parent could be missed."""
+        if listed is None:
+            listed = self.source.list_shards(key.stream)
+        known = {shard.shard_id: shard for shard in listed}
+        for child in position.children:
+            if child in known:
+                self._create(log, key, known[child])
+        if position.children and not self.claims.write(
+            log, key, change.note_children(self.claims.held[key], frozenset(position.children))
+        ):
+            return
+        if (end := position.checkpoint) is not None:
+            row = self.claims.held[key]
+            # The row carries no throughput from now on, but stays a while.
+            self.claims.write(
+                log,
+                key,
+                change.checkpoint(row, self.claims.me, self.claims.claim, at=end, throughput_kbps=0.0),
+            )
+
+    def count_as_ended(self, log: WaveLog, key: ShardKey, by: str) -> None:
+        """A row that was left over, or came back after the shard's end: it says SHARD_END as well, and the leader deletes
+        it. `by`: the descendant that has a position."""
+        row = self.claims.held[key]
+        end = change.checkpoint(row, self.claims.me, self.claims.claim, at=SHARD_END, throughput_kbps=0.0)
+        if self.claims.write(log, key, end):
+            log.notes.append(f"{row.key} counts as ended, for {by} after it has a position: nothing was read")
+
+    def _create(self, log: WaveLog, parent: ShardKey, child: Shard) -> None:
+        """A child's row that is there already is as good, understood or not."""
+        lease: Lease = a_lease(
+            parent.stream,
+            child,
+            multi=self.multi,
+            positions=Positions(),
+            sentinel=TRIM_HORIZON,
+            owner=self.claims.me,
+        )
+        try:
+            self.leases.apply(change.create(lease, f"{parent.shard_id} ended; {self.claims.me} reads on"))
+        except WrongShape as error:
+            log.problems.append(Problem(lease.key, str(error), fatal=False))

@@ -1,0 +1,69 @@
+"""Planned ──► StagedWave: one Spark job reads and stages all shards, and what is found out meanwhile is dealt with:
+streams that were made anew, records that were lost, shards that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from pipeline.core.batch import BatchLimits, Manifest
+from pipeline.duties.chain import Claimed, Planned, Reads, StagedWave, WavePorts
+from pipeline.duties.gaps import record_gaps
+from pipeline.duties.load_report import LoadReport
+from pipeline.duties.shard_ends import ShardEnds
+from pipeline.duties.wave import Problem
+from pipeline.settings.model import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staging:
+    run_id: str
+    settings: Settings
+    ports: WavePorts
+    load: LoadReport
+    ends: ShardEnds
+
+    def stage(self, planned: Planned, *, on_staged: Callable[[], None]) -> StagedWave | None:
+        """None: nothing of it may be committed. `on_staged` is called once the files are written."""
+        claimed = planned.claimed
+        manifest = self.ports.stage.stage(
+            [read.batch for read in planned.reads.values()], self.ports.table.staging_spec(), self._limits
+        )
+        self.load.note(manifest.loads)
+        claimed.claims.has_progressed()
+        on_staged()
+        reads, manifest = claimed.streams.without_changed(planned.reads, manifest)
+        if not reads:
+            return None
+        reads, manifest = self._record_gaps(claimed, reads, manifest)
+        for staged in manifest.staged:
+            if staged.error is not None:
+                row = claimed.claims.held[staged.key]
+                claimed.log.problems.append(Problem(row.key, staged.error, fatal=True))
+        return StagedWave(claimed, reads, manifest)
+
+    @property
+    def _limits(self) -> BatchLimits:
+        budget = self.settings.wave
+        return BatchLimits(budget.records, budget.bytes, budget.seconds.total_seconds())
+
+    def _record_gaps(self, claimed: Claimed, reads: Reads, manifest: Manifest) -> tuple[Reads, Manifest]:
+        """The reads as they stand after the gaps' own commits, and what of the manifest is still to land."""
+        for stream, facts in claimed.streams.facts.items():
+            gaps = record_gaps(
+                {key: read.batch for key, read in reads.items() if key.stream == stream},
+                [staged for staged in manifest.staged if staged.key.stream == stream],
+                run=self.run_id,
+                claim=claimed.claims.claim,
+                facts=facts,
+                table=self.ports.table,
+                source=self.ports.source,
+            )
+            claimed.log.notes.extend(gaps.sentences)
+            for key, position in gaps.ended.items():
+                self.ends.finish(claimed.log, key, position)
+            gone_on = {key: replace(reads[key], batch=batch) for key, batch in gaps.batches.items()}
+            reads = {**reads, **gone_on}
+            left = tuple(staged for staged in manifest.staged if staged.key not in gaps.ended)
+            manifest = replace(manifest, staged=left)
+        return reads, manifest

@@ -1,0 +1,126 @@
+"""StagedWave ──► LandedWave: one commit of all shards. And what follows it on the lease rows: checkpoints, and the chores
+of shards that have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+
+from pipeline.core import change
+from pipeline.core.batch import Staged
+from pipeline.core.change import Change
+from pipeline.core.landing import Proposal, RangeRefused
+from pipeline.core.lease import Lease
+from pipeline.core.lineage import Kind, Range
+from pipeline.core.load import throughput_after
+from pipeline.core.shard import Shard
+from pipeline.core.start_of_reading import Read
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.duties.chain import LandedWave, StagedWave, WavePorts
+from pipeline.duties.claims import Claims
+from pipeline.duties.shard_ends import ShardEnds
+from pipeline.duties.wave import Landed, Problem
+from pipeline.duties.wave_streams import WaveStreams
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LandingStep:
+    run_id: str
+    ports: WavePorts
+    claims: Claims
+    ends: ShardEnds
+
+    def land(self, staged: StagedWave) -> LandedWave:
+        committed = self.ports.table.commit(self._proposal(staged))
+        self.claims.has_progressed()
+        return LandedWave(staged, committed)
+
+    def follow(self, wave: LandedWave) -> None:
+        """The lease rows are brought to where the table stands now."""
+        staged_wave, committed = wave.staged, wave.committed
+        log, streams = staged_wave.claimed.log, staged_wave.claimed.streams
+        refused: dict[ShardKey, RangeRefused] = {r.range.key: r for r in committed.landing.refused}
+        ranges = {r.key: r for r in committed.landing.page.ranges}
+        listed = self._listed_if_ended(streams, ranges.values())
+        log.snapshot = committed.snapshot
+        checkpoints: dict[ShardKey, Change] = {}
+        ended: list[Staged] = []
+        for staged in staged_wave.manifest.staged:
+            row = self.claims.held[staged.key]
+            if staged.key in refused:
+                why = f"{refused[staged.key].why}; nothing of it was committed, it is read again from the table's position"
+                log.problems.append(Problem(row.key, why, fatal=False))
+                continue
+            landed = ranges.get(staged.key)
+            if landed is not None and staged.upto.ended and staged.key.stream in listed:
+                ended.append(staged)
+            elif landed is not None and not landed.upto.ended:
+                checkpoints |= self._checkpoint(row, staged)
+            log.landed.append(
+                Landed(
+                    row.key,
+                    staged,
+                    committed.snapshot if landed else None,
+                    files=landed.files if landed else (),
+                    parents=tuple(sorted(row.parents)),
+                )
+            )
+        self.claims.write_all(log, checkpoints)
+        for staged in ended:
+            self.ends.finish(log, staged.key, staged.upto, listed[staged.key.stream])
+
+    def _proposal(self, wave: StagedWave) -> Proposal:
+        ranges = []
+        for staged in wave.manifest.staged:
+            read = wave.reads[staged.key]
+            retention = wave.claimed.streams.facts[staged.key.stream].retention
+            if _is_worth_a_range(staged, read.batch.witness, retention):
+                files = [f for f in wave.manifest.files if staged.key in f.shards]
+                ranges.append(self._range(staged, read, tuple(f.path.rsplit("/", 1)[-1] for f in files)))
+        return Proposal(tuple(ranges), wave.manifest.files)
+
+    def _range(self, staged: Staged, read: Read, files: tuple[str, ...]) -> Range:
+        return Range(
+            Kind.LANDED,
+            staged.key,
+            after=read.batch.after,
+            upto=staged.upto,
+            run=self.run_id,
+            claim=self.claims.claim,
+            rows=staged.rows,
+            bytes=staged.bytes,
+            first_arrival=staged.first_arrival,
+            last_arrival=staged.last_arrival,
+            files=files,
+            parents=read.batch.parents,
+        )
+
+    def _listed_if_ended(
+        self, streams: WaveStreams, ranges: Iterable[Range]
+    ) -> dict[StreamId, tuple[Shard, ...]]:
+        """The details of children: their hash ranges, and the other parent of a merge. Where a stream can't be listed now,
+        the chores of its ended shards are done before the next wave."""
+        found: dict[StreamId, tuple[Shard, ...]] = {}
+        for stream in sorted({each.key.stream for each in ranges if each.upto.ended}):
+            listed = streams.apart(stream, partial(self.ports.source.list_shards, stream))
+            if listed is not None:
+                found[stream] = listed
+        return found
+
+    def _checkpoint(self, row: Lease, staged: Staged) -> dict[ShardKey, Change]:
+        at = staged.upto.checkpoint
+        if at is None or at == row.checkpoint:
+            return {}
+        kbps = throughput_after(row, staged)
+        wanted = change.checkpoint(row, self.claims.me, self.claims.claim, at=at, throughput_kbps=kbps)
+        return {staged.key: wanted}
+
+
+def _is_worth_a_range(staged: Staged, witness: datetime, retention: timedelta) -> bool:
+    """Progress always. Having merely looked at the tip only when the last witness is getting old: a quarter of the
+    retention leaves three more tries before a quiet shard looks like a loss of records."""
+    if staged.moved:
+        return True
+    return staged.upto.seen is not None and staged.upto.seen - witness > retention / 4

@@ -1,0 +1,115 @@
+"""The leader's writes: many rows at a time, as long as its tick has time, and what became of them.
+
+A portion is what the store writes at the same time. A child's row waits until its parent's row is there: a leader that is
+cut off between the two must not leave a child without its parent, because other readers of the table then look for the
+parent no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from pipeline.core.change import MOVES, Applied, Change, ChangeKind, Refused
+from pipeline.core.words import counted
+from pipeline.errors import HeadraceError, Transient
+from pipeline.ports import LeaseStore
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenChanges:
+    """What became of many changes."""
+
+    applied: tuple[Change, ...] = ()
+    refused: int = 0
+    """Races lost: somebody else had written the row first."""
+    left: int = 0
+    """Not tried: the time was over, or the store answers nobody."""
+    troubled: int = 0
+    """Rows in trouble, and those that wait for a parent's row that is."""
+    trouble: HeadraceError | None = None
+    """With the first of them."""
+
+
+def write_all(
+    leases: LeaseStore, changes: Sequence[Change], *, has_time: Callable[[], bool]
+) -> WrittenChanges:
+    """One portion at least, so that each tick gets further. Raises only where trouble is everywhere."""
+    applied: list[Change] = []
+    trouble: dict[str, HeadraceError] = {}
+    refused = seen = 0
+    for portion in _portions(changes, leases.at_once):
+        if seen and not has_time():
+            break
+        ready = [each for each in portion if _parents(each).isdisjoint(trouble)]
+        outcomes = leases.apply_all(ready)
+        for change, outcome in zip(ready, outcomes, strict=True):
+            match outcome:
+                case Applied():
+                    applied.append(change)
+                case Refused():
+                    refused += 1
+                case HeadraceError():
+                    trouble[change.key] = outcome
+        trouble |= {
+            each.key: trouble[min(_parents(each) & trouble.keys())] for each in portion if each not in ready
+        }
+        seen += len(portion)
+        if outcomes and all(isinstance(each, Transient) for each in outcomes):
+            break  # each further portion would wait as long
+    first = next(iter(trouble.values()), None)
+    if first is not None and not applied and not refused:
+        raise first
+    return WrittenChanges(tuple(applied), refused, len(changes) - seen, len(trouble), first)
+
+
+def _portions(changes: Sequence[Change], at_once: int) -> Iterator[list[Change]]:
+    """In their order. No portion has two writes on one row, or the rows of a parent and of its child."""
+    portion: list[Change] = []
+    keys: set[str] = set()
+    for each in changes:
+        if len(portion) == at_once or each.key in keys or not _parents(each).isdisjoint(keys):
+            yield portion
+            portion, keys = [], set()
+        portion.append(each)
+        keys.add(each.key)
+    if portion:
+        yield portion
+
+
+def _parents(change: Change) -> frozenset[str]:
+    return frozenset() if change.create is None else change.create.parent_keys
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the writes of one tick."""
+
+    created: int = 0
+    deleted: int = 0
+    assigned: int = 0
+    moved: int = 0
+    lost: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def write(
+        self, leases: LeaseStore, changes: Sequence[Change], *, has_time: Callable[[], bool]
+    ) -> WrittenChanges:
+        return self.count(write_all(leases, changes, has_time=has_time))
+
+    def count(self, written: WrittenChanges) -> WrittenChanges:
+        self.lost += written.refused
+        if written.trouble is not None:
+            self.notes.append(
+                f"{counted(written.troubled, 'lease row')} couldn't be written ({written.trouble})"
+            )
+        for each in written.applied:
+            if each.kind is ChangeKind.CREATE:
+                self.created += 1
+            elif each.deletes:
+                self.deleted += 1
+            elif each.kind in MOVES:
+                self.moved += 1
+            else:
+                self.assigned += 1
+        return written

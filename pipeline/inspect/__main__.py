@@ -1,0 +1,41 @@
+"""`python -m pipeline.inspect --table NAME`: look at any KCL application, without settings."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from pipeline.core.words import clean
+from pipeline.errors import HeadraceError, Transient
+from pipeline.inspect.command import add_arguments, answer, names_of, place_of
+from pipeline.settings.model import AwsSettings
+
+STOPPED, TRY_LATER, INTERRUPTED, OUTPUT_CLOSED = 2, 75, 130, 141
+"""Exit codes, the same as those of the `headrace` command."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m pipeline.inspect",
+        description="Show which worker reads which shard, from the coordination tables of any KCL application (2.x to 3.5). The command "
+        "writes nothing.",
+    )
+    add_arguments(parser, table_is_required=True)
+    args = parser.parse_args(argv)
+    try:
+        code = answer(args, names_of(args), AwsSettings(**place_of(args)))
+        sys.stdout.flush()
+    except HeadraceError as error:
+        print(f"inspect: {clean(' '.join(str(error).split()))}", file=sys.stderr)
+        return TRY_LATER if isinstance(error, Transient) else STOPPED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Python flushes standard output once more when it ends, and would complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OUTPUT_CLOSED
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

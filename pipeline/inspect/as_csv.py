@@ -1,0 +1,15 @@
+"""An observation as CSV: a line with the names of the columns, then one line for each lease."""
+
+from __future__ import annotations
+
+import csv
+from typing import TextIO
+
+from pipeline.inspect.lease_rows import COLUMNS, rows_of
+from pipeline.inspect.observation import Observation
+
+
+def write_csv(seen: Observation, file: TextIO) -> None:
+    out = csv.writer(file, lineterminator="\n")
+    out.writerow(COLUMNS)
+    out.writerows(rows_of(seen))

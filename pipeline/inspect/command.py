@@ -1,0 +1,114 @@
+"""The arguments and the answer that `python -m pipeline.inspect` and `headrace status` share.
+
+Slow imports stand inside functions, so that help and messages about mistyped arguments appear at once.
+"""
+
+import argparse
+import json
+import re
+import sys
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pipeline.inspect.read import TableNames
+    from pipeline.settings.model import AwsSettings
+
+_NEEDS_A_PERSON: Final = 1
+_PLACE: Final = ("region", "profile", "endpoint")
+
+
+def add_arguments(parser: argparse.ArgumentParser, *, table_is_required: bool) -> None:
+    parser.add_argument(
+        "--table",
+        metavar="NAME",
+        required=table_is_required,
+        help="the lease table of any KCL application; no settings are needed then",
+    )
+    parser.add_argument(
+        "--worker-table",
+        metavar="NAME",
+        help="with --table: the table of the workers' rows (default: NAME-WorkerMetricStats)",
+    )
+    parser.add_argument(
+        "--state-table",
+        metavar="NAME",
+        help="with --table: the table of the leader's lock (default: NAME-CoordinatorState)",
+    )
+    default = "AWS's own environment" if table_is_required else "the settings, else AWS's own environment"
+    for name in _PLACE:
+        parser.add_argument(f"--{name}", help=f"AWS {name} (default: from {default})")
+    parser.add_argument(
+        "--for",
+        dest="period",
+        metavar="TIME",
+        type=_duration,
+        help="read the tables twice, this long apart (30s, 2m): only what changed in between shows which workers are alive",
+    )
+    parser.add_argument(
+        "--cluster-by",
+        metavar="REGEX",
+        type=_pattern,
+        default="^[^-]*",
+        help="regular expression whose first group, else whole match, is the name of a worker's cluster within its id (default: "
+        "the part before the first -)",
+    )
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--json", action="store_true", help="print everything as JSON")
+    shape.add_argument("--csv", action="store_true", help="print CSV with one line for each lease")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 when something needs a person")
+
+
+def place_of(args: argparse.Namespace) -> dict[str, Any]:
+    """Region, profile and endpoint, as far as the arguments give them."""
+    return {name: value for name in _PLACE if (value := getattr(args, name))}
+
+
+def names_of(args: argparse.Namespace) -> "TableNames":
+    """The tables of the application that `--table` names."""
+    from pipeline.inspect.read import TableNames
+
+    return TableNames.of(args.table, worker_table=args.worker_table, state_table=args.state_table)
+
+
+def answer(args: argparse.Namespace, names: "TableNames", aws: "AwsSettings") -> int:
+    """Read the tables, print what they show, and return the exit code."""
+    from pipeline.aws.clients import dynamodb_client
+    from pipeline.inspect.as_csv import write_csv
+    from pipeline.inspect.as_json import document_of
+    from pipeline.inspect.as_text import text_of
+    from pipeline.inspect.findings import findings_of
+    from pipeline.inspect.looking import look
+
+    client = dynamodb_client(aws)
+    seen = look(client, names, watch=args.period, cluster_by=args.cluster_by, progress=_tell_progress)
+    if args.json:
+        print(json.dumps(document_of(seen), indent=2))
+    elif args.csv:
+        write_csv(seen, sys.stdout)
+    else:
+        print(*text_of(seen), sep="\n", flush=True)
+    is_urgent = any(finding.needs_person for finding in findings_of(seen))
+    return _NEEDS_A_PERSON if args.strict and is_urgent else 0
+
+
+def _tell_progress(sentence: str) -> None:
+    """On standard error, because a pipe may be reading the answer."""
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def _duration(text: str) -> timedelta:
+    from pipeline.settings.values import read_value
+
+    try:
+        period: timedelta = read_value(timedelta, text)
+    except (ValueError, OverflowError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r} isn't a duration such as 30s or 2m") from error
+    return period
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text!r} isn't a regular expression: {error}") from error

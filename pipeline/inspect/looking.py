@@ -1,0 +1,47 @@
+"""Read an application's tables once, or twice with some time between, and return an `Observation`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from pipeline.clock import SystemClock
+from pipeline.core.words import counted
+from pipeline.inspect.balance import BEFORE_THE_FIRST_DASH
+from pipeline.inspect.compare import observation_of
+from pipeline.inspect.observation import Observation
+from pipeline.inspect.read import TableNames, TableReader
+from pipeline.ports import Clock
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+
+def look(
+    client: DynamoDBClient,
+    table: str | TableNames,
+    *,
+    watch: timedelta | None = None,
+    cluster_by: str | re.Pattern[str] = BEFORE_THE_FIRST_DASH,
+    progress: Callable[[str], None] = lambda _: None,
+    clock: Clock | None = None,
+) -> Observation:
+    """What the tables of an application show. `table`: its lease table, or the names of all three where they aren't KCL's.
+
+    `watch`: read the tables a second time after so long. Only what moved between two readings shows which workers are
+    alive. `cluster_by`: the regular expression that finds a cluster's name in a worker's id.
+    """
+    clock = clock or SystemClock()
+    names = TableNames.of(table) if isinstance(table, str) else table
+    rule = re.compile(cluster_by)
+    reader = TableReader(client, names, clock=clock, progress=progress)
+    first = reader.read()
+    if watch is None:
+        return observation_of(first, cluster_by=rule)
+    began = clock.monotonic()
+    progress(f"{counted(len(first.leases), 'lease')} seen; looking again in {watch.total_seconds():.0f} s")
+    clock.pause(watch.total_seconds())
+    watched = timedelta(seconds=clock.monotonic() - began)
+    return observation_of(first, reader.read(), watched=watched, cluster_by=rule)

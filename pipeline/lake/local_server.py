@@ -1,0 +1,150 @@
+"""Starting the local Spark Connect server, or joining the one that runs, however slow the machine is.
+
+PySpark's own start kills a server that isn't up after 120 s. It also refuses to start a server beside one that it can't
+reach: a server that is slow to answer, or one whose starting process was killed before it had written the server's address
+and token. This module waits for a server that lives, replaces one that no process can reach, and raises where one died.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.errors import Unreachable
+
+if TYPE_CHECKING:
+    from pyspark.sql.connect.local_server import Discovery, LocalConnectServer
+
+PATIENCE = timedelta(minutes=5)
+"""How long to wait for a server to start (5 s on an idle machine), or for a running one to answer again."""
+_TELL_EVERY = 10.0
+_LOOK_EVERY = 0.25
+_ENDS_WITHIN = 60.0
+"""Seconds that a server has to end by itself; after that it is killed."""
+
+_log = logging.getLogger("headrace")
+
+
+def bring_up(master: str, conf: Mapping[str, str], *, patience: timedelta = PATIENCE) -> str:
+    """Start or join the local server, and return its address once it answers. Puts its token into this process's environment."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.connect.local_server import Discovery, LocalConnectServer
+
+    with _reporting(discovery := Discovery(), patience):
+        try:
+            with discovery:  # a lock between processes: the others wait here, and then join the server that the first one started
+                server = LocalConnectServer(discovery)
+                if not _is_worth_waiting_for(server):
+                    _end_unreachable(discovery)
+                    _launch(master, conf, discovery, patience)
+                    server = LocalConnectServer(discovery)
+        except (PySparkException, subprocess.TimeoutExpired) as error:
+            raise _failed(str(error), discovery) from error
+        _await_answer(server, discovery, patience)
+    os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = server.token or ""  # where PySpark's client looks for it
+    return server.url
+
+
+def is_server(pid: int) -> bool:
+    """Whether this process id is a Spark Connect server. An old pid file may name an id that another process has by now."""
+    command = ["ps", "-ww", "-p", str(pid), "-o", "stat=", "-o", "command="]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False).stdout  # noqa: S603 -- no part of the command comes from outside
+    return "SparkConnectServer" in shown and not shown.startswith("Z")
+
+
+def _is_worth_waiting_for(server: LocalConnectServer) -> bool:
+    from pyspark.version import __version__
+
+    return server.pid is not None and server.spark_version == __version__ and is_server(server.pid)
+
+
+def _end_unreachable(discovery: Discovery) -> None:
+    """Stop a server that can't be joined: its starting process was killed before it wrote the token, or it has another Spark
+    version. Spark's script starts no server while its pid file names a process called java, even a zombie; so the pid file
+    is deleted, too.
+    """
+    pid = discovery.daemon_pid()
+    if pid is not None and is_server(pid):
+        _log.warning("stopping the local Spark server of process %s: this process can't join it", pid)
+        end(pid)
+    Path(discovery.daemon_pid_path).unlink(missing_ok=True)
+
+
+def end(server: int) -> None:
+    """Stop the server with this process id, and wait until it has ended."""
+    until = time.monotonic() + _ENDS_WITHIN
+    with suppress(ProcessLookupError):
+        os.kill(server, signal.SIGTERM)
+        while is_server(server):
+            if time.monotonic() > until:
+                os.kill(server, signal.SIGKILL)
+            time.sleep(_LOOK_EVERY)
+
+
+def _launch(master: str, conf: Mapping[str, str], discovery: Discovery, patience: timedelta) -> None:
+    from pyspark.sql.connect.local_server import ServerLauncher
+
+    launcher = ServerLauncher(master, dict(conf), discovery)
+    launcher._READY_TIMEOUT = int(patience.total_seconds())  # noqa: SLF001 -- PySpark has no setting for its 120 s
+    launcher.launch()
+
+
+def _await_answer(server: LocalConnectServer, discovery: Discovery, patience: timedelta) -> None:
+    """Wait until the server answers by gRPC. A port that accepts connections isn't enough: the JVM may still be starting."""
+    import grpc
+
+    until = time.monotonic() + patience.total_seconds()
+    with grpc.insecure_channel(f"{server.host}:{server.port}") as channel:
+        ready = grpc.channel_ready_future(channel)
+        while time.monotonic() < until:
+            with suppress(grpc.FutureTimeoutError):
+                ready.result(timeout=1)
+                return
+            if server.pid is None or not is_server(server.pid):
+                raise _failed("it died", discovery)
+    raise _failed(f"it didn't answer for {patience.total_seconds():.0f} s", discovery)
+
+
+def _failed(why: str, discovery: Discovery) -> Unreachable:
+    return Unreachable(
+        f"the local Spark server didn't start: {why.strip()}. Nothing was read; its log is {_log_file(discovery)}"
+    )
+
+
+def _log_file(discovery: Discovery) -> Path:
+    """The newest log file; the folder of logs where none was written."""
+    folder = Path(discovery.directory) / "logs"
+    return max(folder.glob("*.out"), key=lambda file: file.stat().st_mtime, default=folder)
+
+
+@contextmanager
+def _reporting(discovery: Discovery, patience: timedelta) -> Iterator[None]:
+    """Log a sentence now and then while this process waits, because PySpark's start prints nothing."""
+    done = threading.Event()
+    began = time.monotonic()
+
+    def keep_reporting() -> None:
+        while not done.wait(_TELL_EVERY):
+            _log.warning(
+                "still waiting for the local Spark server, for %.0f s so far and at most %.0f s; its log is %s",
+                time.monotonic() - began,
+                patience.total_seconds(),
+                _log_file(discovery),
+            )
+
+    thread = threading.Thread(target=keep_reporting, name="headrace-spark-start", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()

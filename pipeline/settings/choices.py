@@ -1,0 +1,64 @@
+"""The allowed words of settings that allow a few words only."""
+
+from enum import StrEnum
+
+
+class StreamsMode(StrEnum):
+    SINGLE = "single"
+    MULTI = "multi"
+
+
+class InitialPosition(StrEnum):
+    TRIM_HORIZON = "TRIM_HORIZON"
+    LATEST = "LATEST"
+    AT_TIMESTAMP = "AT_TIMESTAMP"
+
+
+class FormerStreams(StrEnum):
+    KEEP = "keep"
+    AUTO = "auto"
+    PROVIDED = "provided"
+
+
+class OnDataLoss(StrEnum):
+    STOP = "stop"
+    CONTINUE = "continue"
+
+
+class Layout(StrEnum):
+    AUTO = "auto"
+    """The layout of the tables that exist already; M for an application without tables."""
+    M = "M"
+    """Three tables, as KCL 3.0-3.4 has them."""
+    S = "S"
+    """One table, as KCL 3.5+ has it for new applications."""
+
+
+class Heartbeat(StrEnum):
+    WORKER = "worker"
+    """A worker beats in its own row: one write per worker and tick."""
+    LEASE = "lease"
+    """A worker also moves the counter of each of its leases, as KCL's workers do and expect."""
+
+
+class Mode(StrEnum):
+    OWN = "own"
+    """A leader assigns the leases to workers."""
+    KCL_2 = "2.x"
+    """Each worker takes and steals leases for itself, as in KCL 2.x."""
+
+
+class Strategy(StrEnum):
+    GAP = "gap"
+    VARIANCE = "variance"
+    LEASE_COUNT = "lease-count"
+
+
+class Create(StrEnum):
+    AUTO = "auto"
+    NEVER = "never"
+
+
+class Billing(StrEnum):
+    ON_DEMAND = "PAY_PER_REQUEST"
+    PROVISIONED = "PROVISIONED"

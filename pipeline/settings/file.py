@@ -1,0 +1,122 @@
+"""Reads `headrace.yaml` and the environment into `Settings`, and remembers where each value came from.
+
+Precedence, value by value: environment variable, then the file, then the default.
+
+    text -> nodes -> current names (moved) -> values (reader) -> rules
+
+Each step adds the mistakes that it finds to one list, so that a single error names all of them.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pipeline.errors import BadSetting
+from pipeline.settings.model import LandingSettings, Settings
+from pipeline.settings.moved import with_current_names
+from pipeline.settings.names import PREFIX, complain_of_variable
+from pipeline.settings.nodes import compose, is_null
+from pipeline.settings.problems import NO_SECRETS, Problems, ValueSource
+from pipeline.settings.reader import Reader
+from pipeline.settings.rules import Broken, broken_rules
+from pipeline.settings.secrets import holds_secret, names_secret
+from pipeline.settings.values import leaves
+
+DEFAULT_FILE = "headrace.yaml"
+MINIMAL = "{application: my-app, streams: [{name: my-stream}]}"
+"""The smallest settings file, on one line so that it fits into an error message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    settings: Settings
+    origins: Mapping[str, ValueSource]
+    """Dotted key (streams.0.name) -> source, for every value in `settings`."""
+    name: str
+    """The file's name."""
+    notes: tuple[str, ...] = ()
+    """One sentence for each setting that is given under an earlier name. Commands print these sentences on stderr."""
+
+
+def read_settings(path: Path | str | None, environ: Mapping[str, str]) -> Loaded:
+    """Read the settings file: `path` (from `--config`), else the file that HEADRACE_CONFIG names, else ./headrace.yaml."""
+    file = Path(path or environ.get("HEADRACE_CONFIG") or DEFAULT_FILE)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise BadSetting(
+            f"there is no settings file {file}: name another file with --config or HEADRACE_CONFIG, or create this one; "
+            f"the smallest is: {MINIMAL}"
+        ) from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise BadSetting(f"{file}:{line}: the settings file isn't UTF-8 text: save it as UTF-8") from None
+    except OSError as error:
+        raise BadSetting(f"the settings file {file} can't be read: {error.strerror}") from None
+    folder = file.resolve().parent
+    loaded = parse_settings(text, environ, name=str(file), folder=folder)
+    return replace(loaded, settings=_anchored(loaded.settings, folder))
+
+
+def _anchored(settings: Settings, folder: Path) -> Settings:
+    """Make relative folders absolute, beside the settings file.
+
+    Dagster's daemon and a shell run in different folders, and have to find the same table.
+    """
+    landing = settings.landing
+    state = landing.state
+    if state is not None and "://" not in state:
+        state = str(folder / state)
+    return replace(settings, landing=replace(landing, home=str(folder / landing.home), state=state))
+
+
+def parse_settings(text: str, environ: Mapping[str, str], *, name: str, folder: Path | None = None) -> Loaded:
+    """Read settings from the text of a file. Messages call the file `name`.
+
+    `folder` is the folder of the file: where it is given, files and folders that the settings name are checked, too.
+    """
+    root = compose(text, name)
+    if root is None or is_null(root):
+        raise BadSetting(f"{name}:1: the file is empty; the smallest is: {MINIMAL}")
+    problems = Problems(name)
+    given = {key: value for key, value in environ.items() if key.startswith(PREFIX)}
+    renamed = with_current_names(root, given, problems)
+    variables = {key: value for key, value in renamed.variables.items() if _is_known(key, value, problems)}
+    reader = Reader(variables, renamed.sources, problems)
+    settings = reader.read(renamed.root)
+    for broken in (*broken_rules(settings), *_broken_files(settings.landing, folder)):
+        if not problems.touches(broken.key, *broken.also):
+            problems.broken(reader.place_of(broken.key), broken.key, broken.why)
+    if error := problems.error():
+        raise error
+    origins = {key: reader.origins.get(key, ValueSource()) for key, *_ in leaves(settings)}
+    return Loaded(settings, origins, name, renamed.notes)
+
+
+def _is_known(variable: str, text: str, problems: Problems) -> bool:
+    """Whether a variable stands for a setting. A message about another variable never repeats its value, which may be a secret."""
+    if holds_secret(variable):
+        problems.variable(variable, f"the name of a variable that begins with {PREFIX} {NO_SECRETS}")
+    elif names_secret(variable.lower().replace("__", ".")):
+        problems.variable(variable, f"{variable} {NO_SECRETS}")
+    elif complaint := complain_of_variable(variable):
+        problems.variable(variable, complaint)
+        if holds_secret(text):
+            problems.variable(variable, f"{variable} {NO_SECRETS}")
+    else:
+        return True
+    return False
+
+
+def _broken_files(landing: LandingSettings, folder: Path | None) -> Iterator[Broken]:
+    if folder is None or landing.catalog:
+        return  # with a catalog of the user's own, Headrace uses no folder `home`
+    home = folder / landing.home
+    file = next((path for path in (home, *home.parents) if path.is_file()), None)
+    if file is not None:
+        yield Broken(
+            "landing.home",
+            f"is {landing.home!r}, but {file} is a file; allowed: a folder, which is made where there is none. "
+            "Nothing was written",
+            also=("landing.catalog",),
+        )

@@ -1,0 +1,63 @@
+"""The names of a setting in the file, in the environment and in KCL; and the name that a mistyped one probably means."""
+
+import re
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+
+from pipeline.settings.model import Settings
+from pipeline.settings.values import is_mapping, knobs
+
+PREFIX = "HEADRACE__"
+_ENTRY = re.compile(r"__([0-9]{1,6})(?:__|$)")
+
+
+def variable_for(key: str) -> str:
+    """streams.0.name -> HEADRACE__STREAMS__0__NAME."""
+    return PREFIX + key.upper().replace(".", "__")
+
+
+def entry_index(variable: str) -> int:
+    """The number of the list entry that a variable names; 0 for a variable that names none."""
+    found = _ENTRY.search(variable)
+    return int(found[1]) if found else 0
+
+
+def complain_of_variable(variable: str) -> str | None:
+    """What is wrong with a variable's name, if anything."""
+    known = {variable_for(key): hint for key, _, hint in knobs(Settings, index=str(entry_index(variable)))}
+    if variable in known:
+        return None
+    for name, hint in known.items():
+        if is_mapping(hint) and variable.startswith(f"{name}__"):
+            return f"{variable}: give the whole mapping as {name}='{{name: value}}', which replaces the mapping in the file"
+    inside = [name for name in known if name.startswith(f"{variable}__")]
+    near = inside or get_close_matches(variable, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else "`headrace config --doc` lists all settings"
+    return f"{variable} stands for no setting: {hint}"
+
+
+def complain_of_key(name: str, section: str, *, known: Iterable[str]) -> str:
+    """What is wrong with a key of the file that its section doesn't have."""
+    head = f"unknown key {_clip(name)} in {section or 'the top level'}"
+    if near := nearest(name, known):
+        return f"{head}: did you mean {near!r}?"
+    if elsewhere := next(_elsewhere(name), None):
+        return f"{head}: did you mean {elsewhere}?"
+    return f"{head}; known: {', '.join(known)}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known key that is most like a wrong one; None where no key is."""
+    return next(iter(get_close_matches(name, known, n=1)), None)
+
+
+def _clip(name: str) -> str:
+    return repr(name if len(name) <= 60 else f"{name[:60]}...")
+
+
+def _elsewhere(name: str) -> Iterator[str]:
+    """Keys in any section that have this name, in Headrace or in KCL."""
+    for key, spec, _ in knobs(Settings, index="N"):
+        kcl = [word.lower() for word in re.findall(r"[a-z]+[A-Z]\w+", spec.metadata.get("kcl", ""))]
+        if name == spec.name or name.lower() in kcl:
+            yield key

@@ -1,0 +1,76 @@
+"""YAML parsed into nodes instead of values, because nodes know their lines."""
+
+import re
+from collections.abc import Iterator
+
+import yaml
+
+from pipeline.errors import BadSetting
+from pipeline.settings.secrets import holds_secret, names_secret
+
+_PLAIN, _NULL = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null"
+
+
+def compose(text: str, name: str) -> yaml.Node | None:
+    """Parse the text's only document. The message of BadSetting never quotes the text, which may hold a secret."""
+    try:
+        return yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{name}:{mark.line + 1}" if mark else name
+        # The parser's message may quote the text, which may be a secret: quotes longer than one character are taken out.
+        problem = re.sub(r"'[^'<\\][^']+'", "'...'", error.problem or error.context or "a mistake")
+        hint = " (indent with spaces, not with tabs)" if r"'\t'" in problem else ""
+        raise BadSetting(f"{place}: this isn't YAML: {problem}{hint}") from None
+    except yaml.reader.ReaderError as error:
+        line = text[: error.position].count("\n") + 1
+        raise BadSetting(
+            f"{name}:{line}: this isn't YAML: the line has a character that YAML doesn't allow"
+        ) from None
+    except RecursionError:
+        raise BadSetting(f"{name}: the YAML is nested far deeper than any setting") from None
+
+
+def plain_node(text: str) -> yaml.ScalarNode:
+    return yaml.ScalarNode(_PLAIN, text)
+
+
+def is_null(node: yaml.Node) -> bool:
+    return node.tag == _NULL
+
+
+def line_of(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def kind_of(node: yaml.Node) -> str:
+    if is_null(node):
+        return "empty"
+    match node:
+        case yaml.MappingNode():
+            return "a mapping"
+        case yaml.SequenceNode():
+            return "a list"
+        case _:
+            return "a single value"
+
+
+def secrets_in(node: yaml.Node) -> Iterator[yaml.Node]:
+    """Nodes at or below this one that look like secrets. Each node is visited once: YAML aliases can make a loop."""
+    waiting, seen = [node], set[int]()
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        match each:
+            case yaml.ScalarNode():
+                if holds_secret(each.value):
+                    yield each
+            case yaml.SequenceNode():
+                waiting.extend(each.value)
+            case yaml.MappingNode():
+                for name, value in each.value:
+                    if isinstance(name, yaml.ScalarNode) and names_secret(name.value):
+                        yield name
+                    waiting.extend((name, value))

@@ -1,0 +1,234 @@
+"""Read settings: one walk over the dataclasses of `pipeline.settings.model`, with the file's nodes and the variables.
+
+A setting that is added to the dataclasses needs no line here. A value that can't be read becomes a mistake in `Problems`,
+and the walk goes on with the default value, so that it finds the other mistakes, too.
+"""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
+from typing import Any, get_type_hints
+
+import yaml
+
+from pipeline.errors import BadSetting
+from pipeline.settings.model import Settings
+from pipeline.settings.names import complain_of_key, entry_index, nearest, variable_for
+from pipeline.settings.nodes import compose, is_null, kind_of, line_of, plain_node, secrets_in
+from pipeline.settings.problems import NO_SECRETS, Problems, ValueSource
+from pipeline.settings.secrets import holds_secret, names_secret
+from pipeline.settings.values import allowed, bare, element, is_mapping, read_value
+
+_UNSET: Any = object()
+_PAIRS = "`name: value` pairs"
+
+
+@dataclass(slots=True)
+class Reader:
+    variables: Mapping[str, str]
+    sources: Mapping[str, ValueSource]
+    """Variable -> the variable with an earlier name from which its value came."""
+    problems: Problems
+    origins: dict[str, ValueSource] = field(default_factory=dict)
+    """Key -> place of its value. Sections and lists have places, too, so that a rule about a whole list can name a line."""
+
+    def read(self, root: yaml.Node) -> Settings:
+        self.origins[""] = ValueSource(self.problems.file)
+        settings: Settings = self._section(Settings, root, "")
+        return settings
+
+    def place_of(self, key: str) -> ValueSource:
+        """The place of a key, or of the nearest section around the key that has a place."""
+        while key not in self.origins:
+            key = key.rpartition(".")[0]
+        return self.origins[key]
+
+    def _section(self, kind: type[Any], node: yaml.Node | None, key: str, *, base: Any = None) -> Any:
+        """Make an instance of a dataclass. Values that neither file nor environment give come from `base`, else are defaults."""
+        specs = {spec.name: spec for spec in fields(kind)}
+        entries = self._entries(node, key)
+        for name, entry in entries.items():
+            if name not in specs:
+                self._unknown(name, *entry, key=key, known=specs)
+        hints, values = get_type_hints(kind), {}
+        for name, spec in specs.items():
+            at, child = entries.get(name, (ValueSource(), None))
+            path = f"{key}.{name}" if key else name
+            value = self._value(bare(hints[name]), child, path, at=at, unit=spec.metadata.get("unit", ""))
+            if value is not _UNSET:
+                values[name] = value
+            elif base is None and _is_required(spec):
+                if not self.problems.touches(path):
+                    self.problems.unread(
+                        self.place_of(path), path, f"{path} is missing: {spec.metadata['doc']}"
+                    )
+                values[name] = f"missing-{path}"
+        return kind(**values) if base is None else replace(base, **values)
+
+    def _unknown(
+        self, name: str, at: ValueSource, node: yaml.Node, *, key: str, known: Mapping[str, Field[Any]]
+    ) -> None:
+        path = f"{key}.{name}" if key else name
+        meant = nearest(name, known)
+        self.problems.unread(
+            at, f"{key}.{meant}" if key and meant else meant or path, complain_of_key(name, key, known=known)
+        )
+        self._report_secrets(node, path, at=at)
+
+    def _report_secrets(self, node: yaml.Node, key: str, *, at: ValueSource) -> None:
+        """Report secrets also in a part of the file that isn't read because of another mistake."""
+        for secret in secrets_in(node):
+            place = ValueSource(at.name, line_of(secret)) if at.line else at
+            self.problems.unread(place, key, f"{key} {NO_SECRETS}")
+
+    def _wrong_kind(self, node: yaml.Node, key: str, *, at: ValueSource, rule: str) -> None:
+        self.problems.unread(at, key, f"{key or 'the file'} is {kind_of(node)}; allowed: {rule}")
+        self._report_secrets(node, key or "the file", at=at)
+
+    def _value(self, hint: Any, node: yaml.Node | None, key: str, *, at: ValueSource, unit: str) -> Any:
+        if node is not None:
+            self.origins[key] = at
+        if inner := element(hint):
+            return self._items(inner, node, key)
+        if is_dataclass(hint):
+            return self._section(hint, node, key)  # type: ignore[arg-type]  # is_dataclass doesn't tell class from instance
+        variable = variable_for(key)
+        if variable in self.variables:
+            at = self.sources.get(variable, ValueSource(variable))
+            self.origins[key] = at
+            try:
+                node = _variable_node(hint, self.variables[variable], at.name)
+            except BadSetting as error:
+                self.problems.unread(at, key, str(error).removeprefix(f"{at}: "))
+                return _UNSET
+        if node is None or is_null(node):
+            return _UNSET
+        if is_mapping(hint):
+            return self._mapping(node, key, at=at)
+        return self._leaf(hint, node, key, at=at, unit=unit)
+
+    def _leaf(self, hint: Any, node: yaml.Node, key: str, *, at: ValueSource, unit: str) -> Any:
+        rule = allowed(hint, unit=unit)
+        text = self._text(node, key, at=at, rule=rule)
+        if text is _UNSET:
+            return _UNSET
+        try:
+            return read_value(hint, text, unit=unit)
+        except (ValueError, OverflowError):
+            self.problems.unread(at, key, f"{key} is {_clip(text)}; allowed: {rule}")
+            return _UNSET
+
+    def _mapping(self, node: yaml.Node, key: str, *, at: ValueSource) -> dict[str, str]:
+        found = {}
+        for name, (source, child) in self._entries(node, key, variable=None if at.line else at).items():
+            self.origins[f"{key}.{name}"] = source
+            text = self._text(child, f"{key}.{name}", at=source, rule="text, a number, true or false")
+            if text is not _UNSET:
+                found[name] = text
+        return found
+
+    def _text(self, node: yaml.Node, key: str, *, at: ValueSource, rule: str) -> Any:
+        if not isinstance(node, yaml.ScalarNode) or is_null(node):
+            self._wrong_kind(node, key, at=at, rule=rule)
+            return _UNSET
+        if holds_secret(node.value):
+            self.problems.unread(at, key, f"{key} {NO_SECRETS}")
+            return _UNSET
+        return str(node.value)
+
+    def _items(self, kind: type[Any], node: yaml.Node | None, key: str) -> Any:
+        """Read a list: the entries of the file, else of the default. Variables change single entries, or append some."""
+        given = node is not None and not is_null(node)
+        if node is not None and given and not isinstance(node, yaml.SequenceNode):
+            self._wrong_kind(node, key, at=self.place_of(key), rule="a list (- one entry a line)")
+            return _UNSET
+        nodes = dict(enumerate(node.value)) if isinstance(node, yaml.SequenceNode) else {}
+        bases = {} if given else dict(enumerate(_default_entries(key)))
+        count = self._appended(key, max(len(nodes), len(bases)))
+        if not given and count == len(bases) and not self._variables_of(key):
+            return _UNSET
+        for n, child in nodes.items():
+            self.origins[f"{key}.{n}"] = ValueSource(self.problems.file, line_of(child))
+        if is_dataclass(kind):
+            return tuple(
+                self._section(kind, nodes.get(n), f"{key}.{n}", base=bases.get(n)) for n in range(count)
+            )
+        entries = (self._plain(kind, nodes.get(n), f"{key}.{n}") for n in range(count))
+        return tuple(entry for entry in entries if entry is not _UNSET)
+
+    def _variables_of(self, key: str) -> list[str]:
+        return sorted(
+            (name for name in self.variables if name.startswith(f"{variable_for(key)}__")), key=entry_index
+        )
+
+    def _appended(self, key: str, count: int) -> int:
+        """The number of entries, with those that variables append."""
+        for variable in self._variables_of(key):
+            index = entry_index(variable)
+            if index > count:
+                self.problems.variable(
+                    variable,
+                    f"{variable} is entry {index} of {key}, but the next free entry is {count}: "
+                    "entries are counted from 0, without gaps",
+                )
+            else:
+                count = max(count, index + 1)
+        return count
+
+    def _plain(self, kind: type[Any], node: yaml.Node | None, key: str) -> Any:
+        """An entry of a list of texts."""
+        at = self.origins.get(key, ValueSource())
+        found = self._value(kind, node, key, at=at, unit="")
+        if found is _UNSET and not self.problems.touches(key):
+            self.problems.unread(self.place_of(key), key, f"{key} is empty; allowed: {allowed(kind)}")
+        return found
+
+    def _entries(
+        self, node: yaml.Node | None, key: str, *, variable: ValueSource | None = None
+    ) -> dict[str, tuple[ValueSource, yaml.Node]]:
+        """A mapping's keys, each with its line, or with the variable that holds the whole mapping."""
+        if node is None or is_null(node):
+            return {}
+        if not isinstance(node, yaml.MappingNode):
+            self._wrong_kind(node, key, at=self.place_of(key), rule=_PAIRS)
+            return {}
+        found: dict[str, tuple[ValueSource, yaml.Node]] = {}
+        what = key or "the file"
+        for name, child in node.value:
+            at = variable or ValueSource(self.problems.file, line_of(name))
+            if not isinstance(name, yaml.ScalarNode):
+                self.problems.unread(at, f"{key}.?", f"a name in {what} is {kind_of(name)}; allowed: text")
+                self._report_secrets(child, what, at=at)
+            elif holds_secret(name.value):
+                self.problems.unread(at, f"{key}.?", f"a name in {what} {NO_SECRETS}")
+            elif names_secret(name.value):
+                path = f"{key}.{name.value}" if key else name.value
+                self.problems.unread(at, path, f"{path} {NO_SECRETS}")
+            elif name.value in found:
+                path = f"{key}.{name.value}" if key else name.value
+                first = found[name.value][0]
+                self.problems.unread(at, path, f"{path} is given twice, first in {first}: keep one of them")
+                self._report_secrets(child, path, at=at)
+            else:
+                found[name.value] = (at, child)
+        return found
+
+
+def _is_required(spec: Field[Any]) -> bool:
+    return spec.default is MISSING and spec.default_factory is MISSING
+
+
+def _default_entries(key: str) -> tuple[Any, ...]:
+    """A list's default entries. Only the top level of the settings has lists."""
+    spec = next(spec for spec in fields(Settings) if spec.name == key)
+    return () if spec.default_factory is MISSING else tuple(spec.default_factory())
+
+
+def _variable_node(hint: Any, text: str, variable: str) -> yaml.Node | None:
+    """A variable's text as a node: for a mapping it is YAML (or JSON) itself, else plain text."""
+    if not text.strip():
+        return None
+    return compose(text, variable) if is_mapping(hint) else plain_node(text.strip())
+
+
+def _clip(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:60] + "...")

@@ -1,0 +1,356 @@
+"""Rules between settings, and rules about single settings that a type can't express. Pure functions."""
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from posixpath import normpath
+from typing import NamedTuple
+
+from pipeline.settings.choices import FormerStreams, Heartbeat, InitialPosition, Mode
+from pipeline.settings.model import (
+    DiscoverySettings,
+    LandingSettings,
+    Settings,
+    StreamSettings,
+    WorkerSettings,
+)
+from pipeline.settings.values import show
+
+
+class Broken(NamedTuple):
+    key: str
+    why: str
+    """The rest of a sentence that begins with the key."""
+    also: tuple[str, ...] = ()
+    """Other keys that the rule looked at. While one of them has a mistake of its own, this rule isn't reported."""
+
+
+_TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")  # DynamoDB's rule
+_STREAM = re.compile(
+    r"(?:arn:aws[a-z-]*:kinesis:(?P<region>[a-z0-9-]+):[0-9]{12}:stream/)?[A-Za-z0-9_.-]{1,128}"
+)
+_PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_WORKER = re.compile(r"[^\s,/]+")
+_TAKEN = frozenset({"Leader", "Migration3.0", "TableMigration3.5"})
+"""Keys of KCL's own rows, which lie in one table with the workers' rows in layout S."""
+_IDENTIFIER = re.compile(r"\w[\w-]*")
+
+
+def broken_rules(settings: Settings) -> Iterator[Broken]:
+    for rule in (
+        _streams,
+        _discovery,
+        _former,
+        _workers,
+        _tables,
+        _aws,
+        _mode,
+        _fractions,
+        _shared,
+        _landing,
+        _times,
+    ):
+        yield from rule(settings)
+
+
+def _streams(settings: Settings) -> Iterator[Broken]:
+    if not settings.streams and not settings.discovery.is_asked_for:
+        yield Broken(
+            "streams",
+            "is missing or empty; allowed: one stream or more (- name: my-stream)",
+            also=("discovery",),
+        )
+    if len(settings.streams) > 1 and not settings.multi:
+        yield Broken(
+            "streams",
+            f"has {len(settings.streams)} entries, and streams_mode is single: keep one and give each other stream an "
+            "application of its own, or begin a new application with streams_mode: multi",
+            also=("streams_mode",),
+        )
+    names = [_bare_name(stream.name) for stream in settings.streams]
+    for n, stream in enumerate(settings.streams):
+        yield from _stream(stream, f"streams.{n}", region=settings.aws.region)
+        if names[n] in names[:n]:
+            first = f"streams.{names.index(names[n])}"
+            yield Broken(
+                f"streams.{n}.name",
+                f"is {stream.name!r}, which {first} names already; allowed: each stream name once, also for streams of "
+                "different accounts, because rows of the landing table tell streams apart by their names",
+                also=(f"{first}.name",),
+            )
+
+
+def _bare_name(name_or_arn: str) -> str:
+    return name_or_arn.rpartition("/")[2]
+
+
+def _discovery(settings: Settings) -> Iterator[Broken]:
+    found = settings.discovery
+    if found.is_asked_for and not settings.multi:
+        yield Broken(
+            "discovery",
+            "is given, but streams_mode is single: it needs streams_mode: multi",
+            also=("streams_mode",),
+        )
+    if found.prefix is not None and not _PREFIX.fullmatch(found.prefix):
+        yield Broken("discovery.prefix", f"is {found.prefix!r}; allowed: 1 to 128 of A-Z a-z 0-9 _ . -")
+    yield from _start(found, "discovery")
+
+
+def _former(settings: Settings) -> Iterator[Broken]:
+    how, names = settings.former_streams, settings.former_streams_delete
+    if how is not FormerStreams.KEEP and not settings.multi:
+        yield Broken(
+            "former_streams",
+            f"is {how}, but streams_mode is single: it needs streams_mode: multi",
+            also=("streams_mode",),
+        )
+    if names and how is not FormerStreams.PROVIDED:
+        yield Broken(
+            "former_streams_delete",
+            f"is given, but former_streams is {how}: remove it, or say former_streams: provided",
+            also=("former_streams",),
+        )
+    for n, name in enumerate(names):
+        if not _PREFIX.fullmatch(name):
+            yield Broken(f"former_streams_delete.{n}", f"is {name!r}; allowed: the name of a stream")
+
+
+def _stream(stream: StreamSettings, key: str, *, region: str | None) -> Iterator[Broken]:
+    match = _STREAM.fullmatch(stream.name)
+    if not match:
+        yield Broken(
+            f"{key}.name",
+            f"is {stream.name!r}; allowed: 1 to 128 of A-Z a-z 0-9 _ . - or a stream's ARN "
+            "(arn:aws:kinesis:<region>:<account>:stream/<name>)",
+        )
+    elif match["region"] and region and match["region"] != region:
+        yield Broken(
+            f"{key}.name",
+            f"is in {match['region']} by its ARN, but aws.region is {region}: make them agree",
+            also=("aws.region",),
+        )
+    yield from _start(stream, key)
+
+
+def _start(stream: StreamSettings | DiscoverySettings, key: str) -> Iterator[Broken]:
+    at_timestamp = stream.initial_position is InitialPosition.AT_TIMESTAMP
+    if at_timestamp and stream.timestamp is None:
+        yield Broken(
+            f"{key}.timestamp",
+            "is missing, and AT_TIMESTAMP needs it (2026-01-31T00:00:00Z)",
+            also=(f"{key}.initial_position",),
+        )
+    if stream.timestamp is not None and not at_timestamp:
+        yield Broken(
+            f"{key}.timestamp",
+            f"is given, but initial_position is {stream.initial_position}: "
+            "remove it, or start with initial_position: AT_TIMESTAMP",
+            also=(f"{key}.initial_position",),
+        )
+
+
+def _workers(settings: Settings) -> Iterator[Broken]:
+    if not settings.workers:
+        yield Broken(
+            "workers",
+            "is an empty list; allowed: one worker or more, or leave `workers` out for one worker with the id w1",
+        )
+    ids = [worker.id for worker in settings.workers]
+    for n, worker in enumerate(settings.workers):
+        if worker.id in ids[:n]:
+            yield Broken(
+                f"workers.{n}.id",
+                f"is {worker.id!r}, which is another worker's id, too; allowed: each id once",
+                also=(f"workers.{ids.index(worker.id)}.id",),
+            )
+        yield from _worker(worker, f"workers.{n}")
+
+
+def _worker(worker: WorkerSettings, key: str) -> Iterator[Broken]:
+    if not _WORKER.fullmatch(worker.id) or not worker.id.isprintable():
+        yield Broken(f"{key}.id", f"is {worker.id!r}; allowed: text without spaces, commas and slashes")
+    if worker.id in _TAKEN or "shardId-" in worker.id:
+        yield Broken(
+            f"{key}.id",
+            f"is {worker.id!r}, which is a key of KCL's own rows (or looks like a shard's): choose another",
+        )
+    remote = worker.spark.remote
+    if remote and not remote.startswith(("sc://", "local")):
+        yield Broken(f"{key}.spark.remote", f"is {remote!r}; allowed: sc://host:port, or local[N]")
+    if remote and worker.spark.master:
+        yield Broken(
+            f"{key}.spark",
+            "has both remote and master; allowed: one of them, or neither for the local Connect server (local[2])",
+        )
+
+
+def _tables(settings: Settings) -> Iterator[Broken]:
+    if not _TABLE.fullmatch(settings.application):
+        yield Broken(
+            "application",
+            f"is {settings.application!r}; allowed: 3 to 255 of A-Z a-z 0-9 _ . - (it names the lease table)",
+        )
+    names = {
+        "lease_table": settings.lease_table,
+        "worker_table": settings.worker_table,
+        "state_table": settings.state_table,
+    }
+    for knob, name in names.items():
+        if not _TABLE.fullmatch(name):
+            yield Broken(
+                f"coordination.{knob}",
+                f"is {name!r} ({len(name)} characters); allowed: 3 to 255 of A-Z a-z 0-9 _ . -; "
+                "give this table a name, or the application a shorter one",
+                also=("application",),
+            )
+        twins = [other for other in names if other != knob and names[other] == name]
+        if twins:
+            yield Broken(
+                f"coordination.{knob}",
+                f"is {name!r}, and so is coordination.{twins[0]}; allowed: a different table for each",
+                also=(f"coordination.{twins[0]}", "application"),
+            )
+
+
+def _aws(settings: Settings) -> Iterator[Broken]:
+    endpoint = settings.aws.endpoint
+    if endpoint and not re.match(r"https?://[^/]", endpoint):
+        yield Broken("aws.endpoint", f"is {endpoint!r}; allowed: http://host:port or https://host:port")
+
+
+def _mode(settings: Settings) -> Iterator[Broken]:
+    kcl = settings.kcl
+    if kcl.mode is Mode.KCL_2 and kcl.heartbeat is not Heartbeat.LEASE:
+        yield Broken(
+            "kcl.heartbeat",
+            f"is {kcl.heartbeat}; allowed with kcl.mode: 2.x: lease, else workers believe each other dead and take each other's leases",
+            also=("kcl.mode",),
+        )
+
+
+def _fractions(settings: Settings) -> Iterator[Broken]:
+    for key, value in (
+        ("assignment.tolerance", settings.assignment.tolerance),
+        ("kcl.dampening", settings.kcl.dampening),
+        ("kcl.ema_alpha", settings.kcl.ema_alpha),
+    ):
+        if not 0 < value <= 1:
+            yield Broken(key, f"is {value}; allowed: a fraction, more than 0 and at most 1 (0.1)")
+    most = settings.kcl.max_throughput_kbps
+    if most is not None and most <= 0:
+        yield Broken("kcl.max_throughput_kbps", f"is {most}; allowed: more than 0")
+    if settings.kcl.max_utilisation > 100:
+        yield Broken("kcl.max_utilisation", f"is {settings.kcl.max_utilisation}; allowed: 1 to 100 percent")
+
+
+_LEAST_FAILOVER = timedelta(seconds=20)
+"""With less, the leases of a worker would expire when its sensor misses a few ticks (5 s each)."""
+_MOST_FAILOVER = timedelta(hours=1)
+
+
+def _shared(settings: Settings) -> Iterator[Broken]:
+    kcl, times, shared = settings.kcl, settings.times, ("kcl.failover",)
+    if kcl.failover is None:
+        if kcl.allow_foreign_checkpoints:
+            yield Broken(
+                "kcl.allow_foreign_checkpoints",
+                "is true, but kcl.failover is missing; allowed with kcl.failover only, which says how long the KCL fleet waits for "
+                "the counter of a lease to move",
+                also=shared,
+            )
+        return
+    if kcl.failover < _LEAST_FAILOVER:
+        yield Broken(
+            "kcl.failover",
+            f"is {show(kcl.failover)}; allowed: {show(_LEAST_FAILOVER)} or more: set the fleet's failoverTimeMillis to "
+            f"{_LEAST_FAILOVER // timedelta(milliseconds=1)} or more first",
+        )
+    if kcl.failover > _MOST_FAILOVER:
+        yield Broken(
+            "kcl.failover",
+            f"is {show(kcl.failover)}; allowed: {show(_MOST_FAILOVER)} or less. KCL's failoverTimeMillis is in milliseconds: "
+            "write 30s for its 30000",
+        )
+    if kcl.heartbeat is not Heartbeat.LEASE:
+        yield Broken(
+            "kcl.heartbeat",
+            f"is {kcl.heartbeat}; allowed beside KCL's workers: lease, else KCL's workers believe our workers dead and take their leases",
+        )
+    if not kcl.allow_foreign_checkpoints:
+        yield Broken(
+            "kcl.allow_foreign_checkpoints",
+            "is false; allowed beside KCL's workers: true. Records that KCL's workers read aren't in the lake table, and the "
+            "table's ledger records these ranges as foreign",
+        )
+    if 2 * times.worker_tick > kcl.failover:
+        yield Broken(
+            "times.worker_tick",
+            f"is {show(times.worker_tick)}; allowed: at most half of kcl.failover ({show(kcl.failover)})",
+            also=shared,
+        )
+    if times.lease_duration < kcl.failover:
+        yield Broken(
+            "times.lease_duration",
+            f"is {show(times.lease_duration)}; allowed: kcl.failover ({show(kcl.failover)}) or more, else living workers of "
+            "KCL count as dead",
+            also=shared,
+        )
+
+
+def _landing(settings: Settings) -> Iterator[Broken]:
+    landing = settings.landing
+    parts = landing.table.split(".")
+    if len(parts) < 2 or not all(_IDENTIFIER.fullmatch(part) for part in parts):
+        yield Broken(
+            "landing.table",
+            f"is {landing.table!r}; allowed: a namespace and a name with a dot between them (lake.records), each of "
+            "letters, digits, _ and -, and not beginning with -",
+        )
+    if landing.catalog and landing.state is None:
+        yield Broken(
+            "landing.state",
+            "is missing, and with a catalog of your own it is needed: positions that outgrow a snapshot's summary go "
+            "there. Allowed: a folder (s3://bucket/headrace-state) that every host reaches, outside the table's own",
+            also=("landing.catalog",),
+        )
+    for table in _table_locations(landing):
+        if landing.state is not None and _inside(landing.state, table):
+            yield Broken(
+                "landing.state",
+                f"is {landing.state!r}, inside the table's own folder {table}, where a removal of orphan files "
+                "would delete it; allowed: a folder beside the table or elsewhere",
+                also=("landing.table", "landing.catalog", "landing.home"),
+            )
+
+
+def _table_locations(landing: LandingSettings) -> Iterator[str]:
+    """The folders in a warehouse in which catalogs put a table: <namespace>/<table>, or Hive's <namespace>.db/<table>."""
+    warehouse = landing.catalog.get("warehouse") if landing.catalog else f"{landing.home}/warehouse"
+    if warehouse:
+        *spaces, name = landing.table.split(".")
+        yield f"{warehouse.rstrip('/')}/{'/'.join(spaces)}/{name}"
+        yield f"{warehouse.rstrip('/')}/{'.'.join(spaces)}.db/{name}"
+
+
+def _inside(path: str, folder: str) -> bool:
+    path, folder = (normpath(re.sub(r"^(?:file://|file:)|(?<=^s3)[an](?=:)", "", p)) for p in (path, folder))
+    return path == folder or path.startswith(f"{folder}/")
+
+
+def _times(settings: Settings) -> Iterator[Broken]:
+    times, wave = settings.times, settings.wave
+    if times.lease_duration < 2 * times.worker_tick:
+        yield Broken(
+            "times.lease_duration",
+            f"is {show(times.lease_duration)}; allowed: at least two worker ticks ({show(2 * times.worker_tick)}), "
+            "else a living worker counts as dead",
+            also=("times.worker_tick",),
+        )
+    if wave.every > times.linger:
+        yield Broken(
+            "wave.every",
+            f"is {show(wave.every)}; allowed: at most times.linger ({show(times.linger)}), "
+            "else no run ever has a second wave",
+            also=("times.linger",),
+        )

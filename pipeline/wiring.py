@@ -1,0 +1,321 @@
+"""The one place where the parts of an application are put together: from settings to ports to duties.
+
+    wire(settings) ──► Wiring ──► leader_turn, worker_turn      for Dagster's sensors
+                              ├─► reading                       for Dagster's runs and `headrace consume`
+                              └─► recovery, mending, adopting   for a person's commands
+
+Importing this module imports neither Dagster nor boto3, pyiceberg or Spark: `pipeline.adapters` imports and makes the
+real ports when they are first needed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Generic, TypeVar
+
+from pipeline.beside_kcl.adoption import Adopting
+from pipeline.beside_kcl.choose_policy import PolicyPorts, policy_of
+from pipeline.core.due import RunState, RunVerdict
+from pipeline.duties.attempt import Attempt
+from pipeline.duties.chain import WavePorts
+from pipeline.duties.chain_repair import Mending
+from pipeline.duties.claims import Claims
+from pipeline.duties.due_rows import DueRows
+from pipeline.duties.leader_report import LeaderMemory
+from pipeline.duties.leader_tick import LeaderDuty
+from pipeline.duties.load_report import LoadReport
+from pipeline.duties.policy import Policy
+from pipeline.duties.readers import Readers
+from pipeline.duties.recover import Recovery
+from pipeline.duties.run import OnWave, Reading, Run
+from pipeline.duties.stream_facts import KnownStreams
+from pipeline.duties.streams import asked_by
+from pipeline.duties.turns import LastTick, Turn, leader_turn, worker_turn
+from pipeline.duties.wave import Arrow, OnArrow
+from pipeline.duties.wave_rows import WaveRows
+from pipeline.duties.worker_report import WorkerMemory
+from pipeline.duties.worker_tick import WorkerDuty
+from pipeline.ports import LatestRun, Ports, Runs, ShardSource
+from pipeline.settings.model import Settings
+
+_Memory = TypeVar("_Memory")
+
+
+def wire(settings: Settings) -> Wiring:
+    """An application on AWS, Iceberg and Spark. No connection is opened and no request is sent yet."""
+    from pipeline.adapters import Adapters
+
+    return Wiring(settings, Adapters(settings))
+
+
+@dataclass(slots=True)
+class _Sensor(Generic[_Memory]):
+    kept: LastTick[_Memory] = field(default_factory=LastTick)
+    at_work: threading.Lock = field(default_factory=threading.Lock)
+    """Held while the sensor ticks: Dagster starts a second tick beside one that takes longer than 60 s.
+
+    The lock works within one process. Between processes, conditional writes to DynamoDB keep two ticks from harm.
+    """
+    streams: KnownStreams | None = None
+
+
+@dataclass(slots=True)
+class Remembered:
+    """What the sensors of one process remember from tick to tick.
+
+    A process that loses it loses time only. After a reload of the code, the new code starts without it.
+    """
+
+    leader: _Sensor[LeaderMemory] = field(default_factory=_Sensor)
+    workers: dict[str, _Sensor[WorkerMemory]] = field(default_factory=dict)
+
+    def worker(self, worker_id: str) -> _Sensor[WorkerMemory]:
+        return self.workers.setdefault(worker_id, _Sensor())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hints:
+    """What the worker's tick knew when it asked for a run. A run without hints finds out by itself, which takes longer."""
+
+    over: frozenset[str] = frozenset()
+    """Claims of runs that the tick judged dead."""
+    later: frozenset[str] = frozenset()
+    """Lease keys of shards that failed lately and are left alone."""
+    due: frozenset[str] = frozenset()
+    """Lease keys of shards that have something to read."""
+
+
+_NO_HINTS = Hints()
+
+
+class NoDagster:
+    """Runs as seen from a process without Dagster: it knows no run, so claims are judged by their beats alone."""
+
+    def verdict(self, run_id: str) -> RunVerdict:
+        return RunVerdict(RunState.UNKNOWN)
+
+    def open_runs(self, worker_id: str) -> tuple[str, ...]:
+        return ()
+
+    def latest(self, worker_id: str) -> LatestRun | None:
+        return None
+
+
+def _ignore_arrow(_arrow: Arrow, _keys: tuple[str, ...]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    settings: Settings
+    ports: Ports
+    remembered: Remembered = field(default_factory=Remembered)
+
+    def on(self, ports: Ports) -> Wiring:
+        """The same application on other ports, with the same memory of its sensors."""
+        return replace(self, ports=ports)
+
+    # -- Dagster's sensors -----------------------------------------------------------------------------------------
+
+    def leader_turn(self, cursor: str | None) -> Turn:
+        sensor = self.remembered.leader
+        if not sensor.at_work.acquire(blocking=False):
+            return Turn(sentence="leader: the previous tick is still at work", cursor=cursor)
+        try:
+            return leader_turn(
+                self.leader(), cursor, kept=sensor.kept, times=self.settings.times, timer=self.ports.timer
+            )
+        finally:
+            sensor.at_work.release()
+
+    def worker_turn(self, worker_id: str, cursor: str | None, *, instance: str, runs: Runs) -> Turn:
+        """`instance`: the id of this Dagster; a second Dagster may have a worker with the same id by mistake."""
+        sensor = self.remembered.worker(worker_id)
+        if not sensor.at_work.acquire(blocking=False):
+            return Turn(sentence=f"worker {worker_id}: the previous tick is still at work", cursor=cursor)
+        try:
+            duty = self.worker(worker_id, instance=instance, runs=runs)
+            return worker_turn(duty, cursor, kept=sensor.kept, application=self.settings.application)
+        finally:
+            sensor.at_work.release()
+
+    def leader(self, user: str = "leader") -> LeaderDuty:
+        ports = self.ports
+        return LeaderDuty(
+            leader_id=self.settings.workers[0].id,
+            settings=self.settings,
+            policy=self.policy,
+            tables=ports.tables(),
+            leases=ports.leases(),
+            workers=ports.workers(),
+            lock=ports.lock(),
+            source=ports.source(user),
+            table=ports.table(user),
+            clock=ports.clock,
+            ids=ports.ids,
+        )
+
+    def worker(self, worker_id: str, *, instance: str, runs: Runs) -> WorkerDuty:
+        ports, settings = self.ports, self.settings
+        source = ports.source(f"worker {worker_id}")
+        streams = self._streams_of(worker_id, source)
+        return WorkerDuty(
+            worker_id=worker_id,
+            instance=instance,
+            leases=ports.leases(),
+            workers=ports.workers(),
+            source=source,
+            runs=runs,
+            clock=ports.clock,
+            times=settings.times,
+            policy=self.policy,
+            stream=lambda row: streams.facts(asked_by(settings, row)),
+        )
+
+    def _streams_of(self, worker_id: str, source: ShardSource) -> KnownStreams:
+        sensor = self.remembered.worker(worker_id)
+        if sensor.streams is None or sensor.streams.source is not source:
+            sensor.streams = KnownStreams(source, self.ports.clock)
+        return sensor.streams
+
+    @property
+    def policy(self) -> Policy:
+        ports = self.ports
+        return policy_of(
+            self.settings,
+            PolicyPorts(
+                leases=ports.leases(),
+                workers=ports.workers(),
+                lock=ports.lock(),
+                tables=ports.tables(),
+                clock=ports.clock,
+                ids=ports.ids,
+                source=lambda: ports.source("policy"),
+                table=lambda: ports.table("policy"),
+            ),
+        )
+
+    # -- runs ------------------------------------------------------------------------------------------------------
+
+    def reading(
+        self,
+        run_id: str,
+        runs: Runs,
+        *,
+        on_wave: OnWave,
+        on_arrow: OnArrow = _ignore_arrow,
+        hints: Hints = _NO_HINTS,
+    ) -> Reading:
+        """The reading of one run. `runs`: what Dagster knows of other runs."""
+        return Reading(
+            open_run=partial(self._run, run_id, runs, hints),
+            readers=self.readers(),
+            on_wave=on_wave,
+            on_arrow=on_arrow,
+        )
+
+    def readers(self) -> Readers:
+        return Readers(self.ports.leases(), tuple(worker.id for worker in self.settings.workers))
+
+    @contextmanager
+    def _run(
+        self, run_id: str, runs: Runs, hints: Hints, worker_id: str, on_wave: OnWave, on_arrow: OnArrow
+    ) -> Iterator[Run]:
+        """A run of this worker, with a beat in a thread beside it.
+
+        An error in the run ends its beat, too: other workers see that the beat stands still, and take the shards over.
+        """
+        attempt = self.attempt(worker_id, run_id, runs, hints=hints, on_arrow=on_arrow)
+        workers = self.ports.workers()
+
+        def is_stopping() -> bool:
+            row = workers.get(worker_id)
+            return row is not None and row.stopping
+
+        run = Run(
+            attempt=attempt,
+            settings=self.settings,
+            clock=self.ports.clock,
+            on_wave=on_wave,
+            is_stopping=is_stopping,
+        )
+        with self.ports.timer.beating(attempt.beat, self.settings.times.lease_duration / 4):
+            yield run
+
+    def attempt(
+        self,
+        worker_id: str,
+        run_id: str,
+        runs: Runs,
+        *,
+        hints: Hints = _NO_HINTS,
+        on_arrow: OnArrow = _ignore_arrow,
+    ) -> Attempt:
+        ports, settings = self.ports, self.settings
+        leases, workers, source = ports.leases(), ports.workers(), ports.source(worker_id)
+        claims = Claims(
+            me=worker_id,
+            claim=f"{run_id}/{ports.ids.fresh()}",
+            leases=leases,
+            workers=workers,
+            runs=runs,
+            clock=ports.clock,
+            times=settings.times,
+            over=hints.over,
+        )
+        due = DueRows(worker_id=worker_id, leases=leases, source=source)
+        return Attempt(
+            run_id=run_id,
+            settings=settings,
+            policy=self.policy,
+            claims=claims,
+            ports=WavePorts(
+                leases=leases,
+                source=source,
+                table=ports.table(worker_id),
+                stage=ports.stage(worker_id),
+            ),
+            rows=WaveRows(due=due, claim=claims.claim, clock=ports.clock, settings=settings, warm=hints.due),
+            load=LoadReport(worker_id=worker_id, workers=workers, clock=ports.clock, settings=settings),
+            on_arrow=on_arrow,
+            later=hints.later,
+        )
+
+    # -- a person's commands ---------------------------------------------------------------------------------------
+
+    def recovery(self, run_id: str, runs: Runs) -> Recovery:
+        ports = self.ports
+        return Recovery(
+            claim=f"{run_id}/{ports.ids.fresh()}",
+            settings=self.settings,
+            policy=self.policy,
+            leases=ports.leases(),
+            workers=ports.workers(),
+            runs=runs,
+            source=ports.source(run_id),
+            table=ports.table(run_id),
+            clock=ports.clock,
+        )
+
+    def mending(self, run_id: str) -> Mending:
+        ports = self.ports
+        return Mending(
+            settings=self.settings,
+            leases=ports.leases(),
+            source=ports.source(run_id),
+            table=ports.table(run_id),
+            run=run_id,
+        )
+
+    def adopting(self) -> Adopting:
+        ports = self.ports
+        return Adopting(
+            multi=self.settings.multi,
+            leases=ports.leases(),
+            source=ports.source("adopt"),
+            table=ports.table("adopt"),
+            beside_kcl=self.settings.is_shared,
+        )

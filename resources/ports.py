@@ -1,0 +1,60 @@
+"""The ports of an application, made from the Dagster resources that an asset was given."""
+
+from dataclasses import dataclass, field
+
+from pipeline.clock import SystemClock, SystemIds, SystemTimer
+from pipeline.ports import (
+    Clock,
+    Ids,
+    LeaderLock,
+    LeaseStore,
+    Pages,
+    RepairableTable,
+    ShardSource,
+    Stage,
+    Tables,
+    Timer,
+    WorkerStore,
+)
+from resources.lake import LakeResource
+from resources.lease_tables import LeaseTablesResource
+from resources.spark import SparkResource
+from resources.stream import StreamResource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourcePorts:
+    lease_tables: LeaseTablesResource
+    stream: StreamResource
+    lake: LakeResource
+    spark: SparkResource
+    clock: Clock = field(default_factory=SystemClock)
+    ids: Ids = field(default_factory=SystemIds)
+    timer: Timer = field(default_factory=SystemTimer)
+
+    def leases(self) -> LeaseStore:
+        return self.lease_tables.leases()
+
+    def workers(self) -> WorkerStore:
+        return self.lease_tables.workers()
+
+    def lock(self) -> LeaderLock:
+        return self.lease_tables.lock()
+
+    def tables(self) -> Tables:
+        return self.lease_tables.tables()
+
+    def source(self, user: str) -> ShardSource:
+        return self.stream.source(user)
+
+    def pages(self) -> Pages:
+        return self.stream.pages()
+
+    def table(self, writer: str) -> RepairableTable:
+        return self.lake.landing_table(writer)
+
+    def stage(self, worker_id: str) -> Stage:
+        return self.spark.stage(worker_id)
+
+    def close(self) -> None:
+        """Does nothing: Dagster tears the Spark resource down by itself, which stops the session."""

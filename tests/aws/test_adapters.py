@@ -1,0 +1,93 @@
+"""What a process keeps of AWS between two ticks: made once, shared between threads, dropped with the credentials."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from pipeline.adapters import Adapters
+from pipeline.aws import clients
+from pipeline.settings.model import AwsSettings, LandingSettings, Settings, StreamSettings
+
+KEYS = "[default]\naws_access_key_id = {0}\naws_secret_access_key = secret\n"
+
+
+@pytest.fixture
+def adapters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Adapters:
+    """Of a process whose keys lie in a file."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    file = tmp_path / "credentials"
+    file.write_text(KEYS.format("first"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    return Adapters(
+        Settings(
+            application="app",
+            streams=(StreamSettings(name="orders"),),
+            aws=AwsSettings(region="eu-west-1", endpoint="http://127.0.0.1:1"),
+            landing=LandingSettings(home=str(tmp_path / "lake")),
+        )
+    )
+
+
+def key_of(adapters: Adapters) -> str:
+    credentials = adapters.dynamodb()._request_signer._credentials  # type: ignore[attr-defined]
+    return str(credentials.access_key)
+
+
+def test_each_port_is_made_once(adapters: Adapters):
+    assert adapters.leases() is adapters.leases()
+    assert adapters.workers() is adapters.workers()
+    assert adapters.lock() is adapters.lock()
+    assert adapters.tables() is adapters.tables()
+    assert adapters.table("leader") is adapters.table("leader")
+    assert adapters.dynamodb() is adapters.dynamodb()
+
+
+def test_each_duty_has_a_source_of_its_own(adapters: Adapters):
+    assert adapters.source("leader") is adapters.source("leader")
+    assert adapters.source("leader") is not adapters.source("sensor of w1")
+
+
+def test_keys_that_were_rotated_in_their_file_are_used_from_the_next_tick_on(
+    adapters: Adapters, tmp_path: Path
+):
+    before, leases = key_of(adapters), adapters.leases()
+    (tmp_path / "credentials").write_text(KEYS.format("rotated"))
+    assert (before, key_of(adapters)) == ("first", "rotated")
+    assert adapters.leases() is not leases
+
+
+def test_an_endpoint_that_the_environment_names_anew_is_used_from_the_next_tick_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    adapters = Adapters(
+        Settings(application="app", aws=AwsSettings(region="eu-west-1"), streams=(StreamSettings(name="s"),))
+    )
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    first = adapters.kinesis().meta.endpoint_url
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:2")
+    assert (first, adapters.kinesis().meta.endpoint_url) == ("http://127.0.0.1:1", "http://127.0.0.1:2")
+
+
+def test_threads_that_ask_at_the_same_moment_share_one_client(
+    adapters: Adapters, monkeypatch: pytest.MonkeyPatch
+):
+    made = 0
+    real, start = clients.dynamodb_client, threading.Barrier(8)
+
+    def counted(settings: AwsSettings) -> object:
+        nonlocal made
+        made += 1
+        return real(settings)
+
+    def ask(_: int) -> object:
+        start.wait(10)
+        return adapters.leases()
+
+    monkeypatch.setattr(clients, "dynamodb_client", counted)
+    with ThreadPoolExecutor(8) as pool:
+        stores = set(map(id, pool.map(ask, range(8))))
+    assert (len(stores), made) == (1, 1)

@@ -1,0 +1,90 @@
+"""A look at an idle shard without botocore's layers: what it answers, and when it leaves the answer to the ordinary client."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+
+from pipeline.aws.clients import kinesis_client
+from pipeline.aws.kinesis import KinesisSource
+from pipeline.aws.quick_peek import QuickPeek
+from pipeline.core.position import Start
+from pipeline.core.stream import ShardKey
+from pipeline.local.endpoint import LocalAws
+from pipeline.settings.model import AwsSettings
+from tests.stand_in import aws
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+__all__ = ["aws"]
+
+
+class Orders:
+    """A stream of one shard, and an iterator at its start."""
+
+    def __init__(self, served: LocalAws) -> None:
+        self.client: KinesisClient = kinesis_client(
+            AwsSettings(region=served.region, endpoint=served.endpoint)
+        )
+        self.name = f"s-{uuid4().hex[:8]}"
+        self.client.create_stream(StreamName=self.name, ShardCount=1)
+        self.source = KinesisSource(self.client)
+        stream = self.source.describe(self.name).stream
+        self.key = ShardKey(stream, "shardId-000000000000")
+
+    def iterator(self) -> str:
+        return self.client.get_shard_iterator(
+            StreamName=self.name, ShardId=self.key.shard_id, ShardIteratorType="TRIM_HORIZON"
+        )["ShardIterator"]
+
+    def peek(self, iterator: str) -> dict[str, Any] | None:
+        return QuickPeek(self.client, connections=1).first_record(iterator, self.key.stream.arn)
+
+    def put(self) -> str:
+        return self.client.put_record(StreamName=self.name, Data=b"{}", PartitionKey="k")["SequenceNumber"]
+
+
+@pytest.fixture
+def orders(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[Orders]:
+    for name, value in aws.environment.items():
+        monkeypatch.setenv(name, value)
+    yield Orders(aws)
+    aws.clear_faults()
+
+
+def test_it_answers_as_the_ordinary_client_does(orders: Orders):
+    empty = orders.peek(orders.iterator())
+    number = orders.put()
+    found = orders.peek(orders.iterator())
+    assert empty is not None
+    assert (empty["Records"], empty["MillisBehindLatest"], bool(empty["NextShardIterator"])) == ([], 0, True)
+    assert found is not None
+    assert [record["SequenceNumber"] for record in found["Records"]] == [number]
+
+
+@pytest.mark.parametrize("fault", ["throttle", "error"])
+def test_whatever_is_no_plain_answer_is_left_to_the_ordinary_client(
+    orders: Orders, aws: LocalAws, fault: str
+):
+    iterator = orders.iterator()
+    aws.inject(fault, operation="GetRecords", count=1)
+    assert orders.peek(iterator) is None
+
+
+def test_an_iterator_that_is_none_is_left_to_the_ordinary_client(orders: Orders):
+    assert orders.peek("nonsense") is None
+
+
+def test_where_nobody_answers_it_is_left_to_the_ordinary_client():
+    nowhere = kinesis_client(AwsSettings(region="eu-west-1", endpoint="http://127.0.0.1:1"))
+    assert QuickPeek(nowhere, connections=1).first_record("it", "arn") is None
+
+
+def test_a_shard_that_was_looked_at_before_has_news_once_a_record_came(orders: Orders):
+    at = {orders.key: Start()}
+    assert orders.source.has_news(at) == frozenset()
+    assert orders.source.has_news(at) == frozenset()
+    orders.put()
+    assert orders.source.has_news(at) == {orders.key}

@@ -1,0 +1,367 @@
+"""Where rows lie, as real tables tell: KCL's rows go in, and the stores find the places."""
+
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipeline.adapters import Adapters
+from pipeline.aws.clients import dynamodb_client
+from pipeline.aws.table_layout import KnownPlaces, look
+from pipeline.aws.tables import names_of
+from pipeline.core import change
+from pipeline.core.change import Applied
+from pipeline.core.election import LockRow
+from pipeline.core.lease import Lease
+from pipeline.errors import BadSetting, Throttled, Unreachable, WrongShape
+from pipeline.local.endpoint import LocalAws
+from pipeline.memory.clock import MemoryClock
+from pipeline.settings.choices import Layout
+from pipeline.settings.model import AwsSettings, CoordinationSettings, KclSettings, Settings
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+STATUS = "TABLE_MIGRATION_STATUS_"
+LOCK = LockRow("w1", "v1", timedelta(seconds=20))
+OLD_LEASE = {"leaseCounter": {"N": "1"}, "checkpoint": {"S": "TRIM_HORIZON"}}
+
+
+@dataclass
+class Application:
+    aws: LocalAws
+    client: "DynamoDBClient"
+    settings: Settings
+    calls: Counter[str] = field(default_factory=Counter)
+
+    def with_layout(self, wanted: Layout) -> Settings:
+        return replace(self.settings, kcl=KclSettings(layout=wanted))
+
+    @cached_property
+    def resource(self) -> Adapters:
+        """As one process keeps them."""
+        return Adapters(self.settings)
+
+    def has_table(self, name: str, key: str) -> None:
+        self.client.create_table(
+            TableName=name,
+            KeySchema=[{"AttributeName": key, "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+
+    def has_tables(self) -> None:
+        self.has_table(self.settings.lease_table, "leaseKey")
+        self.has_table(self.settings.worker_table, "wid")
+        self.has_table(self.settings.state_table, "key")
+
+    def in_leases(self, key: str, **attributes: Any) -> None:
+        self.client.put_item(TableName=self.settings.lease_table, Item={"leaseKey": {"S": key}, **attributes})
+
+    def in_state(self, key: str, **attributes: Any) -> None:
+        self.client.put_item(TableName=self.settings.state_table, Item={"key": {"S": key}, **attributes})
+
+    def in_workers(self, key: str) -> None:
+        row: Any = {"wid": {"S": key}, "lut": {"N": "1"}, "sts": {"M": {}}, "opr": {"M": {}}}
+        self.client.put_item(TableName=self.settings.worker_table, Item=row)
+
+    def says(self, status: str) -> None:
+        self.in_state("TableMigration3.5", tm={"S": f"{STATUS}{status}"})
+
+    def keys_in(self, table: str) -> set[str]:
+        items = self.client.scan(TableName=table, ConsistentRead=True)["Items"]
+        return {next(item[key]["S"] for key in ("leaseKey", "wid", "key") if key in item) for item in items}
+
+
+@pytest.fixture
+def app(aws: LocalAws, dynamodb: "DynamoDBClient") -> Iterator[Application]:
+    settings = Settings(
+        application=f"app-{uuid.uuid4().hex[:8]}",
+        streams=(),
+        aws=AwsSettings(region=aws.region, endpoint=aws.endpoint),
+    )
+    client = dynamodb_client(settings.aws)
+    made = Application(aws, client, settings)
+
+    def count(model: Any, **_: Any) -> None:
+        made.calls[model.name] += 1
+
+    client.meta.events.register("before-call.dynamodb", count)
+    yield made
+    aws.clear_faults()
+    names = {name for each in (settings, made.settings) for name in names_of(each)}
+    for name in names & set(dynamodb.list_tables()["TableNames"]):
+        dynamodb.delete_table(TableName=name)
+
+
+def write_one_of_each(app: Application) -> None:
+    """As an application does: a lease, a worker's beat, the lock."""
+    tables = app.resource
+    assert isinstance(tables.leases().apply(change.create(Lease("shardId-0"), "found")), Applied)
+    assert tables.workers().beat("w1", "dagster-a", found=None)
+    assert tables.lock().take(LOCK, seen=None)
+
+
+@pytest.mark.parametrize(
+    ("status", "workers", "lock"),
+    [
+        ("", "worker_table", "state_table"),
+        ("INIT", "worker_table", "state_table"),
+        ("DEPLOYED", "worker_table", "state_table"),
+        ("PENDING", "lease_table", "state_table"),
+        ("COMPLETE", "lease_table", "lease_table"),
+    ],
+)
+def test_in_each_status_rows_go_where_kcl_s_workers_look_for_them(
+    app: Application, status: str, workers: str, lock: str
+):
+    app.has_tables()
+    if status:
+        app.says(status)
+    write_one_of_each(app)
+    settings = app.settings
+    assert "shardId-0" in app.keys_in(settings.lease_table)
+    assert [
+        name for name in ("lease_table", "worker_table") if "w1" in app.keys_in(getattr(settings, name))
+    ] == [workers]
+    assert [
+        name for name in ("lease_table", "state_table") if "Leader" in app.keys_in(getattr(settings, name))
+    ] == [lock]
+    assert app.resource.leases().scan().leases == (Lease("shardId-0"),)
+    assert [row.worker_id for row in app.resource.workers().listing().workers] == ["w1"]
+    assert app.resource.lock().read() == LOCK
+
+
+@pytest.mark.parametrize(
+    ("status", "seen"),
+    [
+        ("", {"there"}),
+        ("INIT", {"there"}),
+        ("DEPLOYED", {"there", "moved"}),
+        ("PENDING", {"there", "moved"}),
+        ("COMPLETE", {"moved"}),
+    ],
+)
+def test_in_each_status_workers_are_seen_where_they_may_be(app: Application, status: str, seen: set[str]):
+    app.has_tables()
+    app.in_workers("there")
+    if status:
+        app.says(status)
+        app.in_leases("moved", entityType={"S": "WORKER_METRIC_STATS"}, lut={"N": "2"})
+    app.in_state("Leader", ownerName={"S": "w1"})
+    store = app.resource.workers()
+    assert {row.worker_id for row in store.listing().workers} == seen
+    assert {row.worker_id for row in store.get_many(["there", "moved", "nobody"]).workers} == seen
+    assert {row.worker_id for row in store.glance(["moved"]).workers} == seen
+    assert {row.worker_id for row in store.glance([]).workers} == seen - {"moved"}
+    assert {name for name in ("there", "moved") if store.get(name)} == seen
+
+
+def test_of_a_worker_with_a_row_on_both_sides_the_one_that_is_written_counts(app: Application):
+    app.has_tables()
+    app.in_workers("w1")
+    app.says("PENDING")
+    row = app.resource.workers().beat("w1", "dagster-a", found=None)
+    assert row is not None
+    assert app.resource.workers().listing().workers == (row,)
+    assert app.resource.workers().get("w1") == row
+
+
+def test_a_side_table_that_is_gone_already_is_not_asked(app: Application):
+    app.has_table(app.settings.lease_table, "leaseKey")
+    app.has_table(app.settings.state_table, "key")
+    app.says("PENDING")
+    assert app.resource.workers().listing().workers == ()
+
+
+def test_an_application_in_one_table_lives_in_it_from_its_first_start_on(app: Application):
+    app.settings = app.with_layout(Layout.S)
+    assert app.resource.tables().ensure()
+    write_one_of_each(app)
+    assert app.keys_in(app.settings.lease_table) == {"shardId-0", "w1", "Leader"}
+    app.settings = app.with_layout(Layout.AUTO)
+    assert app.resource.tables().ensure() is False
+    assert [row.worker_id for row in app.resource.workers().listing().workers] == ["w1"]
+    with pytest.raises(BadSetting, match=r"layout is M, but the application has layout S already \(table"):
+        look(app.client, app.with_layout(Layout.M))
+
+
+def test_tables_have_the_names_that_the_settings_give_them(app: Application):
+    name = app.settings.application
+    named: dict[str, Any] = {
+        kind: f"{name}.{kind}" for kind in ("lease_table", "worker_table", "state_table")
+    }
+    app.settings = replace(app.settings, coordination=CoordinationSettings(**named))
+    assert app.resource.tables().ensure()
+    write_one_of_each(app)
+    held = {kind: app.keys_in(table) for kind, table in named.items()}
+    assert held == {"lease_table": {"shardId-0"}, "worker_table": {"w1"}, "state_table": {"Leader"}}
+    there = app.client.list_tables()["TableNames"]
+    assert {table for table in there if table.startswith(name)} == set(named.values())
+
+
+def test_an_application_in_three_tables_refuses_one(app: Application):
+    assert app.resource.tables().ensure()
+    write_one_of_each(app)
+    with pytest.raises(BadSetting, match="layout is S, but the application has layout M already"):
+        look(app.client, app.with_layout(Layout.S))
+    assert look(app.client, app.with_layout(Layout.M))[0].arrangement.layout is Layout.M
+
+
+def test_between_two_leaders_one_table_is_known_by_its_workers(app: Application):
+    app.has_table(app.settings.lease_table, "leaseKey")
+    app.in_leases("shardId-0", entityType={"S": "LEASE"}, **OLD_LEASE)
+    app.in_leases("w1", entityType={"S": "WORKER_METRIC_STATS"})
+    found, _ = look(app.client, app.settings)
+    assert found.arrangement.layout is Layout.S
+    app.has_table(app.settings.state_table, "key")
+    with pytest.raises(WrongShape, match="stray table"):
+        look(app.client, app.settings)
+
+
+def test_one_table_that_stopped_is_known_by_its_workers_though_a_stray_table_has_a_lock_by_now(
+    app: Application,
+):
+    """KCL 3.5.1 goes on in the trap: a worker that starts there takes the lock in the stray table."""
+    app.settings = app.with_layout(Layout.S)
+    app.resource.tables().ensure()
+    write_one_of_each(app)
+    assert app.resource.lock().release(LOCK)
+    app.has_table(app.settings.state_table, "key")
+    app.in_state("Leader", ownerName={"S": "kcl-1"})
+    for wanted in Layout:
+        with pytest.raises(
+            WrongShape, match=r"\(w1\) and table .* \(Leader\) hold rows.*The repair: put the row"
+        ):
+            look(app.client, app.with_layout(wanted))
+
+
+def test_the_trap_stops_every_store_and_the_repair_frees_them(app: Application):
+    app.has_table(app.settings.lease_table, "leaseKey")
+    app.in_leases("Leader", entityType={"S": "LEADER"}, ownerName={"S": "w9"})
+    app.has_table(app.settings.state_table, "key")
+    before = app.keys_in(app.settings.lease_table)
+    for write in (
+        lambda: app.resource.workers().beat("w1", "dagster-a", found=None),
+        lambda: app.resource.lock().take(LOCK, seen=None),
+        lambda: app.resource.tables().ensure(),
+    ):
+        with pytest.raises(WrongShape, match="The repair: put the row TableMigration"):
+            write()
+    assert app.keys_in(app.settings.lease_table) == before
+    assert app.keys_in(app.settings.state_table) == set()
+    app.says("COMPLETE")
+    assert app.resource.workers().beat("w1", "dagster-a", found=None)
+    assert "w1" in app.keys_in(app.settings.lease_table)
+
+
+@pytest.mark.parametrize("wanted", [Layout.AUTO, Layout.M])
+def test_beside_older_workers_only_leases_go_into_the_lease_table_and_look_like_theirs(
+    app: Application, wanted: Layout
+):
+    app.has_table(app.settings.lease_table, "leaseKey")
+    app.in_leases("shardId-9", **OLD_LEASE)
+    app.settings = app.with_layout(wanted)
+    app.resource.tables().ensure()
+    write_one_of_each(app)
+    assert app.keys_in(app.settings.lease_table) == {"shardId-9", "shardId-0"}
+    made = app.client.get_item(TableName=app.settings.lease_table, Key={"leaseKey": {"S": "shardId-0"}})[
+        "Item"
+    ]
+    assert "entityType" not in made
+
+
+def test_one_table_beside_older_workers_is_refused_before_anything_is_made(app: Application):
+    app.has_table(app.settings.lease_table, "leaseKey")
+    app.in_leases("shardId-9", **OLD_LEASE)
+    app.settings = app.with_layout(Layout.S)
+    for write in (
+        lambda: app.resource.tables().ensure(),
+        lambda: app.resource.workers().beat("w1", "dagster-a", found=None),
+        lambda: app.resource.lock().take(LOCK, seen=None),
+    ):
+        with pytest.raises(BadSetting, match=r"older than 3\.5"):
+            write()
+    assert app.keys_in(app.settings.lease_table) == {"shardId-9"}
+
+
+def test_three_tables_of_ours_that_lost_two_are_three_again(app: Application):
+    app.resource.tables().ensure()
+    write_one_of_each(app)
+    lease = app.resource.leases().get("shardId-0")
+    assert lease is not None
+    app.resource.leases().apply(change.assign(lease, "w1", "orphan"))
+    claimed = app.resource.leases().apply(change.claim(replace(lease, counter=1, owner="w1"), "w1", "run/1"))
+    assert isinstance(claimed, Applied)
+    for name in (app.settings.worker_table, app.settings.state_table):
+        app.client.delete_table(TableName=name)
+    another = Adapters(app.settings)  # a process that knows nothing yet
+    assert another.tables().ensure() is True
+    assert another.workers().listing().workers == ()
+
+
+def test_a_status_that_we_do_not_know_stops_us(app: Application):
+    app.has_tables()
+    app.says("HALF_WAY")
+    with pytest.raises(WrongShape, match=r"TableMigration3\.5 of table .*HALF_WAY.*kcl\.layout"):
+        look(app.client, app.settings)
+
+
+# --- how often it is asked ----------------------------------------------------------------------------------
+
+
+def test_places_are_asked_once_a_minute_and_without_a_scan_while_there_is_a_lock(app: Application):
+    app.has_tables()
+    app.in_state("Leader", ownerName={"S": "w1"})
+    app.calls.clear()
+    places = KnownPlaces(app.client, app.settings, MemoryClock())
+    for _ in range(3):
+        places()
+    assert app.calls == {"DescribeTable": 3, "BatchGetItem": 2}
+
+
+def test_a_status_that_changes_is_seen_within_the_minute(app: Application):
+    app.has_tables()
+    app.says("PENDING")
+    clock = MemoryClock()
+    places = KnownPlaces(app.client, app.settings, clock)
+    assert not places().arrangement.lock_in_lease_table
+    app.says("COMPLETE")
+    assert not places().arrangement.lock_in_lease_table
+    clock.pause(61)
+    assert places().arrangement.lock_in_lease_table
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_while_dynamodb_can_not_be_asked_the_last_answer_holds(app: Application):
+    app.has_tables()
+    app.in_state("Leader", ownerName={"S": "w1"})
+    clock = MemoryClock()
+    places = KnownPlaces(app.client, app.settings, clock)
+    found = places()
+    clock.pause(3600)
+    app.aws.inject("throttle", operation="BatchGetItem", count=3)
+    assert places() is found
+
+
+@pytest.mark.usefixtures("no_backoff")
+@pytest.mark.parametrize(("kind", "error"), [("throttle", Throttled), ("lost", Unreachable)])
+def test_the_first_answer_can_not_be_done_without(app: Application, kind: str, error: type[Exception]):
+    app.has_tables()
+    app.aws.inject(kind, operation="DescribeTable", resource=app.settings.worker_table, count=3)
+    store = app.resource.workers()  # trouble is told by who asks for a row
+    with pytest.raises(error):
+        store.listing()
+
+
+def test_an_application_without_rows_is_looked_at_anew_each_time(app: Application):
+    assert look(app.client, app.settings)[1] is False
+    app.has_table(app.settings.lease_table, "leaseKey")
+    assert look(app.client, app.settings)[1] is False
+    app.in_leases("shardId-0", entityType={"S": "LEASE"}, **OLD_LEASE)
+    assert look(app.client, app.settings)[1] is True

@@ -1,0 +1,224 @@
+"""A fifth way of sharing tables, written here alone: two fleets of one application take turns, as when a new version is
+brought in beside an old one. Core and duties know nothing of it.
+
+The workers of the colour whose turn it is are given leases; the others keep what they read until it is moved, lead nobody,
+and take nothing new. A command may hold no row of the colour that is on its way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.core.assign import AssignmentInput, move
+from pipeline.core.change import Change
+from pipeline.core.lease import Lease
+from pipeline.core.worker import Worker
+from pipeline.duties.alone import ByGap, Nobody, WorkersBeat, alone, rules_of
+from pipeline.duties.kept import Kept
+from pipeline.duties.leader_watch import Watching
+from pipeline.duties.policy import Helped, Policy, Presence, Sights, Standing, Standstill
+from pipeline.duties.recover import Busy, Held, Recovery
+from pipeline.errors import BadSetting
+from tests.duties.world import World
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class Turn:
+    """Whose turn it is; somebody else changes it while the ticks go on."""
+
+    colour: str = "blue"
+
+    def has(self, worker: str) -> bool:
+        return worker.startswith(self.colour)
+
+
+@dataclass(frozen=True)
+class Colours:
+    """The company: only the colour whose turn it is may be given leases."""
+
+    turn: Turn
+    nobody: Nobody
+
+    def why_not_lead(self) -> str | None:
+        return "it is nobody's turn" if self.turn.colour == "none" else None
+
+    def patience(self, worker: Worker) -> Any:
+        return self.nobody.patience(worker)
+
+    def judge(self, sights: Sights) -> Standing | Standstill:
+        here = frozenset(name for name in sights.fleet.ready if self.turn.has(name))
+        if not here:
+            return Standstill(f"no {self.turn.colour} worker beats: every lease stays where it is")
+        return Standing(here)
+
+    def others_read(self, strangers: frozenset[str], listing: object) -> bool:
+        return False
+
+    def presence(self, me: str, watching: Watching, kept: Kept, now: Any) -> Presence:
+        return Presence(f"worker {me}: colourless, this one does nothing" if me.startswith("plain") else None)
+
+    def why_not_hold(self, row: Lease) -> str | None:
+        leaving = row.holder is not None and not self.turn.has(row.holder)
+        return f"{row.holder} is on its way out: wait until {row.key} has moved" if leaving else None
+
+
+@dataclass(frozen=True)
+class ToTheColour:
+    """The giving: what a worker of the other colour holds moves to the colour whose turn it is."""
+
+    turn: Turn
+    gap: ByGap
+
+    def gives(self) -> bool:
+        return True
+
+    def plan_moves(self, scene: AssignmentInput, workers: Iterable[Worker], *, run: int) -> list[Change]:
+        names = sorted(scene.living)
+        leaving = [row for row in scene.leases if row.holder is not None and row.holder not in scene.living]
+        if not names or not leaving:
+            return self.gap.plan_moves(scene, workers, run=run)
+        return [
+            move(row, names[n % len(names)], "the colours change", at=scene.now, rules=self.gap.rules)
+            for n, row in enumerate(sorted(leaving, key=lambda row: row.key))
+            if row.checkpoint_owner is None
+        ]
+
+
+@dataclass(frozen=True)
+class Diary:
+    """The work: as when alone, with a memory of its own that outlives the process."""
+
+    given: Any
+
+    def watch_leader(self, seen: Watching, kept: Kept, now: Any) -> Any:
+        return self.given.watch_leader(seen, kept, now)
+
+    def own_rows(self, me: str, held: frozenset[str]) -> tuple[Lease, ...]:
+        rows: tuple[Lease, ...] = self.given.own_rows(me, held)
+        return rows
+
+    def help_itself(self, me: str, kept: Kept) -> Helped:
+        ticks = (kept or 0) + 1
+        return Helped(ticks, sentence=f"tick {ticks} of its diary")
+
+
+@dataclass
+class Coloured(World):
+    workers: tuple[str, ...] = ("blue-1", "blue-2", "green-1")
+    shards: int = 4
+    turn: Turn = field(default_factory=Turn)
+
+    @property
+    def policy(self) -> Policy:
+        plain = alone(
+            self.settings, life=WorkersBeat(), leases=self.leases, workers=self.rows, lock=self.lock
+        )
+        times = self.settings.times
+        return replace(
+            plain,
+            company=Colours(self.turn, Nobody(times.lease_duration)),
+            giving=ToTheColour(self.turn, ByGap(rules_of(self.settings, plain.life))),
+            work=Diary(plain.work),
+        )
+
+    def tick(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.lead(self.workers[0])
+            for worker in self.workers:
+                self.work(worker)
+            self.clock.advance(self.settings.times.worker_tick)
+
+    @property
+    def owners(self) -> set[str | None]:
+        return {row.owner for row in self.leases.scan().leases}
+
+
+def test_only_the_colour_whose_turn_it_is_is_given_leases_and_reads() -> None:
+    world = Coloured()
+    world.tick(12)
+    assert world.owners == {"blue-1", "blue-2"}
+    world.produce(0, 5)
+    assert sum(world.wave(name, f"run-{name}").rows for name in world.workers) == 5
+    world.check()
+
+
+def test_the_turn_is_judged_anew_at_each_tick() -> None:
+    world = Coloured()
+    world.tick(12)
+    world.turn.colour = "green"
+    world.tick(12)
+    assert world.owners == {"green-1"}
+    world.turn.colour = "blue"
+    world.tick(12)
+    assert world.owners == {"blue-1", "blue-2"}
+
+
+def test_where_no_worker_of_that_colour_beats_the_leader_gives_nothing_out_and_says_why() -> None:
+    world = Coloured()
+    world.tick(12)
+    world.turn.colour = "red"
+    before = {row.key: row.owner for row in world.leases.scan().leases}
+    world.clock.advance(world.settings.times.assignment)
+    report = world.lead(world.workers[0])
+    assert isinstance(report.trouble, BadSetting)
+    assert "no red worker beats: every lease stays where it is" in str(report)
+    assert {row.key: row.owner for row in world.leases.scan().leases} == before
+
+
+def test_it_may_keep_a_deployment_from_leading() -> None:
+    world = Coloured()
+    world.turn.colour = "none"
+    report = world.lead("blue-1")
+    assert (report.leads, str(report)) == (False, "leader: it is nobody's turn")
+
+
+def test_a_worker_that_it_keeps_away_doesnt_beat() -> None:
+    world = Coloured()
+    world.tick(3)
+    assert str(world.work("plain-1")) == "worker plain-1: colourless, this one does nothing"
+    assert world.rows.get("plain-1") is None
+
+
+def test_a_workers_tick_tells_what_the_policy_remembers() -> None:
+    world = Coloured()
+    world.tick(3)
+    assert ", tick 4 of its diary" in str(world.work("blue-1"))
+
+
+def test_a_persons_command_asks_it_before_it_holds_a_row() -> None:
+    world = Coloured()
+    world.tick(12)
+    key = world.shard(0).shard_id
+    person = Recovery(
+        claim="shell-1/1",
+        settings=world.settings,
+        policy=world.policy,
+        leases=world.leases,
+        workers=world.rows,
+        runs=world.runs,
+        source=world.source,
+        table=world.table,
+        clock=world.clock,
+    )
+    world.turn.colour = "green"
+    assert isinstance(found := person.hold(key), Busy)
+    assert "is on its way out" in found.why
+    world.turn.colour = "blue"
+    assert isinstance(person.hold(key), Held)
+
+
+@pytest.mark.parametrize("room", ["core", "duties"])
+def test_neither_core_nor_duties_ask_for_a_mode(room: str) -> None:
+    """What a mode is called in the settings; `policy_of` turns it into parts of a policy."""
+    flags = ("is_shared", "kcl.failover", "allow_foreign", "kcl.mode", "kcl.heartbeat")
+    modules = {
+        path.name: path.read_text(encoding="utf-8") for path in (ROOT / "pipeline" / room).glob("*.py")
+    }
+    assert [(name, flag) for name, text in sorted(modules.items()) for flag in flags if flag in text] == []

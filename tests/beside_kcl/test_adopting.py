@@ -1,0 +1,349 @@
+"""A stopped KCL application is taken over where it stands, and given back where the table stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from pipeline.beside_kcl.adoption import Adopting, Adoption, moving
+from pipeline.core.change import Applied
+from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
+from pipeline.core.landing import Proposal
+from pipeline.core.lease import Lease
+from pipeline.core.position import Origin, Start
+from pipeline.errors import BadSetting, OriginUnsafe, PositionsDisagree
+from tests.duties.world import STREAM, World
+
+
+def adopting(world: World) -> Adopting:
+    return Adopting(multi=False, leases=world.leases, source=world.source, table=world.table)
+
+
+def kcl(world: World, rows: Mapping[int, Checkpoint | Lease]) -> None:
+    """Lease rows as KCL's workers left them: no epoch, a counter, an owner that is gone."""
+    made = []
+    for shard, says in rows.items():
+        key = world.shard(shard).shard_id
+        row = says if isinstance(says, Lease) else Lease(key, 40, says)
+        parents = next((s.parents for s in world.source.list_shards(world.stream) if s.shard_id == key), ())
+        made.append(replace(row, key=key, owner="kcl-1", parents=frozenset(parents)))
+    world.leases = type(world.leases)(made)
+
+
+def at(world: World, shard: int, number: int) -> Checkpoint:
+    """KCL has checkpointed this shard's record of that number: it isn't ours to land."""
+    its = [record for record in world.put if record[0] == world.shard(shard)]
+    world.skipped |= set(its[: number + 1])
+    return Checkpoint(str(its[number][1]))
+
+
+def adopt(world: World, *, timestamp: datetime | None = None) -> Adoption:
+    adoption = adopting(world).survey(STREAM, timestamp=timestamp)
+    adopting(world).land(adoption, run="adopt")
+    return adoption
+
+
+def check(world: World) -> None:
+    assert sorted(world.landed()) == sorted(set(world.put) - world.skipped)
+
+
+def read_to_the_end(world: World) -> None:
+    for n in range(12):
+        world.tick(2)
+        world.wave("w1", f"after-{n}")
+    check(world)
+
+
+def test_reading_goes_on_after_the_record_that_kcl_checkpointed() -> None:
+    world = World()
+    world.produce(0, 10)
+    world.produce(1, 10)
+    kcl(world, {0: at(world, 0, 6), 1: at(world, 1, 9)})
+    adoption = adopt(world)
+    assert not adoption.unproven
+    read_to_the_end(world)
+    assert len(world.landed()) == 3
+
+
+def test_the_leases_of_kcls_workers_come_over_by_themselves() -> None:
+    world = World()
+    kcl(world, {0: TRIM_HORIZON, 1: TRIM_HORIZON})
+    adopt(world)
+    world.tick(9)
+    assert {row.owner for row in world.leases.scan().leases} == {"w1"}
+
+
+def test_a_shard_that_kcl_ended_is_not_read_again_and_its_children_are_read_from_their_start() -> None:
+    world = World(shards=1)
+    world.produce(0, 5)
+    world.skipped |= set(world.put)
+    left, right = world.source.split(world.shard(0))
+    children = frozenset({left.shard_id, right.shard_id})
+    kcl(world, {0: Lease("", 40, SHARD_END, children=children), 1: TRIM_HORIZON, 2: TRIM_HORIZON})
+    world.produce(1, 4)
+    world.produce(2, 4)
+    adopt(world)
+    read_to_the_end(world)
+    assert len(world.landed()) == 8
+
+
+def test_a_parent_that_kcl_hadnt_finished_is_finished_first_though_its_children_have_rows() -> None:
+    """D13: KCL writes child leases before the parent's SHARD_END."""
+    world = World(shards=1)
+    world.produce(0, 6)
+    stands = at(world, 0, 2)
+    world.source.split(world.shard(0))
+    world.produce(1, 4)
+    kcl(world, {0: stands, 1: TRIM_HORIZON, 2: TRIM_HORIZON})
+    adopt(world)
+    read_to_the_end(world)
+    assert [record[0] for record in world.landed()] == [world.shard(0)] * 3 + [world.shard(1)] * 4
+
+
+def test_an_open_parent_above_a_child_that_has_a_position_is_read_too() -> None:
+    world = World(shards=1)
+    world.produce(0, 6)
+    world.source.split(world.shard(0))
+    world.produce(1, 4)
+    kcl(world, {0: TRIM_HORIZON, 1: at(world, 1, 1), 2: TRIM_HORIZON})
+    adopt(world)
+    read_to_the_end(world)
+    assert len(world.landed()) == 6 + 2
+
+
+def test_a_shard_without_a_row_counts_as_ended_only_where_a_descendant_has_one() -> None:
+    world = World(shards=2)
+    world.produce(0, 5)
+    world.skipped |= set(world.put)
+    world.source.split(world.shard(0))
+    world.produce(2, 4)
+    world.produce(1, 3)  # nobody of KCL had made a lease for this one
+    kcl(world, {2: TRIM_HORIZON, 3: TRIM_HORIZON})
+    world.clock.advance(timedelta(seconds=5))
+    adopt(world)
+    read_to_the_end(world)
+    assert len(world.landed()) == 7
+
+
+def test_rows_at_latest_start_at_the_moment_of_adoption() -> None:
+    world = World(shards=1)
+    world.produce(0, 5, landed=False)
+    world.clock.advance(timedelta(seconds=3))
+    kcl(world, {0: LATEST})
+    adopt(world)
+    world.produce(0, 5)
+    read_to_the_end(world)
+
+
+def test_a_child_at_latest_waits_for_its_unfinished_parent() -> None:
+    world = World(shards=1)
+    world.produce(0, 6)
+    stands = at(world, 0, 2)
+    world.source.split(world.shard(0))
+    kcl(world, {0: stands, 1: LATEST, 2: LATEST})
+    world.clock.advance(timedelta(seconds=2))
+    adopt(world)
+    world.produce(1, 4)
+    world.tick(8)
+    first = world.wave("w1", "first")
+    assert first.rows == 3
+    read_to_the_end(world)
+
+
+def test_rows_at_a_timestamp_need_the_moment_that_only_kcls_configuration_knows() -> None:
+    world = World(shards=1)
+    world.produce(0, 5, landed=False)
+    world.clock.advance(timedelta(seconds=5))
+    then = world.clock.now()
+    world.produce(0, 5)
+    kcl(world, {0: AT_TIMESTAMP})
+    with pytest.raises(BadSetting, match="--timestamp"):
+        adopt(world)
+    assert world.table.load().snapshot is None
+    adopt(world, timestamp=then)
+    read_to_the_end(world)
+
+
+def test_a_position_whose_record_has_left_the_stream_stops_its_shard_instead_of_skipping_what_is_lost() -> (
+    None
+):
+    world = World(shards=1)
+    world.produce(0, 5)
+    kcl(world, {0: at(world, 0, 2)})
+    world.clock.advance(timedelta(hours=30))
+    assert [each.key for each in adopt(world).unproven] == [world.shard(0)]
+    world.settle()
+    world.tick(9)
+    report = world.wave()
+    assert report.rows == 0
+    assert "may have left the stream" in report.problems[0].why
+
+
+def test_adopting_twice_is_refused_and_changes_nothing() -> None:
+    world = World()
+    kcl(world, {0: TRIM_HORIZON, 1: TRIM_HORIZON})
+    adopt(world)
+    world.produce(0, 5)
+    world.tick(9)
+    assert world.wave().rows == 5
+    before = world.table.load()
+    kcl(world, {0: TRIM_HORIZON, 1: TRIM_HORIZON})
+    with pytest.raises(OriginUnsafe, match="already"):
+        adopt(world)
+    assert world.table.load() == before
+
+
+def test_a_stream_that_stands_where_its_rows_do_already_is_passed_over() -> None:
+    """A command over several streams that died between two of them is run again."""
+    world = World(shards=4)
+    world.produce(0, 5)
+    world.clock.advance(timedelta(milliseconds=1_700))
+    rows = {0: at(world, 0, 2), 1: LATEST, 2: TRIM_HORIZON, 3: AT_TIMESTAMP}
+    kcl(world, rows)
+    then = world.clock.now()
+    assert not adopt(world, timestamp=then).stands
+    before = world.table.load()
+    world.clock.advance(timedelta(hours=30))  # what it stands at can't be read any more
+    assert adopting(world).survey(STREAM, timestamp=then).stands
+    with pytest.raises(OriginUnsafe, match="already"):
+        adopting(world).survey(STREAM, timestamp=then - timedelta(seconds=9))
+    kcl(world, rows | {0: at(world, 0, 3)})
+    with pytest.raises(OriginUnsafe, match="already"):
+        adopting(world).survey(STREAM, timestamp=then)
+    kcl(world, {each: says for each, says in rows.items() if each != 1})
+    with pytest.raises(OriginUnsafe, match="already"):
+        adopting(world).survey(STREAM, timestamp=then)
+    assert world.table.load() == before
+
+
+def test_a_stream_that_started_elsewhere_is_none_that_was_adopted() -> None:
+    world = World()
+    origin = ((world.stream, Origin(Start(world.clock.now()), world.clock.now())),)
+    world.table.commit(Proposal(origins=origin))
+    kcl(world, {0: TRIM_HORIZON, 1: TRIM_HORIZON})
+    with pytest.raises(OriginUnsafe, match="already"):
+        adopting(world).survey(STREAM, timestamp=None)
+
+
+def test_rows_of_another_life_of_the_stream_are_refused() -> None:
+    world = World(shards=1)
+    kcl(world, {0: Lease("", 3, TRIM_HORIZON, stream_epoch=world.stream.epoch - 9)})
+    with pytest.raises(PositionsDisagree, match="another life"):
+        adopt(world)
+
+
+def test_a_table_without_rows_has_nothing_to_adopt() -> None:
+    with pytest.raises(BadSetting, match="nothing to adopt"):
+        adopt(World())
+
+
+def test_a_command_that_died_after_the_epochs_is_simply_run_again() -> None:
+    world = World()
+    kcl(world, {0: TRIM_HORIZON, 1: TRIM_HORIZON})
+    adoption = adopting(world).survey(STREAM, timestamp=None)
+    committed, world.table.commit = world.table.commit, None  # type: ignore[assignment,method-assign]
+    with pytest.raises(TypeError):
+        adopting(world).land(adoption, run="adopt")
+    world.table.commit = committed  # type: ignore[method-assign]
+    adopt(world)
+    assert {row.stream_epoch for row in world.leases.scan().leases} == {world.stream.epoch}
+
+
+def test_who_still_beats_is_told() -> None:
+    still = Lease("a", 4, owner="w1")
+    assert moving([still], [still]) == ()
+    assert moving([still], [replace(still, counter=5)]) == ("w1",)
+    assert moving([], [Lease("b", owner="w2")]) == ("w2",)
+
+
+def test_given_back_rows_say_what_the_table_says_and_belong_to_nobody() -> None:
+    world = World()
+    world.produce(0, 5)
+    world.settle()
+    world.wave()
+    row = world.leases.get(world.shard(0).shard_id)
+    assert row is not None
+    with pytest.raises(BadSetting, match="still hold"):
+        adopting(world).give_back(STREAM)
+    behind = replace(row, checkpoint=TRIM_HORIZON, landed=None)  # a checkpoint that was lost after its commit
+    ended = replace(row, key=world.shard(7).shard_id, checkpoint=SHARD_END)
+    latest = replace(behind, key=world.shard(1).shard_id, checkpoint=LATEST)
+    world.leases = type(world.leases)([behind, latest, ended])
+    world.rows.set_stopping("w1", stopping=True)
+    world.work()
+    changes, start = adopting(world).give_back(STREAM)
+    assert adopting(world).apply(changes) == ()
+    rows = {row.shard_id: row for row in world.leases.scan().leases}
+    assert rows[world.shard(0).shard_id].checkpoint == Checkpoint(str(world.put[-1][1]))
+    assert rows[world.shard(1).shard_id].checkpoint == AT_TIMESTAMP
+    assert start is None, "the stream began at TRIM_HORIZON"
+    assert {row.owner for row in rows.values()} == {None}
+
+
+def test_a_shard_that_stands_in_the_table_and_has_no_row_isnt_given_back_in_silence() -> None:
+    world = World(shards=2)
+    world.produce(0, 5)
+    world.settle()
+    world.wave()
+    world.rows.set_stopping("w1", stopping=True)
+    world.work()
+    world.leases.wipe(world.shard(0).shard_id)
+    with pytest.raises(BadSetting, match="without a lease row"):
+        adopting(world).give_back(STREAM)
+
+
+def stopped_after_a_wave() -> tuple[World, Lease]:
+    """Its only row, which belongs to nobody."""
+    world = World(shards=1)
+    world.produce(0, 5)
+    world.settle()
+    world.wave()
+    world.rows.set_stopping("w1", stopping=True)
+    world.work()
+    row = world.leases.get(world.shard(0).shard_id)
+    assert row is not None
+    return world, row
+
+
+def test_a_row_that_somebody_wrote_meanwhile_is_told_and_left() -> None:
+    world, row = stopped_after_a_wave()
+    world.leases = type(world.leases)([replace(row, checkpoint=TRIM_HORIZON)])
+    changes, _ = adopting(world).give_back(STREAM)
+    assert isinstance(world.leases.apply(replace(changes[0])), Applied)
+    assert adopting(world).apply(changes) == (row.key,)
+
+
+@pytest.mark.parametrize("checkpoint", [TRIM_HORIZON, SHARD_END])
+def test_a_claim_that_a_dead_run_or_command_left_on_a_row_without_a_holder_holds_nothing_up(
+    checkpoint: Checkpoint,
+) -> None:
+    """Nothing else would ever take it away: the workers have stopped, and an ended row is given out no more."""
+    world, row = stopped_after_a_wave()
+    owner = "w1" if checkpoint.is_end else None
+    left = replace(row, owner=owner, run_claim="dead/1", wanted_by="dead/2")
+    ended = replace(left, key=world.shard(7).shard_id, checkpoint=SHARD_END)
+    world.leases = type(world.leases)([ended, row] if checkpoint.is_end else [left])
+    changes, _ = adopting(world).give_back(STREAM)
+    assert adopting(world).apply(changes) == ()
+    assert [(r.owner, r.run_claim, r.wanted_by) for r in world.leases.scan().leases] == [
+        (None, None, None) for _ in world.leases.scan().leases
+    ]
+    assert adopting(world).give_back(STREAM)[0] == (), "there is nothing left to do"
+
+
+def test_a_row_that_is_claimed_between_the_plan_and_the_write_is_left() -> None:
+    world = World(shards=1)
+    world.settle()
+    world.rows.set_stopping("w1", stopping=True)
+    world.work()
+    row = world.leases.get(world.shard(0).shard_id)
+    assert row is not None
+    world.leases = type(world.leases)([replace(row, checkpoint=LATEST, run_claim="dead/1")])
+    changes, _ = adopting(world).give_back(STREAM)
+    now = replace(row, checkpoint=LATEST, run_claim="person/1")
+    world.leases = type(world.leases)([now])
+    assert adopting(world).apply(changes) == (row.key,)
+    assert world.leases.get(row.key) == now

@@ -1,0 +1,391 @@
+"""In the tables of a live KCL fleet: leases go back and forth, and what KCL's workers read is told in the ledger."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from pipeline.core.change import Applied, Change, ChangeKind, Refused, repair
+from pipeline.core.checkpoint import SHARD_END, Checkpoint
+from pipeline.core.lease import Lease
+from pipeline.core.lineage import Kind
+from pipeline.core.worker import Worker
+from pipeline.duties.wave import Arrow
+from pipeline.settings.choices import InitialPosition
+from tests.duties.moves import row_of, shared
+from tests.duties.world import TICK, Cut, World
+
+
+def kcl_writes(world: World, shard: int, **put: object) -> Applied | Refused:
+    """As a KCL worker writes: it compares the counter, and knows nothing of claims."""
+    row = row_of(world, shard)
+    put.setdefault("owner", "kcl-1")
+    return world.leases.apply(
+        Change(
+            row.key,
+            "KCL",
+            requires={"counter": row.counter},
+            put=put,
+            add={"counter": 1},
+            kind=ChangeKind.TAKE,
+        )
+    )
+
+
+def kcl_reads(world: World, shard: int) -> Checkpoint:
+    """All that the shard holds; its records are the KCL application's, not ours to land."""
+    its = [record for record in world.put if record[0] == world.shard(shard)]
+    world.skipped |= set(its) - set(world.landed())
+    stands = Checkpoint(str(its[-1][1]))
+    assert isinstance(kcl_writes(world, shard, checkpoint=stands), Applied)
+    return stands
+
+
+def ours_again(world: World, shard: int) -> None:
+    assert isinstance(kcl_writes(world, shard, owner="w1"), Applied)
+
+
+def kinds(world: World) -> list[tuple[str, str]]:
+    head = world.table.load().snapshot
+    pages = [snapshot.page for snapshot in world.table.history(head)][::-1]
+    return [
+        (str(r.kind), r.key.shard_id[-1])
+        for page in pages
+        for r in page.ranges
+        if r.rows or r.kind != Kind.LANDED
+    ]
+
+
+def nothing_is_missing_or_doubled(world: World) -> None:
+    assert sorted(world.landed()) == sorted(set(world.put) - world.skipped)
+
+
+def test_what_kcl_read_meanwhile_is_a_foreign_range_and_ours_goes_on_after_it() -> None:
+    world = shared(World(shards=1))
+    world.settle()
+    world.produce(0, 5)
+    assert world.wave().rows == 5
+    world.produce(0, 7)
+    kcl_reads(world, 0)
+    world.produce(0, 3)
+    ours_again(world, 0)
+    assert world.wave("w1", "later").rows == 3
+    nothing_is_missing_or_doubled(world)
+    assert kinds(world) == [("landed", "0"), ("foreign", "0"), ("landed", "0")]
+
+
+def test_without_leave_a_foreign_checkpoint_stops_its_shard() -> None:
+    world = World(shards=1)
+    world.settle()
+    world.produce(0, 5)
+    kcl_reads(world, 0)
+    ours_again(world, 0)
+    report = world.wave()
+    assert report.rows == 0
+    assert report.problems[0].fatal
+
+
+def test_a_row_that_kcl_left_behind_the_table_is_repaired_forward() -> None:
+    world = shared(World(shards=1))
+    world.settle()
+    world.produce(0, 5)
+    world.wave()
+    first = Checkpoint(str(world.put[0][1]))
+    assert isinstance(kcl_writes(world, 0, checkpoint=first), Applied)
+    ours_again(world, 0)
+    world.produce(0, 2)
+    assert world.wave("w1", "later").rows == 2
+    nothing_is_missing_or_doubled(world)
+
+
+def test_a_checkpoint_of_our_own_ahead_of_the_table_is_a_rollback_beside_kcl_too() -> None:
+    """D14"""
+    world = shared(World(shards=1))
+    world.settle()
+    world.produce(0, 5)
+    world.wave()
+    before = world.table.load().snapshot
+    world.produce(0, 5)
+    world.wave("w1", "second")
+    world.table.rollback(before)
+    world.produce(0, 5)
+    report = world.wave("w1", "third")
+    assert "rolled back" in report.problems[0].why
+    assert ("foreign", "0") not in kinds(world)
+
+
+def test_a_parent_that_kcl_ended_lets_its_children_begin() -> None:
+    world = shared(World(shards=1))
+    world.settle()
+    world.produce(0, 5)
+    world.wave()
+    world.produce(0, 4)
+    kcl_reads(world, 0)
+    children = world.source.split(world.shard(0))
+    for child in children:
+        assert isinstance(
+            world.leases.apply(
+                Change(
+                    child.shard_id,
+                    "KCL",
+                    create=Lease(child.shard_id, owner="w1", parents=frozenset({world.shard(0).shard_id})),
+                    kind=ChangeKind.CREATE,
+                )
+            ),
+            Applied,
+        )
+    world.produce(1, 6)
+    assert world.wave("w1", "too-early").rows == 0, "KCL is still reading the parent"
+    named = frozenset(child.shard_id for child in children)
+    assert isinstance(kcl_writes(world, 0, checkpoint=SHARD_END, children=named), Applied)
+    assert world.wave("w1", "later").rows == 6
+    nothing_is_missing_or_doubled(world)
+    assert world.table.load().positions.has_ended(world.shard(0))
+    assert kinds(world)[1] == ("foreign", "0")
+
+
+def test_a_parent_whose_row_kcl_has_deleted_counts_as_ended_once_a_child_is_past_its_start() -> None:
+    world = shared(World(shards=1))
+    world.settle()
+    world.produce(0, 5)
+    kcl_reads(world, 0)
+    child = world.source.split(world.shard(0))[0]
+    world.produce(1, 4)
+    made = Lease(child.shard_id, owner="kcl-1", parents=frozenset({world.shard(0).shard_id}))
+    assert isinstance(
+        world.leases.apply(Change(child.shard_id, "KCL", kind=ChangeKind.CREATE, create=made)), Applied
+    )
+    kcl_reads(world, 1)
+    world.leases.wipe(world.shard(0).shard_id)
+    world.produce(1, 3)
+    ours_again(world, 1)
+    assert world.wave("w1", "later").rows == 3
+    nothing_is_missing_or_doubled(world)
+    assert kinds(world) == [("foreign", "0"), ("foreign", "1"), ("landed", "1")]
+
+
+def test_an_end_of_our_own_that_a_rollback_took_is_never_taken_for_kcls() -> None:
+    world = shared(World(shards=1))
+    world.settle()
+    world.produce(0, 3)
+    world.wave()
+    before = world.table.load().snapshot
+    world.produce(0, 4)
+    world.source.split(world.shard(0))
+    world.wave("w1", "to-the-end")
+    assert row_of(world, 0).has_ended
+    world.table.rollback(before)
+    world.produce(1, 2)
+    for n in range(3):
+        world.tick(2)
+        assert world.wave("w1", f"later-{n}").rows == 0
+    assert not world.table.load().positions.has_ended(world.shard(0))
+    world.leases.wipe(world.shard(0).shard_id)
+    assert ("foreign", "0") not in kinds(world)
+
+
+def test_a_child_that_we_landed_proves_no_end_of_kcls() -> None:
+    world = shared(World(shards=1))
+    world.settle()
+    world.produce(0, 3)
+    world.wave()
+    before = world.table.load().snapshot
+    world.source.split(world.shard(0))
+    world.wave("w1", "to-the-end")
+    world.produce(1, 2)
+    world.wave("w1", "the-child")
+    world.table.rollback(before)
+    world.leases.wipe(world.shard(0).shard_id)
+    report = world.wave("w1", "later")
+    assert report.rows == 0
+    assert ("foreign", "0") not in kinds(world)
+
+
+def test_a_grandparent_that_we_had_begun_is_ended_too() -> None:
+    world = shared(World(shards=1))
+    world.settle()
+    world.produce(0, 5)
+    world.wave()
+    child = world.source.split(world.shard(0))[0]
+    grandchild = world.source.split(child)[0]
+    world.produce(3, 4)
+    shards = {0: (), 1: (world.shard(0),), 3: (child,)}
+    for shard, parents in shards.items():
+        if shard:
+            made = Lease(world.shard(shard).shard_id, parents=frozenset(p.shard_id for p in parents))
+            assert isinstance(
+                world.leases.apply(Change(made.key, "KCL", kind=ChangeKind.CREATE, create=made)), Applied
+            )
+    kcl_writes(world, 0, checkpoint=SHARD_END)
+    kcl_writes(world, 1, checkpoint=SHARD_END)
+    kcl_writes(world, 3, owner="w1")
+    assert grandchild == world.shard(3)
+    assert world.wave("w1", "later").rows == 4
+    positions = world.table.load().positions
+    assert positions.has_ended(world.shard(0))
+    assert positions.has_ended(child)
+
+
+def test_a_finished_shard_whose_row_kcl_has_deleted_gets_no_new_row() -> None:
+    world = shared(World(shards=1))
+    world.settle()
+    world.produce(0, 5)
+    world.wave()
+    world.produce(0, 5)
+    kcl_reads(world, 0)
+    for child in world.source.split(world.shard(0)):
+        made = Lease(child.shard_id, owner="kcl-1", parents=frozenset({world.shard(0).shard_id}))
+        assert isinstance(
+            world.leases.apply(Change(made.key, "KCL", kind=ChangeKind.CREATE, create=made)), Applied
+        )
+    world.produce(1, 1)
+    world.produce(2, 1)
+    kcl_reads(world, 1)
+    kcl_reads(world, 2)
+    world.leases.wipe(world.shard(0).shard_id)
+    world.tick(20)
+    assert world.leases.get(world.shard(0).shard_id) is None
+
+
+def test_a_kcl_worker_lives_by_the_stamp_of_its_row_and_is_given_leases() -> None:
+    world = shared(World(workers=("w1",), shards=4))
+    for n in range(60):
+        if n % 9 == 0:  # its reports may be late by half
+            stamped = Worker("kcl-1", last_update=world.clock.now().replace(microsecond=0))
+            world.rows._put(stamped)
+        for row in world.leases.scan().leases:
+            if row.owner == "kcl-1":
+                kcl_writes(world, int(row.shard_id[-2:]))  # it renews
+        world.tick()
+    assert sorted(row.owner or "" for row in world.leases.scan().leases) == ["kcl-1", "kcl-1", "w1", "w1"]
+    for _ in range(int(timedelta(seconds=60) / TICK)):
+        world.tick()
+    assert {row.owner for row in world.leases.scan().leases} == {"w1"}, "it renews no more"
+
+
+def test_a_run_whose_shard_kcl_stole_leaves_the_rows_counter_to_its_new_owner() -> None:
+    world = shared(World(shards=1))
+    world.settle()
+    world.produce(0, 5)
+    run = world.a_run()
+
+    def steal(arrow: Arrow, _keys: tuple[str, ...]) -> None:
+        if arrow is Arrow.STAGED:
+            assert isinstance(kcl_writes(world, 0), Applied)
+
+    run.on_arrow = steal
+    before = row_of(world, 0).counter
+    run.wave()
+    row = row_of(world, 0)
+    assert (row.owner, row.run_claim) == ("kcl-1", None)
+    assert row.counter == before + 2, "the claim's and the thief's"
+
+
+def test_a_repair_never_writes_on_a_row_that_kcl_holds() -> None:
+    read = Lease("a", 5, owner="w1", run_claim="run/1")
+    assert repair(read, "run/1", Checkpoint("7")).holder == "w1"
+
+
+def test_a_kcl_worker_that_let_its_leases_expire_is_given_none_until_its_stamp_moves() -> None:
+    world = shared(World(workers=("w1",), shards=4))
+    for n in range(60):
+        if n % 6 == 0:
+            world.rows._put(Worker("kcl-1", last_update=world.clock.now().replace(microsecond=0)))
+        for row in world.leases.scan().leases:
+            if row.owner == "kcl-1" and n < 30:
+                kcl_writes(world, int(row.shard_id[-2:]))
+        world.tick()
+        if n == 29:
+            assert "kcl-1" in {row.owner for row in world.leases.scan().leases}
+    given_back = []
+    for _ in range(8):  # its last stamp is fresh, its leases stand still
+        world.tick()
+        given_back.append(sum(row.owner == "kcl-1" for row in world.leases.scan().leases))
+    assert given_back[-1] == 0
+
+
+def test_the_leader_leaves_a_handover_between_workers_of_kcl_to_them() -> None:
+    world = shared(World(workers=("w1",), shards=1))
+    world.settle()
+    for name in ("kcl-1", "kcl-2"):
+        world.rows._put(Worker(name, last_update=world.clock.now()))
+    kcl_writes(world, 0, owner="kcl-2", checkpoint_owner="kcl-1")
+    for _ in range(3):
+        kcl_writes(world, 0, owner="kcl-2")
+        world.tick(2)
+    assert row_of(world, 0).checkpoint_owner == "kcl-1"
+
+
+def test_a_lease_is_handed_over_to_a_kcl_worker_as_its_leader_asks() -> None:
+    world = shared(World(shards=1))
+    world.settle()
+    world.work()
+    row = row_of(world, 0)
+    asked = Change(
+        row.key,
+        "KCL's leader",
+        requires={"owner": "w1", "checkpoint_owner": None},
+        put={"owner": "kcl-1", "checkpoint_owner": "w1"},
+        kind=ChangeKind.TAKE,
+    )
+    assert isinstance(world.leases.apply(asked), Applied)
+    world.work()
+    row = row_of(world, 0)
+    assert (row.owner, row.checkpoint_owner, row.run_claim) == ("kcl-1", None, None)
+
+
+def test_what_kcl_read_meanwhile_is_told_to_a_person() -> None:
+    world = shared(World(shards=1))
+    world.settle()
+    world.produce(0, 5)
+    world.wave()
+    world.produce(0, 4)
+    kcl_reads(world, 0)
+    ours_again(world, 0)
+    world.produce(0, 1)
+    report = world.wave("w1", "second")
+    assert ["KCL read it from" in note for note in report.notes] == [True]
+
+
+# --- KCL's own shard sync, and what it leaves out -----------------------------------------------------------------
+
+
+def test_children_that_late_listings_hid_at_their_parents_end_are_read_all_the_same() -> None:
+    """KCL's plan takes the row of the ended parent for a promise that theirs are there."""
+    world = shared(World(shards=2))
+    world.settle()
+    world.source.split(world.shard(0))
+    for shard in (1, 2, 3):
+        world.produce(shard, 4)
+    listed, children = world.source.list_shards, {world.shard(2).shard_id, world.shard(3).shard_id}
+    world.source.list_shards = lambda *asked: tuple(  # type: ignore[method-assign]
+        each for each in listed(*asked) if each.shard_id not in children
+    )
+    world.wave()
+    assert row_of(world, 0).has_ended
+    world.source.list_shards = listed  # type: ignore[method-assign]
+    world.tick(8)
+    world.wave("w1", "later")
+    nothing_is_missing_or_doubled(world)
+
+
+def test_a_shard_that_is_split_between_the_start_at_latest_and_the_first_row_is_read_first() -> None:
+    world = shared(World(shards=2, position=InitialPosition.LATEST))
+    held, world.leases.apply = world.leases.apply, _cut  # type: ignore[method-assign,assignment]
+    with pytest.raises(Cut):
+        world.lead()
+    world.leases.apply = held  # type: ignore[method-assign]
+    world.clock.advance(TICK)
+    world.produce(0, 3)
+    world.source.split(world.shard(0))
+    for shard in (1, 2, 3):
+        world.produce(shard, 4)
+    world.settle()
+    for run in ("parent", "children"):
+        world.wave("w1", run)
+    nothing_is_missing_or_doubled(world)
+
+
+def _cut(_change: Change) -> Applied | Refused:
+    raise Cut

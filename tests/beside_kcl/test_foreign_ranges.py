@@ -1,0 +1,78 @@
+"""What of a row's checkpoint is somebody else's work."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.beside_kcl.foreign_ranges import moved_by_others, plan_ends, plan_foreign, unfinished_parents
+from pipeline.core.checkpoint import LATEST, SHARD_END, Checkpoint
+from pipeline.core.lease import Lease
+from pipeline.core.position import Position, Positions
+from pipeline.core.stream import ShardKey, StreamId
+
+STREAM = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/orders", 1)
+KEY = ShardKey(STREAM, "shardId-1")
+ROW = Lease("shardId-1", 5, Checkpoint("20"), owner="me", parents=frozenset({"shardId-0"}))
+
+
+def at(position: Position | None) -> Positions:
+    return Positions(shards={} if position is None else {KEY: position})
+
+
+@pytest.mark.parametrize(
+    ("row", "position"),
+    [
+        (ROW, Position(20)),
+        (ROW, Position(100)),
+        (ROW, Position(3, ended=True)),
+        (replace(ROW, landed=Checkpoint("20")), Position(10)),
+        (replace(ROW, landed=Checkpoint("20")), None),
+        (replace(ROW, checkpoint=LATEST), None),
+        (replace(ROW, checkpoint=SHARD_END), Position(10)),
+    ],
+)
+def test_what_isnt_ahead_or_is_our_own_is_not_foreign(row: Lease, position: Position | None) -> None:
+    assert moved_by_others({KEY: row}, at(position)) == {}
+
+
+@pytest.mark.parametrize("position", [None, Position(10), Position()])
+def test_digits_ahead_of_the_table_are_foreign(position: Position | None) -> None:
+    assert moved_by_others({KEY: replace(ROW, landed=Checkpoint("9"))}, at(position)) == (
+        {KEY: 20} if position and position.sequence else {}
+    )
+    assert moved_by_others({KEY: ROW}, at(position)) == {KEY: 20}
+
+
+def test_the_first_range_of_a_shard_names_all_its_parents_later_ones_none() -> None:
+    first = plan_foreign({KEY: ROW}, at(None), arrivals={}, run="r", claim="r/1")[0]
+    later = plan_foreign({KEY: ROW}, at(Position(10)), arrivals={}, run="r", claim="r/1")[0]
+    assert [parent.shard_id for parent in first.parents] == ["shardId-0"]
+    assert later.parents == ()
+    assert later.after == Position(10)
+
+
+def test_a_parent_ends_where_its_row_says_so_or_is_gone_behind_a_child_that_began() -> None:
+    asked = unfinished_parents(STREAM, [ROW], at(None))
+    assert asked == {"shardId-0": (ROW,)}
+    ended, open_row = Lease("shardId-0", 9, SHARD_END), Lease("shardId-0", 9, Checkpoint("7"))
+
+    def ends(*rows: Lease, child: Lease = ROW) -> int:
+        return len(plan_ends(STREAM, {"shardId-0": (child,)}, rows, at(None), run="r", claim="r/1"))
+
+    assert ends(ended) == 1
+    assert ends(open_row) == 0
+    assert ends() == 1
+    assert ends(child=replace(ROW, checkpoint=LATEST)) == 0
+    ours = replace(ROW, landed=Checkpoint("20"))
+    assert ends(child=ours) == 0, "we began it after an END of our own, which the table has lost"
+
+
+def test_a_parent_whose_end_was_let_go_of_is_no_question_once_its_child_has_a_position() -> None:
+    assert unfinished_parents(STREAM, [ROW], at(Position(10))) == {}
+
+
+def test_a_parent_that_has_ended_in_the_table_is_no_question() -> None:
+    over = Positions(shards={ShardKey(STREAM, "shardId-0"): Position(3, ended=True)})
+    assert unfinished_parents(STREAM, [ROW], over) == {}

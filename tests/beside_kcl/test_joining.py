@@ -1,0 +1,244 @@
+"""Joining a live KCL fleet of several streams: a command that died between two of them is run again, while KCL reads on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from pipeline.beside_kcl.adoption import Adopting, Adoption
+from pipeline.beside_kcl.adoption_plan import AdoptedShard, turned_back
+from pipeline.core.change import Change, ChangeKind, create
+from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
+from pipeline.core.lease import Lease
+from pipeline.core.lineage import Kind
+from pipeline.core.order import a_family
+from pipeline.core.position import Position
+from pipeline.core.shard import Shard
+from pipeline.core.stream import ShardKey, lease_key
+from pipeline.duties.wave import Arrow
+from pipeline.errors import OriginUnsafe
+from tests.duties.moves import shared
+from tests.duties.world import STREAM, World
+
+MORE = "returns"
+COUNTED, NEW, AT_THE_TIP, AT_A_MOMENT = range(4)
+"""The shards of a stream, by what their rows said when it was taken over."""
+
+
+def joining(world: World, *, beside_kcl: bool = True) -> Adopting:
+    return Adopting(
+        multi=True, leases=world.leases, source=world.source, table=world.table, beside_kcl=beside_kcl
+    )
+
+
+def a_fleet() -> tuple[World, datetime]:
+    """And the moment that KCL's configuration names."""
+    world = shared(World(more_streams=(MORE,), shards=4))
+    for stream in (STREAM, MORE):
+        for shard in (COUNTED, AT_THE_TIP, AT_A_MOMENT):
+            world.produce(shard, 3, landed=False, stream=stream)
+    world.clock.advance(timedelta(seconds=2))
+    moment = world.clock.now().replace(microsecond=0)
+    for stream in (STREAM, MORE):
+        kcl_reads(world, COUNTED, 2, stream=stream)
+        for shard, says in ((NEW, TRIM_HORIZON), (AT_THE_TIP, LATEST), (AT_A_MOMENT, AT_TIMESTAMP)):
+            kcl_writes(world, world.shard(shard, stream), says)
+    world.clock.advance(timedelta(seconds=2))
+    return world, moment
+
+
+def kcl_writes(world: World, key: ShardKey, says: Checkpoint, **more: object) -> None:
+    """A row as KCL makes it, or moves it on."""
+    name = lease_key(key, multi=True)
+    there = world.leases.get(name)
+    if there is not None:
+        put = {"checkpoint": says, "owner": "kcl-1", **more}
+        world.leases.apply(Change(name, "KCL", put=put, add={"counter": 1}, kind=ChangeKind.TAKE))
+        return
+    parents = next(s.parents for s in world.source.list_shards(key.stream) if s.shard_id == key.shard_id)
+    life = {"stream": key.stream.serialized, "shard": key.shard_id, "parents": frozenset(parents)}
+    row = Lease(name, 3, says, owner="kcl-1", **life)  # type: ignore[arg-type]
+    world.leases.apply(create(row, "KCL"))
+
+
+def kcl_reads(world: World, shard: int, count: int, *, stream: str = STREAM) -> None:
+    """So many records that come now: the KCL application's, not ours to land."""
+    world.produce(shard, count, landed=False, stream=stream)
+    kcl_writes(world, world.shard(shard, stream), Checkpoint(str(world.put[-1][1])))
+
+
+def kcl_splits(world: World, shard: int) -> tuple[int, int]:
+    """It ends the parent and reads its children; then the parent's row is cleared away."""
+    key = world.shard(shard)
+    children = world.source.split(key)
+    for child in children:
+        kcl_writes(world, child, TRIM_HORIZON)
+    kcl_writes(world, key, SHARD_END, children=frozenset(child.shard_id for child in children))
+    first, second = (int(child.shard_id[-12:]) for child in children)
+    kcl_reads(world, first, 2)
+    kcl_reads(world, second, 1)
+    world.leases.wipe(lease_key(key, multi=True))
+    return first, second
+
+
+def adopt(world: World, stream: str, moment: datetime) -> Adoption:
+    adoption = joining(world).survey(stream, timestamp=moment)
+    joining(world).land(adoption, run="adopt")
+    return adoption
+
+
+def ours_take_it_all(world: World) -> None:
+    for row in world.leases.scan().leases:
+        world.leases.apply(
+            Change(
+                row.key, "KCL's worker leaves", put={"owner": "w1"}, add={"counter": 1}, kind=ChangeKind.TAKE
+            )
+        )
+
+
+def test_what_was_taken_over_stays_and_the_rest_is_joined_though_the_fleet_read_on() -> None:
+    world, moment = a_fleet()
+    adopt(world, STREAM, moment)  # here it died
+    before = world.table.load()
+    kcl_reads(world, COUNTED, 2)
+    kcl_reads(world, NEW, 3)
+    children = kcl_splits(world, AT_THE_TIP)
+    found = adopt(world, STREAM, moment)
+    assert found.stands
+    assert found.read_on
+    assert world.table.load() == before
+    assert not adopt(world, MORE, moment).stands
+
+    for stream in (STREAM, MORE):
+        world.produce(COUNTED, 4, stream=stream)
+        world.produce(AT_A_MOMENT, 3, stream=stream)
+    for child in children:
+        world.produce(child, 2)
+    ours_take_it_all(world)
+    for n in range(6):
+        world.wave("w1", f"run-{n}")
+        world.clock.advance(timedelta(seconds=5))
+    assert sorted(world.landed()) == sorted(set(world.put) - world.skipped)
+    pages = [snapshot.page for snapshot in world.table.history(world.table.load().snapshot)]
+    foreign = {each.key for page in pages for each in page.ranges if each.kind is Kind.FOREIGN}
+    assert foreign == {world.shard(shard) for shard in (COUNTED, NEW, AT_THE_TIP, *children)}
+
+
+def test_a_stream_whose_rows_stand_still_is_passed_over_as_ever() -> None:
+    world, moment = a_fleet()
+    adopt(world, STREAM, moment)
+    found = adopt(world, STREAM, moment)
+    assert found.stands
+    assert not found.read_on
+
+
+def test_a_stopped_application_that_has_read_on_is_refused() -> None:
+    world, moment = a_fleet()
+    adopt(world, STREAM, moment)
+    kcl_reads(world, COUNTED, 2)
+    with pytest.raises(OriginUnsafe, match="already"):
+        joining(world, beside_kcl=False).survey(STREAM, timestamp=moment)
+
+
+def goes_back_to_its_start(world: World) -> None:
+    kcl_writes(world, world.shard(COUNTED), TRIM_HORIZON)
+
+
+def goes_back_to_an_earlier_record(world: World) -> None:
+    kcl_writes(world, world.shard(COUNTED), Checkpoint(str(world.put[0][1])))
+
+
+def begins_at_another_place(world: World) -> None:
+    kcl_writes(world, world.shard(AT_THE_TIP), TRIM_HORIZON)
+
+
+def begins_at_another_moment(world: World) -> None:
+    kcl_writes(world, world.shard(AT_A_MOMENT), LATEST)
+
+
+def is_gone(world: World) -> None:
+    world.leases.wipe(lease_key(world.shard(COUNTED), multi=True))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        goes_back_to_its_start,
+        goes_back_to_an_earlier_record,
+        begins_at_another_place,
+        begins_at_another_moment,
+        is_gone,
+    ],
+)
+def test_a_row_that_doesnt_go_on_from_what_was_taken_over_is_refused_and_named(changed) -> None:
+    world, moment = a_fleet()
+    adopt(world, STREAM, moment)
+    kcl_reads(world, NEW, 3)
+    before = world.table.load(), world.leases.scan()
+    changed(world)
+    with pytest.raises(OriginUnsafe, match=r"already.*shardId-0.*doesn't go on"):
+        adopt(world, STREAM, moment)
+    assert world.table.load() == before[0]
+
+
+def test_rows_that_no_adoption_has_stamped_are_another_applications() -> None:
+    world, moment = a_fleet()
+    adopt(world, STREAM, moment)
+    for shard in range(4):
+        key = world.shard(shard)
+        row = world.leases.get(lease_key(key, multi=True))
+        assert row is not None
+        world.leases.wipe(row.key)
+        kcl_writes(world, key, row.checkpoint)
+    kcl_reads(world, COUNTED, 2)
+    with pytest.raises(OriginUnsafe, match="new table"):
+        adopt(world, STREAM, moment)
+
+
+def test_a_row_that_comes_back_above_others_is_refused_for_its_shard_counts_as_ended() -> None:
+    world, moment = a_fleet()
+    adopt(world, STREAM, moment)
+    parent = world.shard(AT_THE_TIP)
+    child = next(iter(world.source.split(parent)))
+    positions = world.table.load().positions.with_shards({child: Position(7)}, dropped=[parent])
+    family = a_family(world.stream, (), listed=world.source.list_shards(world.stream))
+    row = Lease(parent.shard_id, 3, TRIM_HORIZON)
+    said = [
+        AdoptedShard(parent, row, None, ""),
+        AdoptedShard(child, replace(row, key=child.shard_id), Position(8), ""),
+    ]
+    others = [AdoptedShard(key, row, at, "") for key, at in positions.shards.items() if key != child]
+    assert turned_back([*said, *others], family, positions) == [parent]
+    ended = replace(said[0], row=replace(row, checkpoint=SHARD_END), position=Position(ended=True))
+    assert turned_back([ended, said[1], *others], family, positions) == []
+
+
+def test_a_stream_that_runs_of_ours_read_meanwhile_is_passed_over() -> None:
+    world, moment = a_fleet()
+    adopt(world, STREAM, moment)
+    ours_take_it_all(world)
+    kcl_reads(world, COUNTED, 2)
+    listing, waves = world.source.list_shards, [1]
+
+    def slow(*args: Any) -> tuple[Shard, ...]:
+        if waves:
+            world.produce(COUNTED, 4)
+            assert world.wave("w1", f"run-{waves.pop()}").rows == 4
+        return listing(*args)
+
+    world.source.list_shards = slow  # type: ignore[method-assign,assignment]
+    ours_take_it_all(world)
+    assert joining(world).survey(STREAM, timestamp=moment).stands
+    assert waves == []
+
+
+def test_a_row_behind_its_shard_for_a_run_that_died_after_its_commit_is_no_row_that_went_back() -> None:
+    world, moment = a_fleet()
+    adopt(world, STREAM, moment)
+    ours_take_it_all(world)
+    world.produce(COUNTED, 4)
+    world.killed_run(Arrow.COMMITTED)
+    assert joining(world).survey(STREAM, timestamp=moment).read_on

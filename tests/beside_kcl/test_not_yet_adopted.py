@@ -1,0 +1,183 @@
+"""Beside KCL: a worker that may read nothing yet has no row, so that the fleet's leader gives it no lease."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from pipeline.beside_kcl.adoption import Adopting
+from pipeline.beside_kcl.renewal_pace import paces_of, told_of
+from pipeline.core import change
+from pipeline.core.change import Change, ChangeKind
+from pipeline.core.checkpoint import Checkpoint
+from pipeline.core.lease import Lease
+from pipeline.core.sighting import Sighting
+from pipeline.duties.cursors import read_worker, write_worker
+from pipeline.duties.worker_report import WorkerMemory
+from pipeline.errors import Throttled
+from tests.beside_kcl.test_kcl_leader_watch import Beside
+from tests.duties.moves import shared
+from tests.duties.world import STREAM, TICK, World
+
+
+def a_fleet() -> World:
+    """KCL reads the stream, and nobody has adopted its application."""
+    world = shared(World(shards=2))
+    for shard in range(2):
+        world.produce(shard, 3, landed=False)
+        row = Lease(world.shard(shard).shard_id, 7, Checkpoint(str(world.put[-1][1])), owner="kcl-1")
+        world.leases.apply(change.create(row, "KCL"))
+    return world
+
+
+def adopt(world: World) -> None:
+    adopting = Adopting(
+        multi=False, leases=world.leases, source=world.source, table=world.table, beside_kcl=True
+    )
+    adopting.land(adopting.survey(STREAM, timestamp=None), run="adopt")
+
+
+def ticks(world: World, count: int) -> list[str]:
+    said = []
+    for _ in range(count):
+        report = world.work()
+        said.append(str(report))
+        world.clock.advance(TICK)
+    return said
+
+
+def test_until_the_fleet_is_adopted_the_worker_has_no_row_and_says_why() -> None:
+    world = a_fleet()
+    report = world.work()
+    assert "w1 may read nothing yet, and offers itself for no lease" in str(report)
+    assert "adopt these leases" in str(report)
+    assert report.alarm == str(report)
+    ticks(world, 12)
+    assert world.rows.get("w1") is None
+
+
+def test_once_adopted_it_offers_itself_within_an_assignment_period() -> None:
+    world = a_fleet()
+    ticks(world, 3)
+    adopt(world)
+    said = ticks(world, 6)
+    assert "may read nothing" in said[0]
+    assert "may read nothing" not in said[-1]
+    row = world.rows.get("w1")
+    assert row is not None
+    assert row.beat > 0
+
+
+def test_a_new_application_beside_the_fleet_needs_no_adoption() -> None:
+    world = shared(World(shards=2))
+    world.leases.apply(change.create(Lease(world.shard(0).shard_id, owner="kcl-1"), "KCL"))
+    assert "may read nothing" not in str(world.work())
+    assert world.rows.get("w1") is not None
+
+
+def test_in_a_new_application_kcl_may_checkpoint_first_and_ours_reads_on_after_it() -> None:
+    """The start is decided before the worker has a row. Decided by the first wave it would be refused here, for ever."""
+    world = shared(World(shards=1))
+    key = world.shard(0)
+    world.leases.apply(change.create(Lease(key.shard_id, owner="kcl-1"), "KCL"))
+    world.work()
+    world.produce(0, 3, landed=False)
+    kcl_read = Checkpoint(str(world.put[-1][1]))
+    world.leases.apply(Change(key.shard_id, "KCL", put={"checkpoint": kcl_read}, kind=ChangeKind.TAKE))
+    world.leases.apply(Change(key.shard_id, "KCL's leader", put={"owner": "w1"}, kind=ChangeKind.TAKE))
+    world.produce(0, 3)
+    report = world.wave()
+    assert (report.rows, report.problems) == (3, ())
+
+
+def test_nothing_is_committed_where_a_stream_may_not_be_read() -> None:
+    world = a_fleet()
+    ticks(world, 3)
+    assert world.table.load().snapshot is None
+
+
+def test_it_is_asked_once_and_after_a_refusal_once_an_assignment_period() -> None:
+    world = a_fleet()
+    before = world.leases.scans
+    ticks(world, 8)
+    assert world.leases.scans - before == 2
+    adopt(world)
+    ticks(world, 5)
+    known = world.worker_memory["dagster-1w1"].company
+    ticks(world, 30)
+    assert world.worker_memory["dagster-1w1"].company == known, "it may read: nobody asks again"
+
+
+def test_where_it_cant_be_found_out_the_worker_works() -> None:
+    world = a_fleet()
+    world.source.fails = Throttled("slow down")
+    assert "may read nothing" not in str(world.work())
+    assert world.rows.get("w1") is not None
+    world.source.fails = None
+    assert "may read nothing" in str(world.work())
+
+
+def test_the_reason_outlives_the_process() -> None:
+    world = a_fleet()
+    world.work()
+    memory = world.worker_memory["dagster-1w1"]
+    again = read_worker(write_worker(memory))
+    world.worker_memory["dagster-1w1"] = again
+    before = world.leases.scans
+    assert "may read nothing" in str(world.work())
+    assert world.leases.scans == before
+    world.worker_memory["dagster-1w1"] = WorkerMemory(company=["nonsense"])
+    assert "may read nothing" in str(world.work())
+
+
+# -- a failover time that isn't the fleet's ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(20, ""), (25, ""), (14, ""), (10, "failoverTimeMillis of about 10 s"), (60, "of about 60 s")],
+)
+def test_only_a_fleet_that_renews_much_faster_or_slower_is_told(seconds: float, told: str) -> None:
+    said = told_of(timedelta(seconds=seconds) / 3, timedelta(seconds=20))
+    assert told in said
+    assert bool(said) is bool(told)
+
+
+def test_what_wasnt_seen_and_what_isnt_joined_is_told_of_by_nothing() -> None:
+    assert told_of(None, timedelta(seconds=20)) == ""
+    assert told_of(timedelta(seconds=1), None) == ""
+
+
+def test_a_lease_counts_that_kept_its_owner_and_its_checkpoint_and_was_renewed_a_few_times() -> None:
+    before = {name: Sighting(f"kcl:{at}:10") for name, at in {"a": 1, "b": 1, "c": 1}.items()}
+    before["free"] = Sighting(":1:10")
+    now = {"a": "kcl:1:19", "b": "kcl:2:19", "c": "kcl:1:12", "new": "kcl:1:19", "free": ":1:19"}
+    assert paces_of(before, now, timedelta(seconds=63)) == {"a": timedelta(seconds=7)}
+
+
+@pytest.mark.parametrize(("renewals", "told"), [(1, False), (3, True)])
+def test_the_workers_tick_tells_of_it_while_kcl_leads(renewals: int, *, told: bool) -> None:
+    """One renewal a tick of 5 s goes with 15 s, for which 20 s is near enough; three with 5 s."""
+    world, said = Beside(), ""
+    for _ in range(60):
+        world.beats()
+        for _ in range(renewals):
+            world.kcl_moves()
+        said = str(world.work("w1"))
+        world.clock.advance(TICK)
+    assert ("set it to the fleet's" in said) is told
+
+
+def test_the_beats_of_our_own_workers_say_nothing_of_the_fleet() -> None:
+    world = Beside()
+    for row in world.leases.scan().leases:
+        world.leases.apply(change.assign(row, "w1", "KCL's leader gives it to ours"))
+    for _ in range(60):
+        world.beats()
+        said = str(world.work("w1"))
+        for row in world.leases.scan().leases:  # faster than any fleet's
+            world.leases.apply(change.beat(row, "w1"))
+            world.leases.apply(change.beat(row, "w1"))
+        assert "set it to the fleet's" not in said
+        world.clock.advance(TICK)

@@ -1,0 +1,259 @@
+"""The published example of a sync at its three positions, as KCL plans it and as we do; and warnings of holes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from pipeline.beside_kcl.shared_sync import plan_sync_kcl
+from pipeline.core.change import Change
+from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
+from pipeline.core.lease import Lease
+from pipeline.core.order import a_family
+from pipeline.core.position import TRIM, Origin, Position, Positions, Start
+from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.core.sync import plan_sync
+from pipeline.kcl.auditor import Suspicion
+from pipeline.kcl.coverage import Suspicions, coverage_warnings
+
+STREAM = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/orders", 1_700_000_000)
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+SIXTH = (MAX_HASH_KEY + 1) // 6
+
+
+def hashes(first: int, last: int) -> HashRange:
+    """In sixths; the last one takes the rest."""
+    return HashRange(first * SIXTH, MAX_HASH_KEY if last == 5 else (last + 1) * SIXTH - 1)
+
+
+# 0 1 2 3 4   5    - shards till epoch 102
+# \ / \ / |   |
+#  6   7  4   5    - shards from epoch 103 - 205
+#  \  /   |  / \
+#    8    4 9  10  - shards from epoch 206+ (still open)
+TREE = {
+    shard.shard_id: shard
+    for shard in (
+        *(Shard(str(n), (), hashes(n, n), closed=n != 4) for n in range(6)),
+        Shard("6", ("0", "1"), hashes(0, 1), closed=True),
+        Shard("7", ("2", "3"), hashes(2, 3), closed=True),
+        Shard("8", ("6", "7"), hashes(0, 3)),
+        Shard("9", ("5",), HashRange(5 * SIXTH, 5 * SIXTH + 9)),
+        Shard("10", ("5",), HashRange(5 * SIXTH + 10, MAX_HASH_KEY)),
+    )
+}
+HELD = tuple(Lease(name, checkpoint=Checkpoint("100"), stream_epoch=STREAM.epoch) for name in "457")
+READING = {ShardKey(STREAM, name): Position(100) for name in "457"}
+SINCE_103 = ("4", "5", "6", "7", "8", "9", "10")
+SINCE_206 = ("4", "8", "9", "10")
+
+
+def created(plan: list[Change]) -> dict[str, Checkpoint]:
+    return {c.key: c.create.checkpoint for c in plan if c.create}
+
+
+def at(*, since: Start = TRIM, shards: dict[ShardKey, Position] | None = None) -> Positions:
+    return Positions({STREAM: Origin(since, T0)}, shards or {})
+
+
+def kcl(*shards: str, rows: tuple[Lease, ...] = HELD, sentinel: Checkpoint, **more: object) -> list[Change]:
+    listed = [TREE[name] for name in shards]
+    family = a_family(STREAM, listed, leases=rows)
+    found = {"positions": at(), "multi": False} | more
+    return plan_sync_kcl(family, listed, rows, sentinel=sentinel, **found)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("initial", "expected"), [(LATEST, {"6"}), (TRIM_HORIZON, {"0", "1"}), (AT_TIMESTAMP, {"0", "1"})]
+)
+def test_kcls_plan_is_the_published_one(initial: Checkpoint, expected: set[str]) -> None:
+    assert created(kcl(*TREE, sentinel=initial)) == dict.fromkeys(expected, initial)
+
+
+@pytest.mark.parametrize(
+    ("scope", "expected", "later"),
+    [
+        (tuple(TREE), {"0", "1"}, {"6"}),  # TRIM_HORIZON: what nobody has begun, oldest first
+        (SINCE_103, {"6"}, {"8"}),  # at epoch 200: 0 and 1 closed before, their records are not asked for
+        (SINCE_206, set(), set()),  # now: nor are those of 6; 8 waits for 7, which is being read
+    ],
+    ids=["TRIM_HORIZON", "AT_TIMESTAMP", "LATEST"],
+)
+def test_our_plan_fills_the_same_gap_without_records_from_before_the_start(
+    scope: tuple[str, ...], expected: set[str], later: set[str]
+) -> None:
+    shards = [TREE[name] for name in scope]
+    rows = list(HELD)
+
+    def sync(positions: Positions) -> set[str]:
+        family = a_family(STREAM, shards, leases=rows)
+        plan = plan_sync(family, shards, rows, positions=positions, multi=False, sentinel=TRIM_HORIZON)
+        rows.extend(c.create for c in plan if c.create)
+        return set(created(plan))
+
+    assert sync(at(shards=READING)) == expected
+    over = dict.fromkeys((ShardKey(STREAM, name) for name in expected), Position(9, ended=True))
+    assert sync(at(shards={**READING, **over})) == later
+
+
+# --- KCL's plan behind our door -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("initial", "scope", "expected"),
+    [
+        (TRIM_HORIZON, tuple(TREE), {"0", "1", "2", "3", "4", "5"}),
+        (AT_TIMESTAMP, SINCE_103, {"4", "5", "6", "7"}),
+        (LATEST, SINCE_206, {"4", "8", "9", "10"}),
+    ],
+)
+def test_an_empty_table_gets_the_layer_that_was_open_at_the_start(
+    initial: Checkpoint, scope: tuple[str, ...], expected: set[str]
+) -> None:
+    assert created(kcl(*scope, rows=(), sentinel=initial)) == dict.fromkeys(expected, initial)
+
+
+def test_a_first_listing_that_does_not_cover_all_hash_keys_makes_nothing() -> None:
+    assert kcl(*(set(TREE) - {"2"}), rows=(), sentinel=TRIM_HORIZON) == []
+
+
+def test_a_listing_in_the_middle_of_a_reshard_makes_nothing_or_passes_the_children_over() -> None:
+    shards = [Shard("p", (), hashes(0, 5)), Shard("c", ("p",), hashes(0, 5)), Shard("x", (), hashes(0, 0))]
+    family = a_family(STREAM, shards)
+    rows = [Lease("p", stream_epoch=STREAM.epoch)]
+    same = {"positions": at(), "multi": False, "sentinel": LATEST}
+    assert plan_sync_kcl(family, shards, rows, **same) == []  # type: ignore[arg-type]
+    passed = plan_sync_kcl(family, shards, rows, **same, pass_over_inconsistent=True)  # type: ignore[arg-type]
+    assert set(created(passed)) == {"x"}
+
+
+def test_a_row_that_kcls_plan_brings_back_stands_where_the_table_does_and_an_ended_one_is_finished_anew() -> (
+    None
+):
+    known = {ShardKey(STREAM, "0"): Position(7), ShardKey(STREAM, "1"): Position(8, ended=True)}
+    plan = kcl(*TREE, sentinel=TRIM_HORIZON, positions=at(shards=known))
+    assert created(plan) == {"0": Checkpoint("7"), "1": TRIM_HORIZON, "6": TRIM_HORIZON}
+
+
+def test_latest_began_when_the_table_says_so_though_a_shard_was_split_since() -> None:
+    split = [Shard("5", (), hashes(0, 5), closed=True), TREE["9"], replace(TREE["10"], closed=True)]
+    plan = plan_sync_kcl(a_family(STREAM, split), split, (), positions=at(), multi=False, sentinel=LATEST)
+    assert created(plan) == {"5": LATEST}
+
+
+@pytest.mark.parametrize("stands", [None, Position(7)], ids=["unread", "being read"])
+def test_a_row_that_an_ended_parent_leads_to_is_made_where_it_is_missing(stands: Position | None) -> None:
+    """KCL's own plan takes the parent's row for a promise: a late listing at the parent's end makes a hole for ever."""
+    rows = (
+        *(row for row in HELD if row.key != "5"),
+        Lease("5", checkpoint=SHARD_END),
+        Lease("6"),
+        Lease("9"),
+    )
+    known = {ShardKey(STREAM, "5"): Position(99, ended=True)}
+    if stands is not None:  # then the END may have been let go
+        known = {ShardKey(STREAM, "10"): stands}
+    plan = kcl(*TREE, rows=rows, sentinel=LATEST, positions=at(shards=known))
+    assert created(plan) == {"10": TRIM_HORIZON if stands is None else Checkpoint("7")}
+
+
+@pytest.mark.parametrize(
+    ("start", "comes"),
+    [(TRIM_HORIZON, {"c"}), (AT_TIMESTAMP, {"c"}), (LATEST, set()), (Checkpoint("300"), set())],
+)
+def test_a_row_that_kcl_cleared_away_is_not_brought_back(start: Checkpoint, comes: set[str]) -> None:
+    """It does so once the rows of the children are past their start, though the table knows of no end."""
+    chain = [
+        Shard("p", (), hashes(0, 5), closed=True),
+        Shard("c", ("p",), hashes(0, 5), closed=True),
+        Shard("g", ("c",), hashes(0, 5)),
+    ]
+    rows = [Lease("p", checkpoint=SHARD_END), Lease("g", checkpoint=start, parents=frozenset({"c"}))]
+    ended = at(shards={ShardKey(STREAM, "p"): Position(9, ended=True, children=("c",))})
+    plan = plan_sync_kcl(
+        a_family(STREAM, chain, leases=rows), chain, rows, positions=ended, multi=False, sentinel=LATEST
+    )
+    assert set(created(plan)) == comes
+
+
+def test_a_merged_shards_row_comes_after_those_of_its_parents() -> None:
+    """A KCL worker takes a parent without a row for finished."""
+    merge = [
+        Shard("a", (), hashes(0, 2), closed=True),
+        Shard("b", (), hashes(3, 5), closed=True),
+        Shard("m", ("b", "a"), hashes(0, 5)),
+    ]
+    rows = [Lease("a", checkpoint=SHARD_END)]
+    known = at(shards={ShardKey(STREAM, "a"): Position(9, ended=True)})
+    plan = plan_sync_kcl(
+        a_family(STREAM, merge, leases=rows), merge, rows, positions=known, multi=False, sentinel=LATEST
+    )
+    assert list(created(plan)) == ["b", "m"]
+
+
+def test_rows_bear_the_names_of_an_application_with_several_streams() -> None:
+    (row, *_) = [c.create for c in kcl(*TREE, rows=(), sentinel=TRIM_HORIZON, multi=True) if c.create]
+    assert (row.key, row.stream, row.shard) == (f"{STREAM.serialized}:0", STREAM.serialized, "0")
+    assert row.stream_epoch == STREAM.epoch
+
+
+def test_rows_of_a_former_life_make_way_also_here() -> None:
+    old = Lease("0", stream_epoch=STREAM.epoch - 1)
+    plan = kcl(*TREE, rows=(old,), sentinel=TRIM_HORIZON)
+    assert [c.key for c in plan if c.deletes] == ["0"]
+    assert set(created(plan)) == {"0", "1", "2", "3", "4", "5"}
+
+
+# --- holes --------------------------------------------------------------------------------------------------
+
+OPEN = ("4", "8", "9", "10")
+
+
+def warnings(
+    rows: set[str], ended: set[str], *, listed: tuple[str, ...] = tuple(TREE), looks: int = 3
+) -> list[tuple[str, ...]]:
+    shards = [TREE[name] for name in listed]
+    leases = [Lease(name) for name in sorted(rows)]
+    positions = at(shards={ShardKey(STREAM, name): Position(1, ended=True) for name in ended})
+    remembered, told = Suspicions(), []
+    for _ in range(looks):
+        remembered, now = coverage_warnings(
+            a_family(STREAM, shards, leases=leases),
+            shards,
+            leases,
+            positions=positions,
+            remembered=remembered,
+        )
+        told.append(now)
+    return told
+
+
+def test_rows_and_table_that_cover_everything_warn_of_nothing() -> None:
+    assert warnings(set(OPEN), set(TREE) - set(OPEN)) == [(), (), ()]
+
+
+def test_a_hole_in_the_rows_is_told_once_it_was_seen_three_times_and_says_where() -> None:
+    told = warnings({"8", "9", "10"}, set(TREE) - set(OPEN))
+    assert told[:2] == [(), ()]
+    assert told[2] == (f"orders: the open lease rows leave out the hash keys {4 * SIXTH} to {5 * SIXTH - 1}",)
+
+
+def test_a_hole_in_what_the_table_has_yet_to_read_is_told_too() -> None:
+    told = warnings(set(OPEN), set(TREE) - set(OPEN), listed=tuple(set(TREE) - {"9"}))
+    assert [len(now) for now in told] == [0, 0, 2]
+    assert "what the landing table has yet to read leaves out" in told[2][1]
+
+
+def test_holes_at_the_ends_and_of_everything_have_their_words() -> None:
+    assert f"hash keys {5 * SIXTH} to {MAX_HASH_KEY}" in warnings({"8", "4"}, set(TREE) - set(OPEN))[2][0]
+    rows = [Lease("8", checkpoint=SHARD_END)]
+    shards = [TREE["8"]]
+    seen = Suspicions(table=Suspicion())
+    for _ in range(3):
+        seen, told = coverage_warnings(
+            a_family(STREAM, shards), shards, rows, positions=at(), remembered=seen
+        )
+    assert f"the hash keys 0 to {MAX_HASH_KEY}" in told[0]

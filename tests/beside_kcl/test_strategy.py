@@ -1,0 +1,118 @@
+"""The settings' strategy, with the settings' numbers."""
+
+from dataclasses import fields, replace
+
+import pytest
+
+from pipeline.beside_kcl.strategy import giving_of
+from pipeline.core.assign import AssignmentInput
+from pipeline.core.change import Change
+from pipeline.core.worker import Worker
+from pipeline.duties.alone import LeasesBeat, WorkersBeat, rules_of
+from pipeline.settings.choices import Heartbeat, Strategy
+from pipeline.settings.model import AssignmentSettings, KclSettings, Settings, StreamSettings
+from tests.core.scenes import carried_out, counts, drawn, loads, unowned
+
+SETTINGS = Settings(application="app", streams=(StreamSettings(name="orders"),))
+
+
+def with_(strategy: Strategy, **knobs: object) -> Settings:
+    names = {spec.name for spec in fields(AssignmentSettings)}
+    ours = {name: value for name, value in knobs.items() if name in names}
+    kcls = {name: value for name, value in knobs.items() if name not in names}
+    assignment = AssignmentSettings(strategy=strategy, **ours)  # type: ignore[arg-type]
+    return replace(SETTINGS, assignment=assignment, kcl=KclSettings(**kcls))  # type: ignore[arg-type]
+
+
+def plan_moves(
+    scene: AssignmentInput, workers: list[Worker], settings: Settings, *, run: int
+) -> list[Change]:
+    beaten = settings.kcl.heartbeat is Heartbeat.LEASE
+    rules = rules_of(settings, LeasesBeat() if beaten else WorkersBeat())
+    return giving_of(settings, rules).plan_moves(scene, workers, run=run)
+
+
+def busy(**cpu: float) -> list[Worker]:
+    return [Worker(name, stats={"C": (0.0, percent)}, ranges={"C": (100,)}) for name, percent in cpu.items()]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "told"),
+    [
+        (Strategy.GAP, "w1 has more to read than w2"),
+        (Strategy.VARIANCE, "w1 at C 45.0 %, w2 at C 5.0 %"),
+        (Strategy.LEASE_COUNT, "w1 has 4 leases, w2 0"),
+    ],
+)
+def test_the_chosen_strategy_plans(strategy: Strategy, told: str):
+    plan = plan_moves(drawn("w2", w1=[1.0] * 4), busy(w1=90.0, w2=10.0), with_(strategy), run=0)
+    assert {change.why.partition(":")[0] for change in plan} == {told}
+
+
+@pytest.mark.parametrize("strategy", [Strategy.VARIANCE, Strategy.LEASE_COUNT])
+@pytest.mark.parametrize(("every", "balancing"), [(3, {0, 3, 6}), (1, set(range(8))), (8, {0})])
+def test_kcls_strategies_even_out_in_the_first_run_and_every_few(
+    strategy: Strategy, every: int, balancing: set[int]
+):
+    scene, settings = drawn("w2", w1=[1.0] * 4), with_(strategy, balance_every=every)
+    rows = busy(w1=90.0, w2=10.0)
+    assert {run for run in range(8) if plan_moves(scene, rows, settings, run=run)} == balancing
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_each_keeps_the_cap(strategy: Strategy):
+    scene = unowned(9, ["w1", "w2"])
+    plan = plan_moves(scene, [], with_(strategy, max_leases=2), run=0)
+    assert counts(carried_out(scene, plan)) == {"w1": 2, "w2": 2, None: 5}
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize(("graceful", "claim", "heartbeat", "asked"), [
+    (True, "run/1", Heartbeat.WORKER, True),
+    (True, None, Heartbeat.WORKER, False),
+    (True, None, Heartbeat.LEASE, True),
+    (False, "run/1", Heartbeat.LEASE, False),
+])  # fmt: skip
+def test_the_holder_is_asked_where_it_reads_or_beats_its_leases(strategy, graceful, claim, heartbeat, asked):
+    scene = drawn("w2", w1=[1.0] * 4)
+    scene = replace(scene, leases=tuple(replace(row, run_claim=claim) for row in scene.leases))
+    settings = with_(strategy, graceful=graceful)
+    settings = replace(settings, kcl=replace(settings.kcl, heartbeat=heartbeat))
+    plan = plan_moves(scene, busy(w1=90.0, w2=10.0), settings, run=0)
+    found = [row for row in carried_out(scene, plan).leases if row.owner == "w2"]
+    assert {row.checkpoint_owner for row in found} == {"w1" if asked else None}
+
+
+@pytest.mark.parametrize("strategy", [Strategy.GAP, Strategy.VARIANCE])
+@pytest.mark.parametrize(("tolerance", "moves"), [(0.1, True), (0.5, False)])
+def test_within_the_tolerance_nothing_moves(strategy, tolerance, moves):
+    scene = drawn(w1=[1.0] * 13, w2=[1.0] * 7)
+    plan = plan_moves(scene, busy(w1=60.0, w2=40.0), with_(strategy, tolerance=tolerance), run=0)
+    assert bool(plan) is moves
+
+
+@pytest.mark.parametrize(
+    ("knobs", "moved"),
+    [
+        ({}, 200.0),  # six tenths of (20 - 12.5) / 20 of 1000, in whole leases
+        ({"dampening": 1.0}, 300.0),
+        ({"dampening": 0.1, "overshoot": False}, 0.0),
+        ({"dampening": 0.1}, 100.0),
+        ({"max_throughput_kbps": 50.0}, 0.0),
+    ],
+)
+def test_the_numbers_of_variance_come_from_the_settings(knobs: dict[str, object], moved: float):
+    scene = drawn(hot=[100.0] * 10, cool=[100.0] * 10)
+    plan = plan_moves(scene, busy(hot=40.0, cool=10.0), with_(Strategy.VARIANCE, **knobs), run=0)
+    assert 1000.0 - loads(carried_out(scene, plan))["hot"] == moved
+
+
+@pytest.mark.parametrize(("alpha", "moved"), [(1.0, 200.0), (0.5, 100.0)])
+def test_how_much_the_newest_average_counts_comes_from_the_settings(alpha: float, moved: float):
+    scene = drawn(hot=[100.0] * 10, cool=[100.0] * 10)
+    rows = [
+        replace(row, stats={"C": (was, *row.stats["C"][1:])})
+        for row, was in zip(busy(hot=40.0, cool=10.0), (0.0, 20.0), strict=True)
+    ]
+    plan = plan_moves(scene, rows, with_(Strategy.VARIANCE, ema_alpha=alpha), run=0)
+    assert 1000.0 - loads(carried_out(scene, plan))["hot"] == moved

@@ -1,0 +1,385 @@
+"""`kcl.mode: 2.x`: workers that help themselves."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+import pytest
+
+from pipeline.beside_kcl.lease_taking import Taking, TakingMemory, TakingReport
+from pipeline.beside_kcl.shuffle import Shuffle, ShuffleMemory
+from pipeline.core.assign import AssignmentInput, GapRules, plan_assign
+from pipeline.core.balance_board import cluster_of
+from pipeline.core.change import Applied, beat, give_up
+from pipeline.core.checkpoint import SHARD_END
+from pipeline.core.lease import Lease
+from pipeline.kcl import leader
+from pipeline.memory.clock import CountingIds, MemoryClock
+from pipeline.memory.leases import MemoryLeaseStore
+from pipeline.memory.workers import MemoryWorkerStore
+from pipeline.settings.choices import Heartbeat, Mode
+from pipeline.settings.model import KclSettings, Settings, StreamSettings
+from tests.duties.world import MadeTables
+
+TICK, PERIOD = timedelta(seconds=5), timedelta(seconds=40)
+SETTINGS = Settings(
+    application="app",
+    streams=(StreamSettings(name="orders"),),
+    kcl=KclSettings(mode=Mode.KCL_2, heartbeat=Heartbeat.LEASE),
+)
+
+ME = frozenset({"w1"})
+
+
+def rows(count: int, owner: str | None = None) -> list[Lease]:
+    return [Lease(f"shardId-{n:012d}", owner=owner) for n in range(count)]
+
+
+@dataclass
+class Fleet:
+    leases: MemoryLeaseStore
+    settings: Settings = SETTINGS
+    clock: MemoryClock = field(default_factory=MemoryClock)
+    memories: dict[str, TakingMemory] = field(default_factory=dict)
+    ids: CountingIds = field(default_factory=CountingIds)
+    kcls: frozenset[str] = frozenset()
+    """Workers of KCL's: they have no row here."""
+
+    def taking(self, worker: str) -> Taking:
+        return Taking(
+            me=worker,
+            leases=self.leases,
+            clock=self.clock,
+            ids=self.ids,
+            settings=self.settings,
+            tables=MadeTables(),
+            workers=self.workers(),
+        )
+
+    def workers(self) -> MemoryWorkerStore:
+        """All are ours."""
+        store = MemoryWorkerStore(clock=self.clock)
+        for name in {row.holder for row in self.leases._rows.values()} - {None, *self.kcls}:
+            store.beat(name or "", "dagster", found=None)
+        return store
+
+    def take(self, worker: str) -> TakingReport:
+        report = self.taking(worker).tick(self.memories.get(worker, TakingMemory()))
+        self.memories[worker] = report.memory
+        return report
+
+    def renew(self, workers: Iterable[str]) -> None:
+        names = set(workers)
+        for row in self.leases.scan().leases:
+            if row.holder in names:
+                self.leases.apply(beat(row, row.holder or ""))
+
+    def period(self, *workers: str) -> dict[str, TakingReport]:
+        """Everybody beats what it has and has one look."""
+        self.renew(workers)
+        reports = {worker: self.take(worker) for worker in workers}
+        self.clock.advance(PERIOD)
+        return reports
+
+    @property
+    def counts(self) -> dict[str | None, int]:
+        return dict(Counter(row.owner for row in self.leases.scan().leases))
+
+
+def a_fleet(*held: Lease, settings: Settings = SETTINGS) -> Fleet:
+    return Fleet(MemoryLeaseStore(held), settings)
+
+
+def with_kcl(**knobs: object) -> Settings:
+    return replace(SETTINGS, kcl=replace(SETTINGS.kcl, **knobs))  # type: ignore[arg-type]
+
+
+# -- what the founding documents saw -----------------------------------------------------------------------------
+
+
+def test_two_clusters_stay_at_300_to_200_for_ever_and_gap_evens_that_out():
+    first = [f"a-{n}" for n in range(1, 101)]
+    second = [f"b-{n}" for n in range(1, 101)]
+    fleet = a_fleet(*(replace(row, owner=first[n % 100]) for n, row in enumerate(rows(500))))
+    fleet.period(*first)
+    for _ in range(3):
+        fleet.period(*first, *second)
+    settled = {row.key: row.owner for row in fleet.leases.scan().leases}
+    for report in fleet.period(*first, *second).values():
+        assert report.taken == ()
+    assert {row.key: row.owner for row in fleet.leases.scan().leases} == settled
+    assert Counter(cluster_of(owner or "") for owner in settled.values()) == {"a": 300, "b": 200}
+    assert set(fleet.counts.values()) == {2, 3}, "no worker has two more than another: nobody steals"
+
+    scene = AssignmentInput(
+        leases=fleet.leases.scan().leases, living=frozenset([*first, *second]), now=fleet.clock.now()
+    )
+    moves = plan_assign(scene, GapRules(dwell=timedelta(0), graceful=False))
+    assert all(isinstance(fleet.leases.apply(change), Applied) for change in moves)
+    assert Counter(cluster_of(owner or "") for owner in fleet.counts for _ in range(fleet.counts[owner])) == {
+        "a": 250,
+        "b": 250,
+    }
+    assert len(moves) == 50
+
+
+# -- taking ------------------------------------------------------------------------------------------------------
+
+
+def test_on_a_cold_start_one_worker_grabs_everything_and_the_others_steal_one_at_a_time():
+    fleet = a_fleet(*rows(6))
+    reports = fleet.period("w1", "w2")
+    assert fleet.counts == {"w1": 5, "w2": 1}
+    assert reports["w1"].mine == frozenset(row.key for row in reports["w1"].taken)
+    assert len(reports["w1"].taken) == 6
+    assert str(reports["w1"]) == "took 6 leases of 6 (6 leases stood still for very long; 6 fit)"
+    fleet.period("w1", "w2")
+    assert fleet.counts == {"w1": 4, "w2": 2}
+    fleet.period("w1", "w2")
+    fleet.period("w1", "w2")
+    assert fleet.counts == {"w1": 3, "w2": 3}
+
+
+def test_without_the_very_old_first_a_cold_start_is_shared():
+    fleet = a_fleet(*rows(6), settings=with_kcl(very_old_first=False))
+    fleet.period("w1")
+    fleet.period("w1", "w2")
+    fleet.period("w1", "w2")
+    fleet.period("w1", "w2")
+    assert fleet.counts == {"w1": 3, "w2": 3}
+
+
+def test_more_is_stolen_at_one_time_where_that_is_allowed():
+    fleet = a_fleet(*rows(8, "w1"), settings=with_kcl(steal_at_most=4))
+    fleet.period("w1")
+    assert len(fleet.period("w1", "w2")["w2"].taken) == 4
+
+
+def test_the_leases_of_a_worker_that_stands_still_are_taken_at_the_second_look():
+    fleet = a_fleet(*rows(4, "w1"), *(Lease(f"shardId-{n:012d}", owner="dead") for n in range(4, 8)))
+    fleet.period("w1")
+    assert fleet.counts == {"w1": 4, "dead": 4}
+    fleet.period("w1")
+    assert fleet.counts == {"w1": 8}
+    taken = fleet.leases.get("shardId-000000000005")
+    assert taken is not None
+    assert (taken.counter, taken.owner_switches) == (1, 1)
+
+
+def test_what_beats_is_never_taken_for_dead():
+    fleet = a_fleet(*rows(4, "w1"), *(Lease(f"shardId-{n:012d}", owner="w2") for n in range(4, 8)))
+    for _ in range(30):
+        assert not any(report.taken for report in fleet.period("w1", "w2").values())
+
+
+def test_a_lost_memory_condemns_nobody():
+    fleet = a_fleet(*rows(2, "w1"), *(Lease(f"shardId-{n:012d}", owner="dead") for n in range(2, 4)))
+    for _ in range(5):
+        fleet.memories.clear()
+        fleet.period("w1")
+    assert fleet.counts == {"w1": 2, "dead": 2}
+
+
+@pytest.mark.parametrize("jump", [timedelta(hours=1), timedelta(seconds=41), timedelta(hours=-1)])
+def test_a_clock_that_is_set_condemns_nobody(jump: timedelta):
+    fleet = a_fleet(*rows(2, "w1"), *(Lease(f"shardId-{n:012d}", owner="w2") for n in range(2, 4)))
+    fleet.period("w1", "w2")
+    fleet.renew(["w1", "w2"])
+    assert fleet.take("w1").taken == ()
+    fleet.clock.jump(jump)
+    fleet.clock.advance(TICK)
+    assert fleet.take("w1").taken == ()
+
+
+def test_a_host_whose_other_clock_began_anew_condemns_nobody():
+    fleet = a_fleet(Lease("shardId-000000000000", owner="w2"), Lease("shardId-000000000001", owner="w1"))
+    fleet.period("w1")
+    fleet.memories["w1"] = replace(fleet.memories["w1"], last_mono=1e9)
+    assert fleet.take("w1").taken == ()
+
+
+def test_a_tick_on_another_host_whose_clock_is_behind_condemns_nobody():
+    fleet = a_fleet(Lease("shardId-000000000000", owner="w2"), Lease("shardId-000000000001", owner="w1"))
+    fleet.take("w1")
+    fleet.memories["w1"] = replace(fleet.memories["w1"], last_mono=-1e9)  # and it is up for longer
+    fleet.clock.jump(timedelta(minutes=-1))
+    fleet.clock.advance(TICK)
+    assert fleet.take("w1").taken == ()
+
+
+def test_between_two_looks_nothing_is_read():
+    fleet = a_fleet(*rows(2))
+    fleet.take("w1")
+    scans = fleet.leases.scans
+    for _ in range(7):
+        fleet.clock.advance(TICK)
+        report = fleet.take("w1")
+        assert (report.mine, str(report)) == (None, "")
+    assert fleet.leases.scans == scans
+    fleet.clock.advance(TICK)
+    assert fleet.take("w1").mine == frozenset({"shardId-000000000000", "shardId-000000000001"})
+
+
+def test_of_two_workers_that_want_the_same_lease_one_gets_it():
+    fleet = a_fleet(*rows(1))
+    slow = MemoryLeaseStore(rows(1))
+    slow.apply = fleet.leases.apply  # type: ignore[method-assign]  # it read the table before the other one wrote
+    fleet.take("w1")
+    late = replace(fleet.taking("w2"), leases=slow).tick(TakingMemory())
+    assert (late.taken, late.mine) == ((), frozenset())
+    assert str(late).startswith("took 0 leases of 1")
+    assert fleet.counts == {"w1": 1}
+
+
+def test_a_stolen_lease_is_read_again_first_because_its_owner_beats():
+    fleet = a_fleet(*rows(2, "w1"))
+    fleet.period("w1")
+    stale = MemoryLeaseStore(rows(2, "w1"))
+    fleet.renew(["w1"])
+    stale.apply, stale.get_many = fleet.leases.apply, fleet.leases.get_many  # type: ignore[method-assign]
+    assert len(replace(fleet.taking("w2"), leases=stale).tick(TakingMemory()).taken) == 1
+
+
+def test_a_lease_that_has_a_new_owner_by_then_isnt_stolen():
+    fleet = a_fleet(*rows(2, "w3"))
+    stale = MemoryLeaseStore(rows(2, "w1"))
+    stale.apply, stale.get_many = fleet.leases.apply, fleet.leases.get_many  # type: ignore[method-assign]
+    assert replace(fleet.taking("w2"), leases=stale).tick(TakingMemory()).taken == ()
+    assert fleet.counts == {"w3": 2}
+
+
+def test_a_run_of_the_old_owner_and_a_handover_end_with_the_take():
+    row = Lease("shardId-000000000000", 5, owner="next", checkpoint_owner="old", run_claim="run/1")
+    fleet = a_fleet(row)
+    fleet.period("w1")
+    (taken,) = fleet.period("w1")["w1"].taken
+    assert (taken.owner, taken.checkpoint_owner, taken.run_claim, taken.counter) == ("w1", None, None, 6)
+
+
+def test_what_has_ended_counts_for_nobody_and_is_never_taken():
+    ended = [replace(row, key=f"shardId-9{row.key[9:]}", checkpoint=SHARD_END) for row in rows(9, "gone")]
+    fleet = a_fleet(*rows(2, "w1"), *ended)
+    fleet.period("w1", "w2")
+    fleet.period("w1", "w2")
+    assert fleet.counts == {"gone": 9, "w1": 1, "w2": 1}
+
+
+def test_a_cap_is_kept():
+    capped = replace(SETTINGS, assignment=replace(SETTINGS.assignment, max_leases=2))
+    fleet = a_fleet(*rows(6), settings=capped)
+    for _ in range(4):
+        fleet.period("w1", "w2")
+    assert fleet.counts == {"w1": 2, "w2": 2, None: 2}
+
+
+def test_what_a_stopping_worker_gave_up_is_taken_at_the_next_look():
+    fleet = a_fleet(*rows(2, "w1"), *(Lease(f"shardId-{n:012d}", owner="w2") for n in range(2, 4)))
+    fleet.period("w1", "w2")
+    for row in fleet.leases.scan().leases:
+        if row.owner == "w2":
+            assert isinstance(fleet.leases.apply(give_up(row, "w2")), Applied)
+    fleet.period("w1")
+    assert fleet.counts == {"w1": 4}
+
+
+def test_what_was_given_up_is_shared_and_not_grabbed_as_very_old():
+    fleet = a_fleet(*(replace(row, owner=f"w{n % 3}") for n, row in enumerate(rows(6))))
+    fleet.period("w0", "w1", "w2")
+    for row in fleet.leases.scan().leases:
+        if row.owner == "w2":
+            fleet.leases.apply(give_up(row, "w2"))
+    reports = fleet.period("w0", "w1")
+    assert [len(report.taken) for report in reports.values()] == [1, 1]
+
+
+# -- who syncs ---------------------------------------------------------------------------------------------------
+
+
+def test_all_workers_find_the_same_leader_among_the_owners():
+    store = MemoryLeaseStore([Lease(f"l{n}", owner=f"w{n}") for n in range(7)])
+    first = leader.order(f"w{n}" for n in range(7))[0]
+    clock = MemoryClock()
+    leads = {
+        f"w{n}": Shuffle(ours=frozenset({f"w{n}"}), leases=store, clock=clock).tick(ShuffleMemory())[1]
+        for n in range(7)
+    }
+    assert [name for name, it in leads.items() if it] == [first]
+
+
+def test_a_deployment_leads_whichever_of_its_workers_the_dice_name():
+    store, clock = MemoryLeaseStore([Lease(f"l{n}", owner=f"w{n}") for n in range(7)]), MemoryClock()
+    deployments = [frozenset({f"w{n}" for n in group}) for group in ((0, 1, 2), (3, 4), (5, 6))]
+    first = leader.order(f"w{n}" for n in range(7))[0]
+    leads = [
+        ours for ours in deployments if Shuffle(ours=ours, leases=store, clock=clock).tick(ShuffleMemory())[1]
+    ]
+    assert leads == [next(ours for ours in deployments if first in ours)]
+    assert any(min(ours) != first for ours in leads), "the dice should name a worker that isn't the first"
+
+
+def test_who_owns_only_rows_of_ended_shards_may_be_gone_and_does_not_lead():
+    order = leader.order(["w0", "w1"])
+    ended = Lease("l0", owner=order[0], checkpoint=SHARD_END)
+    store = MemoryLeaseStore([ended, Lease("l1", owner=order[1])])
+    duty = Shuffle(ours=frozenset({order[1]}), leases=store, clock=MemoryClock())
+    assert duty.tick(ShuffleMemory())[1]
+
+
+@pytest.mark.parametrize("multi", [False, True])
+def test_the_owner_of_a_row_of_the_other_key_form_has_no_vote_and_does_not_lead(*, multi: bool):
+    order = leader.order(["w0", "w1"])
+    plain = Lease("shardId-000000000000")
+    serialized = "123456789012:orders:1700000000"
+    multiple = Lease(f"{serialized}:shardId-000000000000", stream=serialized, shard="shardId-000000000000")
+    ours, stray = (multiple, plain) if multi else (plain, multiple)
+    store = MemoryLeaseStore([replace(stray, owner=order[0]), replace(ours, owner=order[1])])
+    duty = Shuffle(ours=frozenset({order[1]}), leases=store, clock=MemoryClock(), multi=multi)
+    assert duty.tick(ShuffleMemory())[1]
+
+
+def test_while_nobody_owns_a_lease_everybody_leads():
+    duty = Shuffle(ours=ME, leases=MemoryLeaseStore(rows(2)), clock=MemoryClock())
+    assert duty.tick(ShuffleMemory())[1]
+
+
+def test_the_leader_is_asked_for_anew_after_a_minute_and_then_every_five():
+    store, clock = MemoryLeaseStore(rows(2)), MemoryClock()
+    duty, memory, asked = Shuffle(ours=ME, leases=store, clock=clock), ShuffleMemory(), []
+    for second in range(0, 1000, 5):
+        before = store.scans
+        memory, _ = duty.tick(memory)
+        if store.scans > before:
+            asked.append(second)
+        clock.advance(TICK)
+    assert asked == [0, 60, 360, 660, 960]
+
+
+def test_nothing_is_taken_beside_workers_of_kcls_that_no_settings_join():
+    fleet = a_fleet(*rows(4, "kcl-1"))
+    fleet.kcls = frozenset({"kcl-1"})
+    fleet.leases.apply(give_up(fleet.leases.scan().leases[0], "kcl-1"))
+    for _ in range(5):
+        fleet.renew(["kcl-1"])
+        told = fleet.period("w1")["w1"]
+        assert "workers of KCL renew leases here (kcl-1)" in str(told)
+        assert told.taken == ()
+    assert fleet.counts == {"kcl-1": 3, None: 1}
+
+
+def test_leases_of_stopped_workers_of_kcls_are_taken_once_they_have_stood_still():
+    fleet = a_fleet(*rows(4, "kcl-1"))
+    fleet.kcls = frozenset({"kcl-1"})
+    for _ in range(3):
+        fleet.period("w1")
+    assert fleet.counts == {"w1": 4}
+
+
+def test_beside_a_fleet_that_the_settings_join_its_leases_are_stolen_as_kcl_does():
+    kcl = replace(SETTINGS.kcl, failover=timedelta(seconds=40))
+    fleet = a_fleet(*rows(4, "kcl-1"), settings=replace(SETTINGS, kcl=kcl))
+    fleet.kcls = frozenset({"kcl-1"})
+    for _ in range(3):
+        fleet.renew(["kcl-1"])
+        fleet.period("w1")
+    assert fleet.counts == {"kcl-1": 2, "w1": 2}

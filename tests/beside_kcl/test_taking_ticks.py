@@ -1,0 +1,154 @@
+"""`kcl.mode: 2.x` in the ticks."""
+
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+
+from pipeline.core.change import Change, ChangeKind
+from pipeline.kcl.migration import ClientVersion
+from pipeline.settings.choices import Heartbeat, Mode
+from tests.duties.world import TICK, World
+
+
+def joined(world: World, mode: Mode) -> World:
+    kcl = replace(
+        world.settings.kcl,
+        mode=mode,
+        failover=timedelta(seconds=20),
+        heartbeat=Heartbeat.LEASE,
+        allow_foreign_checkpoints=True,
+    )
+    world.settings = replace(world.settings, kcl=kcl)
+    return world
+
+
+def a_world(workers: tuple[str, ...] = ("w1", "w2"), shards: int = 4) -> World:
+    world = World(workers=workers, shards=shards)
+    kcl = replace(world.settings.kcl, mode=Mode.KCL_2, heartbeat=Heartbeat.LEASE)
+    world.settings = replace(world.settings, kcl=kcl)
+    return world
+
+
+def owners(world: World) -> dict[str | None, int]:
+    return dict(Counter(row.owner for row in world.leases.scan().leases))
+
+
+def test_workers_help_themselves_until_each_has_its_share_and_read_it():
+    world = a_world()
+    world.tick(40)
+    assert owners(world) == {"w1": 2, "w2": 2}
+    for shard in range(4):
+        world.produce(shard, 5)
+    assert sum(world.wave(worker, f"run-{worker}").rows for worker in ("w1", "w2")) == 20
+    world.check()
+    before = {row.key: row.owner for row in world.leases.scan().leases}
+    world.tick(60)
+    assert {row.key: row.owner for row in world.leases.scan().leases} == before
+
+
+def test_no_leader_gives_anything_out_and_none_takes_the_lock():
+    world = a_world()
+    world.tick(40)
+    assert world.lock.read() is None
+    assert all(row.assign_pass == 0 for row in world.rows.listing().workers)
+
+
+def test_with_several_streams_too_only_the_worker_that_the_dice_name_leads():
+    world = World(workers=("w1", "w2"), more_streams=("returns",))
+    kcl = replace(world.settings.kcl, mode=Mode.KCL_2, heartbeat=Heartbeat.LEASE)
+    world.settings = replace(world.settings, kcl=kcl)
+    world.tick(40)
+    assert owners(world) == {"w1": 2, "w2": 2}
+    workers = {worker.id: worker for worker in world.settings.workers}
+    world.leader_memory.clear()
+    leads = []
+    for name, worker in workers.items():
+        world.settings = replace(world.settings, workers=(worker,))
+        leads.append(world.lead(name).leads)
+    assert sorted(leads) == [False, True]
+
+
+def test_the_leases_of_a_dead_worker_are_taken_by_the_other_one():
+    world = a_world()
+    world.tick(40)
+    world.workers = ("w1",)
+    world.tick(24)
+    assert owners(world) == {"w1": 4}
+
+
+def test_the_leader_is_the_first_of_the_shuffled_owners():
+    world = a_world()
+    world.tick(40)
+    said = {worker: world.lead(worker).leads for worker in ("w1", "w2")}
+    assert sum(said.values()) >= 1
+
+
+def test_who_joined_a_fleet_that_takes_for_itself_neither_leads_nor_gives_out_until_the_settings_agree():
+    world = joined(World(workers=("w1",), shards=2), Mode.OWN)
+    world.tables.version = ClientVersion.ROLLED_BACK
+    world.tick(3)
+    told = str(world.lead())
+    assert "CLIENT_VERSION_2X, which goes with kcl.mode: 2.x" in told
+    assert world.lock.read() is None
+    assert world.leases.scan().leases == ()
+    world.tables.version = ClientVersion.V3
+    world.tick(3)
+    assert owners(world) == {"w1": 2}
+    world.tables.version = ClientVersion.UPGRADE_FROM_2X
+    assert not world.lead().leads
+    assert world.lock.read() is None, "it lets go at once"
+
+
+def test_who_takes_for_itself_takes_nothing_where_the_fleet_has_a_leader():
+    world = joined(World(workers=("w1",), shards=2), Mode.KCL_2)
+    world.tick(3)
+    world.tables.version = ClientVersion.WITH_ROLLBACK
+    world.leases = type(world.leases)([replace(row, owner=None) for row in world.leases.scan().leases])
+    world.clock.advance(timedelta(minutes=2))
+    assert "CLIENT_VERSION_3X_WITH_ROLLBACK" in str(world.work())
+    assert owners(world) == {None: len(world.leases.scan().leases)}
+
+
+def a_guest_renews(world: World, key: str, owner: str) -> None:
+    world.leases.apply(Change(key, owner, put={"owner": owner}, add={"counter": 1}, kind=ChangeKind.TAKE))
+
+
+def test_a_worker_that_starts_anew_beside_a_stranger_goes_on_beating_its_own():
+    world = a_world(("w1",))
+    world.tick(40)
+    guests = world.shard(0).shard_id
+    world.worker_memory.clear()
+    for _ in range(20):
+        a_guest_renews(world, guests, "kcl-1")
+        before = {row.key: row.counter for row in world.leases.scan().leases}
+        assert "(kcl-1)" in str(world.work())
+        world.clock.advance(TICK)
+    after = {row.key: row.counter for row in world.leases.scan().leases}
+    assert [key for key in after if after[key] == before[key]] == [guests]
+
+
+def test_a_worker_that_starts_anew_where_the_fleet_shares_otherwise_goes_on_beating_its_own():
+    world = joined(World(workers=("w1",), shards=4), Mode.KCL_2)
+    world.tick(40)
+    world.tables.version = ClientVersion.WITH_ROLLBACK
+    world.worker_memory.clear()
+    for _ in range(20):
+        before = {row.key: row.counter for row in world.leases.scan().leases}
+        assert "what is ours already is read on" in str(world.work())
+        world.clock.advance(TICK)
+    assert all(row.counter > before[row.key] for row in world.leases.scan().leases)
+
+
+def test_a_worker_whose_row_isnt_understood_may_be_of_ours_and_stops_nobody():
+    world = a_world()
+    world.tick(40)
+    theirs = [row.key for row in world.leases.scan().leases if row.owner == "w2"]
+    world.rows.wipe("w2")
+    world.rows.hold_odd_row("w2", "broken")
+    world.workers = ("w1",)
+    world.worker_memory.clear()
+    for _ in range(20):  # a run of it reads on
+        for key in theirs:
+            a_guest_renews(world, key, "w2")
+        assert "KCL" not in str(world.work())
+        world.clock.advance(TICK)

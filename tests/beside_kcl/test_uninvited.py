@@ -1,0 +1,253 @@
+"""Settings that join no fleet, in the tables of KCL workers that live: nothing is taken from them, and it is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from pipeline.core.change import Change, ChangeKind
+from pipeline.core.election import LockRow
+from pipeline.core.lease import Lease
+from pipeline.core.sighting import Sighting
+from pipeline.core.worker import Worker
+from pipeline.duties.assignment_pass import AssignmentMemory, plan_pass
+from pipeline.duties.known_workers import KnownWorkers
+from pipeline.duties.leader_report import LeaderReport
+from pipeline.settings.choices import FormerStreams, Heartbeat, Mode
+from tests.beside_kcl.test_beside_kcl import kcl_writes
+from tests.duties.moves import shared
+from tests.duties.world import TICK, World
+
+
+def kcls(world: World, *, heartbeat: Heartbeat = Heartbeat.WORKER) -> World:
+    """All leases are a KCL worker's."""
+    kcl = replace(world.settings.kcl, heartbeat=heartbeat)
+    world.settings = replace(world.settings, kcl=kcl)
+    world.lead()
+    world.leader_memory.clear()
+    for row in world.leases.scan().leases:
+        world.leases.apply(
+            Change(row.key, "KCL", put={"owner": "kcl-1"}, add={"counter": 1}, kind=ChangeKind.TAKE)
+        )
+    return world
+
+
+def stamp(world: World, name: str = "kcl-1") -> None:
+    world.rows._put(Worker(name, last_update=world.clock.now().replace(microsecond=0), measured_by=None))
+
+
+def days_of_kcl(world: World, ticks: int, *, stamped: bool) -> list[LeaderReport]:
+    """It renews what it has."""
+    reports = []
+    for n in range(ticks):
+        if stamped and n % 6 == 0:
+            stamp(world)
+        for row in world.leases.scan().leases:
+            if row.owner == "kcl-1":
+                kcl_writes(world, int(row.shard_id[-2:]))
+        reports.append(world.lead())
+        for worker in world.workers:
+            world.work(worker)
+        world.clock.advance(TICK)
+    return reports
+
+
+def owners(world: World) -> set[str | None]:
+    return {row.holder for row in world.leases.scan().leases}
+
+
+@pytest.mark.parametrize("heartbeat", Heartbeat)
+@pytest.mark.parametrize("stamped", [True, False], ids=["3.x", "2.x"])
+def test_nothing_is_taken_from_kcl_workers_that_live_and_the_leader_says_what_to_do(
+    heartbeat: Heartbeat, *, stamped: bool
+) -> None:
+    world = kcls(World(shards=4), heartbeat=heartbeat)
+    reports = days_of_kcl(world, 40, stamped=stamped)
+    assert owners(world) == {"kcl-1"}
+    told = [str(report.trouble) for report in reports if report.trouble is not None]
+    assert len(told) >= 5
+    assert all("(kcl-1)" in each and "kcl.failover" in each for each in told)
+
+
+@pytest.mark.parametrize("stamped", [True, False], ids=["3.x", "2.x"])
+def test_leases_of_kcl_workers_that_were_stopped_come_over_by_themselves(*, stamped: bool) -> None:
+    world = kcls(World(shards=4))
+    days_of_kcl(world, 12, stamped=stamped)
+    world.tick(30)
+    assert owners(world) == {"w1"}
+    assert world.lead().trouble is None
+
+
+def test_who_joined_shares_the_leases_with_them() -> None:
+    world = kcls(shared(World(shards=4)), heartbeat=Heartbeat.LEASE)
+    assert {report.trouble for report in days_of_kcl(world, 40, stamped=True)} == {None}
+    assert owners(world) == {"kcl-1", "w1"}
+
+
+def test_an_unowned_lease_isnt_given_out_beside_them_either() -> None:
+    world = kcls(World(shards=4))
+    world.leases.apply(Change(world.shard(3).shard_id, "KCL", put={"owner": None}, kind=ChangeKind.TAKE))
+    days_of_kcl(world, 4, stamped=False)  # until now nobody can tell whether it lives
+    world.leases.apply(Change(world.shard(2).shard_id, "KCL", put={"owner": None}, kind=ChangeKind.TAKE))
+    days_of_kcl(world, 20, stamped=False)
+    assert world.leases.get(world.shard(2).shard_id).owner is None  # type: ignore[union-attr]
+
+
+def test_a_kcl_worker_that_turns_up_among_ours_is_given_nothing() -> None:
+    world = World(shards=4)
+    world.settle()
+    for n in range(90):
+        if n % 6 == 0:
+            stamp(world)
+        world.tick()
+    assert owners(world) == {"w1"}
+
+
+@pytest.mark.parametrize("heartbeat", Heartbeat)
+def test_a_worker_of_ours_whose_row_was_wiped_is_no_stranger(heartbeat: Heartbeat) -> None:
+    world = World(workers=("w1", "w2"), shards=4)
+    world.settings = replace(world.settings, kcl=replace(world.settings.kcl, heartbeat=heartbeat))
+    world.settle()
+    world.tick(9)
+    for _ in range(12):
+        world.rows.wipe("w2")  # before some of the leader's passes, too
+        assert world.lead("w1").trouble is None
+        world.tick(3)
+
+
+@pytest.mark.parametrize(("seconds", "strangers"), [(5, set()), (15, {"w2"})])
+def test_who_has_no_row_is_a_stranger_once_a_worker_of_ours_had_made_it_anew(
+    seconds: int, strangers: set[str]
+) -> None:
+    world = World()
+    now = world.clock.now()
+    fleet = KnownWorkers((), {"w2": Sighting("none", timedelta(seconds=seconds))}, timedelta(seconds=20))
+    memory = AssignmentMemory(now - timedelta(seconds=20), {"a": Sighting("8")})
+    plan = plan_pass(
+        (Lease("a", 9, owner="w2"),), fleet, memory, policy=world.policy, times=world.settings.times, now=now
+    )
+    assert plan.memory.strangers == strangers
+
+
+def test_what_a_run_without_a_worker_row_holds_is_ours() -> None:
+    world = World(shards=1)
+    world.settle()
+    row = world.leases.scan().leases[0]
+    for n in range(20):  # `headrace consume` of a worker whose sensor was never on
+        world.leases.apply(
+            Change(
+                row.key,
+                "run",
+                put={"owner": "w9", "run_claim": "run/9"},
+                add={"counter": 1},
+                kind=ChangeKind.TAKE,
+            )
+        )
+        assert world.lead().trouble is None, n
+        world.clock.advance(TICK)
+
+
+def test_a_row_that_isnt_understood_may_be_of_ours() -> None:
+    world = kcls(World(shards=4))
+    world.rows.hold_odd_row("kcl-1", "broken")
+    assert {report.trouble for report in days_of_kcl(world, 20, stamped=False)} == {None}
+
+
+def test_a_worker_stays_away_as_long_as_a_kcl_worker_leads() -> None:
+    world = World(shards=2)
+    alarms = []
+    for n in range(40):
+        if n % 6 == 0:
+            stamp(world)
+            world.lock._row = LockRow("kcl-1", f"v{n}", timedelta(seconds=120))
+        alarms.append(world.work().alarm)
+        world.clock.advance(TICK)
+    beat = world.rows.get("w1").beat  # type: ignore[union-attr]
+    assert beat <= 9, "by its third look it knew"
+    assert set(alarms[9:]) != {None}
+    assert all(alarm is not None and "kcl.failover" in alarm for alarm in alarms[9:])
+    for _ in range(30):  # it was killed, and its lock lies there
+        last = world.work()
+        world.clock.advance(TICK)
+    assert last.alarm is None
+    assert world.rows.get("w1").beat > beat  # type: ignore[union-attr]
+
+
+def test_a_lock_that_a_kcl_leader_left_behind_keeps_nobody_away() -> None:
+    world = World(shards=2)
+    stamp(world)
+    world.lock._row = LockRow("kcl-1", "v", timedelta(seconds=120))
+    for _ in range(60):
+        assert world.work().alarm is None
+        world.tick()
+    assert owners(world) == {"w1"}
+
+
+def test_a_worker_that_joined_works_under_a_kcl_leader() -> None:
+    world = shared(World(shards=2))
+    for n in range(30):
+        if n % 6 == 0:
+            stamp(world)
+            world.lock._row = LockRow("kcl-1", f"v{n}", timedelta(seconds=120))
+        assert world.work().alarm is None
+        world.clock.advance(TICK)
+    assert world.rows.get("w1").beat == 30  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("heartbeat", Heartbeat)
+def test_rows_of_a_stream_that_only_they_read_stay_whatever_former_streams_says(heartbeat: Heartbeat) -> None:
+    world = kcls(World(shards=1, more_streams=("returns",)), heartbeat=heartbeat)
+    world.settings = replace(
+        world.settings,
+        streams=world.settings.streams[:1],
+        former_streams=FormerStreams.AUTO,
+        former_streams_wait=timedelta(minutes=5),
+    )
+    theirs = {row.key for row in world.leases.scan().leases}
+    for _ in range(200):
+        for key in theirs:
+            world.leases.apply(
+                Change(key, "KCL", put={"owner": "kcl-1"}, add={"counter": 1}, kind=ChangeKind.TAKE)
+            )
+        world.lead()
+        world.clock.advance(TICK)
+    assert {row.key for row in world.leases.scan().leases} == theirs
+    for _ in range(200):  # it is stopped: then the wait begins
+        world.lead()
+        world.clock.advance(TICK)
+    assert len(world.leases.scan().leases) == 1
+
+
+def test_in_mode_2x_too_rows_of_a_stream_that_only_they_read_stay() -> None:
+    """KCL's worker is named so that the dice name ours as the one who syncs."""
+    world = World(shards=1, more_streams=("returns",))
+    kcl = replace(world.settings.kcl, mode=Mode.KCL_2, heartbeat=Heartbeat.LEASE)
+    world.settings = replace(world.settings, kcl=kcl)
+    world.lead()
+    world.settings = replace(
+        world.settings,
+        streams=world.settings.streams[:1],
+        former_streams=FormerStreams.AUTO,
+        former_streams_wait=timedelta(minutes=5),
+    )
+    theirs, mine = sorted(row.key for row in world.leases.scan().leases)
+    world.rows.beat("w1", "dagster", found=None)
+    world.leases.apply(Change(mine, "ours", put={"owner": "w1"}, add={"counter": 1}, kind=ChangeKind.TAKE))
+    led = 0
+    for _ in range(200):
+        world.leases.apply(
+            Change(theirs, "KCL", put={"owner": "zed"}, add={"counter": 1}, kind=ChangeKind.TAKE)
+        )
+        led += world.lead().leads
+        world.clock.advance(TICK)
+    assert led
+    assert len(world.leases.scan().leases) == 2
+    world.leases.apply(
+        Change(theirs, "KCL", remove=frozenset({"owner"}), add={"counter": 1}, kind=ChangeKind.TAKE)
+    )
+    for _ in range(200):  # nobody has it any more: then the wait begins
+        world.lead()
+        world.clock.advance(TICK)
+    assert len(world.leases.scan().leases) == 1

@@ -1,0 +1,49 @@
+"""Which of Dagster's processes is gone for good, by the command lines of those that live."""
+
+from pipeline.cli.watching import Watch
+
+PROXY = "python -m dagster code-server start --socket /tmp/a"
+CODE_SERVER = "python -m dagster api grpc --lazy-load-user-code --socket /tmp/b"
+WEBSERVER = "python -m dagster_webserver --port 3000"
+DAEMON = "python -m dagster._daemon run --log-level info"
+ALL = [PROXY, CODE_SERVER, WEBSERVER, DAEMON]
+
+
+class Seconds:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def dead_without(*gone: str) -> str | None:
+    watch = Watch(Seconds())
+    assert watch.dead(ALL) is None
+    return watch.dead([each for each in ALL if each not in gone])
+
+
+def test_a_daemon_or_a_webserver_never_comes_back():
+    assert dead_without(DAEMON) == "daemon (`dagster-daemon`)"
+    assert dead_without(WEBSERVER) == "webserver (`dagster-webserver`)"
+
+
+def test_the_relay_before_the_code_server_is_dagsters_own_business():
+    assert dead_without(PROXY) is None
+    assert dead_without(PROXY, CODE_SERVER) is None
+
+
+def test_a_code_server_may_come_back_for_half_a_minute_each_time():
+    seconds = Seconds()
+    watch = Watch(seconds)
+    without = [each for each in ALL if each != CODE_SERVER]
+    assert watch.dead(without) is None
+    seconds.now += 29
+    assert watch.dead(without) is None
+    assert watch.dead(ALL) is None, "it came back"
+    seconds.now += 10
+    assert watch.dead(without) is None
+    seconds.now += 29
+    assert watch.dead(without) is None
+    seconds.now += 1
+    assert watch.dead(without) == "code server (`dagster api grpc`)"

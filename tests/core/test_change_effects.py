@@ -1,0 +1,355 @@
+"""What becomes of a lease row by each write, and which write a row shows to be one's own."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from pipeline.core import change
+from pipeline.core.change import Applied, Change, ChangeKind, Outcome, Refused, is_own_work
+from pipeline.core.checkpoint import SHARD_END, Checkpoint
+from pipeline.core.failure import Failure
+from pipeline.core.lease import Lease
+from pipeline.errors import Throttled
+from pipeline.memory.leases import MemoryLeaseStore
+
+READ = Lease("shardId-0", 5, Checkpoint("100"), owner="me", run_claim="run/1")
+HELD = Lease(
+    "shardId-0",
+    5,
+    Checkpoint("100"),
+    owner="next",
+    checkpoint_owner="me",
+    run_claim="run/1",
+    wanted_by="run/2",
+    stream_epoch=7,
+)
+AT = Checkpoint("200")
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+FREE = replace(HELD, owner="me", checkpoint_owner=None)
+TROUBLE = Failure(NOON, "Kinesis throttles")
+ENDED = replace(HELD, checkpoint=SHARD_END)
+
+
+@pytest.mark.parametrize(
+    ("row", "make", "after", "why"),
+    [
+        (
+            FREE,
+            lambda: change.claim(FREE, "me", "run/9"),
+            replace(FREE, counter=6, run_claim="run/9"),
+            "me reads this shard in run claim run/9",
+        ),
+        (
+            FREE,
+            lambda: change.claim(FREE, "me", "run/9", over=True),
+            replace(FREE, counter=6, run_claim="run/9", wanted_by=None),
+            "me reads this shard in run claim run/9",
+        ),
+        (HELD, lambda: change.beat(HELD, "me"), replace(HELD, counter=6), "me lives"),
+        (
+            HELD,
+            lambda: change.beat(HELD, "me", throughput_kbps=2.5),
+            replace(HELD, counter=6, throughput_kbps=2.5),
+            "me lives",
+        ),
+        (
+            HELD,
+            lambda: change.repair(HELD, "run/1", AT),
+            replace(HELD, counter=6, checkpoint=AT, landed=AT),
+            "the table stands at 200, the row at 100",
+        ),
+        (
+            replace(HELD, owner_switches=3, pending=AT, pending_state=b"s"),
+            lambda: change.checkpoint(HELD, "me", "run/1", at=AT, throughput_kbps=1.23456789),
+            replace(HELD, counter=6, checkpoint=AT, landed=AT, throughput_kbps=1.234568),
+            "landed up to 200",
+        ),
+        (
+            replace(HELD, throughput_kbps=7.0),
+            lambda: change.checkpoint(HELD, "me", "run/1", at=AT),
+            replace(HELD, counter=6, checkpoint=AT, landed=AT, throughput_kbps=7.0),
+            "landed up to 200",
+        ),
+        (
+            HELD,
+            lambda: change.prepare_checkpoint(HELD, "me", "run/1", at=AT, state=b"s"),
+            replace(HELD, counter=6, pending=AT, pending_state=b"s"),
+            "about to checkpoint at 200",
+        ),
+        (HELD, lambda: change.release(HELD, "run/1"), replace(HELD, run_claim=None), "the wave is over"),
+        (
+            HELD,
+            lambda: change.release(HELD, "run/1", failure=TROUBLE),
+            replace(HELD, run_claim=None, failure=TROUBLE),
+            "the wave is over",
+        ),
+        (
+            replace(HELD, failure=TROUBLE),
+            lambda: change.release(replace(HELD, failure=TROUBLE), "run/1"),
+            replace(HELD, run_claim=None, failure=TROUBLE),
+            "the wave is over",
+        ),
+        (
+            replace(HELD, failure=TROUBLE),
+            lambda: change.release(
+                replace(HELD, failure=TROUBLE),
+                "run/1",
+                is_well=True,
+                looked_at=NOON,
+                behind_ms=0,
+                throughput_kbps=0.0,
+            ),
+            replace(HELD, run_claim=None, looked_at=NOON, behind_ms=0, throughput_kbps=0.0),
+            "the wave is over",
+        ),
+        (
+            HELD,
+            lambda: change.note_failure(HELD, "me", "access denied", at=NOON),
+            replace(HELD, failure=Failure(NOON, "access denied")),
+            "me can't read this shard",
+        ),
+        (
+            HELD,
+            lambda: change.want(HELD, "run/9"),
+            replace(HELD, wanted_by="run/9"),
+            "run claim run/9 waits for this shard",
+        ),
+        (
+            HELD,
+            lambda: change.unwant(HELD, "run/2"),
+            replace(HELD, wanted_by=None),
+            "run claim run/2 waits no more",
+        ),
+        (
+            HELD,
+            lambda: change.assign(HELD, "w3", "me is dead"),
+            replace(HELD, counter=6, owner="w3", checkpoint_owner=None, run_claim=None, owner_switches=1),
+            "me is dead",
+        ),
+        (
+            HELD,
+            lambda: change.move(HELD, "w3", "w3 has less", at=NOON.replace(microsecond=1_999)),
+            replace(
+                HELD,
+                counter=6,
+                owner="w3",
+                checkpoint_owner=None,
+                run_claim=None,
+                owner_switches=1,
+                assigned_at=NOON.replace(microsecond=1_000),
+            ),
+            "w3 has less",
+        ),
+        (
+            FREE,
+            lambda: change.initiate_handover(FREE, "w3", "w3 has less"),
+            replace(FREE, owner="w3", checkpoint_owner="me"),
+            "w3 has less",
+        ),
+        (
+            FREE,
+            lambda: change.initiate_handover(FREE, "w3", "w3 has less", at=NOON),
+            replace(FREE, owner="w3", checkpoint_owner="me", assigned_at=NOON),
+            "w3 has less",
+        ),
+        (
+            HELD,
+            lambda: change.redirect_handover(HELD, "w3", "next is dead"),
+            replace(HELD, owner="w3"),
+            "next is dead",
+        ),
+        (
+            HELD,
+            lambda: change.call_off_handover(HELD, "next is dead"),
+            replace(HELD, owner="me", checkpoint_owner=None),
+            "next is dead",
+        ),
+        (
+            HELD,
+            lambda: change.complete_handover(HELD, "me hands over to next"),
+            replace(HELD, counter=6, checkpoint_owner=None, run_claim=None),
+            "me hands over to next",
+        ),
+        (
+            FREE,
+            lambda: change.give_up(FREE, "me"),
+            replace(FREE, counter=6, owner=None, run_claim=None),
+            "me stops",
+        ),
+        (
+            HELD,
+            lambda: change.note_children(HELD, frozenset({"b", "a"})),
+            replace(HELD, children=frozenset({"a", "b"})),
+            "the shard ended in a, b",
+        ),
+        (
+            FREE,
+            lambda: change.hold(FREE, "run/9", "headrace reposition"),
+            replace(FREE, counter=6, run_claim="run/9", wanted_by=None),
+            "headrace reposition",
+        ),
+        (
+            replace(
+                HELD, pending=AT, pending_state=b"s", looked_at=NOON, behind_ms=5, landed=Checkpoint("100")
+            ),
+            lambda: change.reposition(HELD, "run/1", at=Checkpoint("7"), landed=Checkpoint("7"), why="asked"),
+            replace(HELD, counter=6, checkpoint=Checkpoint("7"), landed=Checkpoint("7")),
+            "asked",
+        ),
+        (
+            replace(HELD, landed=Checkpoint("100")),
+            lambda: change.reposition(HELD, "run/1", at=Checkpoint("7"), landed=None, why="asked"),
+            replace(HELD, counter=6, checkpoint=Checkpoint("7")),
+            "asked",
+        ),
+        (HELD, lambda: change.retire(HELD, "another life"), None, "another life"),
+        (ENDED, lambda: change.delete_ended(ENDED, "all was read"), None, "all was read"),
+        (HELD, lambda: change.delete_garbage(HELD, "Kinesis forgot it"), None, "Kinesis forgot it"),
+    ],
+    ids=lambda value: value().kind.value if callable(value) else "",
+)
+def test_each_write_leaves_the_row_like_this_and_says_why(
+    row: Lease, make: Callable[[], Change], after: Lease | None, why: str
+):
+    store = MemoryLeaseStore([row])
+    made = make()
+    assert isinstance(store.apply(made), Applied)
+    assert store.get(row.key) == after
+    assert made.why == why
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (lambda: change.create(READ, "w"), ChangeKind.CREATE),
+        (lambda: change.claim(HELD, "me", "run/9"), ChangeKind.CLAIM),
+        (lambda: change.beat(HELD, "me"), ChangeKind.BEAT),
+        (lambda: change.repair(HELD, "run/1", AT), ChangeKind.REPAIR),
+        (lambda: change.checkpoint(HELD, "me", "run/1", at=AT), ChangeKind.CHECKPOINT),
+        (lambda: change.prepare_checkpoint(HELD, "me", "run/1", at=AT), ChangeKind.PREPARE),
+        (lambda: change.release(HELD, "run/1"), ChangeKind.RELEASE),
+        (lambda: change.want(HELD, "run/9"), ChangeKind.WANT),
+        (lambda: change.unwant(HELD, "run/2"), ChangeKind.UNWANT),
+        (lambda: change.assign(HELD, "w3", "w"), ChangeKind.ASSIGN),
+        (lambda: change.move(HELD, "w3", "w", at=NOON), ChangeKind.MOVE),
+        (lambda: change.initiate_handover(HELD, "w3", "w"), ChangeKind.INITIATE),
+        (lambda: change.redirect_handover(HELD, "w3", "w"), ChangeKind.REDIRECT),
+        (lambda: change.call_off_handover(HELD, "w"), ChangeKind.CALL_OFF),
+        (lambda: change.complete_handover(HELD, "w"), ChangeKind.COMPLETE),
+        (lambda: change.give_up(HELD, "me"), ChangeKind.GIVE_UP),
+        (lambda: change.note_children(HELD, frozenset("c")), ChangeKind.NOTE_CHILDREN),
+        (lambda: change.note_failure(HELD, "me", "w", at=NOON), ChangeKind.NOTE_FAILURE),
+        (lambda: change.hold(HELD, "run/9", "w"), ChangeKind.HOLD),
+        (lambda: change.reposition(HELD, "run/1", at=AT, landed=None, why="w"), ChangeKind.REPOSITION),
+        (lambda: change.retire(HELD, "w"), ChangeKind.RETIRE),
+        (lambda: change.delete_ended(HELD, "w"), ChangeKind.DELETE),
+        (lambda: change.delete_garbage(HELD, "w"), ChangeKind.DELETE),
+    ],
+    ids=lambda value: value.value if isinstance(value, ChangeKind) else "",
+)
+def test_each_write_is_of_the_kind_of_its_line(make: Callable[[], Change], kind: ChangeKind):
+    assert make().kind is kind
+
+
+def test_a_row_that_nobody_wants_or_that_has_not_failed_keeps_nothing_to_remove():
+    quiet = replace(FREE, wanted_by=None)
+    assert change.claim(quiet, "me", "run/9", over=True).remove == frozenset()
+    assert change.hold(quiet, "run/9", "why").remove == frozenset()
+    assert change.release(quiet, "run/1", is_well=True).remove == {"run_claim"}
+
+
+def test_a_row_that_nobody_held_or_that_stays_with_its_holder_is_given_without_a_switch():
+    for row, to in ((replace(FREE, owner=None), "w3"), (FREE, "me"), (HELD, "me")):
+        assert change.assign(row, to, "why").add == {"counter": 1}
+    assert change.assign(FREE, "w3", "why").add == {"counter": 1, "owner_switches": 1}
+
+
+def test_a_created_row_is_the_whole_row():
+    made = change.create(READ, "the shard is new")
+    assert (made.key, made.why, made.create) == (READ.key, "the shard is new", READ)
+
+
+def test_a_change_of_one_kind_with_another_kinds_row_says_which_kind():
+    with pytest.raises(ValueError, match=r"^a change of kind create with no whole row$"):
+        Change("k", "typing error", kind=ChangeKind.CREATE)
+    with pytest.raises(ValueError, match=r"^a change of kind assign with a whole row$"):
+        Change("k", "typing error", kind=ChangeKind.ASSIGN, create=READ)
+
+
+def test_each_unknown_field_of_a_change_is_named():
+    with pytest.raises(ValueError, match=r"^a lease row has no \['a', 'b', 'c', 'd'\]$"):
+        Change(
+            "k",
+            "typing error",
+            kind=ChangeKind.ASSIGN,
+            requires={"a": 1, "owner": None},
+            put={"b": 1},
+            add={"c": 1},
+            remove=frozenset({"d"}),
+        )
+
+
+def test_trouble_with_some_rows_is_theirs_and_trouble_with_all_is_the_callers():
+    first, second = Throttled("first"), Throttled("second")
+    some: list[Outcome] = [Applied(READ), first, Refused(None)]
+    assert change.require_some(some) is some
+    assert change.require_some([]) == []
+    with pytest.raises(Throttled, match="first"):
+        change.require_some([first, second])
+
+
+def test_only_rows_that_were_written_count_as_applied():
+    other = replace(READ, key="shardId-1")
+    assert change.applied([Applied(READ), Refused(other), Throttled("no"), Applied(other)]) == (READ, other)
+
+
+def test_an_assignment_applied_before_is_ones_own_by_the_counter_that_it_left():
+    given = change.assign(HELD, "w3", "why")
+    done = replace(HELD, owner="w3", checkpoint_owner=None, run_claim=None, counter=6)
+    assert is_own_work(given, done)
+    assert not is_own_work(given, replace(done, counter=7))
+    assert not is_own_work(given, replace(done, counter=5))
+    assert not is_own_work(given, replace(done, owner="w4"))
+    called_off = change.call_off_handover(HELD, "why")
+    kept = replace(HELD, owner="me", checkpoint_owner=None)
+    assert is_own_work(called_off, kept)
+    assert not is_own_work(called_off, replace(kept, counter=6))
+
+
+def test_a_wish_and_a_stamp_are_ones_own_by_their_value_alone():
+    wish = change.want(HELD, "run/9")
+    assert is_own_work(wish, replace(HELD, wanted_by="run/9"))
+    assert not is_own_work(wish, replace(HELD, wanted_by="run/8"))
+    stamped = change.initiate_handover(FREE, "w3", "why", at=NOON)
+    asked = replace(FREE, owner="w3", checkpoint_owner="me", assigned_at=NOON)
+    assert is_own_work(stamped, asked)
+    unstamped = change.initiate_handover(FREE, "w3", "why")
+    assert not is_own_work(unstamped, asked), "another leader may have asked for the same"
+    assert not is_own_work(change.redirect_handover(HELD, "w3", "why"), replace(HELD, owner="w3"))
+
+
+def test_a_write_that_puts_nothing_is_never_known_again():
+    assert not is_own_work(change.give_up(FREE, "me"), replace(FREE, owner=None, run_claim=None, counter=6))
+    assert not is_own_work(change.release(HELD, "run/1"), replace(HELD, run_claim=None))
+
+
+def test_a_reposition_to_where_nothing_counts_as_landed_puts_no_landed_checkpoint():
+    made = change.reposition(HELD, "run/1", at=AT, landed=None, why="asked")
+    assert made.put == {"checkpoint": AT}
+    assert made.remove == {"pending", "pending_state", "looked_at", "behind_ms", "landed"}
+    made = change.reposition(HELD, "run/1", at=AT, landed=AT, why="asked")
+    assert made.put == {"checkpoint": AT, "landed": AT}
+    assert made.remove == {"pending", "pending_state", "looked_at", "behind_ms"}
+
+
+def test_a_moment_that_is_in_whole_milliseconds_already_stays_as_it_is():
+    last = NOON.replace(microsecond=999_000)
+    assert change.release(HELD, "run/1", looked_at=last).put == {"looked_at": last}
+    assert change.initiate_handover(FREE, "w3", "why", at=last).put["assigned_at"] == last
+
+
+def test_a_beat_without_a_rate_leaves_the_rate_alone():
+    assert change.beat(HELD, "me").put == {}
+    assert change.beat(HELD, "me", throughput_kbps=0.0).put == {"throughput_kbps": 0.0}

@@ -1,0 +1,108 @@
+"""What may be cleared away, one condition at a time: each of them alone keeps a row or an END."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON
+from pipeline.core.cleanup_plan import plan_delete_ended, plan_delete_garbage, plan_drop, worth_asking
+from pipeline.core.lease import Lease
+from pipeline.core.order import a_family
+from pipeline.core.position import TRIM, Origin, Position, Positions
+from pipeline.core.shard import Shard
+from pipeline.core.stream import ShardKey, StreamId
+
+STREAM = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/orders", 1_700_000_000)
+P, A, B = (ShardKey(STREAM, name) for name in "pab")
+OVER = Position(5, ended=True, children=("a", "b"))
+READ = {P: OVER, A: Position(6), B: Position(7)}
+ROW = Lease(
+    "p", 3, SHARD_END, owner="w1", children=frozenset("ab"), parents=frozenset("o"), stream_epoch=STREAM.epoch
+)
+LISTED = (Shard("a", ("p",)), Shard("b", ("p",)))
+
+
+def at(shards: dict[ShardKey, Position]) -> Positions:
+    return Positions({STREAM: Origin(TRIM, datetime(2026, 1, 1, tzinfo=UTC))}, shards)
+
+
+def deleted(
+    shards: dict[ShardKey, Position], *rows: Lease, listed: tuple[Shard, ...] = LISTED, gone: str = ""
+) -> list[str]:
+    positions = at(shards)
+    family = a_family(STREAM, listed, leases=rows, positions=positions)
+    plans = plan_delete_ended(family, rows, positions) + plan_delete_garbage(
+        family, rows, positions, gone=set(gone)
+    )
+    return [change.key for change in plans]
+
+
+def test_a_row_that_nobody_needs_goes() -> None:
+    assert deleted(READ, ROW) == ["p"]
+
+
+@pytest.mark.parametrize(
+    "shards",
+    [
+        {A: Position(6), B: Position(7), P: Position(5)},  # the table was rolled back over its end
+        {},  # and over everything
+        {P: OVER, A: Position(6)},
+        {P: OVER, A: Position(6), B: Position(seen=datetime(2026, 1, 1, tzinfo=UTC))},
+    ],
+)
+def test_it_stays_while_the_table_has_not_ended_it_or_a_child_is_at_its_start(
+    shards: dict[ShardKey, Position],
+) -> None:
+    assert deleted(shards, ROW) == []
+    assert deleted(shards, replace(ROW, children=frozenset()), listed=(), gone="p") == []
+
+
+def test_it_stays_while_it_is_listed_or_a_parents_row_is_there() -> None:
+    assert deleted(READ, ROW, listed=(*LISTED, Shard("p", closed=True))) == []
+    assert deleted(READ, ROW, Lease("o", stream_epoch=STREAM.epoch)) == []
+    assert deleted(READ, ROW, Lease("o", stream_epoch=STREAM.epoch - 1)) == ["p"]
+
+
+def test_a_left_over_row_goes_only_when_kinesis_has_forgotten_the_shard_and_no_run_holds_it() -> None:
+    back = replace(ROW, checkpoint=TRIM_HORIZON)
+    assert deleted(READ, back) == []
+    assert deleted(READ, back, gone="p") == ["p"]
+    assert deleted(READ, replace(back, run_claim="r/1"), gone="p") == []
+
+
+def test_a_row_of_unread_ground_is_never_garbage() -> None:
+    assert deleted({}, replace(ROW, checkpoint=TRIM_HORIZON, children=frozenset()), gone="p") == []
+
+
+@pytest.mark.parametrize(
+    ("shards", "listed", "dropped"),
+    [
+        (READ, LISTED, ["p"]),
+        (READ, (*LISTED, Shard("p", closed=True)), []),
+        ({P: OVER, A: Position(6)}, LISTED, []),
+        ({P: replace(OVER, children=())}, (), []),
+        ({**READ, P: Position(5)}, LISTED, []),
+    ],
+)
+def test_an_end_goes_once_its_children_show_that_it_was(
+    shards: dict[ShardKey, Position], listed: tuple[Shard, ...], dropped: list[str]
+) -> None:
+    family = a_family(STREAM, listed, positions=at(shards))
+    assert [key.shard_id for key in plan_drop(family, (), at(shards), gone={"p"})] == dropped
+    assert [key.shard_id for key in worth_asking(family, (), at(shards))] == dropped
+    assert plan_drop(family, (), at(shards), gone=()) == ()
+    unfinished = Lease("p", stream_epoch=P.stream.epoch)
+    assert plan_drop(family, [unfinished], at(shards), gone={"p"}) == (), "its row doesn't say END yet"
+
+
+def test_an_end_that_its_parents_end_names_goes_after_that_one() -> None:
+    """Once gone it would look like a child of the parent's that nobody has read."""
+    over = Position(6, ended=True, children=("g",))
+    waiting = {P: OVER, A: over, ShardKey(STREAM, "g"): Position(8)}
+    family = a_family(STREAM, [Shard("b", ("p",)), Shard("g", ("a",))], positions=at(waiting))
+    assert plan_drop(family, (), at(waiting), gone={"p", "a"}) == ()
+    assert plan_drop(family, (), at(waiting | {B: Position(7)}), gone={"p", "a"}) == (P,)
+    assert plan_drop(family, (), at({A: over, ShardKey(STREAM, "g"): Position(8)}), gone={"a"}) == (A,)

@@ -1,0 +1,160 @@
+"""Positions and ledger as text: nothing is lost, and a broken text is one error."""
+
+import base64
+import json
+import zlib
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.core.ledger_codec import VERSION, read_ledger, read_positions, write_ledger, write_positions
+from pipeline.core.lineage import LedgerPage
+from pipeline.core.position import Origin, Position, Positions, Start
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.errors import WrongShape
+from tests.core.strategies import ANY_JSON, PAGES, books
+
+STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1_700_000_000)
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+READERS = [read_positions, read_ledger]
+
+
+def packed(body: Any) -> str:
+    return f"{VERSION}:{base64.b85encode(zlib.compress(json.dumps(body).encode())).decode()}"
+
+
+def body_of(text: str) -> Any:
+    return json.loads(zlib.decompress(base64.b85decode(text.partition(":")[2])))
+
+
+def some_positions(shards: int) -> Positions:
+    """As a busy stream has them: numbers far apart, arrivals close by."""
+    at = {
+        ShardKey(STREAM, f"shardId-{i:012d}"): Position(
+            49_590_338_271_490_256_608_559_692_538_361_571_095_921_575_989_136_588_898 + i * 7_919**13,
+            arrival=NOON + timedelta(milliseconds=i * 37 % 1_000),
+        )
+        for i in range(shards)
+    }
+    return Positions({STREAM: Origin(Start(), NOON)}, at)
+
+
+@given(books())
+def test_positions_come_back_as_they_were(book: Positions):
+    text = write_positions(book)
+    assert read_positions(text) == book
+    assert text.isascii()
+
+
+@given(PAGES)
+def test_a_ledger_comes_back_as_it_was(page: LedgerPage):
+    text = write_ledger(page)
+    assert read_ledger(text) == page
+    assert text.isascii()
+
+
+@given(books())
+def test_the_same_positions_are_the_same_text(book: Positions):
+    shuffled = Positions(
+        dict(reversed(list(book.origins.items()))), dict(reversed(list(book.shards.items())))
+    )
+    assert write_positions(shuffled) == write_positions(book)
+
+
+def test_a_shard_takes_few_bytes():
+    assert len(write_positions(some_positions(1_000))) / 1_000 < 50
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_refused_as_one_error(text: str):
+    for read in READERS:
+        with pytest.raises(WrongShape):
+            read(text)
+
+
+@given(books(), st.integers(0, 10**6), st.sampled_from("0aZ~:{ é"))
+def test_a_damaged_text_is_read_or_refused_and_nothing_else(book: Positions, where: int, letter: str):
+    text = write_positions(book)
+    where %= len(text)
+    for damaged in (text[:where], text[:where] + letter + text[where + 1 :], text + letter):
+        assert_read_or_refused(damaged)
+
+
+@given(ANY_JSON)
+def test_a_text_of_other_contents_is_read_or_refused_and_nothing_else(body: Any):
+    assert_read_or_refused(packed(body))
+
+
+@given(st.data())
+def test_one_odd_value_anywhere_is_read_or_refused_and_nothing_else(data: st.DataObject):
+    positions, ledger = body_of(write_positions(data.draw(books()))), body_of(write_ledger(data.draw(PAGES)))
+    odd = data.draw(ANY_JSON)
+    for body in (positions, ledger):
+        places = list(places_in(body))
+        if places:
+            holder, key = data.draw(st.sampled_from(places))
+            holder[key] = odd
+        assert_read_or_refused(packed(body))
+
+
+def places_in(body: Any) -> Any:
+    for key, value in body.items() if isinstance(body, dict) else enumerate(body):
+        yield body, key
+        if isinstance(value, (dict, list)):
+            yield from places_in(value)
+
+
+def assert_read_or_refused(text: str) -> None:
+    for read in READERS:
+        try:
+            found = read(text)
+        except WrongShape:
+            continue
+        assert isinstance(found, (Positions, LedgerPage))
+
+
+@pytest.mark.parametrize(
+    "row", [[10**17, 1], [-(10**17), 1], [None, 10**30], [None, float("inf")], [None, float("nan")]]
+)
+def test_a_moment_beyond_time_is_refused_as_one_error(row: list[Any]):
+    body = [[STREAM.arn, STREAM.epoch, [row[0], 0], [[0, "1", row[1], row[0]]]]]
+    with pytest.raises(WrongShape, match="positions"):
+        read_positions(packed(body))
+
+
+def test_a_text_nested_beyond_measure_is_refused_as_one_error():
+    deep = "[" * 200_000 + "]" * 200_000
+    text = f"{VERSION}:{base64.b85encode(zlib.compress(deep.encode())).decode()}"
+    with pytest.raises(WrongShape):
+        read_positions(text)
+
+
+@pytest.mark.parametrize("version", ["0", "2", "10", "", "x" * 1_000])
+def test_a_version_that_we_do_not_know_is_told_with_what_to_do(version: str):
+    text = write_positions(some_positions(1)).partition(":")[2]
+    with pytest.raises(WrongShape, match="upgrade Headrace") as error:
+        read_positions(f"{version}:{text}")
+    assert len(str(error.value)) < 300
+
+
+def test_a_bomb_is_not_unpacked():
+    bomb = zlib.compress(b"[" + b" " * (65 * 1024 * 1024) + b"]", 9)
+    with pytest.raises(WrongShape, match="larger than any"):
+        read_positions(f"{VERSION}:{base64.b85encode(bomb).decode()}")
+
+
+def test_a_shard_whose_digits_are_not_ascii_keeps_its_name():
+    key = ShardKey(STREAM, "shardId-" + "\u0660" * 11 + "\u0661")
+    book = Positions({}, {key: Position(1)})
+    assert read_positions(write_positions(book)) == book
+
+
+def test_a_moment_finer_than_milliseconds_is_cut_and_not_rounded_up():
+    key = ShardKey(STREAM, "shardId-000000000001")
+    at = Position(1, arrival=NOON + timedelta(microseconds=999))
+    found = read_positions(write_positions(Positions({}, {key: at})))
+    assert found.shards[key] == replace(at, arrival=NOON)

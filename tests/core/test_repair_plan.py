@@ -1,0 +1,177 @@
+"""Positions rebuilt from what is left, where a table can't show it: the plan alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from pipeline.core.lineage import Kind, LedgerPage, Range
+from pipeline.core.order import Family, a_family
+from pipeline.core.position import TRIM, Origin, Position, Positions, Start
+from pipeline.core.repair_plan import KnownState, LastRow, Picked, Repair, TableEvidence, plan_repair
+from pipeline.core.shard import Shard
+from pipeline.core.start_of_reading import Stop
+from pipeline.core.stream import ShardKey, StreamId
+
+STREAM = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/orders", 1_700_000_000)
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+ORIGINS = {STREAM: Origin(TRIM, NOON)}
+A, B, C = (ShardKey(STREAM, name) for name in "abc")
+FAMILIES = {STREAM: a_family(STREAM, [Shard("a"), Shard("b", ("a",)), Shard("c", ("b",))])}
+
+
+def known(snapshot: int, **shards: Position) -> KnownState:
+    at = {ShardKey(STREAM, name): position for name, position in shards.items()}
+    return KnownState(snapshot, Positions(ORIGINS, at), LedgerPage())
+
+
+def lost(*states: KnownState, **rows: int) -> TableEvidence:
+    last = {ShardKey(STREAM, name): LastRow(n, NOON) for name, n in rows.items()}
+    return TableEvidence(9, None, (), last, states)
+
+
+def planned(
+    evidence: TableEvidence,
+    families: Mapping[StreamId, Family] = FAMILIES,
+    *,
+    gone: frozenset[ShardKey] = frozenset(),
+) -> Repair:
+    found = plan_repair(evidence, families, origins={}, gone=gone, why="w", run="r")
+    assert isinstance(found, Repair), found
+    return found
+
+
+def stands(repair: Repair) -> dict[str, Position]:
+    return {key.shard_id: at for key, at in repair.landing.positions.shards.items()}
+
+
+def test_what_a_snapshot_knows_of_the_very_last_row_is_kept() -> None:
+    over = Position(5, ended=True, children=("b",), seen=NOON)
+    assert stands(planned(lost(known(3, a=over), a=5))) == {"a": over}
+
+
+def test_rows_beyond_the_newest_snapshot_and_short_of_it_both_decide() -> None:
+    repair = planned(lost(known(3, a=Position(5), b=Position(9)), a=7, b=6))
+    assert stands(repair) == {
+        "a": Position(7, ended=True, children=("b",), arrival=NOON),
+        "b": Position(6, arrival=NOON),
+    }
+    assert any("b: is read again from 6; it stood at 9" in told for told in repair.sentences)
+
+
+def test_the_newest_snapshot_speaks_for_a_shard_without_rows() -> None:
+    repair = planned(lost(known(4, a=Position(6)), known(3, a=Position(5), b=Position(2))))
+    assert stands(repair) == {"a": Position(6), "b": Position(2)}
+    assert sum("holds no row of it" in told for told in repair.sentences) == 2
+
+
+def landing(key: ShardKey, upto: int, *, rows: int = 1, kind: Kind = Kind.LANDED) -> LedgerPage:
+    return LedgerPage((Range(kind, key, None, Position(upto), run="r", claim="r/1", rows=rows),))
+
+
+def test_a_snapshot_whose_landing_the_table_doesnt_hold_was_rolled_back_and_speaks_for_no_record() -> None:
+    """A child of its own may have been known by it alone; what an older one says of the shard still counts."""
+    start = Position(start=Start(NOON))
+    rolled_back = replace(known(4, a=Position(6), b=Position(9), c=start), page=landing(A, 6))
+    assert stands(planned(lost(rolled_back, a=5), {})) == {"a": Position(5, arrival=NOON), "c": start}
+    assert stands(planned(lost(rolled_back, known(3, b=Position(2)), a=5), {}))["b"] == Position(2)
+    built_on_it = known(5, a=Position(6), b=Position(9, seen=NOON))
+    repair = planned(lost(built_on_it, rolled_back), {})
+    assert stands(repair) == {"c": start}
+    assert [told.split(": ")[1] for told in repair.sentences if "nowhere" in told] == [
+        "stands nowhere, for the table holds no row of it; it was known at 6, and is read again from its start",
+        "stands nowhere, for the table holds no row of it; it was known at 9, and is read again from its start",
+    ]
+
+
+def test_a_snapshot_whose_landing_is_there_or_brought_no_rows_is_believed() -> None:
+    said = known(4, a=Position(6), b=Position(9))
+    for state, rows in (
+        (replace(said, page=landing(A, 6)), {"a": 6}),
+        (replace(said, page=landing(A, 6)), {"a": 7}),
+        (replace(said, page=landing(A, 6, rows=0, kind=Kind.FOREIGN)), {"a": 5}),
+        (replace(known(3, a=Position(9)), page=landing(A, 9)), {"a": 7}),
+    ):
+        repair = planned(lost(said, state, **rows), {})
+        assert stands(repair)["b"] == Position(9)
+
+
+def test_every_ancestor_of_a_shard_with_rows_has_ended() -> None:
+    ended = stands(planned(lost(known(3, b=Position(seen=NOON)), a=4, c=8)))
+    assert {name: at.token for name, at in ended.items()} == {
+        "a": (4, 0, True),
+        "b": (None, 0, True),
+        "c": (8, 0, False),
+    }
+    assert (ended["a"].children, ended["b"].children) == (("b",), ("c",))
+
+
+def test_no_end_is_made_up_for_an_ancestor_of_which_nothing_tells() -> None:
+    """It may have ended before the start: an END would have its other children read, which did, too."""
+    repair = planned(lost(known(3), c=8))
+    assert stands(repair) == {"c": Position(8, arrival=NOON)}
+    assert not any(told.startswith((str(A), str(B))) for told in repair.sentences)
+
+
+def test_between_an_end_and_rows_of_a_descendant_every_shard_has_ended() -> None:
+    """The END above names it: without one of its own it would be read again one day."""
+    ended = stands(planned(lost(known(3), a=4, c=8)))
+    assert ended["b"] == Position(ended=True, children=("c",))
+    assert ended["a"] == Position(4, ended=True, children=("b",), arrival=NOON)
+
+
+def test_main_without_anything_of_ours_tells_that_what_lies_beside_it_is_read_again() -> None:
+    evidence = replace(lost(known(4, a=Position(6), b=Position(9, ended=True)), b=9), is_whole=True)
+    repair = planned(evidence, {})
+    assert stands(repair) == {"b": Position(9, ended=True)}
+    assert repair.landing.positions.origins == ORIGINS
+    assert any(told.startswith(f"{A}: stands nowhere") and "at 6" in told for told in repair.sentences)
+
+
+def test_a_forgotten_shard_that_nothing_proves_ended_is_told() -> None:
+    repair = planned(lost(known(3), a=5, b=6, c=8), gone=frozenset({A, C}))
+    assert stands(repair) == {"b": Position(6, arrival=NOON)}
+    told = [each for each in repair.sentences if "gets no position" in each]
+    assert len(told) == 1
+    assert told[0].startswith("1 shard gets")
+    assert told[0].endswith(f": {C} (8)")
+
+
+def test_a_forgotten_shard_of_which_nothing_speaks_needs_no_position() -> None:
+    assert stands(planned(lost(known(3), a=5), {}, gone=frozenset({A}))) == {}
+    assert stands(planned(lost(known(3, a=Position(4)), a=5), {}, gone=frozenset({A}))) == {
+        "a": Position(5, arrival=NOON)
+    }
+
+
+def test_rows_beyond_a_position_that_was_reached_are_no_ones_to_guess_about() -> None:
+    reached = Positions(ORIGINS, {A: Position(3)})
+    found = plan_repair(
+        TableEvidence(9, reached, (), {A: LastRow(5)}, ()), FAMILIES, origins={}, why="w", run="r"
+    )
+    assert isinstance(found, Stop)
+    assert "would land them twice" in found.why
+
+
+def test_picked_ranges_land_in_order_upon_each_other() -> None:
+    def a_pick(snapshot: int, after: int, upto: int) -> Picked:
+        each = Range(Kind.LANDED, A, Position(after), Position(upto), run="r", claim="r/1")
+        return Picked(snapshot, LedgerPage((each,)))
+
+    reached = Positions(ORIGINS, {A: Position(3)})
+    in_order = TableEvidence(9, reached, (a_pick(7, 3, 5), a_pick(8, 5, 6)), {A: LastRow(6)}, ())
+    assert stands(planned(in_order)) == {"a": Position(6)}
+    turned = TableEvidence(9, reached, (a_pick(8, 5, 6), a_pick(7, 3, 5)), {A: LastRow(6)}, ())
+    assert isinstance(plan_repair(turned, FAMILIES, origins={}, why="w", run="r"), Stop)
+
+
+def test_an_end_that_was_let_go_of_before_a_cherry_pick_isnt_told_as_lost() -> None:
+    each = Range(Kind.LANDED, B, Position(7), Position(9), run="r", claim="r/1", rows=2)
+    picked = (Picked(9, LedgerPage((each,))),)
+    older = known(3, a=Position(5, ended=True, children=("b",)))
+    rows = {A: LastRow(5, NOON), B: LastRow(9, NOON)}
+    reached = Positions(ORIGINS, {B: Position(7)})
+    repair = planned(TableEvidence(9, reached, picked, rows, (known(8, b=Position(7)), older)))
+    assert stands(repair) == {"b": Position(9)}
+    assert not [told for told in repair.sentences if "nowhere" in told]

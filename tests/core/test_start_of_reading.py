@@ -1,0 +1,331 @@
+"""Where a wave begins to read a shard, and when it must not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pipeline.core.batch import Batch
+from pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON, Checkpoint
+from pipeline.core.lease import Lease
+from pipeline.core.lineage import ParentIs, ParentReason
+from pipeline.core.order import InTheWay
+from pipeline.core.position import TRIM, Origin, Position, Positions, Start
+from pipeline.core.start_of_reading import Finish, Passed, Read, Stop, Wait, is_rolled_back, plan_begin
+from pipeline.core.stream import ShardKey, StreamId
+
+STREAM = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/orders", 1_700_000_000)
+KEY = ShardKey(STREAM, "shardId-000000000001")
+PARENT = ShardKey(STREAM, "shardId-000000000000")
+DAY = timedelta(days=1)
+MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+ORIGINS = {STREAM: Origin(Start(MOMENT), MOMENT)}
+
+
+def begin(
+    row: Lease,
+    position: Position | None = None,
+    *,
+    others: dict[ShardKey, Position] | None = None,
+    **more: object,
+) -> object:
+    shards = dict(others or {})
+    if position is not None:
+        shards[KEY] = position
+    return plan_begin(row, KEY, Positions(ORIGINS, shards), retention=DAY, **more)  # type: ignore[arg-type]
+
+
+def row(checkpoint: Checkpoint = TRIM_HORIZON, landed: Checkpoint | None = None) -> Lease:
+    return Lease(KEY.shard_id, checkpoint=checkpoint, landed=landed)
+
+
+def test_a_first_read_of_a_root_begins_at_the_origin() -> None:
+    plan = begin(row())
+    assert isinstance(plan, Read)
+    assert plan.batch.start == Start(MOMENT)
+    assert plan.batch.after is None
+    assert plan.batch.witness == MOMENT
+
+
+def test_a_child_of_a_placed_parent_begins_at_trim_horizon_and_inherits_its_witness() -> None:
+    seen = MOMENT + timedelta(hours=3)
+    parent = Position(7, ended=True, arrival=MOMENT, seen=seen)
+    reasons = (ParentReason(PARENT.shard_id, ParentIs.ENDED),)
+    plan = begin(row(), others={PARENT: parent}, parents=reasons)
+    assert isinstance(plan, Read)
+    assert plan.batch.start == TRIM
+    assert plan.batch.witness == seen
+    assert plan.batch.parents == reasons
+
+
+def test_a_child_whose_other_parent_left_the_stream_unread_may_have_lost_records_since_the_origin() -> None:
+    """That parent's records were trimmed at moments that no position knows."""
+    read = Position(7, ended=True, arrival=MOMENT + timedelta(hours=2), seen=MOMENT + timedelta(hours=3))
+    reasons = (
+        ParentReason(PARENT.shard_id, ParentIs.ENDED),
+        ParentReason("shardId-000000000009", ParentIs.GONE),
+    )
+    plan = begin(row(), others={PARENT: read}, parents=reasons)
+    assert isinstance(plan, Read)
+    assert plan.batch.witness == MOMENT
+
+
+def test_a_child_of_a_parent_from_before_the_start_begins_at_the_origin() -> None:
+    plan = begin(row(), parents=(ParentReason(PARENT.shard_id, ParentIs.BEFORE_START),))
+    assert isinstance(plan, Read)
+    assert plan.batch.start == Start(MOMENT)
+
+
+def test_a_shard_whose_parents_are_in_the_way_waits() -> None:
+    plan = begin(row(), waiting=(InTheWay(PARENT.shard_id, "it stands at 7"),))
+    assert plan == Wait("it stands at 7")
+
+
+def test_reading_goes_on_from_the_table_and_a_row_behind_it_is_repaired() -> None:
+    plan = begin(row(Checkpoint("5"), Checkpoint("5")), Position(9))
+    assert isinstance(plan, Read)
+    assert plan.batch.after == Position(9)
+    assert plan.repair == Checkpoint("9")
+
+
+def test_sequence_numbers_compare_as_numbers() -> None:
+    plan = begin(row(Checkpoint("9")), Position(10))
+    assert isinstance(plan, Read)
+    assert plan.repair == Checkpoint("10")
+
+
+def test_a_row_at_the_tables_position_needs_no_repair() -> None:
+    plan = begin(row(Checkpoint("9"), Checkpoint("9")), Position(9))
+    assert isinstance(plan, Read)
+    assert plan.repair is None
+
+
+def test_a_shard_that_ended_in_the_table_is_only_finished() -> None:
+    ended = Position(9, ended=True, children=("shardId-000000000002",))
+    assert begin(row(), ended) == Finish(ended)
+    assert begin(row(SHARD_END, SHARD_END), ended) == Finish(ended)
+
+
+def test_our_own_checkpoint_ahead_of_the_table_is_a_rollback() -> None:
+    plan = begin(row(Checkpoint("9"), Checkpoint("9")), Position(5))
+    assert isinstance(plan, Stop)
+    assert "rolled back" in plan.why
+
+
+def test_a_foreign_checkpoint_ahead_of_the_table_is_another_reader() -> None:
+    plan = begin(row(Checkpoint("9"), Checkpoint("5")), Position(5))
+    assert isinstance(plan, Stop)
+    assert "isn't Headrace" in plan.why
+
+
+def test_shard_end_in_the_row_alone_is_another_reader() -> None:
+    plan = begin(row(SHARD_END), Position(5))
+    assert isinstance(plan, Stop)
+    assert "isn't Headrace" in plan.why
+
+
+def test_digits_in_a_row_whose_shard_has_no_position_are_refused() -> None:
+    plan = begin(row(Checkpoint("5")))
+    assert isinstance(plan, Stop)
+    assert "no position" in plan.why
+
+
+def test_without_an_origin_nothing_is_read() -> None:
+    plan = plan_begin(row(), KEY, Positions(), retention=DAY)
+    assert isinstance(plan, Wait)
+
+
+def test_a_shard_that_was_only_seen_empty_still_begins_at_its_start() -> None:
+    seen = MOMENT + timedelta(hours=9)
+    plan = begin(row(), Position(seen=seen))
+    assert isinstance(plan, Read)
+    assert plan.batch.start == Start(MOMENT)
+    assert plan.batch.witness == seen
+
+
+def test_a_position_with_a_start_of_its_own_begins_there() -> None:
+    plan = begin(row(), Position(start=TRIM))
+    assert isinstance(plan, Read)
+    assert plan.batch.start == TRIM
+
+
+def test_the_witness_of_an_unread_root_is_the_moment_named_if_it_was_in_reach_then() -> None:
+    decided = MOMENT
+    for before, witness in (
+        (timedelta(hours=2), decided - timedelta(hours=2)),
+        (timedelta(days=3), decided),
+        (timedelta(hours=-2), decided),
+    ):
+        origins = {KEY.stream: Origin(Start(decided - before), decided)}
+        plan = plan_begin(row(), KEY, Positions(origins), retention=DAY)
+        assert isinstance(plan, Read)
+        assert plan.batch.witness == witness
+
+
+NEITHER = "nothing was read or moved; `headrace reposition` decides which of the two is right"
+
+
+def test_each_disagreement_of_row_and_table_is_told_with_both_sides() -> None:
+    nine, five = Checkpoint("9"), Checkpoint("5")
+    assert begin(row(nine, nine), Position(5)) == Stop(
+        f"the lake table stands at 5 for {KEY}, but we landed it up to 9 before: the table was rolled back or "
+        f"restored; {NEITHER}"
+    )
+    assert begin(row(nine, nine)) == Stop(
+        f"the lake table stands at nothing for {KEY}, but we landed it up to 9 before: the table was rolled back or "
+        f"restored; {NEITHER}"
+    )
+    for said in (five, SHARD_END):
+        assert begin(row(said)) == Stop(
+            f"the lease row of {KEY} stands at {said}, but the lake table has no position for it: another reader moved "
+            f"the row, or the table was replaced; {NEITHER}"
+        )
+    assert begin(row(nine, five), Position(5)) == Stop(
+        f"the lease row of {KEY} stands at 9, ahead of the lake table's 5: a reader that isn't Headrace "
+        f"checkpointed it; {NEITHER}"
+    )
+
+
+def test_a_table_is_rolled_back_only_where_it_has_less_than_was_landed() -> None:
+    five = Checkpoint("5")
+    assert not is_rolled_back(None, Position(5))
+    assert not is_rolled_back(row(five), Position(4))
+    assert not is_rolled_back(row(five, five), Position(5))
+    assert not is_rolled_back(row(five, five), Position(6))
+    assert is_rolled_back(row(five, five), Position(4))
+    assert is_rolled_back(row(five, five), Position())
+    assert is_rolled_back(row(five, five), None)
+
+
+def test_a_shard_whose_descendant_has_a_position_is_left_over_unless_it_has_one_itself() -> None:
+    assert begin(row(Checkpoint("5")), passed_by="child") == Passed("child")
+    assert isinstance(begin(row(), Position(5), passed_by="child"), Read)
+    ended = Position(9, ended=True)
+    assert begin(row(), ended, passed_by="child") == Finish(ended)
+
+
+def test_only_a_shard_without_a_landed_record_waits_and_tells_all_that_it_waits_for() -> None:
+    waiting = (InTheWay("p", "p stands at 7"), InTheWay("q", "q stands at 8"))
+    assert begin(row(), waiting=waiting) == Wait("p stands at 7; q stands at 8")
+    assert begin(row(), Position(seen=MOMENT), waiting=waiting) == Wait("p stands at 7; q stands at 8")
+    assert isinstance(begin(row(), Position(5), waiting=waiting), Read)
+
+
+def test_a_stream_without_an_origin_is_waited_for_by_its_name() -> None:
+    assert plan_begin(row(), KEY, Positions(), retention=DAY) == Wait(
+        f"no origin is decided yet for {STREAM}"
+    )
+
+
+def test_a_first_read_is_this_batch() -> None:
+    reasons = (ParentReason(PARENT.shard_id, ParentIs.BEFORE_START),)
+    assert begin(row(), parents=reasons) == Read(
+        Batch(
+            KEY,
+            after=None,
+            start=Start(MOMENT),
+            witness=MOMENT,
+            retention=DAY,
+            parents=reasons,
+            weight=1.0,
+            goes_on=False,
+        )
+    )
+
+
+def test_reading_on_is_this_batch_and_names_no_parent_again() -> None:
+    at = Position(9, arrival=MOMENT + timedelta(hours=1))
+    busy = replace(row(Checkpoint("9")), throughput_kbps=7.5)
+    reasons = (ParentReason(PARENT.shard_id, ParentIs.GONE),)
+    assert begin(busy, at, parents=reasons) == Read(
+        Batch(
+            KEY,
+            after=at,
+            start=Start(MOMENT),
+            witness=MOMENT + timedelta(hours=1),
+            retention=DAY,
+            parents=(),
+            weight=7.5,
+            goes_on=False,
+        )
+    )
+
+
+def test_a_gap_is_gone_over_where_the_caller_or_the_position_says_so() -> None:
+    def goes_on(position: Position | None, **more: Any) -> bool:
+        plan = begin(row(), position, **more)
+        assert isinstance(plan, Read)
+        return plan.batch.goes_on
+
+    accepted = Position(gap_accepted=True)
+    assert not goes_on(None)
+    assert not goes_on(Position())
+    assert goes_on(None, goes_on=True)
+    assert goes_on(accepted)
+    assert goes_on(accepted, goes_on=True)
+
+
+def test_a_child_begins_at_the_origin_while_no_parent_has_a_record_and_at_trim_horizon_once_one_has() -> None:
+    other = ShardKey(STREAM, "shardId-000000000009")
+    reasons = tuple(ParentReason(key.shard_id, ParentIs.ENDED) for key in (PARENT, other))
+    for first, second, start in (
+        (None, None, Start(MOMENT)),
+        (None, 7, TRIM),
+        (7, None, TRIM),
+        (7, 7, TRIM),
+    ):
+        parents = {PARENT: Position(first, ended=True), other: Position(second, ended=True)}
+        plan = begin(row(), others=parents, parents=reasons)
+        assert isinstance(plan, Read)
+        assert plan.batch.start == start
+
+
+def test_the_witness_of_a_child_is_the_latest_of_its_parents_whatever_positions_lack_one() -> None:
+    other = ShardKey(STREAM, "shardId-000000000009")
+    early, late = MOMENT + timedelta(hours=1), MOMENT + timedelta(hours=2)
+    reasons = (
+        ParentReason(PARENT.shard_id, ParentIs.ENDED),
+        ParentReason(other.shard_id, ParentIs.ENDED),
+        ParentReason("shardId-000000000008", ParentIs.BEFORE_START),
+    )
+
+    def witness(first: datetime | None, second: datetime | None) -> datetime:
+        parents = {PARENT: Position(7, arrival=first), other: Position(7, arrival=second)}
+        plan = begin(row(), others=parents, parents=reasons)
+        assert isinstance(plan, Read)
+        return plan.batch.witness
+
+    assert witness(early, late) == witness(late, early) == late
+    assert witness(early, None) == early
+    assert witness(None, None) == MOMENT
+
+
+def test_a_root_of_a_later_life_has_lost_nothing_since_that_life_began() -> None:
+    born = datetime.fromtimestamp(STREAM.epoch, UTC)
+
+    def witness(*others: StreamId) -> datetime:
+        origins = ORIGINS | {other: Origin(TRIM, MOMENT) for other in others}
+        plan = plan_begin(row(), KEY, Positions(origins), retention=DAY)
+        assert isinstance(plan, Read)
+        return plan.batch.witness
+
+    earlier, later = replace(STREAM, epoch=STREAM.epoch - 1), replace(STREAM, epoch=STREAM.epoch + 1)
+    elsewhere = replace(earlier, arn=STREAM.arn + "-other")
+    assert witness(earlier) == born
+    assert witness(earlier).tzinfo is UTC
+    assert witness(later) == witness(elsewhere) == witness() == MOMENT
+
+
+def test_a_moment_named_exactly_at_the_edge_of_the_retention_was_in_reach() -> None:
+    for named, witness in (
+        (MOMENT - DAY, MOMENT - DAY),
+        (MOMENT - DAY - timedelta(seconds=1), MOMENT),
+        (MOMENT, MOMENT),
+    ):
+        plan = plan_begin(row(), KEY, Positions({STREAM: Origin(Start(named), MOMENT)}), retention=DAY)
+        assert isinstance(plan, Read)
+        assert plan.batch.witness == witness
+    plan = plan_begin(row(), KEY, Positions({STREAM: Origin(TRIM, MOMENT)}), retention=DAY)
+    assert isinstance(plan, Read)
+    assert plan.batch.witness == MOMENT

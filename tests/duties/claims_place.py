@@ -1,0 +1,91 @@
+"""One run of a worker and the lease rows that it finds, for the tests of `Claims`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from pipeline.core.batch import Staged
+from pipeline.core.change import (
+    Applied,
+    Change,
+    Refused,
+)
+from pipeline.core.lease import Lease
+from pipeline.core.position import Position
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.duties.claims import Claims
+from pipeline.duties.wave import Landed, WaveLog
+from pipeline.errors import HeadraceError
+from pipeline.memory.clock import MemoryClock
+from pipeline.memory.leases import MemoryLeaseStore
+from pipeline.memory.runs import MemoryRuns
+from pipeline.memory.workers import MemoryWorkerStore
+from pipeline.settings.model import TimeSettings
+
+STREAM = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/orders", 1_700_000_000)
+MINE = "run/1"
+MINUTE = timedelta(minutes=1)
+TIMES = TimeSettings()
+
+
+class Rows(MemoryLeaseStore):
+    """Keeps the writes, and is in trouble with the rows that a test names."""
+
+    def __init__(self, rows: tuple[Lease, ...]) -> None:
+        super().__init__(rows)
+        self.writes: list[Change] = []
+        self.trouble: dict[str, HeadraceError] = {}
+
+    def apply(self, change: Change) -> Applied | Refused:
+        self.writes.append(change)
+        if change.key in self.trouble:
+            raise self.trouble[change.key]
+        return super().apply(change)
+
+
+class Place:
+    """One run of worker w1, and the rows that it finds."""
+
+    def __init__(self, *rows: Lease, over: tuple[str, ...] = ()) -> None:
+        self.clock = MemoryClock()
+        self.rows = Rows(rows)
+        self.workers = MemoryWorkerStore(clock=self.clock)
+        self.runs = MemoryRuns(self.clock)
+        self.log = WaveLog()
+        self.claims = Claims(
+            me="w1",
+            claim=MINE,
+            leases=self.rows,
+            workers=self.workers,
+            runs=self.runs,
+            clock=self.clock,
+            times=TIMES,
+            over=frozenset(over),
+        )
+
+    def take(self, *rows: Lease) -> None:
+        self.claims.take(self.log, {None: STREAM}, rows or self.rows.scan().leases)
+
+    def taken(self, *rows: Lease) -> tuple[str, ...]:
+        self.take(*rows)
+        return self.claims.keys
+
+    def row(self, key: str = "s1") -> Lease:
+        found = self.rows.get(key)
+        assert found is not None
+        return found
+
+
+def a_row(key: str = "s1", **more: Any) -> Lease:
+    return Lease(key, 5, **{"owner": "w1", "stream_epoch": STREAM.epoch, **more})
+
+
+def a_key(shard: str = "s1") -> ShardKey:
+    return ShardKey(STREAM, shard)
+
+
+def landed(shard: str = "s1", **more: Any) -> Landed:
+    upto = more.pop("upto", Position(9))
+    staged = Staged(a_key(shard), None, upto, **{"behind": timedelta(0), "pages": 1, **more})
+    return Landed(shard, staged, 1, (), ())

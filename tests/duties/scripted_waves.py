@@ -1,0 +1,65 @@
+"""An attempt whose waves bring what a script says, and the reports to write such a script with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from pipeline.core.batch import Staged
+from pipeline.core.position import Position
+from pipeline.duties.claims import Claims
+from pipeline.duties.wave import Landed, Problem, WaveReport
+from pipeline.errors import HeadraceError
+from tests.duties.world import World
+
+SECOND = timedelta(seconds=1)
+
+
+class Scripted:
+    """An attempt whose waves bring what a script says; its claims and ports are real."""
+
+    def __init__(self, world: World, *reports: WaveReport | HeadraceError) -> None:
+        real = world.a_run("w1", "asked")
+        self.claims: Claims = real.claims
+        self.ports = real.ports
+        self.clock = world.clock
+        self.failed: dict[str, str] = {}
+        self.reports = list(reports)
+        self.waves: list[tuple[float, tuple[str, ...] | None]] = []
+        """When each wave began, and which shards it was asked for."""
+        self.takes = timedelta(0)
+
+    def wave(self, keys: tuple[str, ...] | None = None) -> WaveReport:
+        """The last report again and again."""
+        self.waves.append((self.clock.monotonic(), keys))
+        assert len(self.waves) < 2_000, "the run doesn't end"
+        self.clock.advance(self.takes)
+        report = self.reports.pop(0) if len(self.reports) > 1 else self.reports[0]
+        if isinstance(report, HeadraceError):
+            raise report
+        return report
+
+    def expected(self) -> tuple[str, ...]:
+        return ("expected",)
+
+    @property
+    def began(self) -> list[float]:
+        return [at for at, _ in self.waves]
+
+
+def landed(shard: int = 0, **more: Any) -> Landed:
+    world = World(shards=2)
+    staged = Staged(world.shard(shard), None, Position(9), **{"behind": timedelta(0), "pages": 1, **more})
+    return Landed(world.shard(shard).shard_id, staged, 1, (), ())
+
+
+def waves_of(*each: Landed, problems: Sequence[Problem] = ()) -> WaveReport:
+    return WaveReport(landed=tuple(each), problems=tuple(problems))
+
+
+NOTHING = waves_of()
+SOME = waves_of(landed(rows=3))
+MORE = waves_of(landed(rows=3, behind=SECOND))
+EMPTY_HANDED = waves_of(landed(behind=SECOND))
+"""Not at its tip, and nothing came: Kinesis answers empty pages."""

@@ -1,0 +1,345 @@
+"""The rows that a run may write: which it takes, what it says of the others, and how it lets them go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from pipeline.core.change import (
+    Applied,
+    Change,
+    Refused,
+    beat,
+    create,
+    want,
+)
+from pipeline.core.checkpoint import Checkpoint
+from pipeline.core.failure import Failure
+from pipeline.core.lease import Lease
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.duties.wave import Problem
+from pipeline.errors import HeadraceError, Terminal, Throttled, Unreachable
+from tests.duties.claims_place import MINE, MINUTE, STREAM, TIMES, Place, a_key, a_row
+
+# --- taking ------------------------------------------------------------------------------------------------------
+
+
+def test_a_row_that_nothing_speaks_against_is_claimed_and_held_as_it_is_now() -> None:
+    place = Place(a_row("s2"), a_row("s1"))
+    assert place.taken() == ("s1", "s2")
+    assert place.claims.held == {
+        a_key(name): replace(a_row(name, run_claim=MINE), counter=6) for name in ("s1", "s2")
+    }
+    assert [change.why for change in place.rows.writes] == [f"w1 reads this shard in run claim {MINE}"] * 2
+    assert place.log.problems == []
+
+
+@pytest.mark.parametrize(
+    ("row", "why", "busy"),
+    [
+        (
+            a_row(stream_epoch=STREAM.epoch - 1),
+            "its row is of another life of the stream; the leader retires it",
+            False,
+        ),
+        (a_row(owner="w2"), "worker w2 holds it, not w1", False),
+        (a_row(owner=None), "worker nobody holds it, not w1", False),
+        (a_row(owner="w2", checkpoint_owner="w1"), "it is being handed over to w2", False),
+        (a_row(run_claim="other/1"), "run other is reading it", True),
+        (a_row(wanted_by="other/1"), "run other waits for it and goes first", True),
+        (a_row(run_claim=MINE, wanted_by="other/1"), "run other waits for it and goes first", True),
+    ],
+)
+def test_a_row_that_may_not_be_claimed_is_left_alone_with_a_reason(
+    row: Lease, why: str, *, busy: bool
+) -> None:
+    place = Place(row, a_row("s2"))
+    place.runs.launch("other", "w1")
+    assert place.taken() == ("s2",)
+    assert place.log.problems == [Problem("s1", why, fatal=False, busy=busy)]
+    assert place.row() == row
+
+
+@pytest.mark.parametrize("over", [{"run_claim": "other/1"}, {"wanted_by": "other/1"}, {"run_claim": MINE}])
+def test_a_row_of_this_run_or_of_one_that_is_over_is_claimed_and_its_wish_is_gone(
+    over: dict[str, str],
+) -> None:
+    place = Place(a_row(**over), over=("other/1",))
+    assert place.taken() == ("s1",)
+    assert (place.row().run_claim, place.row().wanted_by) == (MINE, None)
+
+
+def test_a_row_that_this_run_waits_for_is_its_to_claim() -> None:
+    place = Place(a_row(wanted_by=MINE))
+    assert place.taken() == ("s1",)
+    assert place.row().wanted_by is None
+
+
+def test_a_race_for_a_row_that_is_lost_is_told_with_who_was_faster() -> None:
+    place = Place(a_row("s1"), a_row("s2"))
+    read = place.rows.scan().leases
+    place.rows.wipe("s2")
+    taken = replace(a_row("s1"), owner="w2", run_claim="other/1")
+    place.rows.wipe("s1")
+    assert isinstance(place.rows.apply(create(taken, "a test")), Applied)
+    assert place.taken(*read) == ()
+    assert place.log.problems == [
+        Problem("s1", "w2 was faster; nothing was read", fatal=False),
+        Problem("s2", "nobody was faster; nothing was read", fatal=False),
+    ]
+    assert not place.claims._asked
+
+
+@pytest.mark.parametrize(("error", "fatal"), [(Terminal("denied"), True), (Throttled("later"), False)])
+def test_trouble_with_one_claim_is_a_problem_of_its_shard(error: HeadraceError, *, fatal: bool) -> None:
+    place = Place(a_row("s1"), a_row("s2"))
+    place.rows.trouble["s1"] = error
+    assert place.taken() == ("s2",)
+    why = f"it couldn't be claimed, and nothing was read ({error})"
+    assert place.log.problems == [Problem("s1", why, fatal=fatal)]
+    assert not place.claims._asked
+
+
+def test_trouble_with_every_claim_is_the_waves() -> None:
+    place = Place(a_row("s1"), a_row("s2"))
+    place.rows.trouble = {"s1": Throttled("later"), "s2": Throttled("later")}
+    with pytest.raises(Throttled):
+        place.take()
+
+
+def test_of_claims_in_trouble_only_one_without_an_answer_may_have_arrived_and_is_released() -> None:
+    place = Place(a_row("s1"), a_row("s2"), a_row("s3"))
+    place.rows.trouble = {"s1": Unreachable("no answer"), "s2": Throttled("later")}
+    place.take()
+    place.rows.trouble.clear()
+    place.rows.writes.clear()
+    place.claims.release(place.log)
+    assert sorted(change.key for change in place.rows.writes) == ["s1", "s3"]
+
+
+# --- waiting -----------------------------------------------------------------------------------------------------
+
+
+def test_a_wish_is_written_once_and_taken_back() -> None:
+    place = Place(a_row(run_claim="other/1"))
+    assert place.claims.want("s1")
+    assert place.row().wanted_by == MINE
+    assert place.claims.want("s1")
+    assert len(place.rows.writes) == 1
+    place.claims.unwant_all()
+    assert place.row().wanted_by is None
+    place.rows.writes.clear()
+    place.claims.unwant_all()
+    assert not place.rows.writes
+
+
+def test_the_wish_of_another_living_run_stands_and_one_of_a_run_that_is_over_gives_way() -> None:
+    place = Place(a_row("s1", wanted_by="lives/1"), a_row("s2", wanted_by="dead/1"), over=("dead/1",))
+    place.runs.launch("lives", "w1")
+    assert not place.claims.want("s1")
+    assert place.claims.want("s2")
+    assert not place.claims.want("s3"), "there is no such row"
+    place.claims.unwant_all()
+    assert (place.row("s1").wanted_by, place.row("s2").wanted_by) == ("lives/1", None)
+
+
+def test_a_wish_whose_row_changed_hands_meanwhile_is_not_there() -> None:
+    place = Place(a_row())
+    apply = place.rows.apply
+
+    def faster(change: Change) -> Applied | Refused:
+        place.rows.apply = apply  # type: ignore[method-assign]
+        apply(want(place.row(), "other/1"))
+        return apply(change)
+
+    place.rows.apply = faster  # type: ignore[method-assign]
+    assert not place.claims.want("s1")
+
+
+def test_a_wish_that_was_fulfilled_or_whose_row_is_gone_or_in_trouble_keeps_no_other_from_being_taken_back() -> (
+    None
+):
+    place = Place(*(a_row(key) for key in ("s1", "s2", "s3", "s4")))
+    for key in ("s1", "s2", "s3", "s4"):
+        assert place.claims.want(key)
+    place.rows.wipe("s1")
+    place.rows.trouble["s2"] = Throttled("later")
+    place.take(place.row("s3"))
+    place.claims.unwant_all()
+    assert [place.row(key).wanted_by for key in ("s2", "s3", "s4")] == [MINE, None, None]
+
+
+# --- writing -----------------------------------------------------------------------------------------------------
+
+
+def test_a_write_is_held_as_the_row_is_afterwards() -> None:
+    place = Place(a_row())
+    place.take()
+    assert place.claims.write(place.log, a_key(), beat(place.row(), "w1"))
+    assert place.claims.held[a_key()].counter == 7
+    assert place.log.problems == []
+
+
+@pytest.mark.parametrize(
+    ("now", "taker"),
+    [
+        (a_row(run_claim="other/1", owner="w2"), "run other of worker w2"),
+        (a_row(run_claim=None, owner="w2"), "worker w2"),
+        (a_row(run_claim=MINE, owner="w2"), "worker w2"),
+        (a_row(run_claim=None, owner=None), "nobody"),
+        (None, "nobody (it is gone)"),
+    ],
+)
+def test_a_refused_write_says_who_took_the_row_and_that_what_was_committed_stays(
+    now: Lease | None, taker: str
+) -> None:
+    place = Place(a_row())
+    place.take()
+    held = place.row()
+    place.rows.wipe("s1")
+    if now is not None:
+        place.rows.apply(create(now, "a test"))
+    assert not place.claims.write(place.log, a_key(), beat(held, "w1"))
+    assert place.log.problems == [
+        Problem("s1", f"its row was taken by {taker} meanwhile; what was committed stays", fatal=False)
+    ]
+    assert place.claims.held[a_key()] == held
+
+
+def test_of_many_writes_each_is_judged_for_itself() -> None:
+    place = Place(a_row("s1"), a_row("s2"), a_row("s3"))
+    place.take()
+    place.rows.trouble["s2"] = Throttled("later")
+    wanted = {a_key(name): beat(place.row(name), "w1") for name in ("s1", "s2", "s3")}
+    assert place.claims.write_all(place.log, wanted) == {a_key("s1"), a_key("s3")}
+    assert place.claims.held[a_key("s3")].counter == 7
+    why = "its row couldn't be written (later); what was committed stays, and the next wave mends the row"
+    assert place.log.problems == [Problem("s2", why, fatal=False)]
+
+
+# --- who lives ---------------------------------------------------------------------------------------------------
+
+
+def test_the_run_gets_on_with_each_answer_and_stands_still_between_them() -> None:
+    place = Place(a_row())
+    steps = (
+        place.take,
+        lambda: place.claims.write(place.log, a_key(), beat(place.row(), "w1")),
+        lambda: place.claims.release(place.log),
+        place.claims.has_progressed,
+    )
+    for step in steps:
+        place.clock.advance(MINUTE)
+        assert place.claims.stood_still_for() == MINUTE
+        step()
+        assert place.claims.stood_still_for() == timedelta(0)
+
+
+def test_a_beat_is_counted_for_this_workers_claim() -> None:
+    place = Place()
+    place.claims.beat()
+    place.claims.beat()
+    worker = place.workers.get("w1")
+    assert worker is not None
+    assert worker.run_beats == {MINE: 2}
+
+
+def living(place: Place) -> frozenset[str]:
+    return place.claims.look(iter(place.rows.scan().leases))
+
+
+def until_none_lives(place: Place) -> None:
+    for _ in range(100):
+        if not living(place):
+            return
+        place.clock.advance(TIMES.worker_tick)
+    raise AssertionError("a dead run lives for ever")
+
+
+def test_looks_in_quick_succession_add_up_to_the_time_that_went_by() -> None:
+    place = Place(a_row("s1", run_claim="other/1"))
+    second = timedelta(seconds=1)
+    for _ in range(TIMES.lease_duration // second + 1):
+        assert living(place) == {"other/1"}
+        place.clock.advance(second)
+    assert living(place) == frozenset()
+
+
+def test_a_run_that_dagster_does_not_know_lives_until_its_beat_stood_still_for_the_lease_duration() -> None:
+    place = Place(a_row("s1", run_claim="other/1"), a_row("s2", run_claim=MINE), a_row("s3"))
+    place.workers.beat_run("w1", "other/1")
+    most = TIMES.worker_tick * 1.5
+    looks = int(TIMES.lease_duration / most)
+    assert living(place) == {"other/1"}
+    for _ in range(looks):
+        place.clock.advance(most)
+        assert living(place) == {"other/1"}
+    place.clock.advance(most)
+    assert living(place) == frozenset()
+    place.workers.beat_run("w1", "other/1")
+    assert living(place) == {"other/1"}
+    place.workers.beat_run("w1", "other/1")
+    place.clock.advance(most)
+    assert living(place) == {"other/1"}
+
+
+def test_a_claim_that_never_beat_is_watched_from_the_first_look_on() -> None:
+    place = Place(a_row("s1", run_claim="other/1"), a_row("s2", wanted_by="waits/1"))
+    until_none_lives(place)
+    assert (
+        timedelta(0) <= timedelta(seconds=place.clock.monotonic()) - TIMES.lease_duration <= TIMES.worker_tick
+    )
+    assert place.taken() == ("s1", "s2")
+
+
+def test_a_wish_that_nobody_watched_counts_as_living() -> None:
+    place = Place(a_row(wanted_by="waits/1"))
+    assert place.taken() == ()
+
+
+def test_a_started_run_lives_through_its_grace_without_any_beat() -> None:
+    place = Place(a_row(run_claim="other/1"))
+    place.runs.launch("other", "w1")
+    place.runs.start("other")
+    until_none_lives(place)
+    assert place.clock.monotonic() == TIMES.launch_grace.total_seconds()
+
+
+def test_a_claim_that_the_workers_tick_judged_dead_or_whose_run_is_over_does_not_live() -> None:
+    place = Place(a_row("s1", run_claim="dead/1"), a_row("s2", run_claim="over/1"), over=("dead/1",))
+    place.runs.launch("dead", "w1")
+    place.runs.launch("over", "w1")
+    place.runs.end("over")
+    assert living(place) == frozenset()
+
+
+def test_a_stream_that_could_not_be_asked_is_noted_in_its_rows() -> None:
+    place = Place(a_row("s1"), a_row("s2", owner="w2"))
+    place.claims.note_unasked(place.rows.scan().leases, {None: Terminal("denied")})
+    assert place.row("s1").failure == Failure(place.clock.now(), "denied")
+    assert place.row("s2").failure is None
+
+
+def test_rows_of_several_streams_are_held_by_the_stream_that_each_names() -> None:
+    other = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/items", 1_600_000_000)
+    rows = (
+        a_row("a", stream=STREAM.serialized, shard="s1"),
+        a_row("b", stream=other.serialized, shard="s1", stream_epoch=other.epoch, checkpoint=Checkpoint("3")),
+    )
+    place = Place(*rows)
+    place.claims.take(place.log, {STREAM.serialized: STREAM, other.serialized: other}, rows)
+    assert set(place.claims.held) == {a_key(), ShardKey(other, "s1")}
+
+
+def test_a_store_that_gives_fewer_answers_than_it_was_asked_for_is_not_believed() -> None:
+    place = Place(a_row())
+    place.take()
+    place.rows.apply_all = lambda _changes: ()  # type: ignore[method-assign,assignment]
+    with pytest.raises(ValueError, match="zip"):
+        place.take()
+    with pytest.raises(ValueError, match="zip"):
+        place.claims.write_all(place.log, {a_key(): beat(place.row(), "w1")})
+    with pytest.raises(ValueError, match="zip"):
+        place.claims.release(place.log)

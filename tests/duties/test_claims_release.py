@@ -1,0 +1,202 @@
+"""How a run lets go of its rows, and what they say then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from pipeline.core.change import (
+    Applied,
+    Change,
+    ChangeKind,
+    Outcome,
+    Refused,
+    initiate_handover,
+)
+from pipeline.core.checkpoint import SHARD_END
+from pipeline.core.failure import Failure
+from pipeline.core.lease import Lease
+from pipeline.core.position import Position
+from pipeline.duties.wave import Landed, Problem, WaveLog
+from pipeline.errors import Throttled, Unreachable
+from pipeline.memory.clock import MemoryClock
+from tests.duties.claims_place import MINE, MINUTE, Place, a_key, a_row, landed
+
+
+def released(place: Place, *of: Landed, **row: Any) -> Lease:
+    place.take()
+    place.clock.advance(MINUTE)
+    place.log.landed.extend(of)
+    place.claims.release(place.log)
+    return place.row()
+
+
+def test_a_shard_that_was_read_to_its_tip_was_looked_at_and_nothing_is_left() -> None:
+    place = Place(a_row())
+    now = place.clock.now()
+    row = released(place, landed())
+    assert (row.run_claim, row.looked_at, row.behind_ms) == (None, now + MINUTE, 0)
+    assert place.claims.held == {}
+    assert place.claims.keys == ()
+
+
+def test_when_a_shard_was_looked_at_goes_by_kinesis_clock_where_it_told() -> None:
+    clock = MemoryClock()
+    seen, arrival = clock.now() - MINUTE, clock.now() - 2 * MINUTE
+    for told, looked_at in (
+        (landed(upto=Position(9, seen=seen), last_arrival=arrival), seen),
+        (landed(upto=Position(9), last_arrival=arrival), arrival),
+        (landed(upto=Position(9)), clock.now() + MINUTE),
+    ):
+        assert released(Place(a_row()), told).looked_at == looked_at
+
+
+def test_a_shard_that_is_behind_says_by_how_much_and_one_without_a_page_that_it_is() -> None:
+    assert released(Place(a_row()), landed(behind=timedelta(microseconds=7_900))).behind_ms == 7
+    assert released(Place(a_row()), landed(behind=None)).behind_ms == 1
+
+
+def test_a_shard_that_the_wave_had_trouble_with_was_not_looked_at_and_stays_due() -> None:
+    """A lost race after the landing, or a checkpoint without an answer: the row must not look as if all was well."""
+    place = Place(a_row("s1"), a_row("s2"))
+    place.log.problems.append(Problem("s1", "its row couldn't be written", fatal=False))
+    released(place, landed("s1", rows=3), landed("s2", rows=3))
+    assert (place.row("s1").looked_at, place.row("s1").behind_ms) == (None, None)
+    assert place.row("s2").looked_at is not None
+
+
+def test_a_shard_that_no_landing_tells_of_stays_as_due_as_it_was() -> None:
+    looked_at = MemoryClock().now() - MINUTE
+    failure = Failure(looked_at, "denied")
+    before = a_row(looked_at=looked_at, behind_ms=5, failure=failure)
+    assert released(Place(before)) == replace(before, counter=6)
+
+
+def test_a_quiet_shard_loses_its_old_rate_with_the_release() -> None:
+    looked_at = MemoryClock().now() - timedelta(hours=9)
+    row = released(Place(a_row(looked_at=looked_at, throughput_kbps=8.0)), landed())
+    assert row.throughput_kbps == 0.0
+    busy = released(Place(a_row(looked_at=looked_at, throughput_kbps=8.0)), landed(rows=3))
+    assert busy.throughput_kbps == 8.0
+
+
+def test_a_shard_that_failed_says_so_since_when_it_first_did() -> None:
+    place = Place(a_row("s1"))
+    place.log.problems.append(Problem("s1", "denied", fatal=True))
+    now = place.clock.now()
+    assert released(place, landed()).failure == Failure(now + MINUTE, "denied")
+    before = Failure(now - MINUTE, "throttled")
+    place = Place(a_row("s1", failure=before))
+    place.log.problems.append(Problem("s1", "denied", fatal=True))
+    assert released(place).failure == Failure(before.since, "denied")
+
+
+def test_trouble_that_is_no_failure_is_not_told_by_the_row() -> None:
+    place = Place(a_row())
+    place.log.problems.append(Problem("s1", "w2 was faster", fatal=False))
+    assert released(place).failure is None
+
+
+def test_what_stopped_the_whole_wave_failed_each_shard_that_was_not_read() -> None:
+    place = Place(a_row("s1"), a_row("s2"), a_row("s3"))
+    place.log.stopped_by = "no answer"
+    place.log.problems.append(Problem("s3", "denied", fatal=True))
+    place.take()
+    ended = place.claims.held[a_key("s2")]
+    place.claims.held[a_key("s2")] = replace(ended, checkpoint=SHARD_END)
+    place.log.landed.append(landed("s1"))
+    place.claims.release(place.log)
+    failures = {row.key: row.failure.why if row.failure else None for row in place.rows.scan().leases}
+    assert failures == {"s1": None, "s2": None, "s3": "denied"}
+    place = Place(a_row())
+    place.log.stopped_by = "no answer"
+    assert released(place).failure == Failure(place.clock.now(), "no answer")
+
+
+def test_a_shard_that_was_read_well_or_has_ended_fails_no_more() -> None:
+    failure = Failure(MemoryClock().now(), "denied")
+    assert released(Place(a_row(failure=failure)), landed()).failure is None
+    assert released(Place(a_row(failure=failure, checkpoint=SHARD_END))).failure is None
+    assert released(Place(a_row(failure=failure))).failure == failure
+
+
+def test_a_handover_that_was_asked_for_meanwhile_is_completed_with_the_release() -> None:
+    place = Place(a_row("s1"), a_row("s2"))
+    place.take()
+    asked = initiate_handover(place.row("s1"), "w2", "a test")
+    assert isinstance(place.rows.apply(asked), Applied)
+    place.rows.writes.clear()
+    place.claims.release(place.log)
+    row = place.row("s1")
+    assert (row.owner, row.checkpoint_owner, row.run_claim) == ("w2", None, None)
+    assert place.row("s2").owner == "w1"
+    assert [change.why for change in place.rows.writes] == ["the wave is over"] * 2 + ["w1 hands over to w2"]
+
+
+def test_a_release_in_trouble_is_told_and_keeps_no_other_row() -> None:
+    place = Place(a_row("s1"), a_row("s2"))
+    place.take()
+    place.rows.trouble["s1"] = Throttled("later")
+    place.claims.release(place.log)
+    assert place.log.problems == [Problem("s1", "its row couldn't be released (later)", fatal=False)]
+    assert (place.row("s1").run_claim, place.row("s2").run_claim) == (MINE, None)
+    assert place.claims.held == {}
+
+
+def test_a_claim_whose_answer_was_lost_is_released_once() -> None:
+    place = Place(a_row("s1"), a_row("s2"))
+    apply = place.rows.apply
+
+    def lost(change: Change) -> Applied | Refused:
+        done = apply(change)
+        if change.key == "s1":
+            raise Unreachable("no answer")
+        return done
+
+    place.rows.apply = lost  # type: ignore[method-assign]
+    place.take()
+    place.rows.apply = apply  # type: ignore[method-assign]
+    place.rows.writes.clear()
+    place.claims.release(place.log)
+    assert sorted(change.key for change in place.rows.writes) == ["s1", "s2"]
+    assert place.row("s1").run_claim is None
+    place.rows.writes.clear()
+    place.claims.release(WaveLog())
+    assert not place.rows.writes
+
+
+def test_claims_that_arrived_before_the_run_was_cut_short_are_let_go_of() -> None:
+    place = Place(a_row("s1"), a_row("s2"))
+    apply_all = place.rows.apply_all
+
+    def cut(changes: Sequence[Change]) -> tuple[Outcome, ...]:
+        apply_all(changes[:1])
+        raise KeyboardInterrupt
+
+    place.rows.apply_all = cut  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        place.take()
+    place.rows.apply_all = apply_all  # type: ignore[method-assign]
+    assert [row.run_claim for row in place.rows.scan().leases] == [MINE, None]
+    place.claims.release(place.log)
+    assert [row.run_claim for row in place.rows.scan().leases] == [None, None]
+
+
+def test_a_handover_that_cannot_be_completed_is_told() -> None:
+    place = Place(a_row())
+    place.take()
+    assert isinstance(place.rows.apply(initiate_handover(place.row(), "w2", "a test")), Applied)
+    apply = place.rows.apply
+
+    def only_the_release(change: Change) -> Applied | Refused:
+        if change.kind is ChangeKind.COMPLETE:
+            raise Throttled("later")
+        return apply(change)
+
+    place.rows.apply = only_the_release  # type: ignore[method-assign]
+    place.claims.release(place.log)
+    assert place.log.problems == [Problem("s1", "its row couldn't be released (later)", fatal=False)]

@@ -1,0 +1,278 @@
+"""When a run goes on, how long it waits, when it ends, and which shards it calls failed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from pipeline.core.change import Applied, claim
+from pipeline.core.checkpoint import SHARD_END
+from pipeline.duties.run import Run
+from pipeline.duties.wave import Problem, WaveReport
+from pipeline.errors import HeadraceError, Throttled
+from tests.duties.scripted_waves import EMPTY_HANDED, MORE, NOTHING, SECOND, SOME, Scripted, landed, waves_of
+from tests.duties.world import World
+
+IDLE, EVERY, LINGER = 20.0, 10.0, 300.0
+"""Seconds, as the settings say by default."""
+
+
+class Place:
+    def __init__(self, *reports: WaveReport | HeadraceError, shards: int = 2, stops_at: float = 1e9) -> None:
+        self.world = World(shards=shards)
+        self.world.settle()
+        self.zero = self.world.clock.monotonic()
+        self.attempt = Scripted(self.world, *reports)
+        self.heard: list[WaveReport] = []
+        self.stops_at = stops_at
+        self.run = self.a_run()
+
+    def a_run(self) -> Run:
+        return Run(
+            attempt=self.attempt,  # type: ignore[arg-type]
+            settings=self.world.settings,
+            clock=self.world.clock,
+            on_wave=self.heard.append,
+            is_stopping=lambda: self.elapsed() >= self.stops_at,
+        )
+
+    def elapsed(self) -> float:
+        return self.world.clock.monotonic() - self.zero
+
+    def waves(self) -> list[float]:
+        return [at - self.zero for at in self.attempt.began]
+
+    def key(self, shard: int = 0) -> str:
+        return self.world.shard(shard).shard_id
+
+    def wanted_by(self, shard: int = 0) -> str | None:
+        row = self.world.leases.get(self.key(shard))
+        assert row is not None
+        return row.wanted_by
+
+
+def test_the_settings_are_those_that_these_tests_count_with() -> None:
+    settings = World().settings
+    assert (settings.times.idle, settings.wave.every, settings.times.linger) == (
+        timedelta(seconds=IDLE),
+        timedelta(seconds=EVERY),
+        timedelta(seconds=LINGER),
+    )
+
+
+# --- all that is due ---------------------------------------------------------------------------------------------
+
+
+def test_a_run_to_which_nothing_comes_ends_after_the_idle_time() -> None:
+    place = Place(NOTHING)
+    place.run.all_that_is_due()
+    assert place.waves() == [0.0, EVERY, IDLE]
+    assert place.attempt.waves[0][1] is None
+    assert place.heard == [NOTHING] * 3
+
+
+def test_records_keep_a_run_alive_and_the_idle_time_counts_from_the_last_of_them() -> None:
+    place = Place(NOTHING, SOME, NOTHING)
+    place.run.all_that_is_due()
+    assert place.waves() == [0.0, EVERY, 2 * EVERY, 3 * EVERY]
+
+
+def test_a_wave_with_more_to_read_is_followed_by_the_next_one_at_once() -> None:
+    place = Place(MORE, MORE, SOME, NOTHING)
+    place.run.all_that_is_due()
+    assert place.waves() == [0.0, 0.0, 0.0, EVERY, IDLE]
+
+
+def test_a_run_takes_a_breath_where_a_shard_is_behind_and_gives_nothing() -> None:
+    place = Place(EMPTY_HANDED, EMPTY_HANDED, NOTHING)
+    place.run.all_that_is_due()
+    assert place.waves()[:4] == [0.0, 1.0, 2.0, 12.0]
+
+
+def test_the_next_wave_begins_when_its_time_has_come_however_long_the_last_one_took() -> None:
+    place = Place(SOME)
+    place.attempt.takes = 3 * SECOND
+    place.stops_at = 25
+    place.run.all_that_is_due()
+    assert place.waves() == [0.0, EVERY, 2 * EVERY, 3 * EVERY]
+    place = Place(SOME, stops_at=15)
+    place.attempt.takes = 9.5 * SECOND
+    place.run.all_that_is_due()
+    assert place.waves() == [0.0, EVERY]
+    place = Place(SOME, stops_at=40)
+    place.attempt.takes = 15 * SECOND
+    place.run.all_that_is_due()
+    assert place.waves() == [0.0, 15.0, 30.0]
+
+
+def test_a_run_ends_once_it_has_lingered_for_longer_than_its_time_though_records_come() -> None:
+    place = Place(SOME)
+    place.run.all_that_is_due()
+    assert place.elapsed() == LINGER + EVERY
+
+
+def test_a_run_that_is_told_to_stop_ends_after_its_wave() -> None:
+    place = Place(SOME, stops_at=0)
+    place.run.all_that_is_due()
+    assert place.waves() == [0.0]
+
+
+# --- shards asked for by name ------------------------------------------------------------------------------------
+
+
+def test_a_shard_at_its_tip_is_done_with_one_wave() -> None:
+    place = Place(waves_of(landed(0), landed(1)))
+    assert place.run.catch_up((place.key(0), place.key(1))) == {}
+    assert [keys for _, keys in place.attempt.waves] == [(place.key(0), place.key(1))]
+
+
+def test_a_busy_shard_is_read_to_what_was_its_tip_when_the_run_began_and_not_after_it() -> None:
+    """Its tip moves on as fast as the run reads: a moment that moved with each wave would never be reached."""
+    place = Place()
+    start = place.world.clock.now()
+
+    def arrived(at: datetime) -> WaveReport:
+        return waves_of(landed(rows=3, behind=SECOND, last_arrival=at))
+
+    place.attempt.reports = [
+        arrived(start - SECOND),
+        arrived(start + SECOND / 2),
+        arrived(start + 9 * SECOND),
+    ]
+    place.attempt.takes = SECOND
+    assert place.run.catch_up((place.key(),)) == {}
+    assert len(place.attempt.waves) == 2
+
+
+def test_a_record_that_arrived_in_the_very_moment_is_past_the_tip() -> None:
+    place = Place()
+    at = place.world.clock.now()
+    place.attempt.reports = [waves_of(landed(rows=1, behind=SECOND, last_arrival=at))]
+    assert place.run.catch_up((place.key(),)) == {}
+    assert len(place.attempt.waves) == 1
+
+
+def test_a_shard_that_stopped_in_an_error_or_that_another_one_landed_for_is_not_done() -> None:
+    bad = waves_of(landed(0, error="denied"), landed(1))
+    place = Place(bad)
+    assert place.run.catch_up((place.key(0), place.key(1))) == {place.key(0): "its tip wasn't reached"}
+
+
+def test_a_shard_that_failed_or_has_ended_is_done() -> None:
+    place = Place(NOTHING)
+    place.attempt.failed[place.key(0)] = "denied"
+    assert place.run.catch_up((place.key(0),)) == {}
+    place = Place(NOTHING)
+    row = place.world.leases.get(place.key(1))
+    assert row is not None
+    place.world.leases = type(place.world.leases)([replace(row, checkpoint=SHARD_END)])
+    place.attempt.ports = place.world.a_run("w1", "other").ports
+    assert place.run.catch_up((place.key(1),)) == {}
+    assert len(place.attempt.waves) == 1
+
+
+def test_a_shard_without_a_row_is_tried_ten_times_and_told() -> None:
+    place = Place(NOTHING)
+    assert place.run.catch_up(("gone",)) == {"gone": "its tip wasn't reached"}
+    assert place.waves() == [2.0 * n for n in range(10)]
+
+
+def test_the_last_reason_of_each_shard_is_told_and_nothing_of_others() -> None:
+    first = [Problem("s", "w2 holds it", fatal=False), Problem("other", "denied", fatal=True)]
+    place = Place(waves_of(problems=first), waves_of(problems=[Problem("s", "w3 holds it", fatal=False)]))
+    assert place.run.catch_up(("s", "t")) == {"s": "w3 holds it", "t": "its tip wasn't reached"}
+    assert place.run.waiting == {"s": "w3 holds it", "t": "its tip wasn't reached"}
+
+
+def test_only_tries_in_a_row_that_bring_nothing_count() -> None:
+    place = Place(*[NOTHING] * 9, EMPTY_HANDED, NOTHING)
+    place.run.catch_up(("s",))
+    assert len(place.waves()) == 20
+
+
+def test_a_shard_with_more_to_read_is_read_on_at_once() -> None:
+    place = Place(MORE, MORE, SOME)
+    assert place.run.catch_up((place.key(),)) == {}
+    assert place.waves() == [0.0, 0.0, 0.0]
+
+
+def busy(*shards: str) -> WaveReport:
+    return waves_of(
+        problems=[Problem(each, "run other is reading it", fatal=False, busy=True) for each in shards]
+    )
+
+
+def test_a_shard_that_another_run_reads_is_wanted_and_waited_for_as_long_as_runs_linger() -> None:
+    place = Place()
+    place.attempt.reports = [busy(place.key(), "elsewhere")]
+    wishes: list[str | None] = []
+    wave = place.attempt.wave
+
+    def noted(keys: tuple[str, ...] | None = None) -> WaveReport:
+        wishes.append(place.wanted_by())
+        return wave(keys)
+
+    place.attempt.wave = noted  # type: ignore[method-assign]
+    assert place.run.catch_up((place.key(),)) == {place.key(): "run other is reading it"}
+    assert wishes == [None] + [place.attempt.claims.claim] * (len(wishes) - 1)
+    assert place.elapsed() == LINGER + 2
+    assert place.waves()[:3] == [0.0, 2.0, 4.0]
+    assert place.wanted_by() is None, "the wish is taken back"
+
+
+def test_what_is_busy_elsewhere_is_not_waited_for() -> None:
+    place = Place(busy("elsewhere"))
+    place.run.catch_up((place.key(),))
+    assert len(place.waves()) == 10
+
+
+def test_records_that_land_lengthen_the_time_that_a_run_waits() -> None:
+    place = Place()
+    some = waves_of(landed(1, rows=1), problems=busy(place.key()).problems)
+    place.attempt.reports = [*[some] * 100, busy(place.key())]
+    place.run.catch_up((place.key(),))
+    assert place.elapsed() == 99 * 2 + LINGER + 2
+
+
+def test_a_person_who_stops_the_run_ends_the_waiting() -> None:
+    place = Place(stops_at=0)
+    place.attempt.reports = [busy(place.key())]
+    place.run.catch_up((place.key(),))
+    assert place.waves() == [0.0]
+    assert place.wanted_by() is None
+
+
+def test_wishes_are_taken_back_though_the_run_breaks_off() -> None:
+    place = Place()
+    place.attempt.reports = [busy(place.key()), Throttled("later")]
+    with pytest.raises(Throttled):
+        place.run.catch_up((place.key(),))
+    assert place.wanted_by() is None
+    assert place.run.waiting == {place.key(): "run other is reading it"}
+
+
+def test_a_real_run_that_another_run_keeps_from_its_shard_reads_it_once_that_run_is_over() -> None:
+    world = World(shards=1)
+    world.settle()
+    world.produce(0, 3)
+    (row,) = world.leases.scan().leases
+    world.runs.launch("other", "w1")
+    assert isinstance(world.leases.apply(claim(row, "w1", "other/1")), Applied)
+    began = world.clock.monotonic()
+
+    def told(_: WaveReport) -> None:
+        if world.clock.monotonic() - began >= 6:
+            world.runs.end("other")
+
+    run = Run(
+        attempt=world.a_run("w1", "asked"),
+        settings=world.settings,
+        clock=world.clock,
+        on_wave=told,
+        is_stopping=lambda: False,
+    )
+    assert run.catch_up((row.key,)) == {}
+    assert len(world.landed()) == 3
+    world.check()

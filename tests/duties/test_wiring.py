@@ -1,0 +1,70 @@
+"""How the parts of an application are put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pipeline.wiring import NoDagster, Wiring
+from tests.duties.reading import PortsOf
+from tests.duties.world import World
+
+
+class NamedPorts(PortsOf):
+    """Remembers by which names sources and tables were asked for."""
+
+    def __init__(self, place: World) -> None:
+        super().__init__(place)
+        object.__setattr__(self, "sources", set[str]())
+        object.__setattr__(self, "tables_", set[str]())
+
+    def source(self, user: str) -> Any:
+        self.sources.add(user)  # type: ignore[attr-defined]
+        return super().source(user)
+
+    def table(self, writer: str) -> Any:
+        self.tables_.add(writer)  # type: ignore[attr-defined]
+        return super().table(writer)
+
+
+MAKES: dict[str, Callable[[Wiring], object]] = {
+    "the leader": lambda wiring: wiring.leader(),
+    "a run": lambda wiring: wiring.attempt("w1", "run", NoDagster()),
+    "a person's decision": lambda wiring: wiring.recovery("shell-1", NoDagster()),
+    "a repair": lambda wiring: wiring.mending("shell-1"),
+    "an adoption": lambda wiring: wiring.adopting(),
+}
+
+
+@pytest.mark.parametrize("make", MAKES.values(), ids=MAKES.keys())
+def test_the_clock_of_a_table_is_held_against_the_source_of_the_same_duty(
+    make: Callable[[Wiring], object],
+):
+    """Under another name the table would ask a source that has heard nothing of Kinesis's clock yet, and commit."""
+    world = World()
+    ports: Any = NamedPorts(world)
+
+    make(Wiring(world.settings, ports))
+
+    assert ports.tables_
+    assert ports.tables_ == ports.sources
+
+
+def test_the_tables_of_this_process_ask_the_source_of_their_own_name(tmp_path: Any):
+    from pipeline.adapters import Adapters
+    from pipeline.settings.model import AwsSettings, LandingSettings, Settings
+
+    adapters = Adapters(
+        Settings(
+            application="app",
+            aws=AwsSettings(region="eu-west-1", endpoint="http://127.0.0.1:1"),
+            landing=LandingSettings(home=str(tmp_path / "lake")),
+        )
+    )
+    source = adapters.source("w1")
+    source.aws_now = lambda: "Kinesis's clock"  # type: ignore[method-assign,assignment,return-value]
+
+    assert adapters.table("w1")._date_of_aws() == "Kinesis's clock"
+    assert adapters.table("w2")._date_of_aws() is None

@@ -1,0 +1,192 @@
+"""A real `headrace dev` in a process of its own: what it does when one of Dagster's processes dies, and what it leaves."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from pipeline.cli import services
+from pipeline.cli.holding import LOCK
+from pipeline.lake.local_server import is_server
+from pipeline.lake.session import DISCOVERY
+from tests.e2e.app import App
+from tests.e2e.conftest import MakeApp
+from tests.eventually import eventually
+from tests.modes import open_to_others, usual_umask
+
+pytestmark = pytest.mark.slow
+
+DAEMON, WEBSERVER, CODE_SERVER = "dagster._daemon run", "dagster_webserver", "dagster api grpc"
+RELAY = "dagster code-server start"
+FIRST_START_WITHIN = 240.0
+"""Seconds: Spark, then Dagster, on a machine that runs other tests meanwhile."""
+
+
+@dataclass
+class Dev:
+    app: App
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    @property
+    def dagster_home(self) -> Path:
+        return self.app.dagster_home
+
+    @property
+    def group(self) -> int:
+        """Dagster's process group."""
+        return int(json.loads((self.dagster_home / LOCK).read_text())["dagster"])
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def await_told(self, text: str, within: float = 120) -> None:
+        def told() -> bool:
+            assert self.process.poll() is None, self.text()
+            return text in self.text()
+
+        eventually(told, f"headrace dev says {text!r}", within=within)
+
+    def pid_of(self, part: str) -> int:
+        """Of the process of Dagster that has this in its command line."""
+        command = ["ps", "-A", "-ww", "-o", "pid=", "-o", "pgid=", "-o", "command="]
+        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+        [pid] = [line.split()[0] for line in lines if line.split()[1] == str(self.group) and part in line]
+        return int(pid)
+
+    def last_sentence(self) -> str:
+        return [line for line in self.text().splitlines() if line.startswith("headrace: ")][-1]
+
+    def leftovers(self) -> list[str]:
+        """Commands that still run with this DAGSTER_HOME in their command line or environment."""
+        command = ["ps", "axeww", "-o", "pid=", "-o", "command="]
+        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+        return [line for line in lines if f"DAGSTER_HOME={self.dagster_home}" in line]
+
+
+@pytest.fixture
+def app(make_app: MakeApp) -> App:
+    """With times of production in which a run on a busy machine isn't taken for dead."""
+    return make_app(
+        times={
+            "worker_tick": "5s",
+            "leader_tick": "5s",
+            "leader_lock": "15s",
+            "lease_duration": "15s",
+            "launch_grace": "60s",
+            "linger": "60s",
+        }
+    )
+
+
+@pytest.fixture
+def dev(app: App) -> Iterator[Dev]:
+    """Up, with the usual umask, on a DAGSTER_HOME that isn't there yet."""
+    (app.dagster_home / "dagster.yaml").unlink()
+    app.dagster_home.rmdir()
+    with usual_umask():
+        made = Dev(app, _started(app, "dev.log"), app.home / "dev.log")
+    try:
+        made.await_told("UI at http://", within=FIRST_START_WITHIN)
+        yield made
+    finally:
+        if made.process.poll() is None:
+            made.process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                made.process.wait(120)
+            made.process.kill()
+
+
+def _started(app: App, log: str) -> "subprocess.Popen[bytes]":
+    port = next(port for port in range(3950, 65536) if services.is_free(port))
+    env = {k: v for k, v in os.environ.items() if k != DISCOVERY}  # it has a Spark server of its own
+    with (app.home / log).open("wb") as out:
+        return subprocess.Popen(
+            [sys.executable, "-m", "pipeline.cli", "dev", "--port", str(port)],
+            cwd=app.home,
+            env={
+                **env,
+                **app.aws.environment,
+                "HEADRACE_CONFIG": str(app.config),
+                "DAGSTER_HOME": str(app.dagster_home),
+                "PYTHONPATH": str(services.ROOT),
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def _runs(app: App, *statuses: dg.DagsterRunStatus) -> list[str]:
+    return [run.run_id for run in app.instance.get_runs(dg.RunsFilter(statuses=list(statuses)))]
+
+
+def test_beside_a_refused_second_one_a_run_goes_on_and_all_that_is_left_is_private(dev: Dev):
+    app = dev.app
+    app.produce(40)
+    at_work = partial(_runs, app, dg.DagsterRunStatus.STARTED)
+    [run] = eventually(at_work, "a run is at work", within=120)
+
+    second = _started(app, "second.log")
+    assert second.wait(60) == 2
+    refusal = (app.home / "second.log").read_text()
+    assert f"`headrace dev` (process {dev.process.pid}, since " in refusal
+
+    eventually(lambda: len(app.landed()) == 40, "all that was put has landed", within=120)
+    with suppress(ProcessLookupError):
+        second.kill()
+    assert _runs(app, dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.FAILURE) == []
+    assert run in _runs(app)
+    assert open_to_others(dev.dagster_home) == {}, "while it runs"
+    assert open_to_others(app.home / "lake") == {}
+
+    dev.process.send_signal(signal.SIGTERM)
+
+    assert dev.process.wait(180) == 0, dev.text()
+    assert dev.leftovers() == []
+    assert open_to_others(dev.dagster_home) == {}
+    assert open_to_others(app.home / "lake") == {}
+    assert any(path.suffix == ".parquet" for path in (app.home / "lake").rglob("*"))
+    assert _runs(app, dg.DagsterRunStatus.FAILURE) == []
+    app.check()
+
+
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [
+        (DAEMON, "Dagster's daemon (`dagster-daemon`)"),
+        (WEBSERVER, "Dagster's webserver (`dagster-webserver`)"),
+        (CODE_SERVER, "Dagster's code server (`dagster api grpc`)"),
+    ],
+    ids=["daemon", "webserver", "code server"],
+)
+def test_a_death_is_named_and_no_success_and_nothing_else_lives_on(dev: Dev, part: str, name: str):
+    os.kill(dev.pid_of(part), signal.SIGKILL)
+    assert dev.process.wait(240) == 75, dev.text()
+    assert dev.last_sentence().startswith(f"headrace: {name} died.")
+    assert dev.leftovers() == []
+    [server] = [int(file.read_text()) for file in dev.dagster_home.glob("spark/*.pid")] or [0]
+    assert not server or not is_server(server)
+
+
+def test_a_relay_that_dagster_starts_again_is_no_death(dev: Dev):
+    before = dev.pid_of(RELAY)
+    os.kill(before, signal.SIGKILL)
+    dev.await_told("Restarting the code server process")
+    dev.app.produce(20)
+    eventually(partial(_runs, dev.app), "the sensors tick again and ask for a run", within=240)
+    eventually(lambda: len(dev.app.landed()) == 20, "all that was put has landed", within=120)
+    assert dev.process.poll() is None
+    assert dev.pid_of(RELAY) != before
+    dev.process.send_signal(signal.SIGINT)
+    assert dev.process.wait(180) == 0, dev.text()

@@ -1,0 +1,22 @@
+"""Each example has a stand-in of AWS of its own, for all of them call their stream `orders`; and a Spark of its own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli.own_spark import spark_of_its_own
+from pipeline.local.endpoint import LocalAws, local_aws
+
+
+@pytest.fixture
+def aws() -> Iterator[LocalAws]:
+    with local_aws("--transition", "0") as served:
+        yield served
+
+
+@pytest.fixture
+def own_spark(tmp_path: Path) -> Iterator[Path]:
+    """Not the server that a user's processes share: it would keep the endpoint of another test's stand-in."""
+    with spark_of_its_own(tmp_path / "spark"):
+        yield tmp_path / "spark"

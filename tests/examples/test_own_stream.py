@@ -1,0 +1,29 @@
+"""examples/own-stream, from the first command of its README to the last that reads."""
+
+import re
+from pathlib import Path
+
+from pipeline.local.endpoint import LocalAws
+from tests.examples.example import alive_until, copied, owners
+
+SHARDS = ("shardId-000000000000", "shardId-000000000001")
+
+
+def test_records_that_were_put_are_consumed_and_told_by_the_lineage(
+    aws: LocalAws, own_spark: Path, tmp_path: Path
+):
+    example = copied("own-stream", tmp_path, aws)
+    assert "200 records put into orders" in example.type("python put_records.py 200")
+    assert "lake.orders" in example.type("headrace config")
+
+    with example.sensors("headrace.yaml", home=".dagster") as process:
+        alive_until(lambda: owners(aws, "orders").total() == 2, "a lease for each shard", process)
+        assert "leases: 2 rows, 2 open" in example.type("headrace status")
+    told = example.type("headrace consume --shard shardId-000000000000 shardId-000000000001")
+
+    counts = [int(n) for n in re.findall(r"shardId-\d+: (\d+) records? landed", told)]
+    assert (len(counts), sum(counts)) == (2, 200), told
+    lineage = example.type("headrace lineage")
+    assert all(shard in lineage for shard in SHARDS)
+    assert "200 records in 2 ranges of 2 shards" in lineage
+    assert "200 records in lake.orders" in example.type("python read_records.py")

@@ -1,0 +1,58 @@
+"""Looks at tables for the tests of observing: a fleet of two workers that reads two halves, and what befalls it."""
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pipeline.core.checkpoint import Checkpoint
+from pipeline.core.election import LockRow
+from pipeline.core.lease import Lease
+from pipeline.core.shard import MAX_HASH_KEY, HashRange
+from pipeline.core.worker import Worker
+from pipeline.inspect.compare import observation_of
+from pipeline.inspect.findings import Finding, findings_of
+from pipeline.inspect.layout import LayoutFacts, OtherRows
+from pipeline.inspect.observation import Observation, TablesRead
+
+AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
+RULE = re.compile("^[^-]*")
+HALF = MAX_HASH_KEY // 2
+LEFT = Lease("left", 10, Checkpoint("100"), owner="w1", hash_range=HashRange(0, HALF))
+RIGHT = Lease("right", 20, Checkpoint("100"), owner="w2", hash_range=HashRange(HALF + 1, MAX_HASH_KEY))
+LOCK = LockRow("w1", "v1", timedelta(seconds=120))
+W1, W2 = Worker("w1", AT), Worker("w2", AT)
+
+
+def a_look(*leases: Lease, workers: tuple[Worker, ...] = (W1, W2), **more: Any) -> TablesRead:
+    lock = more.setdefault("lock", LOCK)
+    tables = LayoutFacts(
+        lease_table="app",
+        state_table="s",
+        state=OtherRows(lock=lock),
+        worker_rows=len(workers),
+        typed_leases=True,
+    )
+    return replace(TablesRead(at=AT, tables=tables, leases=leases, workers=workers), **more)
+
+
+def later(look: TablesRead, *, passed: timedelta = timedelta(seconds=30), **more: Any) -> TablesRead:
+    """All beats: each owned lease is renewed, each worker stamps its row, the leader its lock."""
+    at = look.at + passed
+    moved: dict[str, Any] = {
+        "at": at,
+        "leases": tuple(replace(row, counter=row.counter + 1) if row.holder else row for row in look.leases),
+        "workers": tuple(replace(row, last_update=at) for row in look.workers),
+        "lock": look.lock and replace(look.lock, version=look.lock.version + "'"),
+    }
+    return replace(look, **(moved | more))
+
+
+def seen(
+    first: TablesRead, last: TablesRead | None = None, *, watched: timedelta = timedelta(seconds=30)
+) -> Observation:
+    return observation_of(first, last, watched=watched, cluster_by=RULE)
+
+
+def found(observation: Observation) -> dict[str, Finding]:
+    return {finding.code: finding for finding in findings_of(observation)}

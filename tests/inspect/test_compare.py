@@ -1,0 +1,224 @@
+"""What one look shows, and what only two can."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.core.checkpoint import LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
+from pipeline.core.lease import Lease
+from pipeline.core.shard import MAX_HASH_KEY, HashRange
+from pipeline.core.worker import Worker
+from pipeline.inspect.cover import EarlyChild, UncoveredRange, early_children, uncovered
+from pipeline.inspect.observation import PendingHandover
+from pipeline.kcl.auditor import find_hole
+from tests.inspect.looks import AT, HALF, LEFT, LOCK, RIGHT, W1, W2, a_look, later, seen
+
+FLEET = a_look(LEFT, RIGHT)
+
+
+# --- who lives ----------------------------------------------------------------------------------------------
+
+
+def test_one_look_says_of_nobody_whether_it_lives():
+    assert {worker.moved for worker in seen(FLEET).workers} == {None}
+    assert seen(FLEET).still == ()
+
+
+def test_a_worker_that_renews_or_stamps_lives():
+    renews = replace(later(FLEET), workers=FLEET.workers)
+    stamps = replace(later(FLEET), leases=FLEET.leases)
+    for last in (renews, stamps):
+        assert [worker.moved for worker in seen(FLEET, last).workers] == [True, True]
+
+
+def test_a_worker_of_whom_nothing_moves_is_still():
+    last = later(FLEET, leases=(replace(LEFT, counter=11), RIGHT), workers=(W1, W2))
+    observed = seen(FLEET, last)
+    assert observed.still == ("w2",)
+    assert {worker.worker_id: worker.moved for worker in observed.workers} == {"w1": True, "w2": False}
+
+
+def test_the_beat_of_one_run_is_a_sign_of_its_worker():
+    runs = replace(W2, run_beats={"run/1": 4})
+    first = a_look(LEFT, RIGHT, workers=(W1, runs))
+    last = replace(first, workers=(W1, replace(runs, run_beats={"run/1": 5})))
+    assert seen(first, last).still == ("w1",)
+
+
+def test_a_lease_that_was_given_to_a_worker_is_no_sign_of_its_life():
+    given = replace(LEFT, owner="w3", counter=11)
+    (worker,) = (w for w in seen(FLEET, later(FLEET, leases=(given, RIGHT))).workers if w.worker_id == "w3")
+    assert worker.moved is None
+
+
+def test_a_lease_whose_counter_fell_moved_too():
+    """A row that was deleted and made again starts from nothing."""
+    assert seen(FLEET, later(FLEET, leases=(replace(LEFT, counter=0), RIGHT))).stood == {"right"}
+
+
+def test_a_stale_worker_with_an_ended_lease_is_no_reader_that_died():
+    ended = replace(RIGHT, checkpoint=SHARD_END)
+    first = a_look(replace(LEFT, hash_range=HashRange(0, MAX_HASH_KEY)), ended)
+    assert seen(first, later(first, leases=(replace(LEFT, counter=11), ended), workers=(W1, W2))).still == ()
+
+
+def test_living_workers_without_a_lease_count_in_the_spread():
+    old = Worker("w4", AT - timedelta(hours=1))
+    leaving = Worker("w5", AT, stopping=True)
+    first = a_look(LEFT, RIGHT, workers=(W1, W2, Worker("w3", AT), old, leaving))
+    assert {share.name: share.leases for share in seen(first).balance.workers} == {"w1": 1, "w2": 1, "w3": 0}
+    assert seen(first, later(first, workers=first.workers)).balance.spread == 0
+
+
+# --- leases -------------------------------------------------------------------------------------------------
+
+
+def test_a_lease_that_stands_still_while_its_worker_renews_others_was_dropped():
+    other = Lease("other", 5, owner="w1", hash_range=HashRange(0, HALF))
+    first = a_look(LEFT, RIGHT, other)
+    last = later(first, leases=(replace(LEFT, counter=11), replace(RIGHT, counter=21), other))
+    assert seen(first, last).dropped == ("other",)
+    ours = replace(W1, instance="dagster")
+    first = replace(first, workers=(ours, W2))
+    assert seen(first, replace(last, workers=(ours, W2))).dropped == ()
+
+
+def test_an_unowned_lease_is_left_only_if_nobody_touched_it():
+    free = replace(RIGHT, owner=None)
+    first = a_look(LEFT, free)
+    assert seen(first).unowned == ("right",)
+    assert seen(first).left == ()
+    assert seen(first, later(first)).left == ("right",)
+    taken_and_given_up = replace(free, counter=24)
+    assert seen(first, later(first, leases=(LEFT, taken_and_given_up))).left == ()
+
+
+def test_a_handover_is_told_with_whether_it_was_there_before():
+    handing = replace(RIGHT, owner="w1", checkpoint_owner="w2")
+    new = later(FLEET, leases=(LEFT, handing))
+    assert seen(FLEET, new).pending == (PendingHandover("right", "w2", "w1", all_the_while=False),)
+    assert seen(new, later(new)).pending == (PendingHandover("right", "w2", "w1", all_the_while=True),)
+    redirected = replace(handing, owner="w3")
+    assert not seen(new, later(new, leases=(LEFT, redirected))).pending[0].all_the_while
+
+
+# --- the leader ---------------------------------------------------------------------------------------------
+
+
+def test_a_lock_that_changes_beats_and_one_that_hadnt_time_to_isnt_judged():
+    leader = seen(FLEET, later(FLEET)).leader
+    assert leader is not None
+    assert leader.beats is True
+    same = later(FLEET, lock=LOCK)
+    for watched, beats in ((timedelta(seconds=120), None), (timedelta(seconds=121), False)):
+        leader = seen(FLEET, same, watched=watched).leader
+        assert leader is not None
+        assert leader.beats is beats
+
+
+def test_a_released_lock_is_nobodys():
+    assert seen(a_look(LEFT, RIGHT, lock=replace(LOCK, released=True))).leader is None
+
+
+def test_a_leader_assigned_where_a_lease_changed_hands_or_a_pass_was_counted():
+    def assigned(**last: Any) -> bool:
+        leader = seen(FLEET, later(FLEET, **last)).leader
+        assert leader is not None
+        return leader.assigned
+
+    assert not assigned()
+    assert assigned(leases=(replace(LEFT, owner="w2"), RIGHT))
+    assert not assigned(leases=(replace(LEFT, owner=None), RIGHT)), "giving up isn't giving out"
+    assert assigned(workers=(replace(W1, assign_pass=1), W2))
+
+
+# --- hash keys and families ---------------------------------------------------------------------------------
+
+
+def a_range(start: int, end: int, **more: object) -> Lease:
+    return Lease(f"shardId-{start}-{end}", hash_range=HashRange(start, end), **more)  # type: ignore[arg-type]
+
+
+def test_every_hole_is_told_not_only_the_first():
+    leases = [a_range(5, 9), a_range(12, 20), a_range(15, MAX_HASH_KEY - 1)]
+    assert uncovered(leases) == (
+        UncoveredRange(None, HashRange(0, 4)),
+        UncoveredRange(None, HashRange(10, 11)),
+        UncoveredRange(None, HashRange(MAX_HASH_KEY, MAX_HASH_KEY)),
+    )
+
+
+def test_ended_leases_cover_nothing_and_a_stream_with_only_those_is_all_hole():
+    whole = HashRange(0, MAX_HASH_KEY)
+    assert uncovered([a_range(0, MAX_HASH_KEY, checkpoint=SHARD_END)]) == (UncoveredRange(None, whole),)
+    assert uncovered([a_range(0, MAX_HASH_KEY)]) == ()
+    assert uncovered([]) == ()
+
+
+def test_streams_are_covered_each_by_its_own_and_unknown_ranges_are_no_holes():
+    a, b = "1:a:5", "1:b:6"
+    leases = [
+        Lease(f"{a}:shardId-0", stream=a, shard="shardId-0", hash_range=HashRange(0, HALF)),
+        Lease(f"{b}:shardId-0", hash_range=HashRange(HALF + 1, MAX_HASH_KEY)),
+        Lease("1:c:7:shardId-0", hash_range=HashRange(3, 4)),
+        Lease("1:c:7:shardId-1"),
+    ]
+    assert uncovered(leases) == (
+        UncoveredRange(a, HashRange(HALF + 1, MAX_HASH_KEY)),
+        UncoveredRange(b, HashRange(0, HALF)),
+    )
+
+
+ENDS = st.integers(0, 15)
+
+
+@given(st.lists(st.tuples(ENDS, ENDS).map(sorted), min_size=1, max_size=8))
+def test_holes_are_where_kcls_auditor_sees_one(pairs: list[list[int]]):
+    """Sixteen slots for the whole range. KCL judges the end by the last start: then it sees more than there is."""
+    slot = (MAX_HASH_KEY + 1) // 16
+    ranges = [HashRange(first * slot, (last + 1) * slot - 1) for first, last in pairs]
+    leases = [Lease(f"shardId-{n}", hash_range=each) for n, each in enumerate(ranges)]
+    holes = uncovered(leases)
+    assert {
+        slot_ for hole in holes for slot_ in range(hole.gap.start // slot, (hole.gap.end + 1) // slot)
+    } == (set(range(16)) - {n for first, last in pairs for n in range(first, last + 1)})
+    if holes:
+        assert find_hole(ranges) is not None
+    elif max(ranges).end == MAX_HASH_KEY:
+        assert find_hole(ranges) is None
+
+
+def test_a_hole_that_only_one_look_shows_was_a_reshard_caught_half_way():
+    ended = replace(RIGHT, checkpoint=SHARD_END)
+    child = Lease("child", hash_range=RIGHT.hash_range, parents=frozenset({"right"}))
+    half_way = a_look(LEFT, ended)
+    assert seen(half_way).uncovered
+    assert not seen(half_way, later(half_way, leases=(LEFT, ended, child))).uncovered
+    assert not seen(FLEET, later(half_way)).uncovered
+    assert seen(half_way, later(half_way)).uncovered
+
+
+def test_a_child_past_its_start_before_a_parents_end_is_told():
+    parent = Lease("p", checkpoint=Checkpoint("5"))
+    other = Lease("q", checkpoint=SHARD_END)
+
+    def child(checkpoint: Checkpoint) -> tuple[EarlyChild, ...]:
+        return early_children(
+            [parent, other, Lease("c", 0, checkpoint, parents=frozenset({"p", "q", "gone"}))]
+        )
+
+    assert child(Checkpoint("9")) == child(SHARD_END) == (EarlyChild("c", "p"),)
+    assert child(TRIM_HORIZON) == child(LATEST) == ()
+
+
+def test_parents_are_found_in_their_own_stream():
+    leases = [
+        Lease("1:a:5:shardId-0", checkpoint=Checkpoint("5")),
+        Lease("1:b:6:shardId-0", checkpoint=SHARD_END),
+        Lease("1:b:6:shardId-1", checkpoint=Checkpoint("9"), parents=frozenset({"shardId-0"})),
+        Lease("1:a:5:shardId-1", checkpoint=Checkpoint("9"), parents=frozenset({"shardId-0"})),
+    ]
+    assert early_children(leases) == (EarlyChild("1:a:5:shardId-1", "1:a:5:shardId-0"),)

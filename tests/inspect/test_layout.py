@@ -1,0 +1,138 @@
+"""Which layout an application has is told from its rows, and the stray table that stops KCL 3.5 is recognised."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from pipeline.core.election import LockRow
+from pipeline.errors import WrongShape
+from pipeline.inspect.layout import EMPTY, LayoutFacts, LayoutKind, OtherRows, layout_of
+from pipeline.kcl.layout import LayoutEvidence, plan_layout
+from pipeline.kcl.migration import TableStatus
+from pipeline.settings.choices import Layout
+
+LOCK = LockRow("w1", "v", timedelta(seconds=120))
+STATUS = "TABLE_MIGRATION_STATUS_"
+
+
+def tables(**found: object) -> LayoutFacts:
+    return LayoutFacts(lease_table="app", state_table="app-CoordinatorState", **found)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("found", "kind"),
+    [
+        (tables(), LayoutKind.LEASES_ONLY),
+        (tables(typed_leases=True), LayoutKind.LEASES_ONLY),
+        (tables(beside_leases=OtherRows(lock=LOCK)), LayoutKind.S),
+        (tables(beside_leases=OtherRows(workers=2)), LayoutKind.S),
+        (tables(beside_leases=OtherRows(client_version="CLIENT_VERSION_UPGRADE_FROM_2X")), LayoutKind.S),
+        (tables(beside_leases=OtherRows(table_migration=f"{STATUS}COMPLETE")), LayoutKind.S),
+        (tables(beside_leases=OtherRows(workers=2), worker_rows=1), LayoutKind.S),
+        (tables(worker_rows=2), LayoutKind.M),
+        (tables(worker_rows=2, state=OtherRows(lock=LOCK)), LayoutKind.M),
+        (tables(worker_rows=0, state=EMPTY), LayoutKind.M),
+        (
+            tables(worker_rows=2, state=OtherRows(lock=LOCK, table_migration=f"{STATUS}DEPLOYED")),
+            LayoutKind.M,
+        ),
+        (
+            tables(
+                beside_leases=OtherRows(workers=2),
+                worker_rows=2,
+                state=OtherRows(lock=LOCK, table_migration=f"{STATUS}PENDING"),
+            ),
+            LayoutKind.MOVING,
+        ),
+        (
+            tables(
+                beside_leases=OtherRows(workers=2, client_version="CLIENT_VERSION_3X"),
+                worker_rows=2,
+                state=OtherRows(lock=LOCK, table_migration=f"{STATUS}DEPLOYED"),
+            ),
+            LayoutKind.MOVING,
+        ),
+        (
+            tables(
+                beside_leases=OtherRows(lock=LOCK, workers=2),
+                worker_rows=2,
+                state=OtherRows(table_migration=f"{STATUS}COMPLETE"),
+            ),
+            LayoutKind.S,
+        ),
+    ],
+)
+def test_the_layout_is_read_from_the_rows(found: LayoutFacts, kind: LayoutKind):
+    seen = layout_of(found)
+    assert seen.kind is kind
+    assert seen.repair is None
+
+
+def test_lease_rows_that_name_their_type_betray_kcl_3_5():
+    assert "3.5" in layout_of(tables(typed_leases=True)).sentence
+    assert "2.x" in layout_of(tables()).sentence
+
+
+@pytest.mark.parametrize("stray", [EMPTY, OtherRows(lock=LOCK)], ids=["empty", "second lock"])
+def test_a_stray_coordinator_table_beside_one_table_is_the_trap_and_its_repair_is_named(stray: OtherRows):
+    seen = layout_of(tables(beside_leases=OtherRows(lock=LOCK, workers=2), state=stray))
+    assert seen.kind is LayoutKind.TRAPPED
+    assert seen.repair is not None
+    assert f"tm = {STATUS}COMPLETE into table app-CoordinatorState" in seen.repair
+    assert ("delete the empty table" in seen.repair) is (stray == EMPTY)
+
+
+def test_a_completed_migration_noted_in_the_lease_table_only_doesnt_mend_the_trap():
+    here = OtherRows(workers=2, table_migration=f"{STATUS}COMPLETE")
+    assert layout_of(tables(beside_leases=here, state=EMPTY)).kind is LayoutKind.TRAPPED
+
+
+def test_a_second_lock_while_the_tables_move_is_the_trap_too():
+    moving = OtherRows(lock=LOCK, table_migration=f"{STATUS}PENDING")
+    found = tables(beside_leases=OtherRows(lock=LOCK, workers=2), worker_rows=2, state=moving)
+    assert layout_of(found).kind is LayoutKind.TRAPPED
+
+
+@pytest.mark.parametrize("worker_rows", [None, 2])
+@pytest.mark.parametrize("status", [None, *TableStatus])
+@pytest.mark.parametrize(
+    "legacy", [None, EMPTY, OtherRows(lock=LOCK), OtherRows(client_version="CLIENT_VERSION_3X")]
+)
+@pytest.mark.parametrize(
+    "here", [EMPTY, OtherRows(lock=LOCK), OtherRows(workers=1), OtherRows(lock=LOCK, workers=1)]
+)
+def test_status_sees_the_layout_that_our_own_workers_go_by(
+    here: OtherRows, legacy: OtherRows | None, status: TableStatus | None, worker_rows: int | None
+):
+    state = legacy and replace(legacy, table_migration=status and f"{STATUS}{status}")
+    kind = layout_of(tables(beside_leases=here, state=state, worker_rows=worker_rows)).kind
+    evidence = LayoutEvidence(
+        lease_table="app",
+        state_table="app-CoordinatorState",
+        has_state_table=state is not None,
+        has_worker_table=worker_rows is not None,
+        status=None if state is None else status,
+        legacy=_keys(legacy),
+        beside_leases=_keys(here),
+    )
+    if kind is LayoutKind.TRAPPED:
+        with pytest.raises(WrongShape):
+            plan_layout(evidence, Layout.AUTO)
+    elif kind is not LayoutKind.LEASES_ONLY:
+        arranged = plan_layout(evidence, Layout.AUTO)
+        assert (arranged.layout is Layout.S) is (kind is LayoutKind.S)
+
+
+def _keys(place: OtherRows | None) -> frozenset[str]:
+    said = {"Leader": place and place.lock, "Migration3.0": place and place.client_version}
+    return frozenset(
+        {key for key, there in said.items() if there} | ({"w1"} if place and place.workers else set())
+    )
+
+
+def test_rows_of_both_layouts_are_left_for_a_person_to_judge():
+    seen = layout_of(tables(beside_leases=OtherRows(workers=2), worker_rows=2, state=OtherRows(lock=LOCK)))
+    assert seen.kind is LayoutKind.TRAPPED
+    assert seen.repair is not None
+    assert "KCL version" in seen.repair

@@ -1,0 +1,64 @@
+"""What scripts read stays as it is, byte for byte: the same observation as text, JSON and CSV."""
+
+import io
+import json
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+from pipeline.core.checkpoint import SHARD_END
+from pipeline.core.failure import Failure
+from pipeline.inspect.as_csv import write_csv
+from pipeline.inspect.as_json import document_of
+from pipeline.inspect.as_text import text_of
+from pipeline.inspect.observation import Observation, OddRow
+from tests.inspect.looks import AT, LEFT, RIGHT, a_look, later, seen
+
+GOLDEN = Path(__file__).parent / "golden"
+STREAM = "123456789012:orders:1700000000"
+FIRST = a_look(
+    LEFT,
+    replace(RIGHT, checkpoint_owner="w1", throughput_kbps=12.5),
+    replace(
+        LEFT,
+        key=f"{STREAM}:child",
+        owner=None,
+        parents=frozenset({"left", "b"}),
+        stream=STREAM,
+        shard="child",
+        failure=Failure(AT - timedelta(minutes=3), "AWS doesn't let this worker read it"),
+    ),
+    replace(LEFT, key="old", checkpoint=SHARD_END, owner="w3", children=frozenset({"left"})),
+    odd=(
+        OddRow("app", "x", "leaseCounter is missing"),
+        OddRow("app", "y", "a row of type NEWER", broken=False),
+    ),
+)
+
+
+def an_observation() -> Observation:
+    return seen(FIRST, later(FIRST), watched=timedelta(seconds=61.5))
+
+
+def golden(name: str) -> str:
+    return (GOLDEN / name).read_text(encoding="utf-8")
+
+
+def test_the_json_document_stays():
+    assert json.dumps(document_of(an_observation()), indent=2) + "\n" == golden("look.json")
+
+
+def test_the_csv_lines_stay():
+    file = io.StringIO()
+    write_csv(an_observation(), file)
+    assert file.getvalue() == golden("look.csv")
+
+
+def test_the_text_stays():
+    assert "\n".join(text_of(an_observation())) + "\n" == golden("look.txt")
+
+
+def test_names_from_a_table_cannot_steer_the_terminal():
+    shown = "\n".join(text_of(seen(a_look(LEFT, odd=(OddRow("app", "a\x1b[2Jb", "it\u202eis odd"),)))))
+    assert "a\\x1b[2Jb" in shown
+    assert "it\\u202eis odd" in shown

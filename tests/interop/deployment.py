@@ -1,0 +1,103 @@
+"""A whole deployment of ours: `headrace dev` with Dagster's daemon and UI, its runs, and Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pipeline.cli import services
+from pipeline.cli.holding import LOCK
+from pipeline.lake.local_server import end, is_server
+from pipeline.lake.session import DISCOVERY, discovery_in
+from tests.eventually import eventually
+from tests.interop.fleet import Event, Fleet
+from tests.interop.landed import Lake
+from tests.interop.overlaps import Commit
+
+_UP_SECONDS = 240.0  # Spark, then Dagster, on a machine that runs KCL workers meanwhile
+_STOP_SECONDS = 240.0
+_LOOK_EVERY = 2.0
+
+
+@dataclass(slots=True)
+class Deployment:
+    """It tells no events: what it read is known by the commits to its table."""
+
+    worker: str
+    lake: Lake
+    folder: Path
+    process: subprocess.Popen[bytes]
+    _known: list[Event] = field(default_factory=list)
+    _looked: float = 0.0
+
+    @classmethod
+    def start(cls, fleet: Fleet, worker: str, config: Path, lake: Lake) -> Deployment:
+        """Start it in the fleet, with a new DAGSTER_HOME; and wait until its UI answers."""
+        folder = fleet.folder / f"{worker}-{time.time_ns()}"
+        folder.mkdir()
+        port = next(port for port in range(4950, 65536) if services.is_free(port))
+        home = {"HEADRACE_CONFIG": str(config), "DAGSTER_HOME": str(folder)}
+        with (folder / "dev.log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "pipeline.cli", "dev", "--port", str(port)],
+                cwd=folder,
+                env={k: v for k, v in fleet.environment.items() if k != DISCOVERY} | home,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        made = cls(worker, lake, folder, process)
+        fleet.workers[worker] = made
+        eventually(made._is_up, f"headrace dev is up ({folder}/dev.log)", within=_UP_SECONDS)
+        return made
+
+    def _is_up(self) -> bool:
+        if self.process.poll() is not None:
+            raise RuntimeError(f"headrace dev ended: {self.told()}")
+        return "UI at http://" in self.told().rpartition("press Ctrl-C")[0]
+
+    def told(self) -> str:
+        return (self.folder / "dev.log").read_text(errors="replace")
+
+    def events(self) -> list[Event]:
+        """A commit proves that the shard was this worker's: each one counts as a beginning, too."""
+        if time.monotonic() - self._looked > _LOOK_EVERY:
+            self._known = [event for commit in self.lake.commits() for event in _events(self.worker, commit)]
+            self._looked = time.monotonic()
+        return self._known
+
+    def kill(self) -> None:
+        """End the command, Dagster's own process group with its runs, and the Spark server, which would outlive them."""
+        lock = self.folder / LOCK
+        dagster = json.loads(lock.read_text() or "{}").get("dagster") if lock.exists() else None
+        for group in filter(None, (self.process.pid, dagster)):
+            with suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
+        self.process.wait()
+        for file in discovery_in(self.folder).parent.glob("spark-*.pid"):
+            if is_server(server := int(file.read_text())):
+                end(server)
+
+    def stop(self) -> None:
+        """Leases are given up, runs end, and the exit code is 0."""
+        self.process.terminate()
+        code = self.process.wait(_STOP_SECONDS)
+        if code:
+            raise RuntimeError(f"headrace dev ended with {code}: {self.told()}")
+
+
+def _events(worker: str, commit: Commit) -> list[Event]:
+    found = [Event(commit.at, "initialize", worker, commit.shard)]
+    if commit.rows:
+        found.append(Event(commit.at, "landed", worker, commit.shard, (str(commit.rows),)))
+    if commit.ended:
+        found.append(Event(commit.at, "shardEnded", worker, commit.shard))
+    return found

@@ -1,0 +1,117 @@
+"""Why a record is in both outputs: whose worker was cut off before its checkpoint. Pure: events and commits in, causes out.
+
+KCL's workers checkpoint after each batch, ours after each commit. A worker that is killed, or whose lease is taken by force,
+between the two leaves a checkpoint that is older than its output, and the next owner reads from that checkpoint. Nothing
+else may bring a record into both outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tests.interop.fleet import Event
+from tests.interop.records import Record
+
+_CHECKPOINTS = frozenset({"checkpoint", "shardEnded", "shutdownRequested"})
+
+
+class Cause(StrEnum):
+    KCL_CUT_OFF = "processed by a KCL worker that was cut off before its checkpoint"
+    OURS_CUT_OFF = "landed by a run of ours that was cut off before its checkpoint"
+
+
+Allowed = Mapping[Cause, int]
+"""How many records of each cause a scenario may bring into both outputs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """One shard's part of a commit to our table."""
+
+    at: float
+    shard: str
+    after: int | None
+    upto: int | None
+    rows: int = 0
+    ended: bool = False
+
+    def brought(self, record: Record) -> bool:
+        is_before_end = self.upto is not None and record.number <= self.upto
+        return (
+            record.shard == self.shard
+            and is_before_end
+            and (self.after is None or record.number > self.after)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Overlaps:
+    """Records in both outputs, by the cause that explains each."""
+
+    explained: Mapping[Cause, tuple[Record, ...]]
+    unexplained: tuple[Record, ...]
+
+    def faults(self, allowed: Allowed) -> list[str]:
+        """What a scenario that allows this many can't bear: one sentence each."""
+        found = []
+        if self.unexplained:
+            found.append(f"{len(self.unexplained)} for no reason that is known, as {self.unexplained[0]}")
+        for cause, records in self.explained.items():
+            if len(records) > allowed.get(cause, 0):
+                found.append(f"{len(records)} {cause} ({allowed.get(cause, 0)} allowed), as {records[0]}")
+        return found
+
+    def __str__(self) -> str:
+        told = [f"{len(records)} {cause}" for cause, records in self.explained.items() if records]
+        told += [f"{len(self.unexplained)} unexplained"] * bool(self.unexplained)
+        return ", ".join(told) or "none"
+
+
+def explain(both: Iterable[Record], events: Sequence[Event], commits: Sequence[Commit]) -> Overlaps:
+    """Each record that both sides have, by its cause."""
+    explained: dict[Cause, list[Record]] = {cause: [] for cause in Cause}
+    unexplained = []
+    for record in both:
+        of_shard = [event for event in events if event.shard == record.shard]
+        commit = next((each for each in commits if each.brought(record)), None)
+        causes = [_cause(record, number, of_shard, commit) for number in _processed(record, of_shard)]
+        if None in causes or not causes:
+            unexplained.append(record)
+        else:
+            explained[next(cause for cause in causes if cause)].append(record)
+    return Overlaps({cause: tuple(found) for cause, found in explained.items()}, tuple(unexplained))
+
+
+def _processed(record: Record, events: Sequence[Event]) -> list[int]:
+    return [number for number, event in enumerate(events) if event.record == record]
+
+
+def _cause(record: Record, number: int, events: Sequence[Event], commit: Commit | None) -> Cause | None:
+    """Why KCL's worker processed it here though our table has it. `number`: of that event; `events`: of the shard."""
+    if commit is None:
+        return None
+    processed = events[number]
+    acknowledged = _acknowledged(processed.worker, events[number + 1 :])
+    if acknowledged is None or processed.at < commit.at < acknowledged:
+        return Cause.KCL_CUT_OFF
+    began = max(e.at for e in events[:number] if e.kind == "initialize" and e.worker == processed.worker)
+    claimed = [n for n, e in enumerate(events) if e.kind == "claimed" and e.at <= commit.at]
+    if not claimed:
+        return None
+    ours = events[claimed[-1]]
+    checkpointed = _acknowledged(ours.worker, events[claimed[-1] + 1 :])
+    if ours.at < began and (checkpointed is None or began < checkpointed):
+        return Cause.OURS_CUT_OFF
+    return None
+
+
+def _acknowledged(worker: str, events: Iterable[Event]) -> float | None:
+    """When this worker's next checkpoint was written; None where it began anew before that, or was refused for ever."""
+    for event in events:
+        if event.worker == worker and event.kind == "initialize":
+            return None
+        if event.worker == worker and event.kind in _CHECKPOINTS and not event.more:
+            return event.at
+    return None

@@ -1,0 +1,20 @@
+"""A record as Kinesis, KCL's workers and our table each name it: by shard, sequence number and payload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Record:
+    shard: str
+    sequence: str
+    payload: str
+
+    @property
+    def number(self) -> int:
+        """The sequence number, to compare with others of the shard."""
+        return int(self.sequence)
+
+    def __str__(self) -> str:
+        return f"{self.payload} of {self.shard} at {self.sequence}"

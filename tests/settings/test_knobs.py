@@ -1,0 +1,90 @@
+"""The settings stay few, each has a reader in shipped code, and KCL's own stand apart."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli.settings_doc import knob_tables
+from pipeline.settings.model import Settings
+from pipeline.settings.values import knobs
+
+ROOT = Path(__file__).parents[2]
+KNOBS = [key for key, *_ in knobs(Settings, index="N")]
+MOST = 75
+SHIPPED = ("pipeline", "assets", "resources", "sensors")
+VIA_A_PROPERTY = {
+    "streams_mode": "multi",
+    "kcl.failover": "is_shared",
+    "coordination.lease_table": "lease_table",
+    "coordination.worker_table": "worker_table",
+    "coordination.state_table": "state_table",
+}
+"""Knobs that a property of `Settings` reads for everybody."""
+
+
+def test_there_are_at_most_seventy_five_settings() -> None:
+    rows = [line for line in knob_tables().splitlines() if line.startswith("| `")]
+    assert len(rows) == len(KNOBS) <= MOST
+
+
+@cache
+def _reads() -> frozenset[tuple[str, str]]:
+    """(what stands before the last dot, attribute) of each attribute that shipped code reads outside of pipeline/settings."""
+    files = (file for room in SHIPPED for file in (ROOT / room).rglob("*.py"))
+    trees = (ast.parse(file.read_text(encoding="utf-8")) for file in files if file.parent.name != "settings")
+    return frozenset(read for tree in trees for read in _reads_in(tree))
+
+
+def _reads_in(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            holder = node.value
+            match holder:
+                case ast.Attribute():
+                    yield holder.attr, node.attr
+                case ast.Name():
+                    yield holder.id, node.attr
+
+
+HOLDERS = {
+    "": {"settings"},
+    "streams.N": {"stream", "how", "settings", "each", "s"},
+    "workers.N": {"worker", "w", "settings"},
+    "workers.N.spark": {"spark", "settings"},
+    "discovery": {"discovery", "how"},
+    "former_streams_delete": {"settings"},
+    "landing": {"landing"},
+    "aws": {"aws", "settings"},
+    "wave": {"wave", "budget"},
+}
+"""What code calls the section where it holds one. Others are called by their own name only."""
+
+
+@pytest.mark.parametrize("key", KNOBS)
+def test_each_setting_is_read_by_shipped_code(key: str) -> None:
+    section, _, name = key.removesuffix(".N").rpartition(".")
+    if via := VIA_A_PROPERTY.get(key):
+        section, name = "", via
+    holders = HOLDERS.get(section, {section})
+    assert any((holder, name) in _reads() for holder in holders), f"nothing reads {key}"
+
+
+def test_a_setting_that_nothing_reads_would_be_found() -> None:
+    assert ("times", "linger") in _reads()
+    assert ("times", "lingered") not in _reads()
+    assert list(_reads_in(ast.parse("times.linger = 5"))) == []
+
+
+def test_kcl_is_met_in_one_block_only() -> None:
+    """KCL's name for a setting has a column of its own; what a setting means is said without KCL."""
+    kcls = {"KCL", "variance", "2.x", "heartbeat", "foreign"}
+    elsewhere = {
+        key: spec.metadata["doc"]
+        for key, spec, _ in knobs(Settings, index="N")
+        if not key.startswith("kcl.") and any(word in spec.metadata["doc"] for word in kcls)
+    }
+    # The choice between the strategies itself, and a default that differs from what a user of KCL expects.
+    assert set(elsewhere) == {"assignment.strategy", "streams.N.initial_position"}

@@ -1,0 +1,117 @@
+"""A public name of the product stands for one thing, and the product uses what it defines."""
+
+import ast
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import PurePath
+
+from tests.docs.pages import ROOT
+
+PACKAGES = ("pipeline", "assets", "resources", "sensors")
+LAYERS = ("core", "duties", "beside_kcl", "kcl", "aws", "lake")
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts): ast.parse(path.read_text(encoding="utf-8"))
+    for package in PACKAGES
+    for path in sorted((ROOT / package).rglob("*.py"))
+}
+FOR_TESTS = "pipeline.memory."
+"""The ports in memory are what duties and the simulator are tested on."""
+COMMANDS = ("add", "run")
+"""What each module of a command has: `headrace` imports the modules by their names."""
+UNUSED = {
+    "pipeline.cli.__init__.main": "the headrace command of pyproject.toml",
+    "pipeline.core.change.prepare_checkpoint": "a later step needs it, with the rules of `prepare` in pipeline/kcl",
+    "pipeline.inspect.as_frame.observe_frame": "for users: docs/operations.md",
+    "pipeline.lake.session.stop_local_server": "a test session stops the Spark server that its tests started",
+    "pipeline.local.pytest_plugin.headrace_aws": "for users: a fixture, which pytest finds by its name",
+    "pipeline.local.pytest_plugin.headrace_kinesis": "for users: a fixture, which pytest finds by its name",
+    "pipeline.local.server.serve": "for users: docs/local.md",
+}
+"""What no part of the product uses, and why it stays."""
+KCL_UNUSED = ("checkpointer", "deaggregate", "iterator", "lease_count.assign_free", "writes")
+"""Rules of KCL's that no tick uses. The docstring of `pipeline.kcl` says why each is kept."""
+
+Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def definitions(tree: ast.Module) -> Iterator[Definition]:
+    """The public classes and functions of a module."""
+    return (node for node in tree.body if isinstance(node, Definition) and not node.name.startswith("_"))
+
+
+def uses(modules: Iterable[tuple[str, ast.Module]]) -> set[str]:
+    """The full names of what modules use: what they import, and what they define and read elsewhere in the module."""
+    return {name for module, tree in modules for name in (*_imported(tree), *_used_at_home(module, tree))}
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    aliases: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            for each in node.names:
+                aliases[each.asname or each.name] = f"{node.module}.{each.name}"
+    yield from aliases.values()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            yield f"{aliases.get(node.value.id)}.{node.attr}"
+
+
+def _used_at_home(module: str, tree: ast.Module) -> Iterator[str]:
+    for each in definitions(tree):
+        others = (other for other in tree.body if other is not each)
+        names = (node.id for other in others for node in ast.walk(other) if isinstance(node, ast.Name))
+        if each.name in names:
+            yield f"{module}.{each.name}"
+
+
+def unused(modules: dict[str, ast.Module]) -> set[str]:
+    found = uses(modules.items())
+    return {
+        name
+        for module, tree in modules.items()
+        for each in definitions(tree)
+        if (name := f"{module}.{each.name}") not in found
+    }
+
+
+def test_no_two_public_classes_of_the_product_share_a_name() -> None:
+    places: dict[str, list[str]] = {}
+    for module, tree in MODULES.items():
+        for each in definitions(tree):
+            if isinstance(each, ast.ClassDef):
+                places.setdefault(each.name, []).append(module)
+    assert {name: there for name, there in places.items() if len(there) > 1} == {}
+
+
+def test_no_two_modules_of_the_inner_packages_share_a_name() -> None:
+    names = Counter(
+        PurePath(path).stem
+        for layer in LAYERS
+        for path in (ROOT / "pipeline" / layer).rglob("*.py")
+        if path.stem != "__init__"
+    )
+    assert [name for name, times in names.items() if times > 1] == []
+
+
+def test_the_product_uses_what_it_defines() -> None:
+    found = {name for name in unused(MODULES) if not name.startswith(FOR_TESTS)}
+    found -= {
+        f"{module}.{name}" for module in MODULES if module.startswith("pipeline.cli.") for name in COMMANDS
+    }
+    kcl = {
+        name for name in found if any(f"{name}.".startswith(f"pipeline.kcl.{kept}.") for kept in KCL_UNUSED)
+    }
+    assert found - kcl == set(UNUSED)
+
+
+def test_each_rule_of_kcl_s_that_no_tick_uses_is_kept_for_a_reason_that_is_written_down() -> None:
+    reasons = ast.get_docstring(MODULES["pipeline.kcl.__init__"]) or ""
+    assert [kept for kept in KCL_UNUSED if f"    {kept} " not in reasons] == []
+
+
+def test_a_definition_that_only_its_own_body_reads_counts_as_unused() -> None:
+    one = ast.parse(
+        "def used(): ...\ndef recursive(): recursive()\nused()\ndef elsewhere(): ...\ndef by_module(): ..."
+    )
+    other = ast.parse("from a.one import elsewhere\nfrom a import one\none.by_module()")
+    assert unused({"a.one": one, "a.other": other}) == {"a.one.recursive"}

@@ -1,0 +1,52 @@
+"""`python -m tests.simulation.measure`: which of the mistakes in `blind_bugs` the plain seeds find, and where first."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from tests.simulation.blind_bugs import BLIND
+from tests.simulation.planted import ROOT, Plant
+
+
+def measured(bug: Plant, *, seeds: int, first: int) -> str | None:
+    """What the first seed that fails says; None where all of them hold."""
+    asked = ["--seeds", str(seeds), "--from", str(first), "--plant", bug.name]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.simulation", *asked],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode not in {0, 1} or "Traceback" in done.stderr:
+        raise AssertionError(f"{bug.name}: {done.stderr}")
+    told, _, rest = done.stdout.partition("\n  seed ")
+    if not rest or "FAILED " not in told:
+        return None
+    return f"seed {rest.partition(':')[0]}: {told.rpartition('FAILED ')[2].splitlines()[0]}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.measure", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=40)
+    parser.add_argument("--from", dest="first", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("names", nargs="*", help="of mistakes; none: all of them")
+    asked = parser.parse_args()
+    bugs = [BLIND[name] for name in asked.names or BLIND]
+    found = 0
+    with ThreadPoolExecutor(asked.jobs) as pool:
+        all_said = pool.map(partial(measured, seeds=asked.seeds, first=asked.first), bugs)
+        for bug, said in zip(bugs, all_said, strict=True):
+            print(f"{bug.name:32} {said or 'survived'}", flush=True)
+            found += said is not None
+    print(f"{found} of {len(bugs)} found by {asked.seeds} seeds")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""Bugs that no fleet showed until somebody looked for them: each with the fleet in which its rule matters."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.simulation.planted import a_bug
+
+ONCE_UNSEEN: Final = (
+    a_bug(
+        "one-parent-is-enough",
+        "the child of a merge counts as due after one of its parents has ended",
+        (
+            "core.due",
+            "    return any(p in parents and not parents[p].has_ended for p in lease.parents)",
+            (
+                "    its = [parents[p] for p in lease.parents if p in parents]\n"
+                "    return bool(its) and not any(row.has_ended for row in its)"
+            ),
+        ),
+        among={"hosts": 3, "shards": 6, "troubles": {"merge": 40.0, "kill_run": 60.0}},
+    ),
+    a_bug(
+        "the-tip-runs-away",
+        "a run that was asked for a shard's tip as of now goes on to the tip of each later moment",
+        (
+            "duties.run",
+            "            report = self._wave(tuple(self.waiting))\n",
+            "            report = self._wave(tuple(self.waiting))\n            since = self.clock.now()\n",
+        ),
+        among={"shards": 1, "puts_every": 0.4, "wave_records": 10, "troubles": {"ask": 30.0}},
+    ),
+    a_bug(
+        "trouble-is-a-look",
+        "a wave's release says 'looked at' on shards that it had trouble with",
+        (
+            "duties.claims",
+            "            if staged is not None and row.key not in troubled:",
+            "            if staged is not None:",
+        ),
+        among={"troubles": {"deny": 40.0}},
+    ),
+    a_bug(
+        "the-unread-parent-forgotten",
+        "a child counts as whole since its other parent was read, though one left the stream unread",
+        (
+            "core.start_of_reading",
+            "    if known and all(p.why is not ParentIs.GONE for p in parents):",
+            "    if known:",
+        ),
+        seeds=200,
+        among={"retention": 80.0, "dark": 190.0, "quiet": 0.0, "puts_every": 1.0, "hosts": 3},
+    ),
+    a_bug(
+        "open-and-ended",
+        "a shard is ended as gone while listings show it: Kinesis had denied it for a while",
+        (
+            "duties.gaps",
+            "            if any(shard.shard_id == each.key.shard_id for shard in listed):",
+            "            if False:",
+        ),
+        seeds=200,
+        among={"retention": 90.0, "dark": 170.0, "quiet": 0.0, "troubles": {"deny": 25.0}},
+    ),
+    a_bug(
+        "quiet-shard-left-alone",
+        "a quiet shard isn't looked at every quarter of the retention: after a day it looks like a loss",
+        ("core.due", "    if abs(now - lease.looked_at) > look_again_after:", "    if False:"),
+        among={"quiet": 28 * 3600.0, "heartbeat": "worker", "retention": 86_400.0},
+    ),
+    a_bug(
+        "dead-worker-dropped-at-once",
+        "a dead worker's row is deleted at once, not after a day",
+        (
+            "duties.assignment_pass",
+            "            if is_dead and row.last_update is not None and is_stale(row.last_update, now):",
+            "            if is_dead and row.last_update is not None:",
+        ),
+    ),
+    a_bug(
+        "dead-worker-kept",
+        "a dead worker's row stays for ever",
+        (
+            "duties.assignment_pass",
+            "            if is_dead and row.last_update is not None and is_stale(row.last_update, now):",
+            "            if False:",
+        ),
+        among={"quiet": 30 * 3600.0, "heartbeat": "worker", "retention": 86_400.0, "hosts": 3},
+    ),
+)

@@ -1,0 +1,123 @@
+"""KCL 3.x's lease assignment manager: one run of the leader, and what it remembers until the next.
+
+    rows, worker rows -> plan: what is free? -> assign the free -> every third run: balance -> writes
+                          ^                                                                      |
+                          `-- a term: each lease as it was left, when it moved, its deadline <---'  remember
+
+A new leader waits one full lease duration before it calls an owned lease dead: it has to see it stand still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from pipeline.core.change import Change
+from pipeline.core.lease import Lease
+from pipeline.core.worker import Worker
+from pipeline.kcl import lease_count, variance
+from pipeline.kcl.dice import Dice
+from pipeline.kcl.fleet import FleetLoads, KclRules, SeenLease, a_fleet
+from pipeline.kcl.lease_availability import is_blocked, is_expired
+from pipeline.kcl.writes import assign, begin_handover
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """What a leader remembers; empty when it gains leadership."""
+
+    leases: Mapping[str, SeenLease] = field(default_factory=dict)
+    runs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    changes: tuple[Change, ...]
+    spilled: tuple[str, ...]
+    """Keys of free leases for which no worker has room."""
+    term: Term
+
+
+def plan_assignment(
+    leases: Iterable[Lease],
+    workers: Iterable[Worker],
+    *,
+    term: Term,
+    rules: KclRules,
+    at_ns: int,
+    now: datetime,
+    dice: Dice | None = None,
+) -> Plan:
+    """`at_ns`: this host's monotonic clock after the scan; `now`: its wall clock, which worker rows are judged by."""
+    seen = {lease.key: _observe(lease, term.leases.get(lease.key), rules, at_ns=at_ns) for lease in leases}
+    fleet = a_fleet(seen.values(), workers, now, rules=rules)
+    balancing = term.runs % rules.balance_every == 0
+    if rules.by_count:
+        spilled = lease_count.assign_free(fleet)
+        if balancing:
+            lease_count.balance(fleet, at_ns)
+    else:
+        assignment = variance.begin(fleet)
+        spilled = variance.assign_free(assignment)
+        if balancing:
+            variance.balance(assignment, dice)
+    left = tuple(key for key in spilled if key not in fleet.moves)
+    return Plan(_changes(fleet, at_ns), left, Term(seen, term.runs + 1))
+
+
+def remember(term: Term, applied: Iterable[Lease], *, rules: KclRules, at_ns: int) -> Term:
+    """The term after those writes of the plan that succeeded, given as the rows they left behind."""
+    leases = dict(term.leases)
+    for row in applied:
+        before = leases[row.key]
+        if row.checkpoint_owner is None:
+            leases[row.key] = replace(before, lease=row, moved_ns=at_ns)
+        else:
+            leases[row.key] = replace(before, lease=row, deadline_ns=_deadline(rules, at_ns))
+    return replace(term, leases=leases)
+
+
+def _observe(lease: Lease, before: SeenLease | None, rules: KclRules, *, at_ns: int) -> SeenLease:
+    if before is None:
+        moved = 0 if lease.holder is None else at_ns
+    elif lease.counter > before.lease.counter:
+        moved = at_ns
+    else:
+        moved = before.moved_ns  # a counter that fell is no sign of life
+    free = lease.holder is None or is_expired(moved, duration_ns=rules.duration_ns, at_ns=at_ns)
+    return SeenLease(lease, moved, _pending_until(lease, before, rules, at_ns=at_ns), free)
+
+
+def _pending_until(lease: Lease, before: SeenLease | None, rules: KclRules, *, at_ns: int) -> int:
+    if lease.checkpoint_owner is None:
+        return 0
+    if before is not None:
+        was = before.lease
+        if (was.owner, was.checkpoint_owner) == (lease.owner, lease.checkpoint_owner):
+            return before.deadline_ns
+    return _deadline(rules, at_ns)
+
+
+def _deadline(rules: KclRules, at_ns: int) -> int:
+    return at_ns + rules.handover_ns + rules.duration_ns
+
+
+def _changes(fleet: FleetLoads, at_ns: int) -> tuple[Change, ...]:
+    """Handovers that aren't due yet are left alone, whatever the plan would like."""
+    changes: list[Change] = []
+    for key, to in sorted(fleet.moves.items()):
+        each = fleet.seen[key]
+        if is_blocked(each.lease, each.deadline_ns, at_ns=at_ns, free=each.free):
+            continue
+        why = f"{each.lease.holder or 'unowned'} -> {to}, " + ("it was free" if each.free else "to balance")
+        if fleet.rules.graceful and may_hand_over(each.lease, free=each.free):
+            changes.append(begin_handover(each.lease, to, why))
+        else:
+            changes.append(assign(each.lease, to, why))
+    return tuple(changes)
+
+
+def may_hand_over(lease: Lease, *, free: bool) -> bool:
+    """Whether the present holder is to be asked to finish first; otherwise the lease is simply assigned."""
+    return not free and not lease.has_ended and lease.checkpoint_owner is None

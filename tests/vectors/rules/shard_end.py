@@ -1,0 +1,113 @@
+"""A shard's life as KCL's consumer sees it: may it start, may its reason to stop change, how does it end?
+
+The end, in this order, so that a crash in between is repaired by the next try:
+
+    children's leases (TRIM_HORIZON) -> childShardIds in the own row -> the application's SHARD_END -> clean-up
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+from pipeline.core.checkpoint import AT_TIMESTAMP, TRIM_HORIZON, Checkpoint
+from pipeline.core.lease import Lease
+from pipeline.core.shard import Child
+from pipeline.errors import Unknown
+
+
+class Reason(IntEnum):
+    """Why a consumer stops; only a higher one replaces another."""
+
+    REQUESTED = 1
+    SHARD_END = 2
+    LEASE_LOST = 3
+
+
+def may_become(reason: Reason | None, new: Reason | None) -> bool:
+    return new is not None and (reason is None or new > reason)
+
+
+def is_blocked_on_parents(parents: Iterable[Checkpoint | None]) -> bool:
+    """`parents`: the checkpoint of each parent's lease. None: there is no such lease, which counts as finished."""
+    return any(at is not None and not at.is_end for at in parents)
+
+
+def is_whole(next_iterator: str | None, parents_of_children: Sequence[Sequence[str] | None]) -> bool:
+    """Whether an answer to GetRecords makes sense: it goes on, or it ends in children that name their parents.
+
+    Anything else is asked again with the same iterator.
+    """
+    goes_on, ends = next_iterator is not None, bool(parents_of_children)
+    return goes_on != ends and all(parents_of_children)
+
+
+class ShardEnding(Enum):
+    END = "end"
+    """The children are provided for: the application may write SHARD_END."""
+    RETRY = "retry"
+    """Blocked on the other parent: back off and try again, still holding the lease."""
+    GIVE_UP = "give up"
+    """Drop the lease; another worker tries."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndPlan:
+    ending: ShardEnding
+    create: tuple[Lease, ...] = ()
+    why: str = ""
+
+
+def plan_shard_end(
+    children: Sequence[Child],
+    parent_leases: Sequence[bool] = (True, True),
+    *,
+    with_lease: Iterable[str] = (),
+    give_up: bool = False,
+) -> EndPlan:
+    """`parent_leases`: whether each parent of a merge's child has a lease. `with_lease`: children that have one.
+
+    `give_up` is a throw of the dice, one in thirty: whether to pass the lease on rather than to wait.
+    """
+    if len(children) != 1:
+        return EndPlan(
+            ShardEnding.END, _leases(children, with_lease), "the shard was split or has no children"
+        )
+    if len(children[0].parents) != 2:
+        return EndPlan(
+            ShardEnding.GIVE_UP, why=f"{children[0].shard_id} is an only child, yet names one parent"
+        )
+    present = sum(parent_leases)
+    if present == 1:
+        return EndPlan(
+            ShardEnding.GIVE_UP if give_up else ShardEnding.RETRY,
+            why="one of the two merged shards has no lease",
+        )
+    leases = _leases(children, with_lease)
+    if present == 0:
+        # So the ended shard's own row is gone too, and childShardIds can't be written.
+        return EndPlan(ShardEnding.GIVE_UP, leases, "the ended shard's own lease is gone")
+    return EndPlan(ShardEnding.END, leases, "both merged shards have a lease")
+
+
+def _leases(children: Sequence[Child], with_lease: Iterable[str]) -> tuple[Lease, ...]:
+    there = set(with_lease)
+    return tuple(
+        Lease(c.shard_id, checkpoint=TRIM_HORIZON, parents=frozenset(c.parents), hash_range=c.hash_range)
+        for c in children
+        if c.shard_id not in there
+    )
+
+
+def may_clean_up(children: Iterable[Checkpoint | None], *, parents_present: bool) -> bool:
+    """Whether an ended lease may be deleted: no parent's lease is left, and every child has been begun.
+
+    LATEST counts as begun. A child without a lease (None) is an error: its records might never be read.
+    """
+    begun = True
+    for at in children:
+        if at is None:
+            raise Unknown("a child of the ended shard has no lease; the ended lease is kept")
+        begun = begun and at not in {TRIM_HORIZON, AT_TIMESTAMP}
+    return begun and not parents_present
