@@ -82,8 +82,8 @@ def _supervise(dagster: "Group", settings: "Settings", home: Path, *, port: int)
     try:
         for _ in services.wait_for_ui(dagster, port):
             continue
+        is_up = True  # before the line is printed: whoever reads the line may press Ctrl-C at once
         _say(f"Dagster's UI at http://{services.HOST}:{port} - press Ctrl-C to stop")
-        is_up = True
         until_a_process_dies(dagster)
     except KeyboardInterrupt:
         if is_up:

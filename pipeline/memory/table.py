@@ -147,7 +147,7 @@ class MemoryTable(RepairableTable):
             moved = not self._swap(made)
         except LostOnTheWay as lost:
             if all(snapshot.id != made.id for snapshot in self.history(self.head)):
-                raise CommitUnknown("a commit got no clear answer. Run the command again to see") from lost
+                raise CommitUnknown("a commit got no clear answer; run the command again to see") from lost
             moved = False
         if moved:
             raise Transient(

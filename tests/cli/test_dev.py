@@ -80,6 +80,7 @@ def until(lines: Iterable[str], wanted: str) -> Iterator[str]:
         yield line
         if wanted in line:
             return
+    raise AssertionError(f"the command ended without a line that says {wanted!r}")
 
 
 @pytest.mark.parametrize(

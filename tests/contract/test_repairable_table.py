@@ -218,7 +218,7 @@ def test_a_repair_whose_answer_was_lost_is_told_as_done(lake: Lake):
 def test_a_repair_whose_request_was_lost_says_that_it_may_have_landed_and_can_be_done_again(lake: Lake):
     plan = with_a_picked_landing(lake)
     lake.lose("request")
-    with pytest.raises(CommitUnknown, match="ook again"):
+    with pytest.raises(CommitUnknown, match="run the command again"):
         lake.table.rebuild(plan.landing, plan.on)
     assert isinstance(repaired(lake), Repair)
     assert standing(lake)["0"] == (4, 0, False)
