@@ -196,7 +196,7 @@ class WorkerStore(Protocol):
         ...
 
     def set_stopping(self, worker_id: str, *, stopping: bool) -> None:
-        """A stopping worker's lut goes back by `LEFT`; the stamp is today's again when it may work again."""
+        """A stopping worker's lut goes back by `BACKDATE_STOPPING`; the stamp is today's again when it may work again."""
         ...
 
     def count_assign_pass(self, worker_id: str) -> None: ...
@@ -352,8 +352,8 @@ class LatestRun:
     """Keys of the shards that failed in it."""
     left_alone: tuple[str, ...] = ()
     """Keys of the shards that it was told to leave alone."""
-    passing: bool = False
-    """It broke off as a whole, over trouble that passes: the shards in it may be healthy."""
+    transient: bool = False
+    """A transient error ended the run as a whole: its shards may be healthy."""
 
 
 class Runs(Protocol):

@@ -92,7 +92,7 @@ class DagsterRuns:
             run.run_id,
             _keys(run.tags, FAILED_TAG),
             _keys(run.tags, LATER_TAG),
-            passing=PASSING_TAG in run.tags,
+            transient=PASSING_TAG in run.tags,
         )
 
 

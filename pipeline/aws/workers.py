@@ -11,7 +11,7 @@ from pipeline.aws import attributes as av
 from pipeline.aws import worker_item as wire
 from pipeline.aws.attributes import Item
 from pipeline.aws.rows import Place, Rows, Stood, WrittenRow
-from pipeline.core.worker import LEFT, THROUGHPUT, Metrics, Worker
+from pipeline.core.worker import BACKDATE_STOPPING, THROUGHPUT, Metrics, Worker
 from pipeline.errors import WrongShape
 from pipeline.kcl.report import is_outdated
 from pipeline.ports import Clock, SkippedRow, WorkerListing
@@ -132,7 +132,7 @@ class DynamoWorkerStore:
 
     def set_stopping(self, worker_id: str, *, stopping: bool) -> None:
         # A stamp in the past: KCL's leader then takes the worker for gone, and assigns it no leases.
-        left = av.moment_value(self._clock.now() - LEFT, av.SECOND)
+        left = av.moment_value(self._clock.now() - BACKDATE_STOPPING, av.SECOND)
         stamp = {wire.LAST_UPDATE: left} if stopping else self._stamp()
         self._put(worker_id, {**stamp, wire.STOPPING: {"BOOL": stopping}})
 

@@ -1,4 +1,4 @@
-"""Shards that keep failing are tried more and more rarely, so that they don't keep runs red for the others."""
+"""Shards that fail again and again are read at growing intervals, so that not every run fails for them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 _FIRST = timedelta(seconds=15)
 _LONGEST = timedelta(minutes=10)
-_PASSING = timedelta(minutes=1)
-"""Trouble that a whole run had says nothing about its shards: once it is over they are not to wait for long."""
+_LONGEST_TRANSIENT = timedelta(minutes=1)
+"""The longest wait after an error that ended a whole run, such as a throttled table: its shards may be healthy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,24 +24,27 @@ def after_run(
     now: datetime,
     *,
     left_alone: Iterable[str] = (),
-    passing: bool = False,
+    transient: bool = False,
 ) -> dict[str, Backoff]:
-    """The first failure is tried again at once, then after 15 s, 30 s, ... 10 min; one success forgets it all.
+    """The waits after a run. A shard is tried again at once after its first failure, then after 15 s, 30 s, ... 10 min.
 
-    A run that left a shard alone says nothing about it. `passing`: it was the whole run's trouble, and transient.
+    A success removes the shard's wait. `left_alone`: shards that the run was asked not to read, whose waits stay. `transient`:
+    a transient error ended the run as a whole.
     """
     kept = {key: before[key] for key in left_alone if key in before}
-    longest = _PASSING if passing else _LONGEST
+    longest = _LONGEST_TRANSIENT if transient else _LONGEST
     return kept | {key: _more(before.get(key), now, longest) for key in failed}
 
 
 def _more(before: Backoff | None, now: datetime, longest: timedelta) -> Backoff:
     if before is None:
         return Backoff(1, now)
+    # The bound on the exponent keeps the timedelta from overflowing after very many failures.
     wait = min(_FIRST * 2 ** min(before.failures - 1, 10), longest)
     return Backoff(before.failures + 1, now + wait)
 
 
 def held_off(backoff: Mapping[str, Backoff], now: datetime) -> frozenset[str]:
-    """A wait beyond the longest is a clock that was set back: it holds nothing off."""
+    """The shards that aren't to be read yet."""
+    # A wait longer than the longest was made before this host's clock was set back. It would last too long, so it is ignored.
     return frozenset(key for key, wait in backoff.items() if now < wait.until <= now + _LONGEST)

@@ -1,4 +1,4 @@
-"""One (after, upto] range of one shard: first as a plan to read, then as what was staged."""
+"""Batches: the plan to read one range of one shard in a wave, and what a wave's Spark job reports of it."""
 
 from __future__ import annotations
 
@@ -11,32 +11,34 @@ from pipeline.core.position import Position, Start
 from pipeline.core.stream import ShardKey
 
 WITHIN_THE_SECOND = timedelta(seconds=1)
-"""An answer's Date is cut to the second: Kinesis may have forgotten almost a second more than it tells."""
+"""The Date of an answer is cut to whole seconds, so Kinesis's clock may be almost a second ahead of it. Where records may be
+lost, this is added to the Date."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A plan to read one shard once, from the table's position on."""
+    """The plan to read one shard in one wave, from the table's position on."""
 
     key: ShardKey
     after: Position | None
-    """The table's position; what the commit will compare. None: nothing committed yet."""
+    """The table's position, which the commit compares. None where the table has no position of the shard."""
     start: Start
-    """Where reading begins when `after` holds no record."""
+    """Where reading begins while no record has landed."""
     witness: datetime
-    """Nothing before the start was lost unseen up to this moment (docs/protocol.md, section 4)."""
+    """The latest moment up to which nothing of the shard can have been lost unseen (docs/protocol.md, section 4)."""
     retention: timedelta
     parents: tuple[ParentReason, ...] = ()
-    """All parents with why each is out of the way; only with the first range of a shard."""
+    """All parents, each with the reason why it is out of the way. Given only for the first range of a shard."""
     weight: float = 1.0
     """Expected bytes, relative to the other batches of the wave."""
     goes_on: bool = False
-    """Records that left the stream unread don't stop the reading: the gap is noted, and what is left is read."""
+    """True: where records were lost before they were read, the wave records the gap and reads what Kinesis still has. False:
+    the loss stops the shard."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Records that arrived between two moments may have left the stream unread."""
+    """The records that arrived between two moments may be lost: they may have left Kinesis before they were read."""
 
     since: datetime
     until: datetime
@@ -44,7 +46,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """The box of one wave. A shard ends its batch at the first limit that is reached, or at the tip."""
+    """What one wave reads at most, over all its shards. A shard's batch ends at the first limit that is reached, or at the tip."""
 
     records: int
     bytes: int
@@ -53,7 +55,7 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What became of one batch: how far it got, and what it staged on the way."""
+    """What became of one batch: how far its shard was read, and how much of it was staged."""
 
     key: ShardKey
     after: Position | None
@@ -63,65 +65,66 @@ class Staged:
     first_arrival: datetime | None = None
     last_arrival: datetime | None = None
     behind: timedelta | None = None
-    """How far the reader was from the tip at its last page; zero at the tip; None when no page came."""
+    """How far behind the tip the last page was; zero at the tip. None when the wave ended before the shard's first page."""
     pages: int = 0
     error: str | None = None
     """One sentence. What was staged before the error still lands; the shard counts as failed."""
     data_loss: bool = False
-    """The error says that records may have left the stream unread."""
+    """Whether the error is that records may be lost before they were read."""
     gap: Gap | None = None
-    """Right after `after`, and before the first row that was staged: only where the batch goes on."""
+    """Lost records between `after` and the first staged row. Set only where `Batch.goes_on`."""
 
     @property
     def moved(self) -> bool:
-        """Whether it got anywhere; merely having looked is not progress."""
+        """Whether the position moves. It doesn't where a reader only found that nothing newer is there."""
         return self.upto.token != (self.after or Position()).token
 
     @property
     def at_tip(self) -> bool:
-        """Whether the last page found nothing newer. A shard that the full box left no page for isn't."""
+        """Whether the last page found nothing newer. False too where the wave's limits left no page for this shard."""
         return self.behind is not None and not self.behind
 
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """One data file that waits to be named by a commit."""
+    """A Parquet file that was written and that no commit names yet."""
 
     path: str
     shards: frozenset[ShardKey]
     rows: int
     size: int
     footer: bytes
-    """Parquet metadata, so that the driver needn't read the file again."""
+    """The file's Parquet metadata, from which the commit takes its statistics without opening the file."""
     partition: str
-    """The day (UTC) that all its rows arrived on: YYYY-MM-DD."""
+    """The day (UTC) on which all rows of the file arrived, as YYYY-MM-DD."""
     staged_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class HostLoad:
-    """How busy one host was that a task ran on, in a stretch of time up to the task's end."""
+    """How busy a host was on which a Spark task ran, over a time `span` up to the task's end."""
 
     host: str
     span: timedelta
     cpu: float | None
-    """Percent, as a worker's row has it. None: its source failed."""
+    """Percent, as in the worker's row. None where it couldn't be measured."""
     received: float | None = None
-    """MiB per second, as `sent`. None: unknown."""
+    """MiB per second, as is `sent`. None where it isn't known."""
     sent: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a wave's Spark job brought back: nothing else that was staged exists for us."""
+    """What a wave's Spark job reports. A staged file that no manifest names is never committed."""
 
     staged: tuple[Staged, ...]
     files: tuple[StagedFile, ...] = ()
     loads: tuple[HostLoad, ...] = ()
 
     def without(self, shards: Iterable[ShardKey]) -> tuple[Manifest, frozenset[ShardKey]]:
-        """Without these shards and all that shares a file with them; and the latter's keys."""
+        """The manifest without these shards and without all shards that share a file with them; and the keys of the latter."""
         named = frozenset(shards)
+        # As in `decide_landing`: no shard lands in part, so a shared file takes all its shards along, and their other files.
         out = named
         while more := frozenset().union(*(f.shards for f in self.files if f.shards & out)) - out:
             out |= more

@@ -1,4 +1,4 @@
-"""A lease row's checkpoint: one totally ordered type from AT_TIMESTAMP to SHARD_END."""
+"""The checkpoint of a lease row. All checkpoints have one order, from AT_TIMESTAMP up to SHARD_END."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from pipeline.errors import WrongShape
 
 _SENTINELS = {"AT_TIMESTAMP": -3, "TRIM_HORIZON": -2, "LATEST": -1}
 _SHARD_END = "SHARD_END"
-_LONGEST = 129
-"""Digits, by Kinesis's API. Numbers of thousands of them would stop whoever compares them."""
+_MAX_DIGITS = 129
+"""Kinesis's API allows no longer sequence number. Python refuses to convert a text of more than 4,300 digits to a number, so
+a longer one in a row would be an error at each comparison."""
 
 
 @dataclass(frozen=True, slots=True, eq=True)
 class Checkpoint:
-    """A sequence number (or one of KCL's four words) and the number of the user record in it.
+    """A sequence number, or one of KCL's four words, and the sub-sequence number of a user record in that record.
 
-    Order is by integer value, never by text. Equality is by text, as KCL has it.
+    Checkpoints are ordered by integer value, never by text. They are equal where their texts are equal, as in KCL.
     """
 
     sequence: str
@@ -24,8 +25,10 @@ class Checkpoint:
 
     def __post_init__(self) -> None:
         digits = self.sequence.isascii() and self.sequence.isdigit()
-        if digits and len(self.sequence) > _LONGEST:
-            raise WrongShape(f"a sequence number of {len(self.sequence)} digits isn't one of Kinesis")
+        if digits and len(self.sequence) > _MAX_DIGITS:
+            raise WrongShape(
+                f"a sequence number of {len(self.sequence)} digits can't be Kinesis's, which have at most {_MAX_DIGITS}"
+            )
         if not digits and self.sequence not in _SENTINELS and self.sequence != _SHARD_END:
             raise WrongShape(f"{self.sequence!r} is neither a sequence number nor one of KCL's words")
 
@@ -40,7 +43,7 @@ class Checkpoint:
     def __lt__(self, other: Checkpoint) -> bool:
         return self._order() < other._order()
 
-    # Not by functools.total_ordering: it would ask `==`, and of 7 and 007 each would be greater than the other.
+    # functools.total_ordering would derive these from `==`, and of "7" and "007" each would be greater than the other.
     def __le__(self, other: Checkpoint) -> bool:
         return self._order() <= other._order()
 

@@ -1,4 +1,4 @@
-"""Who leads: the lock row, observed across ticks. (Decisions only; the row's wire form is in aws.)"""
+"""Who leads: what a leader sensor does about the lock row at each tick. The row's form in DynamoDB is in `pipeline.aws`."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ from pipeline.core.sighting import Sighting, look
 class LockRow:
     owner: str
     version: str
-    """A fresh uuid with every acquisition and heartbeat (recordVersionNumber)."""
+    """A new uuid with each acquisition and each beat; AWS's lock client calls it recordVersionNumber."""
     duration: timedelta
-    """What the owner promised: unseen to move for longer, it is dead."""
+    """How long the lock may stand still before other deployments count its owner as dead; the owner writes it into the row."""
     released: bool = False
 
 
 class Move(Enum):
     TAKE = "take"
-    """Free, or its owner is dead."""
+    """The lock is free, or its owner is dead."""
     BEAT = "beat"
-    """Mine: show that I live."""
+    """The lock is this deployment's: beat, so that others see that it lives."""
     WAIT = "wait"
-    """Somebody else leads."""
+    """Another deployment leads."""
 
 
 def plan_election(
     me: str, found: LockRow | None, *, seen: Sighting | None, since: timedelta | None, tick: timedelta
 ) -> tuple[Move, Sighting | None]:
-    """What to do about the lock, and what to remember. `since`: time since the last successful look."""
+    """What to do about the lock, and what to remember of it for the next tick. `since`: the time since the last successful look."""
     if found is None or found.released:
         return Move.TAKE, None
     if found.owner == me:
         return Move.BEAT, None
+    # Counted in looks, not by a clock (`pipeline.core.sighting`). A new owner writes a new version, so it starts without credit.
     before = {} if seen is None else {found.owner: seen}
     now = look(before, {found.owner: found.version}, since=since, tick=tick)[found.owner]
     if now.credit > found.duration:

@@ -1,4 +1,4 @@
-"""A lease row: which worker reads a shard, and how far KCL's readers may think it got."""
+"""A lease row: which worker reads a shard, and the checkpoint that KCL's workers go by."""
 
 from __future__ import annotations
 
@@ -15,41 +15,46 @@ from pipeline.core.stream import shard_of_lease_key
 @dataclass(frozen=True, slots=True)
 class Lease:
     key: str
-    """KCL's leaseKey; the Dagster partition key too."""
+    """KCL's leaseKey, which is the Dagster partition key too."""
     counter: int = 0
     checkpoint: Checkpoint = TRIM_HORIZON
     owner: str | None = field(default=None, kw_only=True)
-    """Who will read."""
+    """The worker that is to read the shard. During a handover it is the next one."""
     checkpoint_owner: str | None = field(default=None, kw_only=True)
-    """Set while a handover is pending: who reads until then."""
+    """Set during a handover: the worker that reads the shard until the handover is complete."""
     owner_switches: int = field(default=0, kw_only=True)
+    """KCL's ownerSwitchesSinceCheckpoint."""
     pending: Checkpoint | None = field(default=None, kw_only=True)
+    """KCL's pendingCheckpoint: a checkpoint that a worker is about to write."""
     pending_state: bytes | None = field(default=None, kw_only=True)
     parents: frozenset[str] = field(default=frozenset(), kw_only=True)
     children: frozenset[str] = field(default=frozenset(), kw_only=True)
     hash_range: HashRange | None = field(default=None, kw_only=True)
     throughput_kbps: float | None = field(default=None, kw_only=True)
     stream: str | None = field(default=None, kw_only=True)
-    """KCL's streamName: the serialized stream, multi-stream only."""
+    """KCL's streamName, as `account:name:epoch`. Set only in an application with several streams."""
     shard: str | None = field(default=None, kw_only=True)
-    """KCL's shardId attribute, multi-stream only."""
-    # What follows is ours; KCL's readers pass over it.
+    """KCL's shardId attribute. Set only in an application with several streams."""
+    # The fields from here on are Headrace's; KCL's workers ignore the attributes.
     stream_epoch: int | None = field(default=None, kw_only=True)
     run_claim: str | None = field(default=None, kw_only=True)
-    """`<run id>/<id of this attempt>` of who may write now."""
+    """The claim of the run that reads the shard now: `<run id>/<id of this attempt>`."""
     wanted_by: str | None = field(default=None, kw_only=True)
+    """The claim of a run that waits for the shard."""
     landed: Checkpoint | None = field(default=None, kw_only=True)
-    """The last checkpoint that we ourselves wrote: ahead of the table, it betrays a rollback."""
+    """The last checkpoint that Headrace itself wrote. If it is ahead of the lake table, the table was rolled back."""
     looked_at: datetime | None = field(default=None, kw_only=True)
+    """Up to when the last wave read this shard, by Kinesis's clock: when it found nothing newer, else its last record's arrival."""
     behind_ms: int | None = field(default=None, kw_only=True)
+    """How far behind the tip the last wave left the shard, in milliseconds."""
     assigned_at: datetime | None = field(default=None, kw_only=True)
-    """By the clock of the leader that gave it to its owner: a hint, so that it isn't moved again at once."""
+    """When the leader gave the lease to its owner, by the leader's clock. Assignment then leaves the lease there for a while."""
     failure: Failure | None = field(default=None, kw_only=True)
     """Set while waves fail for this shard."""
 
     @property
     def holder(self) -> str | None:
-        """Who may read now."""
+        """The worker that may read the shard now."""
         return self.checkpoint_owner or self.owner
 
     @property
@@ -58,7 +63,8 @@ class Lease:
 
     @property
     def parent_keys(self) -> frozenset[str]:
-        """Lease keys of its parents: they are of the same stream."""
+        """The lease keys of the shard's parents."""
+        # Parents belong to the same stream and life, so their keys begin as this one does.
         return frozenset(self.key.removesuffix(self.shard_id) + parent for parent in self.parents)
 
     @property
@@ -74,5 +80,5 @@ FIELDS: Final = frozenset(Lease.__dataclass_fields__)
 
 
 def run_of_claim(claim: str) -> str:
-    """The run that a claim belongs to."""
+    """The id of the run that a claim belongs to."""
     return claim.partition("/")[0]

@@ -1,4 +1,4 @@
-"""The ledger: which records went into which snapshot. Every commit carries its own page of it."""
+"""The ledger: which records went into which snapshot. Each commit adds a page for itself."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ class Kind(StrEnum):
 
     LANDED = "landed"
     FOREIGN = "foreign"
-    """A worker of another application read this range; its rows are elsewhere."""
+    """A KCL worker read this range; its records aren't in the lake table."""
     SKIPPED = "skipped"
-    """Lost to retention or skipped by a person, and recorded as such."""
+    """These records were lost before they were read, or a person skipped them."""
     REPOSITION = "reposition"
     REPAIR = "repair"
     ADOPT = "adopt"
     REPLAY = "replay"
-    """Read again; moves no live position."""
+    """The range was read once more. It moves no position (I15 of docs/protocol.md)."""
 
 
 class ParentIs(StrEnum):
     """Why a parent is out of its child's way."""
 
     ENDED = "ended"
-    """END in the table."""
+    """The table has an END for it."""
     BEFORE_START = "before-start"
-    """No row, no position, not in scope of the origin, but the stream still lists it."""
+    """It was closed before the origin. It has no row and no position, and the stream still lists it."""
     GONE = "gone"
-    """No row, no position, and Kinesis says ResourceNotFound."""
+    """It has no row and no position, and Kinesis answers ResourceNotFound."""
     PASSED = "passed"
-    """No position, but a descendant of it has one (`by`): it counts as END."""
+    """It has no position, but a descendant of it (`by`) has one. So it counts as ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class ParentReason:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """One line of the ledger: one shard went from `after` to `upto` in this commit."""
+    """One line of the ledger: in this commit, a shard's position went from `after` to `upto`."""
 
     kind: Kind
     key: ShardKey
@@ -61,22 +61,23 @@ class Range:
     first_arrival: datetime | None = None
     last_arrival: datetime | None = None
     files: tuple[str, ...] = ()
-    """Names (not paths) of the data files that hold its rows."""
+    """Names, without folders, of the data files that hold the range's rows."""
     parents: tuple[ParentReason, ...] = ()
-    """Every parent of the shard, in its first range; empty in all others."""
+    """All parents of the shard in its first range; empty in later ranges."""
     supersedes: tuple[int, ...] = ()
-    """Snapshots whose rows a replay stands in for."""
+    """Of a replay: ids of the snapshots whose rows it replaces."""
     why: str = ""
-    """Of a range that isn't plainly landed: the reason, a person's own words where there was a person. For a skipped
-    one, the arrivals tell between which moments records may be gone."""
+    """The reason for a range of another kind than `landed`, in a person's own words where a person decided. In a `skipped` range
+    that Headrace recorded itself, `first_arrival` and `last_arrival` tell between which moments the lost records arrived."""
 
     @property
     def moves(self) -> bool:
+        """Whether the range moves the shard's position."""
         return self.kind is not Kind.REPLAY
 
     @property
     def may_go_back(self) -> bool:
-        """Two kinds of range are a person's decision, and may move a position back (I9 of docs/protocol.md)."""
+        """Whether the range may move a position back, which only a person may decide (I9 of docs/protocol.md)."""
         return self.kind in {Kind.REPOSITION, Kind.REPAIR}
 
 
@@ -88,4 +89,4 @@ class LedgerPage:
     origins: tuple[tuple[StreamId, Origin], ...] = ()
     """Origins that this commit decided."""
     dropped: tuple[ShardKey, ...] = ()
-    """END positions that this commit removed: Kinesis has forgotten the shard, and all its children have positions."""
+    """END positions that this commit removed, because nothing needs them any more."""

@@ -1,6 +1,6 @@
-"""Where the lake table stands: the origin of each stream and the position of each shard.
+"""The origin of each stream and the position of each shard, as the lake table keeps them.
 
-The lake table decides where a shard stands; lease rows only follow it (docs/protocol.md, section 1).
+The lake table decides what has landed; lease rows only follow it (docs/protocol.md, section 1).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pipeline.core.stream import ShardKey, StreamId
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where reading begins in a shard that has no record landed yet."""
+    """Where reading begins in a shard of which no record has landed yet."""
 
     at: datetime | None = None
-    """None is TRIM_HORIZON. LATEST never gets here: it is a timestamp by Kinesis's clock once decided."""
+    """None is TRIM_HORIZON. There is no LATEST: when an origin is decided, LATEST becomes the time by Kinesis's clock."""
 
     def __str__(self) -> str:
         return "TRIM_HORIZON" if self.at is None else f"AT_TIMESTAMP {self.at.isoformat()}"
@@ -29,47 +29,49 @@ TRIM = Start()
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a stream starts, decided once for ever by an empty commit."""
+    """Where the reading of a stream starts. It is decided once, by a commit without rows, and never changes."""
 
     start: Start
     decided: datetime
-    """By Kinesis's clock: the witness for a root shard that nobody has read yet."""
+    """When it was decided, by Kinesis's clock. It is the witness of a root shard that no run has read yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a shard has landed. What is compared and swapped is (sequence, sub, ended) only."""
+    """How far a shard has landed. A commit compares only `sequence`, `sub` and `ended` with the table."""
 
     sequence: int | None = None
-    """Of the last record landed; None when none has."""
+    """Sequence number of the last landed record; None while no record has landed."""
     sub: int = 0
+    """Sub-sequence number of the last landed user record."""
     ended: bool = False
     children: tuple[str, ...] = ()
-    """Kept because a crash would lose the last page's ChildShards otherwise."""
+    """The children of an ended shard. Kinesis names them only on the shard's last page, which no run reads again."""
     arrival: datetime | None = None
-    """Arrival time of the record at the position."""
+    """When Kinesis received the last landed record."""
     seen: datetime | None = None
-    """Kinesis's clock at the last answer at the tip of the shard while it was open."""
+    """When Kinesis last answered, by its clock, that this open shard had nothing newer."""
     start: Start | None = None
-    """Only while no record has landed, and only where it isn't what the origin says."""
+    """Where reading starts instead of at the origin. Set only while no record has landed."""
     gap_accepted: bool = False
-    """A person accepts that records after it may be gone: the next read goes on from what is left, and notes the gap."""
+    """A person accepted that the next records may be lost: the next wave reads what Kinesis still has, and records the gap."""
 
     @property
     def token(self) -> tuple[int | None, int, bool]:
-        """What a commit must find unchanged."""
+        """The part of a position that a commit must find unchanged in the table."""
+        # Without the two times: a second run that only looked at the quiet shard must not refuse the commit of the first.
         return (self.sequence, self.sub, self.ended)
 
     @property
     def checkpoint(self) -> Checkpoint | None:
-        """What a lease row should say; None where it should keep its sentinel."""
+        """The checkpoint that the lease row should have; None where the row should keep its word, such as TRIM_HORIZON."""
         if self.ended:
             return SHARD_END
         return None if self.sequence is None else Checkpoint(str(self.sequence), self.sub)
 
     @property
     def witness(self) -> datetime | None:
-        """The last moment at which nothing before the position can have been lost unseen."""
+        """The latest moment up to which nothing of the shard can have been lost unseen (docs/protocol.md, section 4)."""
         return max((t for t in (self.arrival, self.seen) if t is not None), default=None)
 
     def __str__(self) -> str:
@@ -88,19 +90,21 @@ def _order(position: Position | None) -> tuple[int, int, bool]:
 
 
 def is_forward(before: Position | None, after: Position) -> bool:
-    """Whether going from one to the other keeps or advances every part of what is compared and swapped."""
+    """Whether `after` takes back nothing that `before` has reached (I9 of docs/protocol.md)."""
     was, now = _order(before), _order(after)
+    # The end is compared by itself: a higher sequence number must not open a shard that has ended.
     return now[:2] >= was[:2] and now[2] >= was[2]
 
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """Everything a commit carries forward."""
+    """All origins and positions of the lake table. Each commit carries them forward into its snapshot."""
 
     origins: Mapping[StreamId, Origin] = field(default_factory=dict)
     shards: Mapping[ShardKey, Position] = field(default_factory=dict)
 
     def of(self, key: ShardKey) -> Position | None:
+        """The shard's position; None where the table has none."""
         return self.shards.get(key)
 
     def has_ended(self, key: ShardKey) -> bool:
@@ -116,5 +120,5 @@ class Positions:
         return Positions(self.origins, {**kept, **moved})
 
     def with_origins(self, decided: Mapping[StreamId, Origin]) -> Positions:
-        """An origin that is already there stands, whatever is asked."""
+        """With these origins added. An origin that is already there stays as it is."""
         return Positions({**decided, **self.origins}, self.shards)

@@ -1,4 +1,4 @@
-"""A shard as ListShards tells of it."""
+"""A shard as ListShards shows it."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ MAX_HASH_KEY = 2**128 - 1
 
 @dataclass(frozen=True, slots=True, order=True)
 class HashRange:
-    """An inclusive range of hash keys."""
+    """A range of hash keys. Both ends belong to it."""
 
     start: int
     end: int
 
     def __post_init__(self) -> None:
         if not 0 <= self.start <= self.end <= MAX_HASH_KEY:
-            raise ValueError(f"a hash range lies within 0..2^128-1 and grows, not {self.start}..{self.end}")
+            raise ValueError(
+                f"a hash range lies within 0..2^128-1 and its end isn't before its start: {self.start}..{self.end}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
     shard_id: str
     parents: tuple[str, ...] = ()
-    """Ids of the one shard it was split from or the two it was merged from; they may be gone."""
+    """Ids of the shard that was split, or of the two that were merged. Kinesis may have forgotten these shards."""
     hash_range: HashRange | None = None
     closed: bool = False
     """True once the listing shows an ending sequence number: no new record can come."""
@@ -31,7 +33,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A child as the last page of a closed shard names it."""
+    """A child as GetRecords names it on the last page of a closed shard."""
 
     shard_id: str
     parents: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""A stream and the names that a shard of it goes by."""
+"""Identities of streams and shards, and the texts by which KCL and Dagster name them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pipeline.errors import WrongShape
 _ARN = re.compile(r"arn:aws[^:]*:kinesis:(?P<region>[-a-z0-9]+):(?P<account>\d{12}):stream/(?P<name>.+)")
 _SERIALIZED = re.compile(r"(?P<account>[0-9]+):(?P<name>[^:]+):(?P<epoch>[0-9]{1,19})")
 _LAST_EPOCH = 2**63 - 1
-"""KCL reads it as a Java long."""
+"""The largest epoch in a lease key: KCL reads the epoch as a Java long."""
 
 
 @lru_cache
-def _named(arn: str) -> re.Match[str]:
-    """Its parts; asked for with every lease key."""
+def _parts_of_arn(arn: str) -> re.Match[str]:
+    """Region, account and name. Kept in a cache, because each lease key that is built needs them."""
     match = _ARN.fullmatch(arn)
     if match is None:
         raise WrongShape(f"{arn!r} is not the ARN of a Kinesis stream")
@@ -25,23 +25,23 @@ def _named(arn: str) -> re.Match[str]:
 
 @dataclass(frozen=True, slots=True, order=True)
 class StreamId:
-    """One life of a stream: a stream that is deleted and made again under its name is another one."""
+    """One life of a stream. A stream that is deleted and created again under its name begins another life."""
 
     arn: str
     epoch: int
-    """When it was created, in whole seconds since 1970, as KCL's lease keys have it."""
+    """The time of the stream's creation in whole seconds since 1970, as in KCL's lease keys."""
 
     @property
     def name(self) -> str:
-        return _named(self.arn)["name"]
+        return _parts_of_arn(self.arn)["name"]
 
     @property
     def account(self) -> str:
-        return _named(self.arn)["account"]
+        return _parts_of_arn(self.arn)["account"]
 
     @property
     def region(self) -> str:
-        return _named(self.arn)["region"]
+        return _parts_of_arn(self.arn)["region"]
 
     @property
     def serialized(self) -> str:
@@ -54,13 +54,15 @@ class StreamId:
 
 @dataclass(frozen=True, slots=True, order=True)
 class ShardKey:
-    """What a position in the lake table belongs to: shard ids repeat between streams and between lives."""
+    """Names one shard of one life of a stream. Positions are kept by it, because each stream and each life has the same shard ids."""
 
     stream: StreamId
     shard_id: str
 
     def __hash__(self) -> int:
-        return hash(self.stream.arn) ^ hash(self.shard_id)  # shards of all streams are numbered from 0
+        # Positions are looked up very often, and the hash that dataclass makes would build two tuples each time. The shard id
+        # alone would collide: each stream numbers its shards from 0.
+        return hash(self.stream.arn) ^ hash(self.shard_id)
 
     def __str__(self) -> str:
         return f"{self.stream.name}/{self.shard_id}"
@@ -71,7 +73,7 @@ def is_stream_arn(text: str) -> bool:
 
 
 def lease_key(key: ShardKey, *, multi: bool) -> str:
-    """KCL's key of a lease row, and Dagster's partition key: the bare shard id with a single stream."""
+    """KCL's key of a lease row, and Dagster's partition key. With a single stream it is the shard id alone."""
     return f"{key.stream.serialized}:{key.shard_id}" if multi else key.shard_id
 
 
@@ -81,7 +83,7 @@ def shard_of_lease_key(text: str) -> str:
 
 
 def epoch_of_serialized(text: str) -> int | None:
-    """The creation epoch in KCL's `account:name:epoch`, None where the text isn't of that form."""
+    """The epoch in KCL's `account:name:epoch`; None where the text has another form."""
     match = _SERIALIZED.fullmatch(text)
     if match is None or not 0 < int(match["epoch"]) <= _LAST_EPOCH:
         return None
@@ -89,13 +91,13 @@ def epoch_of_serialized(text: str) -> int | None:
 
 
 def name_of_serialized(text: str) -> str:
-    """The stream's name in KCL's `account:name:epoch`; the text itself where it isn't of that form."""
+    """The stream's name in KCL's `account:name:epoch`; the text itself where it has another form."""
     match = _SERIALIZED.fullmatch(text)
     return text if match is None else match["name"]
 
 
 def arn_of_serialized(text: str, *, partition: str, region: str) -> str | None:
-    """The ARN that a stream named by KCL's `account:name:epoch` has in a region, as KCL puts it together."""
+    """The ARN of a stream that KCL names `account:name:epoch`, built as KCL builds it; None where the text has another form."""
     match = _SERIALIZED.fullmatch(text)
     if match is None:
         return None

@@ -1,8 +1,8 @@
-"""What a lease weighs for the strategy `gap`: its throughput, and its part of how busy its worker's hosts are.
+"""The weight of each lease for the strategy `gap`: its throughput, and its part of its worker's CPU load.
 
-The CPU of a worker is shared out to the leases that the worker reads, by their throughput. A lease that moves is expected to
-take its part along. That is a guess: the next figures show what a move really changed, so that nothing is moved by CPU again
-before they can have changed (`SETTLES`).
+A worker's CPU load is divided among the leases that the worker reads, in proportion to their throughput. A lease that moves is
+expected to take its part along. That is an estimate; only new measurements show what the move changed. So nothing is moved by
+CPU again until the measurements can show it (`SETTLES`).
 """
 
 from __future__ import annotations
@@ -15,49 +15,54 @@ from typing import Final
 from pipeline.core.lease import Lease
 
 SETTLES: Final = timedelta(minutes=3)
-"""A handover (90 s at most), then three averages of 30 s: what was measured before the move counts an eighth by then."""
-_A_LEASE: Final = 1000
-"""What each weighs where nobody measured any: fine enough for the tolerance."""
+"""After a move: a handover takes 90 s at most, and then come three averages of 30 s. By then, figures from before the move count
+an eighth, because each new average counts half."""
+_UNMEASURED: Final = 1000
+"""The weight of each lease where no lease has a throughput. Large enough that rounding is finer than the tolerance."""
 _READING: Final = 0.2
-"""Of the CPU that hosts have left on average, so much is what an average worker reads worth: on hosts that idle throughput
-decides, on busy ones CPU."""
-_MOST: Final = 3.0
-"""A worker's CPU for a KB/s counts as no more than so many times the fleet's average. A host that is busy for another reason
-than its leases keeps a good part of them: to take them away makes it no less busy."""
+"""An average worker's throughput counts as much as this share of the CPU that is idle on average. So on idle hosts throughput
+decides, and on busy hosts CPU."""
+_MOST_CPU: Final = 3.0
+"""A worker's CPU for each KB/s counts as at most this many times the fleet's average. A host that is busy for another reason than
+its leases so keeps a good part of them, because moving all of them away wouldn't make the host less busy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """In thousandths of a KB/s. Whole numbers, so that sums are the same in any order."""
+    """Weights are in thousandths of a KB/s, as whole numbers, so that a sum is the same in any order."""
 
     of: Mapping[str, int]
-    """By lease."""
+    """Lease key -> weight."""
     factor: Mapping[str, float] = field(default_factory=dict)
-    """By measured worker that reads: how much more its leases weigh for the CPU of its hosts."""
+    """Measured worker -> how much more its leases weigh because of the CPU load of its hosts."""
     cpu: Mapping[str, float] = field(default_factory=dict)
-    """Percent, by worker. Empty: no worker is measured, and throughput alone counts."""
+    """Worker -> CPU in percent. Empty where no worker is measured; then only throughput counts."""
     read: Mapping[str, int] = field(default_factory=dict)
-    """By worker: the throughput of what it reads now, without CPU."""
+    """Worker -> throughput of the leases that it reads now, without CPU."""
 
     def is_busier(self, one: str, other: str) -> bool:
-        """Whether CPU, more than throughput, tells these two workers apart."""
+        """Whether the CPU of `one` is higher than that of `other` by more than their throughputs explain."""
         if one not in self.cpu or other not in self.cpu:
             return False
         average = sum(self.read.values()) / max(1, len(self.read))
-        by_reading = _worth(self.cpu) * (self.read.get(one, 0) - self.read.get(other, 0)) / max(1, average)
+        by_reading = (
+            _percent_of_average(self.cpu)
+            * (self.read.get(one, 0) - self.read.get(other, 0))
+            / max(1, average)
+        )
         return self.cpu[one] - self.cpu[other] > max(0.0, by_reading)
 
 
-def _worth(cpu: Mapping[str, float]) -> float:
-    """Percent that an average worker's throughput counts as."""
+def _percent_of_average(cpu: Mapping[str, float]) -> float:
+    """The percentage of CPU that an average worker's throughput counts as."""
     return max(1.0, _READING * (100 - sum(cpu.values()) / len(cpu)))
 
 
 def weigh(leases: Iterable[Lease], cpu: Mapping[str, float]) -> Weights:
-    """`cpu`: percent, of the workers that are measured."""
+    """`cpu`: the CPU in percent of each worker that is measured."""
     leases = tuple(leases)
     known = [row.throughput_kbps for row in leases if row.throughput_kbps is not None]
-    usual = max(1, round(1000 * sum(known) / len(known))) if any(known) else _A_LEASE
+    usual = max(1, round(1000 * sum(known) / len(known))) if any(known) else _UNMEASURED
     plain = {row.key: _throughput(row, usual, measured=any(known)) for row in leases}
     read = dict.fromkeys(cpu, 0)
     for row in leases:
@@ -67,11 +72,12 @@ def weigh(leases: Iterable[Lease], cpu: Mapping[str, float]) -> Weights:
     spent = sum(cpu.values())
     if not measured or not spent:
         return Weights(plain)
-    # Percent for each unit of throughput: as the fleet spends it, and as `_READING` counts it.
-    average, unit = spent / measured, _worth(cpu) * len(cpu) / measured
+    # CPU in percent for each unit of throughput: `average` as measured over the fleet, `unit` as `_READING` counts it.
+    average, unit = spent / measured, _percent_of_average(cpu) * len(cpu) / measured
+    # Workers that aren't measured count as average ones.
     others = 1 + average / unit
     factor = {
-        worker: 1 + min(percent / read[worker], _MOST * average) / unit if read[worker] else others
+        worker: 1 + min(percent / read[worker], _MOST_CPU * average) / unit if read[worker] else others
         for worker, percent in cpu.items()
     }
     weights = {row.key: round(plain[row.key] * factor.get(row.holder or "", others)) for row in leases}
@@ -79,7 +85,8 @@ def weigh(leases: Iterable[Lease], cpu: Mapping[str, float]) -> Weights:
 
 
 def _throughput(row: Lease, usual: int, *, measured: bool) -> int:
-    """A quiet lease isn't free: its shard is asked, too."""
+    """The lease's weight by throughput alone. `usual`: the average of all leases that have one."""
+    # Never less than a tenth of the average: a quiet shard costs requests too.
     if not measured or row.throughput_kbps is None:
         return usual
     return max(1, usual // 10, round(1000 * row.throughput_kbps))

@@ -1,4 +1,4 @@
-"""How sentences tell numbers, and names that come from tables which others write."""
+"""Helpers for sentences that people read: numbers with their noun, and texts from tables that other programs write."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Final
 
-_WIDEST: Final = 200
-"""Of a cell. The longest lease key, with its stream before it, fits."""
+_CELL_WIDTH: Final = 200
+"""Characters. The longest lease key, with its stream in front, fits."""
 
 
 def counted(count: int, one: str, more: str | None = None) -> str:
@@ -16,23 +16,28 @@ def counted(count: int, one: str, more: str | None = None) -> str:
 
 
 def clean(text: str) -> str:
-    """What moves a cursor, ends a line or turns the direction of writing is spelled out, as in a Python string."""
+    """The text with its control characters escaped, as in a Python string.
+
+    Such characters could move the terminal's cursor, end a line, or turn the direction of writing.
+    """
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def cell(text: str) -> str:
-    """As wide as it will be shown, so that columns stand."""
+    """The text as a table of the command line shows it: cleaned, and cut to a width at which the columns stay aligned."""
     shown = clean(text)
-    return shown if len(shown) <= _WIDEST else f"{shown[: _WIDEST - 3]}..."
+    return shown if len(shown) <= _CELL_WIDTH else f"{shown[: _CELL_WIDTH - 3]}..."
 
 
-def no_such_shard(key: str, there: Iterable[str]) -> str:
-    """The sentence about a key that nothing has, with those that are spelt nearly so."""
-    there = sorted(set(there))
-    near = get_close_matches(key, there, n=3, cutoff=0.5) or there[:3]
-    told = (
-        f"near it: {', '.join(near)}" if near else "no shard has a lease yet: the leader's sensor makes them"
+def no_such_shard(key: str, known: Iterable[str]) -> str:
+    """The message about a lease key that doesn't exist, with the `known` keys that are spelt most like it."""
+    known = sorted(set(known))
+    similar = get_close_matches(key, known, n=3, cutoff=0.5) or known[:3]
+    hint = (
+        f"similar names: {', '.join(similar)}"
+        if similar
+        else "no shard has a lease row yet: the leader's sensor makes them"
     )
-    return f"there is no shard {key!r} ({told}); nothing was read"
+    return f"there is no shard {key!r} ({hint}); nothing was read"

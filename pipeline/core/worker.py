@@ -7,64 +7,69 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-LEFT: Final = timedelta(hours=1)
-"""A stopping worker's stamp goes back by this: KCL's leader gives nothing to whom it hasn't heard of for a minute."""
+BACKDATE_STOPPING: Final = timedelta(hours=1)
+"""How far into the past a stopping worker's `lut` is set. KCL's leader assigns nothing to a worker whose `lut` is older than a
+minute, and deletes a row only after a day."""
 THROUGHPUT: Final = "throughput"
-"""How a worker is judged that measures nothing: by what its leases carry."""
+"""`measured_by` of a worker that measures nothing: its load is the throughput of its leases."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What a worker's hosts were busy with, as KCL's rows have it. Empty: it is judged by the throughput of its leases."""
+    """How busy a worker's hosts were, in the form of KCL's rows. Without metrics, the throughput of its leases counts."""
 
     stats: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """KCL's sts. Metric -> averages in percent, oldest first; -1 for a stretch in which it couldn't be measured."""
+    """KCL's `sts`. Metric -> averages in percent, oldest first; -1 where an interval couldn't be measured."""
     ranges: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """KCL's opr. Metric -> the highest utilisation that is to be, in percent."""
+    """KCL's `opr`. Metric -> the highest utilisation that a worker should have, in percent."""
     measured_by: str = THROUGHPUT
     measured_at: datetime | None = None
-    """When the newest average was added, in whole seconds: nothing is added twice for the same stretch."""
+    """When the newest average was added, in whole seconds. It keeps two runs from adding averages for one interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
     worker_id: str
     last_update: datetime | None = None
-    """KCL's lut, in whole seconds: a hint for readers of KCL's kind, never a judgement of ours."""
+    """KCL's `lut`, in whole seconds: the time of the last write, by the writing host's clock. KCL's workers go by it."""
+    # Headrace judges by counters instead, because clocks of two hosts differ (docs/protocol.md, section 6).
     beat: int = 0
-    """Counted up by the worker's sensor."""
+    """Counted up by the worker's sensor at each tick."""
     run_beats: Mapping[str, int] = field(default_factory=dict)
-    """Run claim -> count, by each attempt of a run."""
+    """Run claim -> a number that the attempt with this claim counts up while it lives."""
     instance: str | None = None
-    """Id of the Dagster storage whose sensor beats here: two of them under one worker id is a mistake."""
+    """Id of the Dagster storage whose sensor beats in this row. Two Dagsters with the same worker id are a mistake."""
     stopping: bool = False
     assign_pass: int = 0
-    """Assignment passes that this worker finished as leader."""
+    """The number of assignment passes that this worker's deployment finished as the leader."""
     stats: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """As of `Metrics`, with the three that follow."""
+    """This and the next three fields mean the same as in `Metrics`."""
     ranges: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     measured_by: str | None = THROUGHPUT
-    """None: the row has metrics and doesn't say whose, as KCL's don't."""
+    """None: the row has metrics without this attribute, as KCL's workers write them."""
     measured_at: datetime | None = None
 
     @property
     def is_ours(self) -> bool:
-        """Other applications' workers write none of these. A row that one of ours makes anew has no instance until the
-        next beat of the worker's sensor."""
+        """Whether the row is of a worker of Headrace: KCL's workers write none of these attributes."""
+        # `instance` alone isn't enough: a run that beats in a row which was deleted creates it anew without an instance.
         return bool(self.instance or self.run_beats or self.assign_pass or self.stopping)
 
     @property
     def has_sensor(self) -> bool:
-        """A worker that only runs commands (`headrace consume`) has none: what it is given would wait for it."""
+        """False for a worker that only `headrace consume` runs as: nothing would start a run for leases assigned to it."""
         return self.instance is not None
 
     @property
     def token(self) -> tuple[int, ...]:
-        """Moves whenever anything of this worker beats."""
+        """A value that changes with each beat of this worker's sensor or of one of its runs."""
         return (self.beat, *(self.run_beats[c] for c in sorted(self.run_beats)))
 
 
 def not_ours(names: Iterable[str], rows: Iterable[Worker]) -> frozenset[str]:
-    """Those of these workers that no row shows to be ours. Whether a row that isn't understood counts for or against its
-    worker is the caller's choice: a deletion waits for certainty, work goes on without it."""
+    """Those of the named workers for which no row shows that they are workers of Headrace.
+
+    A worker whose row can't be read is among them, for `rows` lacks it. A caller that deletes rows is right to treat such a
+    worker as KCL's; a caller that only decides whether work goes on may leave it out.
+    """
     return frozenset(names) - {row.worker_id for row in rows if row.is_ours}

@@ -209,7 +209,7 @@ class WorkerDuty:
                 latest.failed,
                 now,
                 left_alone=latest.left_alone,
-                passing=latest.passing,
+                transient=latest.transient,
             ),
         )
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from threading import Lock
 
-from pipeline.core.worker import LEFT, Metrics, Worker
+from pipeline.core.worker import BACKDATE_STOPPING, Metrics, Worker
 from pipeline.kcl.report import is_outdated
 from pipeline.ports import Clock, SkippedRow, WorkerListing
 
@@ -72,7 +72,7 @@ class MemoryWorkerStore:
 
     def set_stopping(self, worker_id: str, *, stopping: bool) -> None:
         with self._lock:
-            stamp = self._second() - LEFT if stopping else self._second()
+            stamp = self._second() - BACKDATE_STOPPING if stopping else self._second()
             self._put(replace(self._filled(worker_id), stopping=stopping, last_update=stamp))
 
     def count_assign_pass(self, worker_id: str) -> None:

@@ -133,7 +133,7 @@ def test_an_unknown_shard_is_refused_by_naming_near_ones_and_becomes_no_partitio
 
     said = why_failed(world.execute(world.config(shards=[key(7)])))
 
-    assert said.startswith(f"there is no shard {key(7)!r} (near it: shardId-00000000000")
+    assert said.startswith(f"there is no shard {key(7)!r} (similar names: shardId-00000000000")
     assert sorted(world.known()) == keys(0, 1, 2)
     assert world.statuses() == {}
 

@@ -126,7 +126,7 @@ def app(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--shard", "shardId-000000000007"], "near it: shardId-00000000000"),
+        (["--shard", "shardId-000000000007"], "similar names: shardId-00000000000"),
         (["--shard", UNOWNED, "orders"], "there is no shard 'orders'"),
         (["--worker", "w7"], "no worker 'w7' is configured (there are: w1)"),
         (["--shard", ELSEWHERE], f"{ELSEWHERE} is read by worker other, which isn't configured here"),

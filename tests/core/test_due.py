@@ -90,9 +90,9 @@ def test_a_wait_that_lies_further_off_than_the_longest_holds_nothing_off() -> No
 
 
 def test_trouble_that_a_whole_run_had_and_that_passes_holds_its_shards_off_for_a_minute_at_most() -> None:
-    backoff, now = after_run({}, ["s"], NOW, passing=True), NOW
+    backoff, now = after_run({}, ["s"], NOW, transient=True), NOW
     for _ in range(8):
-        backoff = after_run(backoff, ["s"], now, passing=True)
+        backoff = after_run(backoff, ["s"], now, transient=True)
         assert backoff["s"].until - now <= timedelta(minutes=1)
         now = backoff["s"].until
     assert after_run(backoff, ["s"], now)["s"].until - now == timedelta(minutes=10)

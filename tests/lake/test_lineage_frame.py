@@ -94,4 +94,4 @@ def test_a_shard_that_is_not_there_is_refused_with_near_names_as_consume_refuses
     assert main(["lineage", "--config", str(settings), "--shard", "shardId-000000000002", *more]) == 2
     said = capsys.readouterr()
     assert said.out == ""
-    assert "there is no shard 'shardId-000000000002' (near it: shardId-00000000000" in said.err
+    assert "there is no shard 'shardId-000000000002' (similar names: shardId-00000000000" in said.err

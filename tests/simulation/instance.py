@@ -80,4 +80,4 @@ class Runs:
         if newest is None or self._instance is None:
             return None
         run = self._instance.runs[newest]
-        return LatestRun(newest, run.failed, run.left_alone, passing=run.passing)
+        return LatestRun(newest, run.failed, run.left_alone, transient=run.passing)
