@@ -1,15 +1,14 @@
-"""What may be cleared away once a shard is over, and when.
+"""Clean-up: which rows and which END positions of ended shards can be deleted.
 
-    a row that says SHARD_END       stays as a tombstone until
-                                      no listing shows the shard, its children are past their start in the table,
-                                      its parents' rows are gone, and the table itself counts it as ended
-    a row left over: it counts as   goes once Kinesis says ResourceNotFound
-    ended, but doesn't say so
-    an END in the table             goes once Kinesis says ResourceNotFound, all its children have positions (from
-                                      then on they show that it ended), and no parent's END names it any more
+    a row with SHARD_END               is deleted once no listing shows the shard, its children are past their start in
+    (the tombstone)                    the table, its parents' rows are gone, and the shard counts as ended in the table
+    a row without SHARD_END, though    is deleted once Kinesis answers ResourceNotFound
+    the shard counts as ended
+    an END in the table                is removed once Kinesis answers ResourceNotFound, all its children have positions
+                                       (which then show that it ended), and no parent's END names it any more
 
-A row of an unread shard is never garbage, however long Kinesis has forgotten it: it is data loss, and a person's
-matter (or the settings').
+The row of a shard that was not read to its end is never deleted, however long ago Kinesis forgot the shard: its records are
+lost, and a person or the setting `on_data_loss` decides what happens.
 """
 
 from __future__ import annotations
@@ -25,7 +24,9 @@ from pipeline.core.sync import is_of_this_life
 
 
 def plan_delete_ended(family: Family, leases: Iterable[Lease], positions: Positions) -> list[Change]:
-    """`family`: of the stream's unfiltered listing and of all its rows. `leases`: the stream's rows."""
+    """Delete tombstones that nothing needs. `family`: from the stream's unfiltered listing and all its rows. `leases`: these rows."""
+    # A shard whose tombstone is deleted too early looks like one that was never read (D15 of docs/protocol.md). Whether its
+    # children are past their start is asked of the table, because their rows can be ahead of it.
     rows = _by_shard(family, leases)
     passed = family.passed(positions)
     return [
@@ -45,7 +46,8 @@ def plan_delete_ended(family: Family, leases: Iterable[Lease], positions: Positi
 def plan_delete_garbage(
     family: Family, leases: Iterable[Lease], positions: Positions, *, gone: Collection[str]
 ) -> list[Change]:
-    """`gone`: shards of which Kinesis says ResourceNotFound."""
+    """Delete rows of forgotten shards that count as ended without SHARD_END. `gone`: shards for which Kinesis answers
+    ResourceNotFound."""
     return [
         delete_garbage(row, f"Kinesis has forgotten {row.shard_id}, and the table counts it as ended")
         for row in _left_over(family, leases, positions)
@@ -56,8 +58,9 @@ def plan_delete_garbage(
 def plan_drop(
     family: Family, leases: Iterable[Lease], positions: Positions, *, gone: Collection[str]
 ) -> tuple[ShardKey, ...]:
-    """ENDs that the table needn't carry any more. One whose row doesn't say so yet stays: a run that comes to the row may
-    know of no child, and would take the shard for lost."""
+    """END positions that the table needn't keep any more. `gone`: shards for which Kinesis answers ResourceNotFound."""
+    # Where the row has no SHARD_END yet, the END stays: the row may name no child, and then a run that reads the row would take
+    # the shard for one whose records are lost.
     unfinished = {row.shard_id for row in _by_shard(family, leases).values() if not row.has_ended}
     return tuple(
         key
@@ -67,7 +70,7 @@ def plan_drop(
 
 
 def worth_asking(family: Family, leases: Iterable[Lease], positions: Positions) -> tuple[ShardKey, ...]:
-    """Shards that Kinesis is to be asked about: where the answer 'gone' would clear something away."""
+    """Shards of which a row or an END could be deleted, if Kinesis answers that it has forgotten them."""
     rows = (ShardKey(family.stream, row.shard_id) for row in _left_over(family, leases, positions))
     return tuple(sorted({*rows, *_droppable(family, positions)}))
 
@@ -89,7 +92,9 @@ def _left_over(family: Family, leases: Iterable[Lease], positions: Positions) ->
 
 
 def _droppable(family: Family, positions: Positions) -> list[ShardKey]:
-    """Parents first: an END that another END names would be taken for a child that is still to be read."""
+    """END positions that can be removed as soon as Kinesis has forgotten their shards."""
+    # A child that a parent's END names and that has no position counts as one that is still to be read (`plan_sync`). So the
+    # parent's END goes before the child's.
     named = children_of_ends(family.stream, positions)
     return [
         key

@@ -1,4 +1,4 @@
-"""Is a shard being read, and is it due to be read? Decided from lease rows, no table is loaded for it."""
+"""Which shards are due to be read, and whether a run lives. Decided from lease rows alone, without loading the lake table."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from pipeline.core.sighting import Sighting
 
 
 def is_time(last: datetime | None, now: datetime, *, every: timedelta) -> bool:
-    """Whether what is done every so often is due again. A clock that went back makes it due: better once too often."""
+    """Whether work that is done every so often is due again."""
+    # A clock that was set back makes it due at once: the work is then done once too often, instead of not for a long time.
     return last is None or not timedelta(0) <= now - last < every
 
 
 class RunState(StrEnum):
-    """Dagster's word on a run, as far as it matters here."""
+    """The state of a run as Dagster has it."""
 
     UNKNOWN = "unknown"
-    """Not this Dagster instance's run: another deployment, or `headrace consume`."""
+    """This Dagster doesn't know the run: another deployment started it, or it is `headrace consume`."""
     WAITING = "waiting"
     """Queued or starting."""
     STARTED = "started"
@@ -31,31 +32,31 @@ class RunState(StrEnum):
 class RunVerdict:
     state: RunState
     started: timedelta | None = None
-    """How long ago it started."""
+    """How long ago the run started."""
 
 
 @dataclass(frozen=True, slots=True)
 class LivenessTimes:
-    """The settings that this decision needs."""
+    """The settings from `times:` by which a run is judged."""
 
     lease_duration: timedelta
     launch_grace: timedelta
 
 
-def run_lives(verdict: RunVerdict, beats: Iterable[Sighting | None], patience: LivenessTimes) -> bool:
-    """Dagster's word decides until a run has started; from then on its own beats do, after a grace.
+def run_lives(verdict: RunVerdict, beats: Iterable[Sighting | None], times: LivenessTimes) -> bool:
+    """Whether a run counts as alive. Until `launch_grace` after its start Dagster's answer decides, later the run's own beats.
 
-    A run whose host is gone may stay 'started' for ever in Dagster: it stops beating. A run that Dagster doesn't
-    know is judged by its beat alone.
+    Dagster's answer alone isn't enough: a run whose host died may stay 'started' in Dagster for ever. A run that Dagster
+    doesn't know is judged by its beats alone.
     """
     if verdict.state is RunState.OVER:
         return False
     if verdict.state is RunState.WAITING:
         return True
-    # A run that starts in the future has a host whose clock was set back: its beats decide.
-    if verdict.started is not None and timedelta(0) <= verdict.started < patience.launch_grace:
+    # Where a clock was set back, the run seems to start in the future. Then the grace would last too long, so beats decide.
+    if verdict.started is not None and timedelta(0) <= verdict.started < times.launch_grace:
         return True
-    return any(beat is not None and beat.credit <= patience.lease_duration for beat in beats)
+    return any(beat is not None and beat.credit <= times.lease_duration for beat in beats)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +69,16 @@ class Due:
 class DuePlan:
     due: tuple[Due, ...]
     idle: tuple[Lease, ...]
-    """Nothing speaks for reading these but a probe could."""
+    """Rows of shards that aren't due by what the row says. A probe may still find a new record."""
     being_read: int = 0
+    """The number of shards that a living run reads."""
     waiting: int = 0
-    """Their parents come first, or a handover does."""
+    """The number of shards that wait for their parents or for a handover."""
     ended: int = 0
 
 
 def together(plans: Iterable[DuePlan]) -> DuePlan:
-    """Of several streams, one."""
+    """One plan out of the plans of several streams."""
     plans = tuple(plans)
     return DuePlan(
         tuple(sorted((due for plan in plans for due in plan.due), key=lambda due: due.lease_key)),
@@ -96,8 +98,11 @@ def plan_due(
     now: datetime,
     look_again_after: timedelta,
 ) -> DuePlan:
-    """Of the leases of one stream. `parents`: rows of parents by shard id (an absent row doesn't block). `look_again_after`: a quarter of the
-    retention, so that the run commits what it saw."""
+    """Sort the leases of one stream into due, idle, being read, waiting and ended.
+
+    `parents`: shard id -> row of the parent; a parent without a row blocks nothing here. `living_claims`: claims of runs that
+    count as alive. `look_again_after`: a quarter of the retention; a run that looks this late commits that it looked.
+    """
     due: list[Due] = []
     idle: list[Lease] = []
     being_read = waiting = ended = 0
@@ -116,7 +121,9 @@ def plan_due(
 
 
 def _is_blocked(lease: Lease, parents: Mapping[str, Lease]) -> bool:
-    """A shard that was read before has its parents behind it: only new ones look."""
+    """Whether a parent's row says that the parent hasn't ended yet."""
+    # Only a hint that saves runs: each run asks again, and the commit decides (`pipeline.core.order`). A shard that was read
+    # before began after its parents.
     if lease.looked_at is not None or lease.landed is not None:
         return False
     return any(p in parents and not parents[p].has_ended for p in lease.parents)
@@ -124,14 +131,14 @@ def _is_blocked(lease: Lease, parents: Mapping[str, Lease]) -> bool:
 
 def _why_due(lease: Lease, now: datetime, look_again_after: timedelta) -> str | None:
     if lease.run_claim is not None:
-        return f"run {run_of_claim(lease.run_claim)} left it behind"
+        return f"run {run_of_claim(lease.run_claim)} left its claim"
     if lease.looked_at is None:
         return "never read"
     if lease.failure is not None:
         return "it failed when last read"
     if lease.behind_ms:
         return f"{lease.behind_ms} ms behind"
-    # By Kinesis's clock: a host's that is far behind it makes it due, too. Better once too often.
+    # `looked_at` is by Kinesis's clock, `now` by this host's. The absolute value also catches a host clock that is far behind.
     if abs(now - lease.looked_at) > look_again_after:
         return "not looked at for a quarter of the retention"
     return None

@@ -1,11 +1,11 @@
-"""Streams that have lease rows and that nothing asks for any more.
+"""Former streams: streams that have lease rows and that the settings no longer ask for.
 
-    rows, and asked for by name, prefix or tag     looked after like any other
-    rows, asked for no more                        read on from where they stand, and watched
-    ... for the whole wait, where the strategy     its rows are deleted; the lake table keeps its positions, so that
-        says so                                    a stream that comes back is read on from there
+    the settings ask for it by name, prefix or tag   the stream is synced and read
+    the settings no longer ask for it                the stream is read on, and the leader counts how long this lasts
+    ... and `former_streams_wait` has passed, where  its rows are deleted; the lake table keeps its positions, so a stream
+        `former_streams` allows the deletion         that is asked for again is read on from there
 
-Only with several streams in an application: there a row says whose it is (`account:name:epoch`).
+Only applications with several streams have them: there, each row has the name of its stream (`account:name:epoch`).
 """
 
 from __future__ import annotations
@@ -19,23 +19,25 @@ from pipeline.core.sighting import Sighting, Sightings, look
 from pipeline.core.stream import epoch_of_serialized
 
 _LONGEST_SILENCE = timedelta(minutes=10)
-"""Of the watcher. Who knows what was asked for meanwhile: the wait begins anew."""
+"""A leader that didn't look for longer than this starts all waits again, because the settings may have asked for the streams
+meanwhile."""
 
 
-def whose(row: Lease) -> str | None:
-    """`account:name` of the row's stream, whatever life of it; None in an application with a single stream."""
+def stream_of(row: Lease) -> str | None:
+    """`account:name` of the row's stream, for all lives of the stream; None in an application with a single stream."""
     return None if row.stream is None else row.stream.rpartition(":")[0]
 
 
 def is_of_form(row: Lease, *, multi: bool) -> bool:
-    """Whether the row is as this application makes them: its key says the same as its attributes, and the mode fits."""
+    """Whether the row has the form that this application's rows have: with one stream or several, and with a key that fits the
+    row's attributes."""
     if row.stream is None:
         return not multi
     return multi and epoch_of_serialized(row.stream) is not None and row.key == f"{row.stream}:{row.shard_id}"
 
 
 def newest_lives(leases: Iterable[Lease]) -> dict[str, str]:
-    """`account:name` -> `account:name:epoch` of the newest life that has rows."""
+    """`account:name` of each stream -> `account:name:epoch` of its newest life that has rows."""
     lives = {row.stream: epoch_of_serialized(row.stream) or 0 for row in leases if row.stream is not None}
     return {life.rpartition(":")[0]: life for life in sorted(lives, key=lambda life: lives[life])}
 
@@ -43,13 +45,14 @@ def newest_lives(leases: Iterable[Lease]) -> dict[str, str]:
 def watch_former(
     before: Sightings, former: Iterable[str], *, since: timedelta | None, tick: timedelta
 ) -> dict[str, Sighting]:
-    """How long each stream has been a former one, counted in looks of this watcher: never more than went by."""
+    """How long each stream has been a former one, counted in this leader's looks, as `pipeline.core.sighting` counts."""
     if since is None or not timedelta(0) <= since <= _LONGEST_SILENCE:
         before, since = {}, None
+    # There is no counter to watch, so the token never changes: a stream leaves the sightings when it isn't a former one any more.
     return look(before, dict.fromkeys(former, "former"), since=since, tick=tick)
 
 
 def plan_forget(stream: str, leases: Iterable[Lease], why: str) -> list[Change]:
-    """`stream`: its `account:name`. Rows of all its lives, and of no other stream."""
-    rows = (row for row in leases if whose(row) == stream)
+    """Delete the rows of all lives of one stream, given as `account:name`."""
+    rows = (row for row in leases if stream_of(row) == stream)
     return [delete_garbage(row, why) for row in sorted(rows, key=lambda row: row.key)]

@@ -1,11 +1,11 @@
-"""Handing a shard over while it is being read: the leader names the next owner, the holder finishes its wave.
+"""Handing a shard over while it is being read: the leader names the next owner, and the holder finishes its wave first.
 
-    leader: initiate      owner = next, checkpointOwner = holder      the holder goes on beating and may checkpoint
-    holder: complete      checkpointOwner gone                        after its wave, or at once when nobody reads
-    next owner: complete  where the holder's run is dead and the holder doesn't see it: it may have forgotten the row
-    overdue               anyone completes; the table refuses what the old holder still brings, whole
+    the leader      initiates    owner = next worker, checkpointOwner = holder; the holder goes on beating and may checkpoint
+    the holder      completes    checkpointOwner is removed, after the wave, or at once where no run reads the shard
+    the next owner  completes    where the holder's run is dead and the holder doesn't complete
+    the leader      completes    after `times.handover_deadline`; what the old holder still commits is refused as a whole
 
-A pending handover goes first: nobody claims the shard anew until it is over.
+Until the handover is complete, no run claims the shard anew.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from pipeline.core.sighting import Sightings, expired
 
 
 def pending(leases: Iterable[Lease]) -> Mapping[str, str]:
-    """Handovers under way, by lease key, as tokens to be watched."""
+    """The handovers under way: lease key -> a token for `pipeline.core.sighting`, which measures how long each one takes."""
+    # Holder and next owner are in the token, so that the time counts anew for a handover to another worker.
     return {
         row.key: f"{row.checkpoint_owner}>{row.owner}" for row in leases if row.checkpoint_owner is not None
     }
@@ -28,13 +29,17 @@ def pending(leases: Iterable[Lease]) -> Mapping[str, str]:
 def plan_overdue(
     leases: Iterable[Lease], watched: Sightings, deadline: timedelta, *, ours: Collection[str]
 ) -> list[Change]:
-    """`ours`: workers that claim what they read, unlike other applications'. Where none does, there is nothing to wait for: the holder
-    may not know of the row any more, for the index shows it under its next owner."""
+    """What the leader completes: handovers that take too long, and those of shards that no run reads.
+
+    `watched`: sightings of the tokens of `pending`. `ours`: the workers of Headrace.
+    """
     late = expired(watched, deadline)
+    # A lease of a worker of Headrace without a claim isn't being read. The leader completes it, because the holder may not see the
+    # row any more: the owner index of the lease table shows it under the next owner. A KCL worker reads without a claim.
     why = {
         row.key: f"{row.checkpoint_owner} took longer than {deadline} to hand over to {row.owner}"
         if row.key in late
-        else f"nobody reads it: {row.checkpoint_owner} hands over to {row.owner}"
+        else f"no run reads the shard: {row.checkpoint_owner} hands over to {row.owner}"
         for row in leases
         if row.checkpoint_owner is not None and row.owner is not None
         if row.key in late or (row.run_claim is None and row.checkpoint_owner in ours)
@@ -43,7 +48,7 @@ def plan_overdue(
 
 
 def plan_hand_over(mine: Iterable[Lease], me: str, living_claims: frozenset[str]) -> list[Change]:
-    """What the holder does: let go of what nobody is reading."""
+    """What the holder completes: handovers of its shards that no living run reads."""
     return [
         complete_handover(row, f"{me} hands over to {row.owner}")
         for row in mine
@@ -51,11 +56,12 @@ def plan_hand_over(mine: Iterable[Lease], me: str, living_claims: frozenset[str]
     ]
 
 
-def plan_take_in(
+def plan_take_over(
     mine: Iterable[Lease], me: str, living_claims: frozenset[str], *, ours: Collection[str]
 ) -> list[Change]:
-    """What the next owner does. `ours`: holders that beat for what they claim, unlike other applications': a claim of theirs that is
-    silent is dead, and waits for nobody."""
+    """What the next owner completes: handovers to it whose holder's run is dead. `ours`: the holders that are workers of Headrace."""
+    # Only with a claim, and only from Headrace's workers: their runs beat for each claim, so a claim without a beat is dead.
+    # KCL's workers write no claim, so nothing is known of whether they still read.
     return [
         complete_handover(row, f"run {run_of_claim(row.run_claim)} is dead: {me} takes over")
         for row in mine

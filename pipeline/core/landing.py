@@ -1,7 +1,7 @@
-"""The landing decision: what of a proposal may become part of the table, given where the table stands.
+"""The landing decision: which part of a proposal may become part of the lake table, given the table's positions.
 
-Every adapter of `LandingTable` asks this function about the base that its commit will be built on, and
-commits only if that base is still the newest. All of exactly-once hangs on these few lines.
+Each adapter of the port `LandingTable` asks `decide_landing` about the snapshot on which its commit is built (the base), and
+commits only if that snapshot still is the newest. Exactly-once rests on this function.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pipeline.core.stream import ShardKey, StreamId
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a commit would like to say. Any kind of range, with or without files."""
+    """What a commit would add to the table: ranges of any kind, data files, origins, and END positions to remove."""
 
     ranges: tuple[Range, ...] = ()
     files: tuple[StagedFile, ...] = ()
@@ -28,7 +28,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class RangeRefused:
-    """The table had moved, or an order would have been broken. Not an error: the shard is read again."""
+    """A range that doesn't land. This isn't an error: the shard is read again from the table's position."""
 
     range: Range
     found: Position | None
@@ -37,13 +37,13 @@ class RangeRefused:
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """What of a proposal stands on a given base."""
+    """The part of a proposal that lands on a given base."""
 
     page: LedgerPage
     files: tuple[StagedFile, ...]
     refused: tuple[RangeRefused, ...]
     positions: Positions
-    """The base's positions, carried forward."""
+    """The base's positions with the landed ranges applied."""
 
     @property
     def is_empty(self) -> bool:
@@ -51,15 +51,17 @@ class Landing:
 
 
 def decide_landing(base: Positions, proposal: Proposal) -> Landing:
-    """Judge each range against the base, and take along what shares a file with a refused one."""
+    """Accept or refuse each range of the proposal, given the positions of the base."""
     _check_proposal(proposal)
     refused: dict[ShardKey, RangeRefused] = {}
+    # An origin is decided once for ever: where the base has one, the proposed one is ignored.
     decided = {stream: origin for stream, origin in proposal.origins if stream not in base.origins}
     for each in proposal.ranges:
         why = _why_refused(base, decided, each)
         if why is not None:
             refused[each.key] = RangeRefused(each, base.of(each.key), why)
     refused |= _closed_over_files(proposal, refused)
+    # From here on, a refused shard leaves nothing in the commit: no range, no file, no position (I10 of docs/protocol.md).
     landed = tuple(r for r in proposal.ranges if r.key not in refused)
     files = tuple(f for f in proposal.files if not f.shards & refused.keys())
     moved = {r.key: _carried(base.of(r.key), r) for r in landed if r.moves}
@@ -70,7 +72,7 @@ def decide_landing(base: Positions, proposal: Proposal) -> Landing:
 
 
 def _check_proposal(proposal: Proposal) -> None:
-    """Mistakes of the caller: refused as a whole, for no part of them can be trusted."""
+    """Raise for a proposal that contradicts itself. That is a bug of the caller, so no part of the proposal can be trusted."""
     keys = [r.key for r in proposal.ranges]
     if len(keys) != len(set(keys)):
         raise ValueError("a proposal holds at most one range of a shard")
@@ -80,38 +82,46 @@ def _check_proposal(proposal: Proposal) -> None:
 
 def _why_refused(base: Positions, decided: Mapping[StreamId, Origin], each: Range) -> str | None:
     found = base.of(each.key)
+    # The comparison of the compare-and-swap, for each shard. It keeps the ranges of a shard one chain without gap or overlap (I4).
     if each.moves and (found.token if found else None) != (each.after.token if each.after else None):
-        return f"the table stands at {found or 'nothing'}, this range began at {each.after or 'nothing'}"
+        return f"the table's position is {found or 'none'}, but this range began at position {each.after or 'none'}"
     if each.moves and not each.may_go_back and not is_forward(each.after, each.upto):
         return f"it would move the position back, from {each.after} to {each.upto}"
     if each.key.stream not in base.origins and each.key.stream not in decided:
         return f"no origin is decided for {each.key.stream}"
+    # Only a shard's first range names its parents. Later ranges land only after it, so its parents were out of the way by then (I3).
     if each.after is None:
         return next((why for p in each.parents if (why := _why_in_the_way(base, each.key, p))), None)
     return None
 
 
 def _why_in_the_way(base: Positions, child: ShardKey, parent: ParentReason) -> str | None:
-    """The reason that the run saw must still hold in the base (a rollback may have taken it away)."""
+    """Whether the parent still is out of the way, for the reason that the run found before it read."""
+    # A rollback between the run's look and the commit may have removed the parent's position. BEFORE_START and GONE rest on
+    # Kinesis's answers, which a rollback doesn't change, so only a position that appeared meanwhile is checked for these.
     at = base.of(ShardKey(child.stream, parent.shard_id))
     if at is not None:
         return (
             None
             if at.ended
-            else f"its parent {parent.shard_id} hasn't ended in the table (it stands at {at})"
+            else f"its parent {parent.shard_id} hasn't ended in the table (the parent's position is {at})"
         )
     if parent.why is ParentIs.ENDED:
-        return f"its parent {parent.shard_id} was taken as ended, but has no position in the table"
+        return f"its parent {parent.shard_id} had ended when the run looked, but has no position in the table now"
     if parent.why is ParentIs.PASSED and (
         parent.by is None or base.of(ShardKey(child.stream, parent.by)) is None
     ):
-        return f"its parent {parent.shard_id} was taken as passed by {parent.by}, which has no position in the table"
+        return (
+            f"its parent {parent.shard_id} counted as ended because of its descendant {parent.by}, "
+            "which has no position in the table now"
+        )
     return None
 
 
 def _may_drop(base: Positions, key: ShardKey) -> bool:
-    """An END that children without a position need stays: they would count it as unread. So does one that a parent's
-    END names: it would look like a child that is still to be read."""
+    """Whether the END can be removed without the shard looking like one that is still to be read."""
+    # Children without a position would wait for this shard: once all have positions, these show that it ended. And a shard
+    # without a position that a parent's END names as a child counts as unread.
     at = base.of(key)
     if at is None or not at.ended or not at.children or key.shard_id in children_of_ends(key.stream, base):
         return False
@@ -121,7 +131,9 @@ def _may_drop(base: Positions, key: ShardKey) -> bool:
 def _closed_over_files(
     proposal: Proposal, refused: Mapping[ShardKey, RangeRefused]
 ) -> dict[ShardKey, RangeRefused]:
-    """No file of a refused shard lands, and no shard lands in part: follow shared files to the end."""
+    """The ranges that can't land because they share a file with a refused one, over any number of files (D10 of docs/protocol.md)."""
+    # No file with records of a refused shard lands, and no shard lands in part. So a refused shard takes the other shards in its
+    # files along, these take the shards in their other files along, and so on until nothing is added.
     by_key = {r.key: r for r in proposal.ranges}
     out = set(refused)
     taken: dict[ShardKey, RangeRefused] = {}
@@ -133,16 +145,17 @@ def _closed_over_files(
                 continue
             for key in file.shards - out:
                 cause = min(file.shards & out)
-                taken[key] = RangeRefused(
-                    by_key[key], by_key[key].after, f"it shares a file with {cause.shard_id}"
-                )
+                why = f"it shares a file with {cause.shard_id}, which is refused"
+                taken[key] = RangeRefused(by_key[key], by_key[key].after, why)
                 out.add(key)
                 grew = True
     return taken
 
 
 def _carried(before: Position | None, moved: Range) -> Position:
-    """A move that brings no witness, start or children of its own keeps those of the base."""
+    """The shard's new position: the range's end, completed by what only the base's position has."""
+    # Two runs may look at a shard one after the other, and the later commit may have the older look: the newer `seen` stays, so
+    # that the witness never goes back. A reposition or a repair replaces the whole position.
     after = moved.upto
     if before is None or moved.may_go_back:
         return after

@@ -1,8 +1,9 @@
-"""Expiry as seen by ticks that remember almost nothing.
+"""Expiry: a worker, run or leader counts as dead after its counter has stood still for long enough.
 
-Nobody's clock is compared with anybody else's. A watcher remembers for each suspect the counter that it saw
-and a credit; each successful look at an unchanged counter adds the time since the last look, but never more
-than one and a half ticks, so that a jump of the clock or a long silence of the watcher condemns nobody.
+No host's clock is compared with another host's. A watcher remembers, for each counter, the last value and a credit. Each
+successful look at an unchanged counter adds the time since the watcher's last look to the credit, but never more than one and
+a half ticks. So neither a clock that jumps nor a watcher that slept makes a living worker count as dead: at worst a death is
+noticed late (docs/protocol.md, section 6).
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from typing import Final
 @dataclass(frozen=True, slots=True)
 class Sighting:
     token: str
-    """The counter as it was last seen, as text: cursors are text."""
+    """The counter's last value. It is a text, because a Dagster cursor is one."""
     credit: timedelta = timedelta(0)
+    """The time that this watcher has counted against the unchanged counter."""
     moved: bool = False
-    """Whether it was ever seen to change: a row that only lies there is no proof of life."""
+    """Whether this watcher ever saw the counter change. The row of a worker that died long ago is there too."""
 
 
 Sightings = Mapping[str, Sighting]
@@ -28,12 +30,17 @@ Sightings = Mapping[str, Sighting]
 def look(
     before: Sightings, found: Mapping[str, str], *, since: timedelta | None, tick: timedelta
 ) -> dict[str, Sighting]:
-    """What is remembered after this look. `since` is the time since the last one, None when it's the first."""
+    """What the watcher remembers after a look at the counters `found`. `since`: the time since its last look; None at the first.
+
+    Counters that aren't in `found` are forgotten.
+    """
+    # Without a bound, a watcher that slept for an hour would count every worker as dead at its next look. The bound leaves room
+    # for a tick that comes late. A clock that was set back makes `since` negative.
     added = timedelta(0) if since is None else min(max(since, timedelta(0)), tick + tick / 2)
-    return {name: _one(before.get(name), token, added) for name, token in found.items()}
+    return {name: _sighting(before.get(name), token, added) for name, token in found.items()}
 
 
-def _one(before: Sighting | None, token: str, added: timedelta) -> Sighting:
+def _sighting(before: Sighting | None, token: str, added: timedelta) -> Sighting:
     if before is None:
         return Sighting(token)
     if before.token != token:
@@ -42,16 +49,17 @@ def _one(before: Sighting | None, token: str, added: timedelta) -> Sighting:
 
 
 def expired(sightings: Sightings, after: timedelta) -> frozenset[str]:
+    """The counters that have stood still for longer than `after`."""
     return frozenset(name for name, seen in sightings.items() if seen.credit > after)
 
 
 def living(sightings: Sightings, within: timedelta) -> frozenset[str]:
-    """Those that were seen to move and haven't stood still for long since."""
+    """The counters that were seen to change, and since then haven't stood still for longer than `within`."""
     return frozenset(name for name, seen in sightings.items() if seen.moved and seen.credit <= within)
 
 
 def to_cursor(sightings: Sightings) -> dict[str, list[str | int]]:
-    """Small enough for a sensor's cursor: counters, milliseconds and a flag."""
+    """The sightings as JSON for a sensor's cursor: counter, credit in milliseconds, and whether the counter moved."""
     return {
         name: [seen.token, seen.credit // timedelta(milliseconds=1), int(seen.moved)]
         for name, seen in sightings.items()
@@ -66,13 +74,16 @@ def from_cursor(rows: Mapping[str, Iterable[str | int]]) -> dict[str, Sighting]:
     return found
 
 
-FEW: Final = 25
-"""Sightings. Dagster copies a cursor into the row of every tick."""
+MOST_IN_CURSOR: Final = 25
+"""The number of sightings that a cursor keeps. Dagster writes the cursor into the row of each tick, so a long one costs disk."""
 
 
 def suspects_to_cursor(seen: Sightings) -> dict[str, list[str | int]]:
-    """Those that stood still for the longest: they are nearest to a verdict, and the others begin anew after a reload."""
-    nearest = sorted(seen, key=lambda name: (-seen[name].credit, name))[:FEW]
+    """The sightings with the most credit, as JSON for a cursor: these counters are closest to being judged dead.
+
+    The other counters start again without credit when the code is reloaded.
+    """
+    nearest = sorted(seen, key=lambda name: (-seen[name].credit, name))[:MOST_IN_CURSOR]
     return to_cursor({name: seen[name] for name in nearest})
 
 

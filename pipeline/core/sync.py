@@ -23,10 +23,11 @@ def a_lease(
     sentinel: Checkpoint,
     owner: str | None = None,
 ) -> Lease:
-    """The row of a shard that has none: at the table's position where it has one."""
+    """A new row for a shard. Its checkpoint is the table's position; without a position, a word such as TRIM_HORIZON."""
     key = ShardKey(stream, shard.shard_id)
     position = positions.of(key)
     stands = position.checkpoint if position else None
+    # A child of a shard that has a position starts at its oldest record, not at the stream's start.
     has_history = any(positions.of(ShardKey(stream, p)) for p in shard.parents)
     return Lease(
         lease_key(key, multi=multi),
@@ -42,17 +43,21 @@ def a_lease(
 
 
 def rows_of(stream: StreamId, leases: Iterable[Lease]) -> tuple[Lease, ...]:
-    """The stream's rows, of all its lives: with several streams in the table, a row says whose it is."""
+    """The rows of all lives of the stream. A row without a stream's name belongs to the only stream of its application."""
     name = stream.serialized.rpartition(":")[0]
     return tuple(row for row in leases if row.stream is None or row.stream.rpartition(":")[0] == name)
 
 
 def is_of_this_life(stream: StreamId, row: Lease) -> bool:
+    """Whether the row belongs to this life of the stream. A row that KCL made has no epoch, and counts as one of this life."""
     return row.stream in {None, stream.serialized} and row.stream_epoch in {None, stream.epoch}
 
 
 def ends_lost(stream: StreamId, rows: Iterable[Lease], positions: Positions) -> tuple[str, ...]:
-    """Shards that we landed to their end, and the table doesn't know it: no run ever looks at their rows again."""
+    """Shards whose end Headrace once landed, but that don't count as ended in the table: the table was rolled back.
+
+    Their rows have SHARD_END, so no run would ever look at them and notice.
+    """
     rows = [row for row in rows if is_of_this_life(stream, row)]
     passed = a_family(stream, (), leases=rows, positions=positions).passed(positions)
     return tuple(
@@ -76,9 +81,10 @@ def plan_sync(
     multi: bool,
     sentinel: Checkpoint,
 ) -> list[Change]:
-    """A row for each shard in scope that hasn't ended in the table, once a parent of it has (or none is left to read).
+    """Create the missing rows and retire rows of earlier lives of the stream.
 
-    `sentinel` is what other readers of the table find in the row of a shard that starts where the stream does.
+    A shard in the scope of the origin that hasn't ended in the table gets a row once one of its parents has ended, or once none
+    of its parents is left to read. `sentinel`: the checkpoint in the row of a shard whose reading starts at the origin.
     """
     stream, mine = family.stream, rows_of(family.stream, leases)
     retired = plan_retire(stream, mine)
@@ -98,21 +104,28 @@ def plan_sync(
 
 
 def plan_retire(stream: StreamId, leases: Iterable[Lease]) -> list[Change]:
-    """Rows of a former life of the stream: in single mode they stand where the new ones are to be."""
+    """Delete the rows of earlier lives of the stream (I19 of docs/protocol.md)."""
+    # With a single stream the lease key is the shard id alone, so a row of an earlier life has the key of a new one. Without an
+    # epoch, nothing tells to which life a row belongs; it stays.
     return [
-        retire(row, f"{stream.name} was made anew: this row is of its life of {row.stream_epoch}")
+        retire(
+            row,
+            f"{stream.name} was deleted and created again: this row belongs to the life that began at {row.stream_epoch}",
+        )
         for row in sorted(rows_of(stream, leases), key=lambda row: row.key)
         if row.stream_epoch is not None and row.stream_epoch < stream.epoch
     ]
 
 
 def sync_token(stream: StreamId, leases: Iterable[Lease], positions: Positions) -> str | None:
-    """What is the same at a later look means that no sync is needed then, nor a listing: a shard is new only after a
-    parent has ended in the table, and its row is missing only if a row is gone. None: open rows leave hash keys out, or
-    don't say theirs, so that a listing has to tell.
+    """A text that is the same at a later tick if no sync is needed then, and so no listing. None: a sync is needed.
 
-    Two things it doesn't see: a closed shard that a late listing hid while its children cover for it, and a parent that
-    a shard waited for and that Kinesis has forgotten. So every so often one syncs anyway.
+    A shard becomes new only when a parent ends in the table, and a row is missing only if it was deleted; the text changes with
+    both. It is None where the open rows don't cover all hash keys, or don't name them: then only a listing tells which shards
+    there are.
+
+    The text shows neither a closed shard that a late listing hid while its children cover its hash keys, nor that Kinesis has
+    forgotten a parent for which a shard waited. For these, clean-up syncs all streams at its own interval.
     """
     mine = rows_of(stream, leases)
     ranges = [row.hash_range for row in mine if not row.has_ended]
@@ -141,8 +154,9 @@ def _cover_all(ranges: list[HashRange | None]) -> bool:
 
 
 def _unlisted(family: Family, listed: Mapping[str, Shard], positions: Positions) -> dict[str, Shard]:
-    """Shards that are read, or that an END names, and that no listing shows: a late listing, or they vanished. They
-    have rows all the same, so that a reader tells what became of them: no shard ends in silence."""
+    """Shards that no listing shows, though they have an open position or an END names them as children."""
+    # The listing may be late, or Kinesis has forgotten the shard. It gets a row all the same: the run that tries to read it
+    # reports the loss, and without a row nobody would learn of it.
     stream = family.stream
     being_read = {k.shard_id for k, at in positions.shards.items() if k.stream == stream and not at.ended}
     wanted = (being_read | children_of_ends(stream, positions).keys()) - listed.keys()
@@ -150,6 +164,7 @@ def _unlisted(family: Family, listed: Mapping[str, Shard], positions: Positions)
 
 
 def _why_created(shard_id: str, family: Family, positions: Positions, passed: dict[str, str]) -> str | None:
+    """Why the shard gets a row now; None where it gets none."""
     stream = family.stream
     if counts_as_end(ShardKey(stream, shard_id), positions, passed):
         return None
@@ -165,5 +180,6 @@ def _why_created(shard_id: str, family: Family, positions: Positions, passed: di
     ]
     if not to_read:
         return "no parent of this shard is left to read"
+    # One ended parent is enough for a row. The run waits for the other parent of a merge before it reads.
     ended = sorted(p for p in to_read if counts_as_end(ShardKey(stream, p), positions, passed))
     return f"its parent {ended[0]} has ended" if ended else None

@@ -13,7 +13,7 @@ from typing import Any
 
 from pipeline.core.backoff import Backoff
 from pipeline.core.sighting import (
-    FEW,
+    MOST_IN_CURSOR,
     Sighting,
     from_cursor,
     suspects_to_cursor,
@@ -78,7 +78,7 @@ def read_leader(text: str | None) -> tuple[LeaderMemory, int]:
 
 
 def write_worker(memory: WorkerMemory) -> str:
-    is_whole = len(memory.held) <= FEW
+    is_whole = len(memory.held) <= MOST_IN_CURSOR
     return _text(
         {
             "look": time_to_cursor(memory.last_look),
@@ -121,7 +121,9 @@ def read_worker(text: str | None) -> WorkerMemory:
 
 def _former_out(memory: StreamsMemory) -> list[Any] | None:
     """Those that have waited longest; the others begin anew. What prefix and tags find is asked again."""
-    longest = sorted(memory.former, key=lambda name: memory.former[name].credit, reverse=True)[:FEW]
+    longest = sorted(memory.former, key=lambda name: memory.former[name].credit, reverse=True)[
+        :MOST_IN_CURSOR
+    ]
     if not longest:
         return None
     return [time_to_cursor(memory.looked), to_cursor({name: memory.former[name] for name in longest})]

@@ -14,7 +14,7 @@ from pipeline.core import change
 from pipeline.core.backoff import after_run, held_off
 from pipeline.core.change import Change, applied, require_some
 from pipeline.core.due import Due, LivenessTimes, RunState, is_time, run_lives
-from pipeline.core.handover import plan_hand_over, plan_take_in
+from pipeline.core.handover import plan_hand_over, plan_take_over
 from pipeline.core.lease import Lease, run_of_claim
 from pipeline.core.sighting import Sighting, look
 from pipeline.core.stream import StreamId
@@ -171,7 +171,7 @@ class WorkerDuty:
     def _take_in(
         self, mine: tuple[Lease, ...], living: frozenset[str], givers: frozenset[str]
     ) -> tuple[Lease, ...]:
-        taken = self._apply(plan_take_in(mine, self.worker_id, living, ours=givers))
+        taken = self._apply(plan_take_over(mine, self.worker_id, living, ours=givers))
         return tuple(taken.get(lease.key, lease) for lease in mine)
 
     def _stop(self, row: Worker, memory: WorkerMemory, now: datetime) -> WorkerReport:

@@ -171,7 +171,7 @@ def test_a_due_row_tells_the_first_reason_that_there_is() -> None:
         )
     }
     assert told == {
-        "left": "run run-7 left it behind",
+        "left": "run run-7 left its claim",
         "new": "never read",
         "failed": "it failed when last read",
         "behind": "5 ms behind",

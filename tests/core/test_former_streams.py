@@ -1,4 +1,4 @@
-"""Rows say whose they are, and what is done about one stream's rows touches no other's."""
+"""Rows name their stream, and what is done about one stream's rows touches no other's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.core.checkpoint import TRIM_HORIZON
-from pipeline.core.former_streams import is_of_form, newest_lives, plan_forget, watch_former, whose
+from pipeline.core.former_streams import is_of_form, newest_lives, plan_forget, stream_of, watch_former
 from pipeline.core.lease import Lease
 from pipeline.core.order import a_family
 from pipeline.core.position import TRIM, Origin, Position, Positions
@@ -70,16 +70,16 @@ def test_forgetting_a_stream_deletes_all_its_lives_and_nothing_else(
 ) -> None:
     ident = f"{stream.account}:{stream.name}"
     plan = plan_forget(ident, rows, "for the test")
-    assert {change.key for change in plan} == {row.key for row in rows if whose(row) == ident}
+    assert {change.key for change in plan} == {row.key for row in rows if stream_of(row) == ident}
     assert all(change.deletes and change.requires["run_claim"] is None for change in plan)
 
 
 @given(ROWS)
 def test_the_newest_life_of_each_stream_is_known_by_its_rows(rows: list[Lease]) -> None:
     newest = newest_lives(rows)
-    assert newest.keys() == {whose(row) for row in rows}
+    assert newest.keys() == {stream_of(row) for row in rows}
     for ident, life in newest.items():
-        assert life == f"{ident}:{max(row.stream_epoch or 0 for row in rows if whose(row) == ident)}"
+        assert life == f"{ident}:{max(row.stream_epoch or 0 for row in rows if stream_of(row) == ident)}"
 
 
 def test_a_row_fits_the_mode_only_where_key_and_attributes_say_the_same() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from pipeline.core.change import complete_handover
-from pipeline.core.handover import pending, plan_hand_over, plan_overdue, plan_take_in
+from pipeline.core.handover import pending, plan_hand_over, plan_overdue, plan_take_over
 from pipeline.core.lease import Lease
 from pipeline.core.sighting import Sighting
 
@@ -37,7 +37,7 @@ def test_an_overdue_handover_is_completed_though_its_holder_reads() -> None:
 
 def test_a_handover_of_what_nobody_reads_is_completed_at_once_where_its_holder_is_ours() -> None:
     row = a_handover()
-    done = [complete_handover(row, "nobody reads it: w1 hands over to w2")]
+    done = [complete_handover(row, "no run reads the shard: w1 hands over to w2")]
     assert plan_overdue([row], {"s": IN_TIME}, DEADLINE, ours=OURS) == done
     assert plan_overdue([row], {"s": IN_TIME}, DEADLINE, ours=frozenset({"w2"})) == []
 
@@ -75,14 +75,14 @@ def test_a_holder_hands_over_nobody_elses_rows() -> None:
 
 def test_the_next_owner_takes_over_from_a_run_of_ours_that_is_dead() -> None:
     row = a_handover(claim="run-7/1")
-    assert plan_take_in([row], "w2", NOBODY, ours=OURS) == [
+    assert plan_take_over([row], "w2", NOBODY, ours=OURS) == [
         complete_handover(row, "run run-7 is dead: w2 takes over")
     ]
-    assert plan_take_in([row], "w2", frozenset({"run-7/1"}), ours=OURS) == []
+    assert plan_take_over([row], "w2", frozenset({"run-7/1"}), ours=OURS) == []
 
 
 def test_the_next_owner_leaves_a_row_without_a_claim_to_its_holder() -> None:
-    assert plan_take_in([a_handover()], "w2", NOBODY, ours=OURS) == []
+    assert plan_take_over([a_handover()], "w2", NOBODY, ours=OURS) == []
 
 
 def test_the_next_owner_takes_over_from_no_other_application_and_from_nobody_elses_handover() -> None:
@@ -92,4 +92,4 @@ def test_the_next_owner_takes_over_from_no_other_application_and_from_nobody_els
         a_handover("c", holder="w2", claim="run/1"),
         a_handover("d", holder=None, claim="run/1"),
     ]
-    assert plan_take_in(rows, "w2", NOBODY, ours=OURS) == []
+    assert plan_take_over(rows, "w2", NOBODY, ours=OURS) == []

@@ -291,10 +291,16 @@ def refusal(base: Positions, each: Range) -> str:
 
 def test_a_refused_range_says_where_the_table_stands_and_where_the_range_began():
     at = base_of({A: Position(5)})
-    assert refusal(at, landed(A, Position(4), Position(6))) == "the table stands at 5, this range began at 4"
-    assert refusal(at, landed(A, None, Position(6))) == "the table stands at 5, this range began at nothing"
+    assert (
+        refusal(at, landed(A, Position(4), Position(6)))
+        == "the table's position is 5, but this range began at position 4"
+    )
+    assert (
+        refusal(at, landed(A, None, Position(6)))
+        == "the table's position is 5, but this range began at position none"
+    )
     assert refusal(at, landed(B, Position(4), Position(6))) == (
-        "the table stands at nothing, this range began at 4"
+        "the table's position is none, but this range began at position 4"
     )
     assert refusal(at, landed(A, Position(5), Position(4))) == (
         "it would move the position back, from 5 to 4"
@@ -311,23 +317,23 @@ def test_a_child_that_is_refused_names_its_first_parent_in_the_way():
     ended = ParentReason(A.shard_id, ParentIs.ENDED)
     other = ParentReason(B.shard_id, ParentIs.ENDED)
     assert refusal(base_of({A: Position(5)}), child(ended)) == (
-        f"its parent {A.shard_id} hasn't ended in the table (it stands at 5)"
+        f"its parent {A.shard_id} hasn't ended in the table (the parent's position is 5)"
     )
     assert refusal(base_of({A: Position(5, ended=True)}), child(ended, other)) == (
-        f"its parent {B.shard_id} was taken as ended, but has no position in the table"
+        f"its parent {B.shard_id} had ended when the run looked, but has no position in the table now"
     )
     for by in (None, D.shard_id):
         assert refusal(base_of({}), child(ParentReason(A.shard_id, ParentIs.PASSED, by))) == (
-            f"its parent {A.shard_id} was taken as passed by {by}, which has no position in the table"
+            f"its parent {A.shard_id} counted as ended because of its descendant {by}, which has no position in the table now"
         )
 
 
 def test_parents_are_those_of_the_childs_own_stream():
     first = landed(C, None, Position(1), parents=(ParentReason(A.shard_id, ParentIs.ENDED),))
     elsewhere = base_of({ShardKey(LATER, A.shard_id): Position(5, ended=True)})
-    assert "was taken as ended" in refusal(elsewhere, first)
+    assert "had ended when the run looked" in refusal(elsewhere, first)
     passed = landed(C, None, Position(1), parents=(ParentReason(A.shard_id, ParentIs.PASSED, D.shard_id),))
-    assert "was taken as passed" in refusal(base_of({ShardKey(LATER, D.shard_id): Position(5)}), passed)
+    assert "counted as ended because" in refusal(base_of({ShardKey(LATER, D.shard_id): Position(5)}), passed)
 
 
 def test_only_a_shards_first_range_looks_at_its_parents():
@@ -357,7 +363,7 @@ def test_a_replay_of_a_stream_without_an_origin_or_of_a_child_before_its_parents
     early = replace(
         landed(C, None, Position(3), parents=(ParentReason(A.shard_id, ParentIs.ENDED),)), kind=Kind.REPLAY
     )
-    assert "was taken as ended" in refusal(base_of({}), early)
+    assert "had ended when the run looked" in refusal(base_of({}), early)
 
 
 def test_what_shares_a_file_with_a_refused_shard_says_with_which():
@@ -368,11 +374,13 @@ def test_what_shares_a_file_with_a_refused_shard_says_with_which():
         landed(C, Position(5), Position(6)),
     )
     landing = decide_landing(base, Proposal(ranges, (a_file("abc", A, B, C),)))
-    assert landing.refused[2] == RangeRefused(ranges[2], Position(5), f"it shares a file with {A.shard_id}")
+    assert landing.refused[2] == RangeRefused(
+        ranges[2], Position(5), f"it shares a file with {A.shard_id}, which is refused"
+    )
     assert landing.files == ()
     assert landing.is_empty
     apart = decide_landing(base, Proposal(ranges, (a_file("a", A), a_file("bc", B, C))))
-    assert apart.refused[2].why == f"it shares a file with {B.shard_id}"
+    assert apart.refused[2].why == f"it shares a file with {B.shard_id}, which is refused"
 
 
 def test_a_file_of_a_shard_without_a_range_is_named_with_its_shards():

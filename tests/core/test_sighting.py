@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.core.sighting import (
-    FEW,
+    MOST_IN_CURSOR,
     Sighting,
     expired,
     from_cursor,
@@ -122,7 +122,7 @@ def test_a_cursor_keeps_whole_milliseconds_for_json_has_one_kind_of_number():
 
 
 def test_a_full_cursor_keeps_the_suspects_that_stood_still_for_the_longest():
-    standing = {f"s{n:02}": Sighting("1", timedelta(seconds=10 + n)) for n in range(FEW - 2)}
+    standing = {f"s{n:02}": Sighting("1", timedelta(seconds=10 + n)) for n in range(MOST_IN_CURSOR - 2)}
     level = {name: Sighting("1", timedelta(seconds=5)) for name in ("d", "c", "b", "a")}
     kept = from_cursor(suspects_to_cursor(level | standing))
     assert kept == {name: level[name] for name in ("a", "b")} | standing

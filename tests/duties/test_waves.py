@@ -90,7 +90,7 @@ def test_a_shard_of_a_run_that_dagster_saw_fail_is_due_at_the_next_tick() -> Non
     world.settle()
     world.killed_run(Arrow.STAGED)
     world.runs.end("killed")
-    assert next(d.why for d in world.work().due) == "run killed left it behind"
+    assert next(d.why for d in world.work().due) == "run killed left its claim"
 
 
 def test_a_run_that_died_unseen_keeps_its_shards_for_the_lease_duration_and_is_then_reported() -> None:

@@ -258,7 +258,7 @@ _TIME: Final = (
         "Dagster's word is believed for ever",
         (
             "core.due",
-            "if verdict.started is not None and timedelta(0) <= verdict.started < patience.launch_grace:",
+            "if verdict.started is not None and timedelta(0) <= verdict.started < times.launch_grace:",
             "if verdict.started is not None:",
         ),
     ),

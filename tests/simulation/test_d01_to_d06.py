@@ -53,7 +53,7 @@ def test_d3_what_a_frozen_run_still_wants_to_commit_is_judged_by_the_table_as_it
         zombie.let_go()
         scene.run(10.0)
         assert scene.world.table.landed == landed
-        assert scene.said("the table stands at")
+        assert scene.said("the table's position is")
         scene.settled()
 
 
