@@ -1,13 +1,13 @@
-"""Before a wave reads a shard: does its row agree with the table, and where does reading begin?
+"""What a run does with a shard before it reads: the lease row is compared with the lake table, and the start is chosen.
 
-the table says        the row says                          then
-END                   anything but SHARD_END                finish the chores of its end, read nothing
-none, a descendant's  anything                              it counts as END: the row is left over, read nothing
-a position            behind it                             repair the row forward, read on from the table
-a position            ours, ahead of it (landed*)           stop: the table was rolled back
-a position            ahead of it, not ours                 stop: a foreign reader
-none                  digits                                stop: the table lost its position
-none                  a word                                begin at TRIM_HORIZON (after parents) or the origin
+the table's position       the row's checkpoint          the run
+END                        anything but SHARD_END        finishes the steps of the shard's end, reads nothing
+none, but a descendant's   anything                      treats the shard as ended, reads nothing
+a position                 an older one                  brings the row forward, reads from the table's position
+a position                 a later one, of Headrace      stops the shard: the table was rolled back
+a position                 a later one, of another       stops the shard: another program read it
+none                       a sequence number             stops the shard: the table lost the position
+none                       a word such as TRIM_HORIZON   starts at TRIM_HORIZON after its parents, else at the origin
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pipeline.core.stream import ShardKey
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Read on from the table's position. `repair`: where the row has to be brought to first."""
+    """The shard is read from the table's position on. `repair`: the checkpoint that its row has to get first, if any."""
 
     batch: Batch
     repair: Checkpoint | None = None
@@ -34,28 +34,28 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The shard has ended in the table; only the chores of its end are left."""
+    """The shard has ended in the table. Only the steps after that are left: rows for its children, then SHARD_END in its row."""
 
     position: Position
 
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """The shard counts as ended, for a descendant of it has a position: its row is left over."""
+    """The shard counts as ended, because its descendant `by` has a position. Clean-up deletes its row later."""
 
     by: str
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing is wrong; something else comes first."""
+    """The shard can't be read yet: its stream has no origin, or its parents come first."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Row and table disagree. A person decides."""
+    """The row and the table disagree, and a person has to decide."""
 
     why: str
 
@@ -74,18 +74,22 @@ def plan_begin(
     passed_by: str | None = None,
     goes_on: bool = False,
 ) -> Begin:
-    """`goes_on`: records that left the stream unread are noted instead of stopping the shard."""
+    """What the run does with the shard. `parents`, `waiting`: the parents that are out of the way, and those that aren't.
+    `passed_by`: a descendant that has a position. `goes_on`: lost records are recorded as a gap and don't stop the shard.
+    """
     position = positions.of(key)
     if position is not None and position.ended:
         return Finish(position)
     if position is None and passed_by is not None:
         return Passed(passed_by)
+    # Before the parents are looked at: a disagreement must be reported even while the shard waits.
     disagreement = _disagreement(row, key, position)
     if disagreement is not None:
         return Stop(disagreement)
     origin = positions.origins.get(key.stream)
     if origin is None:
         return Wait(f"no origin is decided yet for {key.stream}")
+    # The parents come first also where a position has no record yet (I3 of docs/protocol.md).
     if (position is None or position.sequence is None) and waiting:
         return Wait("; ".join(w.why for w in waiting))
     batch = Batch(
@@ -105,27 +109,28 @@ def plan_begin(
 def _disagreement(row: Lease, key: ShardKey, position: Position | None) -> str | None:
     stands = position.checkpoint if position else None
     said = row.checkpoint
-    nothing_lost = "nothing was read or moved; `headrace reposition` decides which of the two is right"
+    what_next = "nothing was read or changed; `headrace reposition` decides which of the two is right"
     if is_rolled_back(row, position):
         return (
-            f"the lake table stands at {position or 'nothing'} for {key}, but we landed it up to {row.landed} before: the "
-            f"table was rolled back or restored; {nothing_lost}"
+            f"the lake table's position of {key} is {position or 'none'}, but Headrace landed the shard up to {row.landed} "
+            f"before: the table was rolled back or restored; {what_next}"
         )
     if stands is None and (said.is_digits or said.is_end):
         return (
-            f"the lease row of {key} stands at {said}, but the lake table has no position for it: another reader moved "
-            f"the row, or the table was replaced; {nothing_lost}"
+            f"the lease row of {key} has the checkpoint {said}, but the lake table has no position of the shard: another "
+            f"program wrote the row, or the table was replaced; {what_next}"
         )
     if stands is not None and said > stands:
         return (
-            f"the lease row of {key} stands at {said}, ahead of the lake table's {position}: a reader that isn't "
-            f"Headrace checkpointed it; {nothing_lost}"
+            f"the lease row of {key} has the checkpoint {said}, ahead of the lake table's position {position}: a program "
+            f"other than Headrace wrote the checkpoint; {what_next}"
         )
     return None
 
 
 def is_rolled_back(row: Lease | None, at: Position | None) -> bool:
-    """We landed more than the table has."""
+    """Whether the row says that Headrace landed more of the shard than the table has."""
+    # Told apart from a KCL worker's checkpoint, because KCL didn't read the records that a rollback removed (D14).
     stands = at.checkpoint if at is not None else None
     return row is not None and row.landed is not None and (stands is None or row.landed > stands)
 
@@ -152,7 +157,7 @@ def _witness(
     origin: Origin,
     retention: timedelta,
 ) -> datetime:
-    """The last moment up to which nothing can have been lost unseen."""
+    """The latest moment up to which nothing of the shard can have been lost unseen (docs/protocol.md, section 4)."""
     own = position.witness if position else None
     if own is not None:
         return own
@@ -160,12 +165,15 @@ def _witness(
         at.witness for p in parents if (at := positions.of(ShardKey(key.stream, p.shard_id))) is not None
     ]
     known = [t for t in theirs if t is not None]
-    # A parent that left the stream unread had records of its own, and no position tells since when.
+    # A parent that is gone without a position may have lost records that no run read, and no position tells when. So the witness
+    # of the other parent isn't enough.
     if known and all(p.why is not ParentIs.GONE for p in parents):
         return max(known)
+    # A later life of the stream starts at TRIM_HORIZON, and none of its records is older than its creation.
     if any(s.arn == key.stream.arn and s.epoch < key.stream.epoch for s in positions.origins):
         return datetime.fromtimestamp(key.stream.epoch, UTC)
-    # Records since the moment named were there when the origin was decided, if they were within reach then.
+    # With AT_TIMESTAMP: if the moment was within the retention when the origin was decided, Kinesis had all records since then.
+    # An older moment proves nothing, and a later one would hide a loss that happens before it.
     named = origin.start.at
     in_reach = named is not None and timedelta(0) <= origin.decided - named <= retention
     return named if named is not None and in_reach else origin.decided

@@ -116,13 +116,13 @@ def test_our_own_checkpoint_ahead_of_the_table_is_a_rollback() -> None:
 def test_a_foreign_checkpoint_ahead_of_the_table_is_another_reader() -> None:
     plan = begin(row(Checkpoint("9"), Checkpoint("5")), Position(5))
     assert isinstance(plan, Stop)
-    assert "isn't Headrace" in plan.why
+    assert "other than Headrace" in plan.why
 
 
 def test_shard_end_in_the_row_alone_is_another_reader() -> None:
     plan = begin(row(SHARD_END), Position(5))
     assert isinstance(plan, Stop)
-    assert "isn't Headrace" in plan.why
+    assert "other than Headrace" in plan.why
 
 
 def test_digits_in_a_row_whose_shard_has_no_position_are_refused() -> None:
@@ -163,27 +163,27 @@ def test_the_witness_of_an_unread_root_is_the_moment_named_if_it_was_in_reach_th
         assert plan.batch.witness == witness
 
 
-NEITHER = "nothing was read or moved; `headrace reposition` decides which of the two is right"
+NEITHER = "nothing was read or changed; `headrace reposition` decides which of the two is right"
 
 
 def test_each_disagreement_of_row_and_table_is_told_with_both_sides() -> None:
     nine, five = Checkpoint("9"), Checkpoint("5")
     assert begin(row(nine, nine), Position(5)) == Stop(
-        f"the lake table stands at 5 for {KEY}, but we landed it up to 9 before: the table was rolled back or "
-        f"restored; {NEITHER}"
+        f"the lake table's position of {KEY} is 5, but Headrace landed the shard up to 9 before: the table was "
+        f"rolled back or restored; {NEITHER}"
     )
     assert begin(row(nine, nine)) == Stop(
-        f"the lake table stands at nothing for {KEY}, but we landed it up to 9 before: the table was rolled back or "
-        f"restored; {NEITHER}"
+        f"the lake table's position of {KEY} is none, but Headrace landed the shard up to 9 before: the table was "
+        f"rolled back or restored; {NEITHER}"
     )
     for said in (five, SHARD_END):
         assert begin(row(said)) == Stop(
-            f"the lease row of {KEY} stands at {said}, but the lake table has no position for it: another reader moved "
-            f"the row, or the table was replaced; {NEITHER}"
+            f"the lease row of {KEY} has the checkpoint {said}, but the lake table has no position of the shard: another "
+            f"program wrote the row, or the table was replaced; {NEITHER}"
         )
     assert begin(row(nine, five), Position(5)) == Stop(
-        f"the lease row of {KEY} stands at 9, ahead of the lake table's 5: a reader that isn't Headrace "
-        f"checkpointed it; {NEITHER}"
+        f"the lease row of {KEY} has the checkpoint 9, ahead of the lake table's position 5: a program other than "
+        f"Headrace wrote the checkpoint; {NEITHER}"
     )
 
 

@@ -195,7 +195,7 @@ def test_a_foreign_checkpoint_ahead_of_the_table_is_refused_with_a_sentence() ->
     assert row is not None
     world.leases = type(world.leases)([replace(row, checkpoint=Checkpoint("9" * 30))])
     report = world.wave(run="r2", keys=[row.key])
-    assert "isn't Headrace checkpointed it" in report.problems[0].why
+    assert "a program other than Headrace wrote the checkpoint" in report.problems[0].why
 
 
 def test_a_stream_made_anew_while_it_is_read_commits_nothing() -> None:
