@@ -1,9 +1,9 @@
-"""Positions and ledger as text: the two values that travel in a snapshot's summary.
+"""Positions and ledger as texts: the two values that each commit writes into its snapshot's summary.
 
     "1:" + base85( zlib( JSON ) )          about 30 bytes a shard
 
-The number before the colon is the version of the form. Readers refuse versions that they don't know, and
-keep reading every version that was ever written.
+The number before the colon is the version of the format. A version that this code doesn't know is refused, and every version
+that was ever written can be read (I17 of docs/protocol.md).
 """
 
 from __future__ import annotations
@@ -22,23 +22,26 @@ from pipeline.errors import WrongShape
 
 VERSION = 1
 _MAX_UNPACKED = 64 * 1024 * 1024
-"""Bytes. A summary is under our control, but another engine may write one: no decompression bomb."""
+"""Bytes. Any engine that writes to the table can write a summary, and a small text can unpack to gigabytes."""
 _PLAIN_SHARD = re.compile(r"shardId-([0-9]{12})")
+# What a damaged or forged text raises on the way to values.
 _UNREADABLE = (
     ValueError,
     TypeError,
     LookupError,
     AttributeError,
-    ArithmeticError,  # a moment beyond the year 9999
-    RecursionError,  # lists in lists in lists
+    ArithmeticError,  # a time after the year 9999
+    RecursionError,  # very deeply nested lists
     zlib.error,
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-Json = Any  # a value as json.loads gives it: checked while it is taken apart
+Json = Any  # a value as json.loads returns it; the types of its parts show up as errors while it is decoded
 
 
 def write_positions(positions: Positions) -> str:
+    # Grouped by stream, because an ARN for each shard would make the text several times as long. Sorted, so that equal positions
+    # give equal texts.
     streams = sorted(positions.streams())
     number = {stream: i for i, stream in enumerate(streams)}
     per_stream: list[list[Json]] = [[] for _ in streams]
@@ -55,7 +58,7 @@ def write_positions(positions: Positions) -> str:
 def read_positions(text: str) -> Positions:
     origins: dict[StreamId, Origin] = {}
     shards: dict[ShardKey, Position] = {}
-    with _blaming("positions"):
+    with _errors_named("positions"):
         for arn, epoch, origin, rows in _unpack(text):
             stream = StreamId(arn, epoch)
             if origin is not None:
@@ -66,6 +69,7 @@ def read_positions(text: str) -> Positions:
 
 
 def write_ledger(page: LedgerPage) -> str:
+    # Streams, runs and file names are written once and then referred to by their place in these lists.
     streams = sorted(
         {r.key.stream for r in page.ranges} | {s for s, _ in page.origins} | {k.stream for k in page.dropped}
     )
@@ -83,7 +87,7 @@ def write_ledger(page: LedgerPage) -> str:
 
 
 def read_ledger(text: str) -> LedgerPage:
-    with _blaming("ledger"):
+    with _errors_named("ledger"):
         body = _unpack(text)
         streams = [StreamId(arn, epoch) for arn, epoch in body["streams"]]
         return LedgerPage(
@@ -111,6 +115,7 @@ def _range_out(
         [place[f] for f in r.files],
         [_parent_out(p) for p in r.parents],
         list(r.supersedes),
+        # Left out where there is none: most ranges have no reason.
         *([r.why] if r.why else []),
     ]
 
@@ -146,7 +151,8 @@ def _parent_in(row: Json) -> ParentReason:
 
 
 def _position_out(at: Position) -> list[Json]:
-    """Trailing fields that say nothing are left out: most positions are a number and a time."""
+    """The position as a list. Empty fields at its end are left out, because most positions are a sequence number and a time."""
+    # As text, because the JSON readers of other languages lose digits of numbers as long as sequence numbers.
     sequence = None if at.sequence is None else str(at.sequence)
     row: list[Json] = [
         sequence,
@@ -164,6 +170,7 @@ def _position_out(at: Position) -> list[Json]:
 
 
 def _position_in(row: list[Json]) -> Position:
+    # A shorter list is filled up with None, as its empty fields were left out. A longer one raises, and is refused.
     sequence, arrival, seen, sub, ended, children, start, accepted = row + [None] * (8 - len(row))
     return Position(
         None if sequence is None else int(sequence),
@@ -184,7 +191,7 @@ def _origin_out(origin: Origin | None) -> Json:
 def _origin_in(row: Json) -> Origin:
     decided = _time_in(row[1])
     if decided is None:
-        raise WrongShape("an origin without the moment it was decided")
+        raise WrongShape("an origin in a snapshot's summary has no time at which it was decided")
     return Origin(Start(_time_in(row[0])), decided)
 
 
@@ -214,18 +221,20 @@ def _unpack(text: str) -> Json:
     version, colon, packed = text.partition(":")
     if not colon or version != str(VERSION):
         raise WrongShape(
-            f"this value is of version {version[:20]!r}, this Headrace reads version {VERSION}: nothing was changed; "
-            "upgrade Headrace on this deployment"
+            f"a value in the snapshot's summary has the version {version[:20]!r}, and this Headrace reads version {VERSION}. "
+            "Nothing was changed; upgrade Headrace in this deployment"
         )
     unpack = zlib.decompressobj()
     raw = unpack.decompress(base64.b85decode(packed), _MAX_UNPACKED)
     if unpack.unconsumed_tail or not unpack.eof:
-        raise WrongShape("the packed value is cut off or larger than any that Headrace writes")
+        raise WrongShape(
+            "a value in the snapshot's summary is cut off, or larger than any that Headrace writes"
+        )
     return json.loads(raw)
 
 
-class _blaming:  # noqa: N801 - reads as the statement it is
-    """Whatever goes wrong while a foreign text is taken apart is one error that names the text."""
+class _errors_named:  # noqa: N801 - used as a statement: `with _errors_named("ledger"):`
+    """Turns every error of the decoding into one WrongShape that says which value couldn't be read."""
 
     def __init__(self, what: str) -> None:
         self.what = what
