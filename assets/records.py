@@ -131,7 +131,9 @@ class _Execution:
             on_wave=self._on_wave,
             on_arrow=self._on_arrow,
             hints=Hints(
-                over=frozenset(config.over), later=frozenset(config.later), due=frozenset(config.due)
+                dead_claims=frozenset(config.over),
+                left_alone=frozenset(config.later),
+                due=frozenset(config.due),
             ),
         )
         self._reporter = Reporter(

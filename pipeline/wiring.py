@@ -54,7 +54,7 @@ def wire(settings: Settings) -> Wiring:
 
 @dataclass(slots=True)
 class _Sensor(Generic[_Memory]):
-    kept: LastTick[_Memory] = field(default_factory=LastTick)
+    last_tick: LastTick[_Memory] = field(default_factory=LastTick)
     at_work: threading.Lock = field(default_factory=threading.Lock)
     """Held while the sensor ticks: Dagster starts a second tick beside one that takes longer than 60 s.
 
@@ -81,9 +81,9 @@ class Remembered:
 class Hints:
     """What the worker's tick knew when it asked for a run. A run without hints finds out by itself, which takes longer."""
 
-    over: frozenset[str] = frozenset()
+    dead_claims: frozenset[str] = frozenset()
     """Claims of runs that the tick judged dead."""
-    later: frozenset[str] = frozenset()
+    left_alone: frozenset[str] = frozenset()
     """Lease keys of shards that failed lately and are left alone."""
     due: frozenset[str] = frozenset()
     """Lease keys of shards that have something to read."""
@@ -126,7 +126,11 @@ class Wiring:
             return Turn(sentence="leader: the previous tick is still at work", cursor=cursor)
         try:
             return leader_turn(
-                self.leader(), cursor, kept=sensor.kept, times=self.settings.times, timer=self.ports.timer
+                self.leader(),
+                cursor,
+                last_tick=sensor.last_tick,
+                times=self.settings.times,
+                timer=self.ports.timer,
             )
         finally:
             sensor.at_work.release()
@@ -138,7 +142,9 @@ class Wiring:
             return Turn(sentence=f"worker {worker_id}: the previous tick is still at work", cursor=cursor)
         try:
             duty = self.worker(worker_id, instance=instance, runs=runs)
-            return worker_turn(duty, cursor, kept=sensor.kept, application=self.settings.application)
+            return worker_turn(
+                duty, cursor, last_tick=sensor.last_tick, application=self.settings.application
+            )
         finally:
             sensor.at_work.release()
 
@@ -264,7 +270,7 @@ class Wiring:
             runs=runs,
             clock=ports.clock,
             times=settings.times,
-            over=hints.over,
+            dead_claims=hints.dead_claims,
         )
         due = DueRows(worker_id=worker_id, leases=leases, source=source)
         return Attempt(
@@ -281,7 +287,7 @@ class Wiring:
             rows=WaveRows(due=due, claim=claims.claim, clock=ports.clock, settings=settings, warm=hints.due),
             load=LoadReport(worker_id=worker_id, workers=workers, clock=ports.clock, settings=settings),
             on_arrow=on_arrow,
-            later=hints.later,
+            left_alone=hints.left_alone,
         )
 
     # -- a person's commands ---------------------------------------------------------------------------------------

@@ -39,15 +39,15 @@ def _request(settings: Settings, ask: RunAsk) -> dg.RunRequest:
     op = "__".join(records_key(settings).path)
     config = RecordsConfig(
         worker=ask.worker,
-        over=list(ask.over),
-        later=list(ask.later),
+        over=list(ask.dead_claims),
+        later=list(ask.left_alone),
         due=list(ask.due),
         recovering=list(ask.recovering),
     )
     return dg.RunRequest(
         run_key=ask.key,
         run_config=dg.RunConfig(ops={op: config}),
-        tags={WORKER_TAG: ask.worker} | ({LATER_TAG: ",".join(ask.later)} if ask.later else {}),
+        tags={WORKER_TAG: ask.worker} | ({LATER_TAG: ",".join(ask.left_alone)} if ask.left_alone else {}),
     )
 
 

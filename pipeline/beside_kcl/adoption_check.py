@@ -15,8 +15,8 @@ from pipeline.core.due import is_time
 from pipeline.core.position import Positions
 from pipeline.core.sighting import time_from_cursor, time_to_cursor
 from pipeline.core.sync import rows_of
-from pipeline.duties.kept import Kept, from_json
 from pipeline.duties.origin import ensure_origin, plan_origin
+from pipeline.duties.part_memory import PartMemory, from_json
 from pipeline.errors import HeadraceError, OriginUnsafe, Unknown
 from pipeline.ports import LandingTable, LeaseStore, ShardSource, TableState
 from pipeline.settings.model import Settings
@@ -34,8 +34,8 @@ class AdoptionMemory:
         return None if self.looked is None else [time_to_cursor(self.looked), self.why_not]
 
     @classmethod
-    def of(cls, kept: Kept) -> AdoptionMemory:
-        return kept if isinstance(kept, cls) else from_json(cls._read, kept, cls())
+    def of(cls, memory: PartMemory) -> AdoptionMemory:
+        return memory if isinstance(memory, cls) else from_json(cls._read, memory, cls())
 
     @classmethod
     def _read(cls, said: Any) -> AdoptionMemory:

@@ -22,7 +22,7 @@ from pipeline.beside_kcl.land_foreign import TakeInForeign
 from pipeline.beside_kcl.mode_2x import ByShuffle, HelpItself, NothingGiven
 from pipeline.beside_kcl.strategy import giving_of
 from pipeline.duties.alone import LeasesBeat, WorkersBeat, alone, rules_of
-from pipeline.duties.policy import Company, Policy, SignsOfLife
+from pipeline.duties.policy import OtherWorkers, Policy, SignsOfLife
 from pipeline.ports import Clock, Ids, LandingTable, LeaderLock, LeaseStore, ShardSource, Tables, WorkerStore
 from pipeline.settings.choices import Heartbeat, Mode
 from pipeline.settings.model import Settings
@@ -47,22 +47,22 @@ def policy_of(settings: Settings, ports: PolicyPorts) -> Policy:
     life = _life(settings)
     helps_itself = settings.kcl.mode is Mode.KCL_2
     policy = replace(
-        alone(settings, life=life, leases=ports.leases, workers=ports.workers, lock=ports.lock),
-        company=_company(settings, ports),
-        giving=giving_of(settings, rules_of(settings, life)),
+        alone(settings, signs_of_life=life, leases=ports.leases, workers=ports.workers, lock=ports.lock),
+        other_workers=_company(settings, ports),
+        strategy=giving_of(settings, rules_of(settings, life)),
     )
     if settings.kcl.allow_foreign_checkpoints:
-        policy = replace(policy, beginning=TakeInForeign(ports.leases))
+        policy = replace(policy, before_reading=TakeInForeign(ports.leases))
     if settings.is_shared:
         work = JoinedWork(lock=ports.lock, workers=ports.workers, leases=ports.leases, settings=settings)
-        policy = replace(policy, rows=KclRows(), work=work)
+        policy = replace(policy, rows=KclRows(), own_leases=work)
     if helps_itself:
         here = frozenset(worker.id for worker in settings.workers)
         policy = replace(
             policy,
             election=ByShuffle(here=here, leases=ports.leases, clock=ports.clock, multi=settings.multi),
-            giving=NothingGiven(),
-            work=HelpItself(
+            strategy=NothingGiven(),
+            own_leases=HelpItself(
                 leases=ports.leases,
                 clock=ports.clock,
                 ids=ports.ids,
@@ -82,7 +82,7 @@ def _life(settings: Settings) -> SignsOfLife:
             return LeasesBeat()
 
 
-def _company(settings: Settings, ports: PolicyPorts) -> Company:
+def _company(settings: Settings, ports: PolicyPorts) -> OtherWorkers:
     if settings.is_shared:
         adopted = AdoptionCheck(
             settings=settings, leases=ports.leases, source=ports.source, table=ports.table

@@ -10,9 +10,9 @@ from pipeline.beside_kcl.adoption_check import AdoptionCheck, AdoptionMemory
 from pipeline.core.lease import Lease
 from pipeline.core.sighting import expired, living
 from pipeline.core.worker import Worker, not_ours
-from pipeline.duties.kept import Kept
-from pipeline.duties.leader_watch import Watching
-from pipeline.duties.policy import Presence, Sights, Standing, Standstill
+from pipeline.duties.leader_watch import LeaderWatchMemory
+from pipeline.duties.part_memory import PartMemory
+from pipeline.duties.policy import AssignmentPaused, AssignmentView, MayAssign, Presence
 from pipeline.kcl.migration import ACTS_AS_2X
 from pipeline.ports import Listing, Tables, WorkerStore
 from pipeline.settings.choices import Mode
@@ -26,7 +26,7 @@ def patience_with(worker: Worker, times: TimeSettings) -> timedelta:
     return times.lease_duration if worker.is_ours else KCL_SILENT
 
 
-def silent_guests(sights: Sights) -> frozenset[str]:
+def silent_guests(sights: AssignmentView) -> frozenset[str]:
     """Workers of KCL's that let a lease stand still: their stamp may be a minute old, and they are dead all the same."""
     holders = {row.holder for row in sights.rows if row.key in sights.lost and row.holder is not None}
     return frozenset(holders) - sights.fleet.ours
@@ -51,10 +51,10 @@ class Lookout:
     def patience(self, worker: Worker) -> timedelta:
         return patience_with(worker, self.times)
 
-    def judge(self, sights: Sights) -> Standing | Standstill:
+    def judge(self, sights: AssignmentView) -> MayAssign | AssignmentPaused:
         if strangers := self._strangers(sights):
-            return Standstill(uninvited(strangers), strangers)
-        return Standing(sights.fleet.ready, silent_guests(sights))
+            return AssignmentPaused(uninvited(strangers), strangers)
+        return MayAssign(sights.fleet.ready, silent_guests(sights))
 
     def others_read(self, strangers: frozenset[str], listing: Listing) -> bool:
         """A holder whose row isn't understood may be a worker of KCL's: a deletion waits."""
@@ -65,7 +65,7 @@ class Lookout:
         known = self.ask_of_holders.get_many(asked).workers if asked else ()
         return bool(not_ours(asked, known))
 
-    def presence(self, me: str, watching: Watching, kept: Kept, now: datetime) -> Presence:
+    def presence(self, me: str, watching: LeaderWatchMemory, memory: PartMemory, now: datetime) -> Presence:
         """Without a beat a leader of KCL's soon gives this worker nothing; what it gave expires there."""
         if not watching.is_led_by_another(within=KCL_SILENT):
             return Presence()
@@ -77,11 +77,11 @@ class Lookout:
     def why_not_hold(self, row: Lease) -> str | None:
         return None
 
-    def _strangers(self, sights: Sights) -> frozenset[str]:
+    def _strangers(self, sights: AssignmentView) -> frozenset[str]:
         """Who renews leases, and is of KCL's kind by its row or by having none. A row that isn't understood may be of
         ours: then nobody counts as a stranger."""
         fleet = sights.fleet
-        if fleet.odd:
+        if fleet.misread_rows:
             return frozenset()
         known = {row.worker_id for row in fleet.rows}
         without_row = expired(fleet.seen, 2 * self.times.worker_tick) - known  # ours would have made it anew
@@ -122,17 +122,17 @@ class Guests:
     def patience(self, worker: Worker) -> timedelta:
         return patience_with(worker, self.settings.times)
 
-    def judge(self, sights: Sights) -> Standing:
-        condemned = silent_guests(sights)
-        return Standing(sights.fleet.living - condemned, condemned)
+    def judge(self, sights: AssignmentView) -> MayAssign:
+        presumed_dead = silent_guests(sights)
+        return MayAssign(sights.fleet.living - presumed_dead, presumed_dead)
 
     def others_read(self, strangers: frozenset[str], listing: Listing) -> bool:
         return False
 
-    def presence(self, me: str, watching: Watching, kept: Kept, now: datetime) -> Presence:
+    def presence(self, me: str, watching: LeaderWatchMemory, memory: PartMemory, now: datetime) -> Presence:
         """KCL's leader gives leases to whichever worker has a row that is renewed. A worker that may read nothing yet must
         have none, or the shards that it is given stand unread."""
-        why, known = self.adopted.look(AdoptionMemory.of(kept), now)
+        why, known = self.adopted.look(AdoptionMemory.of(memory), now)
         told = f"worker {me} may read nothing yet, and offers itself for no lease: {why}" if why else None
         return Presence(told, known)
 

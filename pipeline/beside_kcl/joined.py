@@ -14,10 +14,10 @@ from pipeline.core.lease import Lease
 from pipeline.core.order import Family
 from pipeline.core.position import Positions, Start
 from pipeline.core.shard import Shard
-from pipeline.duties.alone import GivenWork
-from pipeline.duties.kept import Kept
-from pipeline.duties.leader_watch import Watching
-from pipeline.duties.policy import Helped, Watched
+from pipeline.duties.alone import AssignedLeases
+from pipeline.duties.leader_watch import LeaderWatchMemory
+from pipeline.duties.part_memory import PartMemory
+from pipeline.duties.policy import LeaderLook, TakenLeases
 from pipeline.ports import LeaderLock, LeaseStore, Listing, WorkerStore
 from pipeline.settings.model import Settings
 
@@ -49,11 +49,11 @@ class JoinedWork:
     leases: LeaseStore
     settings: Settings
 
-    def watch_leader(self, seen: Watching, kept: Kept, now: datetime) -> Watched:
-        watched = self._given.watch_leader(seen, kept, now)
+    def watch_leader(self, seen: LeaderWatchMemory, memory: PartMemory, now: datetime) -> LeaderLook:
+        watched = self._given.watch_leader(seen, memory, now)
         kcls = KclLeaderWatch(self.lock, self.workers, self.leases, self.settings.times)
-        unassigned, standstill = kcls.look(Unassigned.of(kept), now)
-        return Watched(
+        unassigned, standstill = kcls.look(Unassigned.of(memory), now)
+        return LeaderLook(
             watched.watching,
             unassigned,
             watched.alarm or standstill,
@@ -63,9 +63,11 @@ class JoinedWork:
     def own_rows(self, me: str, held: frozenset[str]) -> tuple[Lease, ...]:
         return self._given.own_rows(me, held)
 
-    def help_itself(self, me: str, kept: Kept) -> Helped:
-        return Helped(kept)
+    def take_leases(self, me: str, memory: PartMemory) -> TakenLeases:
+        return TakenLeases(memory)
 
     @property
-    def _given(self) -> GivenWork:
-        return GivenWork(lock=self.lock, workers=self.workers, leases=self.leases, times=self.settings.times)
+    def _given(self) -> AssignedLeases:
+        return AssignedLeases(
+            lock=self.lock, workers=self.workers, leases=self.leases, times=self.settings.times
+        )

@@ -25,7 +25,7 @@ from pipeline.core.sighting import (
 )
 from pipeline.core.words import counted
 from pipeline.core.worker import not_ours
-from pipeline.duties.kept import Kept, from_json
+from pipeline.duties.part_memory import PartMemory, from_json
 from pipeline.errors import WrongShape
 from pipeline.ports import LeaderLock, LeaseStore, WorkerStore
 from pipeline.settings.model import TimeSettings
@@ -52,8 +52,8 @@ class Unassigned:
         return [time_to_cursor(self.last), self.leader, self.lock, suspects_to_cursor(self.leases)]
 
     @classmethod
-    def of(cls, kept: Kept) -> Unassigned:
-        return kept if isinstance(kept, cls) else from_json(cls._read, kept, cls())
+    def of(cls, memory: PartMemory) -> Unassigned:
+        return memory if isinstance(memory, cls) else from_json(cls._read, memory, cls())
 
     @classmethod
     def _read(cls, said: Any) -> Unassigned:

@@ -26,7 +26,7 @@ class TakeInForeign:
 
     leases: LeaseStore
 
-    def take_in(
+    def record_foreign_ranges(
         self,
         stream: StreamId,
         held: Mapping[ShardKey, Lease],

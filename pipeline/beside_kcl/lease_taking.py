@@ -29,7 +29,7 @@ from pipeline.core.sighting import (
     time_to_cursor,
 )
 from pipeline.core.words import counted
-from pipeline.duties.kept import Kept, from_json
+from pipeline.duties.part_memory import PartMemory, from_json
 from pipeline.duties.streams import of_our_form
 from pipeline.kcl.taker import NO_LIMIT, Observed, Pick, TakerRules, plan_take
 from pipeline.kcl.writes import take
@@ -62,8 +62,8 @@ class TakingMemory:
         return [time_to_cursor(self.last), self.last_mono, suspects_to_cursor(self.leases)]
 
     @classmethod
-    def of(cls, kept: Kept) -> TakingMemory:
-        return kept if isinstance(kept, cls) else from_json(cls._read, kept, cls())
+    def of(cls, memory: PartMemory) -> TakingMemory:
+        return memory if isinstance(memory, cls) else from_json(cls._read, memory, cls())
 
     @classmethod
     def _read(cls, said: Any) -> TakingMemory:

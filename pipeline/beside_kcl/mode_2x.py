@@ -15,10 +15,10 @@ from pipeline.core.lease import Lease
 from pipeline.core.sighting import Sighting
 from pipeline.core.worker import Worker
 from pipeline.duties.alone import held_of
-from pipeline.duties.electing import Ballot, Electing
-from pipeline.duties.kept import Kept
-from pipeline.duties.leader_watch import Watching
-from pipeline.duties.policy import Elected, Helped, Watched
+from pipeline.duties.electing import Electing, LockState
+from pipeline.duties.leader_watch import LeaderWatchMemory
+from pipeline.duties.part_memory import PartMemory
+from pipeline.duties.policy import Elected, LeaderLook, TakenLeases
 from pipeline.ports import Clock, Ids, LeaseStore, Tables, WorkerStore
 from pipeline.settings.model import Settings
 
@@ -33,19 +33,19 @@ class ByShuffle:
     clock: Clock
     multi: bool
 
-    def look(self, electing: Electing, seen: Sighting | None, since: timedelta | None) -> Ballot:
-        return Ballot(Move.WAIT)
+    def look(self, electing: Electing, seen: Sighting | None, since: timedelta | None) -> LockState:
+        return LockState(Move.WAIT)
 
     def leads(
-        self, electing: Electing, ballot: Ballot, kept: Kept, *, rehearse: Callable[[], None]
+        self, electing: Electing, ballot: LockState, memory: PartMemory, *, check_can_lead: Callable[[], None]
     ) -> Elected:
         shuffle = Shuffle(ours=self.here, leases=self.leases, clock=self.clock, multi=self.multi)
-        seen, leads = shuffle.tick(ShuffleMemory.of(kept))
+        seen, leads = shuffle.tick(ShuffleMemory.of(memory))
         return Elected(leads, seen.leader or "everybody", seen)
 
 
 class NothingGiven:
-    def gives(self) -> bool:
+    def assigns(self) -> bool:
         return False
 
     def plan_moves(self, scene: AssignmentInput, workers: Iterable[Worker], *, run: int) -> list[Change]:
@@ -61,9 +61,9 @@ class HelpItself:
     tables: Tables
     workers: WorkerStore
 
-    def watch_leader(self, seen: Watching, kept: Kept, now: datetime) -> Watched:
+    def watch_leader(self, seen: LeaderWatchMemory, memory: PartMemory, now: datetime) -> LeaderLook:
         """Nobody gives leases out, so that there is nobody to watch."""
-        return Watched(seen, kept)
+        return LeaderLook(seen, memory)
 
     def own_rows(self, me: str, held: frozenset[str]) -> tuple[Lease, ...]:
         """KCL 2.x makes no index, and nothing is given to anybody."""
@@ -72,7 +72,7 @@ class HelpItself:
         born = {key for row in mine for key in row.child_keys} - held
         return (*mine, *held_of(self.leases, me, born))
 
-    def help_itself(self, me: str, kept: Kept) -> Helped:
+    def take_leases(self, me: str, memory: PartMemory) -> TakenLeases:
         taking = Taking(
             me=me,
             leases=self.leases,
@@ -82,5 +82,5 @@ class HelpItself:
             tables=self.tables,
             workers=self.workers,
         )
-        found = taking.tick(TakingMemory.of(kept))
-        return Helped(found.memory, found.taken, found.mine, str(found))
+        found = taking.tick(TakingMemory.of(memory))
+        return TakenLeases(found.memory, found.taken, found.mine, str(found))

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pipeline.core.sighting import time_from_cursor, time_to_cursor
-from pipeline.duties.kept import Kept, from_json
+from pipeline.duties.part_memory import PartMemory, from_json
 from pipeline.duties.streams import of_our_form
 from pipeline.kcl import leader
 from pipeline.ports import Clock, LeaseStore
@@ -33,8 +33,8 @@ class ShuffleMemory:
         )
 
     @classmethod
-    def of(cls, kept: Kept) -> ShuffleMemory:
-        return kept if isinstance(kept, cls) else from_json(cls._read, kept, cls())
+    def of(cls, memory: PartMemory) -> ShuffleMemory:
+        return memory if isinstance(memory, cls) else from_json(cls._read, memory, cls())
 
     @classmethod
     def _read(cls, said: Any) -> ShuffleMemory:

@@ -9,18 +9,18 @@ from math import inf
 from pipeline.core.assign import AssignmentInput, GapRules
 from pipeline.core.change import Change
 from pipeline.core.worker import Worker
-from pipeline.duties.alone import ByGap
-from pipeline.duties.policy import Giving
+from pipeline.duties.alone import GapStrategy
+from pipeline.duties.policy import AssignmentStrategy
 from pipeline.kcl.fleet import KclRules as Knobs
 from pipeline.kcl.strategies import plan_lease_count, plan_variance
 from pipeline.settings.choices import Strategy
 from pipeline.settings.model import Settings
 
 
-def giving_of(settings: Settings, rules: GapRules) -> Giving:
+def giving_of(settings: Settings, rules: GapRules) -> AssignmentStrategy:
     match settings.assignment.strategy:
         case Strategy.GAP:
-            return ByGap(rules)
+            return GapStrategy(rules)
         case Strategy.VARIANCE | Strategy.LEASE_COUNT:
             return ByKclStrategy(settings, rules)
 
@@ -30,7 +30,7 @@ class ByKclStrategy:
     settings: Settings
     rules: GapRules
 
-    def gives(self) -> bool:
+    def assigns(self) -> bool:
         return True
 
     def plan_moves(self, scene: AssignmentInput, workers: Iterable[Worker], *, run: int) -> list[Change]:

@@ -20,44 +20,58 @@ from pipeline.core.sighting import Sighting, Sightings, expired
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.sync import plan_sync
 from pipeline.core.worker import Worker
-from pipeline.duties.electing import Ballot, Electing
-from pipeline.duties.kept import Kept
+from pipeline.duties.electing import Electing, LockState
 from pipeline.duties.known_workers import KnownWorkers
-from pipeline.duties.leader_watch import LeaderWatch, Watching
-from pipeline.duties.policy import Elected, Helped, Policy, Presence, Sights, SignsOfLife, Standing, Watched
+from pipeline.duties.leader_watch import LeaderWatch, LeaderWatchMemory
+from pipeline.duties.part_memory import PartMemory
+from pipeline.duties.policy import (
+    AssignmentView,
+    Elected,
+    LeaderLook,
+    MayAssign,
+    Policy,
+    Presence,
+    SignsOfLife,
+    TakenLeases,
+)
 from pipeline.ports import LandingTable, LeaderLock, LeaseStore, Listing, ShardSource, TableState, WorkerStore
 from pipeline.settings.model import Settings, TimeSettings
 
 
 def alone(
-    settings: Settings, *, life: SignsOfLife, leases: LeaseStore, workers: WorkerStore, lock: LeaderLock
+    settings: Settings,
+    *,
+    signs_of_life: SignsOfLife,
+    leases: LeaseStore,
+    workers: WorkerStore,
+    lock: LeaderLock,
 ) -> Policy:
     return Policy(
-        election=ByLock(),
-        company=Nobody(settings.times.lease_duration),
-        life=life,
-        rows=OurRows(),
-        giving=ByGap(rules_of(settings, life)),
-        work=GivenWork(lock=lock, workers=workers, leases=leases, times=settings.times),
-        beginning=NothingBefore(),
+        election=LockElection(),
+        other_workers=NoOtherWorkers(settings.times.lease_duration),
+        signs_of_life=signs_of_life,
+        rows=HeadraceRows(),
+        strategy=GapStrategy(rules_of(settings, signs_of_life)),
+        own_leases=AssignedLeases(lock=lock, workers=workers, leases=leases, times=settings.times),
+        before_reading=NoForeignRanges(),
     )
 
 
-class ByLock:
+class LockElection:
     """Whoever holds the lock leads."""
 
-    def look(self, electing: Electing, seen: Sighting | None, since: timedelta | None) -> Ballot:
+    def look(self, electing: Electing, seen: Sighting | None, since: timedelta | None) -> LockState:
         return electing.look(seen, since)
 
     def leads(
-        self, electing: Electing, ballot: Ballot, kept: Kept, *, rehearse: Callable[[], None]
+        self, electing: Electing, ballot: LockState, memory: PartMemory, *, check_can_lead: Callable[[], None]
     ) -> Elected:
-        leads = electing.leads(ballot, rehearse=rehearse)
-        return Elected(leads, ballot.owner if ballot.move is Move.WAIT else "somebody else", kept)
+        leads = electing.leads(ballot, check_can_lead=check_can_lead)
+        return Elected(leads, ballot.owner if ballot.move is Move.WAIT else "somebody else", memory)
 
 
 @dataclass(frozen=True, slots=True)
-class Nobody:
+class NoOtherWorkers:
     duration: timedelta
 
     def why_not_lead(self) -> str | None:
@@ -66,13 +80,13 @@ class Nobody:
     def patience(self, worker: Worker) -> timedelta:
         return self.duration
 
-    def judge(self, sights: Sights) -> Standing:
-        return Standing(sights.fleet.ready)
+    def judge(self, sights: AssignmentView) -> MayAssign:
+        return MayAssign(sights.fleet.ready)
 
     def others_read(self, strangers: frozenset[str], listing: Listing) -> bool:
         return False
 
-    def presence(self, me: str, watching: Watching, kept: Kept, now: datetime) -> Presence:
+    def presence(self, me: str, watching: LeaderWatchMemory, memory: PartMemory, now: datetime) -> Presence:
         return Presence()
 
     def why_not_hold(self, row: Lease) -> str | None:
@@ -127,7 +141,7 @@ class LeasesBeat:
         return [change.beat(row, me) for row in rows]
 
 
-class OurRows:
+class HeadraceRows:
     """A row for each shard from the stream's origin on, once a parent of the shard has ended in the lake table."""
 
     def scope(self, origin: Start, listing: Listing) -> Start | None:
@@ -147,30 +161,30 @@ class OurRows:
 
 
 @dataclass(frozen=True, slots=True)
-class ByGap:
+class GapStrategy:
     """The leader gives leases out by the strategy `gap`."""
 
     rules: GapRules
 
-    def gives(self) -> bool:
+    def assigns(self) -> bool:
         return True
 
     def plan_moves(self, scene: AssignmentInput, workers: Iterable[Worker], *, run: int) -> list[Change]:
         return plan_assign(scene, self.rules)
 
 
-def rules_of(settings: Settings, life: SignsOfLife) -> GapRules:
+def rules_of(settings: Settings, signs_of_life: SignsOfLife) -> GapRules:
     return GapRules(
         dwell=settings.times.dwell,
         graceful=settings.assignment.graceful,
-        direct=life.lets_move_at_once,
+        direct=signs_of_life.lets_move_at_once,
         max_leases=settings.assignment.max_leases,
         tolerance=settings.assignment.tolerance,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GivenWork:
+class AssignedLeases:
     """A worker reads what the leader gives it."""
 
     lock: LeaderLock
@@ -178,9 +192,9 @@ class GivenWork:
     leases: LeaseStore
     times: TimeSettings
 
-    def watch_leader(self, seen: Watching, kept: Kept, now: datetime) -> Watched:
+    def watch_leader(self, seen: LeaderWatchMemory, memory: PartMemory, now: datetime) -> LeaderLook:
         watching, alarm = LeaderWatch(self.lock, self.workers, self.times).look(seen, now)
-        return Watched(watching, kept, alarm)
+        return LeaderLook(watching, memory, alarm)
 
     def own_rows(self, me: str, held: frozenset[str]) -> tuple[Lease, ...]:
         """The index shows a row that is being handed over under its next owner only."""
@@ -188,8 +202,8 @@ class GivenWork:
         found |= {row.key: row for row in held_of(self.leases, me, held - found.keys())}
         return tuple(found.values())
 
-    def help_itself(self, me: str, kept: Kept) -> Helped:
-        return Helped(kept)
+    def take_leases(self, me: str, memory: PartMemory) -> TakenLeases:
+        return TakenLeases(memory)
 
 
 def held_of(leases: LeaseStore, me: str, keys: Collection[str]) -> tuple[Lease, ...]:
@@ -197,8 +211,8 @@ def held_of(leases: LeaseStore, me: str, keys: Collection[str]) -> tuple[Lease, 
     return tuple(row for row in rows if row.holder == me)
 
 
-class NothingBefore:
-    def take_in(
+class NoForeignRanges:
+    def record_foreign_ranges(
         self,
         stream: StreamId,
         held: Mapping[ShardKey, Lease],

@@ -42,7 +42,7 @@ class Attempt:
     rows: WaveRows
     load: LoadReport
     on_arrow: OnArrow
-    later: frozenset[str] = frozenset()
+    left_alone: frozenset[str] = frozenset()
     """Lease keys of shards that failed lately and are left alone."""
     failed: dict[str, str] = field(default_factory=dict)
     """Lease keys of shards that this run gave up on, each with the reason. They don't hold up the others."""
@@ -55,7 +55,7 @@ class Attempt:
         self.claims.beat()
         if self._is_at_work:
             held = tuple(self.claims.held.values())  # of another thread, which goes on
-            beats = self.policy.life.beats_of_run(self.claims.me, held)
+            beats = self.policy.signs_of_life.beats_of_run(self.claims.me, held)
             require_some(self.ports.leases.apply_all(beats))
         return True
 
@@ -121,7 +121,7 @@ class Attempt:
         """Rows that may be read as far as this run knows."""
         leases = self.ports.leases
         found = leases.held_by(self.claims.me).leases if keys is None else [leases.get(key) for key in keys]
-        left_alone = self.later | self.failed.keys()
+        left_alone = self.left_alone | self.failed.keys()
         return [row for row in found if row is not None and not row.has_ended and row.key not in left_alone]
 
     # -- the steps -------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class Attempt:
         return Planning(
             run_id=self.run_id,
             settings=self.settings,
-            beginning=self.policy.beginning,
+            before_reading=self.policy.before_reading,
             ports=self.ports,
             ends=self._ends,
         )

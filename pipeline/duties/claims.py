@@ -41,7 +41,7 @@ class Claims:
     runs: Runs
     clock: Clock
     times: TimeSettings
-    over: frozenset[str] = frozenset()
+    dead_claims: frozenset[str] = frozenset()
     """Claims that the worker's tick judged dead."""
     held: dict[ShardKey, Lease] = field(default_factory=dict)
     """Rows that carry this run's claim, as last read or written."""
@@ -218,7 +218,7 @@ class Claims:
         return run_of_claim(claim)
 
     def _is_over(self, run_claim: str) -> bool:
-        if run_claim in self.over:
+        if run_claim in self.dead_claims:
             return True
         patience = LivenessTimes(self.times.lease_duration, self.times.launch_grace)
         beat = self._beats.get(run_claim, _UNSEEN)

@@ -2,7 +2,7 @@
 
 due = memory.due(now, times)
 if due:
-    for each stream: cleaning.pass_(due, stream, listing, state)
+    for each stream: cleaning.clean(due, stream, listing, state)
     memory = memory.after(due, now)
 """
 
@@ -78,7 +78,7 @@ class Cleaning:
     source: ShardSource
     table: LandingTable
 
-    def pass_(
+    def clean(
         self,
         due: CleanupDue,
         stream: StreamId,

@@ -1,7 +1,7 @@
 """What a tick remembers, as the text of a Dagster cursor: small, without a version, and safe to lose.
 
 Where sightings are many only the suspects go in (what moved at the last look needs no memory), and nothing that grows
-with the number of leases: the process that ticked remembers the rest (`pipeline.duties.turns.Kept`).
+with the number of leases: the process that ticked remembers the rest (`pipeline.duties.turns.PartMemory`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pipeline.core.sighting import (
 )
 from pipeline.duties.assignment_pass import AssignmentMemory
 from pipeline.duties.cleanup import CleanupMemory
-from pipeline.duties.kept import as_json
 from pipeline.duties.leader_report import LeaderMemory
-from pipeline.duties.leader_watch import Watching
+from pipeline.duties.leader_watch import LeaderWatchMemory
+from pipeline.duties.part_memory import as_json
 from pipeline.duties.streams import StreamsMemory
 from pipeline.duties.worker_report import WorkerMemory
 
@@ -38,12 +38,12 @@ def write_leader(memory: LeaderMemory, failures: int) -> str:
             "workers": suspects_to_cursor(memory.workers),
             "sync": time_to_cursor(memory.last_sync),
             "former": _former_out(memory.streams),
-            "assign": time_to_cursor(memory.assignment.last),
-            "leases": suspects_to_cursor(memory.assignment.leases),
-            "handovers": suspects_to_cursor(memory.assignment.handovers),
-            "runs": memory.assignment.runs,
-            "stirred": memory.assignment.stirred,
-            "kept": as_json(memory.kept, whole=True),
+            "assign": time_to_cursor(memory.assignment.last_pass),
+            "leases": suspects_to_cursor(memory.assignment.lease_sightings),
+            "handovers": suspects_to_cursor(memory.assignment.handover_sightings),
+            "runs": memory.assignment.passes,
+            "stirred": memory.assignment.cpu_passes,
+            "kept": as_json(memory.election_memory, whole=True),
             "completed": time_to_cursor(memory.cleanup.completed),
             "garbage": time_to_cursor(memory.cleanup.garbage),
             "failures": failures,
@@ -68,9 +68,9 @@ def read_leader(text: str | None) -> tuple[LeaderMemory, int]:
                 from_cursor(said.get("leases", {})),
                 from_cursor(said.get("handovers", {})),
                 int(said.get("runs", 0)),
-                stirred=int(said.get("stirred", 0)),
+                cpu_passes=int(said.get("stirred", 0)),
             ),
-            kept=said.get("kept"),
+            election_memory=said.get("kept"),
         )
         return memory, int(said.get("failures", 0))
     except (TypeError, ValueError, AttributeError):
@@ -89,9 +89,9 @@ def write_worker(memory: WorkerMemory) -> str:
             "run": memory.latest_run,
             "backoff": {key: [b.failures, time_to_cursor(b.until)] for key, b in memory.backoff.items()},
             "leader": _watching_out(memory.leader),
-            "kept": as_json(memory.kept, whole=is_whole),
-            "company": as_json(memory.company, whole=is_whole),
-            "held": sorted(memory.held) if is_whole and memory.kept is not None else None,
+            "kept": as_json(memory.own_leases_memory, whole=is_whole),
+            "company": as_json(memory.other_workers_memory, whole=is_whole),
+            "held": sorted(memory.held) if is_whole and memory.own_leases_memory is not None else None,
         }
     )
 
@@ -111,8 +111,8 @@ def read_worker(text: str | None) -> WorkerMemory:
                 for key, (count, until) in said.get("backoff", {}).items()
             },
             leader=_watching_in(said.get("leader")),
-            kept=said.get("kept"),
-            company=said.get("company"),
+            own_leases_memory=said.get("kept"),
+            other_workers_memory=said.get("company"),
             held=frozenset(said.get("held") or ()),
         )
     except (TypeError, ValueError, AttributeError):
@@ -136,17 +136,17 @@ def _former_in(row: list[Any] | None) -> StreamsMemory:
     return StreamsMemory(looked=time_from_cursor(looked), former=from_cursor(former))
 
 
-def _watching_out(seen: Watching) -> list[Any] | None:
+def _watching_out(seen: LeaderWatchMemory) -> list[Any] | None:
     if seen.last is None:
         return None
     return [time_to_cursor(seen.last), seen.lock, _one_out(seen.passes), _one_out(seen.other)]
 
 
-def _watching_in(row: list[Any] | None) -> Watching:
+def _watching_in(row: list[Any] | None) -> LeaderWatchMemory:
     if row is None:
-        return Watching()
+        return LeaderWatchMemory()
     last, lock, passes, *other = row
-    return Watching(time_from_cursor(last), lock, _one_in(passes), *map(_one_in, other))
+    return LeaderWatchMemory(time_from_cursor(last), lock, _one_in(passes), *map(_one_in, other))
 
 
 def _text(said: Mapping[str, Any]) -> str:

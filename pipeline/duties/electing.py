@@ -13,7 +13,7 @@ from pipeline.ports import Ids, LeaderLock
 
 
 @dataclass(frozen=True, slots=True)
-class Ballot:
+class LockState:
     """What a look at the lock told."""
 
     move: Move
@@ -41,18 +41,18 @@ class Electing:
     tick: timedelta
     duration: timedelta
 
-    def look(self, seen: Sighting | None, since: timedelta | None) -> Ballot:
+    def look(self, seen: Sighting | None, since: timedelta | None) -> LockState:
         found = self.lock.read()
         move, seen = plan_election(self.me, found, seen=seen, since=since, tick=self.tick)
-        return Ballot(move, found, seen)
+        return LockState(move, found, seen)
 
-    def leads(self, ballot: Ballot, *, rehearse: Callable[[], None]) -> bool:
-        """`rehearse`: whoever can't do a leader's work mustn't take the lock; its error leaves it to others."""
+    def leads(self, ballot: LockState, *, check_can_lead: Callable[[], None]) -> bool:
+        """`check_can_lead`: whoever can't do a leader's work mustn't take the lock; its error leaves it to others."""
         if ballot.found is not None and ballot.move is Move.BEAT:
             # The timer of this very tick may have been faster since the lock was read.
             return self.lock.beat(ballot.found, self.ids.fresh()) or self.beat()
         if ballot.move is Move.TAKE:
-            rehearse()
+            check_can_lead()
             mine = LockRow(self.me, self.ids.fresh(), self.duration)
             return self.lock.take(mine, seen=ballot.found)
         return False

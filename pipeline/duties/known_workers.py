@@ -25,15 +25,15 @@ class KnownWorkers:
     """A worker that stood still for longer is dead, where `patience` doesn't say otherwise."""
     patience: Mapping[str, timedelta] = field(default_factory=dict)
     """By worker."""
-    odd: int = 0
+    misread_rows: int = 0
     """Rows that weren't understood."""
-    stirring: bool = False
+    has_changed: bool = False
     """A worker has died or come up since the last look, or is on its way out: better look at the leases now."""
 
     @property
     def living(self) -> frozenset[str]:
         return frozenset(n for n, seen in self.seen.items() if seen.moved and not self._is_over(n, seen)) - (
-            self.leaving
+            self.stopping
         )
 
     @property
@@ -42,7 +42,7 @@ class KnownWorkers:
         return self.living & {row.worker_id for row in self.rows if row.has_sensor}
 
     @property
-    def leaving(self) -> frozenset[str]:
+    def stopping(self) -> frozenset[str]:
         return frozenset(row.worker_id for row in self.rows if row.stopping)
 
     @property
@@ -76,11 +76,11 @@ def watch(
     known = {n: seen for n, seen in before.items() if n in tokens or seen.token == _NO_ROW}
     seen = look(known, tokens | absent, since=since, tick=tick)
     patient = {row.worker_id: patience(row) for row in rows}
-    fleet = KnownWorkers(rows, seen, duration, patient, odd=len(listing.skipped))
+    fleet = KnownWorkers(rows, seen, duration, patient, misread_rows=len(listing.skipped))
     was = KnownWorkers(rows, before, duration, patient)
     leaving = any(row.stopping and seen[row.worker_id].credit == timedelta(0) for row in rows)
-    stirring = leaving or fleet.dead != was.dead or bool(fleet.living - was.living)
-    return replace(fleet, stirring=stirring)
+    has_changed = leaving or fleet.dead != was.dead or bool(fleet.living - was.living)
+    return replace(fleet, has_changed=has_changed)
 
 
 def _token(row: Worker) -> str:
@@ -89,15 +89,17 @@ def _token(row: Worker) -> str:
     return beats if row.is_ours else f"{row.last_update}/{beats}"
 
 
-def mind(fleet: KnownWorkers, leases: Iterable[Lease], condemned: frozenset[str]) -> Sightings:
-    """What to remember of the workers once the leases were read: owners without a row are suspects too, and a condemned
+def sightings_to_keep(
+    fleet: KnownWorkers, leases: Iterable[Lease], presumed_dead: frozenset[str]
+) -> Sightings:
+    """What to remember of the workers once the leases were read: owners without a row are suspects too, and a presumed_dead
     worker stays dead until its stamp moves."""
     owners = owners_of(leases)
     kept = {name: seen for name, seen in fleet.seen.items() if seen.token != _NO_ROW or name in owners}
     dead = {
         name: replace(seen, credit=fleet.patience_with(name) + timedelta(seconds=1))
         for name, seen in kept.items()
-        if name in condemned
+        if name in presumed_dead
     }
     return kept | dead | {name: Sighting(_NO_ROW) for name in sorted(owners - kept.keys())}
 

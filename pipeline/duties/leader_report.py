@@ -12,7 +12,7 @@ from pipeline.core.sighting import Sighting, Sightings
 from pipeline.core.words import counted
 from pipeline.duties.assignment_pass import AssignmentMemory
 from pipeline.duties.cleanup import CleanupDue, CleanupMemory
-from pipeline.duties.kept import Kept
+from pipeline.duties.part_memory import PartMemory
 from pipeline.duties.shard_sync import SyncMemory
 from pipeline.duties.streams import StreamsMemory
 from pipeline.duties.writing import Tally
@@ -35,7 +35,7 @@ class LeaderMemory:
     """By stream."""
     streams: StreamsMemory = field(default_factory=StreamsMemory)
     assignment: AssignmentMemory = field(default_factory=AssignmentMemory)
-    kept: Kept = None
+    election_memory: PartMemory = None
     """Of the policy's election."""
     cleanup: CleanupMemory = field(default_factory=CleanupMemory)
     cleaning: CleanupDue = field(default_factory=CleanupDue)

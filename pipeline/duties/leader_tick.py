@@ -19,7 +19,7 @@ from pipeline.core.election import Move
 from pipeline.core.sighting import Sightings
 from pipeline.duties.assignment_pass import Assigning, AssignmentMemory
 from pipeline.duties.cleanup import CleanupDue
-from pipeline.duties.electing import Ballot, Electing
+from pipeline.duties.electing import Electing, LockState
 from pipeline.duties.known_workers import KnownWorkers, owners_of, watch
 from pipeline.duties.leader_report import LeaderMemory, LeaderReport, keys_of, sentence_of
 from pipeline.duties.policy import Policy
@@ -77,12 +77,14 @@ class LeaderDuty:
         if (why := self._why_not(fleet)) is not None:
             self.release()
             return LeaderReport(replace(memory, lock=None), f"leader: {why}", leads=False)
-        elected = self.policy.election.leads(self._electing, ballot, memory.kept, rehearse=self._rehearse)
-        memory = replace(memory, lock=ballot.seen, kept=elected.kept)
+        elected = self.policy.election.leads(
+            self._electing, ballot, memory.election_memory, check_can_lead=self._check_can_lead
+        )
+        memory = replace(memory, lock=ballot.seen, election_memory=elected.memory)
         if not elected.leads:
             # Whoever doesn't lead doesn't know what was asked for meanwhile: former streams begin to wait anew.
             memory = replace(memory, streams=StreamsMemory(), syncs={})
-            return LeaderReport(memory, f"leader: {elected.owner} leads", leads=False)
+            return LeaderReport(memory, f"leader: {elected.leader} leads", leads=False)
         listing, trouble = None, None
         try:
             memory, listing, trouble = self._sync_when_due(memory, now, tally, began=began)
@@ -91,14 +93,16 @@ class LeaderDuty:
         if trouble is not None:
             # The dead don't wait for Kinesis or the lake: their leases are given out all the same.
             tally.notes.append(str(trouble))
-        if self.policy.giving.gives():
+        if self.policy.strategy.assigns():
             memory, listing, refused = self._assign_when_due(
                 memory, fleet, now, listing=listing, tally=tally, began=began
             )
             trouble = trouble or refused
         return LeaderReport(
             memory,
-            sentence_of(tally, listing, fleet.odd, took=round((self.clock.monotonic() - began) * 1000)),
+            sentence_of(
+                tally, listing, fleet.misread_rows, took=round((self.clock.monotonic() - began) * 1000)
+            ),
             leads=True,
             trouble=trouble,
             partitions=keys_of(listing),
@@ -113,7 +117,7 @@ class LeaderDuty:
         return self._electing.release()
 
     def _look_at_workers(
-        self, memory: LeaderMemory, ballot: Ballot, *, since: timedelta | None, now: datetime
+        self, memory: LeaderMemory, ballot: LockState, *, since: timedelta | None, now: datetime
     ) -> tuple[LeaderMemory, KnownWorkers]:
         """A leader that waits for a lock that beats looks at its own workers only: what it knew of the others would be old
         by the time that it leads."""
@@ -133,18 +137,18 @@ class LeaderDuty:
             since,
             tick=times.leader_tick,
             duration=times.lease_duration,
-            patience=self.policy.company.patience,
+            patience=self.policy.other_workers.patience,
         )
 
     def _why_not(self, fleet: KnownWorkers) -> str | None:
         """Why nobody is to lead from here. One worker that stays behind wants a leader."""
-        if all(worker.id in fleet.leaving for worker in self.settings.workers):
+        if all(worker.id in fleet.stopping for worker in self.settings.workers):
             return "all workers here are stopping, another one leads"
-        return self.policy.company.why_not_lead()
+        return self.policy.other_workers.why_not_lead()
 
-    def _rehearse(self) -> None:
+    def _check_can_lead(self) -> None:
         self._scan()
-        Tracking(settings=self.settings, source=self.source).rehearse()
+        Tracking(settings=self.settings, source=self.source).check_any_answers()
         self.table.ensure()
         self.table.load()
 
@@ -179,7 +183,7 @@ class LeaderDuty:
         if unfinished is None and not is_time(memory.last_sync, now, every=every):
             return memory, None, None
         listing = self._scan()
-        if self.policy.company.others_read(memory.assignment.strangers, listing):
+        if self.policy.other_workers.others_read(memory.assignment.strangers, listing):
             # What nothing here asks for may be theirs: its wait begins anew.
             memory = replace(memory, streams=replace(memory.streams, looked=None))
         look = Tracking(settings=self.settings, source=self.source).look(memory.streams, listing, now)
@@ -236,7 +240,7 @@ class LeaderDuty:
         if owners_of(listing.leases) - fleet.seen.keys():
             fleet = self.watch(self.workers.listing(), fleet.seen, timedelta(0))
             memory = replace(memory, listed=now)
-        done = duty.pass_(
+        done = duty.make_pass(
             listing, fleet, memory.assignment, now=now, tally=tally, has_time=self._has_time(began)
         )
         if done.trouble is not None:

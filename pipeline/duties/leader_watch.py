@@ -20,7 +20,7 @@ _PERIODS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Watching:
+class LeaderWatchMemory:
     last: datetime | None = None
     lock: str | None = None
     """Its version, as last seen."""
@@ -39,7 +39,7 @@ class LeaderWatch:
     workers: WorkerStore
     times: TimeSettings
 
-    def look(self, before: Watching, now: datetime) -> tuple[Watching, str | None]:
+    def look(self, before: LeaderWatchMemory, now: datetime) -> tuple[LeaderWatchMemory, str | None]:
         """Every assignment period one read of the lock and one of its owner's row."""
         period = self.times.assignment
         if not is_time(before.last, now, every=period):
@@ -50,15 +50,15 @@ class LeaderWatch:
             since = None if before.last is None else now - before.last
             known = {} if before.other is None else {"lock": before.other}
             other = look(known, {"lock": f"{found.owner}:{found.version}"}, since=since, tick=period)["lock"]
-            return Watching(now, found.version, other=other), None
+            return LeaderWatchMemory(now, found.version, other=other), None
         if found is None or row is None:
-            return Watching(now), None
+            return LeaderWatchMemory(now), None
         beats = before.lock is not None and before.lock != found.version
         since = now - before.last if before.last is not None and beats else None
         seen = {} if before.passes is None else {row.worker_id: before.passes}
         token = {row.worker_id: f"{row.worker_id}:{row.assign_pass}"}
         passes = look(seen, token, since=since, tick=period)[row.worker_id]
-        after = Watching(now, found.version, passes)
+        after = LeaderWatchMemory(now, found.version, passes)
         return after, self._alarm(after)
 
     def _row_of(self, worker_id: str) -> Worker | None:
@@ -68,7 +68,7 @@ class LeaderWatch:
         except WrongShape:
             return None
 
-    def _alarm(self, seen: Watching) -> str | None:
+    def _alarm(self, seen: LeaderWatchMemory) -> str | None:
         if seen.passes is None or seen.passes.credit <= _PERIODS * self.times.assignment:
             return None
         leader = seen.passes.token.rpartition(":")[0]

@@ -21,7 +21,7 @@ from pipeline.core.sync import rows_of
 from pipeline.duties.chain import Claimed, Planned, WavePorts
 from pipeline.duties.family import ended_before_origin, family_of
 from pipeline.duties.origin import ensure_origin
-from pipeline.duties.policy import Beginning
+from pipeline.duties.policy import BeforeReading
 from pipeline.duties.shard_ends import ShardEnds
 from pipeline.duties.streams import how_to_read
 from pipeline.duties.wave import Problem
@@ -35,12 +35,12 @@ from pipeline.settings.model import Settings
 class Planning:
     run_id: str
     settings: Settings
-    beginning: Beginning
+    before_reading: BeforeReading
     ports: WavePorts
     ends: ShardEnds
 
     def plan(self, claimed: Claimed) -> Planned:
-        state = self._take_in(claimed, self._state(claimed.streams))
+        state = self._record_foreign_ranges(claimed, self._state(claimed.streams))
         families = self._families(claimed, state.positions)
         plans = self._plans(claimed, state.positions, families)
         if any(isinstance(plan, Stop) for plan in plans.values()):
@@ -49,10 +49,10 @@ class Planning:
             plans = self._plans(claimed, state.positions, families)
         return Planned(claimed, self._settle(claimed, plans))
 
-    def _take_in(self, claimed: Claimed, state: TableState) -> TableState:
+    def _record_foreign_ranges(self, claimed: Claimed, state: TableState) -> TableState:
         streams, claims = claimed.streams, claimed.claims
         for stream in sorted(streams.facts.keys() & state.positions.origins.keys()):
-            state, told = self.beginning.take_in(
+            state, told = self.before_reading.record_foreign_ranges(
                 stream,
                 {key: row for key, row in claims.held.items() if key.stream == stream},
                 state,

@@ -22,10 +22,10 @@ from pipeline.core.shard import Shard
 from pipeline.core.sighting import Sighting, Sightings
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.worker import Worker
-from pipeline.duties.electing import Ballot, Electing
-from pipeline.duties.kept import Kept
+from pipeline.duties.electing import Electing, LockState
 from pipeline.duties.known_workers import KnownWorkers
-from pipeline.duties.leader_watch import Watching
+from pipeline.duties.leader_watch import LeaderWatchMemory
+from pipeline.duties.part_memory import PartMemory
 from pipeline.ports import LandingTable, Listing, ShardSource, TableState
 
 # --- who leads ----------------------------------------------------------------------------------------------
@@ -34,18 +34,18 @@ from pipeline.ports import LandingTable, Listing, ShardSource, TableState
 @dataclass(frozen=True, slots=True)
 class Elected:
     leads: bool
-    owner: str
+    leader: str
     """Who leads, for the tick's sentence."""
-    kept: Kept = None
+    memory: PartMemory = None
 
 
 class Election(Protocol):
-    def look(self, electing: Electing, seen: Sighting | None, since: timedelta | None) -> Ballot:
+    def look(self, electing: Electing, seen: Sighting | None, since: timedelta | None) -> LockState:
         """What the leader's lock tells, where the lock decides; else a ballot that waits."""
         ...
 
     def leads(
-        self, electing: Electing, ballot: Ballot, kept: Kept, *, rehearse: Callable[[], None]
+        self, electing: Electing, ballot: LockState, memory: PartMemory, *, check_can_lead: Callable[[], None]
     ) -> Elected:
         """Whether this deployment leads now."""
         ...
@@ -55,7 +55,7 @@ class Election(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sights:
+class AssignmentView:
     """What an assignment pass sees."""
 
     rows: tuple[Lease, ...]
@@ -68,17 +68,17 @@ class Sights:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class MayAssign:
     """Leases are given out."""
 
     living: frozenset[str]
     """Workers that may be given leases."""
-    condemned: frozenset[str] = frozenset()
+    presumed_dead: frozenset[str] = frozenset()
     """Workers that count as dead whatever their rows say, for a lease of theirs stands still."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standstill:
+class AssignmentPaused:
     """Nothing is given out now."""
 
     why: str
@@ -92,10 +92,10 @@ class Presence:
 
     why_not: str | None = None
     """Why the worker doesn't even beat: a leader would give it leases that it must not read."""
-    kept: Kept = None
+    memory: PartMemory = None
 
 
-class Company(Protocol):
+class OtherWorkers(Protocol):
     """The other workers of these tables."""
 
     def why_not_lead(self) -> str | None:
@@ -106,7 +106,7 @@ class Company(Protocol):
         """After how long a worker that stands still is dead."""
         ...
 
-    def judge(self, sights: Sights) -> Standing | Standstill:
+    def judge(self, sights: AssignmentView) -> MayAssign | AssignmentPaused:
         """Who may be given leases."""
         ...
 
@@ -114,7 +114,7 @@ class Company(Protocol):
         """Whether rows that nothing here asks for may be somebody else's. `strangers`: as the last pass saw them."""
         ...
 
-    def presence(self, me: str, watching: Watching, kept: Kept, now: datetime) -> Presence:
+    def presence(self, me: str, watching: LeaderWatchMemory, memory: PartMemory, now: datetime) -> Presence:
         """Whether this worker beats. Asked at each tick, before anything is written."""
         ...
 
@@ -176,8 +176,8 @@ class RowPlan(Protocol):
         ...
 
 
-class Giving(Protocol):
-    def gives(self) -> bool:
+class AssignmentStrategy(Protocol):
+    def assigns(self) -> bool:
         """Whether the leader gives leases out."""
         ...
 
@@ -190,9 +190,9 @@ class Giving(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
-    watching: Watching
-    kept: Kept
+class LeaderLook:
+    watching: LeaderWatchMemory
+    memory: PartMemory
     alarm: str | None = None
     """Something that a person should look at."""
     note: str = ""
@@ -200,18 +200,18 @@ class Watched:
 
 
 @dataclass(frozen=True, slots=True)
-class Helped:
+class TakenLeases:
     """What a worker took for itself."""
 
-    kept: Kept
+    memory: PartMemory
     taken: tuple[Lease, ...] = ()
     held: frozenset[str] | None = None
     """Keys of all that this worker holds now; None where it didn't look."""
     sentence: str = ""
 
 
-class Work(Protocol):
-    def watch_leader(self, seen: Watching, kept: Kept, now: datetime) -> Watched:
+class OwnLeases(Protocol):
+    def watch_leader(self, seen: LeaderWatchMemory, memory: PartMemory, now: datetime) -> LeaderLook:
         """An eye on whoever is to give leases out."""
         ...
 
@@ -219,7 +219,7 @@ class Work(Protocol):
         """The rows that this worker owns, or holds for their next owner. `held`: as of the last tick."""
         ...
 
-    def help_itself(self, me: str, kept: Kept) -> Helped:
+    def take_leases(self, me: str, memory: PartMemory) -> TakenLeases:
         """What this worker takes without being given it."""
         ...
 
@@ -227,8 +227,8 @@ class Work(Protocol):
 # --- before a wave ------------------------------------------------------------------------------------------
 
 
-class Beginning(Protocol):
-    def take_in(
+class BeforeReading(Protocol):
+    def record_foreign_ranges(
         self,
         stream: StreamId,
         held: Mapping[ShardKey, Lease],
@@ -246,9 +246,9 @@ class Beginning(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     election: Election
-    company: Company
-    life: SignsOfLife
+    other_workers: OtherWorkers
+    signs_of_life: SignsOfLife
     rows: RowPlan
-    giving: Giving
-    work: Work
-    beginning: Beginning
+    strategy: AssignmentStrategy
+    own_leases: OwnLeases
+    before_reading: BeforeReading

@@ -11,7 +11,7 @@ from pipeline.core.position import Origin, Positions
 from pipeline.core.stream import StreamId
 from pipeline.core.sync import rows_of
 from pipeline.duties.assignment_pass import plan_pass
-from pipeline.duties.known_workers import mind
+from pipeline.duties.known_workers import sightings_to_keep
 from pipeline.duties.leader_report import LeaderMemory
 from pipeline.duties.leader_tick import LeaderDuty
 from pipeline.duties.origin import plan_origin
@@ -43,7 +43,7 @@ def preview(duty: LeaderDuty, memory: LeaderMemory) -> Preview:
     listing, has_leases = _there(duty, duty.leases.scan, Listing(()))
     listing = of_our_form(listing, multi=settings.multi)
     first = [] if has_workers and has_leases else ["make the coordination tables, which aren't there"]
-    if not first and (why_not := duty.policy.company.why_not_lead()) is not None:
+    if not first and (why_not := duty.policy.other_workers.why_not_lead()) is not None:
         return Preview(memory, (), why_not=why_not)
     state, has_table = _state(duty)
     if not has_table:
@@ -52,12 +52,12 @@ def preview(duty: LeaderDuty, memory: LeaderMemory) -> Preview:
     fleet = duty.watch(workers, memory.workers, since)
     streams = Tracking(settings=settings, source=duty.source).look(memory.streams, listing, now)
     synced, origins = _sync(duty, streams, listing, state)
-    assignment = replace(memory.assignment, runs=0)
+    assignment = replace(memory.assignment, passes=0)
     plan = plan_pass(listing.leases, fleet, assignment, policy=duty.policy, times=settings.times, now=now)
     seen = replace(
         memory,
         last_look=now,
-        workers=mind(fleet, listing.leases, plan.condemned),
+        workers=sightings_to_keep(fleet, listing.leases, plan.presumed_dead),
         streams=streams.memory,
         assignment=plan.memory,
     )

@@ -91,7 +91,7 @@ class Recovery:
             return Held(row)
         if row.checkpoint_owner is not None:
             return Busy(f"{key} is being handed over from {row.checkpoint_owner} to {row.owner}")
-        if (why := self.policy.company.why_not_hold(row)) is not None:
+        if (why := self.policy.other_workers.why_not_hold(row)) is not None:
             return Busy(why)
         self._watch(row)
         for who, does in ((row.run_claim, "is reading"), (row.wanted_by, "waits for")):

@@ -224,11 +224,11 @@ class ShardSync:
         if is_new and any(change.create and change.create.landed for change in found.changes):
             tally.notes.append(f"lease rows{of} were gone: rebuilt from the positions in the lake table")
         written = tally.write(self.leases, found.changes, has_time=has_time)
-        if written.left:
+        if written.not_tried:
             tally.notes.append(
-                f"{counted(written.left, 'more lease row')}{of} to be made or cleared away: the next tick goes on"
+                f"{counted(written.not_tried, 'more lease row')}{of} to be made or cleared away: the next tick goes on"
             )
-        return written.left
+        return written.not_tried
 
     @staticmethod
     def _audit(found: _Listed, before: SyncMemory, *, state: TableState, tally: Tally) -> Suspicions:
@@ -250,11 +250,11 @@ class ShardSync:
     ) -> bool:
         """Whether rows are left for the next tick."""
         cleaning = Cleaning(settings=self.settings, leases=self.leases, source=self.source, table=self.table)
-        report = cleaning.pass_(due, facts.stream, listing=listing, state=state, has_time=has_time)
+        report = cleaning.clean(due, facts.stream, listing=listing, state=state, has_time=has_time)
         tally.count(report.written)
         if report.dropped:
             tally.notes.append(f"{counted(report.dropped, 'ended position')} let go")
-        return report.written.left > 0
+        return report.written.not_tried > 0
 
 
 def _why_left_alone(tracked: Tracked, facts: StreamFacts, state: TableState) -> str | None:

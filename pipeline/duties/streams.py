@@ -79,7 +79,7 @@ class Tracking:
     settings: Settings
     source: ShardSource
 
-    def rehearse(self) -> None:
+    def check_any_answers(self) -> None:
         """Raises where none of the streams can be asked."""
         failures: list[HeadraceError] = []
         for stream in self.settings.streams:

@@ -48,9 +48,9 @@ class RunAsk:
     key: str
     """Dagster starts one run a key, for ever: the key names the run before it."""
     worker: str
-    over: tuple[str, ...]
+    dead_claims: tuple[str, ...]
     """Claims that the tick judged dead: the run may take their shards at once."""
-    later: tuple[str, ...]
+    left_alone: tuple[str, ...]
     """Lease keys of shards that failed lately, which the run leaves alone."""
     due: tuple[str, ...]
     """Lease keys of shards that have something to read."""
@@ -73,34 +73,39 @@ class Turn:
 
 
 def leader_turn(
-    duty: LeaderDuty, cursor: str | None, *, kept: LastTick[LeaderMemory], times: TimeSettings, timer: Timer
+    duty: LeaderDuty,
+    cursor: str | None,
+    *,
+    last_tick: LastTick[LeaderMemory],
+    times: TimeSettings,
+    timer: Timer,
 ) -> Turn:
     written, failures = read_leader(cursor)
-    memory = kept.get(cursor) or written
+    memory = last_tick.get(cursor) or written
     try:
         with timer.beating(duty.beat_lock, times.leader_lock / 4, at_most=TICK_DEADLINE):
             report = duty.tick(memory)
     except Transient as error:
         # What the tick looked at last still counts: a leader that fails at every second tick must notice a death, too.
-        next_cursor = _after_failure(duty, memory, failures + 1, kept)
+        next_cursor = _after_failure(duty, memory, failures + 1, last_tick)
         return Turn(sentence=f"leader: {error}", cursor=next_cursor)
     except Exception:
         _give_up(duty)  # whatever it is: a deployment that can't lead must not keep the lock
         raise
     if report.trouble is not None:
-        next_cursor = _after_failure(duty, report.memory, failures + 1, kept)
+        next_cursor = _after_failure(duty, report.memory, failures + 1, last_tick)
         return Turn(sentence=str(report), cursor=next_cursor, partitions=report.partitions, alarm=str(report))
-    next_cursor = kept.put(write_leader(report.memory, 0), report.memory)
+    next_cursor = last_tick.put(write_leader(report.memory, 0), report.memory)
     return Turn(sentence=str(report), cursor=next_cursor, partitions=report.partitions)
 
 
 def _after_failure(
-    duty: LeaderDuty, memory: LeaderMemory, failures: int, kept: LastTick[LeaderMemory]
+    duty: LeaderDuty, memory: LeaderMemory, failures: int, last_tick: LastTick[LeaderMemory]
 ) -> str:
     if failures >= _FAILURES:
         _give_up(duty)
         failures = 0
-    return kept.put(write_leader(memory, failures), memory)
+    return last_tick.put(write_leader(memory, failures), memory)
 
 
 def _give_up(duty: LeaderDuty) -> None:
@@ -110,16 +115,16 @@ def _give_up(duty: LeaderDuty) -> None:
 
 
 def worker_turn(
-    duty: WorkerDuty, cursor: str | None, *, kept: LastTick[WorkerMemory], application: str
+    duty: WorkerDuty, cursor: str | None, *, last_tick: LastTick[WorkerMemory], application: str
 ) -> Turn:
     try:
-        report = duty.tick(kept.get(cursor) or read_worker(cursor))
+        report = duty.tick(last_tick.get(cursor) or read_worker(cursor))
     except (Transient, TablesMissing) as error:
         # Tables are missing at the first start of an application: the leader's tick makes them a moment later.
         return Turn(sentence=f"worker {duty.worker_id}: {error}", cursor=cursor)
     return Turn(
         sentence=str(report),
-        cursor=kept.put(write_worker(report.memory), report.memory),
+        cursor=last_tick.put(write_worker(report.memory), report.memory),
         partitions=report.partitions,
         alarm=report.alarm,
         ask=_ask(report, application, duty.worker_id) if report.due else None,
@@ -131,8 +136,8 @@ def _ask(report: WorkerReport, application: str, worker_id: str) -> RunAsk:
     return RunAsk(
         key=f"{application}/{worker_id}/after/{report.latest_run or 'nothing'}",
         worker=worker_id,
-        over=report.over,
-        later=report.later,
+        dead_claims=report.dead_claims,
+        left_alone=report.left_alone,
         due=tuple(due.lease_key for due in report.due[:PROBES_A_TICK]),
-        recovering=tuple(sorted(report.memory.backoff.keys() - set(report.later))),
+        recovering=tuple(sorted(report.memory.backoff.keys() - set(report.left_alone))),
     )

@@ -11,8 +11,8 @@ from pipeline.core.due import Due, DuePlan
 from pipeline.core.lease import Lease
 from pipeline.core.sighting import Sighting
 from pipeline.core.words import counted
-from pipeline.duties.kept import Kept
-from pipeline.duties.leader_watch import Watching
+from pipeline.duties.leader_watch import LeaderWatchMemory
+from pipeline.duties.part_memory import PartMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class WorkerMemory:
     backoff: Mapping[str, Backoff] = field(default_factory=dict)
     held: frozenset[str] = frozenset()
     """Lease keys: the index shows a row that is being handed over under its next owner only."""
-    leader: Watching = field(default_factory=Watching)
-    kept: Kept = None
+    leader: LeaderWatchMemory = field(default_factory=LeaderWatchMemory)
+    own_leases_memory: PartMemory = None
     """Of the policy's work."""
-    company: Kept = None
+    other_workers_memory: PartMemory = None
     """Of the policy's company."""
 
 
@@ -45,11 +45,11 @@ class WorkerReport:
     memory: WorkerMemory
     sentence: str
     due: tuple[Due, ...] = ()
-    later: tuple[str, ...] = ()
+    left_alone: tuple[str, ...] = ()
     """Shards that failed and are tried again later: the next run leaves them alone."""
     latest_run: str | None = None
     """Names the next run request: one after each run, and never a second one after the same."""
-    over: tuple[str, ...] = ()
+    dead_claims: tuple[str, ...] = ()
     """Claims that the tick judged dead: the next run may take their shards at once."""
     dead_runs: tuple[str, ...] = ()
     """Runs that Dagster believes alive, but that stopped beating: to be reported failed."""

@@ -54,11 +54,13 @@ class WorkerDuty:
             )
         if row is not None and row.stopping:
             return self._stop(row, memory, now)
-        presence = self.policy.company.presence(self.worker_id, memory.leader, memory.company, now)
-        memory = replace(memory, company=presence.kept)
+        presence = self.policy.other_workers.presence(
+            self.worker_id, memory.leader, memory.other_workers_memory, now
+        )
+        memory = replace(memory, other_workers_memory=presence.memory)
         if (why := presence.why_not) is not None:
-            watched = self.policy.work.watch_leader(memory.leader, memory.kept, now)
-            seen = replace(memory, last_look=now, leader=watched.watching, kept=watched.kept)
+            watched = self.policy.own_leases.watch_leader(memory.leader, memory.own_leases_memory, now)
+            seen = replace(memory, last_look=now, leader=watched.watching, own_leases_memory=watched.memory)
             return WorkerReport(seen, why, alarm=why)
         beaten = self.workers.beat(self.worker_id, self.instance, found=row.instance if row else None)
         if beaten is None:
@@ -83,8 +85,8 @@ class WorkerDuty:
         return None if memory.last_look is None else now - memory.last_look
 
     def _look(self, row: Worker, memory: WorkerMemory, now: datetime) -> WorkerReport:
-        watched = self.policy.work.watch_leader(memory.leader, memory.kept, now)
-        memory = replace(memory, leader=watched.watching, kept=watched.kept)
+        watched = self.policy.own_leases.watch_leader(memory.leader, memory.own_leases_memory, now)
+        memory = replace(memory, leader=watched.watching, own_leases_memory=watched.memory)
         memory, mine, givers = self._see(row, replace(memory, rival=None), now)
         latest = self.runs.latest(self.worker_id)
         memory = self._count_failures(memory, latest, now)
@@ -92,9 +94,9 @@ class WorkerDuty:
         mine, handed = self._hand_over(mine, living)
         mine = self._take_in(mine, living, givers)
         memory = replace(memory, held=frozenset(lease.key for lease in mine))
-        life, tick = self.policy.life, self.times.worker_tick
+        life, tick = self.policy.signs_of_life, self.times.worker_tick
         self._apply(life.beats_of_worker(self.worker_id, mine, living, now=now, since=tick))
-        memory, mine, took = self._help_itself(memory, mine)
+        memory, mine, took = self._take_leases(memory, mine)
         alive, dead = self._judge_runs(memory.claims)
         report = WorkerReport(
             memory, "", dead_runs=dead, partitions=tuple(sorted(memory.held)), alarm=watched.alarm
@@ -123,16 +125,16 @@ class WorkerDuty:
             memory=memory,
             sentence=sentence_of(self.worker_id, plan, due=due, later=len(later)) + told,
             due=due,
-            later=tuple(sorted(later)),
+            left_alone=tuple(sorted(later)),
             latest_run=latest.run_id if latest else None,
-            over=tuple(sorted({claim for lease in mine for claim in claims_on(lease)} - living)),
+            dead_claims=tuple(sorted({claim for lease in mine for claim in claims_on(lease)} - living)),
         )
 
     def _see(
         self, row: Worker, memory: WorkerMemory, now: datetime
     ) -> tuple[WorkerMemory, tuple[Lease, ...], frozenset[str]]:
         """My rows, and the beats of all claims on them; and who of ours still holds some of them."""
-        mine = self.policy.work.own_rows(self.worker_id, memory.held)
+        mine = self.policy.own_leases.own_rows(self.worker_id, memory.held)
         beats = {claim: str(count) for claim, count in row.run_beats.items()}
         givers = self._givers(mine)
         for giver in givers:
@@ -154,13 +156,13 @@ class WorkerDuty:
         """Trouble with some rows is met again at the next tick."""
         return {row.key: row for row in applied(require_some(self.leases.apply_all(changes)))}
 
-    def _help_itself(
+    def _take_leases(
         self, memory: WorkerMemory, mine: tuple[Lease, ...]
     ) -> tuple[WorkerMemory, tuple[Lease, ...], str]:
-        found = self.policy.work.help_itself(self.worker_id, memory.kept)
+        found = self.policy.own_leases.take_leases(self.worker_id, memory.own_leases_memory)
         # A scan may be late: what was read by its key is mine, whatever the scan shows.
         held = memory.held if found.held is None else found.held | {lease.key for lease in mine}
-        memory = replace(memory, kept=found.kept, held=held)
+        memory = replace(memory, own_leases_memory=found.memory, held=held)
         return memory, (*mine, *found.taken), f", {found.sentence}" if found.sentence else ""
 
     def _hand_over(self, mine: tuple[Lease, ...], living: frozenset[str]) -> tuple[tuple[Lease, ...], int]:

@@ -23,9 +23,9 @@ class WrittenChanges:
     applied: tuple[Change, ...] = ()
     refused: int = 0
     """Races lost: somebody else had written the row first."""
-    left: int = 0
+    not_tried: int = 0
     """Not tried: the time was over, or the store answers nobody."""
-    troubled: int = 0
+    failed_rows: int = 0
     """Rows in trouble, and those that wait for a parent's row that is."""
     trouble: HeadraceError | None = None
     """With the first of them."""
@@ -101,7 +101,7 @@ class Tally:
         self.lost += written.refused
         if written.trouble is not None:
             self.notes.append(
-                f"{counted(written.troubled, 'lease row')} couldn't be written ({written.trouble})"
+                f"{counted(written.failed_rows, 'lease row')} couldn't be written ({written.trouble})"
             )
         for each in written.applied:
             if each.kind is ChangeKind.CREATE:

@@ -18,10 +18,10 @@ from pipeline.core.assign import AssignmentInput, move
 from pipeline.core.change import Change
 from pipeline.core.lease import Lease
 from pipeline.core.worker import Worker
-from pipeline.duties.alone import ByGap, Nobody, WorkersBeat, alone, rules_of
-from pipeline.duties.kept import Kept
-from pipeline.duties.leader_watch import Watching
-from pipeline.duties.policy import Helped, Policy, Presence, Sights, Standing, Standstill
+from pipeline.duties.alone import GapStrategy, NoOtherWorkers, WorkersBeat, alone, rules_of
+from pipeline.duties.leader_watch import LeaderWatchMemory
+from pipeline.duties.part_memory import PartMemory
+from pipeline.duties.policy import AssignmentPaused, AssignmentView, MayAssign, Policy, Presence, TakenLeases
 from pipeline.duties.recover import Busy, Held, Recovery
 from pipeline.errors import BadSetting
 from tests.duties.world import World
@@ -44,7 +44,7 @@ class Colours:
     """The company: only the colour whose turn it is may be given leases."""
 
     turn: Turn
-    nobody: Nobody
+    nobody: NoOtherWorkers
 
     def why_not_lead(self) -> str | None:
         return "it is nobody's turn" if self.turn.colour == "none" else None
@@ -52,16 +52,16 @@ class Colours:
     def patience(self, worker: Worker) -> Any:
         return self.nobody.patience(worker)
 
-    def judge(self, sights: Sights) -> Standing | Standstill:
+    def judge(self, sights: AssignmentView) -> MayAssign | AssignmentPaused:
         here = frozenset(name for name in sights.fleet.ready if self.turn.has(name))
         if not here:
-            return Standstill(f"no {self.turn.colour} worker beats: every lease stays where it is")
-        return Standing(here)
+            return AssignmentPaused(f"no {self.turn.colour} worker beats: every lease stays where it is")
+        return MayAssign(here)
 
     def others_read(self, strangers: frozenset[str], listing: object) -> bool:
         return False
 
-    def presence(self, me: str, watching: Watching, kept: Kept, now: Any) -> Presence:
+    def presence(self, me: str, watching: LeaderWatchMemory, memory: PartMemory, now: Any) -> Presence:
         return Presence(f"worker {me}: colourless, this one does nothing" if me.startswith("plain") else None)
 
     def why_not_hold(self, row: Lease) -> str | None:
@@ -74,9 +74,9 @@ class ToTheColour:
     """The giving: what a worker of the other colour holds moves to the colour whose turn it is."""
 
     turn: Turn
-    gap: ByGap
+    gap: GapStrategy
 
-    def gives(self) -> bool:
+    def assigns(self) -> bool:
         return True
 
     def plan_moves(self, scene: AssignmentInput, workers: Iterable[Worker], *, run: int) -> list[Change]:
@@ -97,16 +97,16 @@ class Diary:
 
     given: Any
 
-    def watch_leader(self, seen: Watching, kept: Kept, now: Any) -> Any:
-        return self.given.watch_leader(seen, kept, now)
+    def watch_leader(self, seen: LeaderWatchMemory, memory: PartMemory, now: Any) -> Any:
+        return self.given.watch_leader(seen, memory, now)
 
     def own_rows(self, me: str, held: frozenset[str]) -> tuple[Lease, ...]:
         rows: tuple[Lease, ...] = self.given.own_rows(me, held)
         return rows
 
-    def help_itself(self, me: str, kept: Kept) -> Helped:
-        ticks = (kept or 0) + 1
-        return Helped(ticks, sentence=f"tick {ticks} of its diary")
+    def take_leases(self, me: str, memory: PartMemory) -> TakenLeases:
+        ticks = (memory or 0) + 1
+        return TakenLeases(ticks, sentence=f"tick {ticks} of its diary")
 
 
 @dataclass
@@ -118,14 +118,14 @@ class Coloured(World):
     @property
     def policy(self) -> Policy:
         plain = alone(
-            self.settings, life=WorkersBeat(), leases=self.leases, workers=self.rows, lock=self.lock
+            self.settings, signs_of_life=WorkersBeat(), leases=self.leases, workers=self.rows, lock=self.lock
         )
         times = self.settings.times
         return replace(
             plain,
-            company=Colours(self.turn, Nobody(times.lease_duration)),
-            giving=ToTheColour(self.turn, ByGap(rules_of(self.settings, plain.life))),
-            work=Diary(plain.work),
+            other_workers=Colours(self.turn, NoOtherWorkers(times.lease_duration)),
+            strategy=ToTheColour(self.turn, GapStrategy(rules_of(self.settings, plain.signs_of_life))),
+            own_leases=Diary(plain.own_leases),
         )
 
     def tick(self, times: int = 1) -> None:

@@ -104,9 +104,9 @@ def test_it_is_asked_once_and_after_a_refusal_once_an_assignment_period() -> Non
     assert world.leases.scans - before == 2
     adopt(world)
     ticks(world, 5)
-    known = world.worker_memory["dagster-1w1"].company
+    known = world.worker_memory["dagster-1w1"].other_workers_memory
     ticks(world, 30)
-    assert world.worker_memory["dagster-1w1"].company == known, "it may read: nobody asks again"
+    assert world.worker_memory["dagster-1w1"].other_workers_memory == known, "it may read: nobody asks again"
 
 
 def test_where_it_cant_be_found_out_the_worker_works() -> None:
@@ -127,7 +127,7 @@ def test_the_reason_outlives_the_process() -> None:
     before = world.leases.scans
     assert "may read nothing" in str(world.work())
     assert world.leases.scans == before
-    world.worker_memory["dagster-1w1"] = WorkerMemory(company=["nonsense"])
+    world.worker_memory["dagster-1w1"] = WorkerMemory(other_workers_memory=["nonsense"])
     assert "may read nothing" in str(world.work())
 
 

@@ -58,9 +58,9 @@ def test_a_late_scan_of_the_takers_forgets_no_child_that_was_read_by_its_key() -
     world.leader_memory.clear()
     world.wave("w1")
     memory = world.worker_memory["dagster-1w1"]
-    assert isinstance(memory.kept, TakingMemory)
-    long_ago = replace(memory.kept, last=world.clock.now() - 20 * TICK)
-    world.worker_memory["dagster-1w1"] = replace(memory, kept=long_ago)
+    assert isinstance(memory.own_leases_memory, TakingMemory)
+    long_ago = replace(memory.own_leases_memory, last=world.clock.now() - 20 * TICK)
+    world.worker_memory["dagster-1w1"] = replace(memory, own_leases_memory=long_ago)
     scan = world.leases.scan
     world.leases.scan = lambda: Listing(  # type: ignore[method-assign]
         tuple(row for row in scan().leases if row.key.endswith("0"))

@@ -47,7 +47,7 @@ class Rows(MemoryLeaseStore):
 class Place:
     """One run of worker w1, and the rows that it finds."""
 
-    def __init__(self, *rows: Lease, over: tuple[str, ...] = ()) -> None:
+    def __init__(self, *rows: Lease, dead_claims: tuple[str, ...] = ()) -> None:
         self.clock = MemoryClock()
         self.rows = Rows(rows)
         self.workers = MemoryWorkerStore(clock=self.clock)
@@ -61,7 +61,7 @@ class Place:
             runs=self.runs,
             clock=self.clock,
             times=TIMES,
-            over=frozenset(over),
+            dead_claims=frozenset(dead_claims),
         )
 
     def take(self, *rows: Lease) -> None:

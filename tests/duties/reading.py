@@ -61,10 +61,12 @@ def an_attempt(
     *,
     worker: str = "w1",
     hints: Hints = Hints(),  # noqa: B008 - frozen
-    over: Iterable[str] = (),
+    dead_claims: Iterable[str] = (),
     on_arrow: OnArrow = lambda _arrow, _keys: None,
 ) -> Attempt:
-    known = Hints(over=hints.over | frozenset(over), later=hints.later, due=hints.due)
+    known = Hints(
+        dead_claims=hints.dead_claims | frozenset(dead_claims), left_alone=hints.left_alone, due=hints.due
+    )
     attempt = wiring_of(place).attempt(worker, run, place.runs, hints=known, on_arrow=on_arrow)
     attempt.policy = place.policy  # a test may have one of its own
     return attempt

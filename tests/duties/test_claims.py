@@ -66,7 +66,7 @@ def test_a_row_that_may_not_be_claimed_is_left_alone_with_a_reason(
 def test_a_row_of_this_run_or_of_one_that_is_over_is_claimed_and_its_wish_is_gone(
     over: dict[str, str],
 ) -> None:
-    place = Place(a_row(**over), over=("other/1",))
+    place = Place(a_row(**over), dead_claims=("other/1",))
     assert place.taken() == ("s1",)
     assert (place.row().run_claim, place.row().wanted_by) == (MINE, None)
 
@@ -136,7 +136,7 @@ def test_a_wish_is_written_once_and_taken_back() -> None:
 
 
 def test_the_wish_of_another_living_run_stands_and_one_of_a_run_that_is_over_gives_way() -> None:
-    place = Place(a_row("s1", wanted_by="lives/1"), a_row("s2", wanted_by="dead/1"), over=("dead/1",))
+    place = Place(a_row("s1", wanted_by="lives/1"), a_row("s2", wanted_by="dead/1"), dead_claims=("dead/1",))
     place.runs.launch("lives", "w1")
     assert not place.claims.want("s1")
     assert place.claims.want("s2")
@@ -308,7 +308,7 @@ def test_a_started_run_lives_through_its_grace_without_any_beat() -> None:
 
 
 def test_a_claim_that_the_workers_tick_judged_dead_or_whose_run_is_over_does_not_live() -> None:
-    place = Place(a_row("s1", run_claim="dead/1"), a_row("s2", run_claim="over/1"), over=("dead/1",))
+    place = Place(a_row("s1", run_claim="dead/1"), a_row("s2", run_claim="over/1"), dead_claims=("dead/1",))
     place.runs.launch("dead", "w1")
     place.runs.launch("over", "w1")
     place.runs.end("over")

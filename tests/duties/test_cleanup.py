@@ -17,7 +17,7 @@ COMPLETED = CleanupDue(completed=True)
 
 def clean(life: Life, due: CleanupDue = ALL) -> CleanupReport:
     cleaning = Cleaning(settings=life.settings, leases=life.leases, source=life.source, table=life.table)
-    return cleaning.pass_(due, life.stream, listing=life.leases.scan(), state=life.table.load())
+    return cleaning.clean(due, life.stream, listing=life.leases.scan(), state=life.table.load())
 
 
 def cleared(life: Life, due: CleanupDue = ALL) -> tuple[int, int, int]:
@@ -154,7 +154,7 @@ def test_a_row_that_moved_meanwhile_stays() -> None:
     life.lose_rows(0)
     life.put_row(0, checkpoint=SHARD_END, counter=row.counter + 1)
     cleaning = Cleaning(settings=life.settings, leases=life.leases, source=life.source, table=life.table)
-    report = cleaning.pass_(COMPLETED, life.stream, listing=listing, state=life.table.load())
+    report = cleaning.clean(COMPLETED, life.stream, listing=listing, state=life.table.load())
     assert (report.deleted, report.lost) == (0, 1)
 
 

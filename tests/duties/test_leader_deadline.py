@@ -121,7 +121,7 @@ def test_what_was_seen_of_handovers_counts_on_over_a_pass_in_parts() -> None:
     world.lead()
     memory = world.leader_memory["w1"].assignment
     assert memory.unfinished
-    assert memory.last == world.clock.now() - DEADLINE, (
+    assert memory.last_pass == world.clock.now() - DEADLINE, (
         "when it looked: the next look adds what has passed since"
     )
 
@@ -132,11 +132,11 @@ def test_a_pass_in_parts_is_one_to_kcls_strategies() -> None:
         world.settings, assignment=replace(world.settings.assignment, strategy=Strategy.VARIANCE)
     )
     world.until_leases_can_be_given_out()
-    before = world.leader_memory["w1"].assignment.runs
+    before = world.leader_memory["w1"].assignment.passes
     runs = []
     for _ in range(3):
         world.lead()
-        runs.append(world.leader_memory["w1"].assignment.runs - before)
+        runs.append(world.leader_memory["w1"].assignment.passes - before)
         for worker in world.workers:
             world.work(worker)
     assert runs == [0, 0, 1], "they even out in every third only"

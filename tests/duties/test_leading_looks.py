@@ -121,7 +121,7 @@ def test_an_owner_that_nobody_knows_has_the_workers_listed_at_once() -> None:
     world.looks_in(1, "w1")
     memory = world.leader_memory["w1"]
     known = {name: seen for name, seen in memory.workers.items() if name != "w2"}
-    assignment = replace(memory.assignment, last=None)
+    assignment = replace(memory.assignment, last_pass=None)
     world.leader_memory["w1"] = replace(
         memory, workers=known, assignment=assignment, listed=world.clock.now()
     )

@@ -86,7 +86,7 @@ class RandomLife:
         cleaning = Cleaning(settings=life.settings, leases=life.leases, source=life.source, table=life.table)
         due = CleanupDue(completed=True, garbage=self.dice.random() < 0.5)
         with suppress(CommitUnknown):
-            cleaning.pass_(due, life.stream, listing=life.leases.scan(), state=life.table.load())
+            cleaning.clean(due, life.stream, listing=life.leases.scan(), state=life.table.load())
 
     def settle(self) -> None:
         self.faulty = False

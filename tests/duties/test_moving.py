@@ -183,10 +183,10 @@ def test_a_leader_remembers_that_it_moved_leases_by_cpu_and_forgets_it_after_an_
     world.clock.advance(world.settings.times.assignment)
     world.tick(2)
     assert owners(world)["w1"] < 4
-    assert world.leader_memory["w1"].assignment.stirred == 1
-    assert read_leader(write_leader(world.leader_memory["w1"], 0))[0].assignment.stirred == 1
+    assert world.leader_memory["w1"].assignment.cpu_passes == 1
+    assert read_leader(write_leader(world.leader_memory["w1"], 0))[0].assignment.cpu_passes == 1
     world.tick(90)
-    assert world.leader_memory["w1"].assignment.stirred == 1
+    assert world.leader_memory["w1"].assignment.cpu_passes == 1
     world.clock.advance(timedelta(hours=1))
     world.tick(8)
-    assert world.leader_memory["w1"].assignment.stirred == 0
+    assert world.leader_memory["w1"].assignment.cpu_passes == 0

@@ -72,12 +72,12 @@ def test_a_waiting_run_that_died_holds_a_shard_up_no_longer_than_the_lease_durat
     assert isinstance(world.leases.apply(want(row(world, 0), "gone/1")), Applied)
     over: tuple[str, ...] = ()
     for _ in range(20):
-        over = world.work().over
+        over = world.work().dead_claims
         if over:
             break
         world.clock.advance(TICK)
     assert over == ("gone/1",)
-    assert world.a_run(run="next", over=over).wave().rows == 10
+    assert world.a_run(run="next", dead_claims=over).wave().rows == 10
     assert row(world, 0).wanted_by is None
 
 
@@ -252,7 +252,7 @@ def test_a_shard_that_keeps_failing_is_not_forgotten_by_runs_that_left_it_alone(
         world.runs.launch(f"bad{number}", "w1")
         world.runs.fail(f"bad{number}", (key(1),))
         world.work()
-    later = world.work().later
+    later = world.work().left_alone
     assert later == (key(1),)
     world.runs.launch("good", "w1")
     world.runs.leave_alone("good", later)
@@ -264,7 +264,7 @@ def test_a_shard_that_keeps_failing_is_not_forgotten_by_runs_that_left_it_alone(
     world.runs.fail("bad-again", (key(1),))
     world.work()
     world.clock.advance(timedelta(seconds=20))
-    assert world.work().later == (key(1),), "the third failure waits for 30 s"
+    assert world.work().left_alone == (key(1),), "the third failure waits for 30 s"
 
 
 def test_a_kill_between_commit_and_checkpoint_of_an_ending_shard_leaves_only_chores() -> None:

@@ -129,7 +129,7 @@ def test_a_shard_that_keeps_failing_is_tried_more_and_more_rarely_and_alone() ->
     world.runs.fail("r2", ("shardId-000000000001",))
     report = world.work()
     assert [d.lease_key[-1] for d in report.due] == ["0"]
-    assert report.later == ("shardId-000000000001",)
+    assert report.left_alone == ("shardId-000000000001",)
     world.clock.advance(timedelta(seconds=16))
     assert len(world.work().due) == 2
 
@@ -187,7 +187,7 @@ def test_the_beat_of_another_run_does_not_keep_a_hung_runs_claim_alive() -> None
         last = world.work()
         world.clock.advance(TICK)
     assert last is not None
-    assert "hung/1" in last.over
+    assert "hung/1" in last.dead_claims
 
 
 def test_a_follower_leaves_the_leaders_work_alone_and_says_who_leads() -> None:

@@ -107,7 +107,7 @@ def test_a_run_that_died_unseen_keeps_its_shards_for_the_lease_duration_and_is_t
     assert all("run killed is at work" in str(r) for r in reports[:first])
     assert TICK * first >= grace
     assert reports[first].dead_runs == ("killed",)
-    assert all(c.startswith("killed/") for c in reports[first].over)
+    assert all(c.startswith("killed/") for c in reports[first].dead_claims)
 
 
 def test_a_zombie_that_wakes_after_its_successor_lands_nothing() -> None:

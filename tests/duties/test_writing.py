@@ -58,14 +58,14 @@ def test_a_thousand_rows_are_written_sixteen_at_a_time() -> None:
     noting = Portions()
     written = write_all(noting.store(), creates(*names(1000)), has_time=always)
     assert [len(each) for each in noting.asked] == [16] * 62 + [8]
-    assert (len(written.applied), written.left) == (1000, 0)
+    assert (len(written.applied), written.not_tried) == (1000, 0)
 
 
 def test_the_time_is_asked_for_between_portions_and_one_portion_is_always_written() -> None:
     noting, left = Portions(), iter([True, False])
     written = write_all(noting.store(), creates(*names(50)), has_time=lambda: next(left))
-    assert (len(written.applied), written.left) == (32, 18)
-    assert write_all(noting.store(), creates(*names(50)), has_time=lambda: False).left == 34
+    assert (len(written.applied), written.not_tried) == (32, 18)
+    assert write_all(noting.store(), creates(*names(50)), has_time=lambda: False).not_tried == 34
 
 
 def test_a_childs_row_is_never_asked_for_together_with_its_parents() -> None:
@@ -91,7 +91,7 @@ def test_trouble_with_one_row_holds_up_its_descendants_only() -> None:
         store, [*creates("a", "b"), child("c", "a"), child("d", "b"), child("e", "c")], has_time=always
     )
     assert {row.key for row in store.scan().leases} == {"b", "d"}
-    assert (str(written.trouble), written.troubled, written.left) == ("odd", 3, 0)
+    assert (str(written.trouble), written.failed_rows, written.not_tried) == ("odd", 3, 0)
 
 
 def test_a_row_in_trouble_keeps_no_round_from_its_end() -> None:
@@ -120,7 +120,7 @@ def test_a_store_that_stops_answering_is_left_alone_until_the_next_tick() -> Non
     noting = Portions(trouble=dict.fromkeys(names(64)[16:], Throttled("slow down")))
     written = write_all(noting.store(), creates(*names(64)), has_time=always)
     assert len(noting.asked) == 2
-    assert (len(written.applied), written.troubled, written.left) == (16, 16, 32)
+    assert (len(written.applied), written.failed_rows, written.not_tried) == (16, 16, 32)
 
 
 def test_moves_and_new_leases_are_told_apart_by_what_the_changes_say() -> None:

@@ -177,8 +177,8 @@ class World:
         """Leases made and given out: two looks at each worker, then an assignment."""
         self.tick(3)
 
-    def a_run(self, worker: str = "w1", run: str = "run", *, over: Iterable[str] = ()) -> Attempt:
-        return an_attempt(self, run, worker=worker, over=over, on_arrow=self._on_arrow)
+    def a_run(self, worker: str = "w1", run: str = "run", *, dead_claims: Iterable[str] = ()) -> Attempt:
+        return an_attempt(self, run, worker=worker, dead_claims=dead_claims, on_arrow=self._on_arrow)
 
     def wave(self, worker: str = "w1", run: str = "run", keys: Iterable[str] | None = None) -> WaveReport:
         self.runs.launch(run, worker)

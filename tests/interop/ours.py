@@ -170,7 +170,11 @@ class OurWorker:
         self.over.wait(self.first_run_after.total_seconds())
         self.first_run_after = timedelta(0)
         self.runs.start(run_id)
-        hints = Hints(over=frozenset(ask.over), later=frozenset(ask.later), due=frozenset(ask.due))
+        hints = Hints(
+            dead_claims=frozenset(ask.dead_claims),
+            left_alone=frozenset(ask.left_alone),
+            due=frozenset(ask.due),
+        )
         reading = self.wiring.reading(
             run_id, self.runs, on_wave=self._on_wave, on_arrow=self._on_arrow, hints=hints
         )

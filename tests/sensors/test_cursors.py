@@ -5,19 +5,19 @@ from datetime import UTC, datetime, timedelta
 
 from pipeline.core.sighting import Sighting
 from pipeline.duties.cursors import read_worker, write_worker
-from pipeline.duties.leader_watch import Watching
+from pipeline.duties.leader_watch import LeaderWatchMemory
 from pipeline.duties.worker_report import WorkerMemory
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
 def test_that_a_kcl_worker_leads_is_kept():
-    seen = Watching(NOW, "v2", other=Sighting("kcl-1:v2", timedelta(seconds=20), moved=True))
+    seen = LeaderWatchMemory(NOW, "v2", other=Sighting("kcl-1:v2", timedelta(seconds=20), moved=True))
     assert read_worker(write_worker(WorkerMemory(leader=seen))).leader == seen
 
 
 def test_a_cursor_that_knew_nothing_of_it_yet_is_read_on():
-    seen = Watching(NOW, "v2", Sighting("w1:7", timedelta(seconds=20), moved=True))
+    seen = LeaderWatchMemory(NOW, "v2", Sighting("w1:7", timedelta(seconds=20), moved=True))
     said = json.loads(write_worker(WorkerMemory(leader=seen)))
     said["leader"] = said["leader"][:3]
     assert read_worker(json.dumps(said)).leader == seen

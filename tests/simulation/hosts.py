@@ -187,7 +187,7 @@ class Deployment:
         """Queued; started a little later by the daemon, if it lives."""
         world, instance = self.world, self.instance
         run_id = world.a_run_id()
-        instance.launch(run_id, worker, () if ask is None else ask.later)
+        instance.launch(run_id, worker, () if ask is None else ask.left_alone)
 
         def go() -> None:
             hosts = [host for host in self.run_hosts if host.alive]

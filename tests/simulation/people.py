@@ -134,7 +134,7 @@ class People:
             settings=settings,
             policy=alone(
                 settings,
-                life=WorkersBeat(),
+                signs_of_life=WorkersBeat(),
                 leases=world.leases.store,
                 workers=world.workers,
                 lock=world.lock,

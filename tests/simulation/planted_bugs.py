@@ -273,7 +273,7 @@ _TIME: Final = (
         "a run takes what another living run is reading",
         (
             "duties.claims",
-            "        if run_claim in self.over:\n            return True\n",
+            "        if run_claim in self.dead_claims:\n            return True\n",
             "        return True\n",
         ),
     ),

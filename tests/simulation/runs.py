@@ -52,7 +52,11 @@ class RunAtWork:
     def _reading(self, settings: Settings, ask: RunAsk | None) -> Reading:
         hints = Hints()
         if ask is not None:
-            hints = Hints(over=frozenset(ask.over), later=frozenset(ask.later), due=frozenset(ask.due))
+            hints = Hints(
+                dead_claims=frozenset(ask.dead_claims),
+                left_alone=frozenset(ask.left_alone),
+                due=frozenset(ask.due),
+            )
         wiring = Wiring(settings, ProcessPorts(self.world, self.process, self._on_run))
         return wiring.reading(
             self.run_id,

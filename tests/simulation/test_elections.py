@@ -96,7 +96,11 @@ class Election:
             leader_id=name,
             settings=settings,
             policy=alone(
-                settings, life=WorkersBeat(), leases=self.leases, workers=self.workers, lock=self.lock
+                settings,
+                signs_of_life=WorkersBeat(),
+                leases=self.leases,
+                workers=self.workers,
+                lock=self.lock,
             ),
             tables=MadeTables(),
             leases=self.leases,

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 _Memory = TypeVar("_Memory")
-Kept: TypeAlias = Any
+PartMemory: TypeAlias = Any
 """What a part remembers from tick to tick. Only the part itself looks inside; losing it costs time. In the process that
 ticked it is the part's own value; after a reload it is the JSON that this value wrote of itself."""
 
 
 @runtime_checkable
-class Noted(Protocol):
+class StorableMemory(Protocol):
     """A memory that outlives its process."""
 
     def as_json(self, *, whole: bool) -> Any:
@@ -20,8 +20,8 @@ class Noted(Protocol):
         ...
 
 
-def as_json(kept: Kept, *, whole: bool) -> Any:
-    return kept.as_json(whole=whole) if isinstance(kept, Noted) else kept
+def as_json(memory: PartMemory, *, whole: bool) -> Any:
+    return memory.as_json(whole=whole) if isinstance(memory, StorableMemory) else memory
 
 
 def from_json(read: Callable[[Any], _Memory], said: Any, lost: _Memory) -> _Memory:
