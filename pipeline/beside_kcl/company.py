@@ -26,10 +26,10 @@ def patience_with(worker: Worker, times: TimeSettings) -> timedelta:
     return times.lease_duration if worker.is_ours else KCL_SILENT
 
 
-def silent_guests(sights: AssignmentView) -> frozenset[str]:
+def silent_guests(view: AssignmentView) -> frozenset[str]:
     """Workers of KCL's that let a lease stand still: their stamp may be a minute old, and they are dead all the same."""
-    holders = {row.holder for row in sights.rows if row.key in sights.lost and row.holder is not None}
-    return frozenset(holders) - sights.fleet.ours
+    holders = {row.holder for row in view.rows if row.key in view.lost and row.holder is not None}
+    return frozenset(holders) - view.fleet.ours
 
 
 # --- nobody was invited -------------------------------------------------------------------------------------
@@ -51,10 +51,10 @@ class Lookout:
     def patience(self, worker: Worker) -> timedelta:
         return patience_with(worker, self.times)
 
-    def judge(self, sights: AssignmentView) -> MayAssign | AssignmentPaused:
-        if strangers := self._strangers(sights):
+    def judge(self, view: AssignmentView) -> MayAssign | AssignmentPaused:
+        if strangers := self._strangers(view):
             return AssignmentPaused(uninvited(strangers), strangers)
-        return MayAssign(sights.fleet.ready, silent_guests(sights))
+        return MayAssign(view.fleet.ready, silent_guests(view))
 
     def others_read(self, strangers: frozenset[str], listing: Listing) -> bool:
         """A holder whose row isn't understood may be a worker of KCL's: a deletion waits."""
@@ -65,9 +65,9 @@ class Lookout:
         known = self.ask_of_holders.get_many(asked).workers if asked else ()
         return bool(not_ours(asked, known))
 
-    def presence(self, me: str, watching: LeaderWatchMemory, memory: PartMemory, now: datetime) -> Presence:
+    def presence(self, me: str, watch: LeaderWatchMemory, memory: PartMemory, now: datetime) -> Presence:
         """Without a beat a leader of KCL's soon gives this worker nothing; what it gave expires there."""
-        if not watching.is_led_by_another(within=KCL_SILENT):
+        if not watch.is_led_by_another(within=KCL_SILENT):
             return Presence()
         return Presence(
             f"worker {me}: a worker of KCL leads here, and the settings join no fleet: this one does nothing. Stop KCL's workers "
@@ -77,19 +77,19 @@ class Lookout:
     def why_not_hold(self, row: Lease) -> str | None:
         return None
 
-    def _strangers(self, sights: AssignmentView) -> frozenset[str]:
+    def _strangers(self, view: AssignmentView) -> frozenset[str]:
         """Who renews leases, and is of KCL's kind by its row or by having none. A row that isn't understood may be of
         ours: then nobody counts as a stranger."""
-        fleet = sights.fleet
+        fleet = view.fleet
         if fleet.misread_rows:
             return frozenset()
         known = {row.worker_id for row in fleet.rows}
         without_row = expired(fleet.seen, 2 * self.times.worker_tick) - known  # ours would have made it anew
         kcls = (known - fleet.ours) | without_row
-        moving = living(sights.counters, self.times.lease_duration)
+        moving = living(view.counters, self.times.lease_duration)
         return frozenset(
             row.holder
-            for row in sights.rows
+            for row in view.rows
             if row.holder is not None and row.holder in kcls and row.key in moving and row.run_claim is None
         )
 
@@ -122,14 +122,14 @@ class Guests:
     def patience(self, worker: Worker) -> timedelta:
         return patience_with(worker, self.settings.times)
 
-    def judge(self, sights: AssignmentView) -> MayAssign:
-        presumed_dead = silent_guests(sights)
-        return MayAssign(sights.fleet.living - presumed_dead, presumed_dead)
+    def judge(self, view: AssignmentView) -> MayAssign:
+        presumed_dead = silent_guests(view)
+        return MayAssign(view.fleet.living - presumed_dead, presumed_dead)
 
     def others_read(self, strangers: frozenset[str], listing: Listing) -> bool:
         return False
 
-    def presence(self, me: str, watching: LeaderWatchMemory, memory: PartMemory, now: datetime) -> Presence:
+    def presence(self, me: str, watch: LeaderWatchMemory, memory: PartMemory, now: datetime) -> Presence:
         """KCL's leader gives leases to whichever worker has a row that is renewed. A worker that may read nothing yet must
         have none, or the shards that it is given stand unread."""
         why, known = self.adopted.look(AdoptionMemory.of(memory), now)

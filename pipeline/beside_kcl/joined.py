@@ -54,7 +54,7 @@ class JoinedWork:
         kcls = KclLeaderWatch(self.lock, self.workers, self.leases, self.settings.times)
         unassigned, standstill = kcls.look(Unassigned.of(memory), now)
         return LeaderLook(
-            watched.watching,
+            watched.watch,
             unassigned,
             watched.alarm or standstill,
             told_of(unassigned.pace, self.settings.kcl.failover),

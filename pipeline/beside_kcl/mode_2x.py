@@ -37,7 +37,7 @@ class ByShuffle:
         return LockState(Move.WAIT)
 
     def leads(
-        self, electing: Electing, ballot: LockState, memory: PartMemory, *, check_can_lead: Callable[[], None]
+        self, electing: Electing, lock: LockState, memory: PartMemory, *, check_can_lead: Callable[[], None]
     ) -> Elected:
         shuffle = Shuffle(ours=self.here, leases=self.leases, clock=self.clock, multi=self.multi)
         seen, leads = shuffle.tick(ShuffleMemory.of(memory))

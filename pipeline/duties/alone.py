@@ -1,4 +1,4 @@
-"""A deployment that shares its tables with nobody else's workers: the parts of its policy, each the simplest there is."""
+"""The policy of a deployment whose tables no other program uses. Each part does the simplest thing that is right."""
 
 from __future__ import annotations
 
@@ -58,21 +58,24 @@ def alone(
 
 
 class LockElection:
-    """Whoever holds the lock leads."""
+    """The deployment that holds the leader's lock leads."""
 
     def look(self, electing: Electing, seen: Sighting | None, since: timedelta | None) -> LockState:
         return electing.look(seen, since)
 
     def leads(
-        self, electing: Electing, ballot: LockState, memory: PartMemory, *, check_can_lead: Callable[[], None]
+        self, electing: Electing, lock: LockState, memory: PartMemory, *, check_can_lead: Callable[[], None]
     ) -> Elected:
-        leads = electing.leads(ballot, check_can_lead=check_can_lead)
-        return Elected(leads, ballot.owner if ballot.move is Move.WAIT else "somebody else", memory)
+        leads = electing.leads(lock, check_can_lead=check_can_lead)
+        return Elected(leads, lock.owner if lock.move is Move.WAIT else "somebody else", memory)
 
 
 @dataclass(frozen=True, slots=True)
 class NoOtherWorkers:
+    """All workers are Headrace's. All of them that beat may be given leases."""
+
     duration: timedelta
+    """The lease duration."""
 
     def why_not_lead(self) -> str | None:
         return None
@@ -80,13 +83,13 @@ class NoOtherWorkers:
     def patience(self, worker: Worker) -> timedelta:
         return self.duration
 
-    def judge(self, sights: AssignmentView) -> MayAssign:
-        return MayAssign(sights.fleet.ready)
+    def judge(self, view: AssignmentView) -> MayAssign:
+        return MayAssign(view.fleet.ready)
 
     def others_read(self, strangers: frozenset[str], listing: Listing) -> bool:
         return False
 
-    def presence(self, me: str, watching: LeaderWatchMemory, memory: PartMemory, now: datetime) -> Presence:
+    def presence(self, me: str, watch: LeaderWatchMemory, memory: PartMemory, now: datetime) -> Presence:
         return Presence()
 
     def why_not_hold(self, row: Lease) -> str | None:
@@ -94,14 +97,14 @@ class NoOtherWorkers:
 
 
 class WorkersBeat:
-    """One row for each worker beats for all that the worker holds."""
+    """With `heartbeat: worker`: the beat in a worker's row stands for all leases of the worker."""
 
     lets_move_at_once = True
 
-    def watched(self, rows: Iterable[Lease], ours: Collection[str]) -> Mapping[str, str]:
+    def tokens(self, rows: Iterable[Lease], ours: Collection[str]) -> Mapping[str, str]:
         return {row.key: str(row.counter) for row in rows if row.holder not in ours}
 
-    def lost(
+    def keys_of_dead_holders(
         self, rows: Iterable[Lease], fleet: KnownWorkers, counters: Sightings, *, after: timedelta
     ) -> frozenset[str]:
         return frozenset(row.key for row in rows if row.holder in fleet.dead)
@@ -116,14 +119,14 @@ class WorkersBeat:
 
 
 class LeasesBeat:
-    """Each lease's own counter moves."""
+    """With `heartbeat: lease`: each lease row has a beat of its own, its `leaseCounter`."""
 
     lets_move_at_once = False
 
-    def watched(self, rows: Iterable[Lease], ours: Collection[str]) -> Mapping[str, str]:
+    def tokens(self, rows: Iterable[Lease], ours: Collection[str]) -> Mapping[str, str]:
         return {row.key: str(row.counter) for row in rows}
 
-    def lost(
+    def keys_of_dead_holders(
         self, rows: Iterable[Lease], fleet: KnownWorkers, counters: Sightings, *, after: timedelta
     ) -> frozenset[str]:
         return expired(counters, after)
@@ -142,7 +145,7 @@ class LeasesBeat:
 
 
 class HeadraceRows:
-    """A row for each shard from the stream's origin on, once a parent of the shard has ended in the lake table."""
+    """A lease row for each shard in scope of the stream's origin, made once a parent of the shard has ended in the lake table."""
 
     def scope(self, origin: Start, listing: Listing) -> Start | None:
         return origin
@@ -162,7 +165,7 @@ class HeadraceRows:
 
 @dataclass(frozen=True, slots=True)
 class GapStrategy:
-    """The leader gives leases out by the strategy `gap`."""
+    """`assignment.strategy: gap`."""
 
     rules: GapRules
 
@@ -185,7 +188,7 @@ def rules_of(settings: Settings, signs_of_life: SignsOfLife) -> GapRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignedLeases:
-    """A worker reads what the leader gives it."""
+    """A worker reads the leases that the leader assigns to it, and takes none by itself."""
 
     lock: LeaderLock
     workers: WorkerStore
@@ -193,11 +196,12 @@ class AssignedLeases:
     times: TimeSettings
 
     def watch_leader(self, seen: LeaderWatchMemory, memory: PartMemory, now: datetime) -> LeaderLook:
-        watching, alarm = LeaderWatch(self.lock, self.workers, self.times).look(seen, now)
-        return LeaderLook(watching, memory, alarm)
+        watch, alarm = LeaderWatch(self.lock, self.workers, self.times).look(seen, now)
+        return LeaderLook(watch, memory, alarm)
 
     def own_rows(self, me: str, held: frozenset[str]) -> tuple[Lease, ...]:
-        """The index shows a row that is being handed over under its next owner only."""
+        # The index is keyed by leaseOwner, which already names the next owner while a lease is handed over. The rows that
+        # this worker still has to hand over are therefore read by the keys that its last tick remembered.
         found = {row.key: row for row in self.leases.held_by(me).leases}
         found |= {row.key: row for row in held_of(self.leases, me, held - found.keys())}
         return tuple(found.values())
@@ -212,6 +216,8 @@ def held_of(leases: LeaseStore, me: str, keys: Collection[str]) -> tuple[Lease, 
 
 
 class NoForeignRanges:
+    """No other program reads these shards, so there is nothing to commit."""
+
     def record_foreign_ranges(
         self,
         stream: StreamId,

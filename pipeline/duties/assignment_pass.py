@@ -72,9 +72,9 @@ def plan_pass(
     since = None if memory.last_pass is None else now - memory.last_pass
     open_rows = tuple(row for row in leases if not row.has_ended)
     handovers = look(memory.handover_sightings, pending(open_rows), since=since, tick=times.assignment)
-    tokens = policy.signs_of_life.watched(open_rows, fleet.ours)
+    tokens = policy.signs_of_life.tokens(open_rows, fleet.ours)
     counters = look(memory.lease_sightings, tokens, since=since, tick=times.assignment)
-    lost = policy.signs_of_life.lost(open_rows, fleet, counters, after=times.lease_duration)
+    lost = policy.signs_of_life.keys_of_dead_holders(open_rows, fleet, counters, after=times.lease_duration)
     seen = AssignmentMemory(now, counters, handovers, memory.passes + 1)
     match policy.other_workers.judge(AssignmentView(open_rows, fleet, counters, lost)):
         case AssignmentPaused(why, strangers):

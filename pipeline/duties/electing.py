@@ -46,15 +46,15 @@ class Electing:
         move, seen = plan_election(self.me, found, seen=seen, since=since, tick=self.tick)
         return LockState(move, found, seen)
 
-    def leads(self, ballot: LockState, *, check_can_lead: Callable[[], None]) -> bool:
+    def leads(self, lock_state: LockState, *, check_can_lead: Callable[[], None]) -> bool:
         """`check_can_lead`: whoever can't do a leader's work mustn't take the lock; its error leaves it to others."""
-        if ballot.found is not None and ballot.move is Move.BEAT:
+        if lock_state.found is not None and lock_state.move is Move.BEAT:
             # The timer of this very tick may have been faster since the lock was read.
-            return self.lock.beat(ballot.found, self.ids.fresh()) or self.beat()
-        if ballot.move is Move.TAKE:
+            return self.lock.beat(lock_state.found, self.ids.fresh()) or self.beat()
+        if lock_state.move is Move.TAKE:
             check_can_lead()
             mine = LockRow(self.me, self.ids.fresh(), self.duration)
-            return self.lock.take(mine, seen=ballot.found)
+            return self.lock.take(mine, seen=lock_state.found)
         return False
 
     def beat(self) -> bool:

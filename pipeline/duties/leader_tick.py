@@ -70,17 +70,17 @@ class LeaderDuty:
             memory = replace(memory, last_sync=None, assignment=AssignmentMemory())
         now = self.clock.now()
         since = None if memory.last_look is None else now - memory.last_look
-        ballot = self.policy.election.look(self._electing, memory.lock, since)
-        memory, fleet = self._look_at_workers(memory, ballot, since=since, now=now)
+        lock_state = self.policy.election.look(self._electing, memory.lock, since)
+        memory, fleet = self._look_at_workers(memory, lock_state, since=since, now=now)
         # After the answers: what they show may be as young as that, and time before it is nobody's silence.
         memory = replace(memory, last_look=self.clock.now(), workers=fleet.seen)
         if (why := self._why_not(fleet)) is not None:
             self.release()
             return LeaderReport(replace(memory, lock=None), f"leader: {why}", leads=False)
         elected = self.policy.election.leads(
-            self._electing, ballot, memory.election_memory, check_can_lead=self._check_can_lead
+            self._electing, lock_state, memory.election_memory, check_can_lead=self._check_can_lead
         )
-        memory = replace(memory, lock=ballot.seen, election_memory=elected.memory)
+        memory = replace(memory, lock=lock_state.seen, election_memory=elected.memory)
         if not elected.leads:
             # Whoever doesn't lead doesn't know what was asked for meanwhile: former streams begin to wait anew.
             memory = replace(memory, streams=StreamsMemory(), syncs={})
@@ -117,12 +117,12 @@ class LeaderDuty:
         return self._electing.release()
 
     def _look_at_workers(
-        self, memory: LeaderMemory, ballot: LockState, *, since: timedelta | None, now: datetime
+        self, memory: LeaderMemory, lock_state: LockState, *, since: timedelta | None, now: datetime
     ) -> tuple[LeaderMemory, KnownWorkers]:
         """A leader that waits for a lock that beats looks at its own workers only: what it knew of the others would be old
         by the time that it leads."""
         own = [worker.id for worker in self.settings.workers]
-        if ballot.move is Move.WAIT and not ballot.stands_still:
+        if lock_state.move is Move.WAIT and not lock_state.stands_still:
             fleet = self.watch(self.workers.get_many(own), {}, None)
             return replace(memory, listed=None), replace(fleet, seen={})
         if is_time(memory.listed, now, every=self.settings.times.assignment):

@@ -1,4 +1,4 @@
-"""What the parts of a policy remember from tick to tick, and how that outlives a process."""
+"""What the parts of a policy remember from tick to tick, and how a new process gets that memory from Dagster's cursor."""
 
 from __future__ import annotations
 
@@ -7,16 +7,22 @@ from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 _Memory = TypeVar("_Memory")
 PartMemory: TypeAlias = Any
-"""What a part remembers from tick to tick. Only the part itself looks inside; losing it costs time. In the process that
-ticked it is the part's own value; after a reload it is the JSON that this value wrote of itself."""
+"""What one part of a policy remembers from tick to tick. Only that part looks inside; a lost memory costs time only.
+
+In the process that made the last tick this is the part's own value. In a new process it is the JSON that the part's value
+returned from `as_json`, as the cursor kept it.
+"""
 
 
 @runtime_checkable
 class StorableMemory(Protocol):
-    """A memory that outlives its process."""
+    """A part's memory that can be put into a cursor."""
 
     def as_json(self, *, whole: bool) -> Any:
-        """Small; None: nothing. `whole`: whether the keys of the rows that a worker holds are kept beside it."""
+        """The memory as a small JSON value; None to keep nothing.
+
+        `whole`: whether the cursor also has room for the keys of all leases that the worker holds.
+        """
         ...
 
 
@@ -24,9 +30,12 @@ def as_json(memory: PartMemory, *, whole: bool) -> Any:
     return memory.as_json(whole=whole) if isinstance(memory, StorableMemory) else memory
 
 
-def from_json(read: Callable[[Any], _Memory], said: Any, lost: _Memory) -> _Memory:
-    """What a person edited, or another version or another policy wrote, is lost."""
+def from_json(read: Callable[[Any], _Memory], stored: Any, lost: _Memory) -> _Memory:
+    """The memory that `read` makes of the stored value, or `lost` where it can't.
+
+    The value may come from a person who edited the cursor, from another version, or from another policy.
+    """
     try:
-        return read(said)
+        return read(stored)
     except (TypeError, ValueError, AttributeError):
         return lost

@@ -1,8 +1,8 @@
-"""Whom this deployment shares its tables with, and what follows from that: one decision, one method.
+"""Which programs share the coordination tables with this deployment, and what follows from that: one method per decision.
 
-Every duty asks the policy and none asks for a mode. A `Policy` is put together from parts; `alone.py` has the parts of a
-deployment that shares its tables with nobody, and is the one to read first. The wiring makes a policy once, but each
-part decides anew, at each tick and at each wave, from what was seen then: other workers come and go.
+A duty asks the policy, and never asks the settings for a mode. A `Policy` is put together from parts. `alone.py` has the
+parts of a deployment whose tables no other program uses; read it first. The parts for shared tables are a package of their
+own, which duties don't import. A part decides anew at each tick and at each wave, because other workers come and go.
 """
 
 from __future__ import annotations
@@ -34,88 +34,93 @@ from pipeline.ports import LandingTable, Listing, ShardSource, TableState
 @dataclass(frozen=True, slots=True)
 class Elected:
     leads: bool
+    """Whether this deployment leads now."""
     leader: str
-    """Who leads, for the tick's sentence."""
+    """The leading worker's id, or other words for the leader, in the sentence of the tick."""
     memory: PartMemory = None
 
 
 class Election(Protocol):
+    """Chooses the deployment that leads."""
+
     def look(self, electing: Electing, seen: Sighting | None, since: timedelta | None) -> LockState:
-        """What the leader's lock tells, where the lock decides; else a ballot that waits."""
+        """Read the leader's lock. An election that doesn't go by the lock answers that this deployment has to wait."""
         ...
 
     def leads(
-        self, electing: Electing, ballot: LockState, memory: PartMemory, *, check_can_lead: Callable[[], None]
+        self, electing: Electing, lock: LockState, memory: PartMemory, *, check_can_lead: Callable[[], None]
     ) -> Elected:
-        """Whether this deployment leads now."""
+        """Whether this deployment leads now. An election by the lock takes or beats it here."""
         ...
 
 
-# --- who else is here ---------------------------------------------------------------------------------------
+# --- which other workers use these tables -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class AssignmentView:
-    """What an assignment pass sees."""
+    """What an assignment pass has read and counted before it decides."""
 
     rows: tuple[Lease, ...]
     """Open leases."""
     fleet: KnownWorkers
     counters: Sightings
-    """Of the leases that are watched one by one."""
+    """The counters of leases that are watched one by one, by lease key."""
     lost: frozenset[str]
     """Keys of leases whose holder is dead."""
 
 
 @dataclass(frozen=True, slots=True)
 class MayAssign:
-    """Leases are given out."""
+    """The leader may assign leases."""
 
     living: frozenset[str]
     """Workers that may be given leases."""
     presumed_dead: frozenset[str] = frozenset()
-    """Workers that count as dead whatever their rows say, for a lease of theirs stands still."""
+    """Workers that count as dead, whatever their own rows say, because a lease that they hold has stood still."""
 
 
 @dataclass(frozen=True, slots=True)
 class AssignmentPaused:
-    """Nothing is given out now."""
+    """The leader assigns no lease now."""
 
     why: str
     strangers: frozenset[str] = frozenset()
-    """Workers at work here that the settings don't know of."""
+    """Workers of another application that renew leases here although the settings don't provide for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """Whether a worker shows itself to the others."""
+    """Whether a worker beats, and so offers itself to the leader."""
 
     why_not: str | None = None
-    """Why the worker doesn't even beat: a leader would give it leases that it must not read."""
+    """Why the worker doesn't beat: a leader would give it leases that it must not read."""
     memory: PartMemory = None
 
 
 class OtherWorkers(Protocol):
-    """The other workers of these tables."""
+    """Judges the other workers that use these tables."""
 
     def why_not_lead(self) -> str | None:
-        """Why nobody is to lead from here, whoever holds the lock."""
+        """Why this deployment must not lead, even where it could have the lock."""
         ...
 
     def patience(self, worker: Worker) -> timedelta:
-        """After how long a worker that stands still is dead."""
+        """How long this worker's row may stand still before the worker counts as dead."""
         ...
 
-    def judge(self, sights: AssignmentView) -> MayAssign | AssignmentPaused:
-        """Who may be given leases."""
+    def judge(self, view: AssignmentView) -> MayAssign | AssignmentPaused:
+        """Which workers may be given leases now."""
         ...
 
     def others_read(self, strangers: frozenset[str], listing: Listing) -> bool:
-        """Whether rows that nothing here asks for may be somebody else's. `strangers`: as the last pass saw them."""
+        """Whether another program may be reading streams that these settings don't ask for.
+
+        `strangers`: the strangers that the last assignment pass saw."""
         ...
 
-    def presence(self, me: str, watching: LeaderWatchMemory, memory: PartMemory, now: datetime) -> Presence:
-        """Whether this worker beats. Asked at each tick, before anything is written."""
+    def presence(self, me: str, watch: LeaderWatchMemory, memory: PartMemory, now: datetime) -> Presence:
+        """Whether this worker beats. A worker's tick asks this before it writes anything."""
         ...
 
     def why_not_hold(self, row: Lease) -> str | None:
@@ -127,39 +132,52 @@ class OtherWorkers(Protocol):
 
 
 class SignsOfLife(Protocol):
+    """Which counters show that a holder lives: the one in the worker's row, or the one in each lease row."""
+
     @property
     def lets_move_at_once(self) -> bool:
-        """Whether a lease that nobody reads may move in one write: no counter moves beside it."""
+        """Whether a lease that no run is reading may move in one write.
+
+        That write demands the lease's counter as the leader has read it. Where every lease has a beat of its own, the
+        counter moves between the read and the write, and the write would be refused.
+        """
         ...
 
-    def watched(self, rows: Iterable[Lease], ours: Collection[str]) -> Mapping[str, str]:
-        """Tokens of the leases that are watched one by one. `ours`: workers whose own beat tells."""
+    def tokens(self, rows: Iterable[Lease], ours: Collection[str]) -> Mapping[str, str]:
+        """The counters of the leases that have to be watched one by one, by lease key.
+
+        `ours`: Headrace's workers, whose rows have a beat of their own.
+        """
         ...
 
-    def lost(
+    def keys_of_dead_holders(
         self, rows: Iterable[Lease], fleet: KnownWorkers, counters: Sightings, *, after: timedelta
     ) -> frozenset[str]:
-        """Keys of the leases whose holder is dead."""
+        """Keys of the leases whose holder is dead. `after`: the lease duration."""
         ...
 
     def beats_of_worker(
         self, me: str, rows: Iterable[Lease], living: Collection[str], *, now: datetime, since: timedelta
     ) -> list[Change]:
-        """What a worker's tick beats of the leases that it holds. `living`: claims of runs that beat for themselves;
-        `since`: how long ago the beat before this one usually was."""
+        """The beats that a worker's tick writes into the leases that the worker holds.
+
+        `living`: claims of living runs, which beat for their own leases. `since`: the usual time since the last beat.
+        """
         ...
 
     def beats_of_run(self, me: str, rows: Iterable[Lease]) -> list[Change]:
-        """What a run beats of the leases that it has claimed."""
+        """The beats that a run writes into the leases that it has claimed."""
         ...
 
 
-# --- which rows there are to be, and who gets them ----------------------------------------------------------
+# --- which lease rows are made, and which worker gets them --------------------------------------------------
 
 
 class RowPlan(Protocol):
+    """Decides which lease rows a shard sync makes."""
+
     def scope(self, origin: Start, listing: Listing) -> Start | None:
-        """From where on shards are listed; None: all of them. `listing`: all rows that are there."""
+        """The start from which shards are listed; None to list all shards. `listing`: all lease rows."""
         ...
 
     def plan(
@@ -172,62 +190,70 @@ class RowPlan(Protocol):
         multi: bool,
         sentinel: Checkpoint,
     ) -> list[Change]:
-        """The rows that a shard sync makes and retires."""
+        """The changes of a shard sync: rows to create, and rows of an older life to retire."""
         ...
 
 
 class AssignmentStrategy(Protocol):
+    """Decides which worker owns which lease."""
+
     def assigns(self) -> bool:
-        """Whether the leader gives leases out."""
+        """Whether the leader assigns leases at all."""
         ...
 
     def plan_moves(self, scene: AssignmentInput, workers: Iterable[Worker], *, run: int) -> list[Change]:
-        """Who gets which lease. `run`: how many passes this leader made before."""
+        """The changes that give leases to workers. `run`: the number of passes that this leader has made before."""
         ...
 
 
-# --- how a worker comes to its leases -----------------------------------------------------------------------
+# --- how a worker gets its leases ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderLook:
-    watching: LeaderWatchMemory
+    """What a worker's tick found out about the leader."""
+
+    watch: LeaderWatchMemory
     memory: PartMemory
     alarm: str | None = None
-    """Something that a person should look at."""
+    """A sentence for a person who has to do something about the leader."""
     note: str = ""
-    """For the tick's sentence."""
+    """Words for the end of the tick's sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakenLeases:
-    """What a worker took for itself."""
+    """The leases that a worker took for itself in one tick."""
 
     memory: PartMemory
     taken: tuple[Lease, ...] = ()
     held: frozenset[str] | None = None
-    """Keys of all that this worker holds now; None where it didn't look."""
+    """Keys of all leases that the worker holds now; None where this tick didn't read them all."""
     sentence: str = ""
 
 
 class OwnLeases(Protocol):
+    """How a worker gets leases, and finds those that it has."""
+
     def watch_leader(self, seen: LeaderWatchMemory, memory: PartMemory, now: datetime) -> LeaderLook:
-        """An eye on whoever is to give leases out."""
+        """See whether the leader, which should assign leases, does so."""
         ...
 
     def own_rows(self, me: str, held: frozenset[str]) -> tuple[Lease, ...]:
-        """The rows that this worker owns, or holds for their next owner. `held`: as of the last tick."""
+        """The rows that this worker owns, or holds for their next owner. `held`: keys as the last tick knew them."""
         ...
 
     def take_leases(self, me: str, memory: PartMemory) -> TakenLeases:
-        """What this worker takes without being given it."""
+        """Take leases that no leader assigned to this worker, where the policy has workers do that."""
         ...
 
 
-# --- before a wave ------------------------------------------------------------------------------------------
+# --- before a wave reads ------------------------------------------------------------------------------------
 
 
 class BeforeReading(Protocol):
+    """What a wave commits before it reads, where another program reads the same shards."""
+
     def record_foreign_ranges(
         self,
         stream: StreamId,
@@ -239,7 +265,10 @@ class BeforeReading(Protocol):
         run: str,
         claim: str,
     ) -> tuple[TableState, list[str]]:
-        """Commit what others have read of these shards meanwhile. The table as it is then, and what a person is told."""
+        """Commit the ranges that another program has read of these shards.
+
+        Returns the lake table's state after the commits, and sentences for a person.
+        """
         ...
 
 

@@ -60,7 +60,7 @@ class WorkerDuty:
         memory = replace(memory, other_workers_memory=presence.memory)
         if (why := presence.why_not) is not None:
             watched = self.policy.own_leases.watch_leader(memory.leader, memory.own_leases_memory, now)
-            seen = replace(memory, last_look=now, leader=watched.watching, own_leases_memory=watched.memory)
+            seen = replace(memory, last_look=now, leader=watched.watch, own_leases_memory=watched.memory)
             return WorkerReport(seen, why, alarm=why)
         beaten = self.workers.beat(self.worker_id, self.instance, found=row.instance if row else None)
         if beaten is None:
@@ -86,7 +86,7 @@ class WorkerDuty:
 
     def _look(self, row: Worker, memory: WorkerMemory, now: datetime) -> WorkerReport:
         watched = self.policy.own_leases.watch_leader(memory.leader, memory.own_leases_memory, now)
-        memory = replace(memory, leader=watched.watching, own_leases_memory=watched.memory)
+        memory = replace(memory, leader=watched.watch, own_leases_memory=watched.memory)
         memory, mine, givers = self._see(row, replace(memory, rival=None), now)
         latest = self.runs.latest(self.worker_id)
         memory = self._count_failures(memory, latest, now)

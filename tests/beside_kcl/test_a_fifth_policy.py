@@ -52,8 +52,8 @@ class Colours:
     def patience(self, worker: Worker) -> Any:
         return self.nobody.patience(worker)
 
-    def judge(self, sights: AssignmentView) -> MayAssign | AssignmentPaused:
-        here = frozenset(name for name in sights.fleet.ready if self.turn.has(name))
+    def judge(self, view: AssignmentView) -> MayAssign | AssignmentPaused:
+        here = frozenset(name for name in view.fleet.ready if self.turn.has(name))
         if not here:
             return AssignmentPaused(f"no {self.turn.colour} worker beats: every lease stays where it is")
         return MayAssign(here)
@@ -61,7 +61,7 @@ class Colours:
     def others_read(self, strangers: frozenset[str], listing: object) -> bool:
         return False
 
-    def presence(self, me: str, watching: LeaderWatchMemory, memory: PartMemory, now: Any) -> Presence:
+    def presence(self, me: str, watch: LeaderWatchMemory, memory: PartMemory, now: Any) -> Presence:
         return Presence(f"worker {me}: colourless, this one does nothing" if me.startswith("plain") else None)
 
     def why_not_hold(self, row: Lease) -> str | None:
