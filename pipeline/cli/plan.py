@@ -91,14 +91,19 @@ def watch(
 def before(seen: "Preview", application: str) -> list[str]:
     """Lines to print before the changes: why there can be none, or what a first start does before any change."""
     why_not = [] if seen.why_not is None else [seen.why_not]
-    if not seen.first:
+    if not seen.first_steps:
         return why_not
     head = "" if seen.has_started else f"application {application} hasn't started yet: "
-    return [*why_not, f"{head}the leader would first", *(f"  {each}" for each in seen.first), "and then"]
+    return [
+        *why_not,
+        f"{head}the leader would first",
+        *(f"  {each}" for each in seen.first_steps),
+        "and then",
+    ]
 
 
 def _start(seen: "Preview") -> dict[str, Any]:
-    return {"started": seen.has_started, "first": list(seen.first), "why_not": seen.why_not}
+    return {"started": seen.has_started, "first": list(seen.first_steps), "why_not": seen.why_not}
 
 
 def lines(changes: Sequence["Change"]) -> list[str]:

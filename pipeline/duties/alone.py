@@ -67,7 +67,7 @@ class LockElection:
         self, electing: Electing, lock: LockState, memory: PartMemory, *, check_can_lead: Callable[[], None]
     ) -> Elected:
         leads = electing.leads(lock, check_can_lead=check_can_lead)
-        return Elected(leads, lock.owner if lock.move is Move.WAIT else "somebody else", memory)
+        return Elected(leads, lock.owner if lock.move is Move.WAIT else "another deployment", memory)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""The leader's assignment pass: what is free, who gets it, and handovers that take too long.
+"""The leader's assignment pass: which leases are free, which workers get them, and which handovers take too long.
 
-scan -> holders that stood still -> overdue handovers -> the strategy's plan -> conditional writes
+scan -> leases of dead holders -> overdue handovers -> the strategy's plan -> conditional writes
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from pipeline.ports import LeaseStore, Listing, WorkerStore
 from pipeline.settings.model import TimeSettings
 
 _CALM = timedelta(hours=1)
-"""Without any move for so long, what CPU had a leader move before is forgotten."""
+"""After so long without any move the leader forgets that it moved leases because of CPU (`cpu_passes`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class AssignmentMemory:
-    """What a pass remembers for the next one; losing it costs time only."""
+    """What a pass remembers for the next one. A lost memory costs time only."""
 
     last_pass: datetime | None = None
     lease_sightings: Sightings = field(default_factory=dict)
-    """Counters of the leases that are watched one by one."""
+    """Counters of the leases that are watched one by one, by lease key."""
     handover_sightings: Sightings = field(default_factory=dict)
     passes: int = 0
-    """Passes so far: some strategies even out in every third only."""
+    """The number of passes so far. KCL's strategies balance workers only in some passes (`kcl.balance_every`)."""
     unfinished: bool = False
-    """The last one ran out of time, or rows came or went since: the next tick goes on, with a plan of its own."""
+    """The last pass ran out of time, or lease rows were made or deleted since: the next tick makes another pass."""
     cpu_passes: int = 0
-    """Passes that moved leases where CPU counts, since leases last stood still for an hour."""
+    """Passes that moved leases while some worker's CPU was known, since leases last stayed in place for an hour."""
     strangers: frozenset[str] = frozenset()
-    """Workers at work here that the settings don't know of: nothing was given out."""
+    """Workers that the settings don't provide for, and that renew leases here: the last pass assigned nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class AssignmentPlan:
     memory: AssignmentMemory
     changes: tuple[Change, ...] = ()
     unplaced: int = 0
-    """Leases that nobody will read: no worker beats, or all are full."""
+    """The number of leases that no worker will read: no worker beats, or all have `assignment.max_leases`."""
     presumed_dead: frozenset[str] = frozenset()
-    """Workers that count as dead whatever their rows say."""
+    """Workers that count as dead, whatever their rows say."""
     why_not: str | None = None
-    """Why nothing is given out."""
+    """Why no lease is assigned."""
 
 
 def plan_pass(
@@ -85,14 +85,15 @@ def plan_pass(
         return AssignmentPlan(seen, presumed_dead=standing.presumed_dead)
     gone = fleet.dead | fleet.stopping
     late = [row for row in open_rows if row.key not in lost and row.owner not in gone]
-    ended = [row for row in leases if row.has_ended]  # a handover that came too late is tidied up, too
+    # A shard may end while its lease is being handed over. Its row must not name two workers for ever.
+    ended = [row for row in leases if row.has_ended]
     overdue = plan_overdue([*late, *ended], handovers, times.handover_deadline, ours=fleet.ours)
     settled = {change.key for change in overdue}
     scene = AssignmentInput(
-        # What is handed over now counts for its next owner already, and isn't moved again.
+        # A lease whose handover this pass completes belongs to its next owner already, and isn't moved again.
         leases=tuple(
             replace(row, checkpoint_owner=None, assigned_at=now) if row.key in settled else row
-            for row in (_faded(row, now) if row.holder in fleet.ours else row for row in open_rows)
+            for row in (_with_rate_now(row, now) if row.holder in fleet.ours else row for row in open_rows)
         ),
         living=standing.living,
         dead=gone | standing.presumed_dead,
@@ -107,7 +108,8 @@ def plan_pass(
     return AssignmentPlan(seen, (*overdue, *moves), spilled(scene, moves), standing.presumed_dead)
 
 
-def _faded(row: Lease, now: datetime) -> Lease:
+def _with_rate_now(row: Lease, now: datetime) -> Lease:
+    """The row with its throughput as of now: the row of a shard at rest isn't written, and still has its last rate."""
     return replace(row, throughput_kbps=rate_now(row, now))
 
 
@@ -119,8 +121,9 @@ def _moved_lately(rows: Iterable[Lease], now: datetime) -> bool:
 class PassResult:
     memory: AssignmentMemory
     workers: Sightings
-    """What to remember of the workers, once the leases were read."""
+    """The sightings of workers to remember for the next tick."""
     trouble: HeadraceError | None = None
+    """Why no lease was assigned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,11 +137,12 @@ class Assigning:
     def is_due(
         self, memory: AssignmentMemory, fleet: KnownWorkers, listing: Listing | None, *, now: datetime
     ) -> bool:
-        """`listing`: where the leases were read anyhow."""
+        """`listing`: the leases, if this tick has read them already; None otherwise."""
         if memory.unfinished or is_time(memory.last_pass, now, every=self.times.assignment):
             return True
         if fleet.has_changed:
             return True
+        # New shards needn't wait for the next pass by the clock.
         rows = () if listing is None else listing.leases
         return bool(fleet.living) and any(row.holder is None and not row.has_ended for row in rows)
 
@@ -162,28 +166,32 @@ class Assigning:
         written = WrittenChanges(not_tried=len(plan.changes))
         if has_time():
             written = tally.write(self.leases, plan.changes, has_time=has_time)
-        left = written.not_tried + (written.failed_rows if isinstance(written.trouble, Transient) else 0)
-        if left:
+        unwritten = written.not_tried + (written.failed_rows if isinstance(written.trouble, Transient) else 0)
+        if unwritten:
             tally.notes.append(
-                f"{counted(left, 'more lease')} to be given out or moved: the next tick goes on"
+                f"{counted(unwritten, 'more lease')} to be assigned or moved: the next tick goes on"
             )
         if plan.unplaced:
-            why = "room in a worker" if fleet.living else "a worker that beats"
+            why = "a worker with room for more" if fleet.living else "a worker that beats"
             tally.notes.append(
                 f"{counted(plan.unplaced, 'lease')} {'waits' if plan.unplaced == 1 else 'wait'} for {why}"
             )
-        self._forget_workers(fleet, now, tally)
-        if not left or left < len(plan.changes):  # a leader that comes to nothing is to raise the alarm
+        self._delete_stale_rows(fleet, now, tally)
+        # Workers watch this count, and raise an alarm when a leader writes nothing of what it has to write.
+        if not unwritten or unwritten < len(plan.changes):
             self.workers.count_assign_pass(self.leader_id)
         seen = plan.memory
-        if left:
+        if unwritten:
             seen = replace(seen, passes=memory.passes, cpu_passes=memory.cpu_passes, unfinished=True)
         return PassResult(seen, sightings_to_keep(fleet, listing.leases, plan.presumed_dead))
 
-    def _forget_workers(self, fleet: KnownWorkers, now: datetime, tally: Tally) -> None:
-        """Rows of workers that stand still, and have for a day by their own stamp. A stopped one stays stopped."""
+    def _delete_stale_rows(self, fleet: KnownWorkers, now: datetime, tally: Tally) -> None:
+        """Delete the rows of dead workers whose time stamp, by the worker's clock, is a day old.
+
+        The row of a stopped worker stays: without it, the worker would start again by itself.
+        """
         for row in fleet.rows:
             is_dead = row.worker_id in fleet.dead and not row.stopping
             if is_dead and row.last_update is not None and is_stale(row.last_update, now):
-                tally.notes.append(f"worker {row.worker_id} has been gone for a day")
+                tally.notes.append(f"worker {row.worker_id} has been gone for a day: its row is deleted")
                 self.workers.delete_stale(row)

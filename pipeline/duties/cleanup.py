@@ -1,4 +1,4 @@
-"""The leader's clean-up: rows of ended shards, rows left over, and ENDs that the table carries for nothing.
+"""The leader's clean-up: rows of ended shards, rows left over, and ENDs that nothing in the lake table needs any more.
 
 due = memory.due(now, times)
 if due:
@@ -25,13 +25,17 @@ from pipeline.ports import LandingTable, LeaseStore, Listing, ShardSource, Table
 from pipeline.settings.model import Settings, TimeSettings
 
 ASKED_A_PASS = 100
-"""Shards. Each costs one of the five iterators a second that Kinesis gives out for a shard."""
+"""Shards that one pass asks Kinesis about, by one GetShardIterator each; the others wait for the next pass. A tick has 40 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanupDue:
+    """Which of the two clean-ups are due. They have KCL's names and periods."""
+
     completed: bool = False
+    """Rows that say SHARD_END."""
     garbage: bool = False
+    """Rows and ENDs of shards that Kinesis has forgotten. Finding them costs requests to Kinesis."""
 
     def __bool__(self) -> bool:
         return self.completed or self.garbage
@@ -39,7 +43,7 @@ class CleanupDue:
 
 @dataclass(frozen=True, slots=True)
 class CleanupMemory:
-    """What the leader remembers of it; losing it costs a round too many."""
+    """When the leader cleaned up last. After a loss it cleans up once more than needed."""
 
     completed: datetime | None = None
     garbage: datetime | None = None
@@ -57,17 +61,17 @@ class CleanupMemory:
 @dataclass(frozen=True, slots=True)
 class CleanupReport:
     written: WrittenChanges
-    """What became of the rows."""
+    """The outcomes of the deletions of rows."""
     dropped: int = 0
-    """ENDs in the table."""
+    """The number of ENDs that were removed from the positions in the lake table."""
 
     @property
     def deleted(self) -> int:
         return len(self.written.applied)
 
     @property
-    def lost(self) -> int:
-        """Races: the row has moved since the listing, so it stays."""
+    def refused(self) -> int:
+        """The number of rows that another program has written since the listing, and that therefore stay."""
         return self.written.refused
 
 
@@ -87,7 +91,7 @@ class Cleaning:
         state: TableState,
         has_time: Callable[[], bool] = lambda: True,
     ) -> CleanupReport:
-        """`listing`: all rows of the table, of this stream and of others."""
+        """Clean up one stream. `listing`: all lease rows, of this stream and of others."""
         rows = [row for row in rows_of(stream, listing.leases) if is_of_this_life(stream, row)]
         shards = self.source.list_shards(stream)
         family = a_family(stream, shards, leases=rows, positions=state.positions)

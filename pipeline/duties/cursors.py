@@ -126,14 +126,14 @@ def _former_out(memory: StreamsMemory) -> list[Any] | None:
     ]
     if not longest:
         return None
-    return [time_to_cursor(memory.looked), to_cursor({name: memory.former[name] for name in longest})]
+    return [time_to_cursor(memory.counted), to_cursor({name: memory.former[name] for name in longest})]
 
 
 def _former_in(row: list[Any] | None) -> StreamsMemory:
     if row is None:
         return StreamsMemory()
     looked, former = row
-    return StreamsMemory(looked=time_from_cursor(looked), former=from_cursor(former))
+    return StreamsMemory(counted=time_from_cursor(looked), former=from_cursor(former))
 
 
 def _watching_out(seen: LeaderWatchMemory) -> list[Any] | None:

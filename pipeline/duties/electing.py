@@ -1,4 +1,4 @@
-"""The leader's lock, from one tick to the next: read once, then beaten, taken, or left to who holds it."""
+"""The leader's lock in one tick: read it once, then beat it, take it, or leave it to its holder."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from pipeline.ports import Ids, LeaderLock
 
 @dataclass(frozen=True, slots=True)
 class LockState:
-    """What a look at the lock told."""
+    """The lock as a tick has read it, and what to do about it."""
 
     move: Move
     found: LockRow | None = None
     seen: Sighting | None = None
-    """What to remember of somebody else's."""
+    """The sighting of another deployment's lock, to be remembered for the next tick."""
 
     @property
     def stands_still(self) -> bool:
-        """Somebody else's hasn't moved for half of its time: whoever may lead soon had better know the workers then."""
+        """Another deployment's lock hasn't moved for half of its duration, so this deployment may lead soon.
+
+        It watches the workers from now on, so that its first assignment pass already knows which of them are dead.
+        """
         if self.move is not Move.WAIT or self.found is None or self.seen is None:
             return False
         return self.seen.credit >= self.found.duration / 2
@@ -47,9 +50,12 @@ class Electing:
         return LockState(move, found, seen)
 
     def leads(self, lock_state: LockState, *, check_can_lead: Callable[[], None]) -> bool:
-        """`check_can_lead`: whoever can't do a leader's work mustn't take the lock; its error leaves it to others."""
+        """Beat or take the lock, if it is this deployment's turn. Whether this deployment leads now.
+
+        `check_can_lead` raises where this deployment couldn't do a leader's work. The lock is then left to others.
+        """
         if lock_state.found is not None and lock_state.move is Move.BEAT:
-            # The timer of this very tick may have been faster since the lock was read.
+            # The timer thread of this tick (`beat`) may have written a new version since the lock was read.
             return self.lock.beat(lock_state.found, self.ids.fresh()) or self.beat()
         if lock_state.move is Move.TAKE:
             check_can_lead()
@@ -58,14 +64,14 @@ class Electing:
         return False
 
     def beat(self) -> bool:
-        """Called on a timer while a long tick is at work."""
+        """Beat the lock if this deployment holds it. A timer calls this while a long tick is at work."""
         try:
             found = self.lock.read()
         except TablesMissing:
-            return False  # the tick is making them
+            return False  # the tick is creating the tables
         return found is not None and found.owner == self.me and self.lock.beat(found, self.ids.fresh())
 
     def release(self) -> bool:
-        """The clean end of leading: the next leader needn't wait."""
+        """Delete the lock row if this deployment holds it, so that the next leader needn't wait for it to expire."""
         found = self.lock.read()
         return found is not None and found.owner == self.me and self.lock.release(found)

@@ -1,4 +1,4 @@
-"""The workers as the leader sees them: who lives, who is dead, who is on its way out."""
+"""The workers as the leader sees them: which ones live, which are dead, and which are stopping."""
 
 from __future__ import annotations
 
@@ -12,33 +12,35 @@ from pipeline.core.worker import Worker
 from pipeline.ports import WorkerListing
 
 _NO_ROW = "none"
-"""The token of a worker that owns leases and has no row."""
+"""The token of a worker that owns leases and has no worker row."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownWorkers:
-    """The workers, as far as this leader's looks tell."""
+    """The worker rows, and what this leader has counted against each worker."""
 
     rows: tuple[Worker, ...]
     seen: Sightings
+    """By worker id, also for workers that own leases and have no row."""
     duration: timedelta
-    """A worker that stood still for longer is dead, where `patience` doesn't say otherwise."""
+    """A worker whose row has stood still for longer is dead, unless `patience` names another time for the worker."""
     patience: Mapping[str, timedelta] = field(default_factory=dict)
-    """By worker."""
+    """By worker id."""
     misread_rows: int = 0
-    """Rows that weren't understood."""
+    """The number of worker rows that weren't understood."""
     has_changed: bool = False
-    """A worker has died or come up since the last look, or is on its way out: better look at the leases now."""
+    """Since the last look a worker has died, has come up, or has begun to stop, so an assignment pass is due now."""
 
     @property
     def living(self) -> frozenset[str]:
-        return frozenset(n for n, seen in self.seen.items() if seen.moved and not self._is_over(n, seen)) - (
+        """Workers that were seen to beat, and don't stop. A row that never moved may be left over from long ago."""
+        return frozenset(n for n, seen in self.seen.items() if seen.moved and not self._is_dead(n, seen)) - (
             self.stopping
         )
 
     @property
     def ready(self) -> frozenset[str]:
-        """Living workers whose sensor beats here: they read what they are given."""
+        """Living workers with a sensor. A worker that only runs `headrace consume` would not read leases assigned to it."""
         return self.living & {row.worker_id for row in self.rows if row.has_sensor}
 
     @property
@@ -47,16 +49,17 @@ class KnownWorkers:
 
     @property
     def dead(self) -> frozenset[str]:
-        return frozenset(name for name, seen in self.seen.items() if self._is_over(name, seen))
+        return frozenset(name for name, seen in self.seen.items() if self._is_dead(name, seen))
 
     @property
     def ours(self) -> frozenset[str]:
+        """Headrace's workers, as against those of another application that uses the same tables."""
         return frozenset(row.worker_id for row in self.rows if row.is_ours)
 
     def patience_with(self, name: str) -> timedelta:
         return self.patience.get(name, self.duration)
 
-    def _is_over(self, name: str, seen: Sighting) -> bool:
+    def _is_dead(self, name: str, seen: Sighting) -> bool:
         return seen.credit > self.patience_with(name)
 
 
@@ -69,7 +72,10 @@ def watch(
     duration: timedelta,
     patience: Callable[[Worker], timedelta],
 ) -> KnownWorkers:
-    """A look at the worker rows. Names without a row (see `mind`) are watched too: they stand still."""
+    """What the worker rows of this look tell, given the sightings `before` it.
+
+    Workers without a row, which `sightings_to_keep` added, are watched too: they stand still, and so die in time.
+    """
     rows = listing.workers
     tokens = {row.worker_id: _token(row) for row in rows}
     absent = dict.fromkeys(before.keys() - tokens.keys(), _NO_ROW)
@@ -78,13 +84,15 @@ def watch(
     patient = {row.worker_id: patience(row) for row in rows}
     fleet = KnownWorkers(rows, seen, duration, patient, misread_rows=len(listing.skipped))
     was = KnownWorkers(rows, before, duration, patient)
-    leaving = any(row.stopping and seen[row.worker_id].credit == timedelta(0) for row in rows)
-    has_changed = leaving or fleet.dead != was.dead or bool(fleet.living - was.living)
+    # A stopping worker beats only while it has leases to give up: its beat tells that some may be free now.
+    gave_up = any(row.stopping and seen[row.worker_id].credit == timedelta(0) for row in rows)
+    has_changed = gave_up or fleet.dead != was.dead or bool(fleet.living - was.living)
     return replace(fleet, has_changed=has_changed)
 
 
 def _token(row: Worker) -> str:
-    """A worker that isn't ours doesn't beat; it renews the stamp of its row."""
+    """The text that changes whenever the worker shows that it lives. Another application's worker has no beat; it renews the
+    time stamp of its row."""
     beats = "/".join(map(str, row.token))
     return beats if row.is_ours else f"{row.last_update}/{beats}"
 
@@ -92,8 +100,11 @@ def _token(row: Worker) -> str:
 def sightings_to_keep(
     fleet: KnownWorkers, leases: Iterable[Lease], presumed_dead: frozenset[str]
 ) -> Sightings:
-    """What to remember of the workers once the leases were read: owners without a row are suspects too, and a presumed_dead
-    worker stays dead until its stamp moves."""
+    """The sightings of workers to remember for the next look, once the leases have been read.
+
+    Owners of leases that have no worker row are watched from now on, and a presumed dead worker stays dead until its row
+    moves again.
+    """
     owners = owners_of(leases)
     kept = {name: seen for name, seen in fleet.seen.items() if seen.token != _NO_ROW or name in owners}
     dead = {
@@ -105,7 +116,7 @@ def sightings_to_keep(
 
 
 def owners_of(leases: Iterable[Lease]) -> frozenset[str]:
-    """Whoever an open lease names."""
+    """Ids of all workers that open leases name as holder or as owner."""
     return frozenset(
         name for row in leases if not row.has_ended for name in (row.holder, row.owner) if name is not None
     )

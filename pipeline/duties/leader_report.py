@@ -1,4 +1,4 @@
-"""What a leader's tick remembers for the next one, and what it tells."""
+"""What a leader's tick remembers for the next tick, and what it reports."""
 
 from __future__ import annotations
 
@@ -22,24 +22,26 @@ from pipeline.ports import Listing
 
 @dataclass(frozen=True, slots=True)
 class LeaderMemory:
-    """What a tick remembers for the next one; losing it costs time only."""
+    """What a tick remembers for the next tick. A lost memory costs time only."""
 
     last_look: datetime | None = None
+    """When the lock and the workers were last read."""
     lock: Sighting | None = None
-    """The lock of somebody else, as last seen."""
+    """The lock of another deployment, as last seen."""
     workers: Sightings = field(default_factory=dict)
+    """By worker id."""
     listed: datetime | None = None
-    """When all workers were looked for, not only those known."""
+    """When the rows of all workers were last read, not only those of workers known before."""
     last_sync: datetime | None = None
     syncs: Mapping[str, SyncMemory] = field(default_factory=dict)
-    """By stream."""
+    """By stream name."""
     streams: StreamsMemory = field(default_factory=StreamsMemory)
     assignment: AssignmentMemory = field(default_factory=AssignmentMemory)
     election_memory: PartMemory = None
-    """Of the policy's election."""
+    """What the policy's election remembers."""
     cleanup: CleanupMemory = field(default_factory=CleanupMemory)
     cleaning: CleanupDue = field(default_factory=CleanupDue)
-    """Of a round that isn't finished."""
+    """What the unfinished round of shard syncs has to clean up, stream by stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +50,16 @@ class LeaderReport:
     sentence: str
     leads: bool
     trouble: HeadraceError | None = None
-    """Why the streams couldn't be looked at. Leases were given out all the same."""
+    """Why no stream could be synced, or why no lease was assigned. Either failure doesn't keep the tick from the other."""
     partitions: tuple[str, ...] = ()
-    """Keys of all leases that this tick saw, parents first; empty when it didn't look."""
+    """Keys of all leases that this tick read, parents first; empty if it didn't read the leases."""
 
     def __str__(self) -> str:
         return self.sentence
 
 
 def keys_of(listing: Listing | None) -> tuple[str, ...]:
-    """All leases, parents first: Dagster shows partitions in the order they were added."""
+    """Keys of all leases, parents first: Dagster keeps partitions in the order in which they were added."""
     return () if listing is None else keys_parents_first(listing.leases)
 
 
@@ -69,13 +71,13 @@ def keys_parents_first(leases: Iterable[Lease]) -> tuple[str, ...]:
 def sentence_of(tally: Tally, listing: Listing | None, odd_workers: int, *, took: int) -> str:
     counts = [
         f"{counted(tally.created, 'shard')} added" if tally.created else "",
-        f"{counted(tally.deleted, 'row')} cleared away" if tally.deleted else "",
+        f"{counted(tally.deleted, 'row')} deleted" if tally.deleted else "",
         f"{counted(tally.assigned, 'lease')} assigned" if tally.assigned else "",
-        f"{tally.moved} moved" if tally.moved else "",
-        f"{counted(tally.lost, 'race')} lost" if tally.lost else "",
+        f"{counted(tally.moved, 'lease')} moved" if tally.moved else "",
+        f"{counted(tally.refused, 'write')} refused" if tally.refused else "",
         f"{counted(len(listing.skipped), 'row')} not understood" if listing and listing.skipped else "",
         f"{counted(odd_workers, 'worker row')} not understood" if odd_workers else "",
         *tally.notes,
     ]
-    told = ", ".join(c for c in counts if c)
-    return f"leader: {told or 'nothing to do'}, {took} ms"
+    work = ", ".join(c for c in counts if c)
+    return f"leader: {work or 'nothing to do'}, {took} ms"

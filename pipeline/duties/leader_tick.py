@@ -1,11 +1,10 @@
-"""One tick of the leader: hold the lock, keep the lease rows in step with Kinesis, give out leases, even them out.
+"""One tick of the leader: hold the lock, keep the lease rows in step with Kinesis, and assign leases to workers.
 
     tables there? -> the lock -> the workers -> the streams, and their shard sync (every 30 s) -> assignment (every
-    20 s, and at once when rows are new, a worker died or came up, or one is stopping)
+    20 s, and at once when rows are new, or when a worker died, came up or stops)
 
-A deployment that doesn't lead reads the lock and its own workers' rows; it reads all workers' rows only once the lock
-stands still. The lock only saves work: every write below is conditional, so that two leaders, or one that slept, harm
-nothing.
+A deployment that doesn't lead reads the lock and its own workers' rows, and those of all workers once the lock stands still.
+The lock only saves work: every write is conditional, so that two leaders, or a leader that was frozen, do no harm.
 """
 
 from __future__ import annotations
@@ -42,10 +41,10 @@ from pipeline.ports import (
 from pipeline.settings.model import Settings
 
 TICK_DEADLINE = timedelta(seconds=40)
-"""The longest that a leader's tick beats the lock and gives leases out; the next tick goes on. Dagster gives a tick up
-after 60 s and starts a second one beside it."""
-_FOR_STREAMS = 0.5
-"""Of a tick's time: the rest is for giving leases out."""
+"""How long a leader's tick beats the lock and writes; the next tick goes on. After 60 s Dagster abandons a tick and starts a
+second one beside it."""
+_SYNC_SHARE = 0.5
+"""The part of a tick's time that shard syncs may take. The rest is for assigning leases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +71,7 @@ class LeaderDuty:
         since = None if memory.last_look is None else now - memory.last_look
         lock_state = self.policy.election.look(self._electing, memory.lock, since)
         memory, fleet = self._look_at_workers(memory, lock_state, since=since, now=now)
-        # After the answers: what they show may be as young as that, and time before it is nobody's silence.
+        # The next look counts from now: a beat that was just read may be this recent, and time before a beat is no silence.
         memory = replace(memory, last_look=self.clock.now(), workers=fleet.seen)
         if (why := self._why_not(fleet)) is not None:
             self.release()
@@ -82,7 +81,7 @@ class LeaderDuty:
         )
         memory = replace(memory, lock=lock_state.seen, election_memory=elected.memory)
         if not elected.leads:
-            # Whoever doesn't lead doesn't know what was asked for meanwhile: former streams begin to wait anew.
+            # While another deployment leads, this one doesn't see which streams are asked for: their wait starts again.
             memory = replace(memory, streams=StreamsMemory(), syncs={})
             return LeaderReport(memory, f"leader: {elected.leader} leads", leads=False)
         listing, trouble = None, None
@@ -91,36 +90,28 @@ class LeaderDuty:
         except HeadraceError as error:
             trouble = error
         if trouble is not None:
-            # The dead don't wait for Kinesis or the lake: their leases are given out all the same.
+            # Assignment needs neither Kinesis nor the lake table: a dead worker's leases go to others all the same.
             tally.notes.append(str(trouble))
         if self.policy.strategy.assigns():
             memory, listing, refused = self._assign_when_due(
                 memory, fleet, now, listing=listing, tally=tally, began=began
             )
             trouble = trouble or refused
-        return LeaderReport(
-            memory,
-            sentence_of(
-                tally, listing, fleet.misread_rows, took=round((self.clock.monotonic() - began) * 1000)
-            ),
-            leads=True,
-            trouble=trouble,
-            partitions=keys_of(listing),
-        )
+        took = round((self.clock.monotonic() - began) * 1000)
+        sentence = sentence_of(tally, listing, fleet.misread_rows, took=took)
+        return LeaderReport(memory, sentence, leads=True, trouble=trouble, partitions=keys_of(listing))
 
     def beat_lock(self) -> bool:
-        """Called on a timer while a long tick is at work."""
         return self._electing.beat()
 
     def release(self) -> bool:
-        """The clean end of leading: the next leader needn't wait."""
         return self._electing.release()
 
     def _look_at_workers(
         self, memory: LeaderMemory, lock_state: LockState, *, since: timedelta | None, now: datetime
     ) -> tuple[LeaderMemory, KnownWorkers]:
-        """A leader that waits for a lock that beats looks at its own workers only: what it knew of the others would be old
-        by the time that it leads."""
+        """Read the worker rows. While another deployment's lock beats, only this deployment's own rows are read: what is
+        counted against other workers now would be out of date by the time that this deployment leads."""
         own = [worker.id for worker in self.settings.workers]
         if lock_state.move is Move.WAIT and not lock_state.stands_still:
             fleet = self.watch(self.workers.get_many(own), {}, None)
@@ -141,9 +132,9 @@ class LeaderDuty:
         )
 
     def _why_not(self, fleet: KnownWorkers) -> str | None:
-        """Why nobody is to lead from here. One worker that stays behind wants a leader."""
+        """Why this deployment must not lead. It may lead as long as one of its workers isn't stopping."""
         if all(worker.id in fleet.stopping for worker in self.settings.workers):
-            return "all workers here are stopping, another one leads"
+            return "all workers of this deployment are stopping, so it doesn't lead"
         return self.policy.other_workers.why_not_lead()
 
     def _check_can_lead(self) -> None:
@@ -184,36 +175,37 @@ class LeaderDuty:
             return memory, None, None
         listing = self._scan()
         if self.policy.other_workers.others_read(memory.assignment.strangers, listing):
-            # What nothing here asks for may be theirs: its wait begins anew.
-            memory = replace(memory, streams=replace(memory.streams, looked=None))
+            # Another program may ask for the streams that these settings don't: no former stream's wait goes on.
+            memory = replace(memory, streams=replace(memory.streams, counted=None))
         look = Tracking(settings=self.settings, source=self.source).look(memory.streams, listing, now)
         tally.notes.extend(look.notes)
-        has_time = self._has_time(began, share=_FOR_STREAMS)
-        tally.write(self.leases, look.forget, has_time=has_time)
-        # What falls due in the middle of a round is for the next one.
+        has_time = self._has_time(began, share=_SYNC_SHARE)
+        tally.write(self.leases, look.deletions, has_time=has_time)
+        # A clean-up that falls due in the middle of a round waits for the next round, which has all streams.
         due = memory.cleanup.due(now, self.settings.times) if unfinished is None else memory.cleaning
         done = self.shard_sync.round(
             look.streams,
             listing,
             tally,
             memory=memory.syncs,
-            began=unfinished,
+            resumed=unfinished,
             has_time=has_time,
             cleanup=due,
         )
         if tally.created or tally.deleted:
             listing = self._scan()
+            # New rows have no owner yet: they are assigned in this tick.
             memory = replace(memory, assignment=replace(memory.assignment, unfinished=True))
         memory = replace(
             memory,
             streams=replace(look.memory, unfinished=done.unfinished),
             syncs=done.memory,
-            cleaning=due if done.stopped else CleanupDue(),
+            cleaning=due if done.is_cut_short else CleanupDue(),
         )
         if done.trouble is not None:
-            return memory, listing, done.trouble  # due again at once
+            return memory, listing, done.trouble  # `last_sync` stays, so that the next tick syncs again
         tally.notes.extend(done.notes)
-        if not done.stopped:
+        if not done.is_cut_short:
             memory = replace(memory, cleanup=memory.cleanup.after(due, now))
         return replace(memory, last_sync=now), listing, None
 
@@ -237,6 +229,7 @@ class LeaderDuty:
         if not duty.is_due(memory.assignment, fleet, listing, now=now):
             return memory, listing, None
         listing = self._scan() if listing is None else listing
+        # An owner that is new to this leader may have a row, which a look at the known workers doesn't find.
         if owners_of(listing.leases) - fleet.seen.keys():
             fleet = self.watch(self.workers.listing(), fleet.seen, timedelta(0))
             memory = replace(memory, listed=now)
@@ -248,6 +241,6 @@ class LeaderDuty:
         return replace(memory, workers=done.workers, assignment=done.memory), listing, done.trouble
 
     def _has_time(self, began: float, *, share: float = 1.0) -> Callable[[], bool]:
-        """`share`: of the tick's time."""
+        """`share`: the part of the tick's time after which the answer is no."""
         enough = TICK_DEADLINE.total_seconds() * share
         return lambda: self.clock.monotonic() - began < enough

@@ -1,7 +1,7 @@
-"""Every worker keeps an eye on the leader: a lock that beats isn't yet a leader that gives leases out.
+"""Every worker watches the leader: a leader may hold the lock, beat it, and still assign no leases.
 
-Leaders of ours count each finished assignment pass in their worker row. One that isn't ours counts none: of its lock only
-the beat is kept.
+Headrace's leaders count each finished assignment pass in their own worker row. The leader of another application counts none;
+of such a leader only the beat of its lock is watched.
 """
 
 from __future__ import annotations
@@ -17,19 +17,24 @@ from pipeline.ports import LeaderLock, WorkerStore
 from pipeline.settings.model import TimeSettings
 
 _PERIODS = 3
+"""Assignment periods without a finished pass before a worker raises the alarm: one slow pass is no alarm."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderWatchMemory:
+    """What a worker remembers of the leader from tick to tick."""
+
     last: datetime | None = None
+    """When the worker looked last."""
     lock: str | None = None
-    """Its version, as last seen."""
+    """The version of the lock as last seen."""
     passes: Sighting | None = None
+    """The leader's count of assignment passes."""
     other: Sighting | None = None
-    """Of the lock, where a worker that isn't ours holds it."""
+    """The version of the lock while a worker of another application holds it."""
 
     def is_led_by_another(self, *, within: timedelta) -> bool:
-        """Whether that lock has moved, and not longer ago than this."""
+        """Whether another application's worker leads: it holds the lock, and has beaten it within this time."""
         return self.other is not None and self.other.moved and self.other.credit <= within
 
 
@@ -40,7 +45,8 @@ class LeaderWatch:
     times: TimeSettings
 
     def look(self, before: LeaderWatchMemory, now: datetime) -> tuple[LeaderWatchMemory, str | None]:
-        """Every assignment period one read of the lock and one of its owner's row."""
+        """What to remember, and the alarm if there is one. Costs two reads in each assignment period: the lock and the
+        leader's worker row."""
         period = self.times.assignment
         if not is_time(before.last, now, every=period):
             return before, self._alarm(before)
@@ -53,6 +59,8 @@ class LeaderWatch:
             return LeaderWatchMemory(now, found.version, other=other), None
         if found is None or row is None:
             return LeaderWatchMemory(now), None
+        # Only time in which the lock was beaten counts against the leader. A lock that stands still is another leader
+        # sensor's business: it takes the lock over.
         beats = before.lock is not None and before.lock != found.version
         since = now - before.last if before.last is not None and beats else None
         seen = {} if before.passes is None else {row.worker_id: before.passes}
@@ -62,7 +70,7 @@ class LeaderWatch:
         return after, self._alarm(after)
 
     def _row_of(self, worker_id: str) -> Worker | None:
-        """One that isn't understood is that worker's trouble; the leader's tick names it."""
+        """The worker's row; None where there is none, or where it isn't understood, which the leader's tick reports."""
         try:
             return self.workers.get(worker_id)
         except WrongShape:
@@ -74,6 +82,6 @@ class LeaderWatch:
         leader = seen.passes.token.rpartition(":")[0]
         return (
             f"worker {leader} holds the leader's lock and beats, but has finished no assignment for {seen.passes.credit}: "
-            "leases may stand unread, no record is lost. Look at its leader sensor; `headrace stop` there makes it let go of "
-            "the lock"
+            "some leases may have no worker that reads them; no record is lost. Look at the leader sensor of that worker's "
+            "deployment; `headrace stop` there makes it release the lock"
         )

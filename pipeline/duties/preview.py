@@ -27,31 +27,35 @@ _Found = TypeVar("_Found")
 class Preview:
     memory: LeaderMemory
     changes: tuple[Change, ...]
-    first: tuple[str, ...] = ()
-    """What a leader would do before that: a first start, or what was lost is made anew."""
+    first_steps: tuple[str, ...] = ()
+    """What a leader would do before it writes the changes, such as making tables, each in one sentence."""
     has_started: bool = True
-    """Some stream has its origin in the landing table."""
+    """At least one stream has its origin in the lake table."""
     why_not: str | None = None
-    """Why nobody leads, or nothing is given out: workers are here that nobody invited, or that agreed otherwise."""
+    """Why a leader here wouldn't lead, or would assign nothing: another application's workers are in the way."""
 
 
 def preview(duty: LeaderDuty, memory: LeaderMemory) -> Preview:
-    """Nothing is written. Workers count from the second look on. Where a strategy evens out in some runs only,
-    this shows such a run, however many looks came before."""
+    """What a leader's tick would write now. Nothing is written.
+
+    `memory`: what the preview before this one remembered. A worker counts as living only once its beat has moved from one
+    preview to the next, so that a single preview assigns nothing.
+    """
     settings, now = duty.settings, duty.clock.now()
-    workers, has_workers = _there(duty, duty.workers.listing, WorkerListing(()))
-    listing, has_leases = _there(duty, duty.leases.scan, Listing(()))
+    workers, has_workers = _read_if_there(duty, duty.workers.listing, WorkerListing(()))
+    listing, has_leases = _read_if_there(duty, duty.leases.scan, Listing(()))
     listing = of_our_form(listing, multi=settings.multi)
     first = [] if has_workers and has_leases else ["make the coordination tables, which aren't there"]
     if not first and (why_not := duty.policy.other_workers.why_not_lead()) is not None:
         return Preview(memory, (), why_not=why_not)
     state, has_table = _state(duty)
     if not has_table:
-        first.append(f"make the landing table {settings.landing.table}, which isn't there")
+        first.append(f"make the lake table {settings.landing.table}, which isn't there")
     since = None if memory.last_look is None else now - memory.last_look
     fleet = duty.watch(workers, memory.workers, since)
     streams = Tracking(settings=settings, source=duty.source).look(memory.streams, listing, now)
     synced, origins = _sync(duty, streams, listing, state)
+    # Some strategies balance workers only in some passes, the first among them: each preview shows such a pass.
     assignment = replace(memory.assignment, passes=0)
     plan = plan_pass(listing.leases, fleet, assignment, policy=duty.policy, times=settings.times, now=now)
     seen = replace(
@@ -62,12 +66,12 @@ def preview(duty: LeaderDuty, memory: LeaderMemory) -> Preview:
         assignment=plan.memory,
     )
     has_started = bool(state.positions.origins)
-    changes = (*streams.forget, *synced, *plan.changes)
+    changes = (*streams.deletions, *synced, *plan.changes)
     return Preview(seen, changes, (*first, *origins), has_started, plan.why_not)
 
 
-def _there(duty: LeaderDuty, ask: Callable[[], _Found], nothing: _Found) -> tuple[_Found, bool]:
-    """What lies in tables that a leader would make, if they aren't there."""
+def _read_if_there(duty: LeaderDuty, ask: Callable[[], _Found], nothing: _Found) -> tuple[_Found, bool]:
+    """What `ask` reads, and True; or `nothing`, and False, where a leader would create the missing tables first."""
     try:
         return ask(), True
     except TablesMissing:
@@ -86,8 +90,8 @@ def _state(duty: LeaderDuty) -> tuple[TableState, bool]:
 def _sync(
     duty: LeaderDuty, streams: StreamsLook, listing: Listing, state: TableState
 ) -> tuple[list[Change], list[str]]:
-    """The rows that a shard sync would make or retire, as if the origins that are missing were there."""
-    duties = duty.shard_sync
+    """The changes of a shard sync, as if missing origins had been committed; and a sentence for each missing origin."""
+    shard_sync = duty.shard_sync
     changes: list[Change] = []
     first: list[str] = []
     for tracked in streams.streams:
@@ -96,27 +100,27 @@ def _sync(
         except Unknown:
             if tracked.life is None:
                 raise
-            continue  # a former stream that is gone: nothing is to be synced
+            continue  # a former stream that was deleted: there is nothing to sync
         is_begun = facts.stream in state.positions.origins
         if not is_wanted_life(tracked, facts) or (tracked.life is not None and not is_begun):
             continue
         mine = rows_of(facts.stream, listing.leases)
         origin = plan_origin(state, facts, stream=tracked.settings, leases=mine)
         if origin is not None:
-            first.append(_told(tracked, origin))
-        known = _with(state, facts.stream, origin)
-        changes += duties.plan(tracked.settings, facts, listing, state=known)
+            first.append(_sentence(tracked, origin))
+        known = _with_origin(state, facts.stream, origin)
+        changes += shard_sync.plan(tracked.settings, facts, listing, state=known)
     return changes, first
 
 
-def _with(state: TableState, stream: StreamId, origin: Origin | None) -> TableState:
+def _with_origin(state: TableState, stream: StreamId, origin: Origin | None) -> TableState:
     if origin is None:
         return state
     return replace(state, positions=state.positions.with_origins({stream: origin}))
 
 
-def _told(tracked: Tracked, origin: Origin) -> str:
+def _sentence(tracked: Tracked, origin: Origin) -> str:
     start = str(origin.start)
     if tracked.settings.initial_position is InitialPosition.LATEST and origin.start.at is not None:
-        start = "LATEST, as the time that Kinesis says it is then"
-    return f"commit to the landing table where stream {tracked.name} starts: {start}"
+        start = "LATEST, which means the time on Kinesis's clock at that moment"
+    return f"commit the origin of stream {tracked.name} to the lake table: {start}"

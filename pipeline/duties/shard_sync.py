@@ -1,10 +1,10 @@
-"""Shard sync of all streams: each with its own rows, its own origin and its own trouble.
+"""Shard sync of all streams. Each stream has rows, an origin and errors of its own.
 
-    describe (a new life?) -> origin -> as quiet as last time? then no listing -> ListShards -> missing rows, holes
+    describe (a new life?) -> origin -> nothing changed since the last sync? done -> ListShards -> missing rows, holes
 
-Shards aren't listed again while the open rows cover all hash keys and neither rows nor ENDs have changed since a sync
-that found nothing to do and no hole: a child's row is made at its parent's end, which the table tells. What that doesn't
-see (see `sync_token`) waits for the next clean-up, which every so often has all streams listed.
+Shards aren't listed again while the open rows cover all hash keys, and neither the rows nor the ENDs have changed since a sync
+that found no missing row and no hole: the row of a child is made when its parent ends, and the lake table tells that. Two cases
+don't show in the rows (see `sync_token`); the clean-up finds them, because it lists all streams every five minutes.
 """
 
 from __future__ import annotations
@@ -40,59 +40,60 @@ _SENTINELS = {
 
 @dataclass(frozen=True, slots=True)
 class SyncMemory:
-    """What is remembered of one stream. Losing it costs a listing, and tells of a hole a few looks later."""
+    """What is remembered of one stream. After a loss the shards are listed once more, and holes are reported later."""
 
-    quiet: str | None = None
-    """The token of the last sync, if it found nothing to do."""
+    quiet_token: str | None = None
+    """The token of the last sync, if that sync found nothing to do."""
     holes: Suspicions = field(default_factory=Suspicions)
+    """Holes in the hash keys: how often in a row each was seen."""
 
-    def is_as_quiet(self, token: str | None) -> bool:
-        return token is not None and token == self.quiet and self.holes == Suspicions()
+    def is_unchanged(self, token: str | None) -> bool:
+        return token is not None and token == self.quiet_token and self.holes == Suspicions()
 
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """A stream's shards in scope, and what the rows lack of them."""
+    """A stream's shards in scope, and the changes that bring its lease rows into step with them."""
 
     shards: tuple[Shard, ...]
     family: Family
     mine: tuple[Lease, ...]
-    """Rows of this life of the stream."""
+    """The rows of this life of the stream."""
     changes: tuple[Change, ...]
 
 
 @dataclass(slots=True)
 class Round:
-    """What became of one round over the streams, or of its part that one tick had time for."""
+    """One tick's part of a round of shard syncs over all streams."""
 
     state: TableState
-    """The lake table, loaded once for all of them: each looks for its own origin and positions only."""
-    began: Unfinished | None = None
-    """Where the tick before stopped."""
-    passed: str = ""
-    """The last stream that the round is done with."""
+    """The lake table's state, loaded once for all streams: a stream's sync uses the stream's own origin and positions only."""
+    resumed: Unfinished | None = None
+    """Where the previous tick stopped, if it had no time for the whole round."""
+    last_done: str = ""
+    """The name of the last stream that was dealt with."""
     synced: list[str] = field(default_factory=list)
     failed: dict[str, HeadraceError] = field(default_factory=dict)
     memory: dict[str, SyncMemory] = field(default_factory=dict)
-    """By stream."""
-    stopped: bool = False
-    """The next tick goes on."""
+    """By stream name."""
+    is_cut_short: bool = False
+    """The time was over: the next tick goes on with this round."""
 
     def before(self, tracked: Tracked) -> SyncMemory:
         return self.memory.get(tracked.name, SyncMemory())
 
     def fail(self, tracked: Tracked, error: HeadraceError) -> None:
         self.failed[tracked.name] = error
-        self.memory[tracked.name] = replace(self.before(tracked), quiet=None)
+        self.memory[tracked.name] = replace(self.before(tracked), quiet_token=None)
 
     @property
     def unfinished(self) -> Unfinished | None:
-        return Unfinished(self.passed, self._reached) if self.stopped else None
+        return Unfinished(self.last_done, self._any_synced) if self.is_cut_short else None
 
     @property
     def trouble(self) -> HeadraceError | None:
-        """One stream's trouble is a note; where nothing could be done the tick has failed, as with a single stream."""
-        if not self.failed or self._reached:
+        """The error of the tick, where no stream could be synced. While some can, the error of another one is a note."""
+        if not self.failed or self._any_synced:
             return None
         return min(self.failed.values(), key=lambda error: not isinstance(error, Transient))
 
@@ -101,8 +102,8 @@ class Round:
         return tuple(f"stream {name} couldn't be synced ({error})" for name, error in self.failed.items())
 
     @property
-    def _reached(self) -> bool:
-        return bool(self.synced) or (self.began is not None and self.began.reached)
+    def _any_synced(self) -> bool:
+        return bool(self.synced) or (self.resumed is not None and self.resumed.any_synced)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,32 +121,37 @@ class ShardSync:
         tally: Tally,
         *,
         memory: Mapping[str, SyncMemory],
-        began: Unfinished | None,
+        resumed: Unfinished | None,
         has_time: Callable[[], bool],
         cleanup: CleanupDue,
     ) -> Round:
-        """From where the tick before stopped, as far as this one has time."""
+        """Sync the streams in the order of their names, from where the previous tick stopped, as long as there is time.
+
+        `cleanup`: what to clean up of each stream after its sync.
+        """
         self.table.ensure()
         known = {each.name: memory[each.name] for each in streams if each.name in memory}
-        done = Round(self.table.load(), began, "" if began is None else began.after, memory=known)
-        rest = sorted((each for each in streams if each.name > done.passed), key=lambda s: s.name)
+        done = Round(self.table.load(), resumed, "" if resumed is None else resumed.last_done, memory=known)
+        rest = sorted((each for each in streams if each.name > done.last_done), key=lambda s: s.name)
         for tracked in rest:
-            is_silent = False
+            is_unreachable = False
             try:
                 self._sync(tracked, listing, tally, done, cleanup=cleanup, has_time=has_time)
             except HeadraceError as error:
                 done.fail(tracked, error)
-                is_silent = isinstance(error, Unreachable)  # each of the others too would take the whole tick
-            if not done.stopped:
-                done.passed = tracked.name
-                done.stopped = tracked is not rest[-1] and (is_silent or not has_time())
-            if done.stopped:
+                # A service that doesn't answer would make each of the other streams wait for the whole tick.
+                is_unreachable = isinstance(error, Unreachable)
+            if not done.is_cut_short:
+                done.last_done = tracked.name
+                done.is_cut_short = tracked is not rest[-1] and (is_unreachable or not has_time())
+            if done.is_cut_short:
                 break
         return done
 
     def plan(
         self, stream: StreamSettings, facts: StreamFacts, listing: Listing, *, state: TableState
     ) -> tuple[Change, ...]:
+        """The changes that a sync would write now. For `headrace plan`."""
         return self._list(stream, facts.stream, listing, state=state).changes
 
     def _list(
@@ -164,8 +170,10 @@ class ShardSync:
             multi=self.settings.multi,
             sentinel=_SENTINELS[settings.initial_position],
         )
-        odd = {row.key for row in listing.skipped}  # there, but not for us to understand or to change
-        return _Listed(shards, family, mine, tuple(change for change in plan if change.key not in odd))
+        # A row that isn't understood takes the place of the row that would be made, and is never changed (I23).
+        not_understood = {row.key for row in listing.skipped}
+        changes = tuple(change for change in plan if change.key not in not_understood)
+        return _Listed(shards, family, mine, changes)
 
     def _sync(
         self,
@@ -186,23 +194,24 @@ class ShardSync:
         done.state = ensure_origin(self.table, done.state, facts, stream=tracked.settings, leases=mine)
         if lost := ends_lost(facts.stream, mine, done.state.positions):
             tally.notes.append(
-                f"{counted(len(lost), 'ended shard')} ahead of the lake table ({lost[0]}, ...): it was rolled back or restored; nothing "
-                "after it is read until `headrace reposition` decides"
+                f"the lease rows of {counted(len(lost), 'shard')} say that the shard has ended, and the lake table doesn't "
+                f"({lost[0]}, ...): the table was rolled back or restored; the children of these shards aren't read until "
+                "`headrace reposition` decides"
             )
         before = done.before(tracked)
         token = sync_token(facts.stream, mine, done.state.positions)
-        if cleanup or not before.is_as_quiet(token):
+        if cleanup or not before.is_unchanged(token):
             found = self._list(tracked.settings, facts.stream, listing, state=done.state)
-            holes = self._audit(found, before, state=done.state, tally=tally)
+            holes = self._check_holes(found, before, state=done.state, tally=tally)
             if self._write(tracked, found, tally, is_new=not mine, has_time=has_time):
-                # A hole that the next tick fills is none to be suspicious of.
-                done.memory[tracked.name] = replace(before, quiet=None)
+                # Some rows are still to be made by the next tick, so that a hole means nothing yet.
+                done.memory[tracked.name] = replace(before, quiet_token=None)
                 done.synced.append(tracked.name)
-                done.stopped = True
+                done.is_cut_short = True
                 return
             done.memory[tracked.name] = SyncMemory(None if found.changes else token, holes)
         if cleanup:
-            done.stopped = self._clean(
+            done.is_cut_short = self._clean(
                 cleanup, facts, listing, tally=tally, state=done.state, has_time=has_time
             )
         done.synced.append(tracked.name)
@@ -216,26 +225,26 @@ class ShardSync:
         is_new: bool,
         has_time: Callable[[], bool],
     ) -> int:
-        """As far as there is time, parents first; one at least, so that each tick gets further. How many are left.
+        """Write the changes, parents first, as long as there is time. Returns how many are left for the next tick.
 
         `is_new`: the stream had no row at all.
         """
         of = "" if not self.settings.multi else f" of {tracked.name}"
         if is_new and any(change.create and change.create.landed for change in found.changes):
-            tally.notes.append(f"lease rows{of} were gone: rebuilt from the positions in the lake table")
+            tally.notes.append(f"the lease rows{of} were gone: rebuilt from the positions in the lake table")
         written = tally.write(self.leases, found.changes, has_time=has_time)
         if written.not_tried:
             tally.notes.append(
-                f"{counted(written.not_tried, 'more lease row')}{of} to be made or cleared away: the next tick goes on"
+                f"{counted(written.not_tried, 'more lease row')}{of} to be made or deleted: the next tick goes on"
             )
         return written.not_tried
 
     @staticmethod
-    def _audit(found: _Listed, before: SyncMemory, *, state: TableState, tally: Tally) -> Suspicions:
-        holes, told = coverage_warnings(
+    def _check_holes(found: _Listed, before: SyncMemory, *, state: TableState, tally: Tally) -> Suspicions:
+        holes, warnings = coverage_warnings(
             found.family, found.shards, found.mine, positions=state.positions, remembered=before.holes
         )
-        tally.notes.extend(told)
+        tally.notes.extend(warnings)
         return holes
 
     def _clean(
@@ -248,18 +257,21 @@ class ShardSync:
         state: TableState,
         has_time: Callable[[], bool],
     ) -> bool:
-        """Whether rows are left for the next tick."""
+        """Clean up after a stream's sync. Whether rows are left for the next tick."""
         cleaning = Cleaning(settings=self.settings, leases=self.leases, source=self.source, table=self.table)
         report = cleaning.clean(due, facts.stream, listing=listing, state=state, has_time=has_time)
         tally.count(report.written)
         if report.dropped:
-            tally.notes.append(f"{counted(report.dropped, 'ended position')} let go")
+            tally.notes.append(
+                f"{counted(report.dropped, 'END')} removed from the positions in the lake table"
+            )
         return report.written.not_tried > 0
 
 
 def _why_left_alone(tracked: Tracked, facts: StreamFacts, state: TableState) -> str | None:
+    """Why a former stream isn't synced: the end of a sentence that begins with its name."""
     if not is_wanted_life(tracked, facts):
-        return "was made anew: nothing asks for its new life"
+        return "was deleted and created again; the new stream is left alone until the settings ask for it"
     if tracked.life is not None and facts.stream not in state.positions.origins:
-        return "was never begun here: nothing of it is read until it is asked for"
+        return "has no origin in the lake table; it is left alone until the settings ask for it"
     return None

@@ -1,4 +1,4 @@
-"""What the streams of a worker's rows are, asked of Kinesis once a minute and not at each tick."""
+"""The identity and retention of streams, asked of Kinesis once a minute instead of at each tick of a worker."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from datetime import timedelta
 from pipeline.core.stream import StreamId
 from pipeline.ports import Clock, ShardSource, StreamFacts
 
-_HOLDS = 60.0
-"""Seconds. A stream that was deleted and made anew is noticed by the run itself, before it commits."""
+_VALID_FOR = 60.0
+"""Seconds. A minute too late does no harm: before it commits, a run itself sees that a stream was created again."""
 
 
 @dataclass(slots=True)
@@ -17,7 +17,7 @@ class KnownStreams:
     source: ShardSource
     clock: Clock
     _facts: dict[str, tuple[StreamFacts, float]] = field(default_factory=dict)
-    """By name, each with the moment until which it is believed."""
+    """By stream name, each with the monotonic time until which it is used."""
 
     def facts(self, name: str) -> tuple[StreamId, timedelta]:
         """Identity and retention."""
@@ -26,5 +26,5 @@ class KnownStreams:
         if found is None or now > until:
             self._facts.pop(name, None)
             found = self.source.describe(name)
-            self._facts[name] = (found, now + _HOLDS)
+            self._facts[name] = (found, now + _VALID_FOR)
         return found.stream, found.retention

@@ -1,10 +1,9 @@
-"""Which streams the leader looks after: those that the settings name, those that it finds by prefix and tags, and those
-that only its lease rows still know.
+"""Which streams the leader keeps lease rows for: the streams that the settings name, the streams that it finds by prefix and
+tags, and former streams, which only have lease rows.
 
-    settings + found (every `FIND_EVERY`) + rows -> streams to sync, former ones whose wait is over
+    settings + search (every `FIND_EVERY`) + rows -> streams to sync, and rows of former streams whose wait is over
 
-A look that fails changes nothing: what was found before stands, and while nothing was ever found no stream counts as
-a former one.
+A search that fails changes nothing: the streams found before stay. Until a search has succeeded, no stream counts as former.
 """
 
 from __future__ import annotations
@@ -25,40 +24,41 @@ from pipeline.settings.choices import FormerStreams
 from pipeline.settings.model import Settings, StreamSettings
 
 FIND_EVERY = timedelta(seconds=60)
-"""Between two looks for streams by prefix and tags. KCL's interval: Kinesis answers five ListStreams a second."""
+"""Time between two searches for streams by prefix and tags, as in KCL. Kinesis answers five ListStreams a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A round of shard syncs that the next tick goes on with."""
+    """A round of shard syncs that one tick had no time to finish. The next tick goes on with it."""
 
-    after: str
-    """The last stream that it is done with; empty: none yet."""
-    reached: bool
-    """Whether any stream could be synced so far."""
+    last_done: str
+    """The name of the last stream that was dealt with; empty if there is none yet."""
+    any_synced: bool
+    """Whether any stream of the round was synced without an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamsMemory:
-    """What the leader remembers of its streams. Losing it costs a look, and former streams begin to wait anew."""
+    """What the leader remembers of its streams. After a loss it searches again, and the wait of former streams starts again."""
 
-    asked: datetime | None = None
-    """When it last asked for streams by prefix and tags."""
+    searched: datetime | None = None
+    """When the leader last searched for streams by prefix and tags."""
     found: tuple[StreamId, ...] | None = None
-    """None: never found out."""
-    looked: datetime | None = None
+    """The streams of the last search; None before the first one that succeeded."""
+    counted: datetime | None = None
+    """When the waits in `former` were last counted up."""
     former: Sightings = field(default_factory=dict)
-    """By `account:name`: how long it has been one."""
+    """By `account:name`: how long the stream has been a former one."""
     unfinished: Unfinished | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Tracked:
-    """A stream to look after, and how."""
+    """A stream that the leader keeps lease rows for, and how the stream is read."""
 
     settings: StreamSettings
     life: str | None = None
-    """Of a former stream: `account:name:epoch`. A later life of it was never asked for."""
+    """For a former stream its life, `account:name:epoch`: a later life of the stream was never asked for."""
 
     @property
     def name(self) -> str:
@@ -69,9 +69,10 @@ class Tracked:
 class StreamsLook:
     memory: StreamsMemory
     streams: tuple[Tracked, ...]
-    forget: tuple[Change, ...] = ()
-    """Rows of former streams whose wait is over."""
+    deletions: tuple[Change, ...] = ()
+    """Deletes the rows of former streams whose wait is over."""
     notes: tuple[str, ...] = ()
+    """Parts of the tick's sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +81,7 @@ class Tracking:
     source: ShardSource
 
     def check_any_answers(self) -> None:
-        """Raises where none of the streams can be asked."""
+        """Raise the first error if Kinesis describes none of the settings' streams. One stream that answers is enough."""
         failures: list[HeadraceError] = []
         for stream in self.settings.streams:
             try:
@@ -102,61 +103,66 @@ class Tracking:
         wanted = [Tracked(each) for each in self.settings.streams]
         wanted += [Tracked(unnamed(self.settings, stream.arn)) for stream in found]
         lives = newest_lives(listing.leases)
-        left = {ident: life for ident, life in lives.items() if not self._is_asked_for(ident, found)}
-        wanted += [Tracked(unnamed(self.settings, life), life) for _, life in sorted(left.items())]
-        memory = self._watch(memory, left, now)
-        over = self._over(memory)
+        former = {ident: life for ident, life in lives.items() if not self._is_asked_for(ident, found)}
+        wanted += [Tracked(unnamed(self.settings, life), life) for _, life in sorted(former.items())]
+        memory = self._count_waits(memory, former, now)
+        past_wait = self._past_wait(memory)
         forget = [
             change
-            for ident in sorted(over)
+            for ident in sorted(past_wait)
             for change in plan_forget(ident, listing.leases, self._why_forgotten(ident))
         ]
         return StreamsLook(
             memory,
-            tuple(each for each in wanted if each.life is None or each.life.rpartition(":")[0] not in over),
+            tuple(
+                each for each in wanted if each.life is None or each.life.rpartition(":")[0] not in past_wait
+            ),
             tuple(forget),
-            (*notes, *self._told(memory, left, over)),
+            (*notes, *self._former_notes(memory, former, past_wait)),
         )
 
     def _find_when_due(self, memory: StreamsMemory, now: datetime) -> tuple[StreamsMemory, tuple[str, ...]]:
         how = self.settings.discovery
         if not how.is_asked_for:
-            return replace(memory, asked=None, found=()), ()
-        if not is_time(memory.asked, now, every=FIND_EVERY):
+            return replace(memory, searched=None, found=()), ()
+        if not is_time(memory.searched, now, every=FIND_EVERY):
             return memory, ()
         try:
             found = self._find()
         except HeadraceError as error:
-            # Who can't know what is asked for lets nobody's wait go on.
-            return replace(memory, looked=None), (f"streams couldn't be looked for ({error})",)
+            # Without a search the leader doesn't know which streams are asked for, so no former stream's wait goes on.
+            return replace(memory, counted=None), (f"the search for streams failed ({error})",)
         before = {s.name for s in memory.found or ()}
         names = {s.name for s in found}
-        notes = {"found": names - before, "found no more": before - names}
-        told = tuple(f"{what}: {', '.join(sorted(which))}" for what, which in notes.items() if which)
-        return replace(memory, asked=now, found=found), told
+        changes = {"streams found": names - before, "streams found no more": before - names}
+        notes = tuple(f"{what}: {', '.join(sorted(which))}" for what, which in changes.items() if which)
+        return replace(memory, searched=now, found=found), notes
 
     def _find(self) -> tuple[StreamId, ...]:
         return self.source.find_streams(self.settings.discovery.prefix, self.settings.discovery.tags)
 
     def _is_asked_for(self, ident: str, found: Iterable[StreamId]) -> bool:
-        """`ident`: `account:name`. In doubt a stream counts as asked for."""
+        """Whether the settings or the search ask for the stream `ident`, which is `account:name`."""
+        # The settings may leave the account out: a stream of that name in any account counts, since deleting is worse.
         name = ident.partition(":")[2]
         if self.settings.stream(name) is not None:
             return True
         return any(f"{stream.account}:{stream.name}" == ident for stream in found)
 
-    def _watch(self, memory: StreamsMemory, left: Iterable[str], now: datetime) -> StreamsMemory:
+    def _count_waits(self, memory: StreamsMemory, former: Iterable[str], now: datetime) -> StreamsMemory:
         if memory.found is None:
-            return replace(memory, former={}, looked=None)
-        since = None if memory.looked is None else now - memory.looked
+            return replace(memory, former={}, counted=None)
+        since = None if memory.counted is None else now - memory.counted
         tick = self.settings.times.shard_sync
-        return replace(memory, looked=now, former=watch_former(memory.former, left, since=since, tick=tick))
+        return replace(
+            memory, counted=now, former=watch_former(memory.former, former, since=since, tick=tick)
+        )
 
-    def _over(self, memory: StreamsMemory) -> frozenset[str]:
+    def _past_wait(self, memory: StreamsMemory) -> frozenset[str]:
         waited = expired(memory.former, self.settings.former_streams_wait)
-        return frozenset(ident for ident in waited if self._may_be_forgotten(ident))
+        return frozenset(ident for ident in waited if self._may_delete_rows(ident))
 
-    def _may_be_forgotten(self, ident: str) -> bool:
+    def _may_delete_rows(self, ident: str) -> bool:
         match self.settings.former_streams:
             case FormerStreams.KEEP:
                 return False
@@ -167,32 +173,34 @@ class Tracking:
 
     def _why_forgotten(self, ident: str) -> str:
         name, wait = ident.partition(":")[2], self.settings.former_streams_wait
-        return f"nothing has asked for stream {name} for {wait}, and former_streams is {self.settings.former_streams}"
+        return f"stream {name} was not asked for during {wait}, and former_streams is {self.settings.former_streams}"
 
-    def _told(self, memory: StreamsMemory, left: Iterable[str], over: frozenset[str]) -> Iterable[str]:
-        for ident in sorted(left):
+    def _former_notes(
+        self, memory: StreamsMemory, former: Iterable[str], past_wait: frozenset[str]
+    ) -> Iterable[str]:
+        for ident in sorted(former):
             name = ident.partition(":")[2]
-            if ident in over:
+            if ident in past_wait:
                 yield f"former stream {name}: its rows are deleted"
-            elif ident in memory.former and self._may_be_forgotten(ident):
+            elif ident in memory.former and self._may_delete_rows(ident):
                 rest = self.settings.former_streams_wait - memory.former[ident].credit
-                yield f"former stream {name} is read on, its rows go in {rest}"
+                yield f"former stream {name} is read on, its rows are deleted in {rest}"
             else:
                 yield f"former stream {name} is read on"
 
 
 def of_our_form(listing: Listing, *, multi: bool) -> Listing:
-    """Rows of the other `streams_mode` are kept, passed over and reported, like all that isn't understood."""
+    """The listing without the rows of the other `streams_mode`, which count as rows that aren't understood (I23)."""
     ours = tuple(row for row in listing.leases if is_of_form(row, multi=multi))
     if len(ours) == len(listing.leases):
         return listing
-    why = f"its key isn't of the form that streams_mode: {'multi' if multi else 'single'} has"
+    why = f"its key doesn't have the form of streams_mode: {'multi' if multi else 'single'}"
     odd = (SkippedRow(row.key, why) for row in listing.leases if not is_of_form(row, multi=multi))
     return replace(listing, leases=ours, skipped=(*listing.skipped, *odd))
 
 
 def unnamed(settings: Settings, name: str) -> StreamSettings:
-    """How a stream is read that `streams` doesn't name."""
+    """The settings of a stream that `streams` doesn't name: those of the discovery."""
     how = settings.discovery
     return StreamSettings(
         name=name,
@@ -207,7 +215,7 @@ def how_to_read(settings: Settings, stream: StreamId) -> StreamSettings:
 
 
 def asked_by(settings: Settings, row: Lease) -> str:
-    """What Kinesis is to be asked by, about the row's stream: what the settings say of it, else the row's own name for it."""
+    """The name or ARN by which to ask Kinesis for the row's stream: as in the settings, or else as in the row."""
     if row.stream is None:
         return settings.streams[0].name
     named = settings.stream(name_of_serialized(row.stream))
@@ -215,4 +223,5 @@ def asked_by(settings: Settings, row: Lease) -> str:
 
 
 def is_wanted_life(tracked: Tracked, facts: StreamFacts) -> bool:
+    """Whether the stream that exists now is the one to sync. A former stream that was created again isn't."""
     return tracked.life is None or tracked.life == facts.stream.serialized

@@ -1,8 +1,8 @@
-"""The leader's writes: many rows at a time, as long as its tick has time, and what became of them.
+"""The leader's writes on lease rows: many at a time, as long as its tick has time, with the outcome of each.
 
-A portion is what the store writes at the same time. A child's row waits until its parent's row is there: a leader that is
-cut off between the two must not leave a child without its parent, because other readers of the table then look for the
-parent no more.
+A portion is the number of rows that the store writes at the same time. The row of a child shard is written after its parent's
+row: a leader that is cut off between the two must not leave a child's row without its parent's, because other programs that
+read the table would then never look for the parent.
 """
 
 from __future__ import annotations
@@ -18,23 +18,26 @@ from pipeline.ports import LeaseStore
 
 @dataclass(frozen=True, slots=True)
 class WrittenChanges:
-    """What became of many changes."""
+    """The outcomes of many changes."""
 
     applied: tuple[Change, ...] = ()
     refused: int = 0
-    """Races lost: somebody else had written the row first."""
+    """Changes whose condition no longer held, because another program had written the row first."""
     not_tried: int = 0
-    """Not tried: the time was over, or the store answers nobody."""
+    """Changes for which there was no time, or that were left out because the store didn't answer."""
     failed_rows: int = 0
-    """Rows in trouble, and those that wait for a parent's row that is."""
+    """Rows whose write failed, and rows that wait for a parent's row whose write failed."""
     trouble: HeadraceError | None = None
-    """With the first of them."""
+    """The error of the first failed row."""
 
 
 def write_all(
     leases: LeaseStore, changes: Sequence[Change], *, has_time: Callable[[], bool]
 ) -> WrittenChanges:
-    """One portion at least, so that each tick gets further. Raises only where trouble is everywhere."""
+    """Write the changes, portion by portion. One portion is written at least, so that each tick makes progress.
+
+    Raises only where no change got an answer other than an error.
+    """
     applied: list[Change] = []
     trouble: dict[str, HeadraceError] = {}
     refused = seen = 0
@@ -56,7 +59,7 @@ def write_all(
         }
         seen += len(portion)
         if outcomes and all(isinstance(each, Transient) for each in outcomes):
-            break  # each further portion would wait as long
+            break  # the store doesn't answer, and each further portion would wait just as long
     first = next(iter(trouble.values()), None)
     if first is not None and not applied and not refused:
         raise first
@@ -64,7 +67,7 @@ def write_all(
 
 
 def _portions(changes: Sequence[Change], at_once: int) -> Iterator[list[Change]]:
-    """In their order. No portion has two writes on one row, or the rows of a parent and of its child."""
+    """The changes in their order. No portion has two writes on one row, or the rows of both a parent and its child."""
     portion: list[Change] = []
     keys: set[str] = set()
     for each in changes:
@@ -83,14 +86,15 @@ def _parents(change: Change) -> frozenset[str]:
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the writes of one tick."""
+    """The outcomes of all writes of one tick."""
 
     created: int = 0
     deleted: int = 0
     assigned: int = 0
     moved: int = 0
-    lost: int = 0
+    refused: int = 0
     notes: list[str] = field(default_factory=list)
+    """Further parts of the tick's sentence."""
 
     def write(
         self, leases: LeaseStore, changes: Sequence[Change], *, has_time: Callable[[], bool]
@@ -98,7 +102,7 @@ class Tally:
         return self.count(write_all(leases, changes, has_time=has_time))
 
     def count(self, written: WrittenChanges) -> WrittenChanges:
-        self.lost += written.refused
+        self.refused += written.refused
         if written.trouble is not None:
             self.notes.append(
                 f"{counted(written.failed_rows, 'lease row')} couldn't be written ({written.trouble})"

@@ -217,8 +217,8 @@ def test_before_a_first_start_the_plan_says_so_and_what_the_leader_would_do_and_
     assert shown.out.splitlines() == [
         f"application {name} hasn't started yet: the leader would first",
         "  make the coordination tables, which aren't there",
-        "  make the landing table lake.records, which isn't there",
-        f"  commit to the landing table where stream {name} starts: TRIM_HORIZON",
+        "  make the lake table lake.records, which isn't there",
+        f"  commit the origin of stream {name} to the lake table: TRIM_HORIZON",
         "and then",
         "create  shardId-000000000000    no parent of this shard is left to read",
         "create  shardId-000000000001    no parent of this shard is left to read",
@@ -281,8 +281,8 @@ def test_a_stream_without_an_origin_shows_its_start_and_its_rows_beside_one_that
     world.settings = replace(world.settings, streams=streams)
     seen = preview(world.a_leader(), LeaderMemory())
     assert seen.has_started
-    assert seen.first == (
-        "commit to the landing table where stream late starts: LATEST, as the time that Kinesis says it is then",
+    assert seen.first_steps == (
+        "commit the origin of stream late to the lake table: LATEST, which means the time on Kinesis's clock at that moment",
     )
     assert before(seen, "app")[0] == "the leader would first"
     assert [(kind_of(each), ":late:" in each.key) for each in seen.changes] == [("create", True)]

@@ -21,9 +21,9 @@ def clean(life: Life, due: CleanupDue = ALL) -> CleanupReport:
 
 
 def cleared(life: Life, due: CleanupDue = ALL) -> tuple[int, int, int]:
-    """Rows deleted, ENDs dropped, races lost."""
+    """Rows deleted, ENDs dropped, refused deletions."""
     report = clean(life, due)
-    return report.deleted, report.dropped, report.lost
+    return report.deleted, report.dropped, report.refused
 
 
 def a_split_that_was_read(*, children: bool = True) -> Life:
@@ -155,7 +155,7 @@ def test_a_row_that_moved_meanwhile_stays() -> None:
     life.put_row(0, checkpoint=SHARD_END, counter=row.counter + 1)
     cleaning = Cleaning(settings=life.settings, leases=life.leases, source=life.source, table=life.table)
     report = cleaning.clean(COMPLETED, life.stream, listing=listing, state=life.table.load())
-    assert (report.deleted, report.lost) == (0, 1)
+    assert (report.deleted, report.refused) == (0, 1)
 
 
 def test_without_cleanup_rows_stay_and_the_table_still_lets_go() -> None:

@@ -76,7 +76,7 @@ def test_a_sync_stops_in_time_says_how_much_is_left_and_goes_on_at_the_next_tick
     assert took == [20, 20, 10, 0]
     assert rows == [40, 80, 100, 100]
     assert "40 shards added" in said[0]
-    assert "60 more lease rows to be made or cleared away: the next tick goes on" in said[0]
+    assert "60 more lease rows to be made or deleted: the next tick goes on" in said[0]
     assert "20 more lease rows" in said[1]
     assert "20 shards added" in said[2]
     assert "more lease rows" not in said[2]

@@ -73,7 +73,7 @@ def test_assignment_stops_at_the_deadline_says_how_many_are_left_and_goes_on_at_
             world.work(worker)
     assert took == [DEADLINE, DEADLINE, 40 * A_WRITE, timedelta(0)]
     assert "80 leases assigned" in said[0]
-    assert "120 more leases to be given out or moved: the next tick goes on" in said[0]
+    assert "120 more leases to be assigned or moved: the next tick goes on" in said[0]
     assert "40 more leases" in said[1]
     assert "more leases" not in said[2]
     assert world.leases.scans - scans == len(took), "one look each"

@@ -183,12 +183,12 @@ def test_a_lock_that_moves_again_has_the_watch_forgotten() -> None:
 def test_all_own_workers_stopping_end_the_waiting_for_the_lock_too(among_leases: bool) -> None:  # noqa: FBT001
     world = Watched(among_leases=among_leases)
     world.rows.set_stopping("w2", stopping=True)
-    assert "all workers here are stopping" in world.lead_as("w2")
+    assert "all workers of this deployment are stopping" in world.lead_as("w2")
     assert world.leader_memory["w2"].lock is None
     found = world.lock.read()
     assert found is not None
     assert found.owner == "w1", "it isn't w2's to let go of"
-    assert "all workers here are stopping" not in world.lead_as("w1")
+    assert "all workers of this deployment are stopping" not in world.lead_as("w1")
 
 
 def test_a_worker_row_that_isnt_understood_is_told_and_harms_nobody() -> None:

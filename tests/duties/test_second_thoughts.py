@@ -81,7 +81,7 @@ def test_a_stream_that_only_rows_know_is_begun_where_the_settings_say_once_they_
     for _ in range(8):
         told += str(world.lead())
         world.clock.advance(TICK)
-    assert "was never begun here" in told
+    assert "has no origin in the lake table; it is left alone" in told
     world.settings = both
     for n in range(3):
         world.tick(4)

@@ -94,7 +94,7 @@ def test_a_stream_made_anew_has_only_its_own_rows_retired(made_anew: str) -> Non
     old = world.stream_now(made_anew)
     remake(world, made_anew)
     world.clock.advance(timedelta(seconds=60))
-    assert "2 rows cleared away" in str(world.lead())
+    assert "2 rows deleted" in str(world.lead())
     after = {row.key: row for row in world.leases.scan().leases}
     assert {key: after.get(key) for key in before} == before
     assert not [row for row in after.values() if row.stream == old.serialized]

@@ -79,7 +79,7 @@ def test_streams_are_found_by_prefix_and_told() -> None:
     world = finding()
     for name in ("orders-a", "orders-b", "returns"):
         world.source.create_stream(name, 1)
-    assert "found: orders-a, orders-b" in str(world.lead())
+    assert "streams found: orders-a, orders-b" in str(world.lead())
     assert names(world) == [STREAM, "orders-a", "orders-b"]
 
 
@@ -156,7 +156,7 @@ def test_a_look_for_streams_that_fails_is_told_and_changes_nothing() -> None:
         raise Throttled("slow down")
 
     world.source.find_streams = throttled  # type: ignore[method-assign,assignment]
-    assert "streams couldn't be looked for (slow down)" in lead_for(world, timedelta(minutes=10))
+    assert "the search for streams failed (slow down)" in lead_for(world, timedelta(minutes=10))
     assert rows_of(world, "orders-a").keys() == before.keys()
     world.leader_memory.clear()  # and nothing is known any more of what was found
     lead_for(world, timedelta(minutes=10))
@@ -210,9 +210,9 @@ def test_a_former_streams_rows_go_after_the_wait_and_not_before(
     world = removing(how, *delete)
     orders = rows_of(world, STREAM)
     said = lead_for(world, WAIT)
-    assert "former stream old is read on, its rows go in" in said
+    assert "former stream old is read on, its rows are deleted in" in said
     assert names(world) == ["old", STREAM]
-    assert "1 row cleared away" in lead_for(world, 3 * SYNC)
+    assert "1 row deleted" in lead_for(world, 3 * SYNC)
     assert names(world) == [STREAM]
     assert rows_of(world, STREAM).keys() == orders.keys()
     world.produce(0, stream="old", landed=False)
@@ -346,7 +346,10 @@ def test_the_new_life_of_a_former_stream_is_nobodys_wish() -> None:
     world.source.delete_stream("old")
     world.clock.advance(timedelta(minutes=2))
     world.source.create_stream("old", 1)
-    assert "former stream old was made anew: nothing asks for its new life" in lead_for(world, SYNC)
+    assert (
+        "former stream old was deleted and created again; the new stream is left alone until the settings ask for it"
+        in lead_for(world, SYNC)
+    )
     assert rows_of(world, "old").keys() == before.keys()
     assert not [due for due in world.work().due if ":old:" in due.lease_key]
 

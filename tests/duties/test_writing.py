@@ -106,7 +106,7 @@ def test_a_row_in_trouble_keeps_no_round_from_its_end() -> None:
 def test_a_lost_race_is_counted_and_is_no_trouble() -> None:
     tally = Tally()
     written = tally.write(Portions((Lease("a"),)).store(), creates("a", "b"), has_time=always)
-    assert (tally.created, tally.lost, written.trouble) == (1, 1, None)
+    assert (tally.created, tally.refused, written.trouble) == (1, 1, None)
 
 
 def test_a_store_that_answers_nobody_is_asked_for_one_portion_and_its_trouble_is_raised() -> None:
