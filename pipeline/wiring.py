@@ -2,7 +2,7 @@
 
     wire(settings) ──► Wiring ──► leader_turn, worker_turn      for Dagster's sensors
                               ├─► reading                       for Dagster's runs and `headrace consume`
-                              └─► recovery, mending, adopting   for a person's commands
+                              └─► recovery, repairing, adopting   for a person's commands
 
 Importing this module imports neither Dagster nor boto3, pyiceberg or Spark: `pipeline.adapters` imports and makes the
 real ports when they are first needed.
@@ -22,7 +22,7 @@ from pipeline.beside_kcl.choose_policy import PolicyPorts, policy_of
 from pipeline.core.due import RunState, RunVerdict
 from pipeline.duties.attempt import Attempt
 from pipeline.duties.chain import WavePorts
-from pipeline.duties.chain_repair import Mending
+from pipeline.duties.chain_repair import Repairing
 from pipeline.duties.claims import Claims
 from pipeline.duties.due_rows import DueRows
 from pipeline.duties.leader_report import LeaderMemory
@@ -306,9 +306,9 @@ class Wiring:
             clock=ports.clock,
         )
 
-    def mending(self, run_id: str) -> Mending:
+    def repairing(self, run_id: str) -> Repairing:
         ports = self.ports
-        return Mending(
+        return Repairing(
             settings=self.settings,
             leases=ports.leases(),
             source=ports.source(run_id),

@@ -122,7 +122,7 @@ def held(recovery: "Recovery", key: str) -> "Iterator[Lease]":
             time.sleep(_TRY_AGAIN_EVERY)
         yield answer.row
     finally:
-        recovery.let_go(key)
+        recovery.release(key)
 
 
 def recovery_of(wiring: "Wiring") -> "Recovery":

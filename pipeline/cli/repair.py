@@ -38,13 +38,13 @@ def run(args: argparse.Namespace) -> int:
 
     origin = None if args.origin is None else _start(args.origin)
     wiring = wire(load(args).settings)
-    mending = wiring.mending(f"shell-{wiring.ports.ids.fresh()}")
-    plan = mending.plan(why=args.why, origin=origin)
+    repairing = wiring.repairing(f"shell-{wiring.ports.ids.fresh()}")
+    plan = repairing.plan(why=args.why, origin=origin)
     if not isinstance(plan, Repair):
         raise ChainBroken(plan.why)
     if not is_wanted(args, plan.sentences, snapshot=plan.on):
         return 0 if args.json else 2
-    tell(mending.carry_out(plan), file=sys.stderr if args.json else sys.stdout)
+    tell(repairing.carry_out(plan), file=sys.stderr if args.json else sys.stdout)
     return 0
 
 

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     person = Person(recovery.claim.partition("/")[0], recovery.claim, args.why)
 
     def plan(row: "Lease") -> "Decision | Stop":
-        scene = recovery.scene(row)
+        scene = recovery.situation(row)
         sentinel = Checkpoint(how_to_read(settings, scene.key.stream).initial_position.value)
         return plan_reposition(scene, to_lease=args.to == "lease", sentinel=sentinel, person=person)
 

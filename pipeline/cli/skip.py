@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     person = Person(recovery.claim.partition("/")[0], recovery.claim, args.why)
 
     def plan(row: "Lease") -> "Decision | Stop":
-        scene = recovery.scene(row)
+        scene = recovery.situation(row)
         return plan_skip(scene, _target(args, scene, recovery, pages), person)
 
     return decide(args, recovery, [args.shard], plan)

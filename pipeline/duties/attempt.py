@@ -50,7 +50,7 @@ class Attempt:
 
     def beat(self) -> bool:
         """Called on a timer beside the waves. A wave that hangs stops the beat, so that other runs may take over."""
-        if self._is_at_work and self.claims.stood_still_for() > self.settings.hung_after:
+        if self._is_at_work and self.claims.time_without_progress() > self.settings.hung_after:
             return False
         self.claims.beat()
         if self._is_at_work:
@@ -67,19 +67,19 @@ class Attempt:
     def wave(self, keys: Iterable[str] | None = None) -> WaveReport:
         """Claim, read, land, checkpoint, release. `keys` None: what is due of all that this worker owns."""
         log = WaveLog()
-        self.claims.has_progressed()
+        self.claims.note_progress()
         self._is_at_work = True
         self.beat()
         streams = WaveStreams(log, self.ports.source, self.claims)
-        at_hand = self._at_hand(keys)
+        candidates = self._candidates(keys)
         try:
-            rows = streams.ask(at_hand, self.settings)
+            rows = streams.describe(candidates, self.settings)
         finally:
-            self.claims.note_unasked(at_hand, streams.failed)
-        living = self.claims.look(rows)
+            self.claims.note_undescribed(candidates, streams.failed)
+        living = self.claims.living_claims(rows)
         if keys is None:
             rows = self.rows.choose(rows, streams.known, living)
-            self.claims.has_progressed()
+            self.claims.note_progress()
         claimed: tuple[str, ...] = ()
         try:
             self.claims.take(log, streams.by_name, rows)
@@ -99,7 +99,7 @@ class Attempt:
             self.on_arrow(Arrow.RELEASED, claimed)
             self._is_at_work = False
         self.rows.remember(rows, log.landed)
-        self.load.tell()
+        self.load.report_when_due()
         self.failed.update({p.lease_key: p.why for p in log.problems if p.fatal})
         return log.report(len(claimed))
 
@@ -117,7 +117,7 @@ class Attempt:
         self._landing.follow(landed)
         self.on_arrow(Arrow.CHECKPOINTED, keys)
 
-    def _at_hand(self, keys: Iterable[str] | None) -> list[Lease]:
+    def _candidates(self, keys: Iterable[str] | None) -> list[Lease]:
         """Rows that may be read as far as this run knows."""
         leases = self.ports.leases
         found = leases.held_by(self.claims.me).leases if keys is None else [leases.get(key) for key in keys]

@@ -21,7 +21,7 @@ from pipeline.settings.model import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mending:
+class Repairing:
     settings: Settings
     leases: LeaseStore
     source: ShardSource

@@ -21,13 +21,13 @@ from pipeline.core.load import rate_after_quiet
 from pipeline.core.sighting import Sighting, look
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.sync import is_of_this_life
-from pipeline.duties.failing import Troubles, note_unasked
+from pipeline.duties.failing import Troubles, note_undescribed
 from pipeline.duties.wave import Problem, WaveLog
 from pipeline.errors import HeadraceError, Terminal, Unreachable
 from pipeline.ports import Clock, LeaseStore, Runs, WorkerStore
 from pipeline.settings.model import TimeSettings
 
-_UNSEEN: Final = Sighting("none")
+_NO_BEAT: Final = Sighting("none")
 """A claim that has no beat yet."""
 
 
@@ -45,13 +45,13 @@ class Claims:
     """Claims that the worker's tick judged dead."""
     held: dict[ShardKey, Lease] = field(default_factory=dict)
     """Rows that carry this run's claim, as last read or written."""
-    _asked: tuple[Lease, ...] = ()
+    _claiming: tuple[Lease, ...] = ()
     """Rows that may carry the claim, as they were before: their claims were asked for, and no answer tells."""
-    _progressed: float = 0.0
+    _progress_at: float = 0.0
     """When the run last got anywhere, by the monotonic clock: a wave of thousands of shards is long, and isn't hung."""
     _beats: Mapping[str, Sighting] = field(default_factory=dict)
-    _looked: float | None = None
-    _wanted: set[str] = field(default_factory=set)
+    _looked_at: float | None = None
+    _waited_for: set[str] = field(default_factory=set)
     """Lease keys of the rows that may say that this run waits for them."""
 
     @property
@@ -63,11 +63,11 @@ class Claims:
         """Those who wait for these rows see that the run lives."""
         self.workers.beat_run(self.me, self.claim)
 
-    def has_progressed(self) -> None:
-        self._progressed = self.clock.monotonic()
+    def note_progress(self) -> None:
+        self._progress_at = self.clock.monotonic()
 
-    def stood_still_for(self) -> timedelta:
-        return timedelta(seconds=self.clock.monotonic() - self._progressed)
+    def time_without_progress(self) -> timedelta:
+        return timedelta(seconds=self.clock.monotonic() - self._progress_at)
 
     def take(self, log: WaveLog, streams: Mapping[str | None, StreamId], rows: Iterable[Lease]) -> None:
         """Claim what may be claimed; what may not is a problem of this wave, in one sentence.
@@ -85,7 +85,7 @@ class Claims:
                 log.problems.append(Problem(row.key, why, fatal=False, busy=busy is not None))
         claims = [change.claim(row, self.me, self.claim, over=row.wanted_by is not None) for row in wanted]
         # From now on: whoever is cut short in the midst of the writes lets go of those that arrived.
-        self._asked = tuple(wanted)
+        self._claiming = tuple(wanted)
         outcomes = self.leases.apply_all(claims)
         answers = tuple(zip(wanted, outcomes, strict=True))
         for row, outcome in answers:
@@ -98,17 +98,17 @@ class Claims:
                 case error:
                     why = f"it couldn't be claimed, and nothing was read ({error})"
                     log.problems.append(Problem(row.key, why, fatal=isinstance(error, Terminal)))
-        self._asked = tuple(row for row, outcome in answers if isinstance(outcome, Unreachable))
+        self._claiming = tuple(row for row, outcome in answers if isinstance(outcome, Unreachable))
         require_some(outcomes)
-        self.has_progressed()
+        self.note_progress()
 
     def want(self, key: str) -> bool:
         """Say in the row that this run waits for a shard that another run is reading: this run goes first after that
         wave. Whether the row says so now."""
         row = self.leases.get(key)
-        if row is None or self._rival(row.wanted_by) is not None:
+        if row is None or self._other_living_run(row.wanted_by) is not None:
             return False
-        self._wanted.add(key)  # before the write: its answer may be lost
+        self._waited_for.add(key)  # before the write: its answer may be lost
         return row.wanted_by == self.claim or isinstance(
             self.leases.apply(change.want(row, self.claim)), Applied
         )
@@ -116,12 +116,12 @@ class Claims:
     def unwant_all(self) -> None:
         """This run waits no more, however it ended: it holds up no other run. A row that can't be written is free once
         this run's beat stands still."""
-        for key in sorted(self._wanted):
+        for key in sorted(self._waited_for):
             with suppress(HeadraceError):
                 row = self.leases.get(key)
                 if row is not None and row.wanted_by == self.claim:
                     self.leases.apply(change.unwant(row, self.claim))
-        self._wanted.clear()
+        self._waited_for.clear()
 
     def write(self, log: WaveLog, key: ShardKey, wanted: Change) -> bool:
         """One write on a row that we hold."""
@@ -134,21 +134,23 @@ class Claims:
 
     def _is_written(self, log: WaveLog, key: ShardKey, wanted: Change, outcome: Outcome) -> bool:
         """A refusal means that we hold the row no more: the table has the truth."""
-        self.has_progressed()
+        self.note_progress()
         match outcome:
             case Applied(lease):
                 self.held[key] = lease
                 return True
             case Refused(found):
-                why = f"its row was taken by {_taker(found, self.claim)} meanwhile; what was committed stays"
+                why = (
+                    f"its row was taken by {_who_has(found, self.claim)} meanwhile; what was committed stays"
+                )
             case error:
                 why = f"its row couldn't be written ({error}); what was committed stays, and the next wave mends the row"
         log.problems.append(Problem(wanted.key, why, fatal=False))
         return False
 
-    def note_unasked(self, rows: Iterable[Lease], troubles: Troubles) -> None:
+    def note_undescribed(self, rows: Iterable[Lease], troubles: Troubles) -> None:
         """Say in the rows why their streams couldn't be asked: these shards aren't even claimed."""
-        note_unasked(rows, troubles, me=self.me, leases=self.leases, at=self.clock.now())
+        note_undescribed(rows, troubles, me=self.me, leases=self.leases, at=self.clock.now())
 
     def release(self, log: WaveLog) -> None:
         """Also after a failure: what can't be released is freed by the silence of this claim."""
@@ -156,7 +158,7 @@ class Claims:
         failed = {p.lease_key: p.why for p in log.problems if p.fatal}
         landed = {each.lease_key: each.staged for each in log.landed}
         releases: list[Change] = []
-        rows = {row.key: row for row in (*self._asked, *self.held.values())}
+        rows = {row.key: row for row in (*self._claiming, *self.held.values())}
         for row in rows.values():
             staged = landed.get(row.key)  # None too where the commit failed: the shard stays as due as it was
             looked_at = behind = kbps = None
@@ -178,20 +180,20 @@ class Claims:
                     throughput_kbps=kbps,
                 )
             )
-        given = [row for row in self._let_go(log, releases) if row.checkpoint_owner == self.me]
+        given = [row for row in self._write_each(log, releases) if row.checkpoint_owner == self.me]
         # A handover that was asked for meanwhile is completed right away.
         why = f"{self.me} hands over to"
-        self._let_go(log, [change.complete_handover(row, f"{why} {row.owner}") for row in given])
+        self._write_each(log, [change.complete_handover(row, f"{why} {row.owner}") for row in given])
         self.held.clear()
-        self._asked = ()
+        self._claiming = ()
 
-    def _let_go(self, log: WaveLog, changes: Sequence[Change]) -> tuple[Lease, ...]:
+    def _write_each(self, log: WaveLog, changes: Sequence[Change]) -> tuple[Lease, ...]:
         outcomes = self.leases.apply_all(changes)
         for each, outcome in zip(changes, outcomes, strict=True):
             if isinstance(outcome, HeadraceError):
                 why = f"its row couldn't be released ({outcome})"
                 log.problems.append(Problem(each.key, why, fatal=False))
-        self.has_progressed()
+        self.note_progress()
         return applied(outcomes)
 
     def _why_not(self, row: Lease, stream: StreamId) -> str | None:
@@ -205,26 +207,26 @@ class Claims:
 
     def _why_busy(self, row: Lease) -> str | None:
         """Only these are worth waiting for: the row says so in `wantedBy`."""
-        if (reader := self._rival(row.run_claim)) is not None:
+        if (reader := self._other_living_run(row.run_claim)) is not None:
             return f"run {reader} is reading it"
-        if (waiting := self._rival(row.wanted_by)) is not None:
+        if (waiting := self._other_living_run(row.wanted_by)) is not None:
             return f"run {waiting} waits for it and goes first"
         return None
 
-    def _rival(self, claim: str | None) -> str | None:
+    def _other_living_run(self, claim: str | None) -> str | None:
         """The run that a claim belongs to, if it is another run than this one and isn't over."""
-        if claim is None or claim == self.claim or self._is_over(claim):
+        if claim is None or claim == self.claim or self._is_dead(claim):
             return None
         return run_of_claim(claim)
 
-    def _is_over(self, run_claim: str) -> bool:
+    def _is_dead(self, run_claim: str) -> bool:
         if run_claim in self.dead_claims:
             return True
         patience = LivenessTimes(self.times.lease_duration, self.times.launch_grace)
-        beat = self._beats.get(run_claim, _UNSEEN)
+        beat = self._beats.get(run_claim, _NO_BEAT)
         return not run_lives(self.runs.verdict(run_of_claim(run_claim)), [beat], patience)
 
-    def look(self, rows: Iterable[Lease]) -> frozenset[str]:
+    def living_claims(self, rows: Iterable[Lease]) -> frozenset[str]:
         """Those of other runs' claims on my rows that live. One that Dagster doesn't know is over once its beat stands still."""
         rows = tuple(rows)
         worker = self.workers.get(self.me)
@@ -232,16 +234,16 @@ class Claims:
         for row in rows:
             for claim in (row.run_claim, row.wanted_by):
                 if claim is not None:
-                    beats.setdefault(claim, _UNSEEN.token)
+                    beats.setdefault(claim, _NO_BEAT.token)
         now = self.clock.monotonic()
-        since = None if self._looked is None else timedelta(seconds=now - self._looked)
+        since = None if self._looked_at is None else timedelta(seconds=now - self._looked_at)
         self._beats = look(self._beats, beats, since=since, tick=self.times.worker_tick)
-        self._looked = now
+        self._looked_at = now
         theirs = {row.run_claim for row in rows} - {None, self.claim}
-        return frozenset(claim for claim in theirs if claim is not None and not self._is_over(claim))
+        return frozenset(claim for claim in theirs if claim is not None and not self._is_dead(claim))
 
 
-def _taker(found: Lease | None, mine: str) -> str:
+def _who_has(found: Lease | None, mine: str) -> str:
     if found is None:
         return "nobody (it is gone)"
     if found.run_claim is not None and found.run_claim != mine:

@@ -35,7 +35,7 @@ class DueRows:
         """Rows of another life of their stream are nobody's to read: the leader clears them away, or keeps them."""
         rows: dict[str | None, list[Lease]] = {}
         for lease in mine:
-            if lease.stream in streams and _is_alive(lease, streams[lease.stream]):
+            if lease.stream in streams and _may_be_read(lease, streams[lease.stream]):
                 rows.setdefault(lease.stream, []).append(lease)
         return together(
             self._plan_stream(its, streams[stream], living, now=now) for stream, its in rows.items()
@@ -53,7 +53,7 @@ class DueRows:
         }
         # A parent's row that can't be read blocks nobody here: the run asks the table.
         for found in self.leases.get_many(sorted(elsewhere)).leases if elsewhere else ():
-            if _is_alive(found, known):
+            if _may_be_read(found, known):
                 by_shard[found.shard_id] = found
         quarter = known[1] / 4 if known else timedelta(hours=6)
         return plan_due(
@@ -70,13 +70,13 @@ class DueRows:
             for row in rest[:at_most]
             if (known := streams[row.stream]) is not None
         }
-        news = self.source.has_news({key: _resume(row) for key, row in asked.items()})
+        news = self.source.has_news({key: _resume_point(row) for key, row in asked.items()})
         due = tuple(Due(asked[key].key, "a probe found something to read") for key in sorted(news))
         return due, rest[at_most - 1].key if len(rest) > at_most else None
 
 
 @dataclass(frozen=True, slots=True)
-class AskedStreams:
+class DescribedStreams:
     """What the streams of a worker's rows are now. One that can't be asked holds up its own shards only."""
 
     known: Streams
@@ -88,15 +88,15 @@ class AskedStreams:
             raise min(self.failed.values(), key=lambda error: not isinstance(error, Transient))
 
     @property
-    def told(self) -> str:
+    def suffix(self) -> str:
         """The end of a sentence; empty where all streams could be asked."""
         failed = sorted((name or "the stream", why) for name, why in self.failed.items())
         return "".join(f", {name} couldn't be asked ({why})" for name, why in failed)
 
 
-def streams_of(
+def describe_streams(
     mine: Iterable[Lease], ask: Callable[[Lease], tuple[StreamId, timedelta] | None]
-) -> AskedStreams:
+) -> DescribedStreams:
     known: dict[str | None, _Stream] = {}
     failed: dict[str | None, HeadraceError] = {}
     for lease in {lease.stream: lease for lease in mine}.values():
@@ -106,13 +106,13 @@ def streams_of(
             raise  # waiting for each of the others too would take the whole tick
         except HeadraceError as error:
             failed[lease.stream] = error
-    return AskedStreams(known, failed)
+    return DescribedStreams(known, failed)
 
 
-def _is_alive(row: Lease, known: _Stream) -> bool:
+def _may_be_read(row: Lease, known: _Stream) -> bool:
     return known is None or is_of_this_life(known[0], row)
 
 
-def _resume(row: Lease) -> Start | int:
+def _resume_point(row: Lease) -> Start | int:
     """Where a shard without a record was last found empty: by Kinesis's clock, as `looked_at` is."""
     return int(row.checkpoint.sequence) if row.checkpoint.is_digits else Start(row.looked_at)

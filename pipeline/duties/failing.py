@@ -15,7 +15,7 @@ Troubles = Mapping[str | None, HeadraceError]
 """Why a stream couldn't be asked, by what the lease rows call the stream."""
 
 
-def note_unasked(
+def note_undescribed(
     rows: Iterable[Lease], troubles: Troubles, *, me: str, leases: LeaseStore, at: datetime
 ) -> None:
     """A stream that can't be asked keeps its shards from being claimed, so no release tells of it: their rows do.
@@ -35,7 +35,7 @@ def note_unasked(
     )
 
 
-def told_failures(mine: Iterable[Lease]) -> str:
+def failures_suffix(mine: Iterable[Lease]) -> str:
     """The end of a sentence; empty where no shard fails."""
     failing = sorted(
         (row.failure.since, row.key, row.failure.why) for row in mine if row.failure and not row.has_ended

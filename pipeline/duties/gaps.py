@@ -60,7 +60,7 @@ def record_gaps(
     if not ranges:
         return Gaps()
     committed = table.commit(Proposal(tuple(ranges)))
-    return _told(committed.landing.page.ranges, batches, committed.state.positions)
+    return _recorded(committed.landing.page.ranges, batches, committed.state.positions)
 
 
 def children_in(key: ShardKey, listed: Iterable[Shard]) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ def _ended(skipped: Range, listed: Iterable[Shard]) -> Range:
     return replace(skipped, upto=end, why="gone from Kinesis before its end was read")
 
 
-def _told(landed: Iterable[Range], batches: Mapping[ShardKey, Batch], positions: Positions) -> Gaps:
+def _recorded(landed: Iterable[Range], batches: Mapping[ShardKey, Batch], positions: Positions) -> Gaps:
     gaps = Gaps()
     for each in landed:
         stands = positions.of(each.key)

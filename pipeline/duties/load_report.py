@@ -34,15 +34,15 @@ class LoadReport:
             self._since = self.clock.monotonic() - max(load.span for load in loads).total_seconds()
         self._loads = (*self._loads, *loads)
 
-    def tell(self) -> None:
+    def report_when_due(self) -> None:
         """Called after each wave. An average of less than a period would be one of the work without its pauses."""
         if not self._loads or self.clock.monotonic() - self._since < REPORT_PERIOD.total_seconds():
             return
         # Metrics are hints: what can't be told now is told after the next wave.
         with suppress(HeadraceError):
-            self._tell()
+            self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         row, now = self.workers.get(self.worker_id), self.clock.now()
         if not is_due(row, now):
             return

@@ -47,7 +47,7 @@ class Planning:
             # Rows are read before the table: one look at a newer table before a row ahead of it is believed.
             state = self.ports.table.load()
             plans = self._plans(claimed, state.positions, families)
-        return Planned(claimed, self._settle(claimed, plans))
+        return Planned(claimed, self._do_chores(claimed, plans))
 
     def _record_foreign_ranges(self, claimed: Claimed, state: TableState) -> TableState:
         streams, claims = claimed.streams, claimed.claims
@@ -64,7 +64,7 @@ class Planning:
             claimed.log.notes.extend(told)
         return state
 
-    def _settle(self, claimed: Claimed, plans: dict[ShardKey, Begin]) -> dict[ShardKey, Read]:
+    def _do_chores(self, claimed: Claimed, plans: dict[ShardKey, Begin]) -> dict[ShardKey, Read]:
         """Do what comes before reading: repairs, and the chores of shards that have ended already."""
         log, claims = claimed.log, claimed.claims
         reads: dict[ShardKey, Read] = {}
@@ -97,14 +97,14 @@ class Planning:
                 # Once in a stream's life: no row of it may have digits.
                 every = rows_of(stream, self.ports.leases.scan().leases)
                 decide = partial(ensure_origin, self.ports.table, state, facts, stream=named, leases=every)
-                state = streams.apart(stream, decide) or state
+                state = streams.isolate(stream, decide) or state
         return state
 
     def _families(self, claimed: Claimed, positions: Positions) -> dict[StreamId, Family]:
         found: dict[StreamId, Family] = {}
         for stream in tuple(claimed.streams.facts):
             its = {key: row for key, row in claimed.claims.held.items() if key.stream == stream}
-            begins = [key for key in its if _begins(positions.of(key)) and stream in positions.origins]
+            begins = [key for key in its if _is_unread(positions.of(key)) and stream in positions.origins]
             ask = partial(
                 family_of,
                 stream,
@@ -114,7 +114,7 @@ class Planning:
                 source=self.ports.source,
                 leases=self.ports.leases,
             )
-            family = claimed.streams.apart(stream, ask)
+            family = claimed.streams.isolate(stream, ask)
             if family is not None:
                 found[stream] = family
         return found
@@ -125,7 +125,7 @@ class Planning:
         plans: dict[ShardKey, Begin] = {}
         for stream, facts in tuple(claimed.streams.facts.items()):
             begin = partial(self._plans_of, claimed.claims.held, facts, positions, families[stream])
-            plans |= claimed.streams.apart(stream, begin) or {}
+            plans |= claimed.streams.isolate(stream, begin) or {}
         return plans
 
     def _plans_of(
@@ -140,7 +140,7 @@ class Planning:
             reasons: tuple[ParentReason, ...] = ()
             waiting: tuple[InTheWay, ...] = ()
             by = passed.get(key.shard_id) if positions.of(key) is None else None
-            if by is None and _begins(positions.of(key)) and facts.stream in positions.origins:
+            if by is None and _is_unread(positions.of(key)) and facts.stream in positions.origins:
                 reasons, waiting = parents_of(
                     key.shard_id,
                     family,
@@ -149,7 +149,7 @@ class Planning:
                     passed=passed,
                     ended_before=partial(ended_before_origin, facts.stream, positions, self.ports.source),
                 )
-                waiting += self._unheard_of(key, family, positions)
+                waiting += self._unlisted(key, family, positions)
             plans[key] = plan_begin(
                 row,
                 key,
@@ -162,13 +162,13 @@ class Planning:
             )
         return plans
 
-    def _unheard_of(self, key: ShardKey, family: Family, positions: Positions) -> tuple[InTheWay, ...]:
+    def _unlisted(self, key: ShardKey, family: Family, positions: Positions) -> tuple[InTheWay, ...]:
         """A shard that no listing shows yet may have a parent that nobody named. One that is gone can be judged."""
         if positions.of(key) is not None or key.shard_id in family.listed or self.ports.source.is_gone(key):
             return ()
         return (InTheWay(key.shard_id, "no listing shows it yet, so that its parents aren't known"),)
 
 
-def _begins(position: Position | None) -> bool:
+def _is_unread(position: Position | None) -> bool:
     """Nothing of the shard has landed yet: where it starts depends on its parents."""
     return position is None or (position.sequence is None and not position.ended)

@@ -13,7 +13,7 @@ from pipeline.ports import LeaseStore
 @dataclass(frozen=True, slots=True)
 class Readers:
     leases: LeaseStore
-    here: tuple[str, ...]
+    local_workers: tuple[str, ...]
     """Ids of the workers that these settings configure. What no worker owns goes to the first of them."""
 
     def require_known(self, keys: tuple[str, ...]) -> None:
@@ -23,7 +23,7 @@ class Readers:
             return
         raise Unknown(no_such_shard(unknown[0], [row.key for row in self.leases.scan().leases]))
 
-    def of(self, keys: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    def by_worker(self, keys: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
         """By worker: those of the shards that it reads."""
         self.require_known(keys)
         found: dict[str, list[str]] = {}
@@ -37,15 +37,15 @@ class Readers:
             raise Unknown(f"there is no shard {key!r}: its lease row is gone; nothing was read")
         owner = row.holder
         if owner is None:
-            first = self.here[0]
+            first = self.local_workers[0]
             match self.leases.apply(assign(row, first, f"unowned, and asked for by name: -> {first}")):
                 case Applied():
                     owner = first
                 case lost:
                     owner = (lost.found.holder if lost.found else None) or first
-        if owner not in self.here:
+        if owner not in self.local_workers:
             raise Unknown(
-                f"{key} is read by worker {owner}, which isn't configured here (here: {', '.join(self.here)}); nothing "
+                f"{key} is read by worker {owner}, which isn't configured here (here: {', '.join(self.local_workers)}); nothing "
                 "was read. Materialize it where that worker is, or stop that worker first"
             )
         return owner

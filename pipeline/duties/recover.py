@@ -68,7 +68,7 @@ class Recovery:
     table: LandingTable
     clock: Clock
     _beats: Mapping[str, Sighting] = field(default_factory=dict)
-    _looked: float | None = None
+    _looked_at: float | None = None
 
     def find(self, wanted: str) -> str:
         """The key of the row that a lease key or a shard id means; near names where there is none."""
@@ -102,7 +102,7 @@ class Recovery:
         answer = self.leases.apply(change.hold(row, self.claim, "a person decides about this shard"))
         return Held(answer.lease) if isinstance(answer, Applied) else Busy(f"the row of {key} is moving")
 
-    def let_go(self, key: str) -> None:
+    def release(self, key: str) -> None:
         row = self.leases.get(key)
         if row is None:
             return
@@ -113,7 +113,7 @@ class Recovery:
         if row.holder is not None and self.workers.get(row.holder) is not None:
             self.workers.forget_runs(row.holder, [self.claim])
 
-    def scene(self, row: Lease) -> ShardSituation:
+    def situation(self, row: Lease) -> ShardSituation:
         facts = self.source.describe(asked_by(self.settings, row))
         if not is_of_this_life(facts.stream, row):
             raise PositionsDisagree(
@@ -202,9 +202,9 @@ class Recovery:
             if claim is not None:
                 beats.setdefault(claim, "none")
         now = self.clock.monotonic()
-        since = None if self._looked is None else timedelta(seconds=now - self._looked)
+        since = None if self._looked_at is None else timedelta(seconds=now - self._looked_at)
         self._beats = look(self._beats, beats, since=since, tick=self.settings.times.worker_tick)
-        self._looked = now
+        self._looked_at = now
 
 
 def _last_page(key: ShardKey, pages: Pages, start: Start, facts: StreamFacts) -> Tip:

@@ -22,9 +22,9 @@ from pipeline.settings.model import Settings
 
 OnWave = Callable[[WaveReport], None]
 
-_BREATH = 1.0
+_EMPTY_PAUSE = 1.0
 """Seconds between two waves of which the first brought nothing though the shard isn't at its tip."""
-_RETRY = 2.0
+_RETRY_PAUSE = 2.0
 """Seconds between two tries for a shard that another run is reading."""
 _TRIES = 10
 """For shards that no run is reading and that this run can't claim: the leader gave them to another worker, or their
@@ -55,12 +55,12 @@ class Run:
             report = self._wave(None)
             if report.rows or report.goes_on:
                 news = self.clock.monotonic()
-            if self._is_over() or self.clock.monotonic() - news >= self.settings.times.idle.total_seconds():
+            if self._must_end() or self.clock.monotonic() - news >= self.settings.times.idle.total_seconds():
                 return
             if not report.goes_on:
                 self._pause_until(began + self.settings.wave.every.total_seconds())
             elif report.rows == 0:
-                self.clock.pause(_BREATH)
+                self.clock.pause(_EMPTY_PAUSE)
 
     def catch_up(self, keys: tuple[str, ...]) -> dict[str, str]:
         """Read each of these shards to its tip as of now, or to its end. The shards that couldn't be, each with the reason.
@@ -77,7 +77,7 @@ class Run:
     def _until_none_waits(self) -> dict[str, str]:
         # Once for the whole run: a moment that moved with each wave would have the run follow a busy shard for ever.
         since = self.clock.now()
-        in_vain = 0
+        vain_tries = 0
         while True:
             report = self._wave(tuple(self.waiting))
             for key in [key for key in self.waiting if self._is_done(key, report, since)]:
@@ -88,13 +88,13 @@ class Run:
             if report.rows:
                 self._began = self.clock.monotonic()
             busy = {p.lease_key for p in report.problems if p.busy} & self.waiting.keys()
-            in_vain = 0 if busy or report.goes_on else in_vain + 1
-            if self._is_over() or in_vain >= _TRIES:
+            vain_tries = 0 if busy or report.goes_on else vain_tries + 1
+            if self._must_end() or vain_tries >= _TRIES:
                 return self.waiting
             for key in sorted(busy):
                 self.attempt.claims.want(key)
             if not report.goes_on:
-                self.clock.pause(_RETRY)
+                self.clock.pause(_RETRY_PAUSE)
 
     def _is_done(self, key: str, report: WaveReport, since: datetime) -> bool:
         if key in self.attempt.failed or any(_is_current(each, key, since) for each in report.landed):
@@ -107,7 +107,7 @@ class Run:
         self.on_wave(report)
         return report
 
-    def _is_over(self) -> bool:
+    def _must_end(self) -> bool:
         lingered = self.clock.monotonic() - self._began > self.settings.times.linger.total_seconds()
         return lingered or self.is_stopping()
 
@@ -156,23 +156,23 @@ class Reading:
     _run: Run | None = None
 
     def everything_due(self, worker_id: str) -> RunEnding:
-        return self._to_the_end(lambda: self._as_worker(worker_id, None))
+        return self._ending_of(lambda: self._read_for(worker_id, None))
 
     def shards(self, keys: Iterable[str]) -> RunEnding:
         keys = tuple(keys)
         self._unread = set(keys)
 
         def work() -> None:
-            for worker_id, its in self.readers.of(keys).items():
-                self._as_worker(worker_id, its)
+            for worker_id, its in self.readers.by_worker(keys).items():
+                self._read_for(worker_id, its)
 
-        return self._to_the_end(work)
+        return self._ending_of(work)
 
     def expected(self) -> tuple[str, ...]:
         """Shards of the wave at work that surely have something to read."""
         return self._run.attempt.expected() if self._run is not None else ()
 
-    def _to_the_end(self, work: Callable[[], None]) -> RunEnding:
+    def _ending_of(self, work: Callable[[], None]) -> RunEnding:
         try:
             work()
         except HeadraceError as error:
@@ -181,8 +181,8 @@ class Reading:
             return RunEnding(self._failed, error)
         return RunEnding(self._failed)
 
-    def _as_worker(self, worker_id: str, keys: tuple[str, ...] | None) -> None:
-        with self.open_run(worker_id, self._hear_wave, self._hear_arrow) as run:
+    def _read_for(self, worker_id: str, keys: tuple[str, ...] | None) -> None:
+        with self.open_run(worker_id, self._note_wave, self._note_arrow) as run:
             self._run = run
             self._unread -= set(keys or ())
             try:
@@ -193,11 +193,11 @@ class Reading:
             finally:
                 self._failed |= run.attempt.failed
 
-    def _hear_arrow(self, arrow: Arrow, keys: tuple[str, ...]) -> None:
+    def _note_arrow(self, arrow: Arrow, keys: tuple[str, ...]) -> None:
         if arrow is Arrow.CLAIMED:
             self._claimed = keys
         self.on_arrow(arrow, keys)
 
-    def _hear_wave(self, report: WaveReport) -> None:
+    def _note_wave(self, report: WaveReport) -> None:
         self._claimed = ()  # an error before the next wave's claims is no failure of these shards
         self.on_wave(report)

@@ -30,9 +30,9 @@ class Staging:
             [read.batch for read in planned.reads.values()], self.ports.table.staging_spec(), self._limits
         )
         self.load.note(manifest.loads)
-        claimed.claims.has_progressed()
+        claimed.claims.note_progress()
         on_staged()
-        reads, manifest = claimed.streams.without_changed(planned.reads, manifest)
+        reads, manifest = claimed.streams.without_recreated(planned.reads, manifest)
         if not reads:
             return None
         reads, manifest = self._record_gaps(claimed, reads, manifest)
@@ -62,8 +62,8 @@ class Staging:
             claimed.log.notes.extend(gaps.sentences)
             for key, position in gaps.ended.items():
                 self.ends.finish(claimed.log, key, position)
-            gone_on = {key: replace(reads[key], batch=batch) for key, batch in gaps.batches.items()}
-            reads = {**reads, **gone_on}
+            continued = {key: replace(reads[key], batch=batch) for key, batch in gaps.batches.items()}
+            reads = {**reads, **continued}
             left = tuple(staged for staged in manifest.staged if staged.key not in gaps.ended)
             manifest = replace(manifest, staged=left)
         return reads, manifest

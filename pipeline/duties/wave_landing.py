@@ -34,7 +34,7 @@ class LandingStep:
 
     def land(self, staged: StagedWave) -> LandedWave:
         committed = self.ports.table.commit(self._proposal(staged))
-        self.claims.has_progressed()
+        self.claims.note_progress()
         return LandedWave(staged, committed)
 
     def follow(self, wave: LandedWave) -> None:
@@ -104,7 +104,7 @@ class LandingStep:
         the chores of its ended shards are done before the next wave."""
         found: dict[StreamId, tuple[Shard, ...]] = {}
         for stream in sorted({each.key.stream for each in ranges if each.upto.ended}):
-            listed = streams.apart(stream, partial(self.ports.source.list_shards, stream))
+            listed = streams.isolate(stream, partial(self.ports.source.list_shards, stream))
             if listed is not None:
                 found[stream] = listed
         return found

@@ -35,9 +35,9 @@ class WaveRows:
     settings: Settings
     warm: frozenset[str] = frozenset()
     """Lease keys."""
-    _probed: float | None = None
+    _round_ended: float | None = None
     """When all cold shards had been probed."""
-    _after: str | None = None
+    _probed_up_to: str | None = None
     """The last shard of a round of probes that isn't finished."""
 
     def choose(self, rows: Iterable[Lease], streams: Streams, living: frozenset[str]) -> list[Lease]:
@@ -46,39 +46,39 @@ class WaveRows:
         wanted = {due.lease_key for due in plan.due}
         wanted |= {row.key for row in plan.idle if row.key in self.warm}
         cold = tuple(row for row in plan.idle if row.key not in self.warm)
-        wanted |= self._news(replace(plan, idle=cold), streams)
+        wanted |= self._with_news(replace(plan, idle=cold), streams)
         return [row for row in rows if row.key in wanted]
 
     def remember(self, taken: Iterable[Lease], landed: Iterable[Landed]) -> None:
         quiet = {each.lease_key for each in landed if each.is_quiet}
         self.warm = (self.warm | {row.key for row in taken}) - quiet
 
-    def _news(self, plan: DuePlan, streams: Streams) -> set[str]:
+    def _with_news(self, plan: DuePlan, streams: Streams) -> set[str]:
         now = self.clock.monotonic()
         next_wave = now + self.settings.wave.every.total_seconds()
         if (
-            self._after is None
-            and self._probed is not None
-            and next_wave < self._probed + self.settings.times.probe.total_seconds()
+            self._probed_up_to is None
+            and self._round_ended is not None
+            and next_wave < self._round_ended + self.settings.times.probe.total_seconds()
         ):
             return set()
-        if self._probed is None and self._after is None:
+        if self._round_ended is None and self._probed_up_to is None:
             first = PROBES_A_WAVE * (
                 crc32(self.claim.encode()) % ceil(max(len(plan.idle), 1) / PROBES_A_WAVE)
             )
-            self._after = plan.idle[first - 1].key if first else None
+            self._probed_up_to = plan.idle[first - 1].key if first else None
         found: set[str] = set()
         enough = now + self.settings.wave.every.total_seconds() / 2
         for _ in range(0, PROBES_A_WAVE, _AT_ONCE):
             try:
-                due, self._after = self.due.probe(
-                    plan, streams, self._after, at_most=min(_AT_ONCE, PROBES_A_WAVE)
+                due, self._probed_up_to = self.due.probe(
+                    plan, streams, self._probed_up_to, at_most=min(_AT_ONCE, PROBES_A_WAVE)
                 )
             except Transient:  # what is due anyway is read all the same, and the next wave probes again
                 break
             found |= {each.lease_key for each in due}
-            if self._after is None:
-                self._probed = now
-            if self._after is None or self.clock.monotonic() >= enough:
+            if self._probed_up_to is None:
+                self._round_ended = now
+            if self._probed_up_to is None or self.clock.monotonic() >= enough:
                 break
         return found

@@ -37,16 +37,16 @@ class WaveStreams:
     """By what the rows call them."""
     failed: dict[str | None, HeadraceError] = field(default_factory=dict)
     """Of the streams that couldn't be asked: why, by what the rows call them."""
-    _is_only: bool = False
+    _has_one_stream: bool = False
 
-    def ask(self, rows: Iterable[Lease], settings: Settings) -> list[Lease]:
+    def describe(self, rows: Iterable[Lease], settings: Settings) -> list[Lease]:
         """Those of the rows whose streams could be asked."""
         rows = tuple(rows)
         by_name = {row.stream: row for row in rows}
-        self._is_only = len(by_name) == 1
+        self._has_one_stream = len(by_name) == 1
         for name, row in by_name.items():
             describe = partial(self._describe, row, settings)
-            facts = self._apart(describe, (r for r in rows if r.stream == name))
+            facts = self._isolate(describe, (r for r in rows if r.stream == name))
             if facts is not None:
                 self.facts[facts.stream] = facts
                 self.by_name[name] = facts.stream
@@ -63,19 +63,19 @@ class WaveStreams:
     def known(self) -> Streams:
         return {name: (stream, self.facts[stream].retention) for name, stream in self.by_name.items()}
 
-    def apart(self, stream: StreamId, work: Callable[[], _T]) -> _T | None:
+    def isolate(self, stream: StreamId, work: Callable[[], _T]) -> _T | None:
         """The work's result; None where it failed for this stream alone, which the wave then does without."""
-        done = self._apart(work, self._held(stream))
+        done = self._isolate(work, self._held(stream))
         if done is None:
             del self.facts[stream]
         return done
 
-    def without_changed(
+    def without_recreated(
         self, reads: Mapping[ShardKey, Read], manifest: Manifest
     ) -> tuple[Mapping[ShardKey, Read], Manifest]:
         """A stream that was made anew while it was read gave us, or may have given, records of its next life."""
         for stream in sorted({key.stream for key in reads}):
-            now = self.apart(stream, partial(self.source.describe, stream.arn))
+            now = self.isolate(stream, partial(self.source.describe, stream.arn))
             if now is not None and now.stream != stream:
                 why = "the stream was deleted and made anew while it was read; nothing was committed"
                 self._fail(self._held(stream), why, fatal=True)
@@ -91,11 +91,11 @@ class WaveStreams:
     def _held(self, stream: StreamId) -> list[Lease]:
         return [row for key, row in self.claims.held.items() if key.stream == stream]
 
-    def _apart(self, work: Callable[[], _T], rows: Iterable[Lease]) -> _T | None:
+    def _isolate(self, work: Callable[[], _T], rows: Iterable[Lease]) -> _T | None:
         try:
             return work()
         except (Terminal, Throttled) as error:
-            if self._is_only:
+            if self._has_one_stream:
                 raise
             self._fail(rows, str(error), fatal=isinstance(error, Terminal))
             return None

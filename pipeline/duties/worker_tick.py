@@ -20,8 +20,8 @@ from pipeline.core.sighting import Sighting, look
 from pipeline.core.stream import StreamId
 from pipeline.core.words import counted
 from pipeline.core.worker import Worker
-from pipeline.duties.due_rows import PROBES_A_TICK, DueRows, streams_of
-from pipeline.duties.failing import note_unasked, told_failures
+from pipeline.duties.due_rows import PROBES_A_TICK, DueRows, describe_streams
+from pipeline.duties.failing import failures_suffix, note_undescribed
 from pipeline.duties.policy import Policy
 from pipeline.duties.worker_report import WorkerMemory, WorkerReport, claims_on, sentence_of
 from pipeline.ports import Clock, LatestRun, LeaseStore, Runs, ShardSource, WorkerStore
@@ -102,17 +102,17 @@ class WorkerDuty:
             memory, "", dead_runs=dead, partitions=tuple(sorted(memory.held)), alarm=watched.alarm
         )
         told = (f", {counted(handed, 'shard')} handed over" if handed else "") + took
-        told += told_failures(mine) + (f", {watched.note}" if watched.note else "")
+        told += failures_suffix(mine) + (f", {watched.note}" if watched.note else "")
         if alive:
             return replace(report, sentence=f"worker {self.worker_id}: run {alive[0]} is at work{told}")
         self._forget(row, mine, living)
         later = held_off(memory.backoff, now)
         rows = self._due_rows
-        asked = streams_of(mine, self.stream)
-        note_unasked(mine, asked.failed, me=self.worker_id, leases=self.leases, at=now)
+        asked = describe_streams(mine, self.stream)
+        note_undescribed(mine, asked.failed, me=self.worker_id, leases=self.leases, at=now)
         asked.require_some()
         streams = asked.known
-        told += asked.told
+        told += asked.suffix
         plan = rows.plan([lease for lease in mine if lease.key not in later], streams, living, now=now)
         # Nothing else would ask for a quiet one again, and its trouble would look like rest.
         failed = (Due(row.key, "it failed when last read") for row in plan.idle if row.key in memory.backoff)

@@ -9,7 +9,7 @@ import pytest
 from pipeline.core.position import TRIM
 from pipeline.core.repair_plan import Repair
 from pipeline.core.start_of_reading import Stop
-from pipeline.duties.chain_repair import Mending
+from pipeline.duties.chain_repair import Repairing
 from pipeline.errors import ChainBroken, Unknown
 from pipeline.ports import StreamFacts
 from pipeline.settings.choices import InitialPosition
@@ -17,13 +17,13 @@ from tests.duties.life import Life
 
 
 def mended(life: Life, **more: object) -> Repair | Stop:
-    mending = Mending(
+    repairing = Repairing(
         settings=life.settings, leases=life.leases, source=life.source, table=life.table, run="shell-1"
     )
     life.table.rows_of = lambda file: life.stage.rows[file.path]
-    plan = mending.plan(why="a test", **more)  # type: ignore[arg-type]
+    plan = repairing.plan(why="a test", **more)  # type: ignore[arg-type]
     if isinstance(plan, Repair):
-        assert "repaired" in mending.carry_out(plan)
+        assert "repaired" in repairing.carry_out(plan)
     return plan
 
 

@@ -89,7 +89,7 @@ def test_a_race_for_a_row_that_is_lost_is_told_with_who_was_faster() -> None:
         Problem("s1", "w2 was faster; nothing was read", fatal=False),
         Problem("s2", "nobody was faster; nothing was read", fatal=False),
     ]
-    assert not place.claims._asked
+    assert not place.claims._claiming
 
 
 @pytest.mark.parametrize(("error", "fatal"), [(Terminal("denied"), True), (Throttled("later"), False)])
@@ -99,7 +99,7 @@ def test_trouble_with_one_claim_is_a_problem_of_its_shard(error: HeadraceError, 
     assert place.taken() == ("s2",)
     why = f"it couldn't be claimed, and nothing was read ({error})"
     assert place.log.problems == [Problem("s1", why, fatal=fatal)]
-    assert not place.claims._asked
+    assert not place.claims._claiming
 
 
 def test_trouble_with_every_claim_is_the_waves() -> None:
@@ -228,13 +228,13 @@ def test_the_run_gets_on_with_each_answer_and_stands_still_between_them() -> Non
         place.take,
         lambda: place.claims.write(place.log, a_key(), beat(place.row(), "w1")),
         lambda: place.claims.release(place.log),
-        place.claims.has_progressed,
+        place.claims.note_progress,
     )
     for step in steps:
         place.clock.advance(MINUTE)
-        assert place.claims.stood_still_for() == MINUTE
+        assert place.claims.time_without_progress() == MINUTE
         step()
-        assert place.claims.stood_still_for() == timedelta(0)
+        assert place.claims.time_without_progress() == timedelta(0)
 
 
 def test_a_beat_is_counted_for_this_workers_claim() -> None:
@@ -247,7 +247,7 @@ def test_a_beat_is_counted_for_this_workers_claim() -> None:
 
 
 def living(place: Place) -> frozenset[str]:
-    return place.claims.look(iter(place.rows.scan().leases))
+    return place.claims.living_claims(iter(place.rows.scan().leases))
 
 
 def until_none_lives(place: Place) -> None:
@@ -317,7 +317,7 @@ def test_a_claim_that_the_workers_tick_judged_dead_or_whose_run_is_over_does_not
 
 def test_a_stream_that_could_not_be_asked_is_noted_in_its_rows() -> None:
     place = Place(a_row("s1"), a_row("s2", owner="w2"))
-    place.claims.note_unasked(place.rows.scan().leases, {None: Terminal("denied")})
+    place.claims.note_undescribed(place.rows.scan().leases, {None: Terminal("denied")})
     assert place.row("s1").failure == Failure(place.clock.now(), "denied")
     assert place.row("s2").failure is None
 

@@ -69,11 +69,13 @@ def skip(life: Life, number: int, target: Target | None = None) -> str:
     held = person.hold(life.key(number).shard_id)
     assert isinstance(held, Held)
     try:
-        plan = plan_skip(person.scene(held.row), target or WhatIsLeft(), Person("shell", "shell/1", "a test"))
+        plan = plan_skip(
+            person.situation(held.row), target or WhatIsLeft(), Person("shell", "shell/1", "a test")
+        )
         assert isinstance(plan, Decision), plan
         return person.carry_out(held.row, plan)
     finally:
-        person.let_go(held.row.key)
+        person.release(held.row.key)
 
 
 def reposition(life: Life, number: int, *, to_lease: bool) -> Decision | Stop:
@@ -81,11 +83,14 @@ def reposition(life: Life, number: int, *, to_lease: bool) -> Decision | Stop:
     held = person.hold(life.key(number).shard_id)
     assert isinstance(held, Held)
     plan = plan_reposition(
-        person.scene(held.row), to_lease=to_lease, sentinel=TRIM_HORIZON, person=Person("s", "s/1", "a test")
+        person.situation(held.row),
+        to_lease=to_lease,
+        sentinel=TRIM_HORIZON,
+        person=Person("s", "s/1", "a test"),
     )
     if isinstance(plan, Decision):
         person.carry_out(held.row, plan)
-    person.let_go(held.row.key)
+    person.release(held.row.key)
     return plan
 
 
@@ -222,7 +227,7 @@ def test_a_living_run_is_asked_for_the_shard_and_a_dead_one_is_not_waited_for() 
     held = life.row(0)
     assert held is not None
     assert (held.run_claim, held.wanted_by) == (person.claim, None)
-    person.let_go(row.key)
+    person.release(row.key)
     free = life.row(0)
     assert free is not None
     assert free.run_claim is None
@@ -251,7 +256,7 @@ def test_a_person_who_gives_up_holds_nobody_up() -> None:
     life.leases.apply(claim(row, "w1", "other/1"))
     person = recovery(life)
     person.hold(row.key)
-    person.let_go(row.key)
+    person.release(row.key)
     after = life.row(0)
     assert after is not None
     assert (after.run_claim, after.wanted_by) == ("other/1", None)
@@ -292,9 +297,9 @@ def test_a_decision_on_a_shard_that_moved_meanwhile_is_refused_whole() -> None:
     person = recovery(life)
     held = person.hold(life.key(0).shard_id)
     assert isinstance(held, Held)
-    plan = plan_skip(person.scene(held.row), WhatIsLeft(), Person("s", "s/1", "a test"))
+    plan = plan_skip(person.situation(held.row), WhatIsLeft(), Person("s", "s/1", "a test"))
     assert isinstance(plan, Decision)
-    person.let_go(held.row.key)
+    person.release(held.row.key)
     life.wave()
     with pytest.raises(PositionsDisagree, match="moved meanwhile"):
         person.carry_out(held.row, plan)
@@ -315,7 +320,7 @@ def test_a_decision_whose_row_could_not_be_written_says_that_the_table_has_it() 
     held = person.hold(life.key(0).shard_id)
     assert isinstance(held, Held)
     plan = plan_reposition(
-        person.scene(held.row), to_lease=False, sentinel=TRIM_HORIZON, person=Person("s", "s/1", "a test")
+        person.situation(held.row), to_lease=False, sentinel=TRIM_HORIZON, person=Person("s", "s/1", "a test")
     )
     assert isinstance(plan, Decision)
 
@@ -350,7 +355,7 @@ def test_a_row_of_another_life_is_not_decided_about() -> None:
     held = recovery(life).hold(life.key(0).shard_id)
     assert isinstance(held, Held)
     with pytest.raises(PositionsDisagree, match="another life"):
-        recovery(life).scene(held.row)
+        recovery(life).situation(held.row)
 
 
 def test_a_command_beats_while_it_holds_a_shard_and_leaves_no_beat_and_no_row_behind() -> None:
@@ -359,7 +364,7 @@ def test_a_command_beats_while_it_holds_a_shard_and_leaves_no_beat_and_no_row_be
     key = life.key(0).shard_id
     stranger = recovery(life)
     stranger.hold(key)
-    stranger.let_go(key)
+    stranger.release(key)
     assert life.rows.get("w1") is None, "a worker without a row gets none by a person's command"
     life.rows.beat("w1", "dagster-1", found=None)
     person = recovery(life)
@@ -367,7 +372,7 @@ def test_a_command_beats_while_it_holds_a_shard_and_leaves_no_beat_and_no_row_be
     beating = life.rows.get("w1")
     assert beating is not None
     assert list(beating.run_beats) == [person.claim]
-    person.let_go(key)
+    person.release(key)
     after = life.rows.get("w1")
     assert after is not None
     assert after.run_beats == {}

@@ -102,14 +102,14 @@ def test_what_was_repositioned_to_nothing_is_due_at_once():
     held = person.hold(world.shard(0).shard_id)
     assert isinstance(held, Held)
     decision = plan_reposition(
-        person.scene(held.row),
+        person.situation(held.row),
         to_lease=False,
         sentinel=TRIM_HORIZON,
         person=Person("shell", "shell/1", "a test"),
     )
     assert not isinstance(decision, Stop)
     person.carry_out(held.row, decision)
-    person.let_go(held.row.key)
+    person.release(held.row.key)
     assert [due.why for due in world.work().due] == ["never read"]
 
 

@@ -33,7 +33,7 @@ MAKES: dict[str, Callable[[Wiring], object]] = {
     "the leader": lambda wiring: wiring.leader(),
     "a run": lambda wiring: wiring.attempt("w1", "run", NoDagster()),
     "a person's decision": lambda wiring: wiring.recovery("shell-1", NoDagster()),
-    "a repair": lambda wiring: wiring.mending("shell-1"),
+    "a repair": lambda wiring: wiring.repairing("shell-1"),
     "an adoption": lambda wiring: wiring.adopting(),
 }
 

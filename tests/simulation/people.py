@@ -13,7 +13,7 @@ from pipeline.core.position import Start
 from pipeline.core.recovery_plan import Person, plan_reposition
 from pipeline.core.start_of_reading import Stop
 from pipeline.duties.alone import WorkersBeat, alone
-from pipeline.duties.chain_repair import Mending
+from pipeline.duties.chain_repair import Repairing
 from pipeline.duties.recover import Busy, Recovery
 from pipeline.errors import ChainBroken, HeadraceError
 from pipeline.wiring import NoDagster
@@ -93,7 +93,7 @@ class People:
         world = self._world
         if self._is_whole():
             return
-        mending = Mending(
+        repairing = Repairing(
             settings=world.settings(("w1",)),
             leases=world.leases.store,
             source=world.source,
@@ -101,7 +101,7 @@ class People:
             run="repair",
         )
         start = Start(world.table.origins.get(world.truth.stream))
-        plan = mending.plan(why="expired by another engine", origin=start)
+        plan = repairing.plan(why="expired by another engine", origin=start)
         if isinstance(plan, Stop) and world.source.denied:
             return  # refused while Kinesis denies the stream: the person tries again later
         if isinstance(plan, Stop):
@@ -110,7 +110,7 @@ class People:
             world.note("a person", sentence)
         world.table.repairing = True
         try:
-            world.note("a person", mending.carry_out(plan))
+            world.note("a person", repairing.carry_out(plan))
         finally:
             world.table.repairing = False
         world.weather.bites["repaired"] += 1
@@ -119,7 +119,7 @@ class People:
         world = self._world
         ahead = sorted(row.key for row in world.leases.rows.values() if world.leases.is_ahead(row))
         for key in [key for key in self._recoveries if key not in ahead]:
-            self._recoveries.pop(key).let_go(key)
+            self._recoveries.pop(key).release(key)
         for key in ahead:
             if key not in self._recoveries:
                 self._count += 1
@@ -154,7 +154,7 @@ class People:
             return
         try:
             person = Person(recovery.claim, recovery.claim, "it was rolled back")
-            scene = recovery.scene(held.row)
+            scene = recovery.situation(held.row)
             decision = plan_reposition(scene, to_lease=False, sentinel=TRIM_HORIZON, person=person)
             if isinstance(decision, Stop):
                 world.note("a person", decision.why)
@@ -163,4 +163,4 @@ class People:
             world.leases.forget_ahead(key)
             world.weather.bites["repositioned"] += 1
         finally:
-            recovery.let_go(key)
+            recovery.release(key)

@@ -248,7 +248,7 @@ _TIME: Final = (
         "a hung run's beat goes on for ever (D8)",
         (
             "duties.attempt",
-            "if self._is_at_work and self.claims.stood_still_for() > self.settings.hung_after:",
+            "if self._is_at_work and self.claims.time_without_progress() > self.settings.hung_after:",
             "if False:",
         ),
         seeds=200,
