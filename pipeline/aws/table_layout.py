@@ -82,7 +82,7 @@ def look(client: DynamoDBClient, settings: Settings) -> tuple[Places, bool]:
     """The places now, and whether to remember them: an application without tables may get either layout in a moment."""
     evidence = gather(client, settings)
     arranged = plan_layout(evidence, settings.kcl.layout)
-    is_settled = evidence.leases or evidence.has_state_table or bool(evidence.beside_leases)
+    is_settled = evidence.has_leases or evidence.has_state_table or bool(evidence.beside_leases)
     return _places(arranged, settings, has_worker_table=evidence.has_worker_table), is_settled
 
 
@@ -103,11 +103,11 @@ def gather(client: DynamoDBClient, settings: Settings) -> LayoutEvidence:
         has_worker_table=has_worker_table,
         status=_status(settings.state_table, state),
         status_beside_leases=_status(settings.lease_table, leases),
-        legacy=frozenset(decisive & (state or {}).keys()),
+        in_state_table=frozenset(decisive & (state or {}).keys()),
         beside_leases=frozenset(decisive & (leases or {}).keys()) | seen.workers,
-        leases=seen.leases,
-        older=seen.older,
-        ours=seen.ours,
+        has_leases=seen.has_leases,
+        has_older_leases=seen.has_older_leases,
+        has_own_leases=seen.has_own_leases,
     )
 
 
@@ -116,9 +116,9 @@ class _Scanned:
     """The facts that a scan of the lease table gives."""
 
     workers: frozenset[str] = frozenset()
-    leases: bool = False
-    older: bool = False
-    ours: bool = False
+    has_leases: bool = False
+    has_older_leases: bool = False
+    has_own_leases: bool = False
 
 
 def _scan(rows: Rows) -> _Scanned:
@@ -130,9 +130,9 @@ def _scan(rows: Rows) -> _Scanned:
             if item[lease_item.ENTITY] == worker_item.WORKER:
                 workers.add(av.mandatory_text(item, lease_item.KEY))
             continue
-        found.leases = True
-        found.older = found.older or not lease_item.has_type(item)
-        found.ours = found.ours or lease_item.is_ours(item)
+        found.has_leases = True
+        found.has_older_leases = found.has_older_leases or not lease_item.has_type(item)
+        found.has_own_leases = found.has_own_leases or lease_item.is_ours(item)
     found.workers = frozenset(workers)
     return found
 

@@ -58,7 +58,7 @@ class Shuffle:
         if _is_due(memory, now):
             # Rows of ended shards keep the name of whoever ended them until a leader clears them away: it may be gone.
             rows = of_our_form(self.leases.scan(), multi=self.multi).leases
-            order = leader.order(row.owner for row in rows if not row.has_ended)
+            order = leader.order_of_leadership(row.owner for row in rows if not row.has_ended)
             memory = ShuffleMemory(memory.first or now, now, order[0] if order else None)
         return memory, memory.leader is None or memory.leader in self.ours
 

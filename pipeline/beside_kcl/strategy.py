@@ -11,7 +11,7 @@ from pipeline.core.change import Change
 from pipeline.core.worker import Worker
 from pipeline.duties.alone import GapStrategy
 from pipeline.duties.policy import AssignmentStrategy
-from pipeline.kcl.fleet import KclRules as Knobs
+from pipeline.kcl.fleet import KclRules
 from pipeline.kcl.strategies import plan_lease_count, plan_variance
 from pipeline.settings.choices import Strategy
 from pipeline.settings.model import Settings
@@ -37,13 +37,13 @@ class ByKclStrategy:
         """KCL's strategies even out in the first run and in every few after it."""
         plan = plan_variance if self.settings.assignment.strategy is Strategy.VARIANCE else plan_lease_count
         balance = run % self.settings.kcl.balance_every == 0
-        return plan(scene, workers, self.rules, knobs=_knobs(self.settings), balance=balance)
+        return plan(scene, workers, self.rules, kcl_rules=_kcl_rules(self.settings), balance=balance)
 
 
-def _knobs(settings: Settings) -> Knobs:
+def _kcl_rules(settings: Settings) -> KclRules:
     """What the scene or the rules say already keeps its default."""
     kcl = settings.kcl
-    return Knobs(
+    return KclRules(
         max_kbps=inf if kcl.max_throughput_kbps is None else kcl.max_throughput_kbps,
         dampening=kcl.dampening,
         tolerance=settings.assignment.tolerance,

@@ -26,7 +26,7 @@ from pipeline.duties.policy import RowPlan
 from pipeline.duties.streams import Tracked, Unfinished, is_wanted_life
 from pipeline.duties.writing import Tally
 from pipeline.errors import HeadraceError, Transient, Unreachable
-from pipeline.kcl.coverage import Suspicions, coverage_warnings
+from pipeline.kcl.coverage import SeenHoles, coverage_warnings
 from pipeline.ports import LandingTable, LeaseStore, Listing, ShardSource, StreamFacts, TableState
 from pipeline.settings.choices import InitialPosition
 from pipeline.settings.model import Settings, StreamSettings
@@ -44,11 +44,11 @@ class SyncMemory:
 
     quiet_token: str | None = None
     """The token of the last sync, if that sync found nothing to do."""
-    holes: Suspicions = field(default_factory=Suspicions)
+    holes: SeenHoles = field(default_factory=SeenHoles)
     """Holes in the hash keys: how often in a row each was seen."""
 
     def is_unchanged(self, token: str | None) -> bool:
-        return token is not None and token == self.quiet_token and self.holes == Suspicions()
+        return token is not None and token == self.quiet_token and self.holes == SeenHoles()
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ class ShardSync:
         return written.not_tried
 
     @staticmethod
-    def _check_holes(found: _Listed, before: SyncMemory, *, state: TableState, tally: Tally) -> Suspicions:
+    def _check_holes(found: _Listed, before: SyncMemory, *, state: TableState, tally: Tally) -> SeenHoles:
         holes, warnings = coverage_warnings(
             found.family, found.shards, found.mine, positions=state.positions, remembered=before.holes
         )

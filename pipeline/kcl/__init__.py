@@ -1,15 +1,15 @@
-"""KCL's own rules, exactly, as pure functions.
+"""The rules of the Kinesis Client Library (KCL), as pure functions that decide exactly as KCL does.
 
-Our defaults replace most of them (see docs/kcl.md). They are here for tables shared with KCL, for the simulator's
-KCL workers and for `make vectors`, which holds them against what the Java library really does.
+Where Headrace has tables of its own, its defaults replace most of these rules (see docs/kcl.md). The rules are used in
+tables that KCL's workers share. `make vectors` compares the rules with what the Java library decided in the same cases.
 
-Rules here that no tick uses, and why they are kept:
+No tick and no run uses these rules; this is why they are kept:
 
-    checkpointer            a later step needs them: an application that reads beside KCL checkpoints by these rules
-    deaggregate             a later step needs it: records that KPL has packed together
-    iterator                a later step needs it: where KCL's readers begin
-    lease_count.assign_free KCL's own way beside `spread_free`, which is ours; `make vectors` compares it with KCL's cases
-    writes                  `make wire` compares each of KCL's writes with what KCL sends; ticks use `take` only
+    checkpointer            a later step needs it: an application that reads beside KCL checkpoints by these rules
+    deaggregate             a later step needs it: it unpacks records that the Kinesis Producer Library packed together
+    iterator                a later step needs it: it tells where KCL's readers begin
+    lease_count.assign_free KCL's own way; ticks use `spread_free` instead. `make vectors` compares it with KCL's cases
+    writes                  `make wire` compares each write with the request that KCL sends; ticks use `take` only
 
-Rules that nothing but `make vectors` needs lie beside its cases, in tests/vectors/rules.
+Rules that only `make vectors` needs are in tests/vectors/rules.
 """

@@ -1,4 +1,4 @@
-"""The protobuf inside an aggregated record of the Kinesis Producer Library, parsed by hand.
+"""Parses the protobuf message inside an aggregated record of the Kinesis Producer Library (KPL).
 
     AggregatedRecord { repeated string partition_key_table = 1;  repeated string explicit_hash_key_table = 2;
                        repeated Record records = 3; }
@@ -6,8 +6,9 @@
                        required bytes data = 3;                  repeated Tag tags = 4; }
     Tag              { required string key = 1;                  optional string value = 2; }
 
-As strict as Java's parser, so that both see an aggregate in the same bytes: fields that aren't known, or come in
-another wire type, are passed over, whole groups of them too; what is required must be there.
+This parser accepts and refuses the same bytes as Java's parser: KCL and Headrace must agree on whether a record is an
+aggregate. Both skip unknown fields, fields with another wire type, and whole groups. Both refuse a message without a
+required field.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _VARINT, _FIXED64, _BYTES, _GROUP, _END_GROUP, _FIXED32 = range(6)
-_DEEPEST = 100
-"""Java's limit of messages and groups within each other."""
+_MAX_DEPTH = 100
+"""The default recursion limit of Java's protobuf parser, for messages and groups within each other."""
 
 
 class Malformed(ValueError):
-    """These bytes are no such message."""
+    """The bytes aren't an AggregatedRecord."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One record of the aggregate, as it stands there."""
+    """One user record of the aggregate, before its indexes are looked up in the two tables of keys."""
 
     key_index: int
     hash_key_index: int | None
@@ -74,29 +75,31 @@ def _entry(message: bytes) -> Entry:
             case _:
                 pass
     if key_index is None or data is None:
-        raise Malformed("a record without partition key or data")
+        raise Malformed("a user record has no partition key or no data")
     return Entry(key_index, hash_key_index, data)
 
 
 def _check_tag(message: bytes) -> None:
     if not any(number == 1 and isinstance(value, bytes) for number, value in _fields(message, 2)):
-        raise Malformed("a tag without key")
+        raise Malformed("a tag has no key")
 
 
 def _fields(message: bytes, depth: int) -> Iterator[tuple[int, int | bytes | None]]:
-    """Number and value of each field: an integer of a varint, bytes with a length, None of all others."""
+    """The number and the value of each field. The value is an integer for a varint, bytes for a field with a length,
+    and None for all other wire types, which no field of these messages has."""
     at = 0
     while at < len(message):
         number, wire, at = _tag(message, at)
         if wire == _END_GROUP:
-            raise Malformed("the end of a group that never began")
+            raise Malformed("a group ends that never began")
         value, at = _value(message, at, number=number, wire=wire, depth=depth)
         yield number, value
 
 
 def _tag(message: bytes, at: int) -> tuple[int, int, int]:
     tag, at = _varint(message, at)
-    tag &= 0xFFFF_FFFF  # as Java reads it: longer ones lose their upper bits
+    # Java keeps a tag in an int of 32 bits, and drops the upper bits of a longer one.
+    tag &= 0xFFFF_FFFF
     if tag >> 3 == 0:
         raise Malformed("field number 0")
     return tag >> 3, tag & 7, at
@@ -108,6 +111,7 @@ def _value(message: bytes, at: int, *, number: int, wire: int, depth: int) -> tu
             return _varint(message, at)
         case 2:
             size, at = _varint(message, at)
+            # A length is an int in Java too.
             end = _end(message, at, size & 0xFFFF_FFFF)
             return message[at:end], end
         case 1:
@@ -127,24 +131,25 @@ def _end(message: bytes, at: int, size: int) -> int:
 
 
 def _after_group(message: bytes, at: int, number: int, *, depth: int) -> int:
-    """Where a group ends. A loop over the open ones, not a recursion."""
+    """The offset after the end of a group. A loop, not a recursion: the bytes come from any producer, and could nest
+    groups until Python's stack is full."""
     open_groups = [number]
     while open_groups:
-        if depth + len(open_groups) > _DEEPEST:
-            raise Malformed("groups within groups, too deep")
+        if depth + len(open_groups) > _MAX_DEPTH:
+            raise Malformed(f"groups are nested deeper than {_MAX_DEPTH} levels")
         inner, wire, at = _tag(message, at)
         if wire == _GROUP:
             open_groups.append(inner)
         elif wire == _END_GROUP:
             if inner != open_groups.pop():
-                raise Malformed("a group that ends as another")
+                raise Malformed("a group ends with the number of another group")
         else:
             _, at = _value(message, at, number=inner, wire=wire, depth=depth)
     return at
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """64 bits at most, of ten bytes at most."""
+    """Reads a number of at most ten bytes, and keeps its lower 64 bits, as Java does."""
     value = 0
     for index in range(10):
         if at + index >= len(message):

@@ -1,6 +1,7 @@
-"""The periodic auditor: do the active leases cover all hash keys, and if not, is it worth a sync?
+"""KCL's periodic auditor: it decides whether a stream needs a shard sync, because its active leases leave out hash keys.
 
-A hole must be seen several times running before anything is done: reshards and clean-ups make short-lived ones.
+The auditor acts only on a hole that it has seen several times in a row, because reshards and clean-ups make holes that
+are gone soon.
 """
 
 from __future__ import annotations
@@ -17,34 +18,34 @@ CONFIDENCE = 3
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Known by the ranges around it; by none where no active lease has a range at all."""
+    """A hole is identified by the hash ranges before and after it. Both are None if no active lease has a hash range."""
 
     before: HashRange | None = None
     after: HashRange | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Suspicion:
-    """What the auditor remembers of one stream between two looks."""
+class SeenHole:
+    """The hole that the last audit of a stream found, and how many audits in a row have found it."""
 
     hole: Hole | None = None
-    seen: int = 0
+    times: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class AuditVerdict:
     sync: bool
     hole: Hole | None
-    remembered: Suspicion
+    remembered: SeenHole
     why: str
 
 
 def find_hole(ranges: Iterable[HashRange]) -> Hole | None:
-    """The first hole. Overlaps are fine: parents and children are both there for a while."""
+    """The first hole. Ranges may overlap: after a reshard the leases of parents and children exist at the same time."""
     every = sorted(ranges)
     if not every:
         return Hole()
-    # As in KCL: `last` in order of starts, though an earlier range may reach further.
+    # As in KCL, `last` is the range with the highest start, although an earlier range may have a higher end.
     first, last = every[0], every[-1]
     if first.start != 0 or last.end != MAX_HASH_KEY:
         return Hole(first, last)
@@ -55,12 +56,13 @@ def find_hole(ranges: Iterable[HashRange]) -> Hole | None:
         if each.start == covered + 1:
             covered, mark = each.end, each
         else:
-            covered = max(covered, each.end)  # an overlap: the mark stays where the hole would be reported
+            # An overlap: KCL reports a hole after it with the range before the overlap.
+            covered = max(covered, each.end)
     return None
 
 
 def with_ranges(leases: Iterable[Lease], listed: Mapping[str, HashRange]) -> tuple[Lease, ...]:
-    """The leases with their missing hash ranges filled in from an unfiltered listing (shard id -> range)."""
+    """The leases, each with the hash range that its row lacks and that ListShards tells. `listed`: shard id -> range."""
     return tuple(
         lease
         if lease.hash_range is not None or lease.shard_id not in listed
@@ -69,23 +71,24 @@ def with_ranges(leases: Iterable[Lease], listed: Mapping[str, HashRange]) -> tup
     )
 
 
-def audit(leases: Iterable[Lease], remembered: Suspicion, *, confidence: int = CONFIDENCE) -> AuditVerdict:
-    """Whether one stream needs a sync. Leases whose range nobody knows are ignored."""
+def audit(leases: Iterable[Lease], remembered: SeenHole, *, confidence: int = CONFIDENCE) -> AuditVerdict:
+    """Decides whether one stream needs a shard sync. `leases`: all leases of that stream; those without a hash range are
+    ignored."""
     every = tuple(leases)
     if not every:
         return AuditVerdict(
-            sync=True, hole=None, remembered=remembered, why="the stream has no lease: synced at once"
+            sync=True, hole=None, remembered=remembered, why="the stream has no lease: it is synced at once"
         )
     ranges = [lease.hash_range for lease in every if not lease.has_ended and lease.hash_range is not None]
     hole = find_hole(ranges)
     if hole is None:
         return AuditVerdict(
-            sync=False, hole=None, remembered=Suspicion(), why="the leases cover all hash keys: nothing to do"
+            sync=False, hole=None, remembered=SeenHole(), why="the leases cover all hash keys: nothing to do"
         )
-    seen = remembered.seen + 1 if hole == remembered.hole else 1
+    times = remembered.times + 1 if hole == remembered.hole else 1
     return AuditVerdict(
-        sync=seen >= confidence,
+        sync=times >= confidence,
         hole=hole,
-        remembered=Suspicion(hole, seen),
-        why=f"the same hole was seen {seen} of {confidence} times running",
+        remembered=SeenHole(hole, times),
+        why=f"the same hole was seen {times} times in a row; a sync needs {confidence}",
     )

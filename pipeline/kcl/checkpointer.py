@@ -1,10 +1,14 @@
-"""What an application may checkpoint, as KCL's ShardRecordProcessorCheckpointer decides it.
+"""Which checkpoints an application may write, as KCL's ShardRecordProcessorCheckpointer decides it.
 
-    last checkpoint <= asked <= largest delivered     -> written; the end's last record is written as SHARD_END
-    equal to the last checkpoint                      -> nothing to write
-    anything else                                     -> refused
+    the application asks for a checkpoint that is                 | answer
+    --------------------------------------------------------------+-----------------------------------------------
+    equal to the last checkpoint                                  | nothing to write
+    after the last checkpoint, up to the last delivered record    | written
+    at the last record of a shard that has ended                  | written as SHARD_END
+    anywhere else                                                 | refused
 
-A bare sequence number means user record 0 in it: on an aggregated record it may be refused as going backwards.
+A sequence number alone means the first user record of that Kinesis record (sub-sequence number 0). If a later user record
+of the same Kinesis record was checkpointed already, KCL refuses the bare number, because the checkpoint would go back.
 """
 
 from __future__ import annotations
@@ -16,26 +20,26 @@ from pipeline.core.checkpoint import SHARD_END, Checkpoint
 
 @dataclass(frozen=True, slots=True)
 class CheckpointProgress:
-    """What a consumer remembers of one shard."""
+    """What the reader of one shard remembers between two checkpoints."""
 
     last: Checkpoint | None = None
-    """The last checkpoint written, at first the row's."""
+    """The last checkpoint that was written; before the first write, the checkpoint in the row."""
     largest: Checkpoint | None = None
-    """The last user record delivered: nothing beyond it may be checkpointed."""
+    """The last user record that was delivered to the application. A checkpoint after it is refused."""
     at_end: Checkpoint | None = None
-    """The last record of the shard: checkpointing it ends the shard."""
+    """Set once the shard has been read to its end: its last record. A checkpoint at this record is written as SHARD_END."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Put this into the row; a plain checkpoint also clears the pending one there."""
+    """Write this checkpoint into the row. A checkpoint in one step also removes a prepared checkpoint from the row."""
 
     at: Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
 class Unchanged:
-    """It is what was written last; also before anything was delivered."""
+    """Write nothing: the row has this checkpoint already, or no record was delivered yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,29 +47,34 @@ class OutOfBounds:
     why: str
 
 
-Asked = Write | Unchanged | OutOfBounds
+CheckpointAnswer = Write | Unchanged | OutOfBounds
 
 
 def delivered(progress: CheckpointProgress, largest: Checkpoint) -> CheckpointProgress:
+    """The progress after records up to `largest` were delivered."""
     return replace(progress, largest=largest)
 
 
 def shard_ended(progress: CheckpointProgress) -> CheckpointProgress:
-    """Each try of the shutdown task. From the second on, what is remembered as the last record is SHARD_END."""
+    """The progress after KCL's shutdown task ran. KCL repeats that task until the shard's end is checkpointed."""
+    # As in KCL, the second run of the task makes `at_end` SHARD_END. From then on a checkpoint at the last record's
+    # sequence number no longer ends the shard; only SHARD_END, or a checkpoint without an argument, does.
     return replace(progress, at_end=progress.largest, largest=SHARD_END)
 
 
 def written(progress: CheckpointProgress, write: Write) -> CheckpointProgress:
+    """The progress after `write` was applied to the row."""
     return replace(progress, last=write.at)
 
 
 def plan_checkpoint(
     progress: CheckpointProgress, at: Checkpoint | None = None, *, mended: bool = False
-) -> Asked:
-    """Without `at`: everything delivered.
+) -> CheckpointAnswer:
+    """Answers an application that asks for a checkpoint at `at`, or, without `at`, at the last delivered record.
 
-    KCL 3.5.1 compares with the last checkpoint before it maps the end's record to SHARD_END: an application that had
-    checkpointed that record already can't end the shard by it, ever. `mended` compares after the mapping.
+    KCL 3.5.1 has a defect at the end of a shard: it compares the asked checkpoint with the last one before it replaces the
+    shard's last record by SHARD_END. An application that had checkpointed that record before can never end the shard by
+    checkpointing it again. With `mended`, the comparison comes after the replacement.
     """
     if at is None:
         if progress.largest is None:
@@ -80,15 +89,16 @@ def plan_checkpoint(
     return Unchanged() if (mapped if mended else asked) == progress.last else Write(mapped)
 
 
-def plan_prepare(progress: CheckpointProgress, at: Checkpoint | None = None) -> Asked:
-    """The first half of a checkpoint in two steps; the second half is `plan_checkpoint` of what was written.
+def plan_prepare(progress: CheckpointProgress, at: Checkpoint | None = None) -> CheckpointAnswer:
+    """Answers an application that prepares a checkpoint: the first of two steps. The second step is `plan_checkpoint` at
+    the prepared checkpoint.
 
-    Without `at`: everything delivered. KCL drops the user record's number there if application state goes with it:
-    that is `at=Checkpoint(largest.sequence)`.
+    Without `at`, the last delivered record is prepared. Where the application also passes a state, KCL uses
+    sub-sequence number 0 of that record: the caller passes `at=Checkpoint(largest.sequence)` to do the same.
     """
     asked = progress.largest if at is None else at
     if asked is None:
-        return OutOfBounds("nothing was delivered yet, so there is nothing to prepare a checkpoint at")
+        return OutOfBounds("no record was delivered yet, so no checkpoint can be prepared")
     refusal = _refusal(progress, asked)
     if refusal is not None:
         return refusal
@@ -98,13 +108,13 @@ def plan_prepare(progress: CheckpointProgress, at: Checkpoint | None = None) -> 
 
 def _refusal(progress: CheckpointProgress, at: Checkpoint) -> OutOfBounds | None:
     if at.sub < 0:
-        return OutOfBounds(f"{at.sub} is no number of a user record")
+        return OutOfBounds(f"the sub-sequence number {at.sub} is negative")
     if progress.largest is None:
-        return OutOfBounds("nothing was delivered yet, so nothing can be checkpointed")
+        return OutOfBounds("no record was delivered yet, so nothing can be checkpointed")
     if (progress.last is not None and at < progress.last) or at > progress.largest:
         return OutOfBounds(
-            f"{at} lies outside of {progress.last or 'the beginning'} .. {progress.largest}, what was "
-            "checkpointed last and what was delivered; the row stays as it is"
+            f"the checkpoint {at} isn't between the last checkpoint ({progress.last or 'none yet'}) and the last "
+            f"delivered record ({progress.largest}); the row stays as it is"
         )
     return None
 

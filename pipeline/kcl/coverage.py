@@ -1,4 +1,4 @@
-"""Do the rows, and does the table, cover all hash keys? A warning in words, once a hole was seen several times (I5 of docs/protocol.md)."""
+"""Warns where the lease rows of a stream, or the lake table, leave out hash keys (I5 in docs/protocol.md)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from pipeline.core.order import Family, counts_as_end
 from pipeline.core.position import Positions
 from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
 from pipeline.core.stream import ShardKey
-from pipeline.kcl.auditor import CONFIDENCE, Suspicion, audit, find_hole, with_ranges
+from pipeline.kcl.auditor import CONFIDENCE, SeenHole, audit, find_hole, with_ranges
 
 
 @dataclass(frozen=True, slots=True)
-class Suspicions:
-    """What is remembered of one stream between two looks; losing it tells a hole a few looks later."""
+class SeenHoles:
+    """The holes of one stream that the last audit found: in the lease rows, and in the lake table. If this memory is
+    lost, a warning comes a few audits later."""
 
-    rows: Suspicion = field(default_factory=Suspicion)
-    table: Suspicion = field(default_factory=Suspicion)
+    rows: SeenHole = field(default_factory=SeenHole)
+    table: SeenHole = field(default_factory=SeenHole)
 
 
 def coverage_warnings(
@@ -27,27 +28,32 @@ def coverage_warnings(
     leases: Iterable[Lease],
     *,
     positions: Positions,
-    remembered: Suspicions,
+    remembered: SeenHoles,
     confidence: int = CONFIDENCE,
-) -> tuple[Suspicions, tuple[str, ...]]:
-    """`shards`: those in scope of the origin. `leases`: the stream's rows. Reshards and clean-ups make holes that are
-    gone at the next look, so that only one that stays is told."""
+) -> tuple[SeenHoles, tuple[str, ...]]:
+    """One warning for the lease rows and one for the lake table, each once the same hole was seen `confidence` times in a
+    row: reshards and clean-ups make holes that are gone at the next audit.
+
+    `shards`: those that belong to the origin's scope. `leases`: the rows of the stream.
+    """
     listed = {shard.shard_id: shard.hash_range for shard in shards if shard.hash_range is not None}
     rows = with_ranges(leases, listed)
     verdict = audit(rows, remembered.rows, confidence=confidence)
     to_read = _ranges_to_read(family, listed, positions)
-    table = _look(to_read, remembered.table)
+    table = _seen_again(to_read, remembered.table)
     covered = [row.hash_range for row in rows if not row.has_ended and row.hash_range is not None]
-    looked = {
-        "the open lease rows leave out": verdict.hole is not None and verdict.sync and _left_out(covered),
-        "what the landing table has yet to read leaves out": table.seen >= confidence and _left_out(to_read),
+    # A stream without any lease row has verdict.sync without a hole: the shard sync makes its rows, so there is no warning.
+    left_out = {
+        "the open lease rows leave out": verdict.hole is not None and verdict.sync and _uncovered(covered),
+        "the shards that the lake table hasn't ended leave out": table.times >= confidence
+        and _uncovered(to_read),
     }
-    told = (f"{family.stream.name}: {what} {left_out}" for what, left_out in looked.items() if left_out)
-    return Suspicions(verdict.remembered, table), tuple(told)
+    warnings = (f"{family.stream.name}: {what} {keys}" for what, keys in left_out.items() if keys)
+    return SeenHoles(verdict.remembered, table), tuple(warnings)
 
 
 def _ranges_to_read(family: Family, listed: Mapping[str, HashRange], positions: Positions) -> list[HashRange]:
-    """Of every shard in scope that hasn't ended in the table: open now, or to be read before those that are."""
+    """The hash ranges of all listed shards that haven't ended in the lake table."""
     passed = family.passed(positions)
     return [
         hashes
@@ -56,15 +62,16 @@ def _ranges_to_read(family: Family, listed: Mapping[str, HashRange], positions: 
     ]
 
 
-def _look(ranges: Iterable[HashRange], remembered: Suspicion) -> Suspicion:
+def _seen_again(ranges: Iterable[HashRange], remembered: SeenHole) -> SeenHole:
     hole = find_hole(ranges)
     if hole is None:
-        return Suspicion()
-    return Suspicion(hole, remembered.seen + 1 if hole == remembered.hole else 1)
+        return SeenHole()
+    return SeenHole(hole, remembered.times + 1 if hole == remembered.hole else 1)
 
 
-def _left_out(ranges: Iterable[HashRange]) -> str:
-    """Empty where KCL's rule alone sees a hole: it goes by the last range in order of starts."""
+def _uncovered(ranges: Iterable[HashRange]) -> str:
+    """The hash keys that no range covers, in words. Empty if only KCL's rule finds a hole: `find_hole` compares the end of
+    the range with the highest start, and misses an earlier range with a higher end."""
     gaps, covered = [], -1
     for each in sorted(ranges):
         if each.start > covered + 1:

@@ -1,8 +1,8 @@
-"""From a Kinesis record to user records, as KCL unpacks what the Kinesis Producer Library packed.
+"""Unpacks a Kinesis record into the user records that the Kinesis Producer Library (KPL) packed into it, as KCL does.
 
     F3 89 9A C2 | protobuf (see aggregate.py) | MD5 of the protobuf, 16 bytes
 
-Whatever isn't exactly that is a plain record and is passed through as it came.
+A record whose bytes don't have exactly this form is a plain record, and is delivered as it came.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pipeline.kcl.aggregate import Aggregate, Entry, Malformed, parse
 MAGIC = bytes.fromhex("f3899ac2")
 _DIGEST = 16
 _EVERYTHING = HashRange(0, MAX_HASH_KEY)
-_INTEGER = re.compile(r"[+-]?\d+")
+_JAVA_INTEGER = re.compile(r"[+-]?\d+")
 _SURROGATE = re.compile(b"\xed[\xa0-\xbf][\x80-\xbf]?")
 _OUTSIDE = -1
-_MOST_DIGITS = 39
+_LONGEST_HASH_KEY = 39
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,20 +29,22 @@ class UserRecord:
     explicit_hash_key: str | None
     data: bytes
     sub: int = 0
-    """Number within the Kinesis record."""
+    """The sub-sequence number: which of the user records in its Kinesis record this is, from 0."""
     aggregated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
     records: tuple[UserRecord, ...]
-    """What KCL delivers."""
+    """The user records that KCL delivers."""
     broken: str | None = None
-    """Why the rest is missing, which KCL only logs. Who must not lose records lands the Kinesis record as it came."""
+    """Why user records are missing from `records`. KCL only logs this and loses them; a caller that must not lose records
+    lands the whole Kinesis record instead."""
 
 
 def unpack(data: bytes, partition_key: str, shard: HashRange = _EVERYTHING) -> Unpacked:
-    """`shard`: its hash range. An aggregate with one user record outside of it is not this shard's, all of it."""
+    """The user records of one Kinesis record. As in KCL, an aggregate delivers nothing if the hash key of one of its user
+    records lies outside of `shard`, the hash range of the shard that was read."""
     plain = Unpacked((UserRecord(partition_key, None, data),))
     message = _message(data)
     if message is None:
@@ -50,7 +52,8 @@ def unpack(data: bytes, partition_key: str, shard: HashRange = _EVERYTHING) -> U
     try:
         return _user_records(parse(message), shard)
     except Malformed:
-        return plain  # by chance a plain record looks like an aggregate up to here
+        # The magic bytes and the digest were right, but the message isn't protobuf: it is a plain record.
+        return plain
 
 
 def _message(data: bytes) -> bytes | None:
@@ -67,7 +70,9 @@ def _user_records(aggregate: Aggregate, shard: HashRange) -> Unpacked:
             record = _user_record(aggregate, entry, len(out))
             inside = shard.start <= _hash(record) <= shard.end
         except (IndexError, ValueError) as error:
-            return Unpacked(tuple(out), f"user record {len(out)} of {len(aggregate.entries)}: {error}")
+            return Unpacked(
+                tuple(out), f"user record {len(out)} of {len(aggregate.entries)} is broken: {error}"
+            )
         if not inside:
             return Unpacked(())
         out.append(record)
@@ -83,14 +88,16 @@ def _user_record(aggregate: Aggregate, entry: Entry, sub: int) -> UserRecord:
 
 
 def _at(table: tuple[bytes, ...], index: int, what: str) -> bytes:
-    index &= 0xFFFF_FFFF  # Java's int: an index of 2^32 is 0 again
+    # Java casts the index to an int of 32 bits, so that an index of 2^32 means 0.
+    index &= 0xFFFF_FFFF
     if index >= len(table):
-        raise IndexError(f"its {what} is number {index} of {len(table)}")
+        raise IndexError(f"its {what} has the index {index} in a table of {len(table)}")
     return table[index]
 
 
 def _text(utf8: bytes) -> str:
-    """As Java decodes: U+FFFD for each malformed part, where a coded surrogate is one part, not three."""
+    """Decodes UTF-8 as Java does, with U+FFFD for each malformed part. Java makes one U+FFFD of the three bytes of an
+    encoded surrogate; Python would make three, and the partition key would get another hash key."""
     return _SURROGATE.sub("\ufffd".encode(), utf8).decode(errors="replace")
 
 
@@ -98,7 +105,7 @@ def _hash(record: UserRecord) -> int:
     explicit = record.explicit_hash_key
     if explicit is None:
         return int.from_bytes(md5(record.partition_key.encode(), usedforsecurity=False).digest())
-    if _INTEGER.fullmatch(explicit) is None:
-        raise ValueError(f"its explicit hash key {explicit[:50]!r} is no number")
-    # Longer than any hash key: not even read, for thousands of digits would stop whoever does.
-    return int(explicit) if len(explicit.lstrip("+-0")) <= _MOST_DIGITS else _OUTSIDE
+    if _JAVA_INTEGER.fullmatch(explicit) is None:
+        raise ValueError(f"its explicit hash key {explicit[:50]!r} isn't a number")
+    # 2^128 has 39 digits. A longer number is outside of every range, and Python's int() refuses more than 4,300 digits.
+    return int(explicit) if len(explicit.lstrip("+-0")) <= _LONGEST_HASH_KEY else _OUTSIDE

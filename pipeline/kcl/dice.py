@@ -1,4 +1,4 @@
-"""Shuffles where KCL shuffles, by dice that the caller hands in; without dice, everything stays in its order."""
+"""Random order where KCL shuffles. The caller passes the source of random numbers; without one, the order stays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 Dice = Callable[[], float]
-"""A number in [0, 1), as `pipeline.ports.Ids.dice`."""
+"""Returns a random number in [0, 1), as `pipeline.ports.Ids.dice` does."""
 
 
 def shuffled(items: Iterable[T], dice: Dice | None) -> list[T]:

@@ -1,4 +1,4 @@
-"""One assignment run's view of leases and workers, which changes as the run assigns."""
+"""The loads of all workers during one run of KCL 3.x's lease assignment; they change as the run assigns leases."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from math import fsum, inf
 
 from pipeline.core.lease import Lease
 from pipeline.core.worker import Worker
-from pipeline.kcl.metrics import ALPHA, ema, has_none, is_active, is_failing, is_valid
+from pipeline.kcl.metrics import ALPHA, ema, is_active, is_failing, is_valid, measures_nothing
 from pipeline.kcl.taker import NO_LIMIT
 
 _BY_THROUGHPUT = "T"
-"""KCL's short name of the metric that stands in for a worker without metrics."""
+"""KCL's short name of the metric that it computes, from the throughput of the leases, for a worker without metrics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KclRules:
-    """KCL's knobs of the assignment, with KCL's defaults."""
+    """KCL's settings of lease assignment, with KCL's defaults. Durations are nanoseconds."""
 
     duration_ns: int = 10_000_000_000
     """failoverTimeMillis"""
@@ -27,7 +27,7 @@ class KclRules:
     graceful: bool = True
     """isGracefulLeaseHandoffEnabled"""
     by_count: bool = False
-    """leaseAssignmentStrategy is LEASE_COUNT_BASED, not WORKER_UTILIZATION_AWARE"""
+    """leaseAssignmentStrategy: True is LEASE_COUNT_BASED, False is WORKER_UTILIZATION_AWARE"""
     max_leases: int = NO_LIMIT
     """maxLeasesForWorker"""
     max_kbps: float = inf
@@ -39,48 +39,54 @@ class KclRules:
     overshoot: bool = True
     """allowThroughputOvershoot"""
     balance_every: int = 3
-    """varianceBalancingFrequency: every which run balances"""
+    """varianceBalancingFrequency: with 3, every third run balances"""
     alpha: float = ALPHA
     """workerMetricsEMAAlpha"""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenLease:
-    """A lease as this run read it, with what the leader remembers of it."""
+    """A lease as this run read it, with the leader's memory of earlier runs."""
 
     lease: Lease
     moved_ns: int
-    """When its counter was last seen to move: 0 for one that was unassigned when first seen."""
+    """When the leader last saw the counter change. 0 if the lease had no owner when the leader first saw it."""
     deadline_ns: int = 0
-    """Until when a pending handover is left alone."""
+    """Until this instant a pending handover is left to its holder."""
     free: bool = False
-    """Expired or unassigned."""
+    """The lease is expired or has no owner."""
     pinned: bool = False
-    """Not to be balanced in this run. Never of KCL's own: it picks leases in a handover too, and drops them when it writes."""
+    """Balancing doesn't move this lease in this run. KCL itself pins no lease: it also chooses leases that are being handed
+    over, and skips them when it writes."""
 
 
 @dataclass(slots=True)
 class FleetLoads:
-    """Mutable, and never seen outside of the one run that it is made for."""
+    """Leases and loads of each worker. Mutable; an object is made for one run and used by that run only."""
 
     seen: Mapping[str, SeenLease]
     rules: KclRules
     load: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Active worker -> metric -> utilisation, raised with every lease that it is given."""
+    """Active worker -> metric -> utilisation. It rises with each lease that the run gives to the worker."""
     limits: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    """Active worker -> metric -> the utilisation above which the worker counts as overloaded."""
     average: dict[str, float] = field(default_factory=dict)
-    """Metric -> mean over the active workers, as the run began."""
+    """Metric -> mean over the active workers when the run began."""
     kbps: dict[str, float] = field(default_factory=dict)
+    """Lease key -> throughput; the mean of all leases where the row has none."""
     held: dict[str | None, dict[str, None]] = field(default_factory=dict)
-    """Holder -> keys of its leases, the dead and nobody too."""
+    """Holder -> keys of its leases. Dead workers are holders too; None holds the unassigned leases."""
     total: dict[str | None, float] = field(default_factory=dict)
+    """Holder -> throughput of its leases."""
     fair_kbps: float = 0.0
+    """The throughput of all leases, divided by the number of active workers."""
     fair_leases: int = 1
+    """The number of leases, divided by the number of active workers, at least 1."""
     moves: dict[str, str] = field(default_factory=dict)
-    """What the run decided: lease key -> worker."""
+    """The run's decisions: lease key -> worker."""
 
     def give(self, key: str, to: str) -> None:
-        # KCL takes the lease from the holder in the table even where this run has moved it already.
+        # As in KCL, the lease is subtracted from its holder in the table, even if this run has moved it before.
         holder = self.seen[key].lease.holder
         self.held[holder].pop(key, None)
         self.held.setdefault(to, {})[key] = None
@@ -88,8 +94,8 @@ class FleetLoads:
         self.total[holder] -= self.kbps[key]
         self.moves[key] = to
 
-    def free(self) -> list[str]:
-        """Keys of the free leases: the unassigned first (they moved at 0), then by how long they stood still."""
+    def free_keys(self) -> list[str]:
+        """Keys of the free leases: unassigned leases first (their `moved_ns` is 0), then the longest expired ones."""
         keys = (key for key, each in self.seen.items() if each.free)
         return sorted(keys, key=lambda key: (self.seen[key].moved_ns, key))
 
@@ -102,10 +108,11 @@ class FleetLoads:
         return below and (count == 0 or count < self.rules.max_leases)
 
 
-def a_fleet(
+def build_fleet(
     seen: Iterable[SeenLease], workers: Iterable[Worker], now: datetime, *, rules: KclRules
 ) -> FleetLoads:
-    """Everything in order of its name, so that the order it was read in changes nothing."""
+    """The loads before the run assigns anything. Leases and workers are sorted by name, so that the same rows give the same
+    plan in whatever order they were read."""
     fleet = FleetLoads({each.lease.key: each for each in sorted(seen, key=lambda s: s.lease.key)}, rules)
     active = sorted((w for w in workers if _is_target(w, now)), key=lambda w: w.worker_id)
     leases = [each.lease for each in fleet.seen.values()]
@@ -126,7 +133,8 @@ def a_fleet(
 
 
 def _is_target(worker: Worker, now: datetime) -> bool:
-    """Judged by its row alone: that its leases expired doesn't disqualify a worker."""
+    """Whether a worker may be given leases. As in KCL, its metric row decides alone: a worker whose leases have expired
+    still qualifies."""
     if worker.last_update is None or not is_valid(worker.last_update, worker.stats, worker.ranges):
         return False
     return is_active(worker.last_update, now) and not is_failing(worker.stats, worker.ranges)
@@ -134,8 +142,8 @@ def _is_target(worker: Worker, now: datetime) -> bool:
 
 def _add_load(fleet: FleetLoads, worker: Worker) -> None:
     me = worker.worker_id
-    if has_none(worker.stats, worker.ranges):
-        # Without any throughput KCL divides 0 by 0 and prefers such workers to all others. Ours reads it as 0.
+    if measures_nothing(worker.stats, worker.ranges):
+        # If no lease has a throughput, KCL divides 0 by 0, and its NaN puts these workers before all others. Here it is 0.
         share = fleet.total.get(me, 0.0) / fleet.fair_kbps if fleet.fair_kbps else 0.0
         fleet.load[me] = {_BY_THROUGHPUT: ema((share * 100, share * 100), fleet.rules.alpha)}
         fleet.limits[me] = {_BY_THROUGHPUT: 100.0}

@@ -1,4 +1,4 @@
-"""Where KCL begins to read a shard, or goes on after its iterator or subscription was lost."""
+"""Where KCL begins to read a shard, and where it goes on after an iterator expired or a subscription ended."""
 
 from __future__ import annotations
 
@@ -9,36 +9,40 @@ from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZ
 from pipeline.errors import WrongShape
 
 Moment = TypeVar("Moment")
-"""A time in whatever form the caller has it: it is only handed on."""
+"""The caller's type for a time; this module only passes it on."""
 
 
 @dataclass(frozen=True, slots=True)
-class From(Generic[Moment]):
-    """Kinesis's iterator type with what belongs to it."""
+class IteratorStart(Generic[Moment]):
+    """The arguments of GetShardIterator: the type, and the sequence number or the timestamp that the type needs."""
 
     type: str
     sequence: str | None = None
     timestamp: Moment | None = None
 
 
-def plan_start(at: Checkpoint, *, restart: bool = False, configured: Moment | None = None) -> From[Moment]:
-    """`at`: the row's checkpoint or, at a restart, what was delivered last.
+def plan_start(
+    at: Checkpoint, *, restart: bool = False, configured: Moment | None = None
+) -> IteratorStart[Moment]:
+    """The iterator to ask for. `at`: the checkpoint in the row or, at a restart, the last record that was delivered.
 
-    `configured` is today's initial timestamp: the row doesn't keep it, so a row at AT_TIMESTAMP can't be read under
-    another initial position. First starts read the checkpointed record again, for the sake of user records in it.
+    `configured` is the initial timestamp of today's configuration. The row doesn't hold a timestamp, so a row at
+    AT_TIMESTAMP can't be read once another initial position is configured.
     """
     if at.sequence == AT_TIMESTAMP.sequence:
         if configured is None:
             raise WrongShape(
-                "the lease stands at AT_TIMESTAMP, but the stream has no initial timestamp: nothing is read until "
-                "it is configured again"
+                "the checkpoint of the lease is AT_TIMESTAMP, but no initial timestamp is configured for the stream: the "
+                "shard isn't read until one is configured again"
             )
-        return From("AT_TIMESTAMP", timestamp=configured)
+        return IteratorStart("AT_TIMESTAMP", timestamp=configured)
     if at.sequence in {TRIM_HORIZON.sequence, LATEST.sequence}:
-        # Also at a restart: LATEST before any record skips what came in between.
-        return From(at.sequence)
+        # As in KCL, at a restart too. A reader that restarts at LATEST before its first record skips all records that
+        # arrived in between.
+        return IteratorStart(at.sequence)
     if at == SHARD_END:
         if not restart:
-            raise WrongShape("the lease stands at SHARD_END: there is nothing to begin")
-        return From("LATEST")
-    return From("AFTER_SEQUENCE_NUMBER" if restart else "AT_SEQUENCE_NUMBER", sequence=at.sequence)
+            raise WrongShape("the checkpoint of the lease is SHARD_END: the shard has been read to its end")
+        return IteratorStart("LATEST")
+    # A first start reads the checkpointed record again: user records in it may come after the checkpoint.
+    return IteratorStart("AFTER_SEQUENCE_NUMBER" if restart else "AT_SEQUENCE_NUMBER", sequence=at.sequence)

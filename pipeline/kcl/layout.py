@@ -1,16 +1,18 @@
-"""Where an application's rows lie: in three tables or in one, by what is there already.
+"""The layout of an application: whether its coordination rows are in three tables or in one, judged by existing rows.
 
-    status (TableMigration3.5)  | workers' rows: written | read          | the lock
-    ----------------------------+------------------------+---------------+-------------
-    no row, side tables  (M)    | worker table           | there         | state table
-    INIT                 (M)    | worker table           | there         | state table
-    DEPLOYED             (M)    | worker table           | there, leases | state table
-    PENDING                     | lease table            | both          | state table
-    COMPLETE             (S)    | lease table            | there         | lease table
-    no row, no state table (S)  | lease table            | there         | lease table
+    status (TableMigration3.5)  | workers' rows are      |                          | the leader's lock
+                                | written to             | read from                | is in
+    ----------------------------+------------------------+--------------------------+------------------
+    no row, side tables  (M)    | worker table           | worker table             | state table
+    INIT                 (M)    | worker table           | worker table             | state table
+    DEPLOYED             (M)    | worker table           | worker and lease table   | state table
+    PENDING                     | lease table            | worker and lease table   | state table
+    COMPLETE             (S)    | lease table            | lease table              | lease table
+    no row, no state table (S)  | lease table            | lease table              | lease table
 
-KCL 3.5 goes by the state table alone: an empty one that strayed beside the rows of one table makes each worker that
-starts believe in three tables, and nothing is assigned any more. Ours looks at the rows of both sides and refuses.
+KCL 3.5 asks only whether the state table exists. If an empty state table exists beside a lease table that holds all rows,
+each KCL worker that starts uses three tables, and no lease is assigned any more. Headrace looks at the rows in both
+tables, and refuses to start where they contradict each other.
 """
 
 from __future__ import annotations
@@ -29,37 +31,39 @@ PREFIX: Final = "TABLE_MIGRATION_STATUS_"
 
 _REPAIR: Final = (
     "The repair: put the row {row} with tm = {prefix}COMPLETE into table {state}, where KCL's workers see it within "
-    "seconds (one in table {lease} doesn't help); or, with no KCL worker running, delete table {state}"
+    "seconds (the same row in table {lease} doesn't help); or stop all KCL workers and delete table {state}"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutEvidence:
-    """What is there of an application."""
+    """The tables and rows of an application that tell its layout."""
 
     lease_table: str
     state_table: str
     has_state_table: bool = False
     has_worker_table: bool = False
     status: TableStatus | None = None
-    """Stored in the state table: this is what KCL goes by, once there is such a table."""
+    """The status in the state table. Once a state table exists, KCL acts by this status."""
     status_beside_leases: TableStatus | None = None
-    legacy: frozenset[str] = frozenset()
-    """Of LOCK and CLIENT_VERSION, those in the state table."""
+    """The status in the lease table."""
+    in_state_table: frozenset[str] = frozenset()
+    """The keys LOCK and CLIENT_VERSION, where the state table has such a row."""
     beside_leases: frozenset[str] = frozenset()
-    """Of LOCK, CLIENT_VERSION and the ids of workers with a metric row, those in the lease table."""
-    leases: bool = False
-    older: bool = False
-    """Leases without an entityType are there: workers older than 3.5 may be, too, and one other row stops them."""
-    ours: bool = False
-    """Leases that we have written ourselves are there."""
+    """The keys LOCK and CLIENT_VERSION, and the ids of workers, where the lease table has such a row."""
+    has_leases: bool = False
+    has_older_leases: bool = False
+    """Leases without an entityType exist. KCL workers older than 3.5 may be running; one row in the lease table that isn't
+    a lease would stop them."""
+    has_own_leases: bool = False
+    """Leases that Headrace has written exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
     status: TableStatus
     lease_rows_only: bool = False
-    """Nothing but leases may be written into the lease table, in the older form."""
+    """Only leases may be written into the lease table, and without entityType, because older KCL workers read it."""
 
     @property
     def layout(self) -> Layout:
@@ -79,47 +83,48 @@ class Arrangement:
 
 
 def plan_layout(found: LayoutEvidence, wanted: Layout) -> Arrangement:
-    """Raises where going on would harm somebody: KCL's workers, or the rows of another layout."""
-    _refuse_trap(found)
-    effective = _effective(found)
-    # A stored status was written by KCL 3.5, whose migration leaves old leases as they are.
+    """Decides the layout. Raises where no layout is safe: writing would stop KCL workers, or the rows are of two layouts."""
+    _refuse_mixed_layouts(found)
+    effective = _status_in_effect(found)
+    # Only KCL 3.5 and later write a status, and its migration leaves old leases without an entityType.
     has_status = found.status is not None or found.status_beside_leases is not None
-    older = found.older and not found.beside_leases and not has_status
+    older = found.has_older_leases and not found.beside_leases and not has_status
     if effective is None:
         effective = TableStatus.COMPLETE if wanted is Layout.S else TableStatus.INIT
     arranged = Arrangement(effective, lease_rows_only=older)
     if wanted is Layout.S and older:
         raise BadSetting(
-            f"kcl.layout is S, but table {found.lease_table} holds leases of KCL workers older than 3.5: one "
-            "other row in it would stop them all. Nothing was written; set it to auto or M, which keeps other rows in "
-            "tables of their own"
+            f"kcl.layout is S, but table {found.lease_table} holds leases of KCL workers older than 3.5. A row in it "
+            "that isn't a lease would stop all these workers. Nothing was written; set kcl.layout to auto or M, which "
+            "keep other rows in tables of their own"
         )
     if wanted is not Layout.AUTO and wanted is not arranged.layout:
         raise BadSetting(
             f"kcl.layout is {wanted}, but the application has layout {arranged.layout} already "
-            f"({_why(found)}). Nothing was written; set it to auto or {arranged.layout}"
+            f"({_why(found)}). Nothing was written; set kcl.layout to auto or {arranged.layout}"
         )
     return arranged
 
 
-def _effective(found: LayoutEvidence) -> TableStatus | None:
-    """None: nothing there decides it."""
+def _status_in_effect(found: LayoutEvidence) -> TableStatus | None:
+    """The status that the existing tables and rows imply; None if they imply none."""
     if found.has_state_table and found.status is not None:
         return table_status(found.status, legacy_table=True, migrate=found.status is TableStatus.PENDING)
     if found.has_state_table or (found.has_worker_table and not found.beside_leases):
         return TableStatus.INIT
     if found.beside_leases or found.status_beside_leases is not None:
         return TableStatus.COMPLETE
-    # Leases alone: of workers older than 3.5, of our own whose other tables were lost, or of KCL 3.5.
-    if found.leases and not found.older and not found.ours:
+    # Only leases exist. KCL 3.5 made them unless they lack an entityType (older KCL workers) or Headrace wrote them and
+    # its other tables were deleted.
+    if found.has_leases and not found.has_older_leases and not found.has_own_leases:
         return TableStatus.COMPLETE
-    return TableStatus.INIT if found.older else None
+    return TableStatus.INIT if found.has_older_leases else None
 
 
-def _refuse_trap(found: LayoutEvidence) -> None:
+def _refuse_mixed_layouts(found: LayoutEvidence) -> None:
     if not found.has_state_table or found.status is TableStatus.COMPLETE:
         return
-    # A migration that is under way has moved everything but the lock.
+    # While KCL moves the rows into one table, all rows but the lock may already be in the lease table.
     allowed = found.status in {TableStatus.DEPLOYED, TableStatus.PENDING}
     stray = found.beside_leases & {LOCK} if allowed else found.beside_leases
     if not stray and (allowed or found.status_beside_leases is not TableStatus.COMPLETE):
@@ -128,16 +133,17 @@ def _refuse_trap(found: LayoutEvidence) -> None:
         row=TABLE_MIGRATION, prefix=PREFIX, state=found.state_table, lease=found.lease_table
     )
     here = ", ".join(sorted(stray)) or TABLE_MIGRATION
-    if found.legacy:
+    if found.in_state_table:
         raise WrongShape(
             f"both table {found.lease_table} ({here}) and table {found.state_table} "
-            f"({', '.join(sorted(found.legacy))}) hold rows that coordinate: which workers go by which can't be told. "
-            f"Nothing was written and no record is lost. Find out which layout the workers use; if it is one table: {repair}"
+            f"({', '.join(sorted(found.in_state_table))}) hold coordination rows, and it can't be told which of them the "
+            f"workers use. Nothing was written and no record is lost. Find out which layout the workers use; if it is one "
+            f"table: {repair}"
         )
     raise WrongShape(
-        f"table {found.lease_table} holds the rows of one-table coordination ({here}), and beside it lies the stray "
-        f"table {found.state_table}: each KCL 3.5 worker that starts takes it for the place of the lock, and nothing is "
-        f"assigned any more. Nothing was written and no record is lost. {repair}"
+        f"table {found.lease_table} holds the rows of layout S ({here}), but there is also the stray table "
+        f"{found.state_table}: each KCL 3.5 worker that starts looks for the leader's lock there, and no lease is assigned "
+        f"any more. Nothing was written and no record is lost. {repair}"
     )
 
 

@@ -1,15 +1,16 @@
-"""Is a lease free, and may it be moved? KCL's words for it: isExpired, isAvailable, blockedOnPendingCheckpoint."""
+"""Whether a lease is free, and whether it may be moved. KCL calls this isExpired, isAvailable and blockedOnPendingCheckpoint."""
 
 from __future__ import annotations
 
 from pipeline.core.lease import Lease
 
 _A_YEAR_NS = 365 * 24 * 3600 * 10**9
-"""An age beyond it, either way, is a broken clock; the lease counts as expired."""
+"""As in KCL, a lease whose counter changed more than a year ago, or more than a year from now, counts as expired."""
 
 
 def is_expired(moved_ns: int | None, *, duration_ns: int, at_ns: int) -> bool:
-    """Whether a counter that last moved at `moved_ns` has stood still for too long. Exactly the duration isn't."""
+    """Whether a counter that last changed at `moved_ns` has stood still for longer than the duration. None: the change was
+    never seen."""
     if moved_ns is None:
         return True
     age = at_ns - moved_ns
@@ -21,5 +22,5 @@ def is_available(owner: str | None, moved_ns: int | None, *, duration_ns: int, a
 
 
 def is_blocked(lease: Lease, deadline_ns: int, *, at_ns: int, free: bool = False) -> bool:
-    """Whether a pending handover forbids to move the lease now. `free`: it is expired or unassigned."""
+    """Whether a pending handover forbids to move the lease now. `free`: the lease is expired or has no owner."""
     return not free and not lease.has_ended and lease.checkpoint_owner is not None and at_ns < deadline_ns

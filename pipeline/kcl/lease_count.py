@@ -1,4 +1,4 @@
-"""KCL 3.4.3+'s assignment by the number of leases (LEASE_COUNT_BASED)."""
+"""Lease assignment by the number of leases: LEASE_COUNT_BASED of KCL 3.4.3 and later."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ def _by_count(fleet: FleetLoads) -> list[str]:
 
 
 def assign_free(fleet: FleetLoads) -> tuple[str, ...]:
-    """Fill one worker up to the target, then the next, the emptiest first; answers the keys that are left.
+    """Gives the free leases to one worker until it has its target, then to the next; workers with fewer leases come first.
 
-    So the last in line may stay empty, and the first gets one lease even where it stands at the target.
+    This is KCL's way: the last worker may get none, and a worker that has its target already gets one more lease. Returns
+    the keys of the leases that no worker was given.
     """
-    free = fleet.free()
-    # Counted before anything moves: who loses an expired lease in this run isn't given more for it.
+    free = fleet.free_keys()
+    # Counted before the first lease is given: a worker that loses an expired lease in this run doesn't get another for it.
     missing = {worker: max(1, _fair(fleet) - fleet.count(worker)) for worker in _by_count(fleet)}
     for worker, count in missing.items():
         for key in free[:count]:
@@ -33,11 +34,12 @@ def assign_free(fleet: FleetLoads) -> tuple[str, ...]:
 
 
 def spread_free(fleet: FleetLoads) -> tuple[str, ...]:
-    """Each to the emptiest worker below the cap (of equals, to who had least at first); answers the keys that are left.
+    """Gives each free lease to the worker with the fewest leases, up to `max_leases` for a worker.
 
-    Not KCL's way, but even at once: 10 leases on 4 workers are 3, 3, 2, 2, where `assign_free` gives 3, 3, 3, 1.
+    This isn't KCL's way, but the result is even at once: 10 leases on 4 workers are 3, 3, 2, 2, where `assign_free` gives
+    3, 3, 3, 1. Returns the keys of the leases that no worker was given.
     """
-    free = fleet.free()
+    free = fleet.free_keys()
     heap = [(fleet.count(worker), fleet.count(worker), worker) for worker in fleet.load]
     heapify(heap)
     while free and heap and heap[0][0] < fleet.rules.max_leases:
@@ -48,7 +50,10 @@ def spread_free(fleet: FleetLoads) -> tuple[str, ...]:
 
 
 def balance(fleet: FleetLoads, at_ns: int) -> None:
-    """Two pointers over the workers by count: from the fullest above the target to the emptiest below it."""
+    """Moves leases from the workers with most leases to those with fewest, until one side has its target.
+
+    As in KCL, two indexes walk over the workers sorted by their number of leases, one from each end, until they meet.
+    """
     if not fleet.load:
         return
     fair, order = _fair(fleet), _by_count(fleet)

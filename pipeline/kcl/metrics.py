@@ -1,7 +1,7 @@
-"""Worker metrics as the assignment reads them: is a row to be believed, and what does it say?
+"""The metrics in a worker's row, and whether lease assignment may rely on them.
 
-KCL's wire names: sts = stats (metric -> last averages, oldest first), opr = ranges (metric -> highest utilisation
-in percent first), lut = last update. Percents stay percents here: they are compared with what the rows say.
+KCL's attributes: sts = stats (metric -> the last averages, oldest first), opr = ranges (metric -> a list whose first number
+is the highest utilisation that is wanted), lut = last update. All utilisations are percent, as in the rows.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ Stats = Mapping[str, Sequence[float]]
 Ranges = Mapping[str, Sequence[float]]
 
 FAILED = -1.0
-"""Stands in `stats` for an interval in which nothing could be measured."""
+"""Stands in `stats` for an interval in which the worker couldn't measure."""
 REPORT_PERIOD = timedelta(seconds=30)
 """KCL's workerMetricsReporterFreqInMillis."""
 ALPHA = 0.5
 """KCL's workerMetricsEMAAlpha."""
 _SYNTHETIC = "THROUGHPUT"
-"""A row that names this metric counts as one without metrics of its own."""
+"""A worker whose row has this metric counts as a worker without metrics."""
 
 
-def has_none(stats: Stats | None, ranges: Ranges | None) -> bool:
-    """A worker that measures nothing ("default metric"): it is judged by the throughput of its leases."""
+def measures_nothing(stats: Stats | None, ranges: Ranges | None) -> bool:
+    """Whether the worker has no metrics. KCL judges such a worker by the throughput of its leases."""
     return (not stats and not ranges) or _SYNTHETIC in (stats or {})
 
 
 def is_valid(last_update: object | None, stats: Stats | None, ranges: Ranges | None) -> bool:
     if last_update is None:
         return False
-    if has_none(stats, ranges):
+    if measures_nothing(stats, ranges):
         return True
     if stats is None or ranges is None:
         return False
@@ -38,8 +38,8 @@ def is_valid(last_update: object | None, stats: Stats | None, ranges: Ranges | N
 
 
 def is_failing(stats: Stats | None, ranges: Ranges | None) -> bool:
-    """The last interval of some metric failed: such a worker is given nothing, and keeps what it has."""
-    if has_none(stats, ranges):
+    """Whether the newest value of some metric is a failure. Such a worker keeps its leases and is given no others."""
+    if measures_nothing(stats, ranges):
         return False
     return any(values and values[-1] == FAILED for values in (stats or {}).values())
 
@@ -49,12 +49,12 @@ def is_active(last_update: datetime, now: datetime, period: timedelta = REPORT_P
 
 
 def is_stale(last_update: datetime, now: datetime, after: timedelta = timedelta(days=1)) -> bool:
-    """Old enough for the leader to delete the row."""
+    """Whether the row is so old that the leader deletes it. The default is KCL's staleWorkerMetricsEntryCleanupDuration."""
     return now - last_update > after
 
 
 def ema(values: Iterable[float], alpha: float = ALPHA) -> float:
-    """The exponential moving average, oldest first, over the intervals that didn't fail; 0 where all did."""
+    """The exponential moving average of the values that didn't fail, oldest first; 0 if there is none."""
     average: float | None = None
     for value in values:
         if value != FAILED:

@@ -1,4 +1,4 @@
-"""Upgrades of KCL's tables: in which state does a worker start?
+"""The states of KCL's two upgrades, as rows in the coordination tables tell them.
 
 CLIENT_VERSION   INIT -> UPGRADE_FROM_2X -> 3X_WITH_ROLLBACK -> 3X      (rows of 2.x, `Migration3.0`)
                                ^-- 2X <----------'  rolled back
@@ -33,19 +33,23 @@ class TableStatus(StrEnum):
 
 
 ACTS_AS_2X = frozenset({ClientVersion.INIT, ClientVersion.UPGRADE_FROM_2X, ClientVersion.ROLLED_BACK})
-"""In these states KCL's workers take leases each for itself; in the others a leader gives them out."""
+"""In these states each KCL worker takes leases for itself; in the others a leader assigns the leases."""
 
 
 def table_status(stored: TableStatus | None, *, legacy_table: bool, migrate: bool) -> TableStatus:
-    """`legacy_table`: the coordinator table of 3.0-3.4 is there. `migrate`: migrateAllEntitiesToLeaseTable."""
+    """The status by which a KCL worker acts when it starts.
+
+    `legacy_table`: whether the coordinator table of KCL 3.0 to 3.4 exists. `migrate`: the worker's setting
+    migrateAllEntitiesToLeaseTable.
+    """
     match stored:
         case None if not legacy_table:
             return TableStatus.COMPLETE
         case None | TableStatus.INIT:
             if migrate:
                 raise BadSetting(
-                    "migrateAllEntitiesToLeaseTable is on, but not every worker supports it yet: nothing was moved; "
-                    "start with it off, and turn it on once the status is DEPLOYED"
+                    "migrateAllEntitiesToLeaseTable is on, but not every worker supports the move to one table yet. "
+                    "Nothing was moved. Start with the setting off, and turn it on once the status is DEPLOYED"
                 )
             return TableStatus.INIT
         case TableStatus.DEPLOYED | TableStatus.PENDING:

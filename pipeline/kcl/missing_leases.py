@@ -1,10 +1,10 @@
-"""Shard sync as KCL does it: which leases are missing, and where each of them starts.
+"""KCL's shard sync: which leases are missing in the lease table, and the checkpoint at which each of them starts.
 
-table is empty      -> one lease for each shard of the filtered listing, at the initial position
-table has leases    -> for each open shard without one, look up its ancestors:
-    none of them has a lease (or gets one below)   -> the shard itself, at the initial position
-    one does                                       -> not the shard (it appears when its parent ends), but
-                                                      what is missing on the way down to it
+The table is empty: one lease for each shard of the filtered listing, at the initial position.
+The table has leases: for each open shard without a lease, KCL looks at its ancestors.
+    No ancestor has a lease or is given one: the shard itself gets a lease, at the initial position.
+    An ancestor has a lease or is given one: the shard gets no lease, because the end of its parent will create it. Leases
+    are created for the shards between that ancestor and the shard where they are missing.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A shard of a listing with the sequence number it starts at, which KCL creates leases in the order of."""
+    """A shard of a listing, and its first sequence number: KCL creates leases in the order of these numbers."""
 
     shard: Shard
     starts: int
 
 
 def tiles(ranges: Iterable[HashRange]) -> bool:
-    """Whether the ranges cover all hash keys exactly once. If not, KCL lists again, three times in all."""
+    """Whether the ranges cover all hash keys exactly once. If a filtered listing doesn't, KCL lists again, three times in
+    all."""
     expected = 0
     for each in sorted(ranges):
         if each.start != expected:
@@ -36,9 +37,9 @@ def tiles(ranges: Iterable[HashRange]) -> bool:
 
 
 def inconsistent(shards: Iterable[Shard]) -> frozenset[str]:
-    """Children of shards that are still open: a listing in the middle of a reshard.
+    """The children of shards that the listing still shows as open. Kinesis answers so in the middle of a reshard.
 
-    KCL creates nothing from such a listing, or everything but these with ignoreUnexpectedChildShards.
+    KCL creates no lease from such a listing; with ignoreUnexpectedChildShards it creates all but those of these children.
     """
     every = tuple(shards)
     still_open = {shard.shard_id for shard in every if not shard.closed}
@@ -46,7 +47,8 @@ def inconsistent(shards: Iterable[Shard]) -> frozenset[str]:
 
 
 def plan_first_sync(listing: Iterable[Listed], initial: Checkpoint) -> tuple[Lease, ...]:
-    """For an empty table: `listing` is what KCL's ListShards filter for `initial` let through, open and closed."""
+    """The leases to create in an empty table. `listing`: the open and closed shards that ListShards returns with KCL's
+    filter for the initial position."""
     every = {each.shard.shard_id: each for each in listing}
     return _in_order(every, dict.fromkeys(every, initial))
 
@@ -58,19 +60,21 @@ def plan_sync(
     initial: Checkpoint,
     passed_over: Collection[str] = (),
 ) -> tuple[Lease, ...]:
-    """For a table with leases: what to create, ancestors first, so that a crash in between does no harm.
+    """The leases to create in a table that has leases. Ancestors come first, so that a crash in between does no harm.
 
-    Known gap, as in KCL: where only a lease in the middle of a long chain is left, TRIM_HORIZON and AT_TIMESTAMP
-    create leases for the oldest generation instead of the siblings.
+    `passed_over`: open shards that get no lease now, such as inconsistent ones.
+
+    A defect that KCL has too: where a long line of descent has only one lease, in the middle, TRIM_HORIZON and
+    AT_TIMESTAMP create leases for the oldest generation instead of the siblings of the shard with the lease.
     """
     every = {each.shard.shard_id: each for each in listing}
-    descent = _Descent({key: each.shard for key, each in every.items()}, frozenset(with_lease), initial)
+    walk = _AncestorWalk({key: each.shard for key, each in every.items()}, frozenset(with_lease), initial)
     for shard_id, each in every.items():
-        if each.shard.closed or shard_id in descent.with_lease or shard_id in passed_over:
+        if each.shard.closed or shard_id in walk.with_lease or shard_id in passed_over:
             continue
-        if not descent.is_descendant(shard_id):
-            descent.missing[shard_id] = initial
-    return _in_order(every, descent.missing)
+        if not walk.is_descendant(shard_id):
+            walk.missing[shard_id] = initial
+    return _in_order(every, walk.missing)
 
 
 def _in_order(every: Mapping[str, Listed], wanted: Mapping[str, Checkpoint]) -> tuple[Lease, ...]:
@@ -79,30 +83,36 @@ def _in_order(every: Mapping[str, Listed], wanted: Mapping[str, Checkpoint]) -> 
 
 
 def _lease(shard: Shard, at: Checkpoint) -> Lease:
-    # Parents are named even where they were trimmed long ago.
+    # As in KCL, the row names the parents even if Kinesis no longer lists them.
     return Lease(shard.shard_id, checkpoint=at, parents=frozenset(shard.parents), hash_range=shard.hash_range)
 
 
 @dataclass(slots=True)
-class _Descent:
-    """KCL's memo of one sync. `missing` grows as descendants ask for their parents."""
+class _AncestorWalk:
+    """Looks at the ancestors of open shards, each shard once per sync.
+
+    As in KCL, looking at a shard may add its parents to `missing`.
+    """
 
     shards: Mapping[str, Shard]
     with_lease: frozenset[str]
     initial: Checkpoint
     missing: dict[str, Checkpoint] = field(default_factory=dict)
+    """Shard id -> the checkpoint of the lease to create."""
     _known: dict[str, bool] = field(default_factory=dict)
     _to_create: set[str] = field(default_factory=set)
-    """Shards without an ancestor that counts: their children will ask for their leases."""
+    """Shards without a lease and without an ancestor that has one. A child that is looked at creates their leases."""
 
     def is_descendant(self, shard_id: str) -> bool:
-        for each in self._upwards(shard_id):
+        """Whether the shard has a lease, or one of its ancestors has a lease or is given one in this sync."""
+        for each in self._ancestors_first(shard_id):
             if each not in self._known:
                 self._known[each] = self._decide(each)
         return self._known[shard_id]
 
-    def _upwards(self, shard_id: str) -> Iterator[str]:
-        """The shard and all its ancestors, ancestors first. A loop, not a recursion: chains can be long."""
+    def _ancestors_first(self, shard_id: str) -> Iterator[str]:
+        """The shard and all its ancestors, ancestors first. A loop, not a recursion: after many reshards a shard can have
+        more ancestors than Python's recursion limit allows."""
         todo, entered = [shard_id], set[str]()
         while todo:
             each = todo[-1]
@@ -127,10 +137,12 @@ class _Descent:
             return False
         for parent in parents:
             if parent not in self.with_lease:
-                self._ask_for(parent, counts=parent in counting)
+                self._create_parent(parent, counts=parent in counting)
         return True
 
-    def _ask_for(self, parent: str, *, counts: bool) -> None:
+    def _create_parent(self, parent: str, *, counts: bool) -> None:
         if counts and parent not in self._to_create:
-            return  # it is on the way down itself: its own parent's end will create it
+            # The parent has an ancestor with a lease, so the end of its own parent will create its lease.
+            return
+        # A parent that counts here is the oldest listed shard of its line. The other parent of a merge may not count.
         self.missing[parent] = TRIM_HORIZON if counts and self.initial != AT_TIMESTAMP else self.initial

@@ -1,4 +1,4 @@
-"""Network traffic, as KCL's optional metrics count it, from what /proc/net/dev says."""
+"""Network traffic as KCL's optional metrics count it, from the text of /proc/net/dev."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from datetime import timedelta
 
 MIB = 1024 * 1024
 _SENT = 8
-"""The column of bytes sent; that of bytes received is the first."""
+"""The column with the bytes sent. Column 0 has the bytes received."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Bytes since the interface came up."""
+    """Bytes received and sent since the network interface came up."""
 
     received: int
     sent: int
@@ -33,5 +33,5 @@ def rate(before: int, now: int, span: timedelta) -> float:
 
 
 def utilisation(mib_per_second: float, most: float) -> float:
-    """Percent of the bandwidth; more than all of it counts as all."""
+    """Percent of the bandwidth `most`, at most 100."""
     return min(100.0, mib_per_second / most * 100)

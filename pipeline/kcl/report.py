@@ -1,11 +1,11 @@
-"""A worker's metrics as its row tells them: KCL's list of averages, made from what the tasks of its runs measured.
+"""The metrics in a worker's row, in KCL's form: a list of averages, from what the Spark tasks of the worker's runs measured.
 
-    tasks -> loads of hosts -> a run -> every 30 s at most -> one more average in the row, ten at most
+    tasks -> loads of their hosts -> the run -> every 30 s at most, one more average in the row; the row keeps ten
 
-KCL's workers measure for as long as they live. Ours do while a run of theirs is at work, for only then it is known which hosts
-they work on. So a stretch without runs adds nothing, and a list to which nothing was added for long is taken back: the row then
-is one without metrics, whoever reads it, and the worker is judged by the throughput of its leases. Old averages would make an
-idle worker look as busy as it was last; -1, as KCL writes where measuring failed, would keep leases away from it.
+A KCL worker measures as long as it lives. A Headrace worker measures only during a run, because only then it is known which
+hosts work for it. Time without runs adds no average. If no average was added for three minutes, the metrics are removed from
+the row, and all who read the row judge the worker by the throughput of its leases. If old averages stayed, an idle worker
+would look as busy as it was in its last run; -1, which KCL writes where measuring failed, would keep leases away from it.
 """
 
 from __future__ import annotations
@@ -23,28 +23,30 @@ from pipeline.kcl.network import utilisation
 CPU = "C"
 RECEIVED = "NI"
 SENT = "NO"
-_MOST = 10
-"""KCL's noOfPersistedMetricsPerWorkerMetrics."""
-_OLD = timedelta(minutes=3)
-"""A wave may take two minutes before it counts as hung, and reports only then."""
+_KEPT_AVERAGES = 10
+"""The default of KCL's noOfPersistedMetricsPerWorkerMetrics."""
+_OUTDATED_AFTER = timedelta(minutes=3)
+"""Longer than a wave: a run reports at the end of a wave, which may take two minutes before it counts as hung."""
 
 
 def is_due(row: Worker | None, now: datetime) -> bool:
-    """Whether the row may be added to. A clock that went back makes it due: better once too often."""
+    """Whether an average may be added to the row. It may also if the newest average is from the future, because the clock
+    went back."""
     if row is None or row.measured_at is None:
         return True
     return not timedelta(0) <= now - row.measured_at < REPORT_PERIOD
 
 
 def is_outdated(row: Worker, now: datetime) -> bool:
-    """Whether the metrics speak of a past that is over: ours by their age; KCL's, if one of its workers had this id before."""
+    """Whether the metrics in the row are too old. Metrics without `measured_at` are of a KCL worker that had this id before:
+    they count as too old at once."""
     if row.measured_at is None:
         return bool(row.stats or row.ranges)
-    return now - row.measured_at > _OLD
+    return now - row.measured_at > _OUTDATED_AFTER
 
 
 def cpu_of(rows: Iterable[Worker], now: datetime) -> dict[str, float]:
-    """Percent, smoothed, of the workers whose rows say it and may be believed."""
+    """Worker -> CPU in percent, smoothed, of the workers whose rows have a recent CPU metric that didn't fail."""
     return {
         row.worker_id: ema(row.stats[CPU])
         for row in rows
@@ -53,7 +55,8 @@ def cpu_of(rows: Iterable[Worker], now: datetime) -> dict[str, float]:
 
 
 def _is_fresh(row: Worker, now: datetime) -> bool:
-    """KCL's rows don't say when they were measured, but get a stamp with each average."""
+    """Whether the metrics in the row are recent. KCL's rows have no time of measuring, but KCL sets `last_update` with each
+    average. A Headrace row (it has `instance`) without `measured_at` has no metrics of its own."""
     if row.measured_at is not None:
         return not is_outdated(row, now)
     return row.instance is None and row.last_update is not None and is_active(row.last_update, now)
@@ -62,7 +65,8 @@ def _is_fresh(row: Worker, now: datetime) -> bool:
 def plan_report(
     row: Worker | None, loads: Iterable[HostLoad], now: datetime, *, most: int, network: float | None = None
 ) -> Metrics:
-    """The row's metrics with one more average, over the hosts. `most`: percent; `network`: MiB/s that count as 100 %."""
+    """The row's metrics with one more average over all hosts. `most`: the highest utilisation that is wanted, in percent.
+    `network`: the MiB/s that count as 100 %."""
     loads = tuple(loads)
     newest = {CPU: _average([(load.host, load.span, load.cpu) for load in loads])}
     if network is not None:
@@ -77,7 +81,7 @@ def plan_report(
         before = row.stats
     hosts = len({load.host for load in loads})
     return Metrics(
-        stats={name: (*before.get(name, ()), value)[-_MOST:] for name, value in newest.items()},
+        stats={name: (*before.get(name, ()), value)[-_KEPT_AVERAGES:] for name, value in newest.items()},
         ranges=dict.fromkeys(newest, (most,)),
         measured_by=f"cpu of {hosts} host{'' if hosts == 1 else 's'}",
         measured_at=now.replace(microsecond=0),
@@ -85,7 +89,7 @@ def plan_report(
 
 
 def _average(found: Iterable[tuple[str, timedelta, float | None]]) -> float:
-    """Over time on each host, then over the hosts; those that couldn't be measured are left out."""
+    """The mean over time on each host, and then over the hosts. Hosts that couldn't be measured are left out."""
     by_host: dict[str, list[tuple[float, float]]] = {}
     for host, span, value in found:
         if value is not None:

@@ -1,4 +1,4 @@
-"""Into how many parts KCL's workers split a scan of the lease table."""
+"""The number of segments into which KCL's workers split a parallel scan of the lease table."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from math import ceil
 _BYTES_PER_SEGMENT = 0.2  # GiB
 _MOST_SEGMENTS = 32
 _SEGMENTS_UNKNOWN = 10
-"""Where the table's size could never be asked."""
+"""KCL's number if DescribeTable has never told the size of the table."""
 
 
 def scan_segments(table_bytes: int | None) -> int:
-    """Into how many parts a scan of the lease table is split; None: the size isn't known."""
+    """The number of segments. `table_bytes`: the size of the table; None if it isn't known."""
     if table_bytes is None:
         return _SEGMENTS_UNKNOWN
     return min(max(ceil(table_bytes / 1024**3 / _BYTES_PER_SEGMENT), 1), _MOST_SEGMENTS)

@@ -1,10 +1,14 @@
-"""KCL 3.x's two strategies on the same scene as `gap`: who lives and what is lost is known already, so that nothing of
-KCL's own bookkeeping is needed between runs.
+"""KCL 3.x's two strategies of lease assignment, for a Headrace leader.
 
-What differs from KCL: a lease that is being handed over counts for its next owner, who gets it too when the holder dies;
-neither it nor one that was moved a moment ago is picked again; ended leases count for nobody; free leases are spread, not
-filled in; a target that was refused one lease may be given another; and where no worker's metrics can be believed, all
-are judged by the throughput of their leases: KCL would give nothing to anybody. (KCL's own ways: `kcl.assignment`.)
+A Headrace leader knows already which workers are alive and which leases are lost, so these strategies need none of the
+bookkeeping that KCL keeps between its runs. They differ from KCL (KCL's own way is in tests/vectors/rules/assignment.py):
+
+- A lease that is being handed over counts for its next owner, and goes to that owner if the holder dies.
+- A lease that is being handed over, or was moved a short time ago, is not moved again.
+- Ended leases don't count.
+- The strategy by number of leases gives each free lease to the worker with the fewest; KCL fills up one worker after another.
+- A worker for which one lease would be too much may be given another lease in the same run; KCL gives it no more.
+- If no worker has metrics to rely on, all workers are judged by the throughput of their leases; KCL would assign nothing.
 """
 
 from __future__ import annotations
@@ -19,18 +23,18 @@ from pipeline.core.lease import Lease
 from pipeline.core.words import counted
 from pipeline.core.worker import Worker
 from pipeline.kcl import lease_count, variance
-from pipeline.kcl.fleet import FleetLoads, SeenLease, a_fleet
-from pipeline.kcl.fleet import KclRules as Knobs
+from pipeline.kcl.fleet import FleetLoads, KclRules, SeenLease, build_fleet
 
 _Why: TypeAlias = Callable[[str | None, str], str]
-"""Why a lease goes from one worker to another."""
+"""Takes the present and the next owner of a lease, and returns the reason for the move in words."""
 
 
 def plan_variance(
-    scene: AssignmentInput, workers: Iterable[Worker], rules: GapRules, *, knobs: Knobs, balance: bool
+    scene: AssignmentInput, workers: Iterable[Worker], rules: GapRules, *, kcl_rules: KclRules, balance: bool
 ) -> list[Change]:
-    """WORKER_UTILIZATION_AWARE. `balance`: whether this run evens out, or only gives away what is free."""
-    fleet = _a_fleet(scene, workers, rules, knobs=knobs)
+    """KCL's strategy WORKER_UTILIZATION_AWARE. `balance`: whether this run also moves leases between living workers; without
+    it the run only assigns free leases."""
+    fleet = _build_fleet(scene, workers, rules, kcl_rules=kcl_rules)
     before = {worker: dict(load) for worker, load in fleet.load.items()}
     run = variance.begin(fleet)
     variance.assign_free(run)
@@ -44,10 +48,10 @@ def plan_variance(
 
 
 def plan_lease_count(
-    scene: AssignmentInput, workers: Iterable[Worker], rules: GapRules, *, knobs: Knobs, balance: bool
+    scene: AssignmentInput, workers: Iterable[Worker], rules: GapRules, *, kcl_rules: KclRules, balance: bool
 ) -> list[Change]:
-    """LEASE_COUNT_BASED. What workers measure doesn't matter."""
-    fleet = _a_fleet(scene, (Worker(each.worker_id) for each in workers), rules, knobs=knobs)
+    """KCL's strategy LEASE_COUNT_BASED, which doesn't look at the workers' metrics."""
+    fleet = _build_fleet(scene, (Worker(each.worker_id) for each in workers), rules, kcl_rules=kcl_rules)
     before = {worker: fleet.count(worker) for worker in fleet.load}
     lease_count.spread_free(fleet)
     if balance:
@@ -59,44 +63,47 @@ def plan_lease_count(
     return _changes(fleet, scene, rules, why)
 
 
-def _a_fleet(
-    scene: AssignmentInput, workers: Iterable[Worker], rules: GapRules, *, knobs: Knobs
+def _build_fleet(
+    scene: AssignmentInput, workers: Iterable[Worker], rules: GapRules, *, kcl_rules: KclRules
 ) -> FleetLoads:
     if rules.max_leases is not None:
-        knobs = replace(knobs, max_leases=rules.max_leases)
+        kcl_rules = replace(kcl_rules, max_leases=rules.max_leases)
     seen = [_seen(row, scene, rules) for row in scene.leases if not row.has_ended]
     rows = {name: Worker(name) for name in scene.living}
     rows |= {each.worker_id: each for each in workers if each.worker_id in rows}
-    # Lives as of now, whatever the stamp in its row: that is another host's clock.
-    fleet = a_fleet(
-        seen, [replace(row, last_update=scene.now) for row in rows.values()], scene.now, rules=knobs
+    # A living worker counts as active whatever `last_update` its row has, because that is another host's clock.
+    fleet = build_fleet(
+        seen, [replace(row, last_update=scene.now) for row in rows.values()], scene.now, rules=kcl_rules
     )
     if fleet.load:
         return fleet
-    return a_fleet(seen, [Worker(name, scene.now) for name in rows], scene.now, rules=knobs)
+    # No worker has metrics to rely on: new rows without metrics make `build_fleet` go by the throughput of the leases.
+    return build_fleet(seen, [Worker(name, scene.now) for name in rows], scene.now, rules=kcl_rules)
 
 
 def _seen(row: Lease, scene: AssignmentInput, rules: GapRules) -> SeenLease:
-    if is_free(row, scene) and not _is_named(row, scene):
+    if is_free(row, scene) and not _has_living_next_owner(row, scene):
+        # 0 and 1 are no real times: they only put leases without a holder before the lost ones.
         return SeenLease(row, 0 if row.holder is None else 1, free=True)
     pinned = row.checkpoint_owner is not None or dwells(row, scene, rules)
+    # Without its checkpoint owner the row's holder is its owner, so that the lease counts for the next owner.
     return SeenLease(replace(row, checkpoint_owner=None), 1, pinned=pinned)
 
 
-def _is_named(row: Lease, scene: AssignmentInput) -> bool:
-    """Who is to have it next is known already, and lives."""
+def _has_living_next_owner(row: Lease, scene: AssignmentInput) -> bool:
+    """Whether the lease is being handed over to a worker that is alive."""
     return row.checkpoint_owner is not None and row.owner in scene.living
 
 
 def _changes(fleet: FleetLoads, scene: AssignmentInput, rules: GapRules, why: _Why) -> list[Change]:
     rows = {row.key: row for row in scene.leases if not row.has_ended}
-    named = {
+    next_owners = {
         key: row.owner
         for key, row in rows.items()
-        if key in scene.lost and _is_named(row, scene) and row.owner
+        if key in scene.lost and _has_living_next_owner(row, scene) and row.owner
     }
     changes: list[Change] = []
-    for key, to in sorted({**named, **fleet.moves}.items()):
+    for key, to in sorted({**next_owners, **fleet.moves}.items()):
         row, stands = rows[key], f"-> {to}, now with {counted(fleet.count(to), 'lease')}"
         if is_free(row, scene):
             changes.append(give_free(row, to, stands, lost=key in scene.lost))

@@ -1,11 +1,14 @@
-"""How a KCL 2.x worker takes leases: each for itself, without a leader.
+"""Which leases a KCL 2.x worker takes for itself. In KCL 2.x no leader assigns leases.
 
-    very old leases         -> as many as fit, whatever the target; that is how one worker grabs everything at first
-    target reached          -> nothing
-    some are available      -> up to the target
-    none is                 -> steal from the most loaded worker
+The first line that applies decides:
 
-Instants are whole nanoseconds of one monotonic clock, as KCL compares them: `timedelta` would drop three digits.
+    leases have stood still for very long  -> the worker takes up to `max_leases`, even beyond its target. So the first
+                                              worker of a new application takes all leases
+    the worker holds its target            -> it takes nothing
+    leases are available                   -> it takes available leases up to its target
+    no lease is available                  -> it steals from the worker with the most leases
+
+An instant is a number of nanoseconds on one monotonic clock, as in KCL; `timedelta` only has microseconds.
 """
 
 from __future__ import annotations
@@ -20,11 +23,12 @@ from pipeline.kcl.dice import Dice, shuffled
 from pipeline.kcl.lease_availability import is_available
 
 NO_LIMIT = 2**31 - 1
+"""KCL's default of maxLeasesForWorker: Java's largest int."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A lease and when its counter was last seen to move: 0 for one that was unowned when first seen."""
+    """A lease, and when its counter was last seen to change: 0 if the lease had no owner when it was first seen."""
 
     lease: Lease
     moved_ns: int | None
@@ -40,27 +44,21 @@ class TakerRules:
     priority: bool = True
     """KCL's enablePriorityLeaseAssignment."""
     very_old: int = 3
-    """A lease that stood still for longer than this many durations is taken at once."""
+    """A lease whose counter stood still for longer than this many durations is very old."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """Take any `count` of these: KCL leaves it to the dice which."""
+    """Take any `count` of the leases `among`. KCL chooses them at random."""
 
     count: int
     among: tuple[str, ...]
     why: str
     steals: bool = False
-    """They are somebody's who lives."""
+    """Whether the leases belong to a living worker."""
 
     def keys(self, dice: Dice | None = None) -> tuple[str, ...]:
         return tuple(shuffled(self.among, dice)[: self.count])
-
-
-def _moved(before: Observed | None, lease: Lease, at_ns: int) -> int | None:
-    if before is None:
-        return 0 if lease.owner is None else at_ns
-    return before.moved_ns if before.lease.counter == lease.counter else at_ns
 
 
 def target(leases: int, workers: int, cap: int | None = None) -> int:
@@ -88,14 +86,18 @@ def plan_take(seen: Mapping[str, Observed], me: str, *, at_ns: int, rules: Taker
         old = tuple(key for key, each in sorted(seen.items()) if limit > (each.moved_ns or 0))
         if old:
             fits = max(0, min(rules.max_leases - mine, len(old)))
-            return Pick(fits, old, f"{counted(len(old), 'lease')} stood still for very long; {fits} fit")
+            return Pick(
+                fits, old, f"{counted(len(old), 'lease')} stood still for very long; {me} has room for {fits}"
+            )
     fair = target(len(seen), len(counts), rules.max_leases)
     needed = fair - mine
     if needed <= 0:
-        return Pick(0, (), f"{mine} held of {fair}: enough")
+        return Pick(0, (), f"{me} holds {mine} of its target of {fair}: it takes none")
     if available:
         return Pick(
-            min(needed, len(available)), available, f"{mine} held of {fair}, {len(available)} are available"
+            min(needed, len(available)),
+            available,
+            f"{me} holds {mine} of its target of {fair}; {len(available)} are available",
         )
     return _steal(seen, {owner: n for owner, n in counts.items() if owner}, needed, fair=fair, rules=rules)
 
@@ -107,10 +109,13 @@ def _steal(
     over = counts[victim] - fair
     steals = min(needed, over) if over >= 0 else 0
     if over >= 0 and needed > 1:
-        steals = max(steals, 1)  # one from a worker at its target, where two or more are missing here
+        # As in KCL, a worker that lacks two leases or more takes one even from a worker that only has its target.
+        steals = max(steals, 1)
     steals = min(steals, rules.max_steals)
     if steals <= 0:
-        return Pick(0, (), f"{victim} holds most and isn't above {fair}")
+        return Pick(
+            0, (), f"nothing is available, and {victim}, which holds the most leases, has no more than {fair}"
+        )
     among = tuple(key for key, each in sorted(seen.items()) if each.lease.owner == victim)
-    why = f"nothing is available; {victim} holds {counts[victim]}"
+    why = f"nothing is available; {victim} holds {counts[victim]}, the most"
     return Pick(min(steals, len(among)), among, why, steals=True)

@@ -1,11 +1,11 @@
-"""KCL 3.x's assignment by utilisation: free leases first, then from the loaded to the idle.
+"""KCL 3.x's lease assignment by utilisation (WORKER_UTILIZATION_AWARE).
 
-    free leases     -> oldest first, each to the worker furthest below the fleet's average
-    balancing       -> for the metric with most to move: from workers beyond the tolerance or their operating range,
-                       a dampened part of their excess, to whom it doesn't lift above the average
+    free leases     -> oldest first, each to the worker that is furthest below the average of all workers
+    balancing       -> for the metric with the largest excess: workers above the tolerance, or above their operating
+                       range, give a dampened part of their excess to workers that it doesn't raise above the average
 
-A tie between workers goes to the one with fewer leases, then by name. KCL leaves ties to a heap, which serves only
-two of three equal workers.
+Of equal workers, the worker with fewer leases is chosen, then the first by name. KCL chooses whichever its heap has on top,
+so that of three equal workers only two are given leases.
 """
 
 from __future__ import annotations
@@ -19,32 +19,33 @@ from pipeline.kcl.fleet import FleetLoads
 
 @dataclass(slots=True)
 class Assignment:
-    """The workers that may still be given leases, in one run."""
+    """The loads of one run, and the workers that may still be given leases in it."""
 
     fleet: FleetLoads
-    open: set[str]
+    candidates: set[str]
 
     def best(self) -> str | None:
-        """Take the worker with the most room out; `give` puts it back while it has some."""
-        if not self.open:
+        """Takes the worker with the most room out of the candidates. `give` puts it back if it still has room."""
+        if not self.candidates:
             return None
-        chosen = min(self.open, key=lambda w: (-_room(self.fleet, w), self.fleet.count(w), w))
-        self.open.remove(chosen)
+        chosen = min(self.candidates, key=lambda w: (-_room(self.fleet, w), self.fleet.count(w), w))
+        self.candidates.remove(chosen)
         return chosen
 
     def give(self, key: str, worker: str, *, free: bool) -> None:
         fleet = self.fleet
         lease = fleet.seen[key].lease
-        # A worker isn't given what it holds, unless it left its own handover unfinished: that is how it ends.
+        # A worker isn't given a lease that it holds. The exception is a lease that expired during its handover from this
+        # worker: giving it to the same worker ends that handover.
         unfinished = free and lease.checkpoint_owner is not None
         if lease.holder == worker and not unfinished:
-            self.open.add(worker)
+            self.candidates.add(worker)
             return
         load = fleet.load[worker]
-        fleet.load[worker] = {metric: _lifted(fleet, worker, metric, key) for metric in load}
+        fleet.load[worker] = {metric: _predicted(fleet, worker, metric, key) for metric in load}
         fleet.give(key, worker)
         if fleet.has_room(worker):
-            self.open.add(worker)
+            self.candidates.add(worker)
 
 
 def begin(fleet: FleetLoads) -> Assignment:
@@ -52,8 +53,8 @@ def begin(fleet: FleetLoads) -> Assignment:
 
 
 def assign_free(assignment: Assignment) -> tuple[str, ...]:
-    """Give the free leases away; answers the keys of those that no worker has room for."""
-    waiting = assignment.fleet.free()
+    """Assigns the free leases. Returns the keys of the leases that no worker has room for."""
+    waiting = assignment.fleet.free_keys()
     while waiting:
         worker = assignment.best()
         if worker is None:
@@ -63,24 +64,28 @@ def assign_free(assignment: Assignment) -> tuple[str, ...]:
 
 
 def balance(assignment: Assignment, dice: Dice | None, *, keep_targets: bool = False) -> None:
-    """As in KCL, a worker that one lease would lift too far is no target for the rest of the run; or it is kept."""
+    """Moves leases from workers with too much load to workers with room.
+
+    As in KCL, a worker for which one lease would be too much is given nothing more in this run; with `keep_targets` it may
+    be given other leases.
+    """
     fleet = assignment.fleet
     excess = _largest_excess(fleet)
-    # 0.0 before -0.0, as Java orders them: of workers that read nothing, those above the average give first.
+    # Java sorts 0.0 as greater than -0.0. So of workers whose leases have no throughput, those above the average give first.
     for source in sorted(excess, key=lambda w: (-excess[w], -copysign(1.0, excess[w]), w)):
         for key in _to_move(fleet, source, excess[source], dice=dice):
             worker = assignment.best()
             if worker is None:
                 continue
-            if _lifts_too_far(fleet, worker, key):
+            if _would_exceed(fleet, worker, key):
                 if keep_targets:
-                    assignment.open.add(worker)
+                    assignment.candidates.add(worker)
                 break
             assignment.give(key, worker, free=False)
 
 
 def _room(fleet: FleetLoads, worker: str) -> float:
-    """How far the worker is below the fleet's average, as a share of what it does now; the worst metric counts."""
+    """How far the worker is below the average, as a share of its own utilisation. The metric with the least room counts."""
     return min(
         (
             1.0 if value == 0 else (fleet.average[metric] - value) / value
@@ -90,17 +95,17 @@ def _room(fleet: FleetLoads, worker: str) -> float:
     )
 
 
-def _lifted(fleet: FleetLoads, worker: str, metric: str, key: str) -> float:
-    """The worker's utilisation as it would be with this lease."""
+def _predicted(fleet: FleetLoads, worker: str, metric: str, key: str) -> float:
+    """The utilisation that the worker would have with this lease too."""
     value, average = fleet.load[worker][metric], fleet.average[metric]
     if fleet.fair_kbps > 0:
         return value + fleet.kbps[key] * average / fleet.fair_kbps
     return value + average / fleet.fair_leases
 
 
-def _lifts_too_far(fleet: FleetLoads, worker: str, key: str) -> bool:
+def _would_exceed(fleet: FleetLoads, worker: str, key: str) -> bool:
     for metric in fleet.load[worker]:
-        value = _lifted(fleet, worker, metric, key)
+        value = _predicted(fleet, worker, metric, key)
         if value > fleet.average[metric] or value > fleet.limits[worker][metric]:
             return True
     return False
@@ -109,9 +114,11 @@ def _lifts_too_far(fleet: FleetLoads, worker: str, key: str) -> bool:
 def _largest_excess(fleet: FleetLoads) -> dict[str, float]:
     """Worker -> KB/s to take from it, for the metric with the largest total.
 
-    Of equal ones (mostly: nothing was read yet) the last by name, which is what Java's map makes of any two of C, M and T.
+    If metrics have the same total (mostly because no worker has read anything yet), the last one by name counts. KCL takes
+    the first of a Java HashMap there.
     """
     chosen: dict[str, float] = {}
+    # As in KCL: a negative total (see `_excess`) counts too, if it is above -1.
     largest = -1.0
     for metric in reversed(fleet.average):
         excess = {worker: _excess(fleet, worker, metric) for worker in _sources(fleet, metric)}
@@ -122,7 +129,7 @@ def _largest_excess(fleet: FleetLoads) -> dict[str, float]:
 
 
 def _sources(fleet: FleetLoads, metric: str) -> list[str]:
-    """Workers to take from; none unless somebody is beyond the tolerance or its operating range."""
+    """The workers to take leases from. None, unless a worker is outside of the tolerance or above its operating range."""
     average = fleet.average[metric]
     upper, lower = average * (1 + fleet.rules.tolerance), average * (1 - fleet.rules.tolerance)
     values = {worker: load[metric] for worker, load in fleet.load.items() if metric in load}
@@ -134,17 +141,19 @@ def _sources(fleet: FleetLoads, metric: str) -> list[str]:
 
 
 def _excess(fleet: FleetLoads, worker: str, metric: str) -> float:
-    """May be negative: above the operating range, yet below the average."""
+    """KB/s to take from the worker. Negative for a worker above its operating range but below the average."""
     value = fleet.load[worker][metric]
     share = (value - fleet.average[metric]) / value * fleet.rules.dampening if value else 0.0
     return fleet.total.get(worker, 0.0) * share
 
 
 def _to_move(fleet: FleetLoads, worker: str, kbps: float, *, dice: Dice | None) -> list[str]:
+    """The leases that the worker gives away: together less than `kbps`, or the lightest one if `overshoot` allows."""
     held = [key for key in fleet.held.get(worker, {}) if not fleet.seen[key].pinned]
     if not held:
         return []
     if fleet.total.get(worker, 0.0) == 0:
+        # The weight of the leases isn't known. KCL then moves one lease, whichever.
         return held[:1]
     chosen: list[str] = []
     left = kbps

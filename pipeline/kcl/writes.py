@@ -1,13 +1,13 @@
-"""KCL's own writes on a lease row, with KCL's conditions: for tables that its workers share, where a write of ours must
-look like one of theirs. (Writes between our own workers: `core.change`.)
+"""KCL's own writes on a lease row, with KCL's conditions. In tables that KCL workers share, a worker in `kcl.mode: 2.x` takes
+leases by KCL's own write. (`pipeline/core/change.py` has the writes of Headrace.)
 
     write                  | must still be true
     -----------------------+--------------------------------------------------------------
     take (2.x)             | the counter
-    renew                  | the counter; no handover, unless the reader knows of one
+    renew                  | the counter; no handover, unless the holder has seen that there is one
     checkpoint, prepare    | the counter
-    assign, evict          | owner and checkpoint owner; no counter, so that the holder's heartbeat is no obstacle
-    begin a handover       | owner, no handover yet; the counter stays, so that the heartbeat goes on
+    assign, evict          | owner and checkpoint owner. Not the counter: the holder's renewals change it all the time
+    begin a handover       | owner, no handover yet. The write leaves the counter alone, so the holder's next renewal holds
     children, hash range   | the row exists
 """
 
@@ -22,7 +22,7 @@ from pipeline.core.shard import HashRange
 
 
 def assign(read: Lease, to: str, why: str) -> Change:
-    """Give the lease to a worker at once; a pending handover is over."""
+    """Gives the lease to a worker at once, and ends a pending handover."""
     return Change(
         read.key,
         why,
@@ -35,7 +35,7 @@ def assign(read: Lease, to: str, why: str) -> Change:
 
 
 def begin_handover(read: Lease, to: str, why: str) -> Change:
-    """Name the next owner and let the present one finish. Its counter isn't touched: its heartbeat goes on."""
+    """Names the next owner, and lets the present owner finish. The counter stays, so that the owner can go on renewing."""
     return Change(
         read.key,
         why,
@@ -46,7 +46,7 @@ def begin_handover(read: Lease, to: str, why: str) -> Change:
 
 
 def evict(read: Lease, why: str) -> Change:
-    """Take the lease from its holder. In a pending handover the next owner keeps it."""
+    """Takes the lease away from its holder. During a handover the lease goes to the next owner."""
     gone = {"checkpoint_owner"} if read.checkpoint_owner else {"owner", "checkpoint_owner"}
     return Change(
         read.key,
@@ -59,10 +59,11 @@ def evict(read: Lease, why: str) -> Change:
 
 
 def take(read: Lease, me: str, why: str = "") -> Change:
-    """A 2.x worker helps itself to a lease that expired, or that somebody has too many of. A run of ours is over with it."""
+    """A 2.x worker takes an expired lease, or steals one from a worker with too many. The claim of a Headrace run is removed,
+    so that this run's next write on the row is refused (I2)."""
     return Change(
         read.key,
-        why or f"{me} takes it",
+        why or f"{me} takes the lease",
         requires={"counter": read.counter},
         put={"owner": me},
         add=_counts(read, me),
@@ -75,7 +76,7 @@ def renew(read: Lease, *, throughput_kbps: float | None = None) -> Change:
     known: dict[str, Any] = {} if read.checkpoint_owner else {"checkpoint_owner": None}
     return Change(
         read.key,
-        f"{read.holder} lives",
+        f"{read.holder} renews the lease",
         requires={"counter": read.counter, **known},
         put={} if throughput_kbps is None else {"throughput_kbps": throughput_kbps},
         add={"counter": 1},
@@ -84,7 +85,7 @@ def renew(read: Lease, *, throughput_kbps: float | None = None) -> Change:
 
 
 def checkpoint(read: Lease, at: Checkpoint) -> Change:
-    """A plain one clears what was prepared."""
+    """Writes a checkpoint in one step, and removes a prepared checkpoint."""
     return Change(
         read.key,
         f"checkpoint at {at}",
@@ -101,10 +102,10 @@ def checkpoint(read: Lease, at: Checkpoint) -> Change:
 
 
 def prepare(read: Lease, at: Checkpoint, *, state: bytes | None = None) -> Change:
-    """The checkpoint stays where it is until the application commits to this one."""
+    """Writes the checkpoint that the application prepares. The row's own checkpoint stays until the second step."""
     return Change(
         read.key,
-        f"about to checkpoint at {at}",
+        f"prepare a checkpoint at {at}",
         requires={"counter": read.counter},
         put={"pending": at, "pending_state": state, **_known(read)},
         add={"counter": 1},
@@ -113,7 +114,7 @@ def prepare(read: Lease, at: Checkpoint, *, state: bytes | None = None) -> Chang
 
 
 def _known(read: Lease) -> dict[str, Any]:
-    """What the holder knows of the shard goes with each checkpoint, whether the row has it or not."""
+    """The attributes that KCL writes again with each checkpoint, if the holder's copy of the row has them."""
     known = {
         "children": read.children or None,
         "hash_range": read.hash_range,
@@ -124,15 +125,18 @@ def _known(read: Lease) -> dict[str, Any]:
 
 
 def note_hash_range(read: Lease, hash_range: HashRange) -> Change:
-    """The auditor fills in what rows of older versions lack."""
+    """KCL's auditor adds the hash range to rows that older versions of KCL made without it."""
     return Change(
-        read.key, "its shard's hash range", put={"hash_range": hash_range}, kind=ChangeKind.NOTE_RANGE
+        read.key, "the hash range of its shard", put={"hash_range": hash_range}, kind=ChangeKind.NOTE_RANGE
     )
 
 
 def note_children(read: Lease, children: frozenset[str]) -> Change:
-    """At the end of a shard; KCL asks for nothing but the row. (Ours: `core.change.note_children`.)"""
-    return Change(read.key, "its shard's children", put={"children": children}, kind=ChangeKind.NOTE_CHILDREN)
+    """Notes the children at the end of a shard. KCL only requires that the row exists; Headrace's own write
+    (`note_children` in pipeline/core/change.py) requires more."""
+    return Change(
+        read.key, "the children of its shard", put={"children": children}, kind=ChangeKind.NOTE_CHILDREN
+    )
 
 
 def _owners(read: Lease) -> dict[str, Any]:
@@ -140,5 +144,6 @@ def _owners(read: Lease) -> dict[str, Any]:
 
 
 def _counts(read: Lease, to: str) -> dict[str, int]:
+    # KCL counts a switch too when the lease goes back to the worker that was handing it over.
     switched = (read.owner is not None and read.owner != to) or read.checkpoint_owner == to
     return {"counter": 1, "owner_switches": 1} if switched else {"counter": 1}

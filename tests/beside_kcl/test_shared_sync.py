@@ -16,8 +16,8 @@ from pipeline.core.position import TRIM, Origin, Position, Positions, Start
 from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.sync import plan_sync
-from pipeline.kcl.auditor import Suspicion
-from pipeline.kcl.coverage import Suspicions, coverage_warnings
+from pipeline.kcl.auditor import SeenHole
+from pipeline.kcl.coverage import SeenHoles, coverage_warnings
 
 STREAM = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/orders", 1_700_000_000)
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -218,7 +218,7 @@ def warnings(
     shards = [TREE[name] for name in listed]
     leases = [Lease(name) for name in sorted(rows)]
     positions = at(shards={ShardKey(STREAM, name): Position(1, ended=True) for name in ended})
-    remembered, told = Suspicions(), []
+    remembered, told = SeenHoles(), []
     for _ in range(looks):
         remembered, now = coverage_warnings(
             a_family(STREAM, shards, leases=leases),
@@ -244,14 +244,14 @@ def test_a_hole_in_the_rows_is_told_once_it_was_seen_three_times_and_says_where(
 def test_a_hole_in_what_the_table_has_yet_to_read_is_told_too() -> None:
     told = warnings(set(OPEN), set(TREE) - set(OPEN), listed=tuple(set(TREE) - {"9"}))
     assert [len(now) for now in told] == [0, 0, 2]
-    assert "what the landing table has yet to read leaves out" in told[2][1]
+    assert "the shards that the lake table hasn't ended leave out" in told[2][1]
 
 
 def test_holes_at_the_ends_and_of_everything_have_their_words() -> None:
     assert f"hash keys {5 * SIXTH} to {MAX_HASH_KEY}" in warnings({"8", "4"}, set(TREE) - set(OPEN))[2][0]
     rows = [Lease("8", checkpoint=SHARD_END)]
     shards = [TREE["8"]]
-    seen = Suspicions(table=Suspicion())
+    seen = SeenHoles(table=SeenHole())
     for _ in range(3):
         seen, told = coverage_warnings(
             a_family(STREAM, shards), shards, rows, positions=at(), remembered=seen

@@ -133,7 +133,7 @@ def test_on_a_cold_start_one_worker_grabs_everything_and_the_others_steal_one_at
     assert fleet.counts == {"w1": 5, "w2": 1}
     assert reports["w1"].mine == frozenset(row.key for row in reports["w1"].taken)
     assert len(reports["w1"].taken) == 6
-    assert str(reports["w1"]) == "took 6 leases of 6 (6 leases stood still for very long; 6 fit)"
+    assert str(reports["w1"]) == "took 6 leases of 6 (6 leases stood still for very long; w1 has room for 6)"
     fleet.period("w1", "w2")
     assert fleet.counts == {"w1": 4, "w2": 2}
     fleet.period("w1", "w2")
@@ -298,7 +298,7 @@ def test_what_was_given_up_is_shared_and_not_grabbed_as_very_old():
 
 def test_all_workers_find_the_same_leader_among_the_owners():
     store = MemoryLeaseStore([Lease(f"l{n}", owner=f"w{n}") for n in range(7)])
-    first = leader.order(f"w{n}" for n in range(7))[0]
+    first = leader.order_of_leadership(f"w{n}" for n in range(7))[0]
     clock = MemoryClock()
     leads = {
         f"w{n}": Shuffle(ours=frozenset({f"w{n}"}), leases=store, clock=clock).tick(ShuffleMemory())[1]
@@ -310,7 +310,7 @@ def test_all_workers_find_the_same_leader_among_the_owners():
 def test_a_deployment_leads_whichever_of_its_workers_the_dice_name():
     store, clock = MemoryLeaseStore([Lease(f"l{n}", owner=f"w{n}") for n in range(7)]), MemoryClock()
     deployments = [frozenset({f"w{n}" for n in group}) for group in ((0, 1, 2), (3, 4), (5, 6))]
-    first = leader.order(f"w{n}" for n in range(7))[0]
+    first = leader.order_of_leadership(f"w{n}" for n in range(7))[0]
     leads = [
         ours for ours in deployments if Shuffle(ours=ours, leases=store, clock=clock).tick(ShuffleMemory())[1]
     ]
@@ -319,7 +319,7 @@ def test_a_deployment_leads_whichever_of_its_workers_the_dice_name():
 
 
 def test_who_owns_only_rows_of_ended_shards_may_be_gone_and_does_not_lead():
-    order = leader.order(["w0", "w1"])
+    order = leader.order_of_leadership(["w0", "w1"])
     ended = Lease("l0", owner=order[0], checkpoint=SHARD_END)
     store = MemoryLeaseStore([ended, Lease("l1", owner=order[1])])
     duty = Shuffle(ours=frozenset({order[1]}), leases=store, clock=MemoryClock())
@@ -328,7 +328,7 @@ def test_who_owns_only_rows_of_ended_shards_may_be_gone_and_does_not_lead():
 
 @pytest.mark.parametrize("multi", [False, True])
 def test_the_owner_of_a_row_of_the_other_key_form_has_no_vote_and_does_not_lead(*, multi: bool):
-    order = leader.order(["w0", "w1"])
+    order = leader.order_of_leadership(["w0", "w1"])
     plain = Lease("shardId-000000000000")
     serialized = "123456789012:orders:1700000000"
     multiple = Lease(f"{serialized}:shardId-000000000000", stream=serialized, shard="shardId-000000000000")

@@ -259,7 +259,7 @@ def test_a_hole_in_what_the_table_has_yet_to_read_keeps_the_shards_listed_and_is
     end = Range(Kind.SKIPPED, key, None, Position(ended=True), run="a-hand", claim="a-hand/1")
     assert not world.table.commit(Proposal((end,))).landing.refused
     said = [world.said_in(6) for _ in range(4)]
-    told = ["what the landing table has yet to read leaves out" in each for each in said]
+    told = ["the shards that the lake table hasn't ended leave out" in each for each in said]
     assert told == [False, False, True, True]
 
 

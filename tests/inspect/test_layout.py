@@ -113,7 +113,7 @@ def test_status_sees_the_layout_that_our_own_workers_go_by(
         has_state_table=state is not None,
         has_worker_table=worker_rows is not None,
         status=None if state is None else status,
-        legacy=_keys(legacy),
+        in_state_table=_keys(legacy),
         beside_leases=_keys(here),
     )
     if kind is LayoutKind.TRAPPED:

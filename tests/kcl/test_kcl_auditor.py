@@ -5,7 +5,7 @@ import pytest
 from pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON
 from pipeline.core.lease import Lease
 from pipeline.core.shard import MAX_HASH_KEY, HashRange
-from pipeline.kcl.auditor import Hole, Suspicion, audit, find_hole, with_ranges
+from pipeline.kcl.auditor import Hole, SeenHole, audit, find_hole, with_ranges
 from tests.kcl.trees import a_tree
 
 TOP = MAX_HASH_KEY
@@ -66,7 +66,7 @@ def leases(*pairs, at=TRIM_HORIZON):
 
 
 def answers(*looks):
-    remembered, out = Suspicion(), []
+    remembered, out = SeenHole(), []
     for look in looks:
         verdict = audit(look, remembered)
         remembered = verdict.remembered
@@ -100,5 +100,5 @@ def test_missing_ranges_are_filled_in_from_the_listing():
 
 
 def test_leases_whose_range_nobody_knows_dont_count():
-    assert audit([*WHOLE, Lease("odd")], Suspicion()).hole is None
-    assert audit([Lease("odd")], Suspicion()).hole == Hole()
+    assert audit([*WHOLE, Lease("odd")], SeenHole()).hole is None
+    assert audit([Lease("odd")], SeenHole()).hole == Hole()

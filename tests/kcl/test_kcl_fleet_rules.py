@@ -173,7 +173,7 @@ def test_the_flag_moves_a_table_between_deployed_and_pending(stored, legacy, mig
 
 @pytest.mark.parametrize("stored", [None, TableStatus.INIT])
 def test_a_migration_that_isnt_deployed_everywhere_cant_be_started(stored):
-    with pytest.raises(BadSetting, match="nothing was moved"):
+    with pytest.raises(BadSetting, match="Nothing was moved"):
         table_status(stored, legacy_table=True, migrate=True)
 
 
@@ -192,8 +192,8 @@ def test_a_migration_that_isnt_deployed_everywhere_cant_be_started(stored):
     ],
 )
 def test_the_leader_is_the_first_of_a_shuffle_that_everybody_makes_alike(owners, order):
-    assert leader.order(owners) == order
-    assert sorted(leader.order(owners)) == sorted({owner for owner in owners if owner})
+    assert leader.order_of_leadership(owners) == order
+    assert sorted(leader.order_of_leadership(owners)) == sorted({owner for owner in owners if owner})
 
 
 FAMILY = {"a": ["gone"], "b": ["gone"], "c": ["a", "b"], "d": ["c"], "e": ["d", "a"]}

@@ -13,7 +13,7 @@ from pipeline.settings.choices import Layout
 
 NOTHING = LayoutEvidence(lease_table="app", state_table="app-CoordinatorState")
 LED = frozenset({"Leader"})
-THREE = replace(NOTHING, has_state_table=True, has_worker_table=True, legacy=LED)
+THREE = replace(NOTHING, has_state_table=True, has_worker_table=True, in_state_table=LED)
 ONE = replace(NOTHING, beside_leases=frozenset({"Leader", "w1"}))
 S, PENDING, DEPLOYED, INIT = TableStatus.COMPLETE, TableStatus.PENDING, TableStatus.DEPLOYED, TableStatus.INIT
 
@@ -118,16 +118,16 @@ def test_a_worker_table_alone_means_three_tables():
 
 
 def test_leases_alone_are_judged_by_who_wrote_them():
-    leases = replace(NOTHING, leases=True)
+    leases = replace(NOTHING, has_leases=True)
     assert auto(leases) == Arrangement(TableStatus.COMPLETE)
-    assert auto(replace(leases, ours=True)) == Arrangement(TableStatus.INIT)
-    assert auto(replace(leases, older=True)) == Arrangement(TableStatus.INIT, lease_rows_only=True)
-    assert plan_layout(replace(leases, ours=True), Layout.S).layout is Layout.S
+    assert auto(replace(leases, has_own_leases=True)) == Arrangement(TableStatus.INIT)
+    assert auto(replace(leases, has_older_leases=True)) == Arrangement(TableStatus.INIT, lease_rows_only=True)
+    assert plan_layout(replace(leases, has_own_leases=True), Layout.S).layout is Layout.S
 
 
 @pytest.mark.parametrize("ours", [False, True])
 def test_beside_older_workers_nothing_but_leases_goes_into_the_lease_table(*, ours: bool):
-    older = replace(NOTHING, leases=True, older=True, ours=ours)
+    older = replace(NOTHING, has_leases=True, has_older_leases=True, has_own_leases=ours)
     with pytest.raises(BadSetting, match=r"layout is S.*older than 3\.5.*Nothing was written"):
         plan_layout(older, Layout.S)
     assert plan_layout(older, Layout.M).lease_rows_only
@@ -135,7 +135,7 @@ def test_beside_older_workers_nothing_but_leases_goes_into_the_lease_table(*, ou
 
 @pytest.mark.parametrize("status", [DEPLOYED, PENDING, S])
 def test_old_leases_in_a_table_that_kcl_3_5_migrates_mean_no_older_workers(status: TableStatus):
-    found = replace(NOTHING, has_state_table=True, status=status, leases=True, older=True)
+    found = replace(NOTHING, has_state_table=True, status=status, has_leases=True, has_older_leases=True)
     assert auto(found) == Arrangement(status)
     gone = replace(found, has_state_table=False, status=None, status_beside_leases=S)
     assert plan_layout(gone, Layout.S) == Arrangement(S)
@@ -148,7 +148,7 @@ def test_old_leases_in_a_table_that_kcl_3_5_migrates_mean_no_older_workers(statu
         (THREE, "S", "M"),
         (replace(THREE, status=PENDING), "S", "M"),
         (replace(THREE, status=S), "M", "S"),
-        (replace(NOTHING, leases=True), "M", "S"),
+        (replace(NOTHING, has_leases=True), "M", "S"),
         (replace(NOTHING, has_worker_table=True), "S", "M"),
         (replace(NOTHING, status_beside_leases=S), "M", "S"),
     ],
@@ -172,14 +172,18 @@ def planned(found: LayoutEvidence, wanted: Layout) -> Arrangement | str:
 def test_nothing_is_ever_put_beside_the_leases_of_older_workers_and_never_on_both_sides():
     """Every combination of what can be found: a plan, or a sentence."""
     refused = 0
-    flags = ("has_worker_table", "leases", "older", "ours", "has_state_table")
+    flags = ("has_worker_table", "has_leases", "has_older_leases", "has_own_leases", "has_state_table")
     for chosen in itertools.product([False, True], repeat=len(flags)):
         for status, beside, legacy, wanted in itertools.product(
             [None, *TableStatus], [set(), LED, {"w1"}], [set(), LED], Layout
         ):
             facts: dict[str, Any] = dict(zip(flags, chosen, strict=True))
             found = replace(
-                NOTHING, **facts, status=status, beside_leases=frozenset(beside), legacy=frozenset(legacy)
+                NOTHING,
+                **facts,
+                status=status,
+                beside_leases=frozenset(beside),
+                in_state_table=frozenset(legacy),
             )
             if not found.has_state_table and (status is not None or legacy):
                 continue

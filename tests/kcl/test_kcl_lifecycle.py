@@ -8,7 +8,7 @@ from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZ
 from pipeline.core.lease import Lease
 from pipeline.core.shard import Child, HashRange
 from pipeline.errors import Unknown, WrongShape
-from pipeline.kcl.iterator import From, plan_start
+from pipeline.kcl.iterator import IteratorStart, plan_start
 from pipeline.kcl.lease_availability import is_available, is_blocked
 from pipeline.kcl.writes import assign, begin_handover
 from tests.vectors.rules.assignment import may_hand_over
@@ -176,14 +176,14 @@ def test_a_child_without_a_lease_keeps_the_ended_one():
 @pytest.mark.parametrize(
     ("at", "restart", "start"),
     [
-        (LATEST, False, From("LATEST")),
-        (LATEST, True, From("LATEST")),
-        (TRIM_HORIZON, True, From("TRIM_HORIZON")),
-        (Checkpoint("7", 3), False, From("AT_SEQUENCE_NUMBER", "7")),
-        (Checkpoint("7", 3), True, From("AFTER_SEQUENCE_NUMBER", "7")),
-        (AT_TIMESTAMP, False, From("AT_TIMESTAMP", timestamp=1_234)),
-        (AT_TIMESTAMP, True, From("AT_TIMESTAMP", timestamp=1_234)),
-        (SHARD_END, True, From("LATEST")),
+        (LATEST, False, IteratorStart("LATEST")),
+        (LATEST, True, IteratorStart("LATEST")),
+        (TRIM_HORIZON, True, IteratorStart("TRIM_HORIZON")),
+        (Checkpoint("7", 3), False, IteratorStart("AT_SEQUENCE_NUMBER", "7")),
+        (Checkpoint("7", 3), True, IteratorStart("AFTER_SEQUENCE_NUMBER", "7")),
+        (AT_TIMESTAMP, False, IteratorStart("AT_TIMESTAMP", timestamp=1_234)),
+        (AT_TIMESTAMP, True, IteratorStart("AT_TIMESTAMP", timestamp=1_234)),
+        (SHARD_END, True, IteratorStart("LATEST")),
     ],
 )
 def test_reading_begins_at_the_checkpoint_and_goes_on_after_it(at, restart, start):

@@ -74,7 +74,7 @@ def test_a_stretch_in_which_nothing_could_be_measured_says_so_and_the_worker_cou
 def test_every_report_makes_a_row_that_kcl_believes():
     found = plan_report(a_row(5.0), [a_load(90, received=1, sent=2)], NOW, most=80, network=100)
     assert metrics.is_valid(NOW, found.stats, found.ranges)
-    assert not metrics.has_none(found.stats, found.ranges)
+    assert not metrics.measures_nothing(found.stats, found.ranges)
 
 
 def test_a_list_that_is_outdated_or_that_kcl_left_is_begun_anew():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pipeline.core.assign import GapRules, is_free, spilled
 from pipeline.core.lease import Lease
 from pipeline.core.worker import Worker
-from pipeline.kcl.fleet import KclRules as Knobs
+from pipeline.kcl.fleet import KclRules
 from pipeline.kcl.strategies import plan_lease_count, plan_variance
 from tests.core.scenes import (
     AT_ONCE,
@@ -25,7 +25,7 @@ from tests.core.scenes import (
 )
 
 BOTH = pytest.mark.parametrize("plan_for", [plan_variance, plan_lease_count])
-KNOBS = Knobs()
+KNOBS = KclRules()
 STRATEGIES = st.sampled_from([plan_variance, plan_lease_count])
 SEEDS = st.integers(0, 10**9)
 
@@ -46,12 +46,14 @@ def rows_of(scene, seed):
     return workers(**{name: cpus[(seed + n) % len(cpus)] for n, name in enumerate(sorted(scene.living))})
 
 
-def plan(plan_for, scene, rows=(), rules=AT_ONCE, *, knobs=KNOBS, balance=True):
-    return plan_for(scene, rows, rules, knobs=knobs, balance=balance)
+def plan(plan_for, scene, rows=(), rules=AT_ONCE, *, kcl_rules=KNOBS, balance=True):
+    return plan_for(scene, rows, rules, kcl_rules=kcl_rules, balance=balance)
 
 
-def after(plan_for, scene, rows=(), rules=AT_ONCE, *, knobs=KNOBS, balance=True):
-    return counts(carried_out(scene, plan(plan_for, scene, rows, rules, knobs=knobs, balance=balance)))
+def after(plan_for, scene, rows=(), rules=AT_ONCE, *, kcl_rules=KNOBS, balance=True):
+    return counts(
+        carried_out(scene, plan(plan_for, scene, rows, rules, kcl_rules=kcl_rules, balance=balance))
+    )
 
 
 # -- both ----------------------------------------------------------------------------------------------------------
@@ -168,7 +170,7 @@ def test_a_busy_worker_gives_a_dampened_part_of_its_excess():
 @pytest.mark.parametrize(("tolerance", "moves"), [(0.1, True), (0.3, False)])
 def test_within_the_tolerance_nothing_moves(tolerance, moves):
     scene = drawn(w1=[10.0] * 10, w2=[10.0] * 10)
-    changes = plan(plan_variance, scene, workers(w1=60.0, w2=40.0), knobs=Knobs(tolerance=tolerance))
+    changes = plan(plan_variance, scene, workers(w1=60.0, w2=40.0), kcl_rules=KclRules(tolerance=tolerance))
     assert bool(changes) is moves
 
 
@@ -187,14 +189,16 @@ def test_a_worker_whose_measuring_failed_is_given_nothing_while_others_can_be_be
 def test_a_worker_that_reads_too_much_is_given_nothing():
     scene = drawn("w2", w1=[500.0])
     scene = replace(scene, leases=(*scene.leases, *unowned(3, []).leases))
-    found = after(plan_variance, scene, knobs=Knobs(max_kbps=400.0), balance=False)
+    found = after(plan_variance, scene, kcl_rules=KclRules(max_kbps=400.0), balance=False)
     assert found == {"w1": 1, "w2": 1, None: 2}
 
 
 def test_a_target_that_was_refused_one_lease_may_be_given_another():
     """KCL loses the target for the rest of its run."""
     scene = drawn("cool", hot=[400.0], warm=[90.0] * 5)
-    changes = plan(plan_variance, scene, workers(hot=90.0, warm=75.0, cool=30.0), knobs=Knobs(dampening=1.0))
+    changes = plan(
+        plan_variance, scene, workers(hot=90.0, warm=75.0, cool=30.0), kcl_rules=KclRules(dampening=1.0)
+    )
     assert [change.put["owner"] for change in changes if change.key.startswith("warm")] == ["cool"]
 
 

@@ -34,7 +34,7 @@ class _Consumer:
         self.row = _checkpoint(case["row_checkpoint"])
         self.pending: Checkpoint | None = None
         self.progress = checkpointer.CheckpointProgress(None if initial is None else _checkpoint(initial))
-        self.prepared: list[checkpointer.Asked] = []
+        self.prepared: list[checkpointer.CheckpointAnswer] = []
 
     def do(self, operation: str, given: Any = None) -> str:
         try:
@@ -164,7 +164,7 @@ def table_status(case: Any, expected: Any, graphs: Any) -> Any:
 
 
 def det_leader(case: Any, expected: Any, graphs: Any) -> Any:
-    order = leader.order(case["owners"])
+    order = leader.order_of_leadership(case["owners"])
     return {"order": list(order), "leader": order[0] if order else None}
 
 

@@ -82,7 +82,7 @@ def hole(case: Any, expected: Any, graphs: Any) -> Any:
 
 
 def audit(case: Any, expected: Any, graphs: Any) -> Any:
-    answers, remembered = [], auditor.Suspicion()
+    answers, remembered = [], auditor.SeenHole()
     for run in case["runs"]:
         leases = [
             Lease(

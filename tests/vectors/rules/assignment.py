@@ -18,7 +18,7 @@ from pipeline.core.lease import Lease
 from pipeline.core.worker import Worker
 from pipeline.kcl import lease_count, variance
 from pipeline.kcl.dice import Dice
-from pipeline.kcl.fleet import FleetLoads, KclRules, SeenLease, a_fleet
+from pipeline.kcl.fleet import FleetLoads, KclRules, SeenLease, build_fleet
 from pipeline.kcl.lease_availability import is_blocked, is_expired
 from pipeline.kcl.writes import assign, begin_handover
 
@@ -51,7 +51,7 @@ def plan_assignment(
 ) -> Plan:
     """`at_ns`: this host's monotonic clock after the scan; `now`: its wall clock, which worker rows are judged by."""
     seen = {lease.key: _observe(lease, term.leases.get(lease.key), rules, at_ns=at_ns) for lease in leases}
-    fleet = a_fleet(seen.values(), workers, now, rules=rules)
+    fleet = build_fleet(seen.values(), workers, now, rules=rules)
     balancing = term.runs % rules.balance_every == 0
     if rules.by_count:
         spilled = lease_count.assign_free(fleet)
