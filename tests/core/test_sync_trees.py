@@ -79,7 +79,7 @@ def test_rows_and_ends_that_were_let_go_of_are_never_read_again(*, trouble: bool
         for name in read_on:
             assert not world.positions.has_ended(ShardKey(STREAM, name))
         for name in set(stream.shards) - set(world.begun):
-            assert is_told(world, name), f"seed {seed}: {name} was passed over in silence"
+            assert is_reported(world, name), f"seed {seed}: {name} was passed over in silence"
     assert let_go > SEEDS / 6, "clean-ups had work to do"
 
 
@@ -93,7 +93,7 @@ def ancestors(stream: Stream, name: str) -> set[str]:
     return found
 
 
-def is_told(world: World, name: str) -> bool:
+def is_reported(world: World, name: str) -> bool:
     """Unread ground is never just gone: an open row of it, or of a relation that waits, stops with a sentence. Where
     that was lost too, a descendant is read whose witness is from before."""
     stream = world.stream

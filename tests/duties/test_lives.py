@@ -99,7 +99,7 @@ class RandomLife:
                 return
         raise AssertionError("it never comes to rest")
 
-    def is_told(self, record: tuple[ShardKey, int]) -> bool:
+    def is_reported(self, record: tuple[ShardKey, int]) -> bool:
         """In a gap of its shard, or of one that came after it."""
         key, arrival = record[0], self.arrivals[record]
         for gap in self.life.ledger(Kind.SKIPPED):
@@ -134,7 +134,7 @@ def test_nothing_lands_twice_and_whatever_does_not_land_was_told() -> None:
         assert [row for row, n in Counter(landed).items() if n > 1] == [], f"seed {seed}"
         assert set(landed) <= set(world.life.put)
         lost = [record for record in world.life.put if record not in set(landed)]
-        assert [record for record in lost if not world.is_told(record)] == [], f"seed {seed}"
+        assert [record for record in lost if not world.is_reported(record)] == [], f"seed {seed}"
         horizon = world.life.clock.now() - DAY + _SECOND
         assert all(world.arrivals[record] < horizon for record in lost), (
             f"seed {seed}: it could still be read"

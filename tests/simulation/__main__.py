@@ -1,4 +1,5 @@
-"""`python -m tests.simulation --seeds 100 --from 0`: a fleet's year in seconds, by many seeds."""
+"""`python -m tests.simulation --seeds 100 --from 0`: run simulated fleets, one for each seed, and judge what they
+did."""
 
 from __future__ import annotations
 
@@ -15,23 +16,23 @@ from tests.simulation.batch import Line, line_of, run_batch, summed
 from tests.simulation.blind_bugs import BLIND
 from tests.simulation.planted import plant
 from tests.simulation.planted_bugs import BUGS
-from tests.simulation.quick import settle_down, thaw
+from tests.simulation.quick import exclude_imports_from_gc, unfreeze_dataclasses
 
 if TYPE_CHECKING:
     from tests.simulation.run import Outcome
 
 _PLANTS = BUGS | BLIND
 _TRACE = 60
-"""Lines."""
+"""How many lines of the history a failure prints."""
 
 
 def main() -> int:
     asked = _parser().parse_args()
-    thaw()
+    unfreeze_dataclasses()
     if asked.plant:
         plant(_PLANTS[asked.plant])
     if asked.stats:
-        from tests.simulation.stats import report  # after the planting
+        from tests.simulation.stats import report  # imported only once the bug is planted
 
         print(report(asked.seeds, asked.first))
         return 0
@@ -52,32 +53,43 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=100)
-    parser.add_argument("--from", dest="first", type=int, default=0)
+    parser.add_argument("--seeds", type=int, default=100, help="how many seeds to run")
+    parser.add_argument("--from", dest="first", type=int, default=0, help="the first seed")
     parser.add_argument(
-        "--jobs", type=int, default=1, help="processes; from two on all seeds are run, whatever fails"
+        "--jobs",
+        type=int,
+        default=1,
+        help="how many processes; with two or more, all seeds are run even if one fails",
     )
     parser.add_argument(
-        "--kept-in", type=Path, help="with --jobs: a line a seed; those that are there aren't run again"
+        "--kept-in",
+        type=Path,
+        help="with --jobs: a file that gets one line for each seed; seeds that have a line there aren't run again",
     )
-    parser.add_argument("--json", type=Path, help="the summary as JSON, too")
-    parser.add_argument("--trace", action="store_true", help="the whole history of each seed")
-    parser.add_argument("--digest", action="store_true", help="a digest of each history")
-    parser.add_argument("--keep-going", action="store_true", help="don't stop at the first seed that fails")
+    parser.add_argument("--json", type=Path, help="also write the summary to this file, as JSON")
+    parser.add_argument("--trace", action="store_true", help="print the whole history of each seed")
+    parser.add_argument("--digest", action="store_true", help="print a digest of each history")
+    parser.add_argument("--keep-going", action="store_true", help="go on after a seed that fails")
     parser.add_argument(
-        "--stats", action="store_true", help="how long leases stand unread after a death, a stop or a move"
+        "--stats",
+        action="store_true",
+        help="print how long leases stand unread after a worker dies or stops, or after a lease moves",
     )
-    parser.add_argument("--keep", action="store_true", help="what fails joins tests/simulation/corpus")
-    parser.add_argument("--plant", choices=sorted(_PLANTS), help="with this bug in the product: it must fail")
+    parser.add_argument(
+        "--keep", action="store_true", help="save the plan of a seed that fails in tests/simulation/corpus"
+    )
+    parser.add_argument(
+        "--plant", choices=sorted(_PLANTS), help="run with this bug in the product: a seed has to fail"
+    )
     return parser
 
 
 def _one_by_one(seeds: Iterable[int], asked: argparse.Namespace) -> Iterator[Line]:
-    from tests.simulation.corpus_plans import keep  # after the planting
+    from tests.simulation.corpus_plans import keep  # imported only once the bug is planted
     from tests.simulation.plan import a_plan
     from tests.simulation.run import lines, run_plan
 
-    settle_down()
+    exclude_imports_from_gc()
     bug = _PLANTS[asked.plant] if asked.plant else None
     for seed in seeds:
         began = time.process_time()
@@ -87,15 +99,15 @@ def _one_by_one(seeds: Iterable[int], asked: argparse.Namespace) -> Iterator[Lin
         if asked.trace:
             print(outcome.plan, *lines(outcome.history), sep="\n")
         if outcome.violation is not None:
-            print(told(outcome))
+            print(failure_text(outcome))
             if asked.keep:
-                print(f"kept: {keep(outcome.plan, str(outcome.violation))}")
+                print(f"saved as {keep(outcome.plan, str(outcome.violation))}")
             if not asked.keep_going:
                 return
 
 
-def told(outcome: Outcome) -> str:
-    """The invariant, what led to it, and how to see it again."""
+def failure_text(outcome: Outcome) -> str:
+    """The broken invariant, the events that led to it, and the command that repeats the seed."""
     from tests.simulation.run import lines
 
     broken = outcome.violation
@@ -111,7 +123,7 @@ def told(outcome: Outcome) -> str:
             f"FAILED {broken}",
             f"  {outcome.plan}",
             *about[-_TRACE:],
-            f"again: make sim SEEDS=1 FROM={outcome.plan.seed}    all of it: ARGS=--trace    for good, in the corpus: ARGS=--keep",
+            f"again: make sim SEEDS=1 FROM={outcome.plan.seed}    with the whole history: ARGS=--trace    to save it in the corpus: ARGS=--keep",
         ]
     )
 

@@ -1,4 +1,4 @@
-"""A KCL application that read the stream until it was stopped, and the person who then adopts its rows."""
+"""A KCL application that read the stream until it was stopped, and a person who then adopts its lease rows."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _BEFORE = 3.0
-"""Seconds between the adoption and the first deployment, at least."""
+"""How many seconds before the first deployment starts the rows are adopted."""
 
 
 class Adoption:
     def __init__(self, world: World) -> None:
         self._world = world
         self._rows: dict[str, Lease] = {}
-        """By shard."""
+        """KCL's lease rows, by shard id."""
 
     def start(self) -> None:
         world, rng = self._world, self._world.rng
-        for _ in range(rng.choice((0, 1, 1, 2, 3))):  # KCL's days had their splits and merges, too
+        for _ in range(rng.choice((0, 1, 1, 2, 3))):  # splits and merges while KCL reads
             world.sim.after(rng.uniform(2.0, max(3.0, world.plan.opens - _BEFORE)), world.reshard)
         world.sim.after(world.plan.opens - _BEFORE, self.adopt)
 
     def adopt(self) -> None:
         world = self._world
-        world.source.denied.clear()  # a person tries until Kinesis answers
+        world.source.denied.clear()  # the person repeats the command until Kinesis answers
         shards = [shard for shard in world.truth.shards.values() if shard.key.stream == world.truth.stream]
-        for shard in shards:  # parents came first
+        for shard in shards:  # in this order a shard comes after its parents
             row = self._row(shard)
             if row is not None:
                 self._rows[shard.key.shard_id] = row
@@ -54,7 +54,7 @@ class Adoption:
         world.note(
             "a person", f"adopts {len(adoption.rows)} rows: {adopting.land(adoption, run='adopt')} positions"
         )
-        world.weather.bites["adopted"] += 1
+        world.call_faults.happened["adopted"] += 1
 
     # -- what KCL left behind ----------------------------------------------------------------------------------
 
@@ -85,7 +85,7 @@ class Adoption:
         )
 
     def _clear_away(self, shards: list[ShardTruth]) -> None:
-        """KCL deletes an ended row once its children are past their start."""
+        """KCL deletes the row of an ended shard once the shard's children have been read past their start."""
         for shard in shards:
             row = self._rows.get(shard.key.shard_id)
             if row is None or not row.has_ended or any(parent in self._rows for parent in shard.parents):
@@ -96,7 +96,8 @@ class Adoption:
                 del self._rows[shard.key.shard_id]
 
     def _begins(self, shard: ShardTruth, named: datetime) -> int:
-        """How many of its records were KCL's: told by the rows, as docs/kcl.md says, not by the product."""
+        """How many of the shard's records KCL has read: worked out from KCL's rows as docs/kcl.md says, not by the
+        product."""
         row = self._rows.get(shard.key.shard_id)
         if row is None:
             return len(shard.sequences) if self._has_row_below(shard) else 0

@@ -1,4 +1,4 @@
-"""Many seeds over a few processes: one line a seed, kept in a file if asked, and the sum of all lines at the end."""
+"""Run many seeds in a few processes: one line for each seed, saved to a file if asked, and a summary at the end."""
 
 from __future__ import annotations
 
@@ -13,45 +13,45 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.simulation.quick import settle_down, thaw
+from tests.simulation.quick import exclude_imports_from_gc, unfreeze_dataclasses
 
 if TYPE_CHECKING:
     from tests.simulation.run import Outcome
 
 _AT_ONCE = 20
-"""Seeds a piece of work."""
+"""How many seeds a process is given at a time."""
 _PROGRESS = 15.0
-"""Seconds between two words on how far it is."""
+"""Seconds between two messages about the batch's progress."""
 ENOUGH = 50
-"""Seeds from which on rates mean something."""
-MOST_FENCED = 0.02
-MOST_REFUSED = 0.10
+"""The least number of seeds from which the two shares below are judged."""
+MOST_RUNS_REFUSED = 0.02
+MOST_ROWS_REFUSED = 0.10
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One seed, as it is kept."""
+    """The result of one seed, as the file of a batch keeps it."""
 
     seed: int
     broken: str | None
-    """The invariant, and what was said of it in one line."""
+    """The broken invariant and its message, in one line."""
     virtual: float
-    """Seconds."""
+    """Virtual seconds that the seed took."""
     cpu: float
     writes: int
     commits: int
     landed: int
     runs: int
-    fenced: int
-    staged: int
-    refused: int
-    bites: dict[str, int]
+    refused_runs: int
+    staged_rows: int
+    refused_rows: int
+    happened: dict[str, int]
     digest: str = ""
-    """Of its history, where it was asked for."""
+    """The digest of the seed's history, if it was asked for."""
 
 
 def line_of(done: Outcome, cpu: float, *, digest: bool = False) -> Line:
-    """Runs of a plan whose waves take long aren't weighed for I27: it is there to have claims fought for."""
+    """The runs of a plan with slow waves don't count for I27: in such a plan runs are meant to contend for claims."""
     tally = done.tally
     is_weighed = not done.plan.wave_takes
     return Line(
@@ -63,20 +63,20 @@ def line_of(done: Outcome, cpu: float, *, digest: bool = False) -> Line:
         commits=tally.commits,
         landed=done.landed,
         runs=tally.runs if is_weighed else 0,
-        fenced=len(tally.fenced) if is_weighed else 0,
-        staged=tally.staged_rows,
-        refused=tally.refused_rows,
-        bites=done.bites,
+        refused_runs=len(tally.refused_runs) if is_weighed else 0,
+        staged_rows=tally.staged_rows,
+        refused_rows=tally.refused_rows,
+        happened=done.happened,
         digest=done.digest if digest else "",
     )
 
 
 def _begin() -> None:
-    """In each process: all is imported once."""
-    thaw()
-    import tests.simulation.run  # noqa: F401 - after the thaw
+    """Prepare a worker process: import everything once."""
+    unfreeze_dataclasses()
+    import tests.simulation.run  # noqa: F401 - only now: its dataclasses must be made unfrozen
 
-    settle_down()
+    exclude_imports_from_gc()
 
 
 def _run(seeds: tuple[int, ...], *, digest: bool) -> list[Line]:
@@ -93,7 +93,7 @@ def _run(seeds: tuple[int, ...], *, digest: bool) -> list[Line]:
 def run_batch(
     seeds: Iterable[int], *, jobs: int, kept: Path | None = None, digest: bool = False
 ) -> list[Line]:
-    """In the order of the seeds, whoever ran them. `kept`: lines of an earlier try are not run again."""
+    """One line for each seed, in the order of the seeds. A seed with a line in the file `kept` isn't run again."""
     wanted = list(seeds)
     known = {line.seed: line for line in _read(kept)} if kept else {}
     known = {seed: known[seed] for seed in wanted if seed in known}
@@ -101,7 +101,7 @@ def run_batch(
     pieces = [tuple(left[at : at + _AT_ONCE]) for at in range(0, len(left), _AT_ONCE)]
     if kept is not None and kept.exists() and not kept.read_bytes().endswith(b"\n"):
         kept.write_bytes(kept.read_bytes() + b"\n")
-    told = began = time.monotonic()
+    printed_at = began = time.monotonic()
     done = 0
     for lines in _each(pieces, jobs, digest=digest):
         if kept is not None:
@@ -111,11 +111,11 @@ def run_batch(
         done += len(lines)
         for line in lines:
             if line.broken is not None:
-                _say(f"FAILED seed {line.seed}: {line.broken}")
-        if time.monotonic() - told >= _PROGRESS:
-            told = time.monotonic()
-            rest = (told - began) / done * (len(left) - done)
-            _say(f"{len(known)} of {len(wanted)} seeds, about {rest / 60:.0f} minutes to go")
+                _print_progress(f"FAILED seed {line.seed}: {line.broken}")
+        if time.monotonic() - printed_at >= _PROGRESS:
+            printed_at = time.monotonic()
+            rest = (printed_at - began) / done * (len(left) - done)
+            _print_progress(f"{len(known)} of {len(wanted)} seeds, about {rest / 60:.0f} minutes to go")
     return [known[seed] for seed in wanted]
 
 
@@ -126,7 +126,8 @@ def _each(pieces: list[tuple[int, ...]], jobs: int, *, digest: bool) -> Iterator
 
 
 def _read(kept: Path) -> list[Line]:
-    """A line that was cut off when its process died is run again."""
+    """The lines of the file. A line that is incomplete because its process died is left out, and its seed is run
+    again."""
     lines = []
     for text in kept.read_text(encoding="utf-8").splitlines() if kept.exists() else ():
         try:
@@ -136,7 +137,7 @@ def _read(kept: Path) -> list[Line]:
     return lines
 
 
-def _say(what: str) -> None:
+def _print_progress(what: str) -> None:
     print(what, file=sys.stderr, flush=True)
 
 
@@ -147,26 +148,26 @@ class Summary:
     virtual_hours: float
     cpu_seconds: float
     seeds_a_cpu_second: float
-    """Of 900 virtual seconds each."""
+    """How many seeds of 900 virtual seconds are run in one CPU second."""
     writes_judged: int
     commits_judged: int
     records_landed: int
     runs: int
-    runs_fenced: float
-    """Of all runs."""
+    runs_refused: float
+    """The share of all runs."""
     rows_refused: float
-    """Of all rows staged."""
-    bites: dict[str, int]
+    """The share of all staged rows."""
+    happened: dict[str, int]
 
     @property
     def too_wasteful(self) -> str | None:
-        """I27, over as many seeds as say something."""
+        """I27, judged only where the batch has enough seeds."""
         if self.seeds < ENOUGH:
             return None
-        if self.runs_fenced >= MOST_FENCED:
-            return f"I27: {self.runs_fenced:.2%} of the runs were fenced, the bound is {MOST_FENCED:.0%}"
-        if self.rows_refused >= MOST_REFUSED:
-            return f"I27: {self.rows_refused:.2%} of the rows staged were refused, the bound is {MOST_REFUSED:.0%}"
+        if self.runs_refused >= MOST_RUNS_REFUSED:
+            return f"I27: the table refused a range of {self.runs_refused:.2%} of the runs, the bound is {MOST_RUNS_REFUSED:.0%}"
+        if self.rows_refused >= MOST_ROWS_REFUSED:
+            return f"I27: the table refused {self.rows_refused:.2%} of the staged rows, the bound is {MOST_ROWS_REFUSED:.0%}"
         return None
 
     def __str__(self) -> str:
@@ -175,25 +176,25 @@ class Summary:
             for seed, why in self.failed.items()
         ]
         ran = f"{self.seeds:,} seeds, {len(failed)} failed; {self.virtual_hours:,.1f} virtual hours"
-        speed = f"{self.seeds_a_cpu_second:.1f} seeds of 900 s a CPU second"
+        speed = f"{self.seeds_a_cpu_second:.1f} seeds of 900 virtual seconds in a CPU second"
         judged = f"{self.writes_judged:,} writes of lease rows, {self.commits_judged:,} commits"
-        bites = ", ".join(f"{kind} {count:,}" for kind, count in self.bites.items())
+        happened = ", ".join(f"{kind} {count:,}" for kind, count in self.happened.items())
         return "\n".join(
             [
                 *failed,
                 f"{ran} in {self.cpu_seconds:,.1f} CPU seconds: {speed}",
                 f"judged: {judged}, {self.records_landed:,} records landed",
-                f"wasted: {self.runs_fenced:.2%} of {self.runs:,} runs fenced, {self.rows_refused:.2%} of the rows staged refused",
+                f"wasted: {self.runs_refused:.2%} of {self.runs:,} runs were refused, {self.rows_refused:.2%} of the staged rows",
                 *([self.too_wasteful] if self.too_wasteful else []),
-                f"faults that bit: {bites or 'none'}",
+                f"faults and rare events: {happened or 'none'}",
             ]
         )
 
 
 def summed(lines: list[Line]) -> Summary:
-    bites: Counter[str] = Counter()
+    happened: Counter[str] = Counter()
     for line in lines:
-        bites.update(line.bites)
+        happened.update(line.happened)
     virtual, cpu = sum(line.virtual for line in lines), sum(line.cpu for line in lines)
     return Summary(
         seeds=len(lines),
@@ -205,9 +206,11 @@ def summed(lines: list[Line]) -> Summary:
         commits_judged=sum(line.commits for line in lines),
         records_landed=sum(line.landed for line in lines),
         runs=sum(line.runs for line in lines),
-        runs_fenced=_share(sum(line.fenced for line in lines), sum(line.runs for line in lines)),
-        rows_refused=_share(sum(line.refused for line in lines), sum(line.staged for line in lines)),
-        bites=dict(sorted(bites.items())),
+        runs_refused=_share(sum(line.refused_runs for line in lines), sum(line.runs for line in lines)),
+        rows_refused=_share(
+            sum(line.refused_rows for line in lines), sum(line.staged_rows for line in lines)
+        ),
+        happened=dict(sorted(happened.items())),
     )
 
 

@@ -1,4 +1,7 @@
-"""Plans that once broke a promise, kept as text: a seed means another plan as soon as the swarm is drawn otherwise."""
+"""Plans that once broke an invariant, saved as JSON.
+
+The plan is saved, not its seed, because a seed stands for another plan once the drawing of plans is changed.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.settings.choices import Heartbeat, InitialPosition, Mode
+from tests.simulation.call_faults import Mix
 from tests.simulation.plan import Plan
-from tests.simulation.weather import Mix
 
 CORPUS: Final = Path(__file__).with_name("corpus")
 

@@ -1,4 +1,4 @@
-"""Machines, and what Dagster does on them: sensors that tick, runs that are launched, and processes that die."""
+"""Deployments on simulated hosts: Dagster's sensors tick, its runs are launched, and its processes die."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pipeline.settings.model import Settings
 from pipeline.wiring import Wiring
 from tests.simulation.instance import Instance, Runs
 from tests.simulation.machine import Host
-from tests.simulation.ports import Door
+from tests.simulation.ports import ServiceCalls
 from tests.simulation.process_ports import ProcessPorts
 from tests.simulation.runs import RunAtWork
 from tests.simulation.scheduler import Process
@@ -24,7 +24,7 @@ _GIVES_UP = 60.0
 
 
 class Deployment:
-    """One Dagster instance with its sensors, on one host; its runs go to that host or to others too."""
+    """One Dagster instance with its sensors, on one host. Its runs start on the hosts of `run_hosts`."""
 
     def __init__(self, world: World, host: Host, settings: Settings, run_hosts: list[Host]) -> None:
         self.world = world
@@ -46,7 +46,7 @@ class Deployment:
         return self.server is not None and self.server.alive and self.host.alive
 
     def start(self) -> None:
-        """The daemon and its code server come up."""
+        """Start the daemon and its code server."""
         if not self.host.alive or self.is_up or not self.world.is_open:
             return
         self._serve()
@@ -57,17 +57,18 @@ class Deployment:
             self.world.sim.after(self.world.rng.uniform(1.0, 5.0), launch)
 
     def reload(self) -> None:
-        """New code: what modules remember is gone; ticks of the old process go on to their end."""
+        """Replace the code server, as Dagster does for new code: what modules remember is lost, and ticks of the
+        old process finish."""
         if self.is_up:
             self._serve()
 
     def forget(self) -> None:
-        """Its Dagster storage is lost."""
+        """Lose the Dagster storage: runs, cursors, run keys and the queue."""
         self.instance = Instance(f"{self.instance.name}+")
         self.queue.clear()
 
     def learn(self) -> None:
-        """New settings: what is at work goes on with the old ones."""
+        """Take over new settings. Ticks and runs that are at work finish with the old ones."""
         self.settings = self.world.settings(self.workers)
         self.reload()
 
@@ -89,19 +90,19 @@ class Deployment:
         if number != self._round or not self.is_up:
             return
         world = self.world
-        weather, rng = world.weather, world.rng
+        faults, rng = world.call_faults, world.rng
         world.sim.after(world.pace + 0.2 * rng.random(), lambda: self._loop(number))
         if self.server is None or self.server.frozen_until > world.sim.now:
             return
         self._fire("leader", self._leader_tick)
         for worker in self.workers:
             self._fire(worker, self._worker_tick)
-        if weather.strikes("doubled"):
-            weather.last_trouble = world.sim.now
+        if faults.occurs("doubled"):
+            faults.last_fault = world.sim.now
             world.sim.after(rng.random(), lambda: self._fire_all_again(number))
 
     def _fire_all_again(self, number: int) -> None:
-        """A second daemon looks after the same instance."""
+        """Let all sensors tick a second time, as a second daemon on the same instance would."""
         if number == self._round and self.is_up:
             self._waiting.clear()
             self._fire("leader", self._leader_tick)
@@ -112,9 +113,9 @@ class Deployment:
         world, server = self.world, self.server
         if server is None or self._waiting.get(name, -_GIVES_UP) > world.sim.now - _GIVES_UP:
             return
-        if world.weather.strikes("missed"):
+        if world.call_faults.occurs("missed"):
             return
-        if world.weather.strikes("forgotten"):
+        if world.call_faults.occurs("forgotten"):
             self.instance.cursors.pop(name, None)
             world.note(self.host.name, f"the cursor of {name} is lost")
         self._waiting[name] = world.sim.now
@@ -128,7 +129,7 @@ class Deployment:
         world.sim.spawn(server, work, 0.05 * world.rng.random())
 
     def _save(self, process: Process, name: str, cursor: str | None) -> None:
-        """A tick of a process that was replaced meanwhile may or may not be heard."""
+        """Save a tick's cursor. If the tick's process was replaced meanwhile, the cursor is saved or lost by chance."""
         if cursor is not None and (process is self.server or self.world.rng.random() < 0.5):
             self.instance.cursors[name] = cursor
 
@@ -147,7 +148,7 @@ class Deployment:
         except HeadraceError as error:
             self.world.note(process.name, f"leader tick failed: {error}")
             return
-        self.world.require_told(turn, by=process)
+        self.world.require_reported(turn, by=process)
         if turn.alarm is not None:
             self.world.note(process.name, turn.alarm)
         self._save(process, name, turn.cursor)
@@ -160,7 +161,7 @@ class Deployment:
                 name,
                 instance.cursors.get(name),
                 instance=instance.name,
-                runs=Runs(Door(self.world, process), instance),
+                runs=Runs(ServiceCalls(self.world, process), instance),
             )
         except HeadraceError as error:
             self.world.note(process.name, f"worker tick of {name} failed: {error}")
@@ -184,7 +185,7 @@ class Deployment:
     # -- runs --------------------------------------------------------------------------------------------------
 
     def launch(self, worker: str, *, ask: RunAsk | None = None, keys: tuple[str, ...] | None = None) -> None:
-        """Queued; started a little later by the daemon, if it lives."""
+        """Queue a run. The daemon starts it a little later, if the daemon is alive."""
         world, instance = self.world, self.instance
         run_id = world.a_run_id()
         instance.launch(run_id, worker, () if ask is None else ask.left_alone)
@@ -201,6 +202,6 @@ class Deployment:
         world.sim.after(world.rng.uniform(1.0, 5.0), go)
 
     def consume(self, worker: str, keys: tuple[str, ...]) -> None:
-        """`headrace consume`: a run that no Dagster knows."""
+        """`headrace consume`: a run that Dagster doesn't know."""
         run_id = self.world.a_run_id()
         RunAtWork(self, run_id, worker, self.host, ask=None, keys=keys, instance=None)

@@ -1,4 +1,4 @@
-"""Dagster's runs: what one instance knows of them, and how a process reads it."""
+"""The runs that a Dagster instance knows, and how a process asks the instance about them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeline.core.due import RunState, RunVerdict
 from pipeline.ports import LatestRun
-from tests.simulation.ports import Door
+from tests.simulation.ports import ServiceCalls
 
 
 class RunRecord:
@@ -25,7 +25,8 @@ class RunRecord:
 
 
 class Instance:
-    """One Dagster instance: its runs, its cursors, and the run keys that it has seen. Survives its host's death."""
+    """One Dagster instance: its runs, its cursors, and the run keys that it has seen. It survives the death of its
+    host."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -48,34 +49,34 @@ class Instance:
         return True
 
     def end(self, run_id: str, failed: tuple[str, ...] = (), *, passing: bool = False) -> None:
-        run = self.runs.get(run_id)  # None: this instance's storage is newer than the run
+        run = self.runs.get(run_id)  # None where this storage was made after the run
         if run is not None and run.state is not RunState.OVER:
             run.state, run.failed, run.passing = RunState.OVER, failed, passing
             self.open[run.worker].pop(run_id, None)
 
 
 class Runs:
-    """Dagster's word, as one process reads it with its own clock."""
+    """What Dagster says about runs, as one process reads it by its own clock."""
 
-    def __init__(self, door: Door, instance: Instance | None) -> None:
-        self._door = door
+    def __init__(self, calls: ServiceCalls, instance: Instance | None) -> None:
+        self._calls = calls
         self._instance = instance
 
     def verdict(self, run_id: str) -> RunVerdict:
-        self._door.world.sim.pause(0.001)
+        self._calls.world.sim.pause(0.001)
         run = self._instance.runs.get(run_id) if self._instance else None
         if run is None:
             return RunVerdict(RunState.UNKNOWN)
         if run.state is not RunState.STARTED:
             return RunVerdict(run.state)
-        return RunVerdict(run.state, self._door.process.host.now() - run.started)
+        return RunVerdict(run.state, self._calls.process.host.now() - run.started)
 
     def open_runs(self, worker_id: str) -> tuple[str, ...]:
-        self._door.world.sim.pause(0.001)
+        self._calls.world.sim.pause(0.001)
         return tuple(self._instance.open.get(worker_id, ())) if self._instance else ()
 
     def latest(self, worker_id: str) -> LatestRun | None:
-        self._door.world.sim.pause(0.001)
+        self._calls.world.sim.pause(0.001)
         newest = self._instance.newest.get(worker_id) if self._instance else None
         if newest is None or self._instance is None:
             return None

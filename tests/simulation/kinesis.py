@@ -1,4 +1,4 @@
-"""Kinesis with its judge's notebook: which Dates it answered, and which shards and streams it denies to know for a while."""
+"""Kinesis in memory. It records which Dates it answered, and denies for a while that some shards and streams exist."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ if TYPE_CHECKING:
 
 
 class WatchedSource(MemorySource):
-    """A denial is a false ResourceNotFound: of GetShardIterator for one shard, or of DescribeStreamSummary for a stream.
-    Listings tell the truth meanwhile (that they may be late is a fault of its own)."""
+    """A denial is a false ResourceNotFound, from GetShardIterator for one shard or from DescribeStreamSummary for a
+    stream.
+    Listings stay correct meanwhile; late listings are a separate fault."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world.clock)
         self._world = world
         self.answers: dict[StreamId, dict[datetime, datetime]] = {}
-        """By stream: each Date that was answered, with the true moment of the last such answer."""
+        """For each stream: each Date that Kinesis answered, with the true time of the last answer of that Date."""
         self.denied: dict[ShardKey | str, float] = {}
-        """Shards, and names of streams, each with the moment until which Kinesis denies it."""
+        """The shards and the names of streams that Kinesis denies, each with the time until which it does so."""
 
     def describe(self, name: str) -> StreamFacts:
         facts = super().describe(name)
         if self.denied and self._denies(facts.stream.name):
-            raise Unknown(f"there is no stream {name} (for a while). Nothing was read")
+            raise Unknown(f"there is no stream {name} (denied for a while). Nothing was read")
         self.answers.setdefault(facts.stream, {})[facts.asked] = self._now()
         return facts
 
@@ -39,16 +40,16 @@ class WatchedSource(MemorySource):
 
     def records(self, key: ShardKey, at: Start | int) -> tuple[MemoryRecord, ...]:
         if self.denied and self._denies(key):
-            raise Unknown(f"{key} isn't there (for a while): nothing was read")
+            raise Unknown(f"there is no shard {key} (denied for a while). Nothing was read")
         return super().records(key, at)
 
     def has_forgotten(self, key: ShardKey) -> bool:
-        """The truth: nothing of the shard can be read any more, and no listing shows it."""
+        """Whether the shard is really gone: none of its records can be read any more, and no listing shows it."""
         return super().is_gone(key)
 
     def _denies(self, what: ShardKey | str) -> bool:
         if self._world.sim.now >= self.denied.get(what, 0.0):
             self.denied.pop(what, None)
             return False
-        self._world.weather.bites["denied"] += 1
+        self._world.call_faults.happened["denied"] += 1
         return True

@@ -1,4 +1,5 @@
-"""The lease table with its judge: every write is held against who made it (I2, I7-I9, I18-I20, I23, I25)."""
+"""The lease table and the judge of its writes: was the process that wrote a row allowed to (I2, I7-I9, I18-I20,
+I23, I25)?"""
 
 from __future__ import annotations
 
@@ -27,11 +28,12 @@ if TYPE_CHECKING:
 
 _MILLISECOND = timedelta(milliseconds=1)
 ODD = "somebody-elses"
-"""The key of a row that isn't understood."""
+"""The key of a row that Headrace doesn't understand."""
 _STEADY, _FOR_A_WHILE = 10.0, 30.0
-"""Seconds: between two beats of a run, and for how long that has been so, where nobody can have taken it for dead."""
+"""Seconds. A run that has beaten at least every `_STEADY` seconds for `_FOR_A_WHILE` can't have looked dead to any
+process."""
 PERSON = "person"
-"""How the runs of people's commands are called."""
+"""The beginning of the run ids of people's commands."""
 
 
 class WatchedLeases:
@@ -39,56 +41,60 @@ class WatchedLeases:
         self._world = world
         self.store = MemoryLeaseStore()
         self._old: Mapping[str, Lease] = {}
-        """The rows as a stale read may still show them."""
+        """An older state of the rows, which a stale read shows."""
         self.refused = 0
         self.moved = ("", "", -1e9)
-        """The newest change of a lease's owner: its key, from whom, when."""
+        """The latest move of a lease to another owner: its key, the old holder, and when."""
         if world.plan.odd_rows:
-            self.store.hold_odd_row(ODD, "it has no form that is known")
+            self.store.hold_odd_row(ODD, "its form is unknown")
         self.made: dict[str, float] = {}
-        """When each row was made."""
+        """When each row was created, by key."""
         self._claimed: dict[str, float] = {}
         self._handovers: dict[str, float] = {}
-        """By row: when its handover was asked for."""
+        """By key: when the row's handover was started."""
         self._ahead: dict[tuple[str, str], Checkpoint] = {}
-        """By claim and row: where a row that was claimed stood, if that was ahead of a table that was rolled back."""
+        """By claim and key: the checkpoint of a claimed row that was ahead of the table, because the table was
+        rolled back."""
 
     @property
     def rows(self) -> dict[str, Lease]:
         return self.store._rows
 
-    def grow_old(self) -> None:
+    def keep_stale_copy(self) -> None:
         self._old = dict(self.rows)
 
     def get(self, key: str) -> Lease | None:
-        self._there()
+        self._require_table()
         return self.store.get(key)
 
     def get_many(self, keys: Sequence[str]) -> Listing:
-        self._there()
+        self._require_table()
         return self.store.get_many(keys)
 
     def scan(self) -> Listing:
-        self._there()
+        self._require_table()
         world = self._world
-        if world.weather.strikes("stale"):
+        if world.call_faults.occurs("stale"):
             world.note("dynamo", "a stale scan")
             return Listing(tuple(self._old.values()), self.store.scan().skipped)
         return self.store.scan()
 
     def held_by(self, worker_id: str) -> Listing:
-        self._there()
+        self._require_table()
         world = self._world
-        if world.weather.strikes("stale"):
+        if world.call_faults.occurs("stale"):
             world.note("dynamo", f"a stale index for {worker_id}")
             return Listing(tuple(row for row in self._old.values() if row.owner == worker_id))
         return self.store.held_by(worker_id)
 
     def apply(self, change: Change, by: Process, *, looked: float | None = None) -> Applied | Refused:
-        """`looked`: when its sender had looked at the workers, for a request may be late."""
-        self._there()
+        """`looked`: when the sending process had last read the worker rows. It is passed in because the request may
+        arrive late."""
+        self._require_table()
         if change.key == ODD:
-            raise Violation("I23", f"{by} writes on a row that it doesn't understand ({change.why})", ODD)
+            raise Violation(
+                "I23", f"{by} writes to a row that Headrace doesn't understand ({change.why})", ODD
+            )
         before = self.rows.get(change.key)
         done = self.store.apply(change)
         self._world.tally.writes += 1
@@ -103,13 +109,15 @@ class WatchedLeases:
             self._judge(before, after, change, by, by.looked_at_workers if looked is None else looked)
         elif after is not None and any(getattr(after, name) != value for name, value in change.put.items()):
             raise Violation(
-                "I2", f"{by} takes {change.key} for its own, claimed by {after.run_claim}", change.key
+                "I2",
+                f"{by} takes its write on {change.key} for applied; the row is claimed by {after.run_claim}",
+                change.key,
             )
         return done
 
-    def _there(self) -> None:
+    def _require_table(self) -> None:
         if self._world.tables_missing:
-            raise TablesMissing("the lease table isn't there")
+            raise TablesMissing("the lease table doesn't exist")
 
     # -- the judge ---------------------------------------------------------------------------------------------
 
@@ -133,12 +141,12 @@ class WatchedLeases:
             raise Violation("I18", f"{by}: the counter of {after.key} went back", after.key)
 
     def _judge_refusal(self, found: Lease | None, change: Change, by: Process) -> None:
-        """I27: a run whose claim still stands isn't refused because something beat beside it (D1)."""
+        """I27: the checkpoint of a run whose claim still stands isn't refused because of a beat in between (D1)."""
         if found is None or not by.claim or "checkpoint" not in change.put:
             return
         mine = found.run_claim == by.claim and found.holder == by.worker
         if mine and found.checkpoint == change.requires.get("checkpoint"):
-            raise Violation("I27", f"{by} holds {change.key}, and its checkpoint is refused", change.key)
+            raise Violation("I27", f"{by} holds {change.key}, but its checkpoint is refused", change.key)
 
     def _judge_checkpoint(self, before: Lease, after: Lease, by: Process) -> None:
         key = after.key
@@ -153,14 +161,14 @@ class WatchedLeases:
         self._judge_position(after, by)
 
     def _judge_position(self, row: Lease, by: Process) -> None:
-        """I8: the row never runs ahead of the table, unless the table goes back."""
+        """I8: a row's checkpoint is never ahead of the table, unless the table was rolled back."""
         shard = self._shard(row)
         token = shard.token if shard else None
         if shard is not None and shard.was is not None and not _is_beyond(row.checkpoint, shard.was):
-            return  # what landed before it was rolled back
+            return  # the table was rolled back, and the row stands where the table stood before
         if _is_beyond(row.checkpoint, token):
             raise Violation(
-                "I8", f"{by}: the row {row.key} says {row.checkpoint}, the table {token}", row.key
+                "I8", f"{by}: the row {row.key} stands at {row.checkpoint}, the table at {token}", row.key
             )
 
     def shard(self, row: Lease | None) -> ShardTruth | None:
@@ -171,7 +179,7 @@ class WatchedLeases:
         return None if stream is None else self._world.truth.shards.get(ShardKey(stream, row.shard_id))
 
     def is_ahead(self, row: Lease) -> bool:
-        """Of a table that was rolled back."""
+        """Whether the row is ahead of the table, because the table was rolled back."""
         shard = self._shard(row)
         if shard is None or not self._world.truth.lives(shard.key.stream):
             return False
@@ -179,7 +187,8 @@ class WatchedLeases:
         return any(_is_beyond(each, shard.token) for each in said)
 
     def require_turn(self, key: str, *, asked: float, by: str) -> None:
-        """I27: no run is asked for to read a shard whose parent is still being read. `asked`: when the rows were read."""
+        """I27: a sensor asks for no run of a shard whose parent is still being read. `asked`: when the sensor's
+        tick began."""
         row = self.rows.get(key)
         if row is None or row.looked_at is not None or row.landed is not None:
             return
@@ -187,14 +196,17 @@ class WatchedLeases:
         open_ones = [p for p in parents if not p.has_ended and p.stream_epoch == row.stream_epoch]
         first = [parent.key for parent in open_ones if self.made.get(parent.key, asked) < asked]
         if first:
-            raise Violation("I27", f"{by} asks for a run of {key}, {first[0]} comes first", key)
+            raise Violation(
+                "I27", f"{by} asks for a run of {key}, though its parent {first[0]} is unread", key
+            )
 
     def forget_ahead(self, key: str) -> None:
-        """A person has decided about it."""
+        """Forget that the row was ahead of the table: a person has repositioned it."""
         self._ahead = {which: at for which, at in self._ahead.items() if which[1] != key}
 
     def require_not_ahead(self, landed: Range) -> None:
-        """A run that claimed a row which is ahead of the table stops, and says so: it doesn't read anything again."""
+        """A run that claimed a row ahead of the table stops that shard; it doesn't read the shard again from the
+        table's position."""
         at = self._ahead.get((landed.claim, self._world.key_of(landed.key)))
         if (
             at is not None
@@ -203,7 +215,7 @@ class WatchedLeases:
         ):
             raise Violation(
                 "I8",
-                f"{landed.run} landed {landed.key} again, whose row at {at} says that the table went back",
+                f"{landed.run} landed {landed.key} again, though the row's checkpoint {at} shows that the table was rolled back",
                 landed.key.shard_id,
             )
 
@@ -227,10 +239,10 @@ class WatchedLeases:
             self._ahead[by.claim, key] = after.landed or after.checkpoint
         else:
             self._ahead.pop((by.claim, key), None)
-        world.told(before, after, change, by)
+        world.call_listeners(before, after, change, by)
 
     def _judge_busy(self, before: Lease, by: Process) -> None:
-        """I25: nobody takes the claim of a run that lives, beats, and is alive for Dagster too."""
+        """I25: no process replaces the claim of a run that is alive, beats, and is alive for Dagster too."""
         claim = before.run_claim or ""
         if claim != by.claim and self._is_at_work(claim):
             silent = self._world.sim.now - self._world.workers.beaten[claim]
@@ -239,7 +251,8 @@ class WatchedLeases:
             )
 
     def _is_at_work(self, claim: str) -> bool:
-        """By everybody's word: its own beat, Dagster's, and the truth. One that was frozen lately may be taken for dead."""
+        """Whether the run with this claim is alive by its beat, for Dagster, and in truth. A run that was frozen in
+        the last five minutes doesn't count: another process may rightly have taken it for dead."""
         run, now = self._world.runs.get(claim), self._world.sim.now
         if run is None or not run.process.alive or not run.is_alive_for_dagster:
             return False
@@ -252,7 +265,7 @@ class WatchedLeases:
         key = after.key
         if before.holder != after.holder and after.counter <= before.counter:
             raise Violation(
-                "I18", f"{by}: {key} went from {before.holder} to {after.holder}, its counter stays", key
+                "I18", f"{by}: {key} went from {before.holder} to {after.holder}, but its counter stayed", key
             )
         taken = before.owner != after.owner and before.holder is not None and after.owner is not None
         if taken and after.checkpoint_owner is None:
@@ -260,22 +273,25 @@ class WatchedLeases:
             read = seen.get(key)
             if read is not None and before.counter not in {read.counter, change.requires.get("counter")}:
                 raise Violation(
-                    "I18", f"{by}: took {key} at counter {before.counter}, seen {read.counter}", key
+                    "I18",
+                    f"{by} took {key} at counter {before.counter}, but had seen counter {read.counter}",
+                    key,
                 )
         if before.checkpoint_owner is None and after.checkpoint_owner is not None:
             self._handovers[key] = self._world.sim.now
         elif before.run_claim not in {None, by.claim} and "stood still" not in change.why:
-            self._judge_hurry(before, after, by)
+            self._judge_early_handover(before, after, by)
         if after.owner is None and change.why != f"{before.holder} stops":
             raise Violation("I2", f"{by} gave up {key} of {before.holder} ({change.why})", key)
         if taken:
             self.moved = (key, before.holder or "", self._world.sim.now)
         if "stood still" in change.why and before.holder is not None and after.owner != before.holder:
             self._judge_silence(before, by, looked)
-        self._world.told(before, after, change, by)
+        self._world.call_listeners(before, after, change, by)
 
-    def _judge_hurry(self, before: Lease, after: Lease, by: Process) -> None:
-        """I21: what a living run is reading is given up or handed over by that run, or once the deadline has passed."""
+    def _judge_early_handover(self, before: Lease, after: Lease, by: Process) -> None:
+        """I21: a shard that a living run is reading is given up or handed over by that run only, or once the
+        deadline has passed."""
         key, world = before.key, self._world
         is_given_up = after.owner is None
         is_handed_over = before.checkpoint_owner is not None and after.owner == before.owner
@@ -287,19 +303,21 @@ class WatchedLeases:
         if (is_handed_over and (since > 85.0 or jumped)) or not self._is_at_work(claim):
             return
         if world.sim.now - world.workers.steady[claim] < _FOR_A_WHILE:
-            return  # whoever acts may have looked while its beats were missing
+            return  # the acting process may have looked at a time when the run's beats were missing
         if is_given_up and not self._was_known(key, by, before.holder or ""):
             return
         what = "given up" if is_given_up else f"handed over after {since:.1f} s"
         raise Violation("I21", f"{by}: {key} was {what} while {before.run_claim} was reading it", key)
 
     def _was_known(self, key: str, by: Process, worker: str) -> bool:
-        """Whether the claim was there before the worker's tick read its rows: one that comes between is taken away, too."""
+        """Whether the row was claimed before the worker's tick began. A claim that comes after the tick has read
+        the rows is lost too, and that is allowed."""
         mix = self._world.plan.mix
         return not (mix.stale or mix.late) and self._claimed.get(key, 1e9) < by.began.get(worker, 0.0)
 
     def _judge_looked(self, row: Lease, change: Change, by: Process) -> None:
-        """A row says that it was looked at: its shard was read without trouble, and the row says how far."""
+        """A release may say that the shard was looked at only if the run read the shard without trouble and the row
+        says how far."""
         shard, losses = self._shard(row), self._world.losses
         found = losses.newest_read(by.claim, shard.key) if shard is not None else None
         if shard is None or found is None or not losses.sure:
@@ -309,20 +327,23 @@ class WatchedLeases:
         stamp = read.upto.seen or read.last_arrival or said[0]
         left = 1 if read.behind is None else read.behind // _MILLISECOND
         if abs(stamp - said[0]) > _MILLISECOND or left != said[1]:
-            return  # a release that comes late, of a wave before
+            return  # this release belongs to an earlier wave and arrives late
         behind = (
             read.upto.sequence is not None and not read.upto.ended and row.checkpoint != read.upto.checkpoint
         )
         if read.error is not None or behind:
-            why = read.error or f"it was read to {read.upto}, and says {row.checkpoint}"
+            why = read.error or f"the shard was read to {read.upto}, and the row says {row.checkpoint}"
             raise Violation(
-                "I13", f"{by} says that it looked at {row.key}, with which it had trouble: {why}", row.key
+                "I13",
+                f"{by} writes that it looked at {row.key}, though it had trouble with the shard: {why}",
+                row.key,
             )
         if read.at_tip:
             losses.judge_looked(shard, at)
 
     def _judge_silence(self, before: Lease, by: Process, looked: float) -> None:
-        """I20: no jump of a clock condemns anybody: one adds a tick and a half, the rest is real silence."""
+        """I20: no worker counts as dead because a clock jumped. A jump adds a tick and a half of credit at most;
+        the rest has to be real silence."""
         world = self._world
         jumps = sum(host is by.host and at > looked - 60.0 for at, host in world.jumps)
         silent = world.workers.silence(before.holder or "", looked)
@@ -331,15 +352,15 @@ class WatchedLeases:
                 "I20", f"{by}: {before.holder} lost {before.key} after {silent:.1f} s of silence", before.key
             )
 
-    def _judge_forgotten(self, before: Lease, unasked: float, by: Process) -> None:
-        """A former stream's rows stay for the wait that the settings name."""
-        waited, wanted = self._world.sim.now - unasked, self._world.former_wait.total_seconds()
-        jumps = sum(at > unasked for at, _ in self._world.jumps)
+    def _judge_forgotten(self, before: Lease, taken_out: float, by: Process) -> None:
+        """The rows of a former stream stay until the wait that the settings name has passed."""
+        waited, wanted = self._world.sim.now - taken_out, self._world.former_wait.total_seconds()
+        jumps = sum(at > taken_out for at, _ in self._world.jumps)
         if waited < wanted - 45.0 * jumps - 1.0 and not before.has_ended:
             raise Violation(
                 "I7", f"{by} deleted {before.key} {waited:.0f} s after its stream was taken out", before.key
             )
-        self._world.weather.bites["forgotten_rows"] += 1
+        self._world.call_faults.happened["forgotten_rows"] += 1
 
     def _judge_delete(self, before: Lease | None, by: Process) -> None:
         if before is None:
@@ -348,8 +369,8 @@ class WatchedLeases:
         stream = world.truth.stream_of(before) or world.truth.stream
         if not world.truth.lives(stream) or (before.stream_epoch or stream.epoch) < stream.epoch:
             return
-        if (unasked := world.truth.unasked.get(stream.name)) is not None:
-            self._judge_forgotten(before, unasked, by)
+        if (taken_out := world.truth.taken_out.get(stream.name)) is not None:
+            self._judge_forgotten(before, taken_out, by)
             return
         key = ShardKey(stream, before.shard_id)
         shard = world.truth.shards.get(key)
@@ -357,12 +378,12 @@ class WatchedLeases:
             return
         if not before.has_ended:
             raise Violation("I7", f"{by} deleted the open row {before.key}", before.key)
-        # A short listing may hide the shard, which harms nobody once its children are being read.
+        # An incomplete listing may leave the shard out. That does no harm once the shard's children are being read.
         waiting = [c for c in shard.children if world.truth.shards[ShardKey(stream, c)].token is None]
         if waiting:
             raise Violation(
                 "I7",
-                f"{by} deleted the tombstone {before.key}, its children are unread: {waiting}",
+                f"{by} deleted the tombstone {before.key}, though these children are unread: {waiting}",
                 before.key,
             )
 
@@ -394,27 +415,28 @@ def _short(row: Lease | None) -> str:
 
 
 class WatchedWorkers(MemoryWorkerStore):
-    """Remembers when each worker and each claim beat last, by the true clock."""
+    """The worker table. It records by the true clock when each worker and each claim beat last."""
 
     def __init__(self, world: World) -> None:
         super().__init__(clock=world.clock)
         if world.plan.odd_rows:
-            self.hold_odd_row(ODD, "it has no form that is known")
+            self.hold_odd_row(ODD, "its form is unknown")
         self._sim = world.sim
         self.beaten: dict[str, float] = {}
-        """By claim."""
+        """By claim: when it beat last."""
         self.steady: dict[str, float] = {}
-        """By claim: since when it has beaten without a pause."""
+        """By claim: since when it has beaten without a longer pause than `_STEADY`."""
         self._beats: dict[str, list[float]] = {}
 
     def silence(self, worker_id: str, seen: float) -> float:
-        """How long a worker had been still when somebody looked."""
+        """How long the worker had not beaten at the time `seen`."""
         beats = self._beats.get(worker_id, [])
         at = bisect_right(beats, seen)
         return seen - (beats[at - 1] if at else 0.0)
 
     def delete_stale(self, worker: Worker) -> bool:
-        """I7: a worker's row goes once it has been gone for a day, whatever clocks say that are a few minutes off."""
+        """I7: a worker's row is deleted once the worker hasn't beaten for a day, even if the deleting host's clock
+        is some minutes off."""
         silent = timedelta(seconds=self.silence(worker.worker_id, self._sim.now))
         if silent < timedelta(days=1) - timedelta(minutes=10):
             raise Violation(
@@ -431,7 +453,7 @@ class WatchedWorkers(MemoryWorkerStore):
     def beat_run(self, worker_id: str, run_claim: str) -> None:
         super().beat_run(worker_id, run_claim)
         if run_claim.startswith(PERSON):
-            return  # its beat is taken away in the same moment: nobody sees it
+            return  # a person's command removes this beat at the same moment, so no other process sees it
         now = self._sim.now
         self._beats.setdefault(worker_id, []).append(now)
         if now - self.beaten.get(run_claim, -1e9) > _STEADY:

@@ -1,4 +1,4 @@
-"""A machine, and its clock."""
+"""A host, and its clock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.simulation.scheduler import Process, Scheduler
 
 
 class MachineClock:
-    """Off by so many seconds; Kinesis's and the lake's are right."""
+    """A clock that is `offset` seconds fast. The clocks of Kinesis and of the lake table have no offset."""
 
     def __init__(self, sim: Scheduler, offset: float = 0.0) -> None:
         self.offset = offset

@@ -1,4 +1,5 @@
-"""`python -m tests.simulation.measure`: which of the mistakes in `blind_bugs` the plain seeds find, and where first."""
+"""`python -m tests.simulation.measure`: plant each bug of `blind_bugs`, and print the first of the plain seeds that
+finds it."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from tests.simulation.planted import ROOT, Plant
 
 
 def measured(bug: Plant, *, seeds: int, first: int) -> str | None:
-    """What the first seed that fails says; None where all of them hold."""
+    """The message of the first seed that fails; None if no seed fails."""
     asked = ["--seeds", str(seeds), "--from", str(first), "--plant", bug.name]
     done = subprocess.run(
         [sys.executable, "-m", "tests.simulation", *asked],
@@ -24,10 +25,10 @@ def measured(bug: Plant, *, seeds: int, first: int) -> str | None:
     )
     if done.returncode not in {0, 1} or "Traceback" in done.stderr:
         raise AssertionError(f"{bug.name}: {done.stderr}")
-    told, _, rest = done.stdout.partition("\n  seed ")
-    if not rest or "FAILED " not in told:
+    before, _, rest = done.stdout.partition("\n  seed ")
+    if not rest or "FAILED " not in before:
         return None
-    return f"seed {rest.partition(':')[0]}: {told.rpartition('FAILED ')[2].splitlines()[0]}"
+    return f"seed {rest.partition(':')[0]}: {before.rpartition('FAILED ')[2].splitlines()[0]}"
 
 
 def main() -> int:
@@ -35,15 +36,17 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=40)
     parser.add_argument("--from", dest="first", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("names", nargs="*", help="of mistakes; none: all of them")
+    parser.add_argument(
+        "names", nargs="*", help="names of planted bugs; all of blind_bugs.py if none is given"
+    )
     asked = parser.parse_args()
     bugs = [BLIND[name] for name in asked.names or BLIND]
     found = 0
     with ThreadPoolExecutor(asked.jobs) as pool:
-        all_said = pool.map(partial(measured, seeds=asked.seeds, first=asked.first), bugs)
-        for bug, said in zip(bugs, all_said, strict=True):
-            print(f"{bug.name:32} {said or 'survived'}", flush=True)
-            found += said is not None
+        results = pool.map(partial(measured, seeds=asked.seeds, first=asked.first), bugs)
+        for bug, found_by in zip(bugs, results, strict=True):
+            print(f"{bug.name:32} {found_by or 'survived'}", flush=True)
+            found += found_by is not None
     print(f"{found} of {len(bugs)} found by {asked.seeds} seeds")
     return 0
 

@@ -1,4 +1,4 @@
-"""Bugs that no fleet showed until somebody looked for them: each with the fleet in which its rule matters."""
+"""Planted bugs that no seed had found. Each comes with the kind of fleet in which its rule matters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ONCE_UNSEEN: Final = (
     ),
     a_bug(
         "the-tip-runs-away",
-        "a run that was asked for a shard's tip as of now goes on to the tip of each later moment",
+        "a run that was asked to read a shard up to the run's beginning goes on to records that arrive later",
         (
             "duties.run",
             "            report = self._wave(tuple(self.waiting))\n",
@@ -32,7 +32,7 @@ ONCE_UNSEEN: Final = (
     ),
     a_bug(
         "trouble-is-a-look",
-        "a wave's release says 'looked at' on shards that it had trouble with",
+        "a wave's release says 'looked at' on the rows of shards that the wave had trouble with",
         (
             "duties.claims",
             "            if staged is not None and row.key not in troubled:",
@@ -42,29 +42,29 @@ ONCE_UNSEEN: Final = (
     ),
     a_bug(
         "the-unread-parent-forgotten",
-        "a child counts as whole since its other parent was read, though one left the stream unread",
+        "a child counts as complete because one of its parents was read, though the other left the stream unread",
         (
             "core.start_of_reading",
             "    if known and all(p.why is not ParentIs.GONE for p in parents):",
             "    if known:",
         ),
         seeds=200,
-        among={"retention": 80.0, "dark": 190.0, "quiet": 0.0, "puts_every": 1.0, "hosts": 3},
+        among={"retention": 80.0, "hosts_off": 190.0, "quiet": 0.0, "puts_every": 1.0, "hosts": 3},
     ),
     a_bug(
         "open-and-ended",
-        "a shard is ended as gone while listings show it: Kinesis had denied it for a while",
+        "a shard is ended as gone while listings show it, because Kinesis denied for a while that it exists",
         (
             "duties.gaps",
             "            if any(shard.shard_id == each.key.shard_id for shard in listed):",
             "            if False:",
         ),
         seeds=200,
-        among={"retention": 90.0, "dark": 170.0, "quiet": 0.0, "troubles": {"deny": 25.0}},
+        among={"retention": 90.0, "hosts_off": 170.0, "quiet": 0.0, "troubles": {"deny": 25.0}},
     ),
     a_bug(
         "quiet-shard-left-alone",
-        "a quiet shard isn't looked at every quarter of the retention: after a day it looks like a loss",
+        "a quiet shard isn't read again after a quarter of the retention, so after a day it is reported as a loss",
         ("core.due", "    if abs(now - lease.looked_at) > look_again_after:", "    if False:"),
         among={"quiet": 28 * 3600.0, "heartbeat": "worker", "retention": 86_400.0},
     ),

@@ -1,7 +1,9 @@
-"""What people do to the lake table, and the commands with which they mend it: `headrace repair`, `headrace reposition`.
+"""What people do to the lake table, and the commands by which they repair it: `headrace repair` and `headrace
+reposition`.
 
-rolled back to an older snapshot     shards whose rows are ahead stop, loudly, until somebody repositions them
-ours expired by another engine       nothing lands until somebody repairs the chain; rows ahead as above
+what a person or another engine does       what follows
+roll the table back to an older snapshot   shards whose rows are ahead stop with an error until they are repositioned
+expire the snapshots that hold positions   nothing lands until the chain is repaired; then rows ahead as above
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _LOOKS = 5.0
-"""Seconds between two looks of the person who mends."""
+"""Seconds between two looks of the person who repairs."""
 _BACK = 8
-"""Snapshots."""
+"""How many snapshots a rollback goes back at most, plus one."""
 
 
 class People:
@@ -35,7 +37,7 @@ class People:
         self._looking = False
         self._count = 0
         self._recoveries: dict[str, Recovery] = {}
-        """By row: one command each."""
+        """The `headrace reposition` command of each row, by key."""
 
     def roll_back(self) -> None:
         world = self._world
@@ -48,12 +50,12 @@ class People:
         if fit:
             to = world.rng.choice(fit)
             world.note("a person", f"rolls the table back from snapshot {table.head} to {to}")
-            world.weather.bites["rolled_back"] += 1
+            world.call_faults.happened["rolled_back"] += 1
             table.roll_back(to)
-            self._look_after_it()
+            self._start_looking()
 
     def expire(self) -> None:
-        """Another engine's maintenance forgets snapshots that carry positions, and the files that knew them."""
+        """Another engine expires snapshots that carry positions, and deletes the metadata files that name them."""
         world, table = self._world, self._world.table
         if not self._is_whole() or table.head is None:
             return
@@ -62,9 +64,9 @@ class People:
         table.append_as_others()
         gone = [link] if world.rng.random() < 0.5 else [*ours, link]
         table.forget(*gone)
-        world.note("a person", f"{len(gone)} snapshots are expired, none of their metadata is left")
-        world.weather.bites["expired"] += 1
-        self._look_after_it()
+        world.note("a person", f"expires {len(gone)} snapshots; none of their metadata files is left")
+        world.call_faults.happened["expired"] += 1
+        self._start_looking()
 
     def _is_whole(self) -> bool:
         try:
@@ -72,15 +74,16 @@ class People:
         except ChainBroken:
             return False
 
-    # -- who mends it ------------------------------------------------------------------------------------------
+    # -- repairing ------------------------------------------------------------------------------------------
 
-    def _look_after_it(self) -> None:
+    def _start_looking(self) -> None:
         if not self._looking:
             self._looking = True
             self._world.sim.after(self._world.rng.uniform(10.0, 60.0), self._look)
 
     def _look(self) -> None:
-        """From the first accident on, every few seconds: writes of before it may still arrive."""
+        """Look every few seconds from the first rollback or expiry on, because writes that were sent before it may
+        still arrive."""
         world = self._world
         world.sim.after(_LOOKS, self._look)
         try:
@@ -101,9 +104,9 @@ class People:
             run="repair",
         )
         start = Start(world.table.origins.get(world.truth.stream))
-        plan = repairing.plan(why="expired by another engine", origin=start)
+        plan = repairing.plan(why="another engine expired it", origin=start)
         if isinstance(plan, Stop) and world.source.denied:
-            return  # refused while Kinesis denies the stream: the person tries again later
+            return  # the command refuses while Kinesis denies the stream; the person tries again later
         if isinstance(plan, Stop):
             raise Violation("I26", f"the chain can't be repaired: {plan.why}")
         for sentence in plan.sentences:
@@ -113,7 +116,7 @@ class People:
             world.note("a person", repairing.carry_out(plan))
         finally:
             world.table.repairing = False
-        world.weather.bites["repaired"] += 1
+        world.call_faults.happened["repaired"] += 1
 
     def _reposition(self) -> None:
         world = self._world
@@ -153,7 +156,7 @@ class People:
         if isinstance(held, Busy):
             return
         try:
-            person = Person(recovery.claim, recovery.claim, "it was rolled back")
+            person = Person(recovery.claim, recovery.claim, "the table was rolled back")
             scene = recovery.situation(held.row)
             decision = plan_reposition(scene, to_lease=False, sentinel=TRIM_HORIZON, person=person)
             if isinstance(decision, Stop):
@@ -161,6 +164,6 @@ class People:
                 return
             world.note("a person", f"{decision.sentences[0]}: {recovery.carry_out(held.row, decision)}")
             world.leases.forget_ahead(key)
-            world.weather.bites["repositioned"] += 1
+            world.call_faults.happened["repositioned"] += 1
         finally:
             recovery.release(key)

@@ -1,6 +1,6 @@
-"""Bugs that the simulator must find: each is a patch on a module's source, applied while it is imported.
+"""Planting bugs: each bug is a patch on the source of some modules, applied when they are imported.
 
-A patch whose old text isn't there any more fails: the gate must be told where the rule lives now.
+A patch fails if its old text isn't in the module any more. Then the rule has moved, and the patch must follow it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ ROOT = Path(__file__).parents[2]
 
 
 class TextIsGone(Exception):
-    """The rule that this patch takes away stands elsewhere by now."""
+    """The module doesn't hold the text that the patch replaces exactly once: the rule has moved, or its text has
+    changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,9 @@ class Plant:
     why: str
     patches: tuple[Patch, ...]
     seeds: int = 60
-    """Within this many it must be found."""
+    """The bug must be found within this many seeds."""
     among: Mapping[str, Any] = field(default_factory=dict)
-    """Fields that each seed's plan is given, where few seeds draw what the bug shows in."""
+    """Fields set in the plan of each seed, for a bug that shows only in plans that few seeds draw."""
 
     def fitted(self, plan: Plan) -> Plan:
         return replace(plan, **{name: _given(getattr(plan, name), at) for name, at in self.among.items()})
@@ -57,14 +58,15 @@ def a_bug(
 
 
 def _given(drawn: Any, wanted: Any) -> Any:
-    """Troubles come on top of what was drawn; words become what the plan has them as: plans are read after the planting."""
+    """The value for a field of the plan: a dictionary is merged into the drawn one, and a word becomes the enum
+    member that the plan holds."""
     return drawn | wanted if isinstance(drawn, dict) else type(drawn)(wanted)
 
 
 def patched(patch: Patch, source: str) -> str:
     if source.count(patch.old) != 1:
         raise TextIsGone(
-            f"{patch.module} holds {source.count(patch.old)} times what this bug replaces:\n{patch.old}"
+            f"{patch.module} holds the text that this bug replaces {source.count(patch.old)} times, not once:\n{patch.old}"
         )
     return source.replace(patch.old, patch.new)
 
@@ -74,7 +76,7 @@ def path_of(module: str) -> Path:
 
 
 def plant(bug: Plant) -> None:
-    """From here on its modules are imported with the bug in them."""
+    """Plant the bug: modules that are imported from now on contain it."""
     sources: dict[str, str] = {}
     for patch in bug.patches:
         if patch.module in sys.modules:

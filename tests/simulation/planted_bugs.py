@@ -1,4 +1,4 @@
-"""The bugs of the mutation gate, with the rule of docs/protocol.md that each takes away."""
+"""The planted bugs that the simulator must find. Each removes a rule of docs/protocol.md."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ _RESTLESS: Final = (
 _ROLLED_BACK: Final = {"troubles": {"roll_back": 60.0}}
 _RESHARDED: Final = {"troubles": {"split": 60.0, "merge": 80.0}}
 _FORGETFUL: Final = _RESHARDED | {"retention": 120.0}
-"""The stream: of its closed shards, and of what nobody reads for two minutes."""
+"""Kinesis forgets closed shards, and records that no run reads within two minutes."""
 _MOVING: Final = {
     "graceful": True,
     "hosts": 3,
     "shards": 6,
     "troubles": {"kill_host": 100.0, "freeze_run": 60.0},
 }
-_TAKING: Final = {"mode": "2.x", "heartbeat": "lease", "calm": 700.0}
+_TAKING: Final = {"mode": "2.x", "heartbeat": "lease", "settle_seconds": 700.0}
 
 _TABLE: Final = (
     a_bug(
         "fence-without-position",
-        "a range lands wherever the table stands",
+        "a range lands whatever the table's position of the shard is",
         (
             "core.landing",
             "if each.moves and (found.token if found else None) != (each.after.token if each.after else None):",
@@ -62,12 +62,12 @@ _TABLE: Final = (
     ),
     a_bug(
         "commit-without-swap",
-        "the last writer wins",
+        "a commit replaces commits that were made after the snapshot it is built on",
         ("memory.table", "if self.head != made.parent:", "if False:"),
     ),
     a_bug(
         "rebase",
-        "what was refused is put on the new head unjudged (D9)",
+        "a refused commit is put on the new head without being judged again (D9)",
         (
             "memory.table",
             "landing = decide_landing(base.positions, proposal)",
@@ -76,14 +76,14 @@ _TABLE: Final = (
     ),
     a_bug(
         "shared-file-lands-in-part",
-        "a refused shard's file is left out, and the others that share it land without it (D10)",
+        "a refused shard's file is left out, and the other shards in that file land without it (D10)",
         ("core.landing", "    refused |= _closed_over_files(proposal, refused)\n", ""),
         seeds=200,
         among={"hosts": 3, "shards": 6, "troubles": {"freeze_run": 40.0, "wipe_rows": 120.0}},
     ),
     a_bug(
         "child-before-parents",
-        "nobody waits for the parents",
+        "a child is read before its parents have ended",
         (
             "core.start_of_reading",
             "if (position is None or position.sequence is None) and waiting:",
@@ -92,7 +92,7 @@ _TABLE: Final = (
     ),
     a_bug(
         "origin-decided-twice",
-        "LATEST is asked again by whoever comes next",
+        "the origin for LATEST is decided again by the next run",
         ("duties.origin", "if facts.stream in state.positions.origins:", "if False:"),
         ("duties.origin", "if read:", "if False:"),
         (
@@ -115,7 +115,7 @@ _TABLE: Final = (
     ),
     a_bug(
         "checkpoint-before-commit",
-        "the row says what the table doesn't know yet",
+        "the checkpoint is written before the commit",
         (
             "duties.wave_landing",
             "        committed = self.ports.table.commit(",
@@ -127,7 +127,7 @@ _TABLE: Final = (
 _ROWS: Final = (
     a_bug(
         "checkpoint-without-claim",
-        "a zombie of the same worker writes after its successor (D2)",
+        "a frozen run of the same worker writes after the run that replaced it (D2)",
         (
             "core.change",
             _CHECKPOINT,
@@ -137,7 +137,7 @@ _ROWS: Final = (
     ),
     a_bug(
         "exact-counter-token",
-        "a beat beside it refuses a run's own checkpoint (D1)",
+        "a run's checkpoint is refused because of a beat in between (D1)",
         (
             "core.change",
             _CHECKPOINT,
@@ -147,7 +147,7 @@ _ROWS: Final = (
     ),
     a_bug(
         "claim-without-owner",
-        "whoever finds a row in a stale index may claim it",
+        "a worker that finds a row in a stale index can claim it",
         (
             "core.change",
             '            "owner": me,\n            "run_claim": read.run_claim,',
@@ -156,7 +156,7 @@ _ROWS: Final = (
     ),
     a_bug(
         "claim-during-handover",
-        "a pending handover doesn't go first",
+        "a run can claim a row during its handover",
         (
             "core.change",
             '            "checkpoint_owner": None,\n            "owner": me,\n            "run_claim"',
@@ -169,12 +169,12 @@ _ROWS: Final = (
     ),
     a_bug(
         "release-without-claim",
-        "a zombie releases what its successor claimed",
+        "a frozen run releases the claim of the run that replaced it",
         ("core.change", '        requires={"run_claim": run_claim},\n        put=put,', "        put=put,"),
     ),
     a_bug(
         "take-over-without-counter",
-        "a leader that slept takes what has moved meanwhile",
+        "a leader that was frozen takes leases that have moved meanwhile",
         (
             "core.change",
             '            "counter": read.counter,\n            "stream_epoch"',
@@ -184,7 +184,7 @@ _ROWS: Final = (
     ),
     a_bug(
         "silent-take-over",
-        "the counter stays where it was when the holder changes",
+        "the counter doesn't grow when the holder changes",
         (
             "core.change",
             'add={"counter": 1, "owner_switches": 1} if switched else {"counter": 1},',
@@ -193,7 +193,7 @@ _ROWS: Final = (
     ),
     a_bug(
         "believed-without-claim",
-        "after a lost answer anybody's write is taken for one's own",
+        "after a lost answer a process takes another process's write for its own",
         (
             "core.change",
             "not change.put or not _is_marked(change, found):\n        return False",
@@ -202,7 +202,7 @@ _ROWS: Final = (
     ),
     a_bug(
         "resurrecting-create",
-        "a frozen leader's late create finds the row and writes over it (D4)",
+        "a frozen leader's late create overwrites the row that exists by then (D4)",
         (
             "memory.leases",
             "        return change.create is not None and found is None",
@@ -211,12 +211,12 @@ _ROWS: Final = (
     ),
     a_bug(
         "current-life-retired",
-        "rows of the stream's own life are deleted as old ones",
+        "rows of the stream's present life are deleted as rows of an earlier life",
         ("core.sync", "row.stream_epoch < stream.epoch", "row.stream_epoch <= stream.epoch"),
     ),
     a_bug(
         "numbers-as-text",
-        "sequence numbers compare as strings",
+        "sequence numbers are compared as text",
         (
             "core.checkpoint",
             "int(self.sequence) if self.is_digits else _SENTINELS[self.sequence]",
@@ -226,13 +226,13 @@ _ROWS: Final = (
     ),
     a_bug(
         "restless-assignment",
-        "each pass moves a lease, though nothing has changed (I6)",
+        "each assignment pass moves a lease, though nothing has changed (I6)",
         ("core.assign", _MOVES, _RESTLESS),
         among={"hosts": 3, "shards": 4},
     ),
     a_bug(
         "odd-rows-untold",
-        "rows that aren't understood are passed over in silence",
+        "rows that Headrace doesn't understand aren't reported",
         (
             "duties.leader_report",
             """f"{counted(len(listing.skipped), 'row')} not understood" if listing and listing.skipped else "",""",
@@ -245,7 +245,7 @@ _ROWS: Final = (
 _TIME: Final = (
     a_bug(
         "hung-runs-beat",
-        "a hung run's beat goes on for ever (D8)",
+        "a hung run never stops beating (D8)",
         (
             "duties.attempt",
             "if self._is_at_work and self.claims.time_without_progress() > self.settings.hung_after:",
@@ -255,7 +255,7 @@ _TIME: Final = (
     ),
     a_bug(
         "started-is-alive",
-        "Dagster's word is believed for ever",
+        "a run that Dagster calls started counts as alive for ever",
         (
             "core.due",
             "if verdict.started is not None and timedelta(0) <= verdict.started < times.launch_grace:",
@@ -264,13 +264,13 @@ _TIME: Final = (
     ),
     a_bug(
         "wall-clock-expiry",
-        "a jump of the clock is taken for silence",
+        "a jump of the clock counts as silence of a worker",
         ("core.sighting", "min(max(since, timedelta(0)), tick + tick / 2)", "max(since, timedelta(0))"),
         seeds=200,
     ),
     a_bug(
         "living-claims-taken",
-        "a run takes what another living run is reading",
+        "a run claims a shard that another living run is reading",
         (
             "duties.claims",
             "        if run_claim in self.dead_claims:\n            return True\n",
@@ -279,7 +279,7 @@ _TIME: Final = (
     ),
     a_bug(
         "the-dead-keep-theirs",
-        "nobody takes a dead worker's leases",
+        "a dead worker's leases are never assigned to another worker",
         (
             "duties.alone",
             "return frozenset(row.key for row in rows if row.holder in fleet.dead)",
@@ -289,7 +289,7 @@ _TIME: Final = (
     ),
     a_bug(
         "lock-for-ever",
-        "a dead leader's lock is never taken",
+        "a dead leader's lock is never taken over",
         ("core.election", "if now.credit > found.duration:", "if False:"),
     ),
 )
@@ -297,7 +297,7 @@ _TIME: Final = (
 _PAST: Final = (
     a_bug(
         "tag-trusted-after-rollback",
-        "the newest snapshot of ours counts, whether it is part of the table or was rolled back",
+        "the newest snapshot with positions counts, even if it was rolled back and isn't part of the table",
         (
             "memory.table",
             "        for snapshot in self._walk(head):\n            if snapshot.picked is not None:\n                raise",
@@ -310,7 +310,7 @@ _PAST: Final = (
     ),
     a_bug(
         "read-on-after-rollback",
-        "a row that is ahead of the table is nobody's business: what was rolled back lands again, unasked",
+        "a row that is ahead of the table doesn't stop its shard: rolled-back records land again without a person's decision",
         ("core.start_of_reading", "    if disagreement is not None:", "    if False:"),
         among=_ROLLED_BACK,
     ),
@@ -326,13 +326,13 @@ _PAST: Final = (
     ),
     a_bug(
         "gap-unrecorded",
-        "what left the stream unread is passed over without a word in the ledger",
+        "records that left the stream unread are passed over without a gap in the ledger",
         ("duties.gaps", "        if each.gap is not None:", "        if False:"),
         among={"retention": 90.0},
     ),
     a_bug(
         "tombstone-dropped",
-        "the row of an ended shard goes at once, while listings show it and its children are unread",
+        "the row of an ended shard is deleted at once, while listings show the shard and its children are unread",
         (
             "core.cleanup_plan",
             (
@@ -351,7 +351,7 @@ _PAST: Final = (
     ),
     a_bug(
         "end-dropped",
-        "the table lets go of an END while children of it have no position",
+        "an END is removed from the table while some of the shard's children have no position",
         (
             "core.cleanup_plan",
             "        and all(positions.of(ShardKey(key.stream, child)) is not None for child in at.children)",
@@ -369,7 +369,7 @@ _PAST: Final = (
 _SHARED: Final = (
     a_bug(
         "taken-without-counter",
-        "2.x: a lease is taken from whoever has it by now",
+        "2.x: a lease is taken although its counter has moved since it was looked at",
         (
             "kcl.writes",
             'why or f"{me} takes it",\n        requires={"counter": read.counter},',
@@ -379,7 +379,7 @@ _SHARED: Final = (
     ),
     a_bug(
         "stopping-takes",
-        "2.x: a worker that was told to stop goes on and takes leases",
+        "2.x: a stopping worker still takes leases",
         (
             "duties.worker_tick",
             "        if row is not None and row.stopping:",

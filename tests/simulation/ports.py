@@ -1,4 +1,4 @@
-"""The ports of one process: each call takes time, gives others a turn, and meets the weather."""
+"""The ports of one process. Each call takes time, lets other tasks run, and may meet a fault."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pipeline.core.landing import Proposal
 from pipeline.errors import TablesMissing, Unreachable
 from pipeline.memory.leases import one_by_one
 from pipeline.ports import Committed, StagingSpec, TableState
+from tests.simulation.call_faults import ASK_KINESIS, LOAD, READ, READS, WRITE, CallKind
 from tests.simulation.scheduler import Killed, Process
-from tests.simulation.weather import ASK_KINESIS, LOAD, READ, WAYS, WRITE, Way
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
 Script = Callable[[Process, str, tuple[Any, ...]], None]
-"""Called at each port call, with the process, the call's name and its arguments: scenarios hold tasks there."""
+"""Called at each port call, with the process, the call's name and its arguments. Scenarios stop tasks by it."""
 
 _WRITES = {
     "apply",
@@ -35,49 +35,49 @@ _WRITES = {
 }
 
 
-def _way(service: str, method: str) -> Way:
-    return WRITE if method in _WRITES else WAYS[service]
+def _kind_of(service: str, method: str) -> CallKind:
+    return WRITE if method in _WRITES else READS[service]
 
 
-class Door:
-    """The way out of a process."""
+class ServiceCalls:
+    """All port calls of one process go through this object, which adds the time they take and the faults they meet."""
 
-    __slots__ = ("_pause", "process", "random", "weather", "world")
+    __slots__ = ("_pause", "call_faults", "process", "random", "world")
 
     def __init__(self, world: World, process: Process) -> None:
         self.world = world
         self.process = process
-        self.weather = world.weather
+        self.call_faults = world.call_faults
         self.random: Callable[[], float] = world.rng.random
         self._pause = world.sim.pause
 
-    def go(self, way: Way, what: str, do: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    def call(self, kind: CallKind, what: str, do: Callable[..., Any], *args: Any, **named: Any) -> Any:
         if not self.process.alive:
             raise Killed
-        self._pause(way.least + way.more * self.random())
+        self._pause(kind.least + kind.more * self.random())
         if self.world.script is not None:
             self.world.script(self.process, what, args)
-        if self.weather.storm and (trouble := self.weather.at(way)) is not None:
+        if self.call_faults.are_on and (trouble := self.call_faults.at(kind)) is not None:
             return trouble(self.process, what, partial(do, *args, **named))
         return do(*args, **named)
 
 
 class Port:
-    """Whatever the server can do, through the door."""
+    """A port with the methods of `server`, each called through `ServiceCalls`."""
 
     service = ""
     name = ""
 
-    def __init__(self, door: Door, server: Any) -> None:
-        self._door = door
+    def __init__(self, calls: ServiceCalls, server: Any) -> None:
+        self._calls = calls
         self._server = server
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         do = getattr(self._server, method)
-        way, what, go = _way(self.service, method), f"{self.name}.{method}", self._door.go
+        kind, what, ask = _kind_of(self.service, method), f"{self.name}.{method}", self._calls.call
 
         def call(*args: Any, **named: Any) -> Any:
-            return go(way, what, do, *args, **named)
+            return ask(kind, what, do, *args, **named)
 
         self.__dict__[method] = call
         return call
@@ -86,48 +86,48 @@ class Port:
 class Tables(Port):
     service, name = "dynamo", "tables"
 
-    def __init__(self, door: Door) -> None:
-        super().__init__(door, door.world)
+    def __init__(self, calls: ServiceCalls) -> None:
+        super().__init__(calls, calls.world)
 
     def ensure(self) -> bool:
-        made: bool = self._door.go(READ, "tables.ensure", self._door.world.ensure_tables)
+        made: bool = self._calls.call(READ, "tables.ensure", self._calls.world.ensure_tables)
         return made
 
 
 class Leases(Port):
     service, name = "dynamo", "leases"
 
-    def __init__(self, door: Door) -> None:
-        super().__init__(door, door.world.leases)
+    def __init__(self, calls: ServiceCalls) -> None:
+        super().__init__(calls, calls.world.leases)
 
     def scan(self) -> Any:
-        self._door.process.scans = found = self._door.go(READ, "leases.scan", self._server.scan)
+        self._calls.process.scans = found = self._calls.call(READ, "leases.scan", self._server.scan)
         return found
 
     def apply(self, change: Change) -> Applied | Refused:
-        process = self._door.process
-        done: Applied | Refused = self._door.go(
+        process = self._calls.process
+        done: Applied | Refused = self._calls.call(
             WRITE, "leases.apply", self._server.apply, change, process, looked=process.looked_at_workers
         )
         return done
 
     @property
     def at_once(self) -> int:
-        """As many as DynamoDB is asked for at a time: what a tick decides between two portions is seen here too."""
+        """The size of a portion, as in the DynamoDB adapter, so that a tick decides between two portions here too."""
         return 16
 
     def apply_all(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
-        if len(changes) > 1 and self._door.weather.strikes("halved"):
+        if len(changes) > 1 and self._calls.call_faults.occurs("half_done"):
             return self._some_of(changes)
         return one_by_one(self.apply, changes)
 
     def _some_of(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
-        """A part of the portion is written, in any order. Then the process dies, or the rest isn't tried any more."""
-        world, process = self._door.world, self._door.process
+        """Write a part of the portion, in any order. Then the process dies, or the other writes fail."""
+        world, process = self._calls.world, self._calls.process
         order = world.rng.sample(range(len(changes)), len(changes))
         dies, written = world.rng.random() < 0.4, order[: world.rng.randrange(len(changes))]
-        how = "the process dies" if dies else "the rest fails"
-        world.weather.told(
+        how = "the process dies" if dies else "the other writes fail"
+        world.call_faults.note_fault(
             process, "leases.apply_all", f"{len(written)} of {len(changes)} written, then {how}"
         )
         outcomes = {at: one_by_one(self.apply, [changes[at]])[0] for at in written}
@@ -140,23 +140,23 @@ class Leases(Port):
 class Workers(Port):
     service, name = "dynamo", "workers"
 
-    def __init__(self, door: Door) -> None:
-        super().__init__(door, door.world.workers)
+    def __init__(self, calls: ServiceCalls) -> None:
+        super().__init__(calls, calls.world.workers)
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         do = getattr(self._server, method)
-        way, go = _way(self.service, method), self._door.go
-        world, process, what = self._door.world, self._door.process, f"workers.{method}"
+        kind, ask = _kind_of(self.service, method), self._calls.call
+        world, process, what = self._calls.world, self._calls.process, f"workers.{method}"
 
-        def there(*args: Any, **named: Any) -> Any:
+        def with_table(*args: Any, **named: Any) -> Any:
             if world.tables_missing:
-                raise TablesMissing("the worker table isn't there")
+                raise TablesMissing("the worker table doesn't exist")
             return do(*args, **named)
 
         looks = method in {"glance", "listing"}
 
         def call(*args: Any, **named: Any) -> Any:
-            found = go(way, what, there, *args, **named)
+            found = ask(kind, what, with_table, *args, **named)
             if looks:
                 process.looked_at_workers = world.sim.now
             return found
@@ -168,47 +168,47 @@ class Workers(Port):
 class Lock(Port):
     service, name = "dynamo", "lock"
 
-    def __init__(self, door: Door) -> None:
-        super().__init__(door, door.world.lock)
+    def __init__(self, calls: ServiceCalls) -> None:
+        super().__init__(calls, calls.world.lock)
 
     def take(self, mine: Any, *, seen: Any) -> bool:
-        taken: bool = self._door.go(WRITE, "lock.take", self._server.take, mine, seen=seen)
+        taken: bool = self._calls.call(WRITE, "lock.take", self._server.take, mine, seen=seen)
         if taken:
-            self._door.world.note(self._door.process.name, f"leads now as {mine.owner}")
+            self._calls.world.note(self._calls.process.name, f"leads now as {mine.owner}")
         return taken
 
 
 class Source(Port):
     service, name = "kinesis", "source"
 
-    def __init__(self, door: Door) -> None:
-        super().__init__(door, door.world.source)
+    def __init__(self, calls: ServiceCalls) -> None:
+        super().__init__(calls, calls.world.source)
 
     def aws_now(self) -> Any:
         return self._server.aws_now()
 
     def list_shards(self, *args: Any) -> Any:
-        found = self._door.go(ASK_KINESIS, "source.list_shards", self._server.list_shards, *args)
-        return self._door.world.as_listed(args[0], found)
+        found = self._calls.call(ASK_KINESIS, "source.list_shards", self._server.list_shards, *args)
+        return self._calls.world.as_listed(args[0], found)
 
     def has_news(self, keys: Any) -> Any:
         for key in keys:
-            self._door.world.count_read(key)
-        return self._door.go(ASK_KINESIS, "source.has_news", self._server.has_news, keys)
+            self._calls.world.count_read(key)
+        return self._calls.call(ASK_KINESIS, "source.has_news", self._server.has_news, keys)
 
 
 class Table(Port):
     service, name = "lake", "table"
 
-    def __init__(self, door: Door) -> None:
-        super().__init__(door, door.world.table)
+    def __init__(self, calls: ServiceCalls) -> None:
+        super().__init__(calls, calls.world.table)
 
     def ensure(self) -> None:
-        """It always is there."""
+        """Nothing to do: the table always exists."""
 
     def load(self) -> TableState:
-        state: TableState = self._door.go(LOAD, "table.load", self._server.load)
-        self._door.process.loaded = self._door.world.sim.now
+        state: TableState = self._calls.call(LOAD, "table.load", self._server.load)
+        self._calls.process.loaded = self._calls.world.sim.now
         return state
 
     def staging_spec(self) -> StagingSpec:
@@ -216,14 +216,14 @@ class Table(Port):
         return spec
 
     def commit(self, proposal: Proposal) -> Committed:
-        world, process = self._door.world, self._door.process
+        world, process = self._calls.world, self._calls.process
         if not process.alive:
             raise Killed
         world.sim.pause(0.005 + 0.05 * world.rng.random())
         if world.script is not None:
             world.script(process, "table.commit", (proposal,))
-        if world.weather.strikes("napped"):
-            world.weather.freeze(process, "table.commit", lambda: None)
+        if world.call_faults.occurs("frozen_at_commit"):
+            world.call_faults.freeze(process, "table.commit", lambda: None)
         done: Committed = self._server.commit(proposal)
         world.sim.pause(0.005)
         world.tally.add_commit(process.claim, done)
@@ -231,28 +231,28 @@ class Table(Port):
 
 
 class Stage:
-    """Reading takes its time, now and then far too much of it; the stream may be made anew meanwhile."""
+    """The stage port. Reading takes time, sometimes far too long, and the stream may be recreated meanwhile."""
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, calls: ServiceCalls) -> None:
+        self._calls = calls
 
     def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
-        door, world = self._door, self._door.world
-        if not door.process.alive:
+        calls, world = self._calls, self._calls.world
+        if not calls.process.alive:
             raise Killed
         world.sim.pause(0.1 + world.rng.random() * (1.0 + 2.0 * world.plan.wave_takes))
         if world.script is not None:
-            world.script(door.process, "stage.read", (batches,))
-        if world.weather.strikes("hung"):
+            world.script(calls.process, "stage.read", (batches,))
+        if world.call_faults.occurs("hung"):
             seconds = world.rng.choice((30.0, 130.0, 400.0, 1e6))
-            world.weather.told(door.process, "stage", f"hangs for {seconds:.0f} s")
+            world.call_faults.note_fault(calls.process, "stage", f"hangs for {seconds:.0f} s")
             world.sim.pause(seconds)
         for batch in batches:
             world.count_read(batch.key)
         made = world.stage.stage(batches, spec, limits)
-        world.losses.note_read(door.process, made)
+        world.losses.note_read(calls.process, made)
         world.tally.staged_rows += sum(each.rows for each in made.staged)
         world.sim.pause(0.05 + 0.3 * world.rng.random())
         if world.script is not None:
-            world.script(door.process, "stage.staged", (made,))
+            world.script(calls.process, "stage.staged", (made,))
         return made

@@ -1,4 +1,5 @@
-"""The ports of one process, as `pipeline.wiring` asks for them: the product's own wiring makes the duties of it."""
+"""The ports of one process in the form that `pipeline.wiring` asks for, so that the product's own wiring makes the
+duties."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import HeadraceError
 from pipeline.ports import Clock, Pages
-from tests.simulation.ports import Door, Leases, Lock, Source, Stage, Table, Tables, Workers
+from tests.simulation.ports import Leases, Lock, ServiceCalls, Source, Stage, Table, Tables, Workers
 from tests.simulation.scheduler import Process
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SimTimer:
-    """A timer of the same process beside its work."""
+    """A timer that beats in the same process while the process works."""
 
     def __init__(self, world: World, process: Process) -> None:
         self._world = world
@@ -68,13 +69,14 @@ class _Beating:
 
 
 class ProcessPorts:
-    """`on_run` hears of each run that is put together here, by its claim and its worker, before it does anything."""
+    """`on_run` is called with the claim and the worker of each run that is put together with these ports, before
+    the run starts."""
 
     def __init__(
         self, world: World, process: Process, on_run: Callable[[str, str], None] = lambda _id, _worker: None
     ) -> None:
         self._world = world
-        self._door = Door(world, process)
+        self._calls = ServiceCalls(world, process)
         self._on_run = on_run
         self._fresh = ""
         self.clock: Clock = process.host
@@ -93,27 +95,27 @@ class ProcessPorts:
 
     @cached_property
     def _leases(self) -> Leases:
-        return Leases(self._door)
+        return Leases(self._calls)
 
     @cached_property
     def _workers(self) -> Workers:
-        return Workers(self._door)
+        return Workers(self._calls)
 
     @cached_property
     def _lock(self) -> Lock:
-        return Lock(self._door)
+        return Lock(self._calls)
 
     @cached_property
     def _tables(self) -> Tables:
-        return Tables(self._door)
+        return Tables(self._calls)
 
     @cached_property
     def _source(self) -> Source:
-        return Source(self._door)
+        return Source(self._calls)
 
     @cached_property
     def _table(self) -> Table:
-        return Table(self._door)
+        return Table(self._calls)
 
     def leases(self) -> Any:
         return self._leases
@@ -134,12 +136,12 @@ class ProcessPorts:
         return self._table
 
     def pages(self) -> Pages:
-        raise AssertionError("no page is read here: the memory stage reads its stream itself")
+        raise AssertionError("the simulator reads no pages: its stage reads the stream in memory")
 
     def stage(self, worker_id: str) -> Stage:
-        """The last part of a run that the wiring asks for: its claim was the fresh id before."""
+        """The wiring asks for the stage last, so the id that was made before belongs to the run's claim."""
         self._on_run(self._fresh, worker_id)
-        return Stage(self._door)
+        return Stage(self._calls)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to close."""

@@ -1,8 +1,8 @@
-"""What makes a process that runs many seeds quicker, and changes no history.
+"""Make a process that runs many seeds faster, without changing any history.
 
-A good part of a seed's time goes into making small frozen dataclasses: a frozen one takes twice as long to make, and
-`replace` asks for its fields anew each time. That nobody changes them is for mypy and the other tests to see: pytest
-runs the same seeds with all of them frozen.
+Much of a seed's time goes into making small frozen dataclasses: a frozen one takes twice as long to make, and
+`replace` looks its fields up anew each time. So here they aren't frozen. mypy checks that no code changes them, and
+pytest runs the same seeds with frozen ones.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 
-def thaw() -> None:
-    """Before anything of the product is imported."""
+def unfreeze_dataclasses() -> None:
+    """Make dataclasses that aren't frozen. It must be called before the product's modules are imported."""
     real = dataclasses.dataclass
 
     def dataclass(cls: type | None = None, /, *, frozen: bool = False, **how: Any) -> Any:
@@ -29,7 +29,7 @@ def thaw() -> None:
 
 
 _REPLACE: dict[tuple[Any, ...], Callable[[Any, dict[str, Any]], Any]] = {}
-"""By class and the names of what changes."""
+"""The function that replaces fields, by class and the names of these fields."""
 
 
 def _replace(one: Any, /, **changes: Any) -> Any:
@@ -41,7 +41,7 @@ def _replace(one: Any, /, **changes: Any) -> Any:
 
 
 def _how_to_replace(made: type, changed: frozenset[str]) -> Callable[[Any, dict[str, Any]], Any]:
-    """Written out once, as `dataclass` writes out what makes one."""
+    """Compile a function that replaces these fields, as `dataclass` compiles an `__init__`."""
     names = [field.name for field in dataclasses.fields(made) if field.init]
     if unknown := changed.difference(names):
         raise TypeError(f"{made.__name__} has no {', '.join(sorted(unknown))}")
@@ -52,8 +52,8 @@ def _how_to_replace(made: type, changed: frozenset[str]) -> Callable[[Any, dict[
     return how
 
 
-def settle_down() -> None:
-    """What is imported by now stays: it isn't looked through again and again for garbage."""
+def exclude_imports_from_gc() -> None:
+    """Exclude everything that is imported by now from garbage collection."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)

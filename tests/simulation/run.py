@@ -1,4 +1,4 @@
-"""One seed, from its plan to its verdict."""
+"""Run one seed, from its plan to the judges' verdict."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Outcome:
     violation: Violation | None
     history: History = field(repr=False)
     seconds: float
-    """Of virtual time."""
+    """Virtual seconds that the seed took."""
     settled_after: float | None
     landed: int
     tally: Tally
-    bites: dict[str, int]
-    """By kind of fault: how often it happened."""
+    happened: dict[str, int]
+    """How often each kind of fault or rare event happened."""
 
     @property
     def digest(self) -> str:
@@ -50,22 +50,22 @@ def run_plan(plan: Plan) -> Outcome:
     try:
         world.start()
         Troubles(world).start()
-        world.sim.run(plan.storm + 60.0)
+        world.sim.run(plan.fault_seconds + 60.0)
         if plan.quiet:
             quiet = Quiet(world)
-            quiet.pass_by()
+            quiet.run_through()
             require_cleared(world)
-            quiet.wake_up()
+            quiet.resume_traffic()
         while settled is None and world.sim.now < plan.end:
             world.sim.run(world.sim.now + _LOOK)
             if next(unsettled(world), None) is None:
-                settled = world.sim.now - plan.storm - plan.quiet
+                settled = world.sim.now - plan.fault_seconds - plan.quiet
         require_settled(world)
     except Violation as broken:
         violation = broken
-    except Exception as crash:  # noqa: BLE001 - a crash of the product is a finding, not ours to pass on
-        told = "".join(traceback.format_exception(crash)[-3:])
-        violation = Violation("crash", f"{type(crash).__name__}: {crash}\n{told}")
+    except Exception as crash:  # noqa: BLE001 - a crash of the product is a finding, and is reported like a broken invariant
+        stack = "".join(traceback.format_exception(crash)[-3:])
+        violation = Violation("crash", f"{type(crash).__name__}: {crash}\n{stack}")
     finally:
         world.close()
     return Outcome(
@@ -76,5 +76,5 @@ def run_plan(plan: Plan) -> Outcome:
         settled,
         landed=world.table.landed,
         tally=world.tally,
-        bites=dict(sorted(world.weather.bites.items())),
+        happened=dict(sorted(world.call_faults.happened.items())),
     )

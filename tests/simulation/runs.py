@@ -1,4 +1,4 @@
-"""A run of the product's own loop, in a process of its own that may die at any moment."""
+"""A run: the product's own loop in a simulated process, which may die at any time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.settings.model import Settings
 from pipeline.wiring import Hints, Wiring
 from tests.simulation.instance import Instance, Runs
 from tests.simulation.machine import Host
-from tests.simulation.ports import Door
+from tests.simulation.ports import ServiceCalls
 from tests.simulation.process_ports import ProcessPorts
 from tests.simulation.truth import Violation
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class RunAtWork:
-    """What assets/records.py does around it: how it ended is told to Dagster."""
+    """A run with what assets/records.py does around it: at its end Dagster is told how it ended."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class RunAtWork:
         self.host = host
         self.keys = keys
         self._since = host.now()
-        """When it began under its claim, by its host's clock."""
+        """When the run began under its present claim, by its host's clock."""
         self.process = self.world.a_process(f"{run_id}@{host.name}", host, worker)
         self.process.on_death = self._on_death
         self.world.tally.runs += 1
@@ -60,14 +60,14 @@ class RunAtWork:
         wiring = Wiring(settings, ProcessPorts(self.world, self.process, self._on_run))
         return wiring.reading(
             self.run_id,
-            Runs(Door(self.world, self.process), self.instance),
+            Runs(ServiceCalls(self.world, self.process), self.instance),
             on_wave=self._on_wave,
             on_arrow=self._on_arrow,
             hints=hints,
         )
 
     def _on_run(self, fresh: str, worker: str) -> None:
-        """For one worker after the other, each time under a claim of its own."""
+        """A run may read for several workers, one after the other, each time under a new claim."""
         self.process.claim, self.process.worker = f"{self.run_id}/{fresh}", worker
         self.world.runs[self.process.claim] = self
         self._since = self.host.now()
@@ -79,8 +79,8 @@ class RunAtWork:
 
     def _work(self, work: Callable[[], RunEnding]) -> None:
         ending = work()
-        told = f", failed: {','.join(ending.failed)}" if ending.failed else ""
-        self.world.note(self.process.name, f"is over{told}{f' ({ending.error})' if ending.error else ''}")
+        failed = f", failed: {','.join(ending.failed)}" if ending.failed else ""
+        self.world.note(self.process.name, f"is over{failed}{f' ({ending.error})' if ending.error else ''}")
         self.process.on_death = None
         if self.instance is not None:
             self.instance.end(self.run_id, tuple(sorted(ending.failed)), passing=ending.is_passing)
@@ -89,22 +89,23 @@ class RunAtWork:
     def _on_arrow(self, arrow: Arrow, keys: tuple[str, ...]) -> None:
         world = self.world
         if arrow is Arrow.CLAIMED and self.keys is not None:
-            self._require_wanted(keys)
+            self._require_not_read_past_beginning(keys)
         if world.script is not None:
             world.script(self.process, arrow.value, (keys,))
-        if self.process.alive and world.weather.strikes("cut"):
-            world.weather.told(self.process, arrow.value, "killed here")
+        if self.process.alive and world.call_faults.occurs("cut"):
+            world.call_faults.note_fault(self.process, arrow.value, "the process is killed")
             world.sim.die()
 
-    def _require_wanted(self, keys: tuple[str, ...]) -> None:
-        """I22: a run that was asked for the tip as of its beginning doesn't go on once it has landed what came after."""
+    def _require_not_read_past_beginning(self, keys: tuple[str, ...]) -> None:
+        """I22: a run for named shards reads records up to its beginning. Once it has landed a later record of a
+        shard, it doesn't claim that shard again."""
         for key in keys:
             shard = self.world.leases.shard(self.world.leases.rows.get(key))
             read = None if shard is None else self.world.losses.landed_by.get((self.process.claim, shard.key))
             if read is not None and read >= self._since:
                 raise Violation(
                     "I22",
-                    f"{self.process} has read {key} to {read}, began at {self._since}, and goes on",
+                    f"{self.process} began at {self._since}, has read {key} to {read}, and goes on reading it",
                     key,
                 )
 
@@ -113,7 +114,7 @@ class RunAtWork:
             self.world.note(self.process.name, f"{problem.lease_key}: {problem.why}")
 
     def _on_death(self) -> None:
-        """Dagster may find out after a while, or never."""
+        """Dagster notices the death after a while, or never."""
         world, instance = self.world, self.instance
         world.note(self.process.name, "died")
         self.host.processes.pop(self.process, None)

@@ -1,4 +1,4 @@
-"""A fleet in calm weather, and a hand that stops it at named port calls: for interleavings told step by step."""
+"""A fleet without random faults, in which a test stops tasks at named port calls: for interleavings step by step."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _FOREVER = 1e9
 
 @dataclass(slots=True)
 class Held:
-    """Waits for its call, and stops the first process that makes it: SIGSTOP until it is let go."""
+    """Stops the first process that makes a named call, as SIGSTOP does, until `let_go`."""
 
     what: str
     matches: Matches
     scene: Scene
     freezes: bool = True
-    """False: only this task stands still, its process beats on."""
+    """If False, only the task that makes the call stands still, and its process goes on beating."""
     task: Task | None = None
     args: tuple[Any, ...] = ()
 
     @property
     def process(self) -> Process:
-        assert self.task is not None, f"nobody came to {self.what}"
+        assert self.task is not None, f"no process has called {self.what}"
         return self.task.process
 
     def let_go(self) -> None:
@@ -67,17 +67,17 @@ class Scene:
         self.world.sim.run(self.world.sim.now + seconds)
 
     def run_until(self, done: Callable[[], Any], *, within: float) -> float:
-        """How long it took."""
+        """Run until `done()` is true, and return how many seconds that took."""
         began = self.world.sim.now
         while not done():
             assert self.world.sim.now - began <= within, "\n".join(
-                ["it didn't come about:", *lines(self.world.history)[-60:]]
+                [f"not done within {within:.0f} s:", *lines(self.world.history)[-60:]]
             )
             self.run(1.0)
         return self.world.sim.now - began
 
     def settled(self, *, within: float = 300.0) -> None:
-        """All is well: everything is landed once, in order, and every shard has a reader."""
+        """Run until every record has landed, and every open shard has a living worker that reads it."""
         self.run_until(lambda: next(unsettled(self.world), None) is None, within=within)
 
     def hold(self, what: str, matches: Matches = lambda _p, _a: True, *, freezes: bool = True) -> Held:
@@ -88,7 +88,7 @@ class Scene:
     def held(
         self, what: str, matches: Matches = lambda _p, _a: True, *, within: float = 60.0, freezes: bool = True
     ) -> Held:
-        """Go on until somebody is stopped there."""
+        """Run until a process has been stopped at the call `what`."""
         held = self.hold(what, matches, freezes=freezes)
         self.run_until(lambda: held.task is not None, within=within)
         return held
@@ -111,12 +111,12 @@ class Scene:
         self.world.put(self.world.truth.of(name(shard)), count)
 
     def declare_failed(self, process: Process) -> None:
-        """Dagster's verdict, right or wrong."""
+        """Let Dagster call the run failed, whether it is dead or not."""
         run_id = process.claim.partition("/")[0]
         for deployment in self.world.deployments:
             deployment.instance.end(run_id)
 
-    # -- what is there -----------------------------------------------------------------------------------------
+    # -- what the tables hold -----------------------------------------------------------------------------------------
 
     def row(self, shard: int) -> Lease:
         return self.world.leases.rows[name(shard)]
@@ -144,5 +144,5 @@ def is_run(process: Process, _args: tuple[Any, ...]) -> bool:
 
 
 def a_scene(**changed: Any) -> Scene:
-    """Two hosts with a worker each, two shards, no skew, nothing goes wrong by itself."""
-    return Scene(Plan(**{"seed": 1, "shards": 2, "skewed": False, "storm": 1e6} | changed))
+    """By default two hosts with a worker each, two shards, exact clocks, and no random faults."""
+    return Scene(Plan(**{"seed": 1, "shards": 2, "skewed": False, "fault_seconds": 1e6} | changed))

@@ -1,7 +1,7 @@
-"""Virtual time: tasks of plain synchronous code that take turns at every port call, and nothing else runs.
+"""Virtual time. Tasks are plain synchronous code; another task can only run when the present one makes a port call.
 
-A task is a greenlet of a process; processes live on hosts and can be frozen and killed. What happens next is
-the heap's first entry, so that the same seed is the same history.
+A task is a greenlet of a process; processes run on hosts and can be frozen and killed. The next event is always the
+first entry of a heap, so that a seed always has the same history.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 
 class Killed(BaseException):
-    """SIGKILL: nothing after it happens, not even a release."""
+    """Stands for SIGKILL: the process does nothing more, not even release its claims."""
 
 
 class Process:
-    """What dies, sleeps and loses its memory together."""
+    """A simulated process. Its tasks die together, are frozen together, and share what modules keep in memory."""
 
     __slots__ = (
         "alive",
@@ -40,21 +40,21 @@ class Process:
         self.name = name
         self.host = host
         self.worker = worker
-        """Of a run: whose it is."""
+        """The worker for which a run reads; empty for a code server."""
         self.claim = ""
         self.alive = True
         self.frozen_until = -1e9
         self.tasks: dict[Task, None] = {}
         self.began: dict[str, float] = {}
-        """When each worker's tick that is at work, or was last, began."""
+        """For each worker: when its latest tick began."""
         self.known: dict[str, Any] = {}
-        """What modules keep between ticks."""
+        """What the product's modules keep in memory between ticks."""
         self.loaded = 0.0
-        """When it last looked at the lake table."""
+        """When the process last loaded the lake table."""
         self.looked_at_workers = 0.0
         self.on_death: Callable[[], None] | None = None
         self.scans: Any = None
-        """The listing that this process saw last."""
+        """The latest listing of the lease rows that the process has read."""
 
     def __str__(self) -> str:
         return self.name
@@ -68,11 +68,11 @@ class Task:
         self.work = work
         self.over = False
         self.greenlet: greenlet | None = None
-        """Once it has begun."""
+        """None until the task has begun."""
 
 
 class _End:
-    """Marks the end of a stretch of time in the heap."""
+    """The entry of the heap at which `run` returns."""
 
 
 class Scheduler:
@@ -84,7 +84,8 @@ class Scheduler:
         self._hub = getcurrent()
         self._processes: list[Process] = []
         self._idle: list[greenlet] = []
-        """Whose task is over: to make a new one costs as much as twenty calls of a port."""
+        """Greenlets whose task is over. They are used again, because making a new one takes as long as twenty port
+        calls."""
 
     def at(self, when: float, what: Callable[[], object] | Task | _End) -> None:
         self._count += 1
@@ -99,18 +100,18 @@ class Scheduler:
         return made
 
     def spawn(self, process: Process, work: Callable[[], None], after: float = 0.0) -> Task:
-        """A new thread of a process."""
+        """Start a task in the process, as a new thread would be started."""
         task = Task(process, work)
         process.tasks[task] = None
         self.at(self.now + after, task)
         return task
 
     def _tasks(self) -> None:
-        """One after another, in one greenlet."""
+        """Run one task after the other in the same greenlet."""
         while True:
             task = self.current
             if task is None:
-                raise AssertionError("only a task begins here")
+                raise AssertionError("no task is at work, though a greenlet was resumed")
             try:
                 task.work()
             except Killed:
@@ -122,12 +123,12 @@ class Scheduler:
             self._hub.switch()
 
     def pause(self, seconds: float) -> None:
-        """The task at work sleeps. Where nothing else happens before it wakes, only the clock moves."""
+        """Let the present task sleep. Where nothing else happens before it wakes, only the clock moves."""
         task = self.current
         if task is None:
             raise AssertionError("only a task can pause")
         if task.over:
-            raise Killed  # what it does last takes no time
+            raise Killed  # what a killed task does last takes no time
         when = self.now + seconds
         heap = self._heap
         soon, _, what = heap[0]
@@ -140,14 +141,14 @@ class Scheduler:
             heapq.heappush(heap, (when, self._count, task))
             self._hub.switch()
             return
-        # Next is a task at work as well: it needs no hub to go on.
+        # The next entry is a task that has begun. It is resumed directly, without the hub.
         heapq.heapreplace(heap, (when, self._count, task))
         self.now = max(self.now, soon)
         self.current = what
         what.greenlet.switch()
 
     def park(self) -> None:
-        """The task at work sleeps until somebody wakes it."""
+        """Let the present task sleep until `wake` is called with it."""
         self._hub.switch()
 
     def wake(self, task: Task) -> None:
@@ -171,7 +172,7 @@ class Scheduler:
             return
         process = task.process
         if process.frozen_until > self.now:
-            # Looked at again now and then: a scenario may thaw it early.
+            # A scenario may let the process go on early, so the task is looked at every five seconds.
             self.at(min(process.frozen_until, self.now + 5.0), task)
             return
         self.current = task
@@ -187,16 +188,16 @@ class Scheduler:
         process.frozen_until = max(process.frozen_until, self.now + seconds)
 
     def kill(self, process: Process) -> None:
-        """From outside: called by events, never by a task of its own process."""
+        """Kill the process. This is called by events, never by a task of the same process; a task calls `die`."""
         process.alive = False
         for task in list(process.tasks):
             self._end(task)
         if process.on_death is not None:
-            told, process.on_death = process.on_death, None
-            told()
+            on_death, process.on_death = process.on_death, None
+            on_death()
 
     def die(self) -> None:
-        """The process of the task at work is killed here and now."""
+        """Kill the process of the present task at once."""
         task = self.current
         if task is None:
             raise AssertionError("only a task can die")
@@ -206,7 +207,7 @@ class Scheduler:
         raise Killed
 
     def close(self) -> None:
-        """Nothing of this world stays behind in memory."""
+        """Kill all processes and free the greenlets."""
         for process in self._processes:
             process.on_death = None
             self.kill(process)
@@ -221,7 +222,9 @@ class Scheduler:
         task.over = True
         task.process.tasks.pop(task, None)
         its = task.greenlet
-        if its is not None:  # its blocks are left, with every port shut
+        if (
+            its is not None
+        ):  # the task leaves its `with` and `finally` blocks, in which port calls raise Killed
             was, self.current = self.current, task
             try:
                 its.throw(Killed)

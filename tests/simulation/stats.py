@@ -1,4 +1,4 @@
-"""How long leases stand unread when a worker dies or stops, or when they move, in an otherwise calm fleet."""
+"""How long leases stand unread after a worker dies or stops, or after they move, in a fleet without other faults."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ _WATCHED = 300.0
 
 @dataclass(slots=True)
 class Watched:
-    """What becomes of leases from a moment on, in seconds after it."""
+    """Records when leases move and are read again, in seconds after a given moment."""
 
     scene: Scene
     waiting: set[str]
-    """Not read by their next owner yet."""
+    """Keys of leases that their next owner hasn't read yet."""
     losers: tuple[str, ...] = ()
-    """Whoever is to lose them; empty: anybody."""
+    """The workers that lose their leases; if empty, every move between two workers counts."""
     began: float = field(init=False)
     asked: dict[str, float] = field(default_factory=dict)
-    """When it was given to somebody else."""
+    """By key: when the lease was assigned to another worker."""
     pending: dict[str, float] = field(default_factory=dict)
-    """The same, of those that a run was reading."""
+    """The same for leases that a run was reading, which move by a handover."""
     free: dict[str, float] = field(default_factory=dict)
-    """When nobody held it."""
+    """By key: when the lease had no holder."""
     given: dict[str, float] = field(default_factory=dict)
-    """When its next owner held it."""
+    """By key: when the next owner became the holder."""
     read: dict[str, float] = field(default_factory=dict)
-    """When that one's run claimed it."""
+    """By key: when a run of the next owner claimed it."""
 
     def __post_init__(self) -> None:
         self.began = self.scene.world.sim.now
-        self.scene.world.listeners.append(self._heard)
+        self.scene.world.listeners.append(self._on_change)
 
-    def _heard(self, before: Lease, after: Lease, change: Change, by: Process) -> None:
+    def _on_change(self, before: Lease, after: Lease, change: Change, by: Process) -> None:
         key, now = after.key, self.scene.world.sim.now - self.began
         moves = not self.losers and before.owner is not None and after.owner not in {before.owner, None}
         if moves and key not in self.asked:
@@ -68,22 +68,42 @@ def report(seeds: int, first: int = 0) -> str:
     times: Times = {}
     for seed in range(first, first + seeds):
         for leads in (False, True):
-            also = ", it led" if leads else ""
-            _add(times, f"killed{also}: death -> read again", _stopped(seed, _kill, leads=leads).read)
+            also = ", its deployment led" if leads else ""
+            _add(
+                times,
+                f"worker killed{also}: from the death until its leases are read again",
+                _stopped(seed, _kill, leads=leads).read,
+            )
             stop = _stopped(seed, _stop, leads=leads)
-            _add(times, f"stopped{also}: asked -> read again", stop.read)
-            _add(times, f"stopped{also}: given up -> given to another", _between(stop.free, stop.given))
-            _add(times, f"stopped{also}: given to another -> read again", _between(stop.given, stop.read))
+            _add(times, f"worker stopped{also}: from the request until its leases are read again", stop.read)
+            _add(
+                times,
+                f"worker stopped{also}: from giving up a lease until another worker owns it",
+                _between(stop.free, stop.given),
+            )
+            _add(
+                times,
+                f"worker stopped{also}: from another worker's ownership until the lease is read",
+                _between(stop.given, stop.read),
+            )
         move = _joined(seed)
-        _add(times, "handover of a shard at work: asked -> done", _between(move.pending, move.given))
-        _add(times, "handover: asked -> the new owner reads", _between(move.asked, move.read))
+        _add(
+            times,
+            "handover of a shard that a run reads: from its start until it is complete",
+            _between(move.pending, move.given),
+        )
+        _add(
+            times,
+            "handover: from its start until the new owner reads the shard",
+            _between(move.asked, move.read),
+        )
     return "\n".join(
-        f"{told}: {_percentiles(those)} ({len(those)} leases)" for told, those in sorted(times.items())
+        f"{what}: {_percentiles(those)} ({len(those)} leases)" for what, those in sorted(times.items())
     )
 
 
-def _add(times: Times, told: str, those: dict[str, float]) -> None:
-    times.setdefault(told, []).extend(those.values())
+def _add(times: Times, what: str, those: dict[str, float]) -> None:
+    times.setdefault(what, []).extend(those.values())
 
 
 def _between(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
@@ -91,7 +111,7 @@ def _between(one: dict[str, float], other: dict[str, float]) -> dict[str, float]
 
 
 def _warm(seed: int) -> Scene:
-    scene = Scene(Plan(seed=seed, hosts=3, shards=6, puts_every=1.0, storm=1e6))
+    scene = Scene(Plan(seed=seed, hosts=3, shards=6, puts_every=1.0, fault_seconds=1e6))
     scene.world.sim.after(1.0, scene.world.produce)
     return scene
 
@@ -112,7 +132,7 @@ def _stopped(seed: int, happens: Callable[[Scene, Deployment], None], *, leads: 
 
 
 def _joined(seed: int) -> Watched:
-    """A host comes up late, and gets its share of what the others read."""
+    """Start one of three hosts late, and watch the leases that it is given."""
     with _warm(seed) as scene:
         late = scene.world.deployments[-1]
         late.host.alive = False

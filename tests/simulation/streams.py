@@ -1,4 +1,4 @@
-"""Several streams in one application: one comes up while the fleet is at work, one is taken out of the settings."""
+"""Several streams in one application: one is created while the fleet is at work, one is taken out of the settings."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Streams:
     def start(self) -> None:
         world, rng = self._world, self._world.rng
         if world.plan.added:
-            world.sim.after(rng.uniform(60.0, 0.6 * world.plan.storm), self._add)
+            world.sim.after(rng.uniform(60.0, 0.6 * world.plan.fault_seconds), self._add)
         if world.plan.removed:
-            world.sim.after(rng.uniform(60.0, 0.8 * world.plan.storm), self._take_out)
+            world.sim.after(rng.uniform(60.0, 0.8 * world.plan.fault_seconds), self._take_out)
 
     def _add(self) -> None:
         from tests.simulation.world import NAMES
@@ -25,22 +25,22 @@ class Streams:
         world = self._world
         name = NAMES[len(world.truth.living)]
         world.create_stream(name)
-        world.note("a person", f"stream {name} is there now")
-        world.weather.bites["stream_added"] += 1
+        world.note("a person", f"creates stream {name}")
+        world.call_faults.happened["stream_added"] += 1
         if not world.plan.discovered:
-            self._say_so()
+            self._send_settings()
 
     def _take_out(self) -> None:
         world = self._world
         if len(world.truth.living) == 1:
             return
         name = list(world.truth.living)[-1]
-        world.truth.unasked[name] = world.sim.now
-        world.note("a person", f"stream {name} is taken out of the settings")
-        world.weather.bites["stream_removed"] += 1
-        self._say_so()
+        world.truth.taken_out[name] = world.sim.now
+        world.note("a person", f"takes stream {name} out of the settings")
+        world.call_faults.happened["stream_removed"] += 1
+        self._send_settings()
 
-    def _say_so(self) -> None:
-        """Each deployment gets its new settings a little later."""
+    def _send_settings(self) -> None:
+        """Give each deployment its new settings, each a little later than the others."""
         for deployment in self._world.deployments:
             self._world.sim.after(self._world.rng.uniform(0.0, 30.0), deployment.learn)

@@ -1,13 +1,13 @@
-"""Long stretches of a plan: a fleet that is dark for longer than the retention, and hours or a day of quiet after the storm.
+"""Long stretches of a plan: all hosts off for longer than the retention, and hours or a day with few records.
 
-Virtual time costs nothing where nothing happens, but sensors tick every five seconds, whatever happens: a day of two hosts
-would be 70,000 ticks. So in a quiet stretch the daemon's loop is slower: about 300 rounds of ticks, however long it is
-(every 24 s in two hours, every five minutes in a day). All other times of the settings are the defaults, those of the
-clean-up and of former streams too, which are shorter in seeds without such a stretch. Expiry goes by credit, a tick and a
-half a look at most, so that slower looks condemn nobody; only counters of single leases would (`heartbeat: lease`), and such
-a fleet has none of these stretches.
+Virtual time costs nothing while nothing happens, but sensors tick every five seconds in any case: a day of two hosts
+would be 70,000 ticks. So in a quiet stretch sensors tick less often, about 300 times however long the stretch is
+(every 24 s in two hours, every five minutes in a day). All times of the settings are the defaults then; in seeds
+without such a stretch, those of the clean-up and of former streams are shorter. Slow ticks make no living worker look
+dead, because a look adds a tick and a half of credit at most. That isn't so for counters of single leases
+(`heartbeat: lease`), so such a fleet has no quiet stretch.
 
-    storm -> a minute of traffic -> quiet: a record now and then, a reshard, a host that dies for good -> traffic -> calm
+    faults -> a minute of traffic -> quiet: few records, a reshard, a host that dies for good -> traffic -> settling
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 TICK = 5.0
 _ROUNDS = 300
-"""Of ticks, in a quiet stretch."""
-_MORNING = 60.0
-"""Seconds of traffic after it."""
+"""How often sensors tick in a quiet stretch."""
+_TRAFFIC_AFTER = 60.0
+"""Seconds of traffic after a quiet stretch."""
 _HOUR = 3600.0
 
 
@@ -30,11 +30,11 @@ class Quiet:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def pass_by(self) -> None:
-        """From outside of the scheduler: it runs the world through the stretch."""
+    def run_through(self) -> None:
+        """Run the world through the stretch. No task may call this, because it runs the scheduler."""
         world, rng, quiet = self._world, self._world.rng, self._world.plan.quiet
-        world.note("world", f"{timedelta(seconds=round(quiet))} of quiet begin")
-        world.weather.bites["quiet_hours"] += round(quiet / _HOUR)
+        world.note("world", f"a quiet stretch of {timedelta(seconds=round(quiet))} begins")
+        world.call_faults.happened["quiet_hours"] += round(quiet / _HOUR)
         world.pace = max(TICK, quiet / _ROUNDS)
         for _ in range(rng.choice((0, 1, 2, 4))):
             world.sim.after(rng.uniform(0.0, quiet), self._one_record)
@@ -44,13 +44,13 @@ class Quiet:
             world.sim.after(rng.uniform(0.0, 0.05 * quiet), self._lose_a_host)
         world.sim.run(world.sim.now + quiet)
         world.pace = TICK
-        world.note("world", "the quiet is over")
+        world.note("world", "the quiet stretch is over")
 
-    def wake_up(self) -> None:
+    def resume_traffic(self) -> None:
         world = self._world
-        world.puts_until = world.sim.now + _MORNING
+        world.puts_until = world.sim.now + _TRAFFIC_AFTER
         world.produce()
-        world.sim.run(world.sim.now + _MORNING)
+        world.sim.run(world.sim.now + _TRAFFIC_AFTER)
 
     def _one_record(self) -> None:
         self._world.put(self._world.rng.choice(self._world.truth.open_shards()))
@@ -67,32 +67,33 @@ class Quiet:
         world.lose(host)
 
 
-class Dark:
-    """All hosts are off for longer than the retention; the stream goes on, splits, merges, or is made anew."""
+class AllHostsOff:
+    """All hosts are off for longer than the retention. Meanwhile records are put, and the stream is split, merged
+    or recreated."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def start(self) -> None:
         plan, rng = self._world.plan, self._world.rng
-        begins = rng.uniform(60.0, max(61.0, plan.storm - plan.dark - 30.0))
-        self._world.sim.at(begins, self._fall)
+        begins = rng.uniform(60.0, max(61.0, plan.fault_seconds - plan.hosts_off - 30.0))
+        self._world.sim.at(begins, self._switch_off)
 
-    def _fall(self) -> None:
+    def _switch_off(self) -> None:
         world, rng = self._world, self._world.rng
-        world.note("trouble", f"all hosts are off for {world.plan.dark:.0f} s")
-        world.weather.bites["dark"] += 1
-        world.dark_until = world.sim.now + world.plan.dark
+        world.note("trouble", f"all hosts are off for {world.plan.hosts_off:.0f} s")
+        world.call_faults.happened["hosts_off"] += 1
+        world.hosts_off_until = world.sim.now + world.plan.hosts_off
         for host in world.hosts:
             if host.alive:
                 world.lose(host)
         for _ in range(rng.choice((1, 2, 3))):
-            world.sim.after(rng.uniform(0.0, 0.7 * world.plan.dark), world.reshard)
+            world.sim.after(rng.uniform(0.0, 0.7 * world.plan.hosts_off), world.reshard)
         if rng.random() < 0.3:
-            world.sim.after(rng.uniform(0.0, 0.2 * world.plan.dark), world.recreate)
-        world.sim.at(world.dark_until, self._rise)
+            world.sim.after(rng.uniform(0.0, 0.2 * world.plan.hosts_off), world.recreate)
+        world.sim.at(world.hosts_off_until, self._switch_on)
 
-    def _rise(self) -> None:
+    def _switch_on(self) -> None:
         world = self._world
         for host in world.hosts:
             world.revive(host)

@@ -1,4 +1,5 @@
-"""The landing table with its judge: every commit is held against what was really put (I1, I3, I4, I8, I9, I12, I13)."""
+"""The lake table and the judge of its commits: does each agree with the records that were put (I1, I3, I4, I8, I9,
+I12, I13)?"""
 
 from __future__ import annotations
 
@@ -26,43 +27,43 @@ class WatchedTable(MemoryTable):
         self.origins: dict[StreamId, datetime | None] = {}
         self.landed = 0
         self.repairing = False
-        """A person's repair is being committed."""
+        """True while a person's repair is being committed."""
         self.rows_of = lambda file: world.stage.rows[file.path]
         self._before: dict[int, dict[ShardKey, tuple[Any, ...]]] = {}
-        """By snapshot: what its shards stood at before it."""
+        """By snapshot: the position, the number of read records and the gaps of its shards before it."""
         self._made: dict[int, tuple[datetime, float]] = {}
-        """By snapshot: when it was made, and when its process had last looked at the table."""
+        """By snapshot: when it was made, and when its process had last loaded the table."""
 
     def _swap(self, made: Snapshot) -> bool:
         world = self._world
         task = world.sim.current
         if task is None:
             return self.swap_now(made, "a person")
-        process, weather = task.process, world.weather
+        process, faults = task.process, world.call_faults
         self._made[made.id] = world.clock.now(), process.loaded
         world.sim.pause(0.01 + 0.1 * world.rng.random())
         if world.script is not None:
             world.script(process, "table.swap", (made,))
-        if weather.strikes("napped"):
-            weather.freeze(process, "the swap", lambda: None)
-        if weather.strikes("killed"):
-            weather.told(process, "the swap", "killed here")
+        if faults.occurs("frozen_at_commit"):
+            faults.freeze(process, "the swap", lambda: None)
+        if faults.occurs("killed"):
+            faults.note_fault(process, "the swap", "the process is killed")
             if world.rng.random() < 0.5:
                 self.swap_now(made, process.name)
             world.sim.die()
-        if weather.strikes("swap_lost"):
-            weather.told(process, "the swap", "request lost")
+        if faults.occurs("swap_lost"):
+            faults.note_fault(process, "the swap", "the request is lost")
             world.sim.pause(2.0)
             raise LostOnTheWay
-        if weather.strikes("swap_late"):
+        if faults.occurs("swap_late"):
             delay = world.rng.uniform(0.5, 60.0)
-            weather.told(process, "the swap", f"late by {delay:.1f} s")
+            faults.note_fault(process, "the swap", f"the request arrives {delay:.1f} s late")
             world.sim.after(delay, lambda: self._swap_late(made, process.name))
             world.sim.pause(2.0)
             raise LostOnTheWay
         done = self.swap_now(made, process.name)
-        if weather.strikes("swap_unanswered"):
-            weather.told(process, "the swap", "applied, answer lost")
+        if faults.occurs("swap_unanswered"):
+            faults.note_fault(process, "the swap", "applied, but the answer is lost")
             world.sim.pause(2.0)
             raise LostOnTheWay
         return done
@@ -77,7 +78,7 @@ class WatchedTable(MemoryTable):
             self._world.note(by, f"swap refused: the table stands at {self.head}, not at {made.parent}")
             return False
         if base != made.parent:
-            raise Violation("I4", f"snapshot {made.id} of base {made.parent} landed on {base}")
+            raise Violation("I4", f"snapshot {made.id}, built on {made.parent}, was committed on {base}")
         self._judge(made, by)
         return True
 
@@ -85,7 +86,7 @@ class WatchedTable(MemoryTable):
         return self._state(snapshot)
 
     def roll_back(self, to: int) -> None:
-        """What landed since isn't in the table any more, and what really is there goes back with it."""
+        """Roll the table back. What the judges know of the table goes back with it."""
         for snapshot in self.history(self.head):
             if snapshot.id == to:
                 break
@@ -97,7 +98,7 @@ class WatchedTable(MemoryTable):
         self.rollback(to)
 
     def compact(self) -> None:
-        """Somebody rewrites files, or inserts: a new snapshot, the same positions, no range of ours."""
+        """Add a snapshot as another engine does that rewrites files: it carries no positions and no range."""
         if self.head is not None:
             self._world.note(
                 "compaction", f"snapshot {self.append_as_others()} after {self.snapshots[self.head].parent}"
@@ -107,7 +108,7 @@ class WatchedTable(MemoryTable):
 
     def _judge(self, made: Snapshot, by: str) -> None:
         for stream, origin in made.page.origins:
-            if self._was_let_go(stream, made):
+            if self._is_dropped_life(stream, made):
                 self.origins[stream] = origin.start.at
             else:
                 self._judge_origin(stream, origin, made)
@@ -133,8 +134,9 @@ class WatchedTable(MemoryTable):
             raise Violation("I11", f"rows of {key} landed without a range", key.shard_id)
         self._judge_positions(made)
 
-    def _was_let_go(self, stream: StreamId, made: Snapshot) -> bool:
-        """A repair keeps nothing of a former life, and a run of then may come late: there is nothing left to read."""
+    def _is_dropped_life(self, stream: StreamId, made: Snapshot) -> bool:
+        """Whether a late run decides the origin of a deleted stream again. That is allowed after a repair, which
+        keeps no earlier lives: no record of that life is left to read."""
         if self.repairing or stream not in self.origins or self._world.truth.lives(stream):
             return False
         return stream not in self._state(made.parent).positions.origins
@@ -152,19 +154,22 @@ class WatchedTable(MemoryTable):
         answered = self._world.source.answers.get(stream, {})
         if origin.decided not in answered:
             raise Violation(
-                "I1", f"the origin of {stream} was decided at {origin.decided}: not Kinesis's clock"
+                "I1",
+                f"the origin of {stream} was decided at {origin.decided}, which isn't a Date that Kinesis answered",
             )
         wanted = self._first_origin(origin)
-        known = self.origins if self._world.losses.sure else made.positions.origins  # a repair forgets lives
+        known = (
+            self.origins if self._world.losses.sure else made.positions.origins
+        )  # a repair keeps no earlier lives
         if any(each.arn == stream.arn and each != stream for each in known):
-            wanted = None  # an earlier life has begun here: nothing of this one was ever to be passed over
+            wanted = None  # an earlier life was read, so this life is read from its first record on
         if at != wanted:
             raise Violation(
                 "I1", f"{stream} begins at {at or 'TRIM_HORIZON'}, not at {wanted or 'TRIM_HORIZON'}"
             )
 
     def _first_origin(self, origin: Origin) -> datetime | None:
-        """Where the plan's fleet is to begin a stream that it meets for the first time."""
+        """The origin that the plan asks for, for a stream that the fleet reads for the first time."""
         plan = self._world.plan
         match InitialPosition.TRIM_HORIZON if plan.adopted else plan.position:
             case InitialPosition.LATEST:
@@ -178,13 +183,15 @@ class WatchedTable(MemoryTable):
         shard = self._world.truth.shards.get(each.key)
         about, losses = each.key.shard_id, self._world.losses
         if shard is None:
-            raise Violation("I1", f"a range of {each.key} ({each.key.stream.epoch}), which never was", about)
+            raise Violation(
+                "I1", f"a range of {each.key} ({each.key.stream.epoch}), a shard that never existed", about
+            )
         self._world.leases.require_not_ahead(each)
         after = each.after.token if each.after else None
         if after != shard.token:
             raise Violation(
                 "I4",
-                f"{by}: a range of {each.key} begins at {after}, the table stood at {shard.token}",
+                f"{by}: a range of {each.key} begins at {after}, but the table's position was {shard.token}",
                 about,
             )
         if each.kind is Kind.LANDED and (shard.token is None or shard.token[0] is None):
@@ -193,7 +200,7 @@ class WatchedTable(MemoryTable):
         if (upto[0] or -1, upto[1]) < ((shard.token or (None, 0))[0] or -1, (shard.token or (None, 0))[1]):
             raise Violation("I9", f"{by}: {each.key} goes back from {shard.token} to {upto}", about)
         if shard.ended:
-            raise Violation("I4", f"{by}: {each.key} had ended, yet goes on to {upto}", about)
+            raise Violation("I4", f"{by}: {each.key} had ended, but a range goes on to {upto}", about)
         stop = shard.read if upto[0] is None else bisect_right(shard.sequences, upto[0])
         wanted = shard.sequences[max(shard.read, self._first(shard)) : stop]
         if each.kind is Kind.LANDED:
@@ -213,8 +220,8 @@ class WatchedTable(MemoryTable):
         self._world.note(by, f"{about} landed to {upto} (+{len(rows)}), {each.kind}")
 
     def _judge_repair(self, made: Snapshot) -> None:
-        """The rows that are in the table say how far each shard is: not one of them twice, and none passed over. One without a
-        position starts afresh, unless Kinesis has forgotten it, or it counts as ended for its descendants."""
+        """A repaired position must agree with the last landed row of its shard. A shard without a position is read
+        from its beginning, unless Kinesis has forgotten it or it counts as ended because of its descendants."""
         landed: dict[ShardKey, int] = {}
         for snapshot in self.history(made.parent):
             for file in snapshot.files:
@@ -226,10 +233,12 @@ class WatchedTable(MemoryTable):
             last = landed.get(key)
             stands = self._world.is_unlisted(key) if at is None else at.ended or at.sequence == last
             if last is not None and not stands and not self._was_recreated(shard):
-                raise Violation("I1", f"repaired to {at}, but the last row of {key} is {last}", key.shard_id)
+                raise Violation(
+                    "I1", f"{key} was repaired to {at}, but its last row in the table is {last}", key.shard_id
+                )
             vanished = shard.token is None and self._world.is_unlisted(key)
             if at is not None and at.ended and not shard.ended and not vanished:
-                raise Violation("I1", f"repaired to the end of {key}, which hadn't ended", key.shard_id)
+                raise Violation("I1", f"{key} was repaired to END, but it hadn't ended", key.shard_id)
             over = at.ended if at is not None else self._counts_as_end(shard, made)
             read = len(shard.sequences) if over else bisect_right(shard.sequences, last or 0)
             shard.goes_back()
@@ -237,13 +246,14 @@ class WatchedTable(MemoryTable):
             shard.token, shard.read = token, read
 
     def _counts_as_end(self, shard: ShardTruth, made: Snapshot) -> bool:
-        """Without a position: one that had ended, or never had any, with a descendant that has one."""
+        """Whether a shard without a position counts as ended: it had ended or never had a position, and a
+        descendant has one."""
         return (shard.ended or shard.token is None) and self._world.truth.is_passed(
             shard, made.positions.shards
         )
 
     def _judge_adopted(self, shard: ShardTruth, each: Range, stop: int) -> None:
-        """Where KCL's row stood, we begin."""
+        """An adopted shard must begin where KCL's row stood."""
         start = each.upto.start
         if start is not None:
             stop = 0 if start.at is None else bisect_left(shard.arrivals, start.at)
@@ -251,7 +261,7 @@ class WatchedTable(MemoryTable):
         if shard.begins is not None and stop != shard.begins:
             raise Violation(
                 "I1",
-                f"{each.key} was adopted at {stop} of its records, KCL stood at {shard.begins}",
+                f"{each.key} was adopted after {stop} of its records, but KCL's row stood after {shard.begins}",
                 each.key.shard_id,
             )
 
@@ -262,7 +272,7 @@ class WatchedTable(MemoryTable):
         read_at = losses.read_at(each)
         if rows != wanted:
             self._compare(each, losses.must_be_there(shard, wanted, rows, read_at), rows, by)
-            shard.forgiven.update(set(wanted) - set(rows))
+            shard.left_out.update(set(wanted) - set(rows))
         shard.unread_until = losses.unread_until(shard, read_at) if each.upto.sequence is None else None
 
     def _compare(self, each: Range, wanted: list[int], rows: list[int], by: str) -> None:
@@ -272,12 +282,12 @@ class WatchedTable(MemoryTable):
         if doubled := sorted(set(rows) - set(wanted)):
             raise Violation(
                 "I1",
-                f"{by}: {each.key}: rows that don't belong here (twice, or never put): {doubled[:5]}",
+                f"{by}: {each.key}: rows landed twice, or were never put: {doubled[:5]}",
                 about,
             )
         if missing := sorted(set(wanted) - set(rows)):
             raise Violation(
-                "I1", f"{by}: {each.key}: passed over {len(missing)} records: {missing[:5]}", about
+                "I1", f"{by}: {each.key}: {len(missing)} records were passed over: {missing[:5]}", about
             )
         raise Violation("I12", f"{by}: {each.key}: rows out of order", about)
 
@@ -294,10 +304,10 @@ class WatchedTable(MemoryTable):
         rest, now = shard.sequences[max(stop, self._first(shard)) :], losses.read_at(each)
         left = len(losses.must_be_there(shard, rest, (), now)) if rest else 0
         if each.kind in {Kind.LANDED, Kind.SKIPPED} and left:
-            raise Violation("I1", f"{each.key} was ended {left} records early", about)
-        shard.forgiven.update(rest)
+            raise Violation("I1", f"{each.key} was ended, but {left} of its records haven't landed", about)
+        shard.left_out.update(rest)
         if each.kind is Kind.SKIPPED and not self._world.is_unlisted(each.key):
-            raise Violation("I1", f"{each.key} was ended as gone, and Kinesis still has it", about)
+            raise Violation("I1", f"{each.key} was ended as gone, but Kinesis still has it", about)
         if each.kind is Kind.LANDED and set(each.upto.children) != set(shard.children):
             raise Violation(
                 "I3", f"{each.key} ended with children {each.upto.children}, not {shard.children}", about
@@ -310,14 +320,14 @@ class WatchedTable(MemoryTable):
         at, placed = self.origins.get(shard.key.stream), self._world.truth.placed()
         for name in shard.parents:
             parent = self._world.truth.shards[ShardKey(shard.key.stream, name)]
-            # Trimmed before anybody held or read it: the range says so (`gone`).
+            # The parent was trimmed before any worker held or read it. The range gives that reason (`gone`).
             is_gone = parent.token is None and (
                 self._world.is_unlisted(parent.key) or self._world.truth.is_passed(parent, placed)
             )
             if not parent.ended and not is_gone and not self._world.truth.is_out_of_scope(parent, at):
                 raise Violation(
                     "I3",
-                    f"{by}: {shard.key} lands before its parent {name} ended ({parent.token})",
+                    f"{by}: {shard.key} landed before its parent {name} had ended ({parent.token})",
                     shard.key.shard_id,
                 )
 
@@ -327,7 +337,7 @@ class WatchedTable(MemoryTable):
             if shard is None or shard.token != position.token:
                 raise Violation(
                     "I4",
-                    f"snapshot {made.id} carries {position} for {key}, its ranges say {shard and shard.token}",
+                    f"snapshot {made.id} carries {position} for {key}, but its ranges lead to {shard and shard.token}",
                     key.shard_id,
                 )
         for stream, origin in made.positions.origins.items():

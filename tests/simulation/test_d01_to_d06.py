@@ -7,8 +7,8 @@ from pipeline.settings.choices import Heartbeat
 from tests.simulation.scene import a_scene, is_run, name
 
 
-def writes(shard, what):
-    """A run's write on a row, by what it puts or adds."""
+def writes_on_row(shard, what):
+    """Matches a run's write on the row of the shard, if `what` is true of the change."""
     return lambda process, args: bool(process.claim) and args[0].key == name(shard) and what(args[0])
 
 
@@ -16,34 +16,34 @@ def is_checkpoint(change):
     return "checkpoint" in change.put
 
 
-def test_d1_beats_between_staging_and_checkpoint_dont_refuse_the_checkpoint():
+def test_d1_a_checkpoint_isnt_refused_because_of_beats_since_the_staging():
     with a_scene(hosts=1, shards=1, heartbeat=Heartbeat.LEASE) as scene:
         scene.put(0)
         slow = scene.held("stage.staged", freezes=False)
         before = scene.row(0).counter
         scene.run(12.0)
-        assert scene.row(0).counter > before, "nothing beat beside it"
+        assert scene.row(0).counter > before, "no beat came between staging and checkpoint"
         slow.let_go()
         scene.run_until(lambda: scene.row(0).checkpoint.is_digits, within=5.0)
         assert scene.row(0).run_claim in {None, slow.process.claim}
         assert not scene.said("refused (landed up to")
 
 
-def test_d2_a_zombie_of_the_same_worker_that_wakes_after_its_successor_writes_nothing():
+def test_d2_a_run_that_wakes_after_another_run_of_its_worker_took_over_writes_nothing():
     with a_scene(hosts=1, shards=1) as scene:
         scene.put(0)
-        zombie = scene.held("leases.apply", writes(0, is_checkpoint))
+        zombie = scene.held("leases.apply", writes_on_row(0, is_checkpoint))
         scene.declare_failed(zombie.process)
         scene.world.split(scene.world.truth.of(name(0)))
         scene.run_until(lambda: scene.row(0).has_ended, within=60.0)
         zombie.let_go()
         scene.run(10.0)
-        assert scene.row(0).has_ended, "the end went back to a number"
+        assert scene.row(0).has_ended, "the row went back from SHARD_END to a sequence number"
         assert scene.said("refused (landed up to")
         scene.settled()
 
 
-def test_d3_what_a_frozen_run_still_wants_to_commit_is_judged_by_the_table_as_it_is_then():
+def test_d3_a_commit_of_a_run_that_was_frozen_is_judged_by_the_present_table():
     with a_scene(hosts=1, shards=1) as scene:
         scene.put(0)
         zombie = scene.held("table.swap", is_run)
@@ -57,7 +57,7 @@ def test_d3_what_a_frozen_run_still_wants_to_commit_is_judged_by_the_table_as_it
         scene.settled()
 
 
-def test_d4_a_frozen_leaders_late_create_doesnt_bring_a_finished_lease_back():
+def test_d4_a_frozen_leaders_late_create_doesnt_overwrite_the_row_of_an_ended_shard():
     with a_scene(shards=1) as scene:
         frozen = scene.held("leases.apply", lambda _p, args: args[0].create is not None)
         scene.run_until(lambda: name(0) in scene.world.leases.rows, within=90.0)
@@ -71,7 +71,7 @@ def test_d4_a_frozen_leaders_late_create_doesnt_bring_a_finished_lease_back():
         scene.settled()
 
 
-def test_d5_a_compaction_between_stage_and_commit_forgets_nothing():
+def test_d5_a_compaction_between_staging_and_commit_loses_no_position_and_no_record():
     with a_scene(hosts=1, shards=2) as scene:
         scene.put(0)
         scene.put(1)
@@ -86,10 +86,10 @@ def test_d5_a_compaction_between_stage_and_commit_forgets_nothing():
         scene.settled()
 
 
-def test_d6_a_run_that_died_after_its_commit_is_not_read_again_from_a_trimmed_stream():
+def test_d6_records_of_a_run_that_died_after_its_commit_are_not_read_again():
     with a_scene(hosts=1, shards=1) as scene:
         scene.put(0)
-        dead = scene.held("leases.apply", writes(0, is_checkpoint))
+        dead = scene.held("leases.apply", writes_on_row(0, is_checkpoint))
         scene.world.sim.kill(dead.process)
         assert scene.world.table.landed == 5
         scene.world.source._streams["orders"].records[name(0)].clear()

@@ -13,7 +13,7 @@ _DURATION, _TICK = 20.0, 5.0
 _LAUNCH = 10.0
 
 
-def test_d7_ones_own_first_request_thought_lost_and_applied_late_lands_nothing_twice():
+def test_d7_a_commit_request_that_arrives_after_its_retry_lands_no_record_twice():
     with a_scene(hosts=1, shards=1) as scene:
         world = scene.world
         late: list[Any] = []
@@ -33,7 +33,7 @@ def test_d7_ones_own_first_request_thought_lost_and_applied_late_lands_nothing_t
         scene.settled()
 
 
-def test_d7_a_claim_thought_lost_and_applied_late_holds_nobody_up():
+def test_d7_a_claim_request_that_arrives_late_doesnt_keep_the_shard_from_being_read():
     with a_scene(hosts=1, shards=1) as scene:
         world = scene.world
         late: list[Any] = []
@@ -59,7 +59,7 @@ def test_d7_a_claim_thought_lost_and_applied_late_holds_nobody_up():
         scene.settled()
 
 
-def test_d8_a_hung_run_isnt_kept_alive_by_its_sensor():
+def test_d8_the_sensors_beat_doesnt_make_a_hung_run_look_alive():
     with a_scene(hosts=1, shards=2) as scene:
         scene.put(0)
         hung = scene.held("stage.read", freezes=False)
@@ -70,7 +70,7 @@ def test_d8_a_hung_run_isnt_kept_alive_by_its_sensor():
         scene.settled()
 
 
-def test_d9_a_commit_that_others_were_faster_than_is_decided_anew_not_put_on_top():
+def test_d9_a_commit_is_judged_again_if_another_commit_came_first():
     with a_scene(shards=2) as scene:
         scene.run_until(
             lambda: len({row.owner for row in scene.world.leases.rows.values()} - {None}) == 2, within=60.0
@@ -89,7 +89,7 @@ def test_d9_a_commit_that_others_were_faster_than_is_decided_anew_not_put_on_top
         scene.settled()
 
 
-def test_d10_no_file_of_a_refused_shard_lands_and_no_shard_lands_in_part():
+def test_d10_a_refused_shards_files_dont_land_and_no_shard_lands_in_part():
     with a_scene(hosts=1, shards=2) as scene:
         scene.put(0)
         scene.put(1)
@@ -98,13 +98,13 @@ def test_d10_no_file_of_a_refused_shard_lands_and_no_shard_lands_in_part():
         assert len(shared) == 2
         scene.declare_failed(held.process)
         scene.run_until(lambda: scene.is_read_up(0) and scene.is_read_up(1), within=60.0)
-        scene.put(0)  # a part of the zombie's file is in the table, and a part of it isn't what comes next
+        scene.put(0)  # the frozen run's file now holds records that have landed, and lacks the next record
         held.let_go()
         scene.settled()
         assert scene.world.table.landed == 15
 
 
-def test_d11_another_runs_beat_doesnt_make_a_hung_runs_claims_look_alive():
+def test_d11_another_runs_beat_doesnt_make_the_claims_of_a_hung_run_look_alive():
     with a_scene(hosts=1, shards=2) as scene:
         scene.put(0)
         hung = scene.held("stage.read", freezes=False)
@@ -112,13 +112,13 @@ def test_d11_another_runs_beat_doesnt_make_a_hung_runs_claims_look_alive():
         keys = (name(1),) if scene.row(1).run_claim != hung.process.claim else (name(0),)
         bound = deployment.settings.hung_after.total_seconds() + _DURATION + 4 * _TICK + _LAUNCH
         scene.run(60.0)
-        deployment.launch(worker, keys=keys)  # it waits for its shard, and beats all the while
+        deployment.launch(worker, keys=keys)  # this run waits for its shard, and beats meanwhile
         scene.run_until(lambda: scene.is_read_up(0), within=bound)
         assert scene.said(": run claim ")
         scene.settled()
 
 
-def test_d12_a_paused_run_that_wakes_after_the_stream_was_made_anew_lands_nothing_of_the_new_one():
+def test_d12_a_run_that_wakes_after_the_stream_was_recreated_lands_no_record_of_the_new_stream():
     with a_scene(hosts=1, shards=1) as scene:
         old = scene.key(0)
         held = scene.held("stage.read", is_run)

@@ -11,8 +11,8 @@ from pipeline.settings.choices import InitialPosition
 from tests.simulation.scene import a_scene, is_run, name
 
 
-def rolled_back(world, to):
-    """As a person does with a table; the judges are told."""
+def roll_back(world, to):
+    """Roll the table back as a person does, and correct what the judges know of it."""
     world.note("a person", f"rolls the table back to snapshot {to}")
     world.table.rollback(to)
     positions = world.table.snapshots[to].positions
@@ -23,7 +23,7 @@ def rolled_back(world, to):
         shard.read = sum(n <= number for n in shard.sequences) if number is not None else 0
 
 
-def test_d13_adoption_doesnt_end_a_parent_that_still_has_an_open_lease():
+def test_d13_adoption_doesnt_end_a_parent_whose_row_isnt_at_shard_end():
     with a_scene(hosts=1, shards=1, opens=60.0) as scene:
         world = scene.world
         scene.put(0, 5)
@@ -31,7 +31,7 @@ def test_d13_adoption_doesnt_end_a_parent_that_still_has_an_open_lease():
         scene.put(1, 3)
         epoch = world.truth.stream.epoch
         third = Checkpoint(str(world.truth.of(name(0)).sequences[2]))
-        world.leases.rows.update(  # KCL writes child leases before the parent's SHARD_END
+        world.leases.rows.update(  # KCL writes the rows of children before the parent's SHARD_END
             {
                 name(0): Lease(name(0), 7, third, stream_epoch=epoch),
                 name(1): Lease(name(1), 0, TRIM_HORIZON, parents=frozenset({name(0)}), stream_epoch=epoch),
@@ -46,7 +46,7 @@ def test_d13_adoption_doesnt_end_a_parent_that_still_has_an_open_lease():
         assert world.table.landed == 2 + 3
 
 
-def test_d14_a_rollback_isnt_taken_for_a_foreign_range():
+def test_d14_a_rollback_isnt_recorded_as_a_foreign_range():
     with a_scene(hosts=1, shards=1, foreign=True) as scene:
         world = scene.world
         scene.put(0)
@@ -55,15 +55,15 @@ def test_d14_a_rollback_isnt_taken_for_a_foreign_range():
         scene.put(0)
         scene.run_until(lambda: scene.is_read_up(0), within=60.0)
         scene.run(2.0)
-        rolled_back(world, before)
+        roll_back(world, before)
         at = world.truth.of(name(0)).token
         scene.put(0)
         scene.run(90.0)
-        assert world.truth.of(name(0)).token == at, "the shard went on over a rollback"
+        assert world.truth.of(name(0)).token == at, "records landed after the rollback"
         assert scene.said("rolled back")
 
 
-def test_d15_a_shard_whose_end_was_let_go_isnt_read_again_when_a_listing_shows_it_once_more():
+def test_d15_a_shard_whose_end_was_removed_isnt_read_again_if_a_listing_shows_it_again():
     with a_scene(hosts=1, shards=1, retention=120.0) as scene:
         world, old = scene.world, scene.key(0)
         scene.put(0)
@@ -78,7 +78,7 @@ def test_d15_a_shard_whose_end_was_let_go_isnt_read_again_when_a_listing_shows_i
         assert name(0) not in world.leases.rows
         assert world.table.load().positions.of(old) is None
         stream = world.source._streams["orders"]
-        stream.closed_at[name(0)] = world.clock.now()  # the next listing shows it
+        stream.closed_at[name(0)] = world.clock.now()  # the next listing shows the shard
         scene.run(100.0)
         row = world.leases.rows.get(name(0))
         assert row is None or row.run_claim is None
@@ -86,7 +86,7 @@ def test_d15_a_shard_whose_end_was_let_go_isnt_read_again_when_a_listing_shows_i
         assert world.table.landed == 15
 
 
-def test_d16_the_child_of_a_trimmed_parent_doesnt_start_unread_ground():
+def test_d16_a_child_isnt_read_if_its_parent_was_trimmed_unread():
     with a_scene(hosts=1, shards=1, retention=7200.0, position=InitialPosition.LATEST) as scene:
         world = scene.world
         frozen = scene.held("stage.read", is_run)
@@ -94,15 +94,17 @@ def test_d16_the_child_of_a_trimmed_parent_doesnt_start_unread_ground():
         world.split(world.truth.of(name(0)))
         scene.put(1)
         stream = world.source._streams["orders"]
-        stream.closed_at[name(0)] -= stream.retention * 2  # it leaves every listing, unread
+        stream.closed_at[name(0)] -= stream.retention * 2  # the shard leaves every listing, unread
         frozen.let_go()
         scene.run(200.0)
         assert world.truth.of(name(0)).token is None
-        assert world.truth.of(name(1)).token is None, "the child was begun though its parent was never read"
+        assert world.truth.of(name(1)).token is None, (
+            "records of the child landed, though its parent was never read"
+        )
         assert scene.said("is gone from Kinesis before its end was read")
 
 
-def test_d17_a_commit_that_was_rolled_back_from_main_doesnt_count_as_landed():
+def test_d17_a_commit_that_was_rolled_back_doesnt_count_as_landed():
     with a_scene(hosts=1, shards=1) as scene:
         world = scene.world
         lost: list[Snapshot] = []
@@ -111,7 +113,7 @@ def test_d17_a_commit_that_was_rolled_back_from_main_doesnt_count_as_landed():
             if what == "table.swap" and process.claim and not lost:
                 lost.append(args[0])
                 world.table.swap_now(args[0], process.name)
-                rolled_back(world, args[0].parent)
+                roll_back(world, args[0].parent)
                 raise LostOnTheWay
 
         scene.on_call(commit_and_roll_back)
@@ -125,7 +127,7 @@ def test_d17_a_commit_that_was_rolled_back_from_main_doesnt_count_as_landed():
         scene.settled()
 
 
-def test_d18_a_shard_that_is_waited_for_isnt_taken_again_by_its_holders_next_wave():
+def test_d18_the_holders_next_wave_doesnt_claim_a_shard_that_another_run_waits_for():
     with a_scene(hosts=1, shards=1, puts_every=1.0) as scene:
         deployment = scene.world.deployments[0]
         first = scene.held("stage.read", is_run, freezes=False)

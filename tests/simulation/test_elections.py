@@ -1,4 +1,4 @@
-"""After a SIGKILLed leader another takes over, whatever ticks fail and cursors are lost meanwhile."""
+"""After a leader is killed another deployment leads, whatever ticks fail and cursors are lost meanwhile."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from tests.duties.world import MadeTables
 
 LOCK = 20.0
 MOST_A_LOOK = 7.5
-"""A tick and a half: what one look adds at most."""
+"""Seconds, a tick and a half: the most that one look adds to the credit."""
 
 
-class ShakyLock(MemoryLeaderLock):
+class FailingLock(MemoryLeaderLock):
     fails = False
 
     def read(self) -> LockRow | None:
@@ -39,7 +39,7 @@ class ShakyLock(MemoryLeaderLock):
 
 @dataclass
 class Candidate:
-    """One deployment's leader sensor, and what its credit must be by the rule."""
+    """One deployment's leader sensor, and the credit that the rule gives it."""
 
     name: str
     duty: LeaderDuty
@@ -48,13 +48,13 @@ class Candidate:
     credit: float = 0.0
     last: float | None = None
     since_due: int = 0
-    """Successful ticks since the credit reached the lock's time."""
+    """Successful ticks since the credit exceeded the duration of the lock."""
 
     def forget(self) -> None:
         self.cursor, self.last, self.credit, self.since_due = None, None, 0.0, 0
 
     def tick(self, now: float) -> bool:
-        """As sensors/leader.py does. True if it went through."""
+        """Tick as sensors/leader.py does. Returns whether the tick succeeded."""
         memory, failures = read_leader(self.cursor)
         try:
             report = self.duty.tick(memory)
@@ -77,7 +77,7 @@ class Election:
 
     def __post_init__(self) -> None:
         self.rng = Random(self.seed)
-        self.lock = ShakyLock()
+        self.lock = FailingLock()
         self.source = MemorySource(self.clock)
         self.source.create_stream("orders", 1)
         self.leases = MemoryLeaseStore()
@@ -112,13 +112,13 @@ class Election:
             ids=self.ids,
         )
 
-    def takes_over(self) -> Candidate:
-        """The first leads, dies, and the others tick on. Whoever leads then."""
+    def next_leader(self) -> Candidate:
+        """The first candidate leads and dies; the others go on ticking. Returns the candidate that leads then."""
         dead, *others = self.candidates
         for _ in range(self.rng.randrange(1, 4)):
-            self.round([dead, *others], shaky=False)
+            self.round([dead, *others], may_fail=False)
         for each in others:
-            each.credit, each.since_due = 0.0, 0  # it has moved until now
+            each.credit, each.since_due = 0.0, 0  # the lock's counter has moved until now
         for _ in range(2_000):
             for each in others:
                 self.step(each)
@@ -127,37 +127,37 @@ class Election:
                 if row.owner != dead.name:
                     return each
                 assert each.since_due < 2, (
-                    f"seed {self.seed}: {each.name} waits with a credit of {each.credit}"
+                    f"seed {self.seed}: {each.name} doesn't take the lock with a credit of {each.credit}"
                 )
             self.clock.advance(timedelta(seconds=5.0 + self.rng.uniform(-0.3, 1.0)))
-        raise AssertionError(f"seed {self.seed}: nobody leads after hours")
+        raise AssertionError(f"seed {self.seed}: no candidate leads after 2,000 ticks")
 
-    def round(self, candidates: list[Candidate], *, shaky: bool) -> None:
+    def round(self, candidates: list[Candidate], *, may_fail: bool) -> None:
         for each in candidates:
-            self.step(each, shaky=shaky)
+            self.step(each, may_fail=may_fail)
         self.clock.advance(timedelta(seconds=5))
 
-    def step(self, each: Candidate, *, shaky: bool = True) -> None:
-        if shaky and self.rng.random() < self.lose:
+    def step(self, each: Candidate, *, may_fail: bool = True) -> None:
+        if may_fail and self.rng.random() < self.lose:
             each.forget()
-        self.lock.fails = shaky and self.rng.random() < self.fail
+        self.lock.fails = may_fail and self.rng.random() < self.fail
         each.tick(self.clock.monotonic())
         self.lock.fails = False
 
 
 @pytest.mark.parametrize("first", range(0, 1_000, 250))
-def test_another_leads_at_the_second_tick_at_the_latest_after_its_credit_reaches_the_locks_time(first):
+def test_another_deployment_leads_at_most_two_ticks_after_its_credit_exceeds_the_locks_duration(first):
     for seed in range(first, first + 250):
         election = Election(seed)
-        assert election.takes_over().name != "w1"
+        assert election.next_leader().name != "w1"
 
 
-def test_nobody_takes_the_lock_of_a_leader_that_beats():
+def test_the_lock_of_a_leader_that_ticks_is_never_taken():
     for seed in range(50):
         election = Election(seed)
         for _ in range(30):
             dead, *others = election.candidates
-            election.step(dead, shaky=False)
+            election.step(dead, may_fail=False)
             for each in others:
                 election.step(each)
             election.clock.advance(timedelta(seconds=5))
@@ -166,9 +166,9 @@ def test_nobody_takes_the_lock_of_a_leader_that_beats():
             assert row.owner == "w1"
 
 
-def test_memory_of_a_tick_survives_its_cursor():
+def test_what_a_leader_tick_remembers_is_read_back_from_its_cursor():
     election = Election(1)
-    election.round(election.candidates, shaky=False)
+    election.round(election.candidates, may_fail=False)
     memory, failures = read_leader(election.candidates[1].cursor)
     assert failures == 0
     assert memory != LeaderMemory()

@@ -1,4 +1,4 @@
-"""The real duties at work through faults, seed by seed: `make sim` runs any number of them, this a few."""
+"""The real duties run through faults, seed by seed. `make sim` runs any number of seeds; these tests run a few."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.__main__ import told
+from tests.simulation.__main__ import failure_text
 from tests.simulation.corpus_plans import CORPUS, read_plan, write_plan
 from tests.simulation.plan import a_plan
 from tests.simulation.planted import ROOT, patched, path_of
@@ -20,32 +20,32 @@ SEEDS, AT_ONCE = 48, 8
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
-def test_every_promise_holds_through_every_seed(first):
+def test_no_seed_breaks_an_invariant(first):
     for seed in range(first, first + AT_ONCE):
         outcome = run_seed(seed)
-        assert outcome.violation is None, told(outcome)
+        assert outcome.violation is None, failure_text(outcome)
         assert outcome.landed > 0
 
 
 @pytest.mark.parametrize("kept", sorted(CORPUS.glob("*.json")), ids=lambda path: path.stem)
-def test_every_promise_holds_through_what_once_broke_it(kept: Path):
+def test_no_saved_plan_breaks_an_invariant(kept: Path):
     outcome = run_plan(read_plan(kept.read_text(encoding="utf-8")))
-    assert outcome.violation is None, told(outcome)
+    assert outcome.violation is None, failure_text(outcome)
 
 
-def test_a_kept_plan_is_read_as_it_was_written():
+def test_a_saved_plan_is_read_as_it_was_written():
     for seed in range(40):
         assert read_plan(write_plan(a_plan(seed), "a test")) == a_plan(seed)
 
 
-def test_the_same_seed_is_the_same_history_whatever_the_hash_seed():
+def test_a_seed_has_the_same_history_with_every_hash_seed_of_python():
     asked = ["--digest", "--seeds", "12", "--from", "14"]
-    told_by = {_run(asked, PYTHONHASHSEED=seed).stdout for seed in "145"}
-    assert len(told_by) == 1
-    assert len(told_by.pop().splitlines()) == 12
+    outputs = {_run(asked, PYTHONHASHSEED=seed).stdout for seed in "145"}
+    assert len(outputs) == 1
+    assert len(outputs.pop().splitlines()) == 12
 
 
-def test_a_seed_that_fails_prints_the_invariant_a_trace_and_how_to_see_it_again():
+def test_a_seed_that_fails_prints_the_invariant_a_trace_and_the_command_that_repeats_it():
     done = _run(["--seeds", "40", "--plant", "silent-take-over"])
     assert done.returncode == 1
     assert "FAILED I" in done.stdout
@@ -54,7 +54,7 @@ def test_a_seed_that_fails_prints_the_invariant_a_trace_and_how_to_see_it_again(
 
 
 @pytest.mark.parametrize("bug", BUGS.values(), ids=lambda bug: bug.name)
-def test_every_planted_bug_still_finds_the_rule_that_it_takes_away(bug):
+def test_the_text_that_each_planted_bug_replaces_is_in_its_module(bug):
     sources: dict[str, str] = {}
     for patch in bug.patches:
         source = sources.get(patch.module) or path_of(patch.module).read_text(encoding="utf-8")
@@ -63,13 +63,15 @@ def test_every_planted_bug_still_finds_the_rule_that_it_takes_away(bug):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS.values(), ids=lambda bug: bug.name)
-def test_every_planted_bug_is_found_within_its_seeds(bug):
+def test_each_planted_bug_is_found_within_its_seeds(bug):
     done = _run(["--seeds", str(bug.seeds), "--plant", bug.name])
-    assert done.returncode == 1, f"{bug.name} survived {bug.seeds} seeds: {bug.why}\n{done.stderr}"
+    assert done.returncode == 1, f"{bug.seeds} seeds didn't find {bug.name}: {bug.why}\n{done.stderr}"
     assert "FAILED " in done.stdout, done.stderr
     seed = int(done.stdout.partition("\n  seed ")[2].partition(":")[0])
     outcome = run_plan(bug.fitted(a_plan(seed)))
-    assert outcome.violation is None, f"it isn't the bug that was found\n{told(outcome)}"
+    assert outcome.violation is None, (
+        f"the seed that found the bug fails without the bug, too\n{failure_text(outcome)}"
+    )
 
 
 def _run(args, **environment):

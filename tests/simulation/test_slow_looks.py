@@ -1,4 +1,4 @@
-"""A look that takes long adds no silence: what is seen may have been written at any moment until the answer came."""
+"""The time that a leader's read of the worker rows takes doesn't count as silence of the workers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.simulation.scheduler import Process
 
 
 @pytest.mark.parametrize("seconds", [3.0, 4.9, 7.0, 12.0])
-def test_a_leader_that_waits_for_its_look_at_the_workers_takes_nobody_for_dead_too_early(seconds):
+def test_a_slow_read_of_the_worker_rows_makes_no_worker_look_dead_too_early(seconds):
     with a_scene() as scene:
         scene.settled()
         row = scene.world.lock.read()
@@ -27,7 +27,7 @@ def test_a_leader_that_waits_for_its_look_at_the_workers_takes_nobody_for_dead_t
         for process in list(other.host.processes):
             scene.world.sim.kill(process)
         held.let_go()
-        # The judge of I20 is heard here if its leases move before the lease duration has passed.
+        # The judge of I20 raises here if the dead worker's leases move before the lease duration has passed.
         scene.run_until(
             lambda: all(r.owner == row.owner for r in scene.world.leases.rows.values()), within=60
         )

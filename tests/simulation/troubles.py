@@ -1,4 +1,4 @@
-"""What befalls a fleet from outside, at random moments while the storm lasts."""
+"""Faults from outside that happen at random times: processes are killed, rows vanish, streams are recreated."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ class Troubles:
         for name in self.world.plan.troubles:
             self._next(name)
         if self.world.plan.mix.stale:
-            self._grow_old()
-        self.world.weather.storm = True
-        self.world.sim.at(self.world.plan.storm, self.end)
+            self._keep_stale_copy()
+        self.world.call_faults.are_on = True
+        self.world.sim.at(self.world.plan.fault_seconds, self.end)
 
     def end(self) -> None:
-        """From here on all is well, but for what is dead, frozen or hung already."""
+        """End the faults. What is dead, frozen or hung stays so; at least one host and one worker are brought back
+        if none is alive."""
         world = self.world
-        world.weather.storm = False
-        world.weather.down.clear()
+        world.call_faults.are_on = False
+        world.call_faults.down.clear()
         world.source.denied.clear()
-        world.note("world", "the storm is over")
+        world.note("world", "no new faults happen from here on")
         if not any(d.is_up for d in world.deployments):
             self._revive(world.deployments[0].host, lost=False)
         at_work = [w for d in world.deployments if d.host.alive for w in d.workers if w not in self._stopped]
@@ -45,19 +46,19 @@ class Troubles:
     def _next(self, name: str) -> None:
         world = self.world
         wait = world.rng.expovariate(1.0 / world.plan.troubles[name])
-        if world.sim.now + wait < world.plan.storm:
-            world.sim.after(wait, lambda: self._strike(name))
+        if world.sim.now + wait < world.plan.fault_seconds:
+            world.sim.after(wait, lambda: self._happen(name))
 
-    def _strike(self, name: str) -> None:
-        self.world.weather.last_trouble = self.world.sim.now
-        self.world.weather.bites[name] += 1
+    def _happen(self, name: str) -> None:
+        self.world.call_faults.last_fault = self.world.sim.now
+        self.world.call_faults.happened[name] += 1
         trouble: Callable[[], None] = getattr(self, name)
         trouble()
         self._next(name)
 
-    def _grow_old(self) -> None:
-        self.world.leases.grow_old()
-        self.world.sim.after(self.world.rng.uniform(2.0, 20.0), self._grow_old)
+    def _keep_stale_copy(self) -> None:
+        self.world.leases.keep_stale_copy()
+        self.world.sim.after(self.world.rng.uniform(2.0, 20.0), self._keep_stale_copy)
 
     def _note(self, what: str) -> None:
         self.world.note("trouble", what)
@@ -100,7 +101,7 @@ class Troubles:
             world.sim.after(back, lambda: self._revive(host, lost=rng.random() < 0.2))
 
     def _revive(self, host: Host, *, lost: bool) -> None:
-        if not host.alive and self.world.sim.now >= self.world.dark_until:
+        if not host.alive and self.world.sim.now >= self.world.hosts_off_until:
             self._note(f"host {host.name} is back{', its Dagster storage is new' if lost else ''}")
             self.world.revive(host, lost=lost)
 
@@ -141,7 +142,7 @@ class Troubles:
         self.world.jumps.append((self.world.sim.now, host))
 
     def ask(self) -> None:
-        """A person asks for a few shards by name."""
+        """Let a person start a run for one or two shards by name."""
         deployment = self._a_deployment()
         rows = sorted(row.key for row in self.world.leases.rows.values() if not row.has_ended)
         if deployment is None or not rows:
@@ -149,7 +150,7 @@ class Troubles:
         keys = tuple(self.world.rng.sample(rows, min(2, len(rows))))
         owner = self.world.leases.rows[keys[0]].holder
         if owner in deployment.workers:
-            self._note(f"somebody asks for {', '.join(keys)}")
+            self._note(f"a person starts a run for {', '.join(keys)}")
             if self.world.rng.random() < 0.5:
                 deployment.launch(owner, keys=keys)
             else:
@@ -178,8 +179,8 @@ class Troubles:
 
     def _outage(self, service: str) -> None:
         seconds = self.world.rng.uniform(30.0, 120.0)
-        self._note(f"{service} is out of order for {seconds:.0f} s")
-        self.world.weather.down[service] = self.world.sim.now + seconds
+        self._note(f"{service} is unavailable for {seconds:.0f} s")
+        self.world.call_faults.down[service] = self.world.sim.now + seconds
 
     def dynamo_outage(self) -> None:
         self._outage("dynamo")
@@ -191,22 +192,22 @@ class Troubles:
         self._outage("lake")
 
     def deny(self) -> None:
-        """A false ResourceNotFound: of a shard, open or not, or of the whole stream."""
+        """Let Kinesis answer ResourceNotFound for a while, falsely, for a shard or for a stream."""
         world, rng = self.world, self.world.rng
         shards = [s for s in world.truth.shards.values() if world.truth.lives(s.key.stream)]
         shard = rng.choice(shards[-12:])
         what = shard.key.stream.name if rng.random() < 0.25 else shard.key
         seconds = rng.choice((5.0, 20.0, 60.0, 150.0))
-        self._note(f"Kinesis denies for {seconds:.0f} s that there is {what}")
+        self._note(f"Kinesis denies for {seconds:.0f} s that {what} exists")
         world.source.denied[what] = world.sim.now + seconds
 
     def wipe_rows(self) -> None:
-        self._note("all lease rows are gone")
+        self._note("all lease rows are deleted")
         self.world.leases.store.wipe()
 
     def drop_tables(self) -> None:
         world = self.world
-        self._note("the coordination tables are gone")
+        self._note("the coordination tables are deleted")
         world.leases.store.wipe()
         world.lock.wipe()
         for worker in world.workers.listing().workers:
@@ -218,18 +219,18 @@ class Troubles:
         rows = sorted(self.world.leases.rows)
         if rows:
             key = self.world.rng.choice(rows)
-            self._note(f"the row {key} is gone")
+            self._note(f"the row {key} is deleted")
             self.world.leases.store.wipe(key)
 
     def drop_lock(self) -> None:
-        self._note("the lock row is gone")
+        self._note("the leader's lock is deleted")
         self.world.lock.wipe()
 
     def drop_worker_row(self) -> None:
         rows = self.world.workers.listing().workers
         if rows:
             worker = self.world.rng.choice(rows).worker_id
-            self._note(f"the worker row {worker} is gone")
+            self._note(f"the worker row {worker} is deleted")
             self._stopped.discard(worker)
             self.world.workers.wipe(worker)
 

@@ -1,4 +1,4 @@
-"""What really happened to the stream, known to nobody in the simulation but its judges."""
+"""What really happened to the streams. Only the judges know it; the simulated processes don't."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from pipeline.core.lease import Lease
 from pipeline.core.stream import ShardKey, StreamId
 
 History = list[tuple[float, str, object]]
-"""When, who, what."""
+"""Entries of virtual time, the process or person that acts, and what happens."""
 
 
 class Violation(AssertionError):
-    """An invariant of docs/protocol.md is broken. `about`: the shard or lease to show in the trace."""
+    """An invariant of docs/protocol.md is broken. `about`: the shard or key that the trace of the failure is
+    limited to."""
 
     def __init__(self, invariant: str, said: str, about: str = "") -> None:
         super().__init__(f"{invariant}: {said}")
@@ -32,22 +33,23 @@ class ShardTruth:
     arrivals: list[datetime] = field(default_factory=list)
     closed: datetime | None = None
     children: tuple[str, ...] = ()
-    # what the table says, commit by commit
+    # what the commits say so far
     token: tuple[int | None, int, bool] | None = None
     read: int = 0
-    """How many of `sequences` the position has passed."""
+    """How many of `sequences` the table's position has passed."""
     gaps: tuple[tuple[datetime, datetime], ...] = ()
-    """From when to when records were reported as perhaps lost."""
-    forgiven: set[int] = field(default_factory=set)
-    """Records that a landing passed over for good reason: trimmed, and told of or never ours."""
+    """The gaps in the ledger, each from one time to another."""
+    left_out: set[int] = field(default_factory=set)
+    """Records that a landing rightly left out: they were trimmed, and lie in a gap or need none."""
     proofs: tuple[tuple[float, datetime], ...] = ()
-    """With each commit: up to when it proves that nothing was lost."""
+    """For each commit: when it was made, and up to when it proves that no record was lost."""
     unread_until: datetime | None = None
-    """Looked at, and no record was there: what arrived before this was trimmed before the stream was ever read."""
+    """Set when the shard was read and had no record: records that arrived before this time were trimmed before the
+    stream could first be read."""
     was: tuple[int | None, int, bool] | None = None
-    """The furthest that it stood at before a person rolled the table back."""
+    """The furthest position that the shard had before a person rolled the table back."""
     begins: int | None = None
-    """Of an adopted shard: how many of `sequences` were KCL's."""
+    """For an adopted shard: how many of `sequences` KCL has read."""
 
     def goes_back(self) -> None:
         if self.was is None or (self.token is not None and _order(self.token) > _order(self.was)):
@@ -66,15 +68,15 @@ def _order(token: tuple[int | None, int, bool]) -> tuple[bool, int]:
 class Truth:
     shards: dict[ShardKey, ShardTruth] = field(default_factory=dict)
     streams: list[StreamId] = field(default_factory=list)
-    """All lives of all of them."""
+    """All lives of all streams."""
     living: dict[str, StreamId] = field(default_factory=dict)
-    """By name."""
-    unasked: dict[str, float] = field(default_factory=dict)
-    """Names of streams that the settings say no more, each with when it was taken out."""
+    """The present life of each stream, by name."""
+    taken_out: dict[str, float] = field(default_factory=dict)
+    """The streams that were taken out of the settings, by name, each with when that was."""
 
     @property
     def stream(self) -> StreamId:
-        """The one that lives now; with several, the first."""
+        """The present life of the first stream."""
         return next(iter(self.living.values()))
 
     def is_first_life(self, stream: StreamId) -> bool:
@@ -92,7 +94,7 @@ class Truth:
         return self.shards[ShardKey(self.stream, shard_id)]
 
     def open_shards(self) -> list[ShardTruth]:
-        living = {stream for name, stream in self.living.items() if name not in self.unasked}
+        living = {stream for name, stream in self.living.items() if name not in self.taken_out}
         return [s for s in self.shards.values() if s.closed is None and s.key.stream in living]
 
     def opened(self, key: ShardKey, parents: tuple[str, ...], at: datetime) -> None:
@@ -109,13 +111,13 @@ class Truth:
 
     @staticmethod
     def first(shard: ShardTruth, origin: datetime | None) -> int:
-        """Where the stream's start lies in this shard."""
+        """How many records of the shard lie before the stream's start."""
         if shard.begins is not None:
             return shard.begins
         return 0 if origin is None else bisect_left(shard.arrivals, origin)
 
     def is_passed(self, shard: ShardTruth, placed: Collection[ShardKey]) -> bool:
-        """A descendant of it has a position, so that it counts as ended without one."""
+        """Whether a descendant of the shard has a position, so that the shard counts as ended without one."""
         children = [self.shards[ShardKey(shard.key.stream, child)] for child in shard.children]
         return any(child.key in placed or self.is_passed(child, placed) for child in children)
 

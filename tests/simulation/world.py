@@ -1,4 +1,4 @@
-"""Everything that a seed's fleet lives in: one stream, three tables, the lake's table, hosts, and the history."""
+"""Everything around a seed's fleet: streams, coordination tables, the lake table, hosts, and the history."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from pipeline.settings.model import (
     WorkerSettings,
 )
 from tests.simulation.adoption import Adoption
+from tests.simulation.call_faults import CallFaults
 from tests.simulation.hosts import Deployment
 from tests.simulation.kinesis import WatchedSource
 from tests.simulation.lease_watch import ODD, WatchedLeases, WatchedWorkers
@@ -38,19 +39,18 @@ from tests.simulation.ports import Script
 from tests.simulation.runs import RunAtWork
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.streams import Streams
-from tests.simulation.stretches import TICK, Dark
+from tests.simulation.stretches import TICK, AllHostsOff
 from tests.simulation.table_watch import WatchedTable
 from tests.simulation.tally import Tally
 from tests.simulation.truth import History, ShardTruth, Truth, Violation
-from tests.simulation.weather import Weather
 
 NAMES = ("orders", "orders-b", "orders-c")
 STREAM = NAMES[0]
 _READS_A_SECOND = 5
 _MOST_LINES = 200_000
 _CLEANUP = _FORMER_WAIT = timedelta(seconds=60)
-"""Longer by default; in a plan without a quiet stretch they have to come about within minutes. All other times are the
-defaults."""
+"""Shorter than the defaults, so that clean-ups happen within minutes in a plan without a quiet stretch. All other
+times are the defaults."""
 
 
 class World:
@@ -60,13 +60,13 @@ class World:
         self.sim = Scheduler()
         self.history: History = []
         self.script: Script | None = None
-        self.weather = Weather(self.sim, self.rng, plan.mix, self.note)
+        self.call_faults = CallFaults(self.sim, self.rng, plan.mix, self.note)
         self.clock = MachineClock(self.sim)
         self.ids = CountingIds("id", seed=plan.seed)
         self.truth = Truth()
         self.source = WatchedSource(self)
         self.losses = Losses(self)
-        # Numbers that grow a digit longer meanwhile: as texts they would be in another order.
+        # Sequence numbers get one digit longer after some records, so that their order as text would be wrong.
         self.source._sequence = count(10**21 - self.rng.randrange(5, 200))
         self.leases = WatchedLeases(self)
         self.workers = WatchedWorkers(self)
@@ -75,17 +75,19 @@ class World:
         self.stage = MemoryStage(self.source, self.clock)
         self.tables_missing = False
         self.runs: dict[str, RunAtWork] = {}
-        """By claim."""
+        """The runs by claim."""
         self.tally = Tally()
         self.pace = TICK
-        """Seconds between two rounds of sensors."""
-        self.puts_until = plan.storm + (60.0 if plan.hush is None else -plan.hush)
-        self.dark_until = 0.0
-        """Until then no host comes back."""
+        """Seconds between two ticks of a sensor."""
+        self.puts_until = plan.fault_seconds + (
+            60.0 if plan.traffic_ends_early is None else -plan.traffic_ends_early
+        )
+        self.hosts_off_until = 0.0
+        """Until this time no host starts."""
         self.jumps: list[tuple[float, Host]] = []
-        """When a host's clock was set."""
+        """Each jump of a host's clock: when, and on which host."""
         self.listeners: list[Callable[[Lease, Lease, Change, Process], None]] = []
-        """Told of each claim and of each move of a lease."""
+        """Called with each claim and each move of a lease."""
         self._reads: dict[ShardKey, list[float]] = {}
         self._run_ids = 0
         self.people = People(self)
@@ -118,7 +120,7 @@ class World:
             if plan.position is InitialPosition.AT_TIMESTAMP
             else None
         )
-        named = [name for name in self.truth.living if name not in self.truth.unasked]
+        named = [name for name in self.truth.living if name not in self.truth.taken_out]
         several = plan.streams > 1
         return Settings(
             application="app",
@@ -144,7 +146,7 @@ class World:
             wave=WaveSettings(records=plan.wave_records),
         )
 
-    # -- what processes need of it -----------------------------------------------------------------------------
+    # -- for processes -----------------------------------------------------------------------------
 
     @property
     def former_wait(self) -> timedelta:
@@ -152,7 +154,7 @@ class World:
 
     @property
     def is_open(self) -> bool:
-        """False while the stream is KCL's."""
+        """Whether deployments may start; False while KCL reads the stream."""
         return not self.plan.adopted or self.sim.now >= self.plan.opens
 
     def a_process(self, name: str, host: Host, worker: str = "") -> Process:
@@ -165,27 +167,29 @@ class World:
         return f"run{self._run_ids}"
 
     def note(self, who: str, what: object) -> None:
-        """`what` is put into words when somebody reads it: of most seeds nobody does."""
+        """Add an entry to the history. `what` is turned into text only when the history is read, which is rare."""
         self.history.append((self.sim.now, who, what))
         if len(self.history) > _MOST_LINES:
-            raise Violation("I30", f"{who} turns in circles: {what}")
+            raise Violation(
+                "I30", f"the history has more than {_MOST_LINES} entries, lately of {who}: {what}"
+            )
 
-    def require_told(self, turn: Turn, by: Process) -> None:
-        """I23: who looked at all rows says that there is one that it doesn't understand."""
+    def require_reported(self, turn: Turn, by: Process) -> None:
+        """I23: a leader tick that has read all rows says that one of them isn't understood."""
         if self.plan.odd_rows and turn.partitions and "1 row not understood" not in turn.sentence:
-            raise Violation("I23", f"{by} doesn't tell of {ODD}: {turn.sentence}", ODD)
+            raise Violation("I23", f"{by} doesn't report the row {ODD}: {turn.sentence}", ODD)
 
     def ensure_tables(self) -> bool:
         missing, self.tables_missing = self.tables_missing, False
         return missing
 
     def key_of(self, shard: ShardKey) -> str:
-        """Of its lease row."""
+        """The key of the shard's lease row."""
         return lease_key(shard, multi=self.plan.streams > 1)
 
     def as_listed(self, stream: StreamId, shards: tuple[Shard, ...]) -> tuple[Shard, ...]:
-        """A listing may be late, and comes in any order."""
-        if not self.weather.strikes("late_listing"):
+        """A listing as a process gets it: now and then without some shards, and in any order."""
+        if not self.call_faults.occurs("late_listing"):
             return shards
         horizon = self.clock.now() - timedelta(seconds=30.0)
         fresh, old = 0.5, self.rng.choice((0.0, 0.0, 0.3))
@@ -203,7 +207,7 @@ class World:
         return self.source.has_forgotten(key)
 
     def count_read(self, key: ShardKey) -> None:
-        """I28: five reads a second and shard, over all readers."""
+        """I28: a shard is read at most five times in a second, by all readers together."""
         times = self._reads.setdefault(key, [])
         times.append(self.sim.now)
         if len(times) > _READS_A_SECOND and self.sim.now - times.pop(0) < 1.0:
@@ -211,7 +215,7 @@ class World:
                 "I28", f"more than {_READS_A_SECOND} reads of {key} within a second", key.shard_id
             )
 
-    def told(self, before: Lease, after: Lease, change: Change, by: Process) -> None:
+    def call_listeners(self, before: Lease, after: Lease, change: Change, by: Process) -> None:
         for listener in self.listeners:
             listener(before, after, change, by)
 
@@ -238,7 +242,7 @@ class World:
         self._resharded((one, other), (self.source.merge(one.key, other.key),))
 
     def neighbours(self) -> list[tuple[ShardTruth, ShardTruth]]:
-        """Open shards that could merge."""
+        """Pairs of open shards that can be merged."""
         ranges = {}
         stream = self._one_of_them()
         for shard in self.source.list_shards(stream):
@@ -248,14 +252,14 @@ class World:
         return [(one, ranges[end + 1][0]) for one, end in ranges.values() if end + 1 in ranges]
 
     def _one_of_them(self) -> StreamId:
-        asked = [stream for name, stream in self.truth.living.items() if name not in self.truth.unasked]
+        asked = [stream for name, stream in self.truth.living.items() if name not in self.truth.taken_out]
         return self.rng.choice(asked) if len(asked) > 1 else asked[0]
 
     def recreate(self) -> None:
         now, stream = self.clock.now(), self._one_of_them()
         if now.timestamp() < stream.epoch + 2:
-            return  # two lives within a second can't be told apart
-        self.note("kinesis", f"stream {stream.name} is deleted and made anew")
+            return  # lives are told apart by whole seconds
+        self.note("kinesis", f"stream {stream.name} is deleted and created again")
         for shard in self.truth.open_shards():
             if shard.key.stream == stream:
                 shard.closed = now
@@ -285,7 +289,7 @@ class World:
         host.processes.clear()
 
     def revive(self, host: Host, *, lost: bool = False) -> None:
-        """`lost`: with a new Dagster storage."""
+        """Start the host again. `lost`: its Dagster storage is lost."""
         host.alive = True
         for deployment in self.deployments:
             if deployment.host is host:
@@ -293,7 +297,7 @@ class World:
                     deployment.forget()
                 deployment.start()
 
-    # -- the run of the world ----------------------------------------------------------------------------------
+    # -- start and end ----------------------------------------------------------------------------------
 
     def start(self) -> None:
         for deployment in self.deployments:
@@ -302,8 +306,8 @@ class World:
             Adoption(self).start()
         if self.plan.streams > 1:
             Streams(self).start()
-        if self.plan.dark:
-            Dark(self).start()
+        if self.plan.hosts_off:
+            AllHostsOff(self).start()
         self.sim.after(1.0, self.produce)
 
     def produce(self) -> None:
