@@ -236,7 +236,8 @@ def test_one_table_that_stopped_is_known_by_its_workers_though_a_stray_table_has
     app.in_state("Leader", ownerName={"S": "kcl-1"})
     for wanted in Layout:
         with pytest.raises(
-            WrongShape, match=r"\(w1\) and table .* \(Leader\) hold coordination rows.*The repair: put the row"
+            WrongShape,
+            match=r"\(w1\) and table .* \(Leader\) hold coordination rows.*The repair: put the row",
         ):
             look(app.client, app.with_layout(wanted))
 
