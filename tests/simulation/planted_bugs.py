@@ -372,8 +372,8 @@ _SHARED: Final = (
         "2.x: a lease is taken although its counter has moved since it was looked at",
         (
             "kcl.writes",
-            'why or f"{me} takes it",\n        requires={"counter": read.counter},',
-            'why or f"{me} takes it",',
+            'why or f"{me} takes the lease",\n        requires={"counter": read.counter},',
+            'why or f"{me} takes the lease",',
         ),
         among=_TAKING,
     ),
