@@ -1,11 +1,11 @@
-"""One attempt of a run to read: wave after wave, all by one claim, and each wave in this order. Each arrow may be cut,
-and the next wave or another run goes on from what is there.
+"""One attempt of a run: wave after wave, all with the same claim. A run may be killed at each arrow; the next wave, or another
+run, goes on from what has been written.
 
     claim -> the row, then the table -> stage -> (gaps) -> commit -> checkpoint -> (end of a shard: child leases,
     childShardIds, SHARD_END) -> release
 
-Reading starts at the *table's* position, always. What a wave tells its caller goes through `on_arrow`: Dagster's
-events, progress, tests and the simulator listen there.
+Reading always starts at the position in the lake table. `on_arrow` is called after each step: it makes Dagster's events, and
+tests and the simulator use it to see a wave, or to end it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pipeline.settings.model import Settings
 
 @dataclass(slots=True, kw_only=True)
 class Attempt:
-    """`wave()` does one round; the caller decides when the next one comes."""
+    """`wave()` makes one wave. The caller decides when the next one begins."""
 
     run_id: str
     settings: Settings
@@ -43,29 +43,35 @@ class Attempt:
     load: LoadReport
     on_arrow: OnArrow
     left_alone: frozenset[str] = frozenset()
-    """Lease keys of shards that failed lately and are left alone."""
+    """Lease keys of shards that failed lately, and that this run doesn't read."""
     failed: dict[str, str] = field(default_factory=dict)
-    """Lease keys of shards that this run gave up on, each with the reason. They don't hold up the others."""
+    """Lease keys of shards that failed in this run, each with the reason. The run doesn't read them again."""
     _is_at_work: bool = False
 
     def beat(self) -> bool:
-        """Called on a timer beside the waves. A wave that hangs stops the beat, so that other runs may take over."""
+        """Show that this run lives, if its wave makes progress. A timer thread calls this beside the waves.
+
+        A run that hangs stops beating, so that other runs may take its shards (D8, D11).
+        """
         if self._is_at_work and self.claims.time_without_progress() > self.settings.hung_after:
             return False
         self.claims.beat()
         if self._is_at_work:
-            held = tuple(self.claims.held.values())  # of another thread, which goes on
+            held = tuple(
+                self.claims.held.values()
+            )  # a copy: the wave's thread changes the dictionary meanwhile
             beats = self.policy.signs_of_life.beats_of_run(self.claims.me, held)
             require_some(self.ports.leases.apply_all(beats))
         return True
 
     def expected(self) -> tuple[str, ...]:
-        """Lease keys of the claimed shards that surely have something to read: never looked at, or left behind."""
+        """Lease keys of the claimed shards that surely have records to read: never read before, or behind."""
         held = self.claims.held.values()
         return tuple(row.key for row in held if row.looked_at is None or row.behind_ms)
 
     def wave(self, keys: Iterable[str] | None = None) -> WaveReport:
-        """Claim, read, land, checkpoint, release. `keys` None: what is due of all that this worker owns."""
+        """One wave: claim, read, land, checkpoint, release. `keys`: the shards to read; None for what is due of all leases that
+        the worker owns."""
         log = WaveLog()
         self.claims.note_progress()
         self._is_at_work = True
@@ -91,7 +97,7 @@ class Attempt:
             log.stopped_by = str(error)
             raise
         except Exception as error:
-            # Its text could quote a record, so only its kind is told.
+            # The sentence goes into lease rows. The error's text could quote a record, so only its type is named (I32).
             log.stopped_by = f"the wave was stopped by an unexpected {type(error).__name__}"
             raise
         finally:
@@ -104,7 +110,8 @@ class Attempt:
         return log.report(len(claimed))
 
     def _read_and_land(self, claimed: Claimed) -> None:
-        """Each step hands its value to the next one; `None` and nothing to read end the wave early."""
+        """The steps between claim and release, each with the value of the step before it. The wave ends early if there is
+        nothing to read, or nothing to commit."""
         keys = self.claims.keys
         planned = self._planning.plan(claimed)
         if not planned.reads:
@@ -118,7 +125,7 @@ class Attempt:
         self.on_arrow(Arrow.CHECKPOINTED, keys)
 
     def _candidates(self, keys: Iterable[str] | None) -> list[Lease]:
-        """Rows that may be read as far as this run knows."""
+        """The rows of shards that this run may try to read."""
         leases = self.ports.leases
         found = leases.held_by(self.claims.me).leases if keys is None else [leases.get(key) for key in keys]
         left_alone = self.left_alone | self.failed.keys()

@@ -1,9 +1,9 @@
-"""What a wave goes through, as values: each holds the one before it and what its step adds.
+"""The values that a wave passes from step to step. Each value holds the value before it, and what its own step has added.
 
 Claimed ──► Planned ──► StagedWave ──► LandedWave
-rows that     where each   files, and     what the table
-carry our     shard is     how far each   took, and what
-claim         read on      shard got      it refused
+rows with    from where   files, and     which ranges the
+the run's    each shard   how far each   table has accepted
+claim        is read      shard got      and refused
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Reads = Mapping[ShardKey, Read]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WavePorts:
-    """What the steps of a wave need of the world."""
+    """The ports that the steps of a wave use."""
 
     leases: LeaseStore
     source: ShardSource
@@ -35,7 +35,7 @@ class WavePorts:
 @dataclass(frozen=True, slots=True)
 class Claimed:
     claims: Claims
-    """The run's: they hold the rows as last read or written."""
+    """The claims of the run, with the claimed rows as they were last read or written."""
     streams: WaveStreams
     log: WaveLog
 
@@ -44,14 +44,14 @@ class Claimed:
 class Planned:
     claimed: Claimed
     reads: Reads
-    """Shards that have something to be read, and from where. Empty: the chores before it were all there was to do."""
+    """The shards to read, each with the position to read from. Empty where the wave had only rows to put in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedWave:
     claimed: Claimed
     reads: Reads
-    """As planned, without shards of streams that changed meanwhile, and after the gaps that were recorded."""
+    """The planned reads without shards of streams that were created again, and going on after gaps that were recorded."""
     manifest: Manifest
 
 

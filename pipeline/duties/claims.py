@@ -1,7 +1,7 @@
-"""The rows that one attempt of a run may write: taking them, waiting for them, writing them, letting them go.
+"""The lease rows that one attempt of a run has claimed: claim them, wait for them, write them, release them.
 
-A claim is the run's and not a wave's: it stands in the row until the run releases it, and it lives as long as the run
-beats for it.
+A claim belongs to the attempt, not to a wave: it stays in a row until the attempt releases the row, and it counts as alive as
+long as the attempt beats for it.
 """
 
 from __future__ import annotations
@@ -28,51 +28,56 @@ from pipeline.ports import Clock, LeaseStore, Runs, WorkerStore
 from pipeline.settings.model import TimeSettings
 
 _NO_BEAT: Final = Sighting("none")
-"""A claim that has no beat yet."""
+"""The sighting of a claim that has no beat in the worker's row yet."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Claims:
     me: str
-    """The worker."""
+    """The id of the run's worker."""
     claim: str
+    """`<run id>/<id of this attempt>`. The second part is new for each attempt: Dagster keeps the run id for a retry while the
+    first attempt may still be at work (D2)."""
     leases: LeaseStore
     workers: WorkerStore
     runs: Runs
     clock: Clock
     times: TimeSettings
     dead_claims: frozenset[str] = frozenset()
-    """Claims that the worker's tick judged dead."""
+    """Claims of other runs that the worker's tick judged dead."""
     held: dict[ShardKey, Lease] = field(default_factory=dict)
-    """Rows that carry this run's claim, as last read or written."""
+    """The rows with this attempt's claim, as they were last read or written."""
     _claiming: tuple[Lease, ...] = ()
-    """Rows that may carry the claim, as they were before: their claims were asked for, and no answer tells."""
+    """Rows whose claim was sent and not answered, as they were before. They may have the claim, and are released with the others."""
     _progress_at: float = 0.0
-    """When the run last got anywhere, by the monotonic clock: a wave of thousands of shards is long, and isn't hung."""
+    """When a step of the wave last ended, by the monotonic clock. A wave of thousands of shards takes long without being hung."""
     _beats: Mapping[str, Sighting] = field(default_factory=dict)
+    """By claim: the beats of other runs."""
     _looked_at: float | None = None
+    """When `_beats` was last read, by the monotonic clock."""
     _waited_for: set[str] = field(default_factory=set)
-    """Lease keys of the rows that may say that this run waits for them."""
+    """Lease keys of rows that may have this attempt's claim in `wantedBy`."""
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Lease keys of the rows held."""
+        """Lease keys of the claimed rows."""
         return tuple(sorted(row.key for row in self.held.values()))
 
     def beat(self) -> None:
-        """Those who wait for these rows see that the run lives."""
+        """Count up this claim's beat in the worker's row. Other runs that wait for the rows see that this run lives."""
         self.workers.beat_run(self.me, self.claim)
 
     def note_progress(self) -> None:
+        """Called after each step of a wave: a run without progress stops beating (D8)."""
         self._progress_at = self.clock.monotonic()
 
     def time_without_progress(self) -> timedelta:
         return timedelta(seconds=self.clock.monotonic() - self._progress_at)
 
     def take(self, log: WaveLog, streams: Mapping[str | None, StreamId], rows: Iterable[Lease]) -> None:
-        """Claim what may be claimed; what may not is a problem of this wave, in one sentence.
+        """Claim the rows that this run may claim. Each other row becomes a problem of the wave.
 
-        `streams`: those of the rows as they are now, by what the rows call them.
+        `streams`: the streams of the rows as Kinesis describes them now, by the rows' `streamName`.
         """
         wanted: list[Lease] = []
         for row in rows:
@@ -84,7 +89,7 @@ class Claims:
             else:
                 log.problems.append(Problem(row.key, why, fatal=False, busy=busy is not None))
         claims = [change.claim(row, self.me, self.claim, over=row.wanted_by is not None) for row in wanted]
-        # From now on: whoever is cut short in the midst of the writes lets go of those that arrived.
+        # Noted before the writes: a wave that ends in the middle of them releases the rows that were written.
         self._claiming = tuple(wanted)
         outcomes = self.leases.apply_all(claims)
         answers = tuple(zip(wanted, outcomes, strict=True))
@@ -93,29 +98,28 @@ class Claims:
                 case Applied(lease):
                     self.held[ShardKey(streams[row.stream], lease.shard_id)] = lease
                 case Refused(found):
-                    by = found.holder if found else "nobody"
-                    log.problems.append(Problem(row.key, f"{by} was faster; nothing was read", fatal=False))
+                    log.problems.append(Problem(row.key, _why_refused(found), fatal=False))
                 case error:
-                    why = f"it couldn't be claimed, and nothing was read ({error})"
+                    why = f"its row couldn't be claimed ({error}); nothing was read"
                     log.problems.append(Problem(row.key, why, fatal=isinstance(error, Terminal)))
         self._claiming = tuple(row for row, outcome in answers if isinstance(outcome, Unreachable))
         require_some(outcomes)
         self.note_progress()
 
     def want(self, key: str) -> bool:
-        """Say in the row that this run waits for a shard that another run is reading: this run goes first after that
-        wave. Whether the row says so now."""
+        """Write into the row that this run waits for the shard, which another run is reading. That run gives the shard up after
+        its wave. Returns whether the row names this run now (D18)."""
         row = self.leases.get(key)
         if row is None or self._other_living_run(row.wanted_by) is not None:
             return False
-        self._waited_for.add(key)  # before the write: its answer may be lost
+        self._waited_for.add(key)  # noted before the write, because the answer of the write may be lost
         return row.wanted_by == self.claim or isinstance(
             self.leases.apply(change.want(row, self.claim)), Applied
         )
 
     def unwant_all(self) -> None:
-        """This run waits no more, however it ended: it holds up no other run. A row that can't be written is free once
-        this run's beat stands still."""
+        """Remove this run from all rows that it waits for, when it ends. Another run may also take a row that can't be written
+        now: once this run's beat has stood still."""
         for key in sorted(self._waited_for):
             with suppress(HeadraceError):
                 row = self.leases.get(key)
@@ -124,47 +128,49 @@ class Claims:
         self._waited_for.clear()
 
     def write(self, log: WaveLog, key: ShardKey, wanted: Change) -> bool:
-        """One write on a row that we hold."""
+        """One write on a claimed row. Whether it was written."""
         return self._is_written(log, key, wanted, self.leases.apply(wanted))
 
     def write_all(self, log: WaveLog, wanted: Mapping[ShardKey, Change]) -> frozenset[ShardKey]:
-        """Many; those that were written. Trouble with a row is a problem of its shard alone."""
+        """One write on each of many claimed rows. Returns the shards whose rows were written; each other shard has a problem."""
         outcomes = zip(wanted.items(), self.leases.apply_all(tuple(wanted.values())), strict=True)
         return frozenset(key for (key, each), done in outcomes if self._is_written(log, key, each, done))
 
     def _is_written(self, log: WaveLog, key: ShardKey, wanted: Change, outcome: Outcome) -> bool:
-        """A refusal means that we hold the row no more: the table has the truth."""
+        """Take down the outcome of a write. A refusal means that this run has lost the row; what it committed stays."""
         self.note_progress()
         match outcome:
             case Applied(lease):
                 self.held[key] = lease
                 return True
             case Refused(found):
-                why = (
-                    f"its row was taken by {_who_has(found, self.claim)} meanwhile; what was committed stays"
-                )
+                why = f"its row {_taken(found, self.claim)} meanwhile; what was committed stays"
             case error:
-                why = f"its row couldn't be written ({error}); what was committed stays, and the next wave mends the row"
+                why = f"its row couldn't be written ({error}); what was committed stays, and the next wave repairs the row"
         log.problems.append(Problem(wanted.key, why, fatal=False))
         return False
 
     def note_undescribed(self, rows: Iterable[Lease], troubles: Troubles) -> None:
-        """Say in the rows why their streams couldn't be asked: these shards aren't even claimed."""
+        """Note in the rows why their streams couldn't be described: these shards aren't even claimed."""
         note_undescribed(rows, troubles, me=self.me, leases=self.leases, at=self.clock.now())
 
     def release(self, log: WaveLog) -> None:
-        """Also after a failure: what can't be released is freed by the silence of this claim."""
+        """Release all rows after a wave, also after one that failed. A row that can't be released becomes free for other runs
+        once this claim's beat has stood still."""
         troubled = {p.lease_key for p in log.problems}
         failed = {p.lease_key: p.why for p in log.problems if p.fatal}
         landed = {each.lease_key: each.staged for each in log.landed}
         releases: list[Change] = []
         rows = {row.key: row for row in (*self._claiming, *self.held.values())}
         for row in rows.values():
-            staged = landed.get(row.key)  # None too where the commit failed: the shard stays as due as it was
+            staged = landed.get(
+                row.key
+            )  # also None where the commit failed: the shard stays as due as it was
             looked_at = behind = kbps = None
             if staged is not None and row.key not in troubled:
                 looked_at = staged.upto.seen or staged.last_arrival or self.clock.now()
-                # No page at all: the box was full before its turn. It isn't at its tip, so it says so.
+                # None: the wave's limits were reached before the shard was asked for a page. It may have records to read, and
+                # 1 ms behind makes it due.
                 behind = 1 if staged.behind is None else staged.behind // timedelta(milliseconds=1)
                 kbps = rate_after_quiet(row, staged, looked_at)
             is_read = staged is not None or row.has_ended
@@ -180,14 +186,15 @@ class Claims:
                     throughput_kbps=kbps,
                 )
             )
+        # The leader may have initiated handovers during the wave: they are completed now, because no run reads the shards.
         given = [row for row in self._write_each(log, releases) if row.checkpoint_owner == self.me]
-        # A handover that was asked for meanwhile is completed right away.
         why = f"{self.me} hands over to"
         self._write_each(log, [change.complete_handover(row, f"{why} {row.owner}") for row in given])
         self.held.clear()
         self._claiming = ()
 
     def _write_each(self, log: WaveLog, changes: Sequence[Change]) -> tuple[Lease, ...]:
+        """Write the changes of a release. Returns the rows that were written; an error is a problem of its shard."""
         outcomes = self.leases.apply_all(changes)
         for each, outcome in zip(changes, outcomes, strict=True):
             if isinstance(outcome, HeadraceError):
@@ -198,15 +205,15 @@ class Claims:
 
     def _why_not(self, row: Lease, stream: StreamId) -> str | None:
         if not is_of_this_life(stream, row):
-            return "its row is of another life of the stream; the leader retires it"
+            return "its row is of another life of the stream; the leader retires the row"
         if row.holder != self.me:
-            return f"worker {row.holder or 'nobody'} holds it, not {self.me}"
+            return f"{f'worker {row.holder}' if row.holder else 'no worker'} holds its lease, not {self.me}"
         if row.checkpoint_owner is not None:
-            return f"it is being handed over to {row.owner}"
+            return f"its lease is being handed over to {row.owner}"
         return None
 
     def _why_busy(self, row: Lease) -> str | None:
-        """Only these are worth waiting for: the row says so in `wantedBy`."""
+        """Which other run has the shard, or goes first. A run that was asked for the shard by name waits for that run."""
         if (reader := self._other_living_run(row.run_claim)) is not None:
             return f"run {reader} is reading it"
         if (waiting := self._other_living_run(row.wanted_by)) is not None:
@@ -214,7 +221,7 @@ class Claims:
         return None
 
     def _other_living_run(self, claim: str | None) -> str | None:
-        """The run that a claim belongs to, if it is another run than this one and isn't over."""
+        """The id of the run that a claim belongs to, if that is another run than this one and it lives."""
         if claim is None or claim == self.claim or self._is_dead(claim):
             return None
         return run_of_claim(claim)
@@ -227,7 +234,8 @@ class Claims:
         return not run_lives(self.runs.verdict(run_of_claim(run_claim)), [beat], patience)
 
     def living_claims(self, rows: Iterable[Lease]) -> frozenset[str]:
-        """Those of other runs' claims on my rows that live. One that Dagster doesn't know is over once its beat stands still."""
+        """Read the beats of other runs, and return the living claims on these rows. The claim of a run that Dagster doesn't
+        know is judged by its beat alone."""
         rows = tuple(rows)
         worker = self.workers.get(self.me)
         beats = {claim: str(count) for claim, count in worker.run_beats.items()} if worker else {}
@@ -243,9 +251,17 @@ class Claims:
         return frozenset(claim for claim in theirs if claim is not None and not self._is_dead(claim))
 
 
-def _who_has(found: Lease | None, mine: str) -> str:
+def _why_refused(found: Lease | None) -> str:
     if found is None:
-        return "nobody (it is gone)"
+        return "its row was deleted before this run could claim it; nothing was read"
+    holder = f"worker {found.holder} holds it" if found.holder else "no worker holds it"
+    return f"its row changed before this run could claim it ({holder} now); nothing was read"
+
+
+def _taken(found: Lease | None, mine: str) -> str:
+    """What has become of a row that this run had claimed: the end of a sentence that begins with "its row"."""
+    if found is None:
+        return "was deleted"
     if found.run_claim is not None and found.run_claim != mine:
-        return f"run {run_of_claim(found.run_claim)} of worker {found.holder}"
-    return f"worker {found.holder}" if found.holder else "nobody"
+        return f"was taken by run {run_of_claim(found.run_claim)} of worker {found.holder}"
+    return f"was taken by worker {found.holder}" if found.holder else "was taken from its worker"

@@ -1,7 +1,8 @@
-"""What a tick remembers, as the text of a Dagster cursor: small, without a version, and safe to lose.
+"""A tick's memory as the text of a Dagster cursor: small, without a version, and safe to lose.
 
-Where sightings are many only the suspects go in (what moved at the last look needs no memory), and nothing that grows
-with the number of leases: the process that ticked remembers the rest (`pipeline.duties.turns.PartMemory`).
+Dagster copies the cursor into the row of every tick. So a cursor has nothing that grows with the number of leases, and of many
+sightings only those that stood still the longest; a counter that moved at the last look needs no memory. The process that made
+the tick remembers the rest (`pipeline.duties.turns.LastTick`).
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from pipeline.duties.worker_report import WorkerMemory
 
 
 def write_leader(memory: LeaderMemory, failures: int) -> str:
-    return _text(
+    return _as_text(
         {
             "look": time_to_cursor(memory.last_look),
-            "lock": _one_out(memory.lock),
+            "lock": _write_sighting(memory.lock),
             "workers": suspects_to_cursor(memory.workers),
             "sync": time_to_cursor(memory.last_sync),
-            "former": _former_out(memory.streams),
+            "former": _write_former(memory.streams),
             "assign": time_to_cursor(memory.assignment.last_pass),
             "leases": suspects_to_cursor(memory.assignment.lease_sightings),
             "handovers": suspects_to_cursor(memory.assignment.handover_sightings),
@@ -52,43 +53,43 @@ def write_leader(memory: LeaderMemory, failures: int) -> str:
 
 
 def read_leader(text: str | None) -> tuple[LeaderMemory, int]:
-    said = _said(text)
+    values = _values_in(text)
     try:
         memory = LeaderMemory(
-            last_look=time_from_cursor(said.get("look")),
-            lock=_one_in(said.get("lock")),
-            workers=from_cursor(said.get("workers", {})),
-            last_sync=time_from_cursor(said.get("sync")),
+            last_look=time_from_cursor(values.get("look")),
+            lock=_read_sighting(values.get("lock")),
+            workers=from_cursor(values.get("workers", {})),
+            last_sync=time_from_cursor(values.get("sync")),
             cleanup=CleanupMemory(
-                time_from_cursor(said.get("completed")), time_from_cursor(said.get("garbage"))
+                time_from_cursor(values.get("completed")), time_from_cursor(values.get("garbage"))
             ),
-            streams=_former_in(said.get("former")),
+            streams=_read_former(values.get("former")),
             assignment=AssignmentMemory(
-                time_from_cursor(said.get("assign")),
-                from_cursor(said.get("leases", {})),
-                from_cursor(said.get("handovers", {})),
-                int(said.get("runs", 0)),
-                cpu_passes=int(said.get("stirred", 0)),
+                time_from_cursor(values.get("assign")),
+                from_cursor(values.get("leases", {})),
+                from_cursor(values.get("handovers", {})),
+                int(values.get("runs", 0)),
+                cpu_passes=int(values.get("stirred", 0)),
             ),
-            election_memory=said.get("kept"),
+            election_memory=values.get("kept"),
         )
-        return memory, int(said.get("failures", 0))
+        return memory, int(values.get("failures", 0))
     except (TypeError, ValueError, AttributeError):
         return LeaderMemory(), 0
 
 
 def write_worker(memory: WorkerMemory) -> str:
     is_whole = len(memory.held) <= MOST_IN_CURSOR
-    return _text(
+    return _as_text(
         {
             "look": time_to_cursor(memory.last_look),
             "claims": to_cursor(memory.claims),
-            "rival": _one_out(memory.rival),
+            "rival": _write_sighting(memory.rival),
             "probe": time_to_cursor(memory.last_probe),
             "probed": memory.probed,
             "run": memory.latest_run,
             "backoff": {key: [b.failures, time_to_cursor(b.until)] for key, b in memory.backoff.items()},
-            "leader": _watching_out(memory.leader),
+            "leader": _write_leader_watch(memory.leader),
             "kept": as_json(memory.own_leases_memory, whole=is_whole),
             "company": as_json(memory.other_workers_memory, whole=is_whole),
             "held": sorted(memory.held) if is_whole and memory.own_leases_memory is not None else None,
@@ -97,74 +98,74 @@ def write_worker(memory: WorkerMemory) -> str:
 
 
 def read_worker(text: str | None) -> WorkerMemory:
-    said = _said(text)
+    values = _values_in(text)
     try:
         return WorkerMemory(
-            last_look=time_from_cursor(said.get("look")),
-            claims=from_cursor(said.get("claims", {})),
-            rival=_one_in(said.get("rival")),
-            last_probe=time_from_cursor(said.get("probe")),
-            probed=said.get("probed"),
-            latest_run=said.get("run"),
+            last_look=time_from_cursor(values.get("look")),
+            claims=from_cursor(values.get("claims", {})),
+            rival=_read_sighting(values.get("rival")),
+            last_probe=time_from_cursor(values.get("probe")),
+            probed=values.get("probed"),
+            latest_run=values.get("run"),
             backoff={
                 key: Backoff(int(count), datetime.fromtimestamp(until, UTC))
-                for key, (count, until) in said.get("backoff", {}).items()
+                for key, (count, until) in values.get("backoff", {}).items()
             },
-            leader=_watching_in(said.get("leader")),
-            own_leases_memory=said.get("kept"),
-            other_workers_memory=said.get("company"),
-            held=frozenset(said.get("held") or ()),
+            leader=_read_leader_watch(values.get("leader")),
+            own_leases_memory=values.get("kept"),
+            other_workers_memory=values.get("company"),
+            held=frozenset(values.get("held") or ()),
         )
     except (TypeError, ValueError, AttributeError):
         return WorkerMemory()
 
 
-def _former_out(memory: StreamsMemory) -> list[Any] | None:
-    """Those that have waited longest; the others begin anew. What prefix and tags find is asked again."""
-    longest = sorted(memory.former, key=lambda name: memory.former[name].credit, reverse=True)[
-        :MOST_IN_CURSOR
-    ]
+def _write_former(memory: StreamsMemory) -> list[Any] | None:
+    """The former streams that have waited longest. The wait of the others starts again, and streams are searched for again."""
+    longest = sorted(memory.former, key=lambda name: memory.former[name].credit, reverse=True)[:MOST_IN_CURSOR]
     if not longest:
         return None
     return [time_to_cursor(memory.counted), to_cursor({name: memory.former[name] for name in longest})]
 
 
-def _former_in(row: list[Any] | None) -> StreamsMemory:
+def _read_former(row: list[Any] | None) -> StreamsMemory:
     if row is None:
         return StreamsMemory()
     looked, former = row
     return StreamsMemory(counted=time_from_cursor(looked), former=from_cursor(former))
 
 
-def _watching_out(seen: LeaderWatchMemory) -> list[Any] | None:
+def _write_leader_watch(seen: LeaderWatchMemory) -> list[Any] | None:
     if seen.last is None:
         return None
-    return [time_to_cursor(seen.last), seen.lock, _one_out(seen.passes), _one_out(seen.other)]
+    return [time_to_cursor(seen.last), seen.lock, _write_sighting(seen.passes), _write_sighting(seen.other)]
 
 
-def _watching_in(row: list[Any] | None) -> LeaderWatchMemory:
+def _read_leader_watch(row: list[Any] | None) -> LeaderWatchMemory:
     if row is None:
         return LeaderWatchMemory()
     last, lock, passes, *other = row
-    return LeaderWatchMemory(time_from_cursor(last), lock, _one_in(passes), *map(_one_in, other))
+    return LeaderWatchMemory(
+        time_from_cursor(last), lock, _read_sighting(passes), *map(_read_sighting, other)
+    )
 
 
-def _text(said: Mapping[str, Any]) -> str:
-    return json.dumps({key: value for key, value in said.items() if value}, separators=(",", ":"))
+def _as_text(values: Mapping[str, Any]) -> str:
+    return json.dumps({key: value for key, value in values.items() if value}, separators=(",", ":"))
 
 
-def _said(text: str | None) -> dict[str, Any]:
-    """A cursor that a person edited, or that another version wrote, is a lost one."""
+def _values_in(text: str | None) -> dict[str, Any]:
+    """The JSON object in a cursor; an empty one where a person or another version has written something else."""
     try:
-        said = json.loads(text or "{}")
+        values = json.loads(text or "{}")
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return values if isinstance(values, dict) else {}
 
 
-def _one_out(seen: Sighting | None) -> list[str | int] | None:
+def _write_sighting(seen: Sighting | None) -> list[str | int] | None:
     return None if seen is None else to_cursor({"it": seen})["it"]
 
 
-def _one_in(row: list[str | int] | None) -> Sighting | None:
+def _read_sighting(row: list[str | int] | None) -> Sighting | None:
     return None if row is None else from_cursor({"it": row})["it"]

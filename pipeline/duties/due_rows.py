@@ -1,4 +1,4 @@
-"""What a worker's rows ask for: which shards are due by what the rows say, and which after a look at Kinesis."""
+"""Which shards of a worker are due: by what the lease rows say, and then by probes, which ask Kinesis."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from pipeline.errors import HeadraceError, Transient, Unreachable
 from pipeline.ports import LeaseStore, ShardSource
 
 _Stream = tuple[StreamId, timedelta] | None
-"""Identity and retention; None where they aren't known."""
+"""A stream's identity and retention; None where they aren't known."""
 Streams = Mapping[str | None, _Stream]
-"""By the row's streamName; in an application with a single stream, by None."""
+"""By the row's `streamName`; by None in an application with a single stream."""
 
 PROBES_A_TICK = 100
-"""Shards. Each costs one of the five reads a second that a shard grants to all its readers."""
+"""Shards that one tick probes, so that the tick stays short; a round over more shards takes several ticks. Each probe is one of
+the five GetRecords a second that a shard allows all its readers together (I28)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ class DueRows:
     def plan(
         self, mine: Iterable[Lease], streams: Streams, living: frozenset[str], *, now: datetime
     ) -> DuePlan:
-        """Rows of another life of their stream are nobody's to read: the leader clears them away, or keeps them."""
+        """What is due of these rows. Rows of another life of their stream are left out: only the leader deals with them."""
         rows: dict[str | None, list[Lease]] = {}
         for lease in mine:
             if lease.stream in streams and _may_be_read(lease, streams[lease.stream]):
@@ -51,10 +52,13 @@ class DueRows:
             if lease.looked_at is None and not lease.has_ended
             for parent in lease.parents - by_shard.keys()
         }
-        # A parent's row that can't be read blocks nobody here: the run asks the table.
+        # Parents that other workers read. Where a parent's row isn't there or isn't understood, the child counts as due: the
+        # run goes by the lake table, and waits if the parent hasn't ended there.
         for found in self.leases.get_many(sorted(elsewhere)).leases if elsewhere else ():
             if _may_be_read(found, known):
                 by_shard[found.shard_id] = found
+        # A look at least every quarter of the retention leaves three more tries before a quiet shard looks like a loss of
+        # records. Where the retention isn't known, it is taken for Kinesis's shortest, a day.
         quarter = known[1] / 4 if known else timedelta(hours=6)
         return plan_due(
             mine, me=self.worker_id, parents=by_shard, living_claims=living, now=now, look_again_after=quarter
@@ -63,7 +67,10 @@ class DueRows:
     def probe(
         self, plan: DuePlan, streams: Streams, after: str | None, *, at_most: int
     ) -> tuple[tuple[Due, ...], str | None]:
-        """So many of the idle shards, from where the last look stopped; and where this one stopped."""
+        """Probe idle shards, `at_most` so many, in the order of their keys and beginning after the key `after`.
+
+        Returns the shards with a new record, and the key at which the next call goes on; None if all idle shards are probed.
+        """
         rest = [row for row in plan.idle if after is None or row.key > after]
         asked = {
             ShardKey(known[0], row.shard_id): row
@@ -77,21 +84,21 @@ class DueRows:
 
 @dataclass(frozen=True, slots=True)
 class DescribedStreams:
-    """What the streams of a worker's rows are now. One that can't be asked holds up its own shards only."""
+    """The streams of a worker's rows as Kinesis describes them now. A stream that fails holds up its own shards only."""
 
     known: Streams
     failed: Mapping[str | None, HeadraceError]
 
     def require_some(self) -> None:
-        """Trouble with every stream is the tick's, and raised: first what passes by itself."""
+        """Raise an error if no stream could be described. A transient one comes first: it doesn't fail the tick."""
         if self.failed and not self.known:
             raise min(self.failed.values(), key=lambda error: not isinstance(error, Transient))
 
     @property
     def suffix(self) -> str:
-        """The end of a sentence; empty where all streams could be asked."""
+        """The end of the tick's sentence, about streams that couldn't be described; empty if there are none."""
         failed = sorted((name or "the stream", why) for name, why in self.failed.items())
-        return "".join(f", {name} couldn't be asked ({why})" for name, why in failed)
+        return "".join(f", {name} couldn't be described ({why})" for name, why in failed)
 
 
 def describe_streams(
@@ -103,7 +110,7 @@ def describe_streams(
         try:
             known[lease.stream] = ask(lease)
         except Unreachable:
-            raise  # waiting for each of the others too would take the whole tick
+            raise  # Kinesis doesn't answer: waiting for each of the other streams would take the whole tick
         except HeadraceError as error:
             failed[lease.stream] = error
     return DescribedStreams(known, failed)
@@ -114,5 +121,6 @@ def _may_be_read(row: Lease, known: _Stream) -> bool:
 
 
 def _resume_point(row: Lease) -> Start | int:
-    """Where a shard without a record was last found empty: by Kinesis's clock, as `looked_at` is."""
+    """Where a probe begins: after the last record, or where none was read, at the time when the shard was last found empty.
+    `looked_at` is a time of Kinesis's clock."""
     return int(row.checkpoint.sequence) if row.checkpoint.is_digits else Start(row.looked_at)

@@ -1,4 +1,4 @@
-"""Shards that fail: noted in their rows where no wave could begin, and named in the sentence of a worker's tick."""
+"""Failing shards: noted in their rows if no wave could claim them, and named in the sentence of a worker's tick."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from pipeline.errors import HeadraceError, Terminal
 from pipeline.ports import LeaseStore
 
 Troubles = Mapping[str | None, HeadraceError]
-"""Why a stream couldn't be asked, by what the lease rows call the stream."""
+"""By the row's `streamName`: why Kinesis couldn't describe the stream."""
 
 
 def note_undescribed(
     rows: Iterable[Lease], troubles: Troubles, *, me: str, leases: LeaseStore, at: datetime
 ) -> None:
-    """A stream that can't be asked keeps its shards from being claimed, so no release tells of it: their rows do.
+    """Note in the rows of a stream that Kinesis can't describe why its shards aren't read.
 
-    Each row is written once. Trouble that passes by itself isn't noted: it would cost a write for each shard, and one
-    more wave to remove it. A row that couldn't be written is noted at the next try.
+    Usually the release after a wave notes a failure. Shards of such a stream aren't even claimed, so no wave releases them.
+    Each row is written once. A transient error isn't noted: the note would cost a write for each shard, and one more wave to
+    remove it. If a write fails, the next tick or wave makes it.
     """
     leases.apply_all(
         [
@@ -36,7 +37,7 @@ def note_undescribed(
 
 
 def failures_suffix(mine: Iterable[Lease]) -> str:
-    """The end of a sentence; empty where no shard fails."""
+    """The end of the tick's sentence, about failing shards; empty if there are none."""
     failing = sorted(
         (row.failure.since, row.key, row.failure.why) for row in mine if row.failure and not row.has_ended
     )

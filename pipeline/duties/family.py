@@ -1,4 +1,4 @@
-"""What a wave, and a person's repair, must know of a stream's shards: parents, children, and who is still in the way."""
+"""What a wave, and a person's command, must know of the shards of a stream: parents, children, and which of them are unread."""
 
 from __future__ import annotations
 
@@ -14,53 +14,58 @@ from pipeline.ports import LeaseStore, ShardSource
 
 def family_of(
     stream: StreamId,
-    beginning: Iterable[ShardKey],
+    unread: Iterable[ShardKey],
     *,
     held: Iterable[Lease],
     positions: Positions,
     source: ShardSource,
     leases: LeaseStore,
 ) -> Family:
-    """Kinesis is asked for the shards only where a shard begins: it needs its parents. `held`: rows as read lately."""
-    held, begins = tuple(held), tuple(beginning)
-    if not begins:
+    """The family of a stream. Kinesis lists the shards only if some of them are `unread`, because those need their parents.
+
+    `held`: rows of the stream that were read a moment ago.
+    """
+    held, unread = tuple(held), tuple(unread)
+    if not unread:
         return a_family(stream, (), leases=held, positions=positions)
     origin = positions.origins[stream]
-    # The whole listing first: a shard that only a later one shows must not look as if it were out of scope.
+    # All shards are listed before the shards in scope. In the other order, a shard that only the second listing shows would
+    # look as if it were out of the origin's scope.
     whole = None if origin.start.at is None else source.list_shards(stream)
     scope = source.list_shards(stream, origin.start)
     every = scope if whole is None else whole
     known = a_family(stream, scope, listed=every, leases=held, positions=positions)
-    rows = _rows_in_question(known, begins, held=held, positions=positions, leases=leases)
+    rows = _rows_of_undecided_parents(known, unread, held=held, positions=positions, leases=leases)
     return a_family(stream, scope, listed=every, leases=[*held, *rows], positions=positions)
 
 
 def ended_before_origin(stream: StreamId, positions: Positions, source: ShardSource, key: ShardKey) -> bool:
+    """Whether Kinesis says that the shard was closed before the origin of its stream."""
     at = positions.origins[stream].start.at
     return at is not None and source.ended_before(key, at)
 
 
-def _rows_in_question(
+def _rows_of_undecided_parents(
     known: Family,
-    begins: Iterable[ShardKey],
+    unread: Iterable[ShardKey],
     *,
     held: tuple[Lease, ...],
     positions: Positions,
     leases: LeaseStore,
 ) -> list[Lease]:
-    """Rows of parents of which nothing else says that they are in the way or out of it, in few requests: at a cold
-    start there are hundreds, trimmed long ago."""
+    """Rows of the parents that neither the listing, nor the table, nor a row that was read decides about. They are read in few
+    requests: at a first start there can be hundreds of parents that Kinesis has dropped long ago."""
     keys = {row.shard_id: row.key for row in held}
     settled = known.in_scope | known.expected | keys.keys() | known.passed(positions).keys()
     asked = sorted(
         keys[key.shard_id].removesuffix(key.shard_id) + parent
-        for key in begins
+        for key in unread
         for parent in known.parents.get(key.shard_id, frozenset()) - settled
-        if positions.of(ShardKey(known.stream, parent)) is None  # else the table's word is enough
+        if positions.of(ShardKey(known.stream, parent)) is None  # a position decides without the row
     )
     if not asked:
         return []
     found = leases.get_many(sorted(set(asked)))
-    # There, but not for us to understand: in the way, unless the table says END.
-    odd = [Lease(row.key) for row in found.skipped]
-    return [*odd, *(row for row in found.leases if is_of_this_life(known.stream, row))]
+    # A row that isn't understood may be of an unread parent, so its shard has a row until the table has an END for it.
+    not_understood = [Lease(row.key) for row in found.skipped]
+    return [*not_understood, *(row for row in found.leases if is_of_this_life(known.stream, row))]

@@ -1,11 +1,11 @@
-"""Records that left the stream before they were read, where the stream's settings say to go on.
+"""Gaps: records that left the stream before they were read, and that reading goes on after (`on_data_loss: continue`).
 
-    staged -> a gap before what was read?      ->  skipped range (after, after], with the moments between which
+    staged -> a gap before the first record?   ->  skipped range (after, after], with the times of the gap
            -> the shard is gone from Kinesis?  ->  skipped range (after, END], with the children that are known
-           -> one commit of these, then the commit of what was read
+           -> one commit of these ranges, then the commit of the staged records
 
-So a gap is in the ledger before any position moves over it (I13 of docs/protocol.md), and a run that dies between the two commits has
-recorded a gap that only grows.
+So a gap is in the ledger before the position moves over it (I13 of docs/protocol.md). If the run dies between the two commits,
+the next run finds the same gap again, or a longer one, and records it once more.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from pipeline.ports import LandingTable, ShardSource, StreamFacts
 
 @dataclass(slots=True)
 class Gaps:
-    """What became of the gaps of one wave."""
+    """The gaps of one stream that a wave has committed."""
 
     batches: dict[ShardKey, Batch] = field(default_factory=dict)
-    """Batches as they go on from what was committed here."""
+    """The batches of shards with a gap. They begin at the position that the gap's commit has left."""
     ended: dict[ShardKey, Position] = field(default_factory=dict)
-    """Shards that are gone, ended by now: nothing of them is left to land."""
+    """Shards that are gone from Kinesis, with their END: no record of them is left to land."""
     sentences: list[str] = field(default_factory=list)
+    """One for each gap, for a person."""
 
 
 def record_gaps(
@@ -53,7 +54,7 @@ def record_gaps(
         elif _may_be_ended(each, batch, facts.asked) and source.is_gone(each.key):
             listed = source.list_shards(facts.stream) if listed is None else listed
             if any(shard.shard_id == each.key.shard_id for shard in listed):
-                continue  # Kinesis contradicts itself: a shard that it still lists is read on later
+                continue  # Kinesis contradicts itself: it lists a shard that it doesn't know. A later wave reads the shard
             now = source.aws_now() or facts.asked
             gap = Gap(batch.witness, now + WITHIN_THE_SECOND - facts.retention)
             ranges.append(_ended(_skipped(batch, gap, run, claim), listed))
@@ -68,7 +69,8 @@ def children_in(key: ShardKey, listed: Iterable[Shard]) -> tuple[str, ...]:
 
 
 def _may_be_ended(staged: Staged, batch: Batch, now: datetime) -> bool:
-    """No shard leaves Kinesis before its retention has passed: a too early 'not found' ends nothing."""
+    """Whether the shard can be gone. Kinesis drops no shard before its retention has passed, so an earlier ResourceNotFound is
+    a mistake and must not end the shard: an END stays for ever."""
     lost = staged.data_loss and batch.goes_on and not staged.moved
     return lost and now - batch.witness > batch.retention
 
@@ -78,7 +80,7 @@ def _skipped(batch: Batch, gap: Gap, run: str, claim: str) -> Range:
         Kind.SKIPPED,
         batch.key,
         after=batch.after,
-        # The witness stays: children inherit it, and what they lost meanwhile is theirs to tell.
+        # `seen` is the old witness, not the end of the gap: children inherit the witness, and report what they lost themselves.
         upto=replace(batch.after or Position(), seen=gap.since),
         run=run,
         claim=claim,

@@ -1,4 +1,4 @@
-"""What the hosts of a run were busy with, told to the worker's row: one average every 30 s, whichever run comes first."""
+"""How busy a run's hosts were, written into the worker's row: one average every 30 s, as KCL's workers write it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from pipeline.settings.model import Settings
 
 @dataclass(slots=True, kw_only=True)
 class LoadReport:
-    """One run's. The row says when it was last added to, so that runs that come and go don't add too often."""
+    """The load of one run's hosts. The worker's row says when the last average was added, so that several short runs together
+    don't add averages more often than every 30 s."""
 
     worker_id: str
     workers: WorkerStore
@@ -24,7 +25,7 @@ class LoadReport:
     settings: Settings
     _loads: tuple[HostLoad, ...] = ()
     _since: float = 0.0
-    """When what the loads tell of began."""
+    """When the time began that the loads are about, by the monotonic clock."""
 
     def note(self, loads: Iterable[HostLoad]) -> None:
         loads = tuple(loads)
@@ -35,10 +36,11 @@ class LoadReport:
         self._loads = (*self._loads, *loads)
 
     def report_when_due(self) -> None:
-        """Called after each wave. An average of less than a period would be one of the work without its pauses."""
+        """Called after each wave. Writes nothing before 30 s have passed: an average over less time would leave out the pauses
+        between waves."""
         if not self._loads or self.clock.monotonic() - self._since < REPORT_PERIOD.total_seconds():
             return
-        # Metrics are hints: what can't be told now is told after the next wave.
+        # The load is only a hint for the leader. If the write fails, the next wave tries again.
         with suppress(HeadraceError):
             self._report()
 

@@ -1,4 +1,4 @@
-"""Where a stream starts: decided once, by an empty commit, before anything of it is read."""
+"""The origin of a stream: decided once, and committed to the lake table by an empty commit before anything is read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def ensure_origin(
     stream: StreamSettings,
     leases: Iterable[Lease],
 ) -> TableState:
-    """The state as it is once the stream has an origin; unchanged where it has one."""
+    """Commit the stream's origin if it has none. Returns the table's state, in which the stream has an origin."""
     origin = plan_origin(state, facts, stream=stream, leases=leases)
     return state if origin is None else table.commit(Proposal(origins=((facts.stream, origin),))).state
 
@@ -30,14 +30,17 @@ def ensure_origin(
 def plan_origin(
     state: TableState, facts: StreamFacts, *, stream: StreamSettings, leases: Iterable[Lease]
 ) -> Origin | None:
-    """None where it has one already."""
+    """The origin to commit; None where the stream has one. Raises OriginUnsafe where records could be skipped or repeated.
+
+    `leases`: all rows of the stream.
+    """
     if facts.stream in state.positions.origins:
         return None
     has_positions = bool(state.positions.origins or state.positions.shards)
     if not state.origin_allowed and not has_positions:
         raise OriginUnsafe(
-            f"{facts.stream} has no origin in the lake table, and the table was used before: where its records "
-            "begin can't be told; nothing was read. `headrace repair` rebuilds the positions"
+            f"{facts.stream} has no origin in the lake table, and Headrace has used the table before, so the origin may "
+            "have been lost; nothing was read. `headrace repair` rebuilds the positions"
         )
     read = sorted(
         row.key
@@ -47,20 +50,23 @@ def plan_origin(
     if read:
         raise OriginUnsafe(
             f"{facts.stream} has no origin in the lake table, but checkpoints in {counted(len(read), 'lease row')} "
-            f"({read[0]}, ...): somebody read this stream under this application's name. Nothing was read. Choose "
-            "another application name, or adopt these leases"
+            f"({read[0]}, ...): another program has read this stream under this application's name. Nothing was read. "
+            "Choose another application name, or adopt these leases (`headrace adopt`)"
         )
     return Origin(_start(state, facts, stream), facts.asked)
 
 
 def _start(state: TableState, facts: StreamFacts, stream: StreamSettings) -> Start:
     if any(known.arn == facts.stream.arn for known in state.positions.origins):
-        return TRIM  # a later life of a stream that we know: nothing of it was ever ours to skip
+        # A later life of a stream that was read before. LATEST would skip the records before this moment, and a timestamp
+        # was meant for the first life.
+        return TRIM
     match stream.initial_position:
         case InitialPosition.TRIM_HORIZON:
             return TRIM
         case InitialPosition.LATEST:
-            # By Kinesis's clock: a host whose clock is fast would skip records.
+            # By Kinesis's clock: by the clock of a host that is fast, records would be skipped. The answer's Date has whole
+            # seconds.
             return Start(facts.asked.replace(microsecond=0))
         case InitialPosition.AT_TIMESTAMP:
             return Start(stream.timestamp)

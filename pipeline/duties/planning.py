@@ -1,6 +1,7 @@
-"""Claimed ──► Planned: where the landing table stands, which shards may be read now, and from where. Stream by stream.
+"""Claimed ──► Planned: load the lake table, and decide for each claimed shard whether it is read now, and from where.
 
-What has to come before the reading is done here, too: the origin of a stream, what others have read meanwhile, repairs of rows behind the table, and the chores of shards that have ended.
+What has to come before the reading is written here, too: the origin of a stream, foreign ranges, checkpoints of rows that are
+behind the table, and the rows of shards that have ended in the table.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class Planning:
         families = self._families(claimed, state.positions)
         plans = self._plans(claimed, state.positions, families)
         if any(isinstance(plan, Stop) for plan in plans.values()):
-            # Rows are read before the table: one look at a newer table before a row ahead of it is believed.
+            # A row that is ahead of the table stops its shard until a person decides. So the table is loaded once more before
+            # such a row is believed (section 2 of docs/protocol.md).
             state = self.ports.table.load()
             plans = self._plans(claimed, state.positions, families)
         return Planned(claimed, self._do_chores(claimed, plans))
@@ -52,7 +54,7 @@ class Planning:
     def _record_foreign_ranges(self, claimed: Claimed, state: TableState) -> TableState:
         streams, claims = claimed.streams, claimed.claims
         for stream in sorted(streams.facts.keys() & state.positions.origins.keys()):
-            state, told = self.before_reading.record_foreign_ranges(
+            state, notes = self.before_reading.record_foreign_ranges(
                 stream,
                 {key: row for key, row in claims.held.items() if key.stream == stream},
                 state,
@@ -61,11 +63,11 @@ class Planning:
                 run=self.run_id,
                 claim=claims.claim,
             )
-            claimed.log.notes.extend(told)
+            claimed.log.notes.extend(notes)
         return state
 
     def _do_chores(self, claimed: Claimed, plans: dict[ShardKey, Begin]) -> dict[ShardKey, Read]:
-        """Do what comes before reading: repairs, and the chores of shards that have ended already."""
+        """Write what comes before the reading, and return the reads: rows behind the table, rows of shards that have ended."""
         log, claims = claimed.log, claimed.claims
         reads: dict[ShardKey, Read] = {}
         repairs: dict[ShardKey, Change] = {}
@@ -88,13 +90,17 @@ class Planning:
         return {key: read for key, read in reads.items() if key not in lost}
 
     def _state(self, streams: WaveStreams) -> TableState:
-        """A stream that the settings don't name was found by the leader: it alone decides where that one starts."""
+        """The lake table's state, after the origins of the settings' streams were committed where they were missing.
+
+        The origin of a stream that the settings don't name is the leader's business, which has found the stream.
+        """
         self.ports.table.ensure()
         state = self.ports.table.load()
         for stream, facts in tuple(streams.facts.items()):
             named = self.settings.stream(stream.name)
             if stream not in state.positions.origins and named is not None:
-                # Once in a stream's life: no row of it may have digits.
+                # No row of the stream, of this worker's or another's, may have a sequence number yet. A run scans all rows
+                # only here, once in a stream's life.
                 every = rows_of(stream, self.ports.leases.scan().leases)
                 decide = partial(ensure_origin, self.ports.table, state, facts, stream=named, leases=every)
                 state = streams.isolate(stream, decide) or state
@@ -104,11 +110,11 @@ class Planning:
         found: dict[StreamId, Family] = {}
         for stream in tuple(claimed.streams.facts):
             its = {key: row for key, row in claimed.claims.held.items() if key.stream == stream}
-            begins = [key for key in its if _is_unread(positions.of(key)) and stream in positions.origins]
+            unread = [key for key in its if _is_unread(positions.of(key)) and stream in positions.origins]
             ask = partial(
                 family_of,
                 stream,
-                begins,
+                unread,
                 held=its.values(),
                 positions=positions,
                 source=self.ports.source,
@@ -163,12 +169,14 @@ class Planning:
         return plans
 
     def _unlisted(self, key: ShardKey, family: Family, positions: Positions) -> tuple[InTheWay, ...]:
-        """A shard that no listing shows yet may have a parent that nobody named. One that is gone can be judged."""
+        """Why the shard waits while no listing shows it: its parents may be unknown. A shard that Kinesis has forgotten is in
+        no listing any more, and is judged by the parents that are known."""
         if positions.of(key) is not None or key.shard_id in family.listed or self.ports.source.is_gone(key):
             return ()
-        return (InTheWay(key.shard_id, "no listing shows it yet, so that its parents aren't known"),)
+        why = "no listing of the stream shows this shard yet, so that its parents aren't known"
+        return (InTheWay(key.shard_id, why),)
 
 
 def _is_unread(position: Position | None) -> bool:
-    """Nothing of the shard has landed yet: where it starts depends on its parents."""
+    """Whether no record of the shard has landed yet, so that its start depends on its parents."""
     return position is None or (position.sequence is None and not position.ended)

@@ -1,9 +1,9 @@
-"""A run: wave after wave, until nothing is left to read or the run's time is up; and what became of its shards.
+"""A run: wave after wave until there is nothing more to read or its time is over; then it reports which shards have failed.
 
-    Run       the loop: everything that is due, or named shards up to their tip
-    Reading   all that one run reads, for one worker after the other; which shards the run has to call failed
+    Run       the loop over waves of one worker: all shards that are due, or named shards up to their tip
+    Reading   everything that one run of Dagster reads: one `Run` for each worker that reads some of its shards
 
-Dagster's asset, `headrace consume` and the simulator all come through `Reading`. Nothing in here knows Dagster.
+Dagster's asset, `headrace consume` and the simulator call `Reading`. This module doesn't import Dagster.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from pipeline.settings.model import Settings
 OnWave = Callable[[WaveReport], None]
 
 _EMPTY_PAUSE = 1.0
-"""Seconds between two waves of which the first brought nothing though the shard isn't at its tip."""
+"""Seconds after a wave that brought no record from a shard that isn't at its tip, such as one with empty pages."""
 _RETRY_PAUSE = 2.0
-"""Seconds between two tries for a shard that another run is reading."""
+"""Seconds between two tries to claim a named shard."""
 _TRIES = 10
-"""For shards that no run is reading and that this run can't claim: the leader gave them to another worker, or their
-parents have to be read first. While this run waits its worker starts no other run, and such a run may be the one that
-reads the parents."""
+"""Waves without success after which a run gives a named shard up although no other run is reading it: the leader has given the
+lease to another worker, or the shard's parents have to be read first. Waiting longer could be waiting for ever, because the
+worker starts no other run meanwhile, and another run may have to read those parents first."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,21 +41,25 @@ class Run:
     is_stopping: Callable[[], bool]
     """Whether a person told this run's worker to stop."""
     waiting: dict[str, str] = field(default_factory=dict)
-    """Shards asked for by name that aren't at their tip yet, each with the reason."""
+    """Named shards that aren't read up to their tip yet, each with the reason. By lease key."""
     _began: float = field(init=False)
 
     def __post_init__(self) -> None:
         self._began = self.clock.monotonic()
 
     def all_that_is_due(self) -> None:
-        """Every wave plans anew: it takes up children and new leases, and drops leases that were given away."""
-        news = self._began
+        """Make waves over all leases of the worker until no record has come for `times.idle`, or `times.linger` is over.
+
+        Each wave plans anew: it begins to read children and new leases, and leaves leases that went to another worker.
+        """
+        last_news = self._began
         while True:
             began = self.clock.monotonic()
             report = self._wave(None)
             if report.rows or report.goes_on:
-                news = self.clock.monotonic()
-            if self._must_end() or self.clock.monotonic() - news >= self.settings.times.idle.total_seconds():
+                last_news = self.clock.monotonic()
+            idle_for = self.clock.monotonic() - last_news
+            if self._must_end() or idle_for >= self.settings.times.idle.total_seconds():
                 return
             if not report.goes_on:
                 self._pause_until(began + self.settings.wave.every.total_seconds())
@@ -63,10 +67,10 @@ class Run:
                 self.clock.pause(_EMPTY_PAUSE)
 
     def catch_up(self, keys: tuple[str, ...]) -> dict[str, str]:
-        """Read each of these shards to its tip as of now, or to its end. The shards that couldn't be, each with the reason.
+        """Read each of these shards to its tip as of now, or to its end. Returns the other shards, each with the reason.
 
-        As long as records land the run goes on, however long the backlog. Without any it waits for the linger time
-        where another run is reading, and for a few tries where none is.
+        The run goes on as long as records land, however long the backlog is. When no record lands, it waits for `times.linger`
+        while another run is reading the shard, and for a few tries otherwise.
         """
         self.waiting = dict.fromkeys(keys, "its tip wasn't reached")
         try:
@@ -75,7 +79,7 @@ class Run:
             self.attempt.claims.unwant_all()
 
     def _until_none_waits(self) -> dict[str, str]:
-        # Once for the whole run: a moment that moved with each wave would have the run follow a busy shard for ever.
+        # One moment for the whole run: if it moved on with each wave, the run would never be done with a busy shard.
         since = self.clock.now()
         vain_tries = 0
         while True:
@@ -118,7 +122,8 @@ class Run:
 
 
 def _is_current(landed: Landed, key: str, since: datetime) -> bool:
-    """At the tip, or past what was the tip when the run began: a busy shard may never stand at its tip."""
+    """Whether the shard was read to its tip, or past the records of the time when the run began. A busy shard may never be found
+    at its tip."""
     staged = landed.staged
     arrived = staged.last_arrival is not None and staged.last_arrival >= since
     return landed.lease_key == key and staged.error is None and (staged.at_tip or arrived)
@@ -135,30 +140,32 @@ class RunEnding:
 
     @property
     def is_passing(self) -> bool:
-        """The run broke off over trouble that passes: the shards in it may be healthy."""
+        """The run broke off because of an error that passes, which says nothing about its shards."""
         return isinstance(self.error, Transient)
 
 
 @dataclass(slots=True, kw_only=True)
 class Reading:
-    """All that one run reads. A run that is asked for shards by name may read for several workers, one after the other."""
+    """Everything that one run reads. Named shards may belong to several workers; the run reads for one after the other."""
 
     open_run: Callable[[str, OnWave, OnArrow], AbstractContextManager[Run]]
-    """By worker id: a run of that worker, with its beat beside it until the block ends."""
+    """Worker id -> the loop for that worker. A thread beats for its claim until the block of the `with` statement ends."""
     readers: Readers
     on_wave: OnWave
     on_arrow: OnArrow
     _failed: dict[str, str] = field(default_factory=dict)
     _unread: set[str] = field(default_factory=set)
-    """Asked for by name, and no worker has begun to read them."""
+    """Named shards for whose worker no loop has begun yet."""
     _claimed: tuple[str, ...] = ()
-    """Shards of the wave that is at work."""
+    """The shards of the wave that is at work, by lease key."""
     _run: Run | None = None
 
     def everything_due(self, worker_id: str) -> RunEnding:
+        """List mode: read all that is due of the worker's leases."""
         return self._ending_of(lambda: self._read_for(worker_id, None))
 
     def shards(self, keys: Iterable[str]) -> RunEnding:
+        """Partition mode: read the shards that a person or a backfill names."""
         keys = tuple(keys)
         self._unread = set(keys)
 
@@ -169,7 +176,7 @@ class Reading:
         return self._ending_of(work)
 
     def expected(self) -> tuple[str, ...]:
-        """Shards of the wave at work that surely have something to read."""
+        """Lease keys of the shards of the wave at work that surely have records to read."""
         return self._run.attempt.expected() if self._run is not None else ()
 
     def _ending_of(self, work: Callable[[], None]) -> RunEnding:
@@ -199,5 +206,5 @@ class Reading:
         self.on_arrow(arrow, keys)
 
     def _note_wave(self, report: WaveReport) -> None:
-        self._claimed = ()  # an error before the next wave's claims is no failure of these shards
+        self._claimed = ()  # these shards are done: an error before the next wave's claims doesn't make them fail
         self.on_wave(report)

@@ -1,7 +1,7 @@
-"""The chores of a shard's end on the lease rows: child leases, then childShardIds, then SHARD_END.
+"""The writes on lease rows at the end of a shard: the children's rows, then childShardIds, then SHARD_END.
 
-In this order other readers of the table find the children before the end. Each of the writes may be cut off and made again by
-the next wave: the landing table tells that the shard has ended.
+In this order other programs that read the rows find the children before the end. If the run dies in between, the next wave
+makes the missing writes: the lake table has the END.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ class ShardEnds:
     def finish(
         self, log: WaveLog, key: ShardKey, position: Position, listed: tuple[Shard, ...] | None = None
     ) -> None:
-        """`listed`: the stream's shards, where they were listed already. A child that no listing shows yet is left to the
-        leader's shard sync: without the listing its other parent could be missed."""
+        """Make the writes at the end of a shard whose position in the lake table is an END.
+
+        `listed`: the stream's shards, if they were listed already. A child that the listing doesn't show yet gets its row from
+        the leader's shard sync, because only a listing tells the other parent of a merge.
+        """
         if listed is None:
             listed = self.source.list_shards(key.stream)
         known = {shard.shard_id: shard for shard in listed}
@@ -45,7 +48,7 @@ class ShardEnds:
             return
         if (end := position.checkpoint) is not None:
             row = self.claims.held[key]
-            # The row carries no throughput from now on, but stays a while.
+            # The row stays until the clean-up, and must not count as load until then.
             self.claims.write(
                 log,
                 key,
@@ -53,15 +56,17 @@ class ShardEnds:
             )
 
     def count_as_ended(self, log: WaveLog, key: ShardKey, by: str) -> None:
-        """A row that was left over, or came back after the shard's end: it says SHARD_END as well, and the leader deletes
-        it. `by`: the descendant that has a position."""
+        """Write SHARD_END into a row that was left over, or made again, after the lake table had forgotten the shard's END. The
+        leader then deletes the row. `by`: the descendant that has a position."""
         row = self.claims.held[key]
         end = change.checkpoint(row, self.claims.me, self.claims.claim, at=SHARD_END, throughput_kbps=0.0)
         if self.claims.write(log, key, end):
-            log.notes.append(f"{row.key} counts as ended, for {by} after it has a position: nothing was read")
+            log.notes.append(
+                f"{row.key} counts as ended, because {by}, which descends from it, has a position: nothing was read"
+            )
 
     def _create(self, log: WaveLog, parent: ShardKey, child: Shard) -> None:
-        """A child's row that is there already is as good, understood or not."""
+        """Create the row of a child. A row that is there already stays as it is, whether it is understood or not."""
         lease: Lease = a_lease(
             parent.stream,
             child,

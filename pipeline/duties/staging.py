@@ -1,5 +1,5 @@
-"""Planned ──► StagedWave: one Spark job reads and stages all shards, and what is found out meanwhile is dealt with:
-streams that were made anew, records that were lost, shards that failed."""
+"""Planned ──► StagedWave: one Spark job reads and stages all shards. Then the wave deals with streams that were created again
+meanwhile, with lost records, and with shards that failed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class Staging:
     ends: ShardEnds
 
     def stage(self, planned: Planned, *, on_staged: Callable[[], None]) -> StagedWave | None:
-        """None: nothing of it may be committed. `on_staged` is called once the files are written."""
+        """Stage the planned reads; None where nothing of them may be committed. `on_staged` is called once the Spark job has
+        ended."""
         claimed = planned.claimed
         manifest = self.ports.stage.stage(
             [read.batch for read in planned.reads.values()], self.ports.table.staging_spec(), self._limits
@@ -48,7 +49,8 @@ class Staging:
         return BatchLimits(budget.records, budget.bytes, budget.seconds.total_seconds())
 
     def _record_gaps(self, claimed: Claimed, reads: Reads, manifest: Manifest) -> tuple[Reads, Manifest]:
-        """The reads as they stand after the gaps' own commits, and what of the manifest is still to land."""
+        """Commit the gaps that the Spark job has found. Returns the reads, which go on after the gaps, and the manifest without
+        shards that have ended by a gap."""
         for stream, facts in claimed.streams.facts.items():
             gaps = record_gaps(
                 {key: read.batch for key, read in reads.items() if key.stream == stream},
@@ -64,6 +66,6 @@ class Staging:
                 self.ends.finish(claimed.log, key, position)
             continued = {key: replace(reads[key], batch=batch) for key, batch in gaps.batches.items()}
             reads = {**reads, **continued}
-            left = tuple(staged for staged in manifest.staged if staged.key not in gaps.ended)
-            manifest = replace(manifest, staged=left)
+            remaining = tuple(staged for staged in manifest.staged if staged.key not in gaps.ended)
+            manifest = replace(manifest, staged=remaining)
         return reads, manifest

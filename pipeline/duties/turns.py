@@ -1,7 +1,6 @@
-"""One turn of a sensor, without Dagster: what the last tick remembered goes in, the tick is made, and what Dagster is
-to do and to keep comes out.
+"""One turn of a sensor, without Dagster: the cursor goes in, a tick is made, and everything that Dagster has to do comes out.
 
-    cursor ──► memory ──► tick ──► report ──► Turn: one sentence, the next cursor, new partitions, a run to start
+cursor ──► memory ──► tick ──► report ──► Turn: one sentence, the next cursor, new partitions, a run to start
 """
 
 from __future__ import annotations
@@ -21,14 +20,17 @@ from pipeline.ports import Timer
 from pipeline.settings.model import TimeSettings
 
 _Memory = TypeVar("_Memory")
-_FAILURES = 3
-"""In a row: then the leader's lock is given up, so that another deployment may do better."""
+_FAILURES_IN_A_ROW = 3
+"""Failed ticks in a row after which a leader releases its lock, so that another deployment can try."""
 
 
 @dataclass(slots=True)
 class LastTick(Generic[_Memory]):
-    """The whole memory of one sensor's last tick in this process. The memory is believed only where Dagster brings back
-    the very cursor that was written with it: another process may have ticked in between."""
+    """The whole memory of a sensor's last tick in this process. A cursor has only a part of it.
+
+    The memory is used only if Dagster returns the very cursor that was written with it. Otherwise another process has made a
+    tick in between, and the cursor is newer.
+    """
 
     cursor: str | None = None
     memory: _Memory | None = None
@@ -46,30 +48,30 @@ class RunAsk:
     """The run that a worker's tick asks Dagster for."""
 
     key: str
-    """Dagster starts one run a key, for ever: the key names the run before it."""
+    """The run key. Dagster never starts a second run for a key, so the key names the worker's previous run."""
     worker: str
     dead_claims: tuple[str, ...]
     """Claims that the tick judged dead: the run may take their shards at once."""
     left_alone: tuple[str, ...]
-    """Lease keys of shards that failed lately, which the run leaves alone."""
+    """Lease keys of shards that failed lately, and that the run doesn't read."""
     due: tuple[str, ...]
-    """Lease keys of shards that have something to read."""
+    """Lease keys of shards that have records to read."""
     recovering: tuple[str, ...]
-    """Lease keys of shards that failed in the run before, and are tried again."""
+    """Lease keys of shards that failed in the previous run, and that this run tries again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     sentence: str
     cursor: str | None
-    """None and the empty text: nothing is remembered."""
+    """The cursor for Dagster to keep; None or an empty text where nothing is remembered."""
     partitions: tuple[str, ...] = ()
     """Lease keys that Dagster has to know as partitions, parents first."""
     alarm: str | None = None
-    """For a person to see, whatever else the tick says."""
+    """A sentence for a person who has to do something, whatever else the tick says."""
     ask: RunAsk | None = None
     dead_runs: tuple[str, ...] = ()
-    """Runs that Dagster believes alive, but that stopped beating: to be reported failed."""
+    """Runs that Dagster still counts as alive, but that have stopped beating. They are to be reported to Dagster as failed."""
 
 
 def leader_turn(
@@ -86,11 +88,12 @@ def leader_turn(
         with timer.beating(duty.beat_lock, times.leader_lock / 4, at_most=TICK_DEADLINE):
             report = duty.tick(memory)
     except Transient as error:
-        # What the tick looked at last still counts: a leader that fails at every second tick must notice a death, too.
+        # The memory from before the tick is kept: a leader that fails at every second tick must still notice a death.
         next_cursor = _after_failure(duty, memory, failures + 1, last_tick)
         return Turn(sentence=f"leader: {error}", cursor=next_cursor)
     except Exception:
-        _give_up(duty)  # whatever it is: a deployment that can't lead must not keep the lock
+        # Not caught to hide anything: a deployment that fails in an unexpected way must not keep the lock.
+        _release_lock(duty)
         raise
     if report.trouble is not None:
         next_cursor = _after_failure(duty, report.memory, failures + 1, last_tick)
@@ -102,14 +105,14 @@ def leader_turn(
 def _after_failure(
     duty: LeaderDuty, memory: LeaderMemory, failures: int, last_tick: LastTick[LeaderMemory]
 ) -> str:
-    if failures >= _FAILURES:
-        _give_up(duty)
+    if failures >= _FAILURES_IN_A_ROW:
+        _release_lock(duty)
         failures = 0
     return last_tick.put(write_leader(memory, failures), memory)
 
 
-def _give_up(duty: LeaderDuty) -> None:
-    """Best effort: a lock that can't be released in this trouble is taken over once it stands still."""
+def _release_lock(duty: LeaderDuty) -> None:
+    """Release the lock if that is possible now. If not, another leader sensor takes it once it has stood still."""
     with suppress(HeadraceError):
         duty.release()
 
@@ -120,19 +123,19 @@ def worker_turn(
     try:
         report = duty.tick(last_tick.get(cursor) or read_worker(cursor))
     except (Transient, TablesMissing) as error:
-        # Tables are missing at the first start of an application: the leader's tick makes them a moment later.
+        # At the first start of an application the tables don't exist: the leader's tick creates them a moment later.
         return Turn(sentence=f"worker {duty.worker_id}: {error}", cursor=cursor)
     return Turn(
         sentence=str(report),
         cursor=last_tick.put(write_worker(report.memory), report.memory),
         partitions=report.partitions,
         alarm=report.alarm,
-        ask=_ask(report, application, duty.worker_id) if report.due else None,
+        ask=_run_ask(report, application, duty.worker_id) if report.due else None,
         dead_runs=report.dead_runs,
     )
 
 
-def _ask(report: WorkerReport, application: str, worker_id: str) -> RunAsk:
+def _run_ask(report: WorkerReport, application: str, worker_id: str) -> RunAsk:
     return RunAsk(
         key=f"{application}/{worker_id}/after/{report.latest_run or 'nothing'}",
         worker=worker_id,

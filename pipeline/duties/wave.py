@@ -1,4 +1,4 @@
-"""What a wave is made of, and what it tells: its arrows, its outcomes, its one sentence."""
+"""What one wave reports: its steps, what has landed of each shard, and the problems that it met."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pipeline.core.words import counted
 
 
 class Arrow(StrEnum):
-    """The steps of a wave; a run may be cut after each."""
+    """The arrows of a wave: a run can be killed after each of its steps."""
 
     CLAIMED = "claimed"
     STAGED = "staged"
@@ -22,7 +22,7 @@ class Arrow(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """One shard went forward (or was found at its tip) in a wave."""
+    """What one wave has landed of one shard. It may be nothing, where the shard was found at its tip."""
 
     lease_key: str
     staged: Staged
@@ -32,20 +32,20 @@ class Landed:
 
     @property
     def is_quiet(self) -> bool:
-        """Looked at to its tip, and nothing was there."""
+        """The shard was read up to its tip, and there was no new record."""
         return self.staged.at_tip and not self.staged.rows and self.staged.error is None
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One shard that this wave couldn't read or land, in one sentence."""
+    """One shard that this wave couldn't read or land, with the reason in one sentence."""
 
     lease_key: str
     why: str
     fatal: bool
-    """False: a lost race or something that comes first; it is simply read later."""
+    """Whether the shard counts as failed. It doesn't where it only has to wait, such as for its parents or another run."""
     busy: bool = False
-    """Another living run reads it, or waits for it before us."""
+    """Another living run is reading the shard, or waits for it and goes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,7 @@ class WaveReport:
     problems: tuple[Problem, ...] = ()
     snapshot: int | None = None
     notes: tuple[str, ...] = ()
-    """Sentences that a person should see though nothing failed, each told on a line of its own: gaps that were
-    recorded, what others had read, rows that were left over."""
+    """Sentences that a person should see although nothing failed: recorded gaps, foreign ranges, rows that were left over."""
 
     @property
     def rows(self) -> int:
@@ -64,7 +63,8 @@ class WaveReport:
 
     @property
     def goes_on(self) -> bool:
-        """Whether another wave at once has something to do: a shard isn't at its tip, or one has just ended."""
+        """Whether another wave would have something to read at once: a shard isn't at its tip, or it has ended, so that its
+        children can be read."""
         return any(
             each.staged.upto.ended or (each.staged.error is None and not each.staged.at_tip)
             for each in self.landed
@@ -82,14 +82,14 @@ OnArrow = Callable[[Arrow, tuple[str, ...]], None]
 
 @dataclass(slots=True)
 class WaveLog:
-    """What one wave has to tell, step by step."""
+    """What the steps of one wave have reported so far."""
 
     problems: list[Problem] = field(default_factory=list)
     landed: list[Landed] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     snapshot: int | None = None
     stopped_by: str | None = None
-    """The error that ended the whole wave: it failed for each of its shards."""
+    """The error that ended the wave, as a sentence: all shards of the wave have failed."""
 
     def report(self, claimed: int) -> WaveReport:
         return WaveReport(

@@ -1,5 +1,5 @@
-"""StagedWave ──► LandedWave: one commit of all shards. And what follows it on the lease rows: checkpoints, and the chores
-of shards that have ended."""
+"""StagedWave ──► LandedWave: one commit for all shards of the wave. Then the lease rows: checkpoints, and the writes at the end
+of a shard."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LandingStep:
         return LandedWave(staged, committed)
 
     def follow(self, wave: LandedWave) -> None:
-        """The lease rows are brought to where the table stands now."""
+        """Bring the lease rows into step with the lake table, which the commit has moved on."""
         staged_wave, committed = wave.staged, wave.committed
         log, streams = staged_wave.claimed.log, staged_wave.claimed.streams
         refused: dict[ShardKey, RangeRefused] = {r.range.key: r for r in committed.landing.refused}
@@ -50,7 +50,7 @@ class LandingStep:
         for staged in staged_wave.manifest.staged:
             row = self.claims.held[staged.key]
             if staged.key in refused:
-                why = f"{refused[staged.key].why}; nothing of it was committed, it is read again from the table's position"
+                why = f"{refused[staged.key].why}; no record of this range was committed, and the next wave reads it again"
                 log.problems.append(Problem(row.key, why, fatal=False))
                 continue
             landed = ranges.get(staged.key)
@@ -100,8 +100,8 @@ class LandingStep:
     def _listed_if_ended(
         self, streams: WaveStreams, ranges: Iterable[Range]
     ) -> dict[StreamId, tuple[Shard, ...]]:
-        """The details of children: their hash ranges, and the other parent of a merge. Where a stream can't be listed now,
-        the chores of its ended shards are done before the next wave."""
+        """The shards of each stream in which a shard has ended: the children's rows need their hash keys and their other
+        parent. Where a stream can't be listed now, the next wave of these shards does what is left to do at their end."""
         found: dict[StreamId, tuple[Shard, ...]] = {}
         for stream in sorted({each.key.stream for each in ranges if each.upto.ended}):
             listed = streams.isolate(stream, partial(self.ports.source.list_shards, stream))
@@ -119,8 +119,8 @@ class LandingStep:
 
 
 def _is_worth_a_range(staged: Staged, witness: datetime, retention: timedelta) -> bool:
-    """Progress always. Having merely looked at the tip only when the last witness is getting old: a quarter of the
-    retention leaves three more tries before a quiet shard looks like a loss of records."""
+    """Whether a range goes into the commit. Progress always does; that a wave found nothing new only where the last witness is
+    older than a quarter of the retention. That leaves three more tries before a quiet shard looks like a loss of records."""
     if staged.moved:
         return True
     return staged.upto.seen is not None and staged.upto.seen - witness > retention / 4

@@ -1,8 +1,8 @@
-"""Which of a worker's rows a wave takes. The others cost it no write.
+"""Which of a worker's rows a wave takes. Each row that it takes costs a claim and a release; the others cost nothing.
 
-due by the row   never read, behind, left by a dead run, not looked at for long (core.due)
-warm             the worker's sensor named it, or the last wave that took it didn't find it quiet
-news             a probe found something: as often as `times.probe` says, rather a wave too early than one too late
+due    by what the row says: never read, behind, left by a dead run, not looked at for a long time (core.due)
+warm   the worker's sensor named the shard, or the last wave that took the shard found records or didn't finish it
+news   a probe found a record. Shards are probed as often as `times.probe` says, rather a wave too early than too late
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from pipeline.ports import Clock
 from pipeline.settings.model import Settings
 
 PROBES_A_WAVE = 1_000
-"""Shards. A second or two of a wave; a wave that read them all would ask each as well."""
+"""Shards. Probing so many takes a wave a second or two."""
 _AT_ONCE = 100
-"""Between so many it is asked whether the probe takes too long: where Kinesis throttles, due rows wait for it."""
+"""Shards. After so many the wave looks whether its time for probing is over: due rows wait until the probes have ended."""
 
 
 @dataclass(slots=True, kw_only=True)
 class WaveRows:
     due: DueRows
     claim: str
-    """Of the run: where its probes begin, so that short runs don't all probe the same shards."""
+    """The claim of the run. It decides where the run's first round of probes begins."""
     clock: Clock
     settings: Settings
     warm: frozenset[str] = frozenset()
-    """Lease keys."""
+    """Lease keys of warm shards."""
     _round_ended: float | None = None
-    """When all cold shards had been probed."""
+    """When the last round of probes over all shards that are neither due nor warm ended, by the monotonic clock."""
     _probed_up_to: str | None = None
-    """The last shard of a round of probes that isn't finished."""
+    """The lease key up to which an unfinished round has probed."""
 
     def choose(self, rows: Iterable[Lease], streams: Streams, living: frozenset[str]) -> list[Lease]:
         rows = tuple(rows)
@@ -50,6 +50,7 @@ class WaveRows:
         return [row for row in rows if row.key in wanted]
 
     def remember(self, taken: Iterable[Lease], landed: Iterable[Landed]) -> None:
+        """Note after a wave which shards are warm."""
         quiet = {each.lease_key for each in landed if each.is_quiet}
         self.warm = (self.warm | {row.key for row in taken}) - quiet
 
@@ -63,6 +64,7 @@ class WaveRows:
         ):
             return set()
         if self._round_ended is None and self._probed_up_to is None:
+            # Short runs make one wave each. If all began with the first shard, they would never come to the last ones.
             first = PROBES_A_WAVE * (
                 crc32(self.claim.encode()) % ceil(max(len(plan.idle), 1) / PROBES_A_WAVE)
             )
@@ -74,7 +76,7 @@ class WaveRows:
                 due, self._probed_up_to = self.due.probe(
                     plan, streams, self._probed_up_to, at_most=min(_AT_ONCE, PROBES_A_WAVE)
                 )
-            except Transient:  # what is due anyway is read all the same, and the next wave probes again
+            except Transient:  # the wave still reads the shards that are due; the next wave probes again
                 break
             found |= {each.lease_key for each in due}
             if self._probed_up_to is None:

@@ -1,7 +1,7 @@
-"""The streams of a wave's rows: what each of them is now, and whether it still is after the reading.
+"""The streams of a wave's rows: each is described before the reading, and again after it.
 
-One stream's trouble (deleted, no rights, throttled) is a problem of its own shards, and the others are read on. A wave
-that has one stream only has its trouble whole, as has one that reaches nobody.
+If one stream fails (deleted, access denied, throttled), its own shards have a problem, and the wave goes on with the other
+streams. The wave itself fails if it has only one stream, or if a service doesn't answer at all.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class WaveStreams:
     source: ShardSource
     claims: Claims
     facts: dict[StreamId, StreamFacts] = field(default_factory=dict)
-    """Of the streams that this wave may go on with."""
+    """The streams that the wave goes on with."""
     by_name: dict[str | None, StreamId] = field(default_factory=dict)
-    """By what the rows call them."""
+    """By the row's `streamName`; None in an application with a single stream."""
     failed: dict[str | None, HeadraceError] = field(default_factory=dict)
-    """Of the streams that couldn't be asked: why, by what the rows call them."""
+    """By the row's `streamName`: why Kinesis couldn't describe the stream."""
     _has_one_stream: bool = False
 
     def describe(self, rows: Iterable[Lease], settings: Settings) -> list[Lease]:
-        """Those of the rows whose streams could be asked."""
+        """Describe the streams of these rows. Returns the rows whose streams Kinesis has described."""
         rows = tuple(rows)
         by_name = {row.stream: row for row in rows}
         self._has_one_stream = len(by_name) == 1
@@ -64,7 +64,8 @@ class WaveStreams:
         return {name: (stream, self.facts[stream].retention) for name, stream in self.by_name.items()}
 
     def isolate(self, stream: StreamId, work: Callable[[], _T]) -> _T | None:
-        """The work's result; None where it failed for this stream alone, which the wave then does without."""
+        """Run some work for one stream. If it fails for this stream alone, the wave goes on without the stream, and the result
+        is None."""
         done = self._isolate(work, self._held(stream))
         if done is None:
             del self.facts[stream]
@@ -73,16 +74,22 @@ class WaveStreams:
     def without_recreated(
         self, reads: Mapping[ShardKey, Read], manifest: Manifest
     ) -> tuple[Mapping[ShardKey, Read], Manifest]:
-        """A stream that was made anew while it was read gave us, or may have given, records of its next life."""
+        """The reads and the manifest without streams that were deleted and created again while the wave read them (D12).
+
+        Such a stream may have given records of its later life, which must not land as records of the earlier one.
+        """
         for stream in sorted({key.stream for key in reads}):
             now = self.isolate(stream, partial(self.source.describe, stream.arn))
             if now is not None and now.stream != stream:
-                why = "the stream was deleted and made anew while it was read; nothing was committed"
+                why = "the stream was deleted and created again while this wave read it; nothing of it was committed"
                 self._fail(self._held(stream), why, fatal=True)
                 del self.facts[stream]
         out = [key for key in reads if key.stream not in self.facts]
         manifest, shared = manifest.without(out)
-        why = "it shares a file with a shard that can't be committed; it is read again from the table's position"
+        why = (
+            "a staged file holds its records together with those of a shard that can't be committed; nothing of the "
+            "shard was committed, and the next wave reads it again"
+        )
         self._fail([self.claims.held[key] for key in sorted(shared)], why, fatal=False)
         return {
             key: read for key, read in reads.items() if key not in shared and key.stream in self.facts

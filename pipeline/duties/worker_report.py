@@ -1,4 +1,4 @@
-"""What a worker's tick remembers for the next one, and what it tells."""
+"""What a worker's tick remembers for the next tick, and what it reports."""
 
 from __future__ import annotations
 
@@ -17,27 +17,29 @@ from pipeline.duties.part_memory import PartMemory
 
 @dataclass(frozen=True, slots=True)
 class WorkerMemory:
-    """What a tick remembers for the next one; losing it costs time only."""
+    """What a tick remembers for the next tick. A lost memory costs time only."""
 
     last_look: datetime | None = None
+    """When the rows were last read."""
     claims: Mapping[str, Sighting] = field(default_factory=dict)
-    """By run claim: its beat as last seen."""
+    """By run claim: the claim's beat as last seen."""
     rival: Sighting | None = None
-    """Another Dagster instance that beat under this worker's id."""
+    """The beat of another Dagster instance under this worker's id."""
     last_probe: datetime | None = None
-    """When all idle shards had been probed."""
+    """When the last round of probes over all idle shards ended."""
     probed: str | None = None
-    """The last shard of a round that isn't finished."""
+    """The lease key up to which an unfinished round has probed."""
     latest_run: str | None = None
-    """The newest run whose failures are counted."""
+    """The newest run whose failures are counted in `backoff`."""
     backoff: Mapping[str, Backoff] = field(default_factory=dict)
+    """By lease key: shards that failed in the last runs, with the time of the next try."""
     held: frozenset[str] = frozenset()
-    """Lease keys: the index shows a row that is being handed over under its next owner only."""
+    """Keys of the leases that the worker holds. The index doesn't show those that it has to hand over (see `own_rows`)."""
     leader: LeaderWatchMemory = field(default_factory=LeaderWatchMemory)
     own_leases_memory: PartMemory = None
-    """Of the policy's work."""
+    """What the policy's part `own_leases` remembers."""
     other_workers_memory: PartMemory = None
-    """Of the policy's company."""
+    """What the policy's part `other_workers` remembers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +48,17 @@ class WorkerReport:
     sentence: str
     due: tuple[Due, ...] = ()
     left_alone: tuple[str, ...] = ()
-    """Shards that failed and are tried again later: the next run leaves them alone."""
+    """Lease keys of shards that failed and are tried again later. The next run doesn't read them."""
     latest_run: str | None = None
-    """Names the next run request: one after each run, and never a second one after the same."""
+    """The worker's newest run. It is in the key of the next run request, so that each run is followed by one run at most."""
     dead_claims: tuple[str, ...] = ()
     """Claims that the tick judged dead: the next run may take their shards at once."""
     dead_runs: tuple[str, ...] = ()
-    """Runs that Dagster believes alive, but that stopped beating: to be reported failed."""
+    """Runs that Dagster still counts as alive, but that have stopped beating. They are to be reported to Dagster as failed."""
     partitions: tuple[str, ...] = ()
     """Keys of the leases that this worker holds."""
     alarm: str | None = None
-    """Something that a person should look at, whatever else this tick says."""
+    """A sentence for a person who has to do something, whatever else this tick says."""
 
     def __str__(self) -> str:
         return self.sentence
@@ -75,10 +77,10 @@ def sentence_of(worker_id: str, plan: DuePlan, *, due: tuple[Due, ...], later: i
         "failed and tried again later": later,
         "ended": plan.ended,
     }
-    told = ", ".join(f"{n} {what}" for what, n in counts.items() if n)
-    return f"worker {worker_id}: nothing due ({told or 'no shard is assigned'})"
+    found = ", ".join(f"{n} {what}" for what, n in counts.items() if n)
+    return f"worker {worker_id}: nothing due ({found or 'no shard is assigned'})"
 
 
 def claims_on(row: Lease) -> tuple[str, ...]:
-    """Of the run that reads it, and of the one that waits for it."""
+    """The claim of the run that reads the shard, and the claim of the run that waits for it."""
     return tuple(claim for claim in (row.run_claim, row.wanted_by) if claim is not None)

@@ -1,7 +1,6 @@
-"""One tick of a worker: beat, hand over, see what is due, say whether a run should start.
+"""One tick of a worker: beat, hand leases over, find out which shards are due, and ask Dagster for a run that reads them.
 
-beat -> my rows -> stopping? give them up -> hand over what is asked for -> a run of mine alive? -> due by the rows
-     -> a probe for the idle ones
+beat -> the worker's rows -> stopping? give them up -> handovers -> is a run at work? then done -> due by the rows -> probes
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class WorkerDuty:
     times: TimeSettings
     policy: Policy
     stream: Callable[[Lease], tuple[StreamId, timedelta] | None]
-    """Identity and retention of a row's stream, as it is now; asked only when needed."""
+    """Identity and retention of a row's stream, as Kinesis describes it. Called only when they are needed."""
 
     def tick(self, memory: WorkerMemory) -> WorkerReport:
         now = self.clock.now()
@@ -49,8 +48,8 @@ class WorkerDuty:
         if rival is not None and rival.credit <= self.times.lease_duration:
             return WorkerReport(
                 replace(memory, last_look=now, rival=rival),
-                f"worker {self.worker_id}: another Dagster instance beats under this id; this one does nothing until that "
-                "one has been silent for the lease duration. Give each deployment worker ids of its own",
+                f"worker {self.worker_id}: another Dagster instance beats under this id; this instance does nothing until the "
+                "other has been silent for the lease duration. Give each deployment worker ids of its own",
             )
         if row is not None and row.stopping:
             return self._stop(row, memory, now)
@@ -66,11 +65,12 @@ class WorkerDuty:
         if beaten is None:
             return WorkerReport(
                 replace(memory, last_look=now, rival=None),
-                f"worker {self.worker_id}: another Dagster instance beat first; looking again at the next tick",
+                f"worker {self.worker_id}: another Dagster instance beats under this id, too; the next tick looks again",
             )
         return self._look(beaten, memory, now)
 
     def _rival(self, row: Worker | None, memory: WorkerMemory, now: datetime) -> Sighting | None:
+        """The beats of another Dagster instance under this worker's id; None where no other instance has the row."""
         if row is None or row.instance in {None, self.instance}:
             return None
         before = {} if memory.rival is None else {"rival": memory.rival}
@@ -87,98 +87,103 @@ class WorkerDuty:
     def _look(self, row: Worker, memory: WorkerMemory, now: datetime) -> WorkerReport:
         watched = self.policy.own_leases.watch_leader(memory.leader, memory.own_leases_memory, now)
         memory = replace(memory, leader=watched.watch, own_leases_memory=watched.memory)
-        memory, mine, givers = self._see(row, replace(memory, rival=None), now)
+        memory, mine, previous = self._read_rows(row, replace(memory, rival=None), now)
         latest = self.runs.latest(self.worker_id)
         memory = self._count_failures(memory, latest, now)
         living = self._living_claims(memory.claims)
         mine, handed = self._hand_over(mine, living)
-        mine = self._take_in(mine, living, givers)
+        mine = self._complete_for_dead_runs(mine, living, previous)
         memory = replace(memory, held=frozenset(lease.key for lease in mine))
         life, tick = self.policy.signs_of_life, self.times.worker_tick
         self._apply(life.beats_of_worker(self.worker_id, mine, living, now=now, since=tick))
-        memory, mine, took = self._take_leases(memory, mine)
+        memory, mine, taking = self._take_leases(memory, mine)
         alive, dead = self._judge_runs(memory.claims)
         report = WorkerReport(
             memory, "", dead_runs=dead, partitions=tuple(sorted(memory.held)), alarm=watched.alarm
         )
-        told = (f", {counted(handed, 'shard')} handed over" if handed else "") + took
-        told += failures_suffix(mine) + (f", {watched.note}" if watched.note else "")
+        suffix = (f", {counted(handed, 'shard')} handed over" if handed else "") + taking
+        suffix += failures_suffix(mine) + (f", {watched.note}" if watched.note else "")
         if alive:
-            return replace(report, sentence=f"worker {self.worker_id}: run {alive[0]} is at work{told}")
-        self._forget(row, mine, living)
+            return replace(report, sentence=f"worker {self.worker_id}: run {alive[0]} is at work{suffix}")
+        self._forget_dead_runs(row, mine, living)
         later = held_off(memory.backoff, now)
         rows = self._due_rows
         asked = describe_streams(mine, self.stream)
         note_undescribed(mine, asked.failed, me=self.worker_id, leases=self.leases, at=now)
         asked.require_some()
         streams = asked.known
-        told += asked.suffix
+        suffix += asked.suffix
         plan = rows.plan([lease for lease in mine if lease.key not in later], streams, living, now=now)
-        # Nothing else would ask for a quiet one again, and its trouble would look like rest.
+        # A shard that failed without a note in its row looks idle: only this memory asks for another try.
         failed = (Due(row.key, "it failed when last read") for row in plan.idle if row.key in memory.backoff)
-        due = (*failed, *plan.due)  # first: a run is told of the first hundred only
+        due = (
+            *failed,
+            *plan.due,
+        )  # failed shards first: the run gets the names of the first hundred shards only
         if not due and (memory.probed is not None or is_time(memory.last_probe, now, every=self.times.probe)):
             due, probed = rows.probe(plan, streams, memory.probed, at_most=PROBES_A_TICK)
             memory = replace(memory, probed=probed, last_probe=memory.last_probe if probed else now)
         return replace(
             report,
             memory=memory,
-            sentence=sentence_of(self.worker_id, plan, due=due, later=len(later)) + told,
+            sentence=sentence_of(self.worker_id, plan, due=due, later=len(later)) + suffix,
             due=due,
             left_alone=tuple(sorted(later)),
             latest_run=latest.run_id if latest else None,
             dead_claims=tuple(sorted({claim for lease in mine for claim in claims_on(lease)} - living)),
         )
 
-    def _see(
+    def _read_rows(
         self, row: Worker, memory: WorkerMemory, now: datetime
     ) -> tuple[WorkerMemory, tuple[Lease, ...], frozenset[str]]:
-        """My rows, and the beats of all claims on them; and who of ours still holds some of them."""
+        """The worker's rows, with the beats of all claims on them; and the workers that still hold some of these leases."""
         mine = self.policy.own_leases.own_rows(self.worker_id, memory.held)
         beats = {claim: str(count) for claim, count in row.run_beats.items()}
-        givers = self._givers(mine)
-        for giver in givers:
-            beats |= {claim: str(count) for claim, count in giver.run_beats.items()}
+        previous = self._previous_holders(mine)
+        for holder in previous:
+            beats |= {claim: str(count) for claim, count in holder.run_beats.items()}
         for claim in (claim for lease in mine for claim in claims_on(lease)):
             known = memory.claims.get(claim)
-            beats.setdefault(claim, known.token if known else "none")  # a beat that is gone hasn't moved
+            # A beat that was removed from the worker's row counts as one that stands still.
+            beats.setdefault(claim, known.token if known else "none")
         claims = look(memory.claims, beats, since=self._since(memory, now), tick=self.times.worker_tick)
-        return replace(memory, last_look=now, claims=claims), mine, frozenset(g.worker_id for g in givers)
+        return replace(memory, last_look=now, claims=claims), mine, frozenset(g.worker_id for g in previous)
 
-    def _givers(self, mine: Iterable[Lease]) -> tuple[Worker, ...]:
-        """Workers of ours whose runs have claimed what is being handed over to me."""
+    def _previous_holders(self, mine: Iterable[Lease]) -> tuple[Worker, ...]:
+        """The rows of Headrace's workers whose runs have claimed leases that are being handed over to this worker."""
         ids = {row.checkpoint_owner for row in mine if row.run_claim is not None} - {None, self.worker_id}
         asked = sorted(each for each in ids if each is not None)
         found = self.workers.get_many(asked).workers if asked else ()
         return tuple(each for each in found if each.is_ours)
 
     def _apply(self, changes: Sequence[Change]) -> dict[str, Lease]:
-        """Trouble with some rows is met again at the next tick."""
+        """The rows that were written. A row that couldn't be written is tried again at the next tick."""
         return {row.key: row for row in applied(require_some(self.leases.apply_all(changes)))}
 
     def _take_leases(
         self, memory: WorkerMemory, mine: tuple[Lease, ...]
     ) -> tuple[WorkerMemory, tuple[Lease, ...], str]:
         found = self.policy.own_leases.take_leases(self.worker_id, memory.own_leases_memory)
-        # A scan may be late: what was read by its key is mine, whatever the scan shows.
+        # A scan may show an older state. Rows that were read by their keys, consistently, count whatever the scan shows.
         held = memory.held if found.held is None else found.held | {lease.key for lease in mine}
         memory = replace(memory, own_leases_memory=found.memory, held=held)
         return memory, (*mine, *found.taken), f", {found.sentence}" if found.sentence else ""
 
     def _hand_over(self, mine: tuple[Lease, ...], living: frozenset[str]) -> tuple[tuple[Lease, ...], int]:
-        """What is asked for and isn't being read goes at once; a run hands over itself after its wave."""
+        """Complete the handovers of shards that no run reads. A run completes the handovers of its own shards after its wave."""
         given = self._apply(plan_hand_over(mine, self.worker_id, living))
         return tuple(lease for lease in mine if lease.key not in given), len(given)
 
-    def _take_in(
-        self, mine: tuple[Lease, ...], living: frozenset[str], givers: frozenset[str]
+    def _complete_for_dead_runs(
+        self, mine: tuple[Lease, ...], living: frozenset[str], previous: frozenset[str]
     ) -> tuple[Lease, ...]:
-        taken = self._apply(plan_take_over(mine, self.worker_id, living, ours=givers))
+        """Complete handovers to this worker where the run of the previous holder is dead and its sensor doesn't know of it."""
+        taken = self._apply(plan_take_over(mine, self.worker_id, living, ours=previous))
         return tuple(taken.get(lease.key, lease) for lease in mine)
 
     def _stop(self, row: Worker, memory: WorkerMemory, now: datetime) -> WorkerReport:
-        """Give everything up, as soon as no run is at work on it. The beat after it tells the leader to look."""
-        memory, mine, _ = self._see(row, memory, now)
+        """Give up all leases that no run is reading. The beat after it makes the leader look for leases without an owner."""
+        memory, mine, _ = self._read_rows(row, memory, now)
         living = self._living_claims(memory.claims)
         mine, handed = self._hand_over(mine, living)
         left = [lease for lease in mine if lease.holder == self.worker_id and not lease.has_ended]
@@ -188,13 +193,13 @@ class WorkerDuty:
             self.workers.beat(self.worker_id, self.instance, found=row.instance, leaving=True)
         waiting = len(left) - len(given)
         _, dead = self._judge_runs(memory.claims)
-        told = (
-            f"stopping, {counted(len(given) + handed, 'lease')} given up, {waiting} wait for the end of their wave"
+        state = (
+            f"stopping, {counted(len(given) + handed, 'lease')} given up, {counted(waiting, 'lease')} still being read"
             if left or handed
             else "stopped; `headrace stop --cancel` lets it work again"
         )
         memory = replace(memory, held=frozenset(lease.key for lease in mine) - given.keys())
-        return WorkerReport(memory, f"worker {self.worker_id}: {told}", dead_runs=dead)
+        return WorkerReport(memory, f"worker {self.worker_id}: {state}", dead_runs=dead)
 
     def _count_failures(self, memory: WorkerMemory, latest: LatestRun | None, now: datetime) -> WorkerMemory:
         if (
@@ -203,20 +208,13 @@ class WorkerDuty:
             or latest.run_id in self.runs.open_runs(self.worker_id)
         ):
             return memory
-        return replace(
-            memory,
-            latest_run=latest.run_id,
-            backoff=after_run(
-                memory.backoff,
-                latest.failed,
-                now,
-                left_alone=latest.left_alone,
-                transient=latest.transient,
-            ),
+        backoff = after_run(
+            memory.backoff, latest.failed, now, left_alone=latest.left_alone, transient=latest.transient
         )
+        return replace(memory, latest_run=latest.run_id, backoff=backoff)
 
     def _judge_runs(self, claims: Mapping[str, Sighting]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Open runs of this worker: those that live, and those that only Dagster believes alive."""
+        """The worker's runs that Dagster doesn't count as over: those that live, and those that have stopped beating."""
         alive: list[str] = []
         dead: list[str] = []
         for run_id in self.runs.open_runs(self.worker_id):
@@ -236,8 +234,8 @@ class WorkerDuty:
             if run_lives(self.runs.verdict(run_of_claim(claim)), [seen], self._patience)
         )
 
-    def _forget(self, row: Worker, mine: tuple[Lease, ...], living: frozenset[str]) -> None:
-        """Beats of runs that are over and hold nothing any more."""
+    def _forget_dead_runs(self, row: Worker, mine: tuple[Lease, ...], living: frozenset[str]) -> None:
+        """Remove the beats of runs that are over and have no claim on any row from the worker's row, which would only grow."""
         held = {claim for lease in mine for claim in claims_on(lease)}
         gone = [
             claim

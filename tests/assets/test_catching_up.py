@@ -37,7 +37,7 @@ def test_a_shard_that_was_given_away_isnt_waited_for_though_its_worker_could_be_
 
     missed, took = waited(world, 0, 1)
 
-    assert missed == {row.key: "worker w2 holds it, not w1"}
+    assert missed == {row.key: "worker w2 holds its lease, not w1"}
     assert took <= timedelta(seconds=30)
     assert len(world.landed()) == 3
 

@@ -101,7 +101,9 @@ def test_a_shard_of_a_worker_elsewhere_is_refused_with_its_owners_name(make_worl
 
     said = why_failed(world.execute(partition=key(0)))
 
-    assert said.startswith(f"{key(0)} is read by worker far-away, which isn't configured here (here: w1)")
+    assert said.startswith(
+        f"{key(0)} is read by worker far-away, which isn't among the workers in these settings (w1)"
+    )
     assert world.world.landed() == []
     assert world.statuses() == {"FAILED": keys(0)}
 

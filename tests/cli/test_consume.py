@@ -129,7 +129,10 @@ def app(
         (["--shard", "shardId-000000000007"], "similar names: shardId-00000000000"),
         (["--shard", UNOWNED, "orders"], "there is no shard 'orders'"),
         (["--worker", "w7"], "no worker 'w7' is configured (there are: w1)"),
-        (["--shard", ELSEWHERE], f"{ELSEWHERE} is read by worker other, which isn't configured here"),
+        (
+            ["--shard", ELSEWHERE],
+            f"{ELSEWHERE} is read by worker other, which isn't among the workers in these settings",
+        ),
         (["--shard", ELSEWHERE, "--worker", "w1"], f"{ELSEWHERE} is read by worker other, not by w1"),
         ([], "--shard KEY..., or --worker ID"),
     ],

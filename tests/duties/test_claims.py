@@ -41,12 +41,12 @@ def test_a_row_that_nothing_speaks_against_is_claimed_and_held_as_it_is_now() ->
     [
         (
             a_row(stream_epoch=STREAM.epoch - 1),
-            "its row is of another life of the stream; the leader retires it",
+            "its row is of another life of the stream; the leader retires the row",
             False,
         ),
-        (a_row(owner="w2"), "worker w2 holds it, not w1", False),
-        (a_row(owner=None), "worker nobody holds it, not w1", False),
-        (a_row(owner="w2", checkpoint_owner="w1"), "it is being handed over to w2", False),
+        (a_row(owner="w2"), "worker w2 holds its lease, not w1", False),
+        (a_row(owner=None), "no worker holds its lease, not w1", False),
+        (a_row(owner="w2", checkpoint_owner="w1"), "its lease is being handed over to w2", False),
         (a_row(run_claim="other/1"), "run other is reading it", True),
         (a_row(wanted_by="other/1"), "run other waits for it and goes first", True),
         (a_row(run_claim=MINE, wanted_by="other/1"), "run other waits for it and goes first", True),
@@ -86,8 +86,12 @@ def test_a_race_for_a_row_that_is_lost_is_told_with_who_was_faster() -> None:
     assert isinstance(place.rows.apply(create(taken, "a test")), Applied)
     assert place.taken(*read) == ()
     assert place.log.problems == [
-        Problem("s1", "w2 was faster; nothing was read", fatal=False),
-        Problem("s2", "nobody was faster; nothing was read", fatal=False),
+        Problem(
+            "s1",
+            "its row changed before this run could claim it (worker w2 holds it now); nothing was read",
+            fatal=False,
+        ),
+        Problem("s2", "its row was deleted before this run could claim it; nothing was read", fatal=False),
     ]
     assert not place.claims._claiming
 
@@ -97,7 +101,7 @@ def test_trouble_with_one_claim_is_a_problem_of_its_shard(error: HeadraceError, 
     place = Place(a_row("s1"), a_row("s2"))
     place.rows.trouble["s1"] = error
     assert place.taken() == ("s2",)
-    why = f"it couldn't be claimed, and nothing was read ({error})"
+    why = f"its row couldn't be claimed ({error}); nothing was read"
     assert place.log.problems == [Problem("s1", why, fatal=fatal)]
     assert not place.claims._claiming
 
@@ -185,11 +189,11 @@ def test_a_write_is_held_as_the_row_is_afterwards() -> None:
 @pytest.mark.parametrize(
     ("now", "taker"),
     [
-        (a_row(run_claim="other/1", owner="w2"), "run other of worker w2"),
-        (a_row(run_claim=None, owner="w2"), "worker w2"),
-        (a_row(run_claim=MINE, owner="w2"), "worker w2"),
-        (a_row(run_claim=None, owner=None), "nobody"),
-        (None, "nobody (it is gone)"),
+        (a_row(run_claim="other/1", owner="w2"), "was taken by run other of worker w2"),
+        (a_row(run_claim=None, owner="w2"), "was taken by worker w2"),
+        (a_row(run_claim=MINE, owner="w2"), "was taken by worker w2"),
+        (a_row(run_claim=None, owner=None), "was taken from its worker"),
+        (None, "was deleted"),
     ],
 )
 def test_a_refused_write_says_who_took_the_row_and_that_what_was_committed_stays(
@@ -203,7 +207,7 @@ def test_a_refused_write_says_who_took_the_row_and_that_what_was_committed_stays
         place.rows.apply(create(now, "a test"))
     assert not place.claims.write(place.log, a_key(), beat(held, "w1"))
     assert place.log.problems == [
-        Problem("s1", f"its row was taken by {taker} meanwhile; what was committed stays", fatal=False)
+        Problem("s1", f"its row {taker} meanwhile; what was committed stays", fatal=False)
     ]
     assert place.claims.held[a_key()] == held
 
@@ -215,7 +219,7 @@ def test_of_many_writes_each_is_judged_for_itself() -> None:
     wanted = {a_key(name): beat(place.row(name), "w1") for name in ("s1", "s2", "s3")}
     assert place.claims.write_all(place.log, wanted) == {a_key("s1"), a_key("s3")}
     assert place.claims.held[a_key("s3")].counter == 7
-    why = "its row couldn't be written (later); what was committed stays, and the next wave mends the row"
+    why = "its row couldn't be written (later); what was committed stays, and the next wave repairs the row"
     assert place.log.problems == [Problem("s2", why, fatal=False)]
 
 

@@ -223,7 +223,7 @@ def test_a_shard_that_no_listing_shows_yet_waits_for_its_other_parent_to_be_know
     assert [t[0] for t in life.sync()] == ["2"]
     report = life.wave([life.key(2).shard_id])
     assert [(p.fatal, p.why) for p in report.problems] == [
-        (False, "no listing shows it yet, so that its parents aren't known")
+        (False, "no listing of the stream shows this shard yet, so that its parents aren't known")
     ]
     life.source.hidden = frozenset()
     assert "hasn't been read" in life.wave([life.key(2).shard_id]).problems[0].why

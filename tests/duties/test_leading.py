@@ -71,7 +71,7 @@ def test_a_stopping_worker_waits_for_the_end_of_its_runs_wave() -> None:
     shard = next(row for row in world.leases.scan().leases if row.owner == "w2")
     assert isinstance(world.leases.apply(claim(shard, "w2", run.claims.claim)), Applied)
     world.rows.set_stopping("w2", stopping=True)
-    assert "1 wait for the end of their wave" in str(world.work("w2"))
+    assert "1 lease still being read" in str(world.work("w2"))
     assert owners(world) == {"w1": 1, "w2": 1}
     world.runs.end("run")
     world.work("w2")

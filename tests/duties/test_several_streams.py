@@ -275,7 +275,7 @@ def test_a_stream_that_cannot_be_asked_leaves_the_other_streams_shards_due() -> 
     fail_for(world, STREAM, Unknown("there is no stream orders"))
     report = world.work()
     assert {due.lease_key.split(":")[1] for due in report.due} == {MORE}
-    assert "couldn't be asked (there is no stream orders)" in str(report)
+    assert "couldn't be described (there is no stream orders)" in str(report)
 
 
 def test_rows_of_another_life_are_not_due() -> None:
@@ -356,10 +356,10 @@ def test_a_stream_made_anew_in_mid_wave_lands_nothing_and_the_others_land_in_the
     assert world.landed() == []
     told = {p.lease_key.split(":")[1]: p for p in first.problems}
     assert told[made_anew].fatal
-    assert "made anew while it was read" in told[made_anew].why
+    assert "created again while this wave read it" in told[made_anew].why
     if kept in told:
         assert not told[kept].fatal
-        assert "shares a file" in told[kept].why
+        assert "a staged file holds its records together" in told[kept].why
     assert run.wave().rows == 10
     world.clock.advance(timedelta(seconds=30))
     world.tick(5)

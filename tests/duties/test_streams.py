@@ -261,7 +261,7 @@ def test_a_run_that_was_reading_when_its_rows_went_lands_what_it_read_and_stops(
     world.stage.stage = while_reading  # type: ignore[method-assign,assignment]
     report = world.wave(run="late")
     assert report.rows == 10
-    assert any("taken by nobody (it is gone)" in p.why for p in report.problems)
+    assert any("its row was deleted" in p.why for p in report.problems)
     assert names(world) == [STREAM]
     world.check()
 

@@ -281,7 +281,7 @@ def test_a_checkpoint_without_an_answer_is_mended_by_the_next_wave() -> None:
     report = run.wave()
     world.table.commit = commit  # type: ignore[method-assign]
     assert report.rows == 20
-    assert "the next wave mends the row" in report.problems[0].why
+    assert "the next wave repairs the row" in report.problems[0].why
     run.wave()
     row = world.leases.get(world.key(0))
     stands = world.table.load().positions.of(world.shard(0))

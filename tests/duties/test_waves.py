@@ -128,7 +128,7 @@ def test_a_zombie_that_wakes_after_its_successor_lands_nothing() -> None:
     world.stage.stage = overtaken  # type: ignore[method-assign,assignment]
     report = zombie.wave()
     assert report.rows == 0
-    assert "nothing of it was committed" in report.problems[0].why
+    assert "no record of this range was committed" in report.problems[0].why
     world.check()
 
 
@@ -214,7 +214,7 @@ def test_a_stream_made_anew_while_it_is_read_commits_nothing() -> None:
 
     world.stage.stage = recreated  # type: ignore[method-assign,assignment]
     report = world.wave()
-    assert "made anew" in report.problems[0].why
+    assert "created again while this wave read it" in report.problems[0].why
     assert world.table.load().snapshot == before
 
 

@@ -105,7 +105,7 @@ def test_a_stopping_worker_skips_with_a_sentence(make_world: MakeWorld):
     world = a_settled_world(make_world)
     world.world.rows.set_stopping("w1", stopping=True)
 
-    said = "worker w1: stopping, 2 leases given up, 0 wait for the end of their wave"
+    said = "worker w1: stopping, 2 leases given up, 0 leases still being read"
     assert _why_skipped(world) == said
     assert _why_skipped(world) == "worker w1: stopped; `headrace stop --cancel` lets it work again"
 
