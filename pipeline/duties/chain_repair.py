@@ -1,4 +1,4 @@
-"""A person's repair of a broken chain: look at all that is left, plan, and commit the positions once."""
+"""A person's repair of a broken chain: read all that still tells of positions, plan, and commit the positions once."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ class Repairing:
     run: str
 
     def plan(self, *, why: str, origin: Start | None = None) -> Repair | Stop:
-        """`origin`: what the person says of streams whose origin no snapshot knows."""
+        """What a repair would commit, or why there is nothing to repair. `origin`: the origin that the person gives for streams
+        whose origin no snapshot has."""
         try:
             self.table.load()
         except ChainBroken:
             pass
         else:
-            return Stop(
-                "the landing table's positions are whole: there is nothing to repair; nothing was changed"
-            )
+            return Stop("the lake table has its positions: there is nothing to repair; nothing was changed")
         facts = self._streams()
         evidence = self.table.evidence([each.stream for each in facts])
         families = self._families(facts, evidence)
         return plan_repair(
             evidence,
             families,
-            # Nobody vouches for more than the stream's creation: what may be gone of an unread shard is told.
+            # Since when records of an unread shard may have been lost isn't known. The creation of the stream is the earliest
+            # possible witness, so that every gap is found.
             origins={}
             if origin is None
             else {s.stream: Origin(origin, datetime.fromtimestamp(s.stream.epoch, UTC)) for s in facts},
@@ -55,10 +55,11 @@ class Repairing:
 
     def carry_out(self, repair: Repair) -> str:
         state = self.table.rebuild(repair.landing, repair.on)
-        return f"repaired: the positions of {counted(len(state.positions.shards), 'shard')} stand in snapshot {state.snapshot}"
+        shards = counted(len(state.positions.shards), "shard")
+        return f"repaired: snapshot {state.snapshot} has the positions of {shards}"
 
     def _streams(self) -> list[StreamFacts]:
-        """Those of the settings and of the rows, as far as they are still there."""
+        """The streams that the settings or lease rows name, and that still exist."""
         names = {stream.name for stream in self.settings.streams}
         names |= {asked_by(self.settings, row) for row in self.leases.scan().leases if row.stream}
         found: dict[StreamId, StreamFacts] = {}
@@ -69,7 +70,7 @@ class Repairing:
         return list(found.values())
 
     def _families(self, facts: Iterable[StreamFacts], evidence: TableEvidence) -> dict[StreamId, Family]:
-        """Who descends from whom, by the listing, the rows, and every END and range that snapshots still tell of."""
+        """The family of each stream, by the listing, the rows, and every END and range in the snapshots that can be read."""
         rows = self.leases.scan().leases
         found: dict[StreamId, Family] = {}
         for each in facts:
@@ -85,10 +86,10 @@ class Repairing:
         return found
 
     def _gone(self, evidence: TableEvidence, families: dict[StreamId, Family]) -> frozenset[ShardKey]:
-        """Shards that Kinesis has forgotten: they need no position, for nothing of them can be read again.
+        """Shards that Kinesis has forgotten. They need no position, because no record of them can be read again.
 
-        A former life of a stream is gone with all its shards once a later life is there. A stream that Kinesis merely denies
-        is not: it may be denied by mistake for a while, and its rows would be read and landed again.
+        All shards of an earlier life of a stream are gone once a later life exists. A stream that merely isn't found is not
+        taken for gone: the answer may be a mistake, and the stream's records would then be read and landed again.
         """
         now = {family.stream for family in families.values() if family.listed}
         living = {stream.arn for stream in now}
@@ -105,6 +106,7 @@ class Repairing:
 
 
 def _with_history(family: Family, evidence: TableEvidence) -> Family:
+    """The family with the parents and children that the snapshots name, also of shards that Kinesis has forgotten."""
     parents = {shard: set(its) for shard, its in family.parents.items()}
     for state in evidence.known:
         for key, at in state.positions.shards.items():

@@ -1,6 +1,6 @@
-"""A person's decision about one shard, carried out: hold its row, look, plan, commit, write the row, let go.
+"""A person's decision about one shard: hold its row, read where it stands, plan, commit, write the row, release the row.
 
-A run that is reading the shard is asked to give it up after its wave (`wantedBy`), as any waiting run asks.
+A run that is reading the shard is asked through `wantedBy` to give the shard up after its wave, as by a run that waits.
 """
 
 from __future__ import annotations
@@ -41,22 +41,27 @@ from pipeline.ports import (
 from pipeline.settings.model import Settings
 
 _LOOKS_BACK = (timedelta(minutes=1), timedelta(hours=1))
-"""How far before now the newest record is looked for, before all that the stream holds is read."""
+"""The newest record is looked for from a minute ago, then from an hour ago, and then among all records of the shard. Kinesis
+doesn't answer for a shard's newest record, and reading a whole shard takes long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
+    """The command holds the row."""
+
     row: Lease
 
 
 @dataclass(frozen=True, slots=True)
 class Busy:
+    """The command has to wait for the row."""
+
     why: str
 
 
 @dataclass(slots=True, kw_only=True)
 class Recovery:
-    """One person's command. `claim` is of the form `<run>/<attempt>`, as a run's."""
+    """One command of a person, with a claim of its own, which has the form of a run's claim: `<run id>/<attempt>`."""
 
     claim: str
     settings: Settings
@@ -71,22 +76,27 @@ class Recovery:
     _looked_at: float | None = None
 
     def find(self, wanted: str) -> str:
-        """The key of the row that a lease key or a shard id means; near names where there is none."""
+        """The lease key that a lease key or a shard id means. Raises an error with similar names if there is none."""
         if self.leases.get(wanted) is not None:
             return wanted
         keys = {row.key: row.shard_id for row in self.leases.scan().leases}
         found = [key for key, shard_id in keys.items() if shard_id == wanted]
         if len(found) == 1:
             return found[0]
-        near = found or get_close_matches(wanted, keys, n=3, cutoff=0.5) or sorted(keys)[:3]
-        told = f"near it: {', '.join(near)}" if near else "no shard has a lease yet: the leader makes them"
-        raise Unknown(f"there is no shard {wanted!r} ({told}); nothing was changed")
+        if found:
+            raise Unknown(
+                f"several streams have a shard {wanted!r} ({', '.join(found)}); nothing was changed"
+            )
+        similar = get_close_matches(wanted, keys, n=3, cutoff=0.5) or sorted(keys)[:3]
+        hint = f"similar names: {', '.join(similar)}" if similar else "the leader has made no lease row yet"
+        raise Unknown(f"there is no shard {wanted!r} ({hint}); nothing was changed")
 
     def hold(self, key: str) -> Held | Busy:
-        """One try. Who is told `Busy` tries again a little later: the holder gives the shard up after its wave."""
+        """Try once to put the command's claim into the row. On `Busy` the command tries again a little later, because the run
+        that is reading the shard gives it up after its wave."""
         row = self.leases.get(key)
         if row is None:
-            raise Unknown(f"the row of {key} is gone; nothing was changed")
+            raise Unknown(f"the lease row of {key} was deleted meanwhile; nothing was changed")
         if row.run_claim == self.claim:
             return Held(row)
         if row.checkpoint_owner is not None:
@@ -94,15 +104,18 @@ class Recovery:
         if (why := self.policy.other_workers.why_not_hold(row)) is not None:
             return Busy(why)
         self._watch(row)
-        for who, does in ((row.run_claim, "is reading"), (row.wanted_by, "waits for")):
-            if who not in {None, self.claim} and self._lives(who or ""):
-                if who == row.run_claim and row.wanted_by is None:
+        for other, does in ((row.run_claim, "is reading"), (row.wanted_by, "waits for")):
+            if other not in {None, self.claim} and self._lives(other or ""):
+                if other == row.run_claim and row.wanted_by is None:
                     self.leases.apply(change.want(row, self.claim))
-                return Busy(f"run {run_of_claim(who or '')} {does} {key}")
+                return Busy(f"run {run_of_claim(other or '')} {does} {key}")
         answer = self.leases.apply(change.hold(row, self.claim, "a person decides about this shard"))
-        return Held(answer.lease) if isinstance(answer, Applied) else Busy(f"the row of {key} is moving")
+        if isinstance(answer, Applied):
+            return Held(answer.lease)
+        return Busy(f"another program has just written the row of {key}")
 
     def release(self, key: str) -> None:
+        """Remove every trace of the command from the row, and its beat from the worker's row."""
         row = self.leases.get(key)
         if row is None:
             return
@@ -114,10 +127,12 @@ class Recovery:
             self.workers.forget_runs(row.holder, [self.claim])
 
     def situation(self, row: Lease) -> ShardSituation:
+        """What the row, the lake table and Kinesis tell about the shard, for a plan."""
         facts = self.source.describe(asked_by(self.settings, row))
         if not is_of_this_life(facts.stream, row):
             raise PositionsDisagree(
-                f"the row {row.key} is of another life of {facts.stream.name}: the leader retires it; nothing was changed"
+                f"the row {row.key} is of another life of stream {facts.stream.name}: the leader retires the row; nothing was "
+                "changed"
             )
         key = ShardKey(facts.stream, row.shard_id)
         positions = self.table.load().positions
@@ -149,41 +164,42 @@ class Recovery:
         return End(shard, children_in(key, listed), shard is None and self.source.is_gone(key))
 
     def tip_of(self, key: ShardKey, pages: Pages) -> Tip:
-        """The newest record, found by reading; its payload is looked at by nobody."""
+        """The newest record of the shard, found by reading the shard's pages. The payloads aren't looked at."""
         facts = self.source.describe(key.stream.arn)
         for back in (*_LOOKS_BACK, None):
             start = Start(None if back is None else facts.asked - back)
             found = _last_page(key, pages, start, facts)
             if found.sequence is not None or back is None:
                 return found
-        raise AssertionError("the last look reads all there is")
+        raise AssertionError("the loop returns at the latest after reading the whole shard")
 
     def require_readable(self, key: ShardKey, sequence: int, pages: Pages) -> None:
-        """Kinesis's own word on whether reading can go on after this record; its refusal passes through."""
+        """Ask Kinesis for the page after this record. If Kinesis refuses the number, its error passes to the caller."""
         facts = self.source.describe(key.stream.arn)
         batch = Batch(key, Position(sequence), Start(), facts.asked, facts.retention)
         next(iter(pages.pages(batch)), None)
 
     def carry_out(self, held: Lease, decision: Decision) -> str:
-        """The table first, as always; the row follows."""
+        """Commit the decision to the lake table, then write it into the held row. Returns a sentence for the person."""
         if decision.range is not None:
             committed = self.table.commit(Proposal((decision.range,)))
             if committed.landing.refused:
                 raise PositionsDisagree(
-                    f"{decision.range.key} moved meanwhile: {committed.landing.refused[0].why}. Nothing was changed; look again"
+                    f"the position of {decision.range.key} changed while you decided: {committed.landing.refused[0].why}. Nothing "
+                    "was changed; run the command again"
                 )
         if decision.row is not None:
             wanted = change.reposition(
                 held, self.claim, at=decision.row, landed=decision.landed, why=decision.sentences[0]
             )
-            left = "The table says what was decided; run the command again for the row"
+            to_do = "The lake table has the decision; run the command again to bring the row into step"
             try:
                 outcome = self.leases.apply(wanted)
             except HeadraceError as error:
-                raise type(error)(f"the row {held.key} couldn't be written ({error}). {left}") from error
+                raise type(error)(f"the row {held.key} couldn't be written ({error}). {to_do}") from error
             if not isinstance(outcome, Applied):
-                raise PositionsDisagree(f"the row {held.key} was taken meanwhile. {left}")
-        return f"{held.key}: done; the next wave of its worker goes on from there"
+                raise PositionsDisagree(f"another program has taken the row {held.key}. {to_do}")
+        return f"{held.key}: done; the next wave that reads this shard goes on from there"
 
     def _lives(self, run_claim: str) -> bool:
         times = self.settings.times
@@ -192,10 +208,12 @@ class Recovery:
         return run_lives(self.runs.verdict(run_of_claim(run_claim)), [beat], patience)
 
     def _watch(self, row: Lease) -> None:
-        """Other claims' beats, and one of our own, so that nobody takes this command for dead."""
+        """Read the beats of other claims on the row, and beat for this command, so that no run takes the command for dead."""
         beats: dict[str, str] = {}
         worker = self.workers.get(row.holder) if row.holder is not None else None
-        if worker is not None:  # another application's worker may have no row, and gets none by us
+        if (
+            worker is not None
+        ):  # `beat_run` would make a row for a worker of another application, which may have none
             self.workers.beat_run(worker.worker_id, self.claim)
             beats = {claim: str(count) for claim, count in worker.run_beats.items()}
         for claim in (row.run_claim, row.wanted_by):

@@ -159,7 +159,7 @@ def test_a_shard_goes_on_after_a_record_or_at_its_tip(app: App):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--shard", "shardId-000000000007"], "near it: shardId-00000000000"),
+        (["--shard", "shardId-000000000007"], "similar names: shardId-00000000000"),
         (["--shard", FIRST, "--to", "tomorrow"], "--to is 'tomorrow'; allowed: a sequence number"),
         (
             ["--shard", FIRST, "--to", "12"],
@@ -300,6 +300,6 @@ def test_a_cherry_pick_that_brought_nothing_of_ours_is_repaired(app: App, capsys
         "left alone, of streams that aren't ours: 2 rows",
     ]
     assert app("repair", "--yes") == 0
-    assert "repaired: the positions of 1 shard stand in snapshot" in capsys.readouterr().out
+    assert "has the positions of 1 shard" in capsys.readouterr().out
     assert (at := app.position(FIRST)) is not None
     assert at.sequence == app.put[FIRST][0]

@@ -301,7 +301,7 @@ def test_a_decision_on_a_shard_that_moved_meanwhile_is_refused_whole() -> None:
     assert isinstance(plan, Decision)
     person.release(held.row.key)
     life.wave()
-    with pytest.raises(PositionsDisagree, match="moved meanwhile"):
+    with pytest.raises(PositionsDisagree, match="changed while you decided"):
         person.carry_out(held.row, plan)
     life.check()
     assert life.ledger(Kind.SKIPPED) == []
@@ -328,7 +328,7 @@ def test_a_decision_whose_row_could_not_be_written_says_that_the_table_has_it() 
         raise Throttled("DynamoDB throttles")
 
     apply, life.leases.apply = life.leases.apply, fails  # type: ignore[method-assign,assignment]
-    with pytest.raises(Throttled, match="The table says what was decided"):
+    with pytest.raises(Throttled, match="The lake table has the decision"):
         person.carry_out(held.row, plan)
     life.leases.apply = apply  # type: ignore[method-assign]
     assert "done" in person.carry_out(held.row, plan)
@@ -343,7 +343,7 @@ def test_a_shard_is_found_by_its_id_too_and_an_unknown_one_has_near_names() -> N
     assert row is not None
     life.leases = type(life.leases)([replace(row, key=f"1:orders:7:{row.key}", shard=row.key)])
     assert recovery(life).find(row.key) == f"1:orders:7:{row.key}"
-    with pytest.raises(Unknown, match=r"near it: 1:orders:7:shardId-000000000001"):
+    with pytest.raises(Unknown, match=r"similar names: 1:orders:7:shardId-000000000001"):
         recovery(life).find("1:orders:7:shardId-000000000009")
 
 
