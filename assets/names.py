@@ -17,4 +17,5 @@ def records_key(settings: Settings) -> dg.AssetKey:
 
 
 def partitions_name(settings: Settings) -> str:
+    """The name of the application's dynamic partitions. Their keys are lease keys."""
     return f"{settings.application}_shards"

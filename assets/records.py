@@ -121,7 +121,7 @@ class _Execution:
     ) -> None:
         self._context = context
         self._config = config
-        self._also_call = on_arrow
+        self._on_reported_arrow = on_arrow
         is_asked = context.has_partition_key or context.has_partition_key_range
         partitions = tuple(context.partition_keys) if is_asked else ()
         self._asked = partitions or tuple(config.shards)
@@ -173,8 +173,8 @@ class _Execution:
             # A shard that may have no new record is announced once it has one: an announcement costs Dagster 7-11 ms.
             expected = {*self._config.due, *self._reading.expected()}
             self._reporter.claimed(key for key in keys if key in expected)
-        if self._also_call is not None:
-            self._also_call(arrow, keys)
+        if self._on_reported_arrow is not None:
+            self._on_reported_arrow(arrow, keys)
 
     def _on_wave(self, report: WaveReport) -> None:
         self._context.log.info(str(report))
@@ -189,4 +189,5 @@ class _Execution:
         named = sorted(failed)[:_MOST_FAILED_KEYS]
         self._context.instance.add_run_tags(self._context.run.run_id, {FAILED_TAG: ",".join(named)})
         metadata = {key: dg.MetadataValue.text(failed[key]) for key in named}
+        # No retry by Dagster: the worker's sensor asks for the next run, which tries a shard that keeps failing less often.
         raise dg.Failure(description=sentence, metadata=metadata, allow_retries=False)

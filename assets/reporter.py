@@ -38,6 +38,7 @@ class Reporter:
     partitions: str
     """Name of the dynamic partitions."""
     throttle: timedelta
+    """The least time between two materializations of a shard, `times.materialize`: a busy shard lands records in every wave."""
     clock: Clock
     announced_by_dagster: frozenset[str] = frozenset()
     """In partition mode Dagster itself has written the planned events of the run's partitions."""
@@ -45,10 +46,14 @@ class Reporter:
     """Shards that failed in the previous run. They are materialized even without a new record, else Dagster shows them as failed
     still."""
     _claimed: set[str] = field(default_factory=set)
+    """All shards that `claimed` was called with."""
     _announced: set[str] = field(default_factory=set)
+    """Shards with a planned event, or with one that the thread is about to write."""
     _reported_at: dict[str, float] = field(default_factory=dict)
+    """When each shard was last materialized, by the monotonic clock."""
     _unreported: dict[str, _Unreported] = field(default_factory=dict)
     _announcing: list[Future[None]] = field(default_factory=list)
+    """The thread's work that may still be unfinished."""
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "headrace-announce"))
 
     def __post_init__(self) -> None:
@@ -74,18 +79,21 @@ class Reporter:
 
     def finish(self, failed: Iterable[str]) -> None:
         """The run ends: materialize every announced shard that did well, even without a record, so that none stays pending."""
-        bad = set(failed)
+        failed_keys = set(failed)
         for key, unreported in list(self._unreported.items()):
-            if key not in bad and (unreported.rows or key in self._announced - self._reported_at.keys()):
+            if key not in failed_keys and (
+                unreported.rows or key in self._announced - self._reported_at.keys()
+            ):
                 self._materialize(key, unreported)
         # These failed after a materialization in an earlier wave: without a new planned event Dagster shows them as good.
-        self._announce(bad & self._reported_at.keys())
-        for key in sorted(self._announced - bad - self._reported_at.keys()):
-            self._tell(key, {"records": 0})
+        self._announce(failed_keys & self._reported_at.keys())
+        for key in sorted(self._announced - failed_keys - self._reported_at.keys()):
+            self._log_materialization(key, {"records": 0})
         self._wait()
         self._thread.shutdown()
 
     def _remember(self, landed: Landed) -> None:
+        """Add what a wave has landed of one shard to what is reported next."""
         staged = landed.staged
         if staged.error is not None and not staged.rows:
             return
@@ -97,10 +105,10 @@ class Reporter:
 
     def _materialize(self, key: str, unreported: _Unreported) -> None:
         del self._unreported[key]
-        self._tell(key, _metadata(unreported))
+        self._log_materialization(key, _metadata(unreported))
         self._reported_at[key] = self.clock.monotonic()
 
-    def _tell(self, key: str, metadata: dict[str, dg.MetadataValue | int]) -> None:
+    def _log_materialization(self, key: str, metadata: dict[str, dg.MetadataValue | int]) -> None:
         self._announce({key} - self._announced)
         self._wait()  # Dagster needs the planned event before the materialization
         self.context.log_event(
@@ -111,13 +119,13 @@ class Reporter:
     def _announce(self, keys: set[str]) -> None:
         if keys:
             self._announced |= keys
-            self._announcing.append(self._thread.submit(self._plan, sorted(keys)))
+            self._announcing.append(self._thread.submit(self._write_planned_events, sorted(keys)))
 
     def _wait(self) -> None:
         while self._announcing:
             self._announcing.pop().result()
 
-    def _plan(self, keys: list[str]) -> None:
+    def _write_planned_events(self, keys: list[str]) -> None:
         instance, run = self.context.instance, self.context.run
         missing = [key for key in keys if not instance.has_dynamic_partition(self.partitions, key)]
         if missing:

@@ -84,7 +84,9 @@ class DagsterRuns:
         return self._instance.get_runs(RunsFilter(statuses=[DagsterRunStatus.STARTING, *_AT_WORK]))
 
     def latest(self, worker_id: str) -> LatestRun | None:
-        records = self._instance.get_run_records(RunsFilter(tags={WORKER_TAG: worker_id}), limit=1)
+        records = self._instance.get_run_records(
+            RunsFilter(tags={WORKER_TAG: worker_id}), limit=1
+        )  # newest first
         if not records:
             return None
         run = records[0].dagster_run

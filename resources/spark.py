@@ -27,4 +27,5 @@ class SparkResource(LazyPySparkResource):
         return self.ports.stage(worker_id)
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        # Dagster calls this at the end of a run. The base class has no such hook, and the sessions belong to the ports.
         self.ports.close()

@@ -15,7 +15,7 @@ INTERVAL = 4
 a moment too early, and the sensor would tick every 10 s."""
 
 
-def build_leader(wiring: Wiring, kept: KeptInstance) -> dg.SensorDefinition:
+def build_leader(wiring: Wiring, kept_instance: KeptInstance) -> dg.SensorDefinition:
     @dg.sensor(
         name="leader",
         minimum_interval_seconds=INTERVAL,
@@ -24,6 +24,6 @@ def build_leader(wiring: Wiring, kept: KeptInstance) -> dg.SensorDefinition:
     )
     def leader(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         turn = wiring.leader_turn(context.cursor)
-        return result(context, kept.of(context), wiring.settings, turn)
+        return result(context, kept_instance.of(context), wiring.settings, turn)
 
     return leader

@@ -1,4 +1,4 @@
-"""From what a duty's turn reports to what Dagster wants of a sensor's tick."""
+"""The answer that Dagster expects of a sensor's tick, made from the turn that a duty returns."""
 
 from collections.abc import Iterable, Sequence
 
@@ -18,6 +18,7 @@ def result(
 ) -> dg.SensorResult:
     """Dagster takes run requests or a skip reason, not both: a tick without a run request shows its sentence as skip reason."""
     if turn.alarm is not None:
+        # Dagster keeps what a sensor logs with its tick; a skip reason alone looks like a tick without anything to do.
         context.log.error(turn.alarm)
     partitions = _missing_partitions(instance, settings, turn.partitions)
     if run_requests:

@@ -15,7 +15,9 @@ from sensors.leader import INTERVAL
 from sensors.results import result
 
 
-def build_worker(wiring: Wiring, kept: KeptInstance, worker_id: str, job: Any) -> dg.SensorDefinition:
+def build_worker(
+    wiring: Wiring, kept_instance: KeptInstance, worker_id: str, job: Any
+) -> dg.SensorDefinition:
     @dg.sensor(
         name=f"worker_{slug(worker_id)}",
         job=job,
@@ -24,7 +26,7 @@ def build_worker(wiring: Wiring, kept: KeptInstance, worker_id: str, job: Any) -
         description=__doc__,
     )
     def worker(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        instance = kept.of(context)
+        instance = kept_instance.of(context)
         turn = wiring.worker_turn(
             worker_id, context.cursor, instance=instance_id(instance), runs=DagsterRuns(instance)
         )
