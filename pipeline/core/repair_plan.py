@@ -1,16 +1,15 @@
-"""A table whose chain of positions is broken: where does it stand, by all that it still tells?
+"""Rebuilds the positions of a lake table whose chain of snapshots is broken, from all that the table still has.
 
-    only cherry-picks broke it      the positions below them, with the picked ranges landed upon them: each must begin
-                                    where its shard stands, or rows between are missing
-    the way down is lost            a shard with rows stands at the last of them; with a descendant that has rows it has
-                                    ended; one without rows stands where the newest snapshot of ours that is still
-                                    known says so, unless that one passed over records that were landed and aren't
-                                    here: it was rolled back; one of which neither tells stands nowhere, whoever
-                                    descends from it (it may have ended before the start), unless it descends from one
-                                    that has ended here
-    nothing on main is ours         the rows alone: what other snapshots landed isn't in the table, and is read again
+    only cherry-picks broke it   The positions below the cherry-picks count, with the cherry-picked ranges landed on top. A range
+                                 that doesn't begin at its shard's position stops the repair: rows between are missing.
+    older metadata is lost       A shard with rows gets the position of its last row; it has ended if a descendant has rows.
+                                 A shard without rows gets its position from the newest known snapshot of Headrace that wasn't
+                                 rolled back. A shard with neither gets no position, even if a descendant has rows, because it
+                                 may have ended before the origin; but it gets an END if one of its parents gets one.
+    no snapshot on main is       Only the rows count. What other snapshots landed isn't in the table, and is read again.
+    Headrace's
 
-A person looks at the plan before it is done: what stood further before is read again.
+A person sees the plan before it is carried out.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from pipeline.core.words import counted
 
 @dataclass(frozen=True, slots=True)
 class LastRow:
-    """The highest sequence number of a shard in the table."""
+    """The row of a shard with the highest sequence number in the table."""
 
     sequence: int
     arrival: datetime | None = None
@@ -38,16 +37,16 @@ class LastRow:
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """A cherry-pick on main, above all positions of ours."""
+    """A cherry-picked snapshot on main, newer than the newest snapshot there that has positions."""
 
     snapshot: int
     page: LedgerPage | None
-    """What its source said that it landed; None where the source is known no more."""
+    """The ledger of the snapshot that was cherry-picked; None where no metadata file describes that snapshot any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownState:
-    """A snapshot of ours that metadata still knows, on main or not."""
+    """A snapshot of Headrace that a metadata file still describes, on main or not."""
 
     snapshot: int
     positions: Positions
@@ -56,24 +55,31 @@ class KnownState:
 
 @dataclass(frozen=True, slots=True)
 class TableEvidence:
+    """What a broken table still has."""
+
     head: int | None
+    """The newest snapshot of main."""
     reached: Positions | None
-    """Of the newest snapshot of ours on main, with cherry-picks passed over; None: the way to it is lost."""
+    """The positions of the newest snapshot of Headrace on main, below any cherry-picks; None where older metadata is lost before
+    such a snapshot is reached."""
     picked: tuple[Picked, ...]
-    """Above it, oldest first."""
+    """The cherry-picks above that snapshot, oldest first."""
     rows: Mapping[ShardKey, LastRow]
     known: tuple[KnownState, ...]
     """Newest first."""
     is_whole: bool = False
-    """Main is known down to its root, and nothing on it is ours: it was rolled back to before us, or replaced."""
-    strangers: int = 0
-    """Rows of streams that neither the settings nor any snapshot of ours know."""
+    """Main is known down to its first snapshot, and none of them is Headrace's: main was rolled back to before Headrace's first
+    commit, or replaced."""
+    unknown_rows: int = 0
+    """The number of rows of streams that neither the settings nor any snapshot of Headrace knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
+    """The planned commit, and the sentences that tell the person what it changes."""
+
     on: int | None
-    """The snapshot that this was planned on."""
+    """The newest snapshot of main at the time of planning. The commit is refused if main has moved since."""
     landing: Landing
     sentences: tuple[str, ...]
 
@@ -87,24 +93,29 @@ def plan_repair(
     why: str,
     run: str,
 ) -> Repair | Stop:
-    """`origins`: what the person says where no snapshot knows it. `gone`: shards that Kinesis has forgotten."""
+    """`origins`: the origins that the person names, for streams of which no snapshot knows the origin. `gone`: shards that Kinesis
+    has forgotten."""
     if evidence.reached is None and evidence.picked:
         return Stop(
-            f"snapshot {evidence.picked[0].snapshot} is a cherry-pick, and what lies below it is lost: whether rows are missing "
-            "between can't be told. Nothing was changed; delete its rows, or roll back to before it, then repair again"
+            f"snapshot {evidence.picked[0].snapshot} is a cherry-pick, and the snapshots below it aren't known any more, so nothing "
+            "tells whether rows between them are missing. Nothing was changed; delete the cherry-picked rows, or roll back to "
+            "before the cherry-pick, then repair again"
         )
     rows, known = evidence.rows, _newest(evidence.known).shards
-    # Nothing reads these again: they need no position.
+    # Shards that Kinesis has forgotten can't be read again, so they need no position.
     forgotten = {key: last for key, last in rows.items() if key not in known and key in gone}
     evidence = replace(evidence, rows={key: rows[key] for key in rows.keys() - forgotten.keys()})
-    rebuilt = _upon(evidence) if evidence.reached is not None else _from_rows(evidence, families, origins)
+    if evidence.reached is not None:
+        rebuilt = _with_cherry_picks(evidence, evidence.reached)
+    else:
+        rebuilt = _from_rows(evidence, families, origins)
     if isinstance(rebuilt, Stop):
         return rebuilt
     without = sorted({str(key.stream) for key in evidence.rows if key.stream not in rebuilt.origins})
     if without:
         return Stop(
-            f"no snapshot that is still known says where {without[0]} began. Nothing was changed; say it: --origin "
-            "TRIM_HORIZON, or the moment that LATEST or AT_TIMESTAMP stood for"
+            f"no snapshot that is still known says where the reading of {without[0]} started. Nothing was changed; name the start "
+            "with --origin: TRIM_HORIZON, or the moment that LATEST or AT_TIMESTAMP stood for"
         )
     before = _newest(evidence.known)
     ranges = tuple(
@@ -120,56 +131,63 @@ def plan_repair(
         for key, at in sorted(rebuilt.shards.items())
     )
     page = LedgerPage(ranges, tuple(sorted(rebuilt.origins.items())))
-    told = (*_sentences(before, rebuilt, evidence), *_farewell(forgotten, _ancestors(rows, families)))
-    return Repair(evidence.head, Landing(page, (), (), rebuilt), told)
+    sentences = (
+        *_sentences(before, rebuilt, evidence),
+        *_sentence_on_forgotten(forgotten, _ancestors(rows, families)),
+    )
+    return Repair(evidence.head, Landing(page, (), (), rebuilt), sentences)
 
 
-def _farewell(forgotten: Mapping[ShardKey, LastRow], ended: Collection[ShardKey]) -> tuple[str, ...]:
-    """The last that is heard of shards that nothing proves ended."""
-    last = [f"{key} ({forgotten[key].sequence})" for key in sorted(forgotten.keys() - set(ended))]
+def _sentence_on_forgotten(
+    forgotten: Mapping[ShardKey, LastRow], ended: Collection[ShardKey]
+) -> tuple[str, ...]:
+    """A sentence on the forgotten shards of which no row of a descendant proves that they ended; nothing where there are none."""
+    last = [f"{key} (last row: {forgotten[key].sequence})" for key in sorted(forgotten.keys() - set(ended))]
     if not last:
         return ()
-    told = (
-        f"{counted(len(last), 'shard')} {'gets' if len(last) == 1 else 'get'} no position, for Kinesis has forgotten what "
-        f"no snapshot knows; nothing tells whether records after the last rows were lost: {', '.join(last)}"
+    sentence = (
+        f"{counted(len(last), 'shard')} {'gets' if len(last) == 1 else 'get'} no position, because neither Kinesis nor a snapshot "
+        f"knows {'it' if len(last) == 1 else 'them'} any more; records after the last rows may be lost: {', '.join(last)}"
     )
-    return (told,)
+    return (sentence,)
 
 
 def _ancestors(rows: Collection[ShardKey], families: Mapping[StreamId, Family]) -> frozenset[ShardKey]:
-    """Of shards with rows."""
+    """The ancestors of the shards with rows. They have ended: a child's records land only after its parents' END (I3)."""
     placed = Positions({}, dict.fromkeys(rows, Position()))
     return frozenset(
         ShardKey(stream, above) for stream, family in families.items() for above in family.passed(placed)
     )
 
 
-def _upon(evidence: TableEvidence) -> Positions | Stop:
-    """The picked ranges are judged as any landing is."""
-    positions = evidence.reached or Positions()
+def _with_cherry_picks(evidence: TableEvidence, positions: Positions) -> Positions | Stop:
+    """The positions after the cherry-picked ranges, each of which is judged as a commit of a run would be."""
     for pick in evidence.picked:
         if pick.page is None:
             return Stop(
-                f"snapshot {pick.snapshot} is a cherry-pick whose source isn't known any more, so what it brought can't be "
-                "told. Nothing was changed; delete its rows (or roll back to before it), then repair again"
+                f"snapshot {pick.snapshot} is a cherry-pick of a snapshot that isn't known any more, so nothing tells which records "
+                "it brought. Nothing was changed; delete the cherry-picked rows (or roll back to before the cherry-pick), then "
+                "repair again"
             )
+        # A cherry-pick brings the rows of a snapshot and not its summary, so only its source tells which ranges these are.
         moves = tuple(each for each in pick.page.ranges if each.moves)
         landing = decide_landing(positions, Proposal(moves, origins=pick.page.origins))
         if landing.refused:
             bad = landing.refused[0]
             return Stop(
                 f"snapshot {pick.snapshot} is a cherry-pick that brought rows of {bad.range.key} from after "
-                f"{bad.range.after or 'its start'} up to {bad.range.upto}, but the table stands at {bad.found or 'nothing'}: "
-                "what lies between is missing. Nothing was changed; delete these rows (or roll back to before the "
+                f"{bad.range.after or 'its start'} up to {bad.range.upto}, but the table's position is {bad.found or 'none'}: "
+                "the records between are missing. Nothing was changed; delete these rows (or roll back to before the "
                 "cherry-pick), then repair again"
             )
         positions = landing.positions
+    # Another engine may have inserted rows of Headrace's streams. Reading on from the positions would land them twice.
     for key, last in sorted(evidence.rows.items()):
         at = positions.of(key)
         if at is not None and (at.sequence or -1) < last.sequence:
             return Stop(
                 f"the table holds rows of {key} up to {last.sequence}, but its position is {at}: "
-                "reading on would land them twice. Nothing was changed; delete the rows beyond, then repair again"
+                "reading on would land these rows twice. Nothing was changed; delete the rows after the position, then repair again"
             )
     return positions
 
@@ -178,10 +196,11 @@ def _from_rows(
     evidence: TableEvidence, families: Mapping[StreamId, Family], origins: Mapping[StreamId, Origin]
 ) -> Positions:
     newest = _newest(evidence.known)
-    with_rows = {key: _stands(newest.of(key), last) for key, last in evidence.rows.items()}
+    with_rows = {key: _position_at(newest.of(key), last) for key, last in evidence.rows.items()}
     ended = _ancestors(with_rows, families)
-    believed = () if evidence.is_whole else _believed(evidence)
-    shards = {**_newest(believed).shards, **with_rows}
+    # Rows win over snapshots. Where main was rolled back to before Headrace's first commit, no snapshot counts for positions.
+    trusted = () if evidence.is_whole else _trusted(evidence)
+    shards = {**_newest(trusted).shards, **with_rows}
     for key in _to_be_ended(ended, shards, families):
         children = families[key.stream].children.get(key.shard_id, frozenset())
         at = shards.get(key, Position())
@@ -192,8 +211,9 @@ def _from_rows(
 def _to_be_ended(
     ended: Collection[ShardKey], placed: Collection[ShardKey], families: Mapping[StreamId, Family]
 ) -> list[ShardKey]:
-    """Those with a position, and what lies below them: a child that an END names and that has none would be read again
-    once its descendants' ENDs are cleared away. Above them nothing is named, and nothing proves an END."""
+    """The shards that get an END: those with a position, and their descendants as far as these are ancestors of shards with rows."""
+    # A child that an END names counts as unread without a position, as soon as clean-up has removed the ENDs of its own descendants:
+    # so it gets an END too. Ancestors without a position stay without one: nothing names them, and nothing proves that they were read.
     found = {key for key in ended if key in placed}
     todo = list(found)
     while todo:
@@ -205,17 +225,21 @@ def _to_be_ended(
     return sorted(found)
 
 
-def _stands(known: Position | None, last: LastRow) -> Position:
-    """What is known of the very same record is worth more than the record: its end, and when its tip was seen."""
+def _position_at(known: Position | None, last: LastRow) -> Position:
+    """The position of a shard whose last row is this one."""
+    # A snapshot with the same record knows more than the row does: the shard's end, its children, and `seen`.
     if known is not None and known.sequence == last.sequence:
         return known
     return Position(last.sequence, arrival=last.arrival)
 
 
-def _believed(evidence: TableEvidence) -> list[KnownState]:
-    """What each snapshot says of shards without rows. One that was built on a landing that the table doesn't hold was
-    rolled back, and the records of other shards may be missing with it: of it only those count that had no record yet.
+def _trusted(evidence: TableEvidence) -> list[KnownState]:
+    """The known snapshots, with the positions that count for shards without rows.
+
+    A snapshot that was built on a landing whose rows the table doesn't have was rolled back. Rows of other shards may be missing
+    too, so from such a snapshot only positions without a record count.
     """
+    # For each shard, the lowest end of a range whose rows the table lacks.
     missing: dict[ShardKey, int] = {}
     for state in evidence.known:
         for each in state.page.ranges:
@@ -239,7 +263,7 @@ def _without_records(positions: Positions) -> Positions:
 
 
 def _newest(states: Sequence[KnownState]) -> Positions:
-    """Each shard and each origin as the newest snapshot has it that speaks of it."""
+    """Each shard's position from the newest snapshot that has one, and all origins, which never change. `states`: newest first."""
     found = Positions()
     for state in reversed(states):
         found = Positions(
@@ -249,25 +273,32 @@ def _newest(states: Sequence[KnownState]) -> Positions:
 
 
 def _sentences(before: Positions, after: Positions, evidence: TableEvidence) -> list[str]:
-    told = []
+    sentences = []
     for key, at in sorted(after.shards.items()):
         was = before.of(key)
         if was is not None and was.token != at.token and is_forward(at, was):
-            told.append(f"{key}: is read again from {at}; it stood at {was}")
-        elif was is None or was.token != at.token:
-            told.append(f"{key}: stands at {at}, by its rows" + (f"; it was known at {was}" if was else ""))
-        elif evidence.reached is None and key not in evidence.rows and at.sequence is not None:
-            told.append(
-                f"{key}: stands at {at} as a snapshot says; the table holds no row of it, and nothing before is read again"
+            sentences.append(
+                f"{key}: its position goes back from {was} to {at}; the records between are read again"
             )
-    same = len(after.shards) - len(told)
-    told.append(f"{counted(same, 'shard')} unchanged")
-    # Where the way down is known, older snapshots tell of ENDs that were let go of since.
+        elif was is None or was.token != at.token:
+            known = f" (a snapshot says {was})" if was else ""
+            sentences.append(f"{key}: its position is {at}, by its rows{known}")
+        elif evidence.reached is None and key not in evidence.rows and at.sequence is not None:
+            sentences.append(
+                f"{key}: its position is {at}, as a snapshot says; the table has no row of the shard, and no record up to there "
+                "is read again"
+            )
+    same = len(after.shards) - len(sentences)
+    sentences.append(f"{counted(same, 'shard')} unchanged")
+    # Where positions were reached on main, a shard that only older snapshots know had an END that was removed since: no loss.
     lost = sorted(before.shards.keys() - after.shards.keys()) if evidence.reached is None else ()
-    told += [
-        f"{key}: stands nowhere, for the table holds no row of it; it was known at {before.of(key)}, and is read again from its start"
+    sentences += [
+        f"{key}: gets no position, because the table has no row of the shard; a snapshot says {before.of(key)}, and the shard is "
+        "read again from its start"
         for key in lost
     ]
-    if evidence.strangers:
-        told.append(f"left alone, of streams that aren't ours: {counted(evidence.strangers, 'row')}")
-    return told
+    if evidence.unknown_rows:
+        sentences.append(
+            f"{counted(evidence.unknown_rows, 'row')} of streams that this application doesn't know: left as found"
+        )
+    return sentences

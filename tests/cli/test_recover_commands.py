@@ -124,7 +124,7 @@ def test_a_skip_is_shown_and_without_a_yes_nothing_is_changed(app: App, capsys: 
     before = app.table.load()
     assert app("skip", "--shard", FIRST) == 2
     out, err = capsys.readouterr()
-    assert "nothing of it has landed; the next wave goes on with what the stream still holds" in out
+    assert "no record of the shard has landed; the next wave goes on with what the stream still holds" in out
     assert "nothing was changed: there is no terminal to ask on. Add --yes" in err
     assert app.table.load() == before
 
@@ -165,7 +165,7 @@ def test_a_shard_goes_on_after_a_record_or_at_its_tip(app: App):
             ["--shard", FIRST, "--to", "12"],
             "can't go on after it; nothing was changed. Name the whole sequence",
         ),
-        (["--shard", FIRST, "--end"], "it is still open and has no end"),
+        (["--shard", FIRST, "--end"], "the shard is still open, so it has no end yet"),
     ],
 )
 def test_what_cannot_be_skipped_is_refused(
@@ -284,7 +284,7 @@ def test_a_whole_table_is_not_repaired_and_one_whose_way_is_lost_is(
     assert "there is nothing to repair" in capsys.readouterr().err
     append_as_others(app.table.open(), summary={"source-snapshot-id": "5"})
     assert app("repair", "--yes") == 2
-    assert "whose source isn't known any more" in capsys.readouterr().err
+    assert "of a snapshot that isn't known any more" in capsys.readouterr().err
     assert app("repair", "--origin", "yesterday") == 2
     assert "allowed: TRIM_HORIZON, or a moment with its time zone" in capsys.readouterr().err
 
@@ -297,7 +297,7 @@ def test_a_cherry_pick_that_brought_nothing_of_ours_is_repaired(app: App, capsys
     assert app("repair", "--json") == 0
     assert json.loads(capsys.readouterr().out)["plan"] == [
         "1 shard unchanged",
-        "left alone, of streams that aren't ours: 2 rows",
+        "2 rows of streams that this application doesn't know: left as found",
     ]
     assert app("repair", "--yes") == 0
     assert "has the positions of 1 shard" in capsys.readouterr().out

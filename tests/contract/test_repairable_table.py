@@ -98,8 +98,8 @@ def test_a_rollback_and_a_lost_way_read_again_what_was_rolled_back(lake: Lake):
     stands = plan.landing.positions.of(A)
     assert stands is not None
     assert stands.token == (2, 0, False)
-    assert any("is read again from 2; it stood at 3" in told for told in plan.sentences)
-    assert any("the table holds no row of it" in told for told in plan.sentences)
+    assert any("goes back from 3 to 2; the records between are read again" in told for told in plan.sentences)
+    assert any("the table has no row of the shard" in told for told in plan.sentences)
 
 
 def test_main_that_never_was_ours_is_repaired_to_its_rows_though_snapshots_beside_it_know_more(
@@ -138,7 +138,7 @@ def test_a_cherry_pick_over_a_gap_is_refused_and_says_what_to_delete(lake: Lake)
     lake.cherry_pick(picked)
     plan = repaired(lake)
     assert isinstance(plan, Stop)
-    assert "from after 4 up to 6, but the table stands at 3" in plan.why
+    assert "from after 4 up to 6, but the table's position is 3" in plan.why
     assert "delete these rows" in plan.why
 
 

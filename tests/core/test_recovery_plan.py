@@ -108,7 +108,7 @@ def test_reading_goes_on_after_the_record_that_is_named() -> None:
 
 @pytest.mark.parametrize("sequence", [50, 49, 9])
 def test_a_skip_never_goes_back(sequence: int) -> None:
-    assert "isn't beyond that" in stopped(plan_skip(scene(), AfterRecord(sequence), ME))
+    assert "isn't after it" in stopped(plan_skip(scene(), AfterRecord(sequence), ME))
 
 
 def test_the_tip_is_the_newest_record_and_when_it_was_seen() -> None:
@@ -155,17 +155,20 @@ def test_an_open_shard_has_no_end() -> None:
 
 def test_an_end_without_children_is_believed_of_a_shard_that_is_gone_only() -> None:
     closed = Shard(KEY.shard_id, closed=True)
-    assert "would be a hole" in stopped(plan_skip(scene(), End(closed, (), is_gone=False), ME))
-    assert "would be a hole" in stopped(plan_skip(scene(), End(None, (), is_gone=False), ME))
+    assert "names the shard's children yet" in stopped(plan_skip(scene(), End(closed, (), is_gone=False), ME))
+    assert "names the shard's children yet" in stopped(plan_skip(scene(), End(None, (), is_gone=False), ME))
     assert decided(plan_skip(scene(), End(None, (), is_gone=True), ME)).range is not None
 
 
 @pytest.mark.parametrize(
     ("at", "told"),
     [
-        (scene(replace(STANDS, ended=True)), "it has ended"),
-        (scene(None, passed_by="x"), "counts as ended, for x"),
-        (scene(None, waiting=(InTheWay("p", "p stands at 7"),)), "its turn hasn't come (p stands at 7)"),
+        (scene(replace(STANDS, ended=True)), "the shard has ended"),
+        (scene(None, passed_by="x"), "counts as ended, because its descendant x has a position"),
+        (
+            scene(None, waiting=(InTheWay("p", "p stands at 7"),)),
+            "the shard's parents come first (p stands at 7)",
+        ),
         (scene(row=Lease(KEY.shard_id, checkpoint=Checkpoint("70"))), "headrace reposition"),
         (scene(row=Lease(KEY.shard_id, landed=Checkpoint("70"))), "headrace reposition"),
         (replace(scene(), positions=Positions()), "no origin is decided"),

@@ -57,13 +57,16 @@ def test_rows_beyond_the_newest_snapshot_and_short_of_it_both_decide() -> None:
         "a": Position(7, ended=True, children=("b",), arrival=NOON),
         "b": Position(6, arrival=NOON),
     }
-    assert any("b: is read again from 6; it stood at 9" in told for told in repair.sentences)
+    assert any(
+        "b: its position goes back from 9 to 6; the records between are read again" in told
+        for told in repair.sentences
+    )
 
 
 def test_the_newest_snapshot_speaks_for_a_shard_without_rows() -> None:
     repair = planned(lost(known(4, a=Position(6)), known(3, a=Position(5), b=Position(2))))
     assert stands(repair) == {"a": Position(6), "b": Position(2)}
-    assert sum("holds no row of it" in told for told in repair.sentences) == 2
+    assert sum("has no row of the shard" in told for told in repair.sentences) == 2
 
 
 def landing(key: ShardKey, upto: int, *, rows: int = 1, kind: Kind = Kind.LANDED) -> LedgerPage:
@@ -79,9 +82,9 @@ def test_a_snapshot_whose_landing_the_table_doesnt_hold_was_rolled_back_and_spea
     built_on_it = known(5, a=Position(6), b=Position(9, seen=NOON))
     repair = planned(lost(built_on_it, rolled_back), {})
     assert stands(repair) == {"c": start}
-    assert [told.split(": ")[1] for told in repair.sentences if "nowhere" in told] == [
-        "stands nowhere, for the table holds no row of it; it was known at 6, and is read again from its start",
-        "stands nowhere, for the table holds no row of it; it was known at 9, and is read again from its start",
+    assert [told.split(": ")[1] for told in repair.sentences if "gets no position" in told] == [
+        "gets no position, because the table has no row of the shard; a snapshot says 6, and the shard is read again from its start",
+        "gets no position, because the table has no row of the shard; a snapshot says 9, and the shard is read again from its start",
     ]
 
 
@@ -126,7 +129,7 @@ def test_main_without_anything_of_ours_tells_that_what_lies_beside_it_is_read_ag
     repair = planned(evidence, {})
     assert stands(repair) == {"b": Position(9, ended=True)}
     assert repair.landing.positions.origins == ORIGINS
-    assert any(told.startswith(f"{A}: stands nowhere") and "at 6" in told for told in repair.sentences)
+    assert any(told.startswith(f"{A}: gets no position") and "says 6" in told for told in repair.sentences)
 
 
 def test_a_forgotten_shard_that_nothing_proves_ended_is_told() -> None:
@@ -135,7 +138,7 @@ def test_a_forgotten_shard_that_nothing_proves_ended_is_told() -> None:
     told = [each for each in repair.sentences if "gets no position" in each]
     assert len(told) == 1
     assert told[0].startswith("1 shard gets")
-    assert told[0].endswith(f": {C} (8)")
+    assert told[0].endswith(f": {C} (last row: 8)")
 
 
 def test_a_forgotten_shard_of_which_nothing_speaks_needs_no_position() -> None:
@@ -151,7 +154,7 @@ def test_rows_beyond_a_position_that_was_reached_are_no_ones_to_guess_about() ->
         TableEvidence(9, reached, (), {A: LastRow(5)}, ()), FAMILIES, origins={}, why="w", run="r"
     )
     assert isinstance(found, Stop)
-    assert "would land them twice" in found.why
+    assert "would land these rows twice" in found.why
 
 
 def test_picked_ranges_land_in_order_upon_each_other() -> None:
@@ -174,4 +177,4 @@ def test_an_end_that_was_let_go_of_before_a_cherry_pick_isnt_told_as_lost() -> N
     reached = Positions(ORIGINS, {B: Position(7)})
     repair = planned(TableEvidence(9, reached, picked, rows, (known(8, b=Position(7)), older)))
     assert stands(repair) == {"b": Position(9)}
-    assert not [told for told in repair.sentences if "nowhere" in told]
+    assert not [told for told in repair.sentences if "gets no position" in told]

@@ -176,7 +176,7 @@ def test_a_shard_whose_only_landing_was_rolled_back_is_not_passed_over() -> None
     life.table.forget(*range(1, before + 1))
     found = mended(life)
     assert isinstance(found, Repair)
-    assert any(f"{life.key(1)}: stands nowhere" in told for told in found.sentences)
+    assert any(f"{life.key(1)}: gets no position" in told for told in found.sentences)
     assert life.at(1) is None
     told = [problem.why for problem in life.wave([life.key(1).shard_id]).problems]
     assert ["the table was rolled back" in why for why in told] == [True], "a person decides about the row"
