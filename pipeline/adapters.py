@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _PATIENCE = timedelta(seconds=30)
-"""How long a tick waits for tables that DynamoDB is creating: less than a leader's tick may take (40 s). The next tick goes
-on waiting."""
+"""How long one tick waits for tables that DynamoDB is creating, which is less than a leader's tick may take (40 s). The next tick
+goes on waiting."""
 
 
 class Adapters:

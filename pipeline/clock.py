@@ -1,4 +1,4 @@
-"""The real Clock, Ids and Timer: no other module reads this host's time, makes random numbers or starts a timer."""
+"""The real Clock, Ids and Timer. Duties and runs get time, random numbers and timers from here, so that tests can replace them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from datetime import UTC, datetime, timedelta
 
 
 def dice() -> float:
-    """A random number in [0, 1). A module's function is pickled by its name; a bound method would take its state along."""
+    """A random number in [0, 1)."""
+    # A function of the module and not `random.random` itself: pickle writes only this function's name into a Spark task, while a
+    # bound method would be pickled with its generator, and all tasks would draw the same numbers.
     return random.random()
 
 
@@ -55,15 +57,17 @@ class SystemTimer:
                 try:
                     beat()
                 except Exception as error:  # noqa: BLE001 - the work itself meets the same trouble, and reports it
-                    # A run that misses one beat stays alive; one that misses all for a lease duration is to count as dead.
+                    # One missed beat does no harm. A run whose beats are all missed for the lease duration should count as dead.
                     log.warning(
                         "this run missed a beat in its worker's row, and tries the next one: %s", error
                     )
 
+        # A daemon thread, because Python waits for other threads at exit: a beat that hangs must not keep a run's process alive.
         thread = threading.Thread(target=keep_beating, name="headrace-beat", daemon=True)
         thread.start()
         try:
             yield
         finally:
             done.set()
+            # At most one period, so that a beat that hangs doesn't hold up the end of the run.
             thread.join(timeout=every.total_seconds())

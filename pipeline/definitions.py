@@ -26,7 +26,7 @@ def build_definitions(
 ) -> dg.Definitions:
     """Assets, sensors, job and resources of one application.
 
-    For tests: `on_arrow` is called between the steps of a wave, and may end the run there; `ports` replace those on AWS.
+    For tests: `on_arrow` is called between the steps of a wave and may end the run there; `ports` are used instead of AWS.
     """
     wiring = wire(settings) if ports is None else Wiring(settings, ports)
     kept = dg.ResourceDefinition.hardcoded_resource(
@@ -48,6 +48,7 @@ def build_definitions(
             "lake": LakeResource.of(settings, kept),
             "spark": SparkResource.of(settings, kept),
         },
+        # Dagster's default executor starts a process for each step. A run has one step, and would begin to read seconds later.
         executor=dg.in_process_executor,
     )
 

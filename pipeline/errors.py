@@ -2,34 +2,34 @@
 
     HeadraceError
     |- Transient            trying again later can succeed; no record was lost and no position moved
-    |  |- Throttled         an AWS service refused requests as too many, longer than Headrace was ready to wait
+    |  |- Throttled         an AWS service refused too many requests, for longer than Headrace retries
     |  |- Unreachable       a service or store didn't answer
     |  |- ProcessDied       a process that a Headrace command supervises died
-    |  |- BadAnswer         an answer of a service that can't be right; the message has AWS's request id
+    |  |- BadAnswer         a service gave an answer that can't be right; the message has AWS's request id
     |  |- CommitUnknown     whether a commit landed isn't known, because the table can't be read
     |  `- ClockOff          this host's clock differs too much from AWS's to put its time into a commit
     `- Terminal             a person has to change something first, such as a setting
        |- BadSetting        a setting is wrong; the message has its value and what is allowed
        |  `- WrongSettings  all mistakes in the settings file and the environment, one on each line
        |- Unknown           there is no such shard, stream or worker; the message has similar names
-       |- TablesMissing     the coordination tables don't exist and may not be created
-       |- WrongShape        a table or row that has another form than Headrace expects
+       |- TablesMissing     the coordination tables don't exist
+       |- WrongShape        a table or row has another form than Headrace expects
        |- ChainBroken       the lake table's snapshots don't lead back to one that has positions
-       |- OriginUnsafe      a stream's start can't be chosen without a risk to skip or repeat records
+       |- OriginUnsafe      Headrace can't choose a stream's start without the risk to skip or repeat records
        |- DataLoss          records may have left the stream before they were read
        |- PositionsDisagree a lease row and the lake table have different positions
        `- MissingPackage    this process, or a Spark worker, lacks a Python package
 
-A write that another process was faster with is not an error: see `pipeline.core.change.Refused`.
+A write whose condition no longer held, because another process wrote first, isn't an error: see `pipeline.core.change.Refused`.
 """
 
 
 class HeadraceError(Exception):
-    """Anything this package raises on purpose."""
+    """The base of all errors that Headrace raises on purpose."""
 
 
 class Transient(HeadraceError):
-    """Trying again later can succeed."""
+    """The same call can succeed later."""
 
 
 class Throttled(Transient):
@@ -57,7 +57,7 @@ class ClockOff(Transient):
 
 
 class Terminal(HeadraceError):
-    """Trying again can't succeed until a person has changed something."""
+    """The same call can't succeed until a person has changed something."""
 
 
 class BadSetting(Terminal):

@@ -1,5 +1,7 @@
-"""What the engine needs of the world. Adapters on AWS, Spark and Iceberg, and in memory, are held to one
-promise suite each (tests/contract), so that the duties can't tell them apart.
+"""The ports: what the duties need from outside, as Protocols.
+
+Each port has an adapter on AWS, Spark or Iceberg, and one in memory. The tests in `tests/contract` hold both to the same
+promises, so that a duty works alike on either.
 """
 
 from __future__ import annotations
@@ -29,25 +31,26 @@ if TYPE_CHECKING:
 
 class Clock(Protocol):
     def now(self) -> datetime:
-        """Wall clock of this host, in UTC: for stamps that people read. Never compared with another host's."""
+        """The time of this host's clock, in UTC."""
+        # Two hosts' clocks differ. What must be safe goes by counters, or by Kinesis's clock (docs/protocol.md, section 6).
         ...
 
     def monotonic(self) -> float:
-        """Seconds since whenever: for durations on this host."""
+        """Seconds since an unknown moment, for measuring durations on this host."""
         ...
 
     def pause(self, seconds: float) -> None:
-        """Return so much later."""
+        """Wait."""
         ...
 
 
 class Ids(Protocol):
     def fresh(self) -> str:
-        """An id that nobody has had before."""
+        """An id that was never given before."""
         ...
 
     def dice(self) -> float:
-        """A number in [0, 1)."""
+        """A random number in [0, 1)."""
         ...
 
 
@@ -55,12 +58,14 @@ class Timer(Protocol):
     def beating(
         self, beat: Callable[[], object], every: timedelta, *, at_most: timedelta | None = None
     ) -> AbstractContextManager[None]:
-        """Call `beat` every so often beside the block's work, until the block ends or `at_most` has passed. A beat that
-        fails is missed and ends nothing."""
+        """While the `with` block runs, call `beat` once in each period `every`, until the block ends or `at_most` has passed.
+
+        A call that raises counts as a missed beat; the next one follows all the same.
+        """
         ...
 
 
-# --- Kinesis, as seen by coordinators and drivers -----------------------------------------------------------
+# --- Kinesis, for ticks and runs --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,41 +73,47 @@ class StreamFacts:
     stream: StreamId
     retention: timedelta
     asked: datetime
-    """The Date of the answer: Kinesis's clock."""
+    """The Date of the answer, which is the time by Kinesis's clock."""
 
 
 class ShardSource(Protocol):
     def aws_now(self) -> datetime | None:
-        """Kinesis's clock now, as far as its newest answer tells; None before the first."""
+        """The time by Kinesis's clock, reckoned from the Date of its newest answer; None before the first answer."""
         ...
 
     def describe(self, name: str) -> StreamFacts:
-        """Of the stream that there is now, by its name, its ARN or KCL's `account:name:epoch`."""
+        """The present life of a stream. `name`: its name, its ARN or KCL's `account:name:epoch`."""
         ...
 
     def find_streams(self, prefix: str | None, tags: Mapping[str, str]) -> tuple[StreamId, ...]:
-        """The streams of this account and region that can be read, whose names begin so and that have all these tags."""
+        """The readable streams of this account and region whose names begin with `prefix` and that have all of `tags`."""
         ...
 
     def list_shards(self, stream: StreamId, since: Start | None = None) -> tuple[Shard, ...]:
-        """All shards, or those in scope of a start (FROM_TIMESTAMP; TRIM_HORIZON is all). All pages or an error."""
+        """The stream's shards from all pages of ListShards. With `since`, those that were open then or later (FROM_TIMESTAMP).
+
+        Raises where a page can't be had: half a listing would hide shards.
+        """
         ...
 
     def is_gone(self, key: ShardKey) -> bool:
-        """Whether GetShardIterator says ResourceNotFound for this shard."""
+        """Whether GetShardIterator answers ResourceNotFound for this shard."""
         ...
 
     def ended_before(self, key: ShardKey, at: datetime) -> bool:
-        """Whether a listed shard had been closed before this moment, with all its records."""
+        """Whether a shard that is still listed was closed before this moment and has no record from then on."""
         ...
 
     def has_news(self, keys: Mapping[ShardKey, Start | int]) -> frozenset[ShardKey]:
-        """Those of the given idle shards (with where each would be read on: a start, or the sequence number of
-        the last record) that have something to read, or that couldn't be asked. One record is fetched at most."""
+        """The shards among these that have a new record or have ended, and those that couldn't be asked.
+
+        `keys`: idle shards, each with the start or the sequence number after which it would be read. At most one record of each
+        is fetched.
+        """
         ...
 
     def arrivals(self, at: Mapping[ShardKey, int]) -> Mapping[ShardKey, datetime]:
-        """When the records with these very sequence numbers arrived; those that can't be read any more are missing."""
+        """When the record with the given sequence number of each shard arrived. Records that Kinesis no longer has are left out."""
         ...
 
 
@@ -111,7 +122,7 @@ class ShardSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SkippedRow:
-    """A row that isn't ours or that we don't understand: kept, passed over, reported."""
+    """A row of another program, or one that can't be read. Headrace leaves it as it is and reports it (I23 of docs/protocol.md)."""
 
     key: str
     why: str
@@ -126,7 +137,7 @@ class Listing:
 class LeaseStore(Protocol):
     @property
     def at_once(self) -> int:
-        """How many of `apply_all`'s writes go at the same time: so many take as long as one."""
+        """How many writes of `apply_all` are sent at the same time."""
         ...
 
     def get(self, key: str) -> Lease | None:
@@ -134,25 +145,29 @@ class LeaseStore(Protocol):
         ...
 
     def get_many(self, keys: Sequence[str]) -> Listing:
-        """Those of some rows that are there, read consistently, in few requests."""
+        """The rows with these keys, read consistently, in few requests. Rows that don't exist are left out."""
         ...
 
     def scan(self) -> Listing:
-        """All rows. Only the leader scans."""
+        """All rows. Only the leader scans, because a scan costs by the size of the table."""
         ...
 
     def held_by(self, worker_id: str) -> Listing:
-        """The rows whose owner is this worker. Rows that it is handing over may be missing: the index shows the next owner."""
+        """The rows whose owner is this worker, from the owner index."""
+        # During a handover `leaseOwner` is the next owner. So the index doesn't show the holder the rows that it is handing over.
+        # A DynamoDB index is eventually consistent, too: the row itself decides, by the condition of each write.
         ...
 
     def apply(self, change: Change) -> Applied | Refused:
-        """One conditional write. A change that doesn't create needs the row to exist."""
+        """Make one conditional write. A change that doesn't create a row is refused where there is no row."""
         ...
 
     def apply_all(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
-        """Many at once, each on a row of its own, in whatever order; the answers are in the order of the changes. A row
-        that is refused or in trouble holds up no other: what would have been raised is its answer. Where trouble is
-        everywhere the last ones may not have been tried."""
+        """Make many conditional writes, each on another row, in any order. The outcomes are in the order of `changes`.
+
+        A refused or failed write doesn't stop the others: its error is its outcome. Where writes keep failing, the last changes may
+        get an error without being tried.
+        """
         ...
 
 
@@ -164,15 +179,15 @@ class WorkerListing:
 
 class WorkerStore(Protocol):
     def listing(self) -> WorkerListing:
-        """All rows, and those that aren't understood. Where they share the lease table this reads all of that."""
+        """All workers' rows. Where they are in the lease table (layout S), this scans the lease table."""
         ...
 
     def glance(self, known: Iterable[str]) -> WorkerListing:
-        """All rows of a table of their own; of those that lie among the leases the known ones only, in few requests."""
+        """All workers' rows where they have a table of their own; otherwise the rows of the `known` workers, in few requests."""
         ...
 
     def get_many(self, worker_ids: Sequence[str]) -> WorkerListing:
-        """Those of some rows that are there, read consistently, in few requests."""
+        """The rows of these workers, read consistently, in few requests. Rows that don't exist are left out."""
         ...
 
     def get(self, worker_id: str) -> Worker | None:
@@ -182,60 +197,63 @@ class WorkerStore(Protocol):
     def beat(
         self, worker_id: str, instance: str, *, found: str | None, leaving: bool = False
     ) -> Worker | None:
-        """Count up `beat`, stamp lut and `instance`, if the row's instance still is `found` (None: no row or no
-        instance). None when it isn't: somebody else beats here. Metrics that are outdated are taken back with it.
-        `leaving`: lut stays, for readers of KCL's kind are to give it nothing any more (see `set_stopping`)."""
+        """Count up `beat` and set `lut` and `instance`, if the row's instance still is `found` (None: no row, or no instance).
+
+        Returns None where it isn't: the sensor of another Dagster beats in this row. Outdated metrics are removed. `leaving`: the
+        worker is stopping, so `lut` stays as `set_stopping` left it, and KCL's leader assigns nothing to the worker.
+        """
         ...
 
     def beat_run(self, worker_id: str, run_claim: str) -> None:
-        """Count up the beat of one claim. Creates what is missing of the row."""
+        """Count up the beat of one claim. Creates the row, or the attributes, where they are missing."""
         ...
 
     def forget_runs(self, worker_id: str, claims: Iterable[str]) -> None:
-        """Remove the beats of runs that are over."""
+        """Remove the beats of claims whose runs are over."""
         ...
 
     def set_stopping(self, worker_id: str, *, stopping: bool) -> None:
-        """A stopping worker's lut goes back by `BACKDATE_STOPPING`; the stamp is today's again when it may work again."""
+        """Mark the worker as stopping and set its `lut` back by `BACKDATE_STOPPING`; or undo both."""
         ...
 
     def count_assign_pass(self, worker_id: str) -> None: ...
 
     def report(self, worker_id: str, metrics: Metrics, *, seen: datetime | None) -> bool:
-        """Replace the row's metrics and stamp lut, if they still are those measured at `seen`, as read. Creates
-        what is missing of the row."""
+        """Replace the row's metrics and set `lut`, if the present metrics still are those measured at `seen`. Creates the row where
+        it is missing. Returns whether it wrote."""
         ...
 
     def delete_stale(self, worker: Worker) -> bool:
-        """Delete the row, if its lut still is as read. True too when it is gone already."""
+        """Delete the row, if its `lut` still is as read. True as well where the row is gone already."""
         ...
 
 
 class LeaderLock(Protocol):
-    """KCL's lock row, as AWS's lock client writes it."""
+    """KCL's lock row, in the form in which AWS's DynamoDB lock client writes it."""
 
     def read(self) -> LockRow | None: ...
 
     def take(self, mine: LockRow, *, seen: LockRow | None) -> bool:
-        """Put the whole row: if there is none (seen None), or it still is what was seen (same version, or released)."""
+        """Write this deployment's row, if the lock still is as seen: no row (None), the same version, or released. Returns whether
+        this deployment has the lock."""
         ...
 
     def beat(self, mine: LockRow, version: str) -> bool:
-        """Put a new version on one's own row; False when it isn't one's own any more."""
+        """Write a new version into this deployment's own row. False where another deployment has taken the lock."""
         ...
 
     def release(self, mine: LockRow) -> bool:
-        """Delete one's own row."""
+        """Delete this deployment's own row. False where another deployment has taken the lock."""
         ...
 
 
 class Tables(Protocol):
     def ensure(self) -> bool:
-        """The coordination tables are there and ready. True if this call had to create them."""
+        """Make sure that the coordination tables exist and are ready. True if this call had to create them."""
         ...
 
     def client_version(self) -> ClientVersion | None:
-        """What KCL's workers have agreed on, where any have."""
+        """The version of KCL that KCL's workers have agreed to behave as; None where no KCL worker has written one."""
         ...
 
 
@@ -244,114 +262,117 @@ class Tables(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """The table at one snapshot: what a commit is validated against."""
+    """The lake table at one snapshot, on which a commit can be built."""
 
     positions: Positions
     snapshot: int | None
-    """None: no snapshot yet."""
+    """None where the table has no snapshot yet."""
     origin_allowed: bool
-    """The walk over the snapshots ended at a root and nothing of ours was ever here: an origin may be set."""
+    """Whether an origin may be decided: the table's history is known down to its first snapshot, and Headrace never wrote to it."""
+    # Else reading would start anew in a table that was rolled back or lost its history, without a person's decision.
 
 
 @dataclass(frozen=True, slots=True)
 class StagingSpec:
-    """What an executor must know to write files that a commit can name. Picklable; no credentials in it."""
+    """What a Spark worker has to know to write files that a commit can name. It can be pickled, and holds no credentials."""
 
     location: str
     """Folder of the data files, as a URI or a local path."""
     field_ids: tuple[tuple[str, int], ...]
     """Column name -> field id in the table's schema."""
+    # Iceberg finds a file's columns by these ids, so staged and landed files stay readable after a column was renamed.
     options: tuple[tuple[str, str], ...] = ()
-    """For the file system: region and endpoint."""
+    """Region and endpoint, for the file system."""
     compression: str = "zstd"
     private: bool = True
-    """Local files and folders can be read by the user who runs Spark's workers only; remote ones are untouched."""
+    """Local files and folders are readable only by the user who runs Spark's workers. It has no effect on remote files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
     landing: Landing
     snapshot: int | None
-    """None when nothing was left to commit."""
+    """None where nothing was left to commit."""
     state: TableState
-    """The table as this commit left it, or as it was found when nothing was left to commit."""
+    """The table as this commit left it; where nothing was left to commit, as it was found."""
 
 
 class LandingTable(Protocol):
     def ensure(self) -> None:
-        """The table is there, with our schema and properties."""
+        """Make sure that the table exists, with Headrace's schema and properties."""
         ...
 
     def load(self) -> TableState:
-        """The newest state; raises ChainBroken when no walk leads to the positions."""
+        """The newest state of the table. Raises ChainBroken where its snapshots don't lead back to positions."""
         ...
 
     def staging_spec(self) -> StagingSpec: ...
 
     def commit(self, proposal: Proposal) -> Committed:
-        """Land what of the proposal stands on the newest base, by compare-and-swap; refuse the rest.
+        """Land the part of the proposal that `decide_landing` accepts on the newest snapshot, by compare-and-swap.
 
-        Raises CommitUnknown when the table couldn't be asked how it ended.
+        Raises CommitUnknown where an answer was lost and the table can't be read to find out whether the commit landed.
         """
         ...
 
 
 class RepairableTable(LandingTable, Protocol):
-    """For a person's repair; no run and no sensor asks for it."""
+    """What `headrace repair` needs as well. No run and no sensor uses it."""
 
     def evidence(self, streams: Iterable[StreamId]) -> TableEvidence:
-        """All that the table still tells of where it stands. Reads the sequence numbers of all rows. `streams`: those
-        that exist, for the names in rows."""
+        """All that the table still has for a repair. It reads the sequence numbers of all rows. `streams`: the streams that exist,
+        because rows have a stream's name and not its ARN."""
         ...
 
     def rebuild(self, landing: Landing, on: int | None) -> TableState:
-        """One commit of exactly these positions, if that snapshot still is the newest."""
+        """Commit exactly these positions, if the snapshot `on` still is the newest one."""
         ...
 
 
 class Stage(Protocol):
     def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
-        """Read and stage all batches: a whole Spark job is one call. A failing shard is an error in its line
-        of the manifest and doesn't hold up the others."""
+        """Read and stage all batches, in one Spark job. A shard that fails has an error in its line of the manifest, and doesn't
+        stop the others."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RecordPage:
-    """One answer of a shard, decoded."""
+    """One answer of GetRecords, decoded."""
 
     records: pa.RecordBatch | None
-    """Columns as the landing table has them; None when the answer was empty."""
+    """With the columns of the lake table; None where the answer had no record."""
     rows: int
     bytes: int
     answered: datetime
-    """The Date of the answer: Kinesis's clock."""
+    """The Date of the answer, which is the time by Kinesis's clock."""
     behind: timedelta
+    """MillisBehindLatest."""
     last_sequence: int | None
     first_arrival: datetime | None
     last_arrival: datetime | None
     children: tuple[Child, ...] | None
-    """Not None on the last page of a closed shard."""
+    """The shard's children on the last page of a closed shard; None on every other page."""
 
 
 class Pages(Protocol):
-    """The executor's reader. Picklable: it travels to Spark's workers inside the task."""
+    """The reader that Spark's workers use. It is pickled into the Spark task."""
 
     def pages(self, batch: Batch) -> Iterator[RecordPage]:
-        """The shard's answers in order from the batch's start, until the caller stops or the shard ends."""
+        """The shard's pages in order from the batch's start, until the caller stops or the shard ends."""
         ...
 
 
-# --- Dagster's verdicts on runs -----------------------------------------------------------------------------
+# --- Dagster's runs -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class LatestRun:
     run_id: str
     failed: tuple[str, ...]
-    """Keys of the shards that failed in it."""
+    """Lease keys of the shards that failed in the run."""
     left_alone: tuple[str, ...] = ()
-    """Keys of the shards that it was told to leave alone."""
+    """Lease keys of the shards that the run was asked not to read, because they failed lately."""
     transient: bool = False
     """A transient error ended the run as a whole: its shards may be healthy."""
 
@@ -360,7 +381,7 @@ class Runs(Protocol):
     def verdict(self, run_id: str) -> RunVerdict: ...
 
     def open_runs(self, worker_id: str) -> tuple[str, ...]:
-        """Runs of this worker that Dagster doesn't count as over."""
+        """The ids of this worker's runs that Dagster doesn't count as over."""
         ...
 
     def latest(self, worker_id: str) -> LatestRun | None:
@@ -368,11 +389,11 @@ class Runs(Protocol):
         ...
 
 
-# --- all of them --------------------------------------------------------------------------------------------
+# --- all ports of an application ----------------------------------------------------------------------------
 
 
 class Ports(Protocol):
-    """The ports of one application, each made when it is first asked for. `pipeline.wiring` makes duties of them."""
+    """The ports of one application, each made when it is first needed. `pipeline.wiring` hands them to the duties."""
 
     @property
     def clock(self) -> Clock: ...
@@ -392,20 +413,21 @@ class Ports(Protocol):
     def tables(self) -> Tables: ...
 
     def source(self, user: str) -> ShardSource:
-        """`user`: the duty that asks. What one duty's source knows, such as its shard iterators, is no other duty's."""
+        """`user`: the duty that asks. Each user has a source of its own, with its own shard iterators."""
         ...
 
     def pages(self) -> Pages: ...
 
     def table(self, writer: str) -> RepairableTable:
-        """`writer`: the name of the duty or run that commits, for the table's history. Before each commit the host's clock
-        is held against what `source(writer)` last heard of Kinesis's: both must be asked for by the same name."""
+        """`writer`: the name of the duty or run that commits, for the table's history."""
+        # Before each commit the table compares this host's clock with the newest Date that `source(writer)` got from Kinesis. So a
+        # duty has to ask for both by the same name.
         ...
 
     def stage(self, worker_id: str) -> Stage:
-        """Work for the Spark of this worker."""
+        """The stage that works on this worker's Spark."""
         ...
 
     def close(self) -> None:
-        """Nothing more is staged: whatever a run holds in Spark may go."""
+        """Stop what stages started in Spark. Nothing is staged after this."""
         ...

@@ -67,7 +67,7 @@ class _Sensor(Generic[_Memory]):
 class Remembered:
     """What the sensors of one process remember from tick to tick.
 
-    A process that loses it loses time only. After a reload of the code, the new code starts without it.
+    Losing it costs time, and never a record. After a reload of the code, the new code starts without it.
     """
 
     leader: _Sensor[LeaderMemory] = field(default_factory=_Sensor)
@@ -151,6 +151,7 @@ class Wiring:
     def leader(self, user: str = "leader") -> LeaderDuty:
         ports = self.ports
         return LeaderDuty(
+            # The leader's lock and its counter of assignment passes go by a worker's row: that of the deployment's first worker.
             leader_id=self.settings.workers[0].id,
             settings=self.settings,
             policy=self.policy,
@@ -183,6 +184,7 @@ class Wiring:
 
     def _streams_of(self, worker_id: str, source: ShardSource) -> KnownStreams:
         sensor = self.remembered.worker(worker_id)
+        # The source is another one after a change of credentials (`pipeline.adapters`), which may belong to another account.
         if sensor.streams is None or sensor.streams.source is not source:
             sensor.streams = KnownStreams(source, self.ports.clock)
         return sensor.streams
@@ -248,6 +250,7 @@ class Wiring:
             on_wave=on_wave,
             is_stopping=is_stopping,
         )
+        # Four beats in each lease duration, so that a run that misses three in a row still counts as alive.
         with self.ports.timer.beating(attempt.beat, self.settings.times.lease_duration / 4):
             yield run
 

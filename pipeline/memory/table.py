@@ -31,7 +31,9 @@ COLUMNS = (
     "decode_error",
 )
 _STALE = timedelta(hours=12)
+"""Staged files that are older than this aren't committed, as in the table on Iceberg: clean-up tools may have deleted them."""
 _UNSURE_TRIES = 3
+"""How often a commit is tried again after its answer was lost."""
 
 Way = Literal["request", "answer"]
 
@@ -59,7 +61,7 @@ class MemoryTable(RepairableTable):
         self.snapshots: dict[int, Snapshot] = {}
         self.head: int | None = None
         self.fault: Callable[[Way], None] = lambda _: None
-        """Called before and after each commit's swap. It may raise `LostOnTheWay`, or change the world of the test."""
+        """Called before and after each commit's compare-and-swap. It may raise `LostOnTheWay`, or act as another writer."""
         self.rows_of: Callable[[StagedFile], Iterable[tuple[ShardKey, int]]] = lambda _: ()
         """File -> shard and sequence number of each row, which a repair reads."""
         self._forgotten: set[int] = set()
@@ -84,11 +86,13 @@ class MemoryTable(RepairableTable):
         unsure = 0
         while True:
             base = self.load()
+            # An earlier try whose answer was lost may have landed. It counts only if it is part of main (D17 of docs/protocol.md).
             for snapshot in self.history(base.snapshot) if tries else ():
                 if snapshot.id in tries:
                     return self._committed(snapshot.id, tries[snapshot.id])
             if unsure >= _UNSURE_TRIES:
                 raise CommitUnknown(f"{unsure} commits got no clear answer, and the table shows none of them")
+            # Each try is decided anew: the decision on an older base says nothing about the new one (D9).
             landing = decide_landing(base.positions, proposal)
             if landing.is_empty:
                 return Committed(landing, None, base)

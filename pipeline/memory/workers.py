@@ -48,6 +48,7 @@ class MemoryWorkerStore:
     ) -> Worker | None:
         with self._lock:
             before = self._rows.get(worker_id, Worker(worker_id))
+            # The worker's own instance is accepted too: a first try whose answer was lost may have written it.
             if before.instance not in {found, instance}:
                 return None
             if is_outdated(before, self._clock.now()):
