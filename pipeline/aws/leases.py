@@ -22,7 +22,7 @@ from pipeline.aws.lease_item import (
 )
 from pipeline.aws.rows import NO_INDEX, Rows, Stood
 from pipeline.clock import SystemClock
-from pipeline.core.change import Applied, Change, Outcome, Refused, is_own_work
+from pipeline.core.change import Applied, Change, Outcome, Refused, is_own_write
 from pipeline.core.lease import Lease
 from pipeline.errors import HeadraceError, TablesMissing, Transient, WrongShape
 from pipeline.kcl.scan_segments import scan_segments
@@ -89,7 +89,7 @@ class DynamoLeaseStore:
             return Applied(change.create or self._understood(answer.row))
         found = None if answer.row is None else self._understood(answer.row)
         # After a lost answer boto3 sends the request again, and the condition refuses it because the first one was carried out.
-        if found is not None and is_own_work(change, found):
+        if found is not None and is_own_write(change, found):
             return Applied(found)
         return Refused(found)
 

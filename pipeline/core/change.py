@@ -1,35 +1,35 @@
-"""Writes on a lease row as values: what must still be true, what becomes of it, and why.
+"""Writes on a lease row as values: which row, what must still be true, what is written, and why.
 
-    kind       | decided by            | must still be true
-    -----------+-----------------------+---------------------------------------------------
-    create     | sync, end of a shard  | no such row
-    claim      | a run, before a wave  | holder = me, no handover, runClaim and wantedBy as read
-    beat       | a run or a worker     | holder = me, runClaim as read
-    repair     | a run, before a wave  | runClaim = mine, checkpoint as read
-    checkpoint | a run, after a commit | holder = me, runClaim = mine, checkpoint as read
-    prepare    | a run                 | the same; the checkpoint itself stays
-    release    | a run, after a wave   | runClaim = mine
-    want       | a waiting run         | wantedBy as read
-    unwant     | a waiting run         | wantedBy = mine
-    assign     | the leader            | owner, checkpointOwner and counter as observed
-    move       | the leader            | the same; its holder lives and isn't reading
-    initiate   | the leader            | owner = old, no handover yet (the counter is left alone, as KCL does)
-    redirect   | the leader            | owner and checkpointOwner as observed
-    call off   | the leader            | owner, checkpointOwner and counter as observed
-    complete   | the holder, or anyone once overdue | owner, checkpointOwner and runClaim as read
-    give up    | a stopping worker     | holder = me
-    note children | a run, end of a shard | holder = me, runClaim = mine
-    note failure | a worker's tick      | holder = me, runClaim as read, no failure yet
-    hold       | a person's command    | owner, checkpointOwner, runClaim and wantedBy as read
-    reposition | a person's command    | runClaim = mine, checkpoint as read
-    retire     | the leader            | stream epoch and counter as observed
-    delete     | the leader            | the counter as observed (of an ended one: SHARD_END too)
-    stamp      | `headrace adopt`      | no stream epoch yet
-    give back  | `headrace give-back`  | checkpoint, counter and runClaim as read
-    take, evict, renew, note range | another application's rules (`kcl.writes`) | as written there
+    kind          | made by                  | must still be true (me: this worker; mine: this run's or command's)
+    --------------+--------------------------+-------------------------------------------------------------------------
+    create        | shard sync, a run        | there is no such row
+    claim         | a run, before a wave     | owner = me, no handover, runClaim, wantedBy and streamEpoch as read
+    beat          | a run or a worker        | holder = me, runClaim as read
+    repair        | a run, before a wave     | holder as read, runClaim = mine, checkpoint as read
+    checkpoint    | a run, after a commit    | holder = me, runClaim = mine, checkpoint as read
+    prepare       | nothing yet              | as checkpoint
+    release       | a run, after a wave      | runClaim = mine
+    want          | a waiting run            | wantedBy as read
+    unwant        | a waiting run            | wantedBy = mine
+    assign        | the leader               | owner, checkpointOwner, leaseCounter and streamEpoch as observed
+    move          | the leader               | as assign
+    initiate      | the leader               | owner as observed, no handover, streamEpoch as observed
+    redirect      | the leader               | owner and checkpointOwner as observed
+    call off      | the leader               | owner, checkpointOwner and leaseCounter as observed
+    complete      | holder, next owner, leader | owner, checkpointOwner and runClaim as read
+    give up       | a stopping worker        | holder = me
+    note children | a run at a shard's end   | holder, runClaim and streamEpoch as read
+    note failure  | a worker's tick, a run   | holder = me, runClaim and streamEpoch as read, no failure noted yet
+    hold          | a person's command       | owner, no handover, runClaim, wantedBy and streamEpoch as read
+    reposition    | a person's command       | runClaim = mine, checkpoint as read
+    retire        | the leader               | streamEpoch as observed
+    delete        | the leader               | ended: checkpoint, leaseCounter; else owners, checkpoint, runClaim, streamEpoch
+    stamp         | `headrace adopt`         | no streamEpoch yet
+    give back     | `headrace give-back`     | checkpoint, leaseCounter and runClaim as read
+    take, evict, renew, note range | `pipeline.kcl.writes` | as in KCL
 
-A run's own writes never demand an exact counter: heartbeats move it beside them. Whoever takes a row or gives it away
-demands its stream's life as read, too: a recreated stream has rows of the same names (D12 of docs/protocol.md).
+A run's own writes never require an exact counter, because beats count it up at the same time (D1 of docs/protocol.md). Writes that
+take a lease or give it away require the epoch as read, because a stream that is created again has rows with the same keys (D12).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from pipeline.errors import HeadraceError
 
 
 class ChangeKind(StrEnum):
-    """What a change is for: one for each line of the table above."""
+    """What a change is for. Each line of the table above has a kind."""
 
     CREATE = "create"
     CLAIM = "claim"
@@ -82,24 +82,25 @@ class ChangeKind(StrEnum):
 MOVES: Final = frozenset({ChangeKind.INITIATE, ChangeKind.MOVE})
 """A lease goes from one living worker to another."""
 DELETES: Final = frozenset({ChangeKind.RETIRE, ChangeKind.DELETE})
-"""After these the row is gone."""
+"""These delete the row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One conditional write on one row. Field names are those of `Lease`; None in `requires` is 'absent'."""
+    """One conditional write on one row, in terms of the fields of `Lease`. None in `requires` means that the attribute is absent."""
 
     key: str
     why: str
     kind: ChangeKind = field(kw_only=True)
     requires: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     holder: str | None = field(default=None, kw_only=True)
-    """Must be the row's checkpointOwner, or its leaseOwner where there is no checkpointOwner."""
+    """The worker that must hold the row: its checkpointOwner, or its leaseOwner where there is no checkpointOwner."""
+    # A field of its own, because DynamoDB has to be given this rule as a condition with OR.
     put: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     add: Mapping[str, int] = field(default_factory=dict, kw_only=True)
     remove: frozenset[str] = field(default=frozenset(), kw_only=True)
     create: Lease | None = field(default=None, kw_only=True)
-    """The whole row; must not exist yet."""
+    """The whole new row. There must be no row with its key yet."""
 
     def __post_init__(self) -> None:
         if (self.create is not None) is not (self.kind is ChangeKind.CREATE):
@@ -121,18 +122,18 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A lost race: somebody else was first, and nothing was written."""
+    """The condition didn't hold, because another process had changed the row. Nothing was written."""
 
     found: Lease | None
-    """The row that stood in the way; None when there is none."""
+    """The row as it is; None where there is none."""
 
 
 Outcome = Applied | Refused | HeadraceError
-"""Of one of many writes: an error too is an answer, so that one row's trouble doesn't hide what became of the others."""
+"""What became of one of many writes. An error is an outcome as well, so that it doesn't hide what became of the other writes."""
 
 
 def require_some(outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
-    """Trouble with some of the rows is theirs. Trouble with every one of them is the caller's, and raised."""
+    """The outcomes; but where every write failed, the first error is raised, since the table is at fault and not single rows."""
     errors = [each for each in outcomes if isinstance(each, HeadraceError)]
     if errors and len(errors) == len(outcomes):
         raise errors[0]
@@ -149,7 +150,7 @@ def create(lease: Lease, why: str) -> Change:
 
 
 def claim(read: Lease, me: str, run_claim: str, *, over: bool = False) -> Change:
-    """Take the row for one wave. `over`: the run that wants it is over, or is this one."""
+    """Claim the shard for one wave. `over`: the run that waits for the shard (`wantedBy`) is over, or is this run."""
     return Change(
         read.key,
         f"{me} reads this shard in run claim {run_claim}",
@@ -170,7 +171,7 @@ def claim(read: Lease, me: str, run_claim: str, *, over: bool = False) -> Change
 def beat(read: Lease, me: str, *, throughput_kbps: float | None = None) -> Change:
     return Change(
         read.key,
-        f"{me} lives",
+        f"worker {me} lives",
         holder=me,
         requires={"run_claim": read.run_claim},
         put={} if throughput_kbps is None else {"throughput_kbps": throughput_kbps},
@@ -182,7 +183,7 @@ def beat(read: Lease, me: str, *, throughput_kbps: float | None = None) -> Chang
 def repair(read: Lease, run_claim: str, at: Checkpoint) -> Change:
     return Change(
         read.key,
-        f"the table stands at {at}, the row at {read.checkpoint}",
+        f"the table's position is {at}, the row's checkpoint {read.checkpoint}",
         holder=read.holder,
         requires={"run_claim": run_claim, "checkpoint": read.checkpoint},
         put={"checkpoint": at, "landed": at},
@@ -196,7 +197,8 @@ def checkpoint(
 ) -> Change:
     put: dict[str, Any] = {"checkpoint": at, "landed": at, "owner_switches": 0}
     if throughput_kbps is not None:
-        put["throughput_kbps"] = round(throughput_kbps, 6)  # as the row keeps it, or it isn't known again
+        # As many places as the row keeps. Else `is_own_write` would find another value after a lost answer.
+        put["throughput_kbps"] = round(throughput_kbps, 6)
     return Change(
         read.key,
         f"landed up to {at}",
@@ -212,7 +214,7 @@ def checkpoint(
 def prepare_checkpoint(
     read: Lease, me: str, run_claim: str, *, at: Checkpoint, state: bytes | None = None
 ) -> Change:
-    """The first half of KCL's checkpoint in two steps, for its readers; the next checkpoint clears it."""
+    """The first step of KCL's two-step checkpoint. The next checkpoint removes what this one writes."""
     return Change(
         read.key,
         f"about to checkpoint at {at}",
@@ -234,12 +236,16 @@ def release(
     is_well: bool = False,
     throughput_kbps: float | None = None,
 ) -> Change:
-    """`failure`: the wave failed for this shard. `is_well`: the wave read it well. Neither: what the row says stays."""
+    """Remove the claim. `failure`: the wave failed for this shard. `is_well`: the wave read it without an error, so a failure in
+    the row is removed. With neither, a failure in the row stays."""
+    # The counter stays. With a release that counts up, the renewal of a KCL worker that had just taken the row would fail.
     put: dict[str, Any] = {} if failure is None else {"failure": failure}
     if throughput_kbps is not None:
         put["throughput_kbps"] = throughput_kbps
     if looked_at is not None:
-        put["looked_at"] = looked_at.replace(microsecond=looked_at.microsecond // 1000 * 1000)  # so too
+        put["looked_at"] = looked_at.replace(
+            microsecond=looked_at.microsecond // 1000 * 1000
+        )  # as the row keeps it
     if behind_ms is not None:
         put["behind_ms"] = behind_ms
     return Change(
@@ -253,7 +259,7 @@ def release(
 
 
 def note_failure(read: Lease, me: str, why: str, *, at: datetime) -> Change:
-    """What keeps a worker from even starting a wave for this shard. A row that tells of a failure already is left alone."""
+    """Note why the worker can't even begin a wave for this shard. Refused where the row has a failure already."""
     return Change(
         read.key,
         f"{me} can't read this shard",
@@ -277,7 +283,7 @@ def want(read: Lease, run_claim: str) -> Change:
 def unwant(read: Lease, run_claim: str) -> Change:
     return Change(
         read.key,
-        f"run claim {run_claim} waits no more",
+        f"run claim {run_claim} no longer waits for this shard",
         requires={"wanted_by": run_claim},
         remove=frozenset({"wanted_by"}),
         kind=ChangeKind.UNWANT,
@@ -285,7 +291,8 @@ def unwant(read: Lease, run_claim: str) -> Change:
 
 
 def assign(read: Lease, to: str, why: str) -> Change:
-    """Give the row to a worker at once: nobody holds it, or its holder is dead."""
+    """Give the lease to a worker at once. For a lease that has no holder, or whose holder is dead."""
+    # The exact counter is required: a holder that came back has beaten since, and keeps its lease.
     switched = read.holder is not None and read.holder != to
     return Change(
         read.key,
@@ -304,13 +311,15 @@ def assign(read: Lease, to: str, why: str) -> Change:
 
 
 def move(read: Lease, to: str, why: str, *, at: datetime) -> Change:
-    """Give the row of a living worker to another one at once. `at`: when, for the least time that it is to stay there."""
+    """Move a lease that isn't being read from a living worker to another one at once. `at`: the time, from which `times.dwell`
+    counts."""
     given = assign(read, to, why)
     return replace(given, kind=ChangeKind.MOVE, put={**given.put, **_stamp(at)})
 
 
 def initiate_handover(read: Lease, to: str, why: str, *, at: datetime | None = None) -> Change:
-    """Ask the holder to finish its wave and hand the shard over. It goes on beating meanwhile: the counter is left alone."""
+    """Ask the holder to finish its wave and hand the shard over to `to`."""
+    # The counter stays, as in KCL. The holder keeps its claim until its wave has ended.
     return Change(
         read.key,
         why,
@@ -321,7 +330,7 @@ def initiate_handover(read: Lease, to: str, why: str, *, at: datetime | None = N
 
 
 def redirect_handover(read: Lease, to: str, why: str) -> Change:
-    """The next owner died before its turn came: name another one. The holder reads on."""
+    """Name another next owner, because the first one died during the handover. The holder reads on."""
     return Change(
         read.key,
         why,
@@ -332,7 +341,7 @@ def redirect_handover(read: Lease, to: str, why: str) -> Change:
 
 
 def call_off_handover(read: Lease, why: str) -> Change:
-    """There is nobody better to hand it to: the holder keeps it, and its run isn't disturbed."""
+    """End a handover whose next owner died: the holder keeps the lease, and its run reads on."""
     return Change(
         read.key,
         why,
@@ -344,7 +353,7 @@ def call_off_handover(read: Lease, why: str) -> Change:
 
 
 def complete_handover(read: Lease, why: str) -> Change:
-    """The next owner may read from now on."""
+    """Make the next owner the holder. A claim of the old holder is removed, so its late writes on the row are refused."""
     return Change(
         read.key,
         why,
@@ -371,11 +380,11 @@ def give_up(read: Lease, me: str) -> Change:
 
 
 def note_children(read: Lease, children: frozenset[str]) -> Change:
-    """KCL's meta-info update at the end of a shard, by who holds it: the row of a later life has other children
-    (D12 of docs/protocol.md)."""
+    """Write the children's names at the end of a shard, as KCL does before SHARD_END."""
+    # With a single stream, a row of a later life has the same key and other children, so the epoch is required (D12).
     return Change(
         read.key,
-        f"the shard ended in {', '.join(sorted(children))}",
+        f"the shard has ended; its children are {', '.join(sorted(children))}",
         holder=read.holder,
         requires={"run_claim": read.run_claim, "stream_epoch": read.stream_epoch},
         put={"children": children},
@@ -384,7 +393,7 @@ def note_children(read: Lease, children: frozenset[str]) -> Change:
 
 
 def hold(read: Lease, run_claim: str, why: str) -> Change:
-    """A person's command takes the row for a moment, on behalf of whoever owns it."""
+    """Claim the shard for a person's command, whichever worker owns it."""
     return Change(
         read.key,
         why,
@@ -403,14 +412,15 @@ def hold(read: Lease, run_claim: str, why: str) -> Change:
 
 
 def reposition(read: Lease, run_claim: str, *, at: Checkpoint, landed: Checkpoint | None, why: str) -> Change:
-    """The row says what the person decided; also back. `landed` None: we have landed nothing that counts."""
+    """Write the checkpoint that a person decided on, which may be an earlier one. `landed`: up to where Headrace has landed the
+    shard; None where nothing has landed."""
     return Change(
         read.key,
         why,
         requires={"run_claim": run_claim, "checkpoint": read.checkpoint},
         put={"checkpoint": at} | ({} if landed is None else {"landed": landed}),
         add={"counter": 1},
-        # A row that was never looked at is due at once.
+        # Without `looked_at` the shard counts as never read, so it is due at once.
         remove=frozenset(
             {"pending", "pending_state", "looked_at", "behind_ms"} | ({"landed"} if landed is None else set())
         ),
@@ -419,7 +429,9 @@ def reposition(read: Lease, run_claim: str, *, at: Checkpoint, landed: Checkpoin
 
 
 def retire(read: Lease, why: str) -> Change:
-    """Delete a row of an earlier life of its stream, whoever beats it: there is nothing left to read."""
+    """Delete a row of an earlier life of its stream."""
+    # Not even the counter is required: with `heartbeat: lease` a beat would refuse the write at every tick, and nothing of that
+    # life is left to read.
     return Change(read.key, why, requires={"stream_epoch": read.stream_epoch}, kind=ChangeKind.RETIRE)
 
 
@@ -433,11 +445,8 @@ def delete_ended(read: Lease, why: str) -> Change:
 
 
 def delete_garbage(read: Lease, why: str) -> Change:
-    """Of a shard that Kinesis doesn't know any more, or of a stream that isn't read any more.
-
-    A beat that comes between the look and this write changes nothing about that; who beats at each tick would save the
-    row for ever. A claim, a checkpoint or another holder does.
-    """
+    """Delete the row of a shard that Kinesis has forgotten, or of a former stream."""
+    # Without the counter, for the reason given in `retire`. A claim, a checkpoint or another holder since the look saves the row.
     unmoved = ("stream_epoch", "checkpoint", "owner", "checkpoint_owner", "run_claim")
     return Change(
         read.key, why, requires={name: getattr(read, name) for name in unmoved}, kind=ChangeKind.DELETE
@@ -449,14 +458,14 @@ def _stamp(at: datetime | None) -> dict[str, Any]:
 
 
 _MARKS = frozenset({"wanted_by", "assigned_at"})
-"""A waiting run's claim and a leader's stamp: nobody else writes that very value."""
+"""Fields whose value tells which process wrote it: a waiting run's claim, and the time of a leader's assignment."""
 
 
-def is_own_work(change: Change, found: Lease | None) -> bool:
-    """Whether a refusal is only the echo of this very write, applied before with its answer lost.
+def is_own_write(change: Change, found: Lease | None) -> bool:
+    """Whether a write was refused only because it had been applied before, and its answer was lost.
 
-    Believed only where the row bears a mark of ours (a claim's id is fresh with each attempt) or its counter stands
-    where this assignment left it, *and* every value is ours.
+    The row has to show this very write: a mark that no other process writes, or exactly the counter that the write leaves, and every
+    value that it puts.
     """
     if found is None or not change.put or not _is_marked(change, found):
         return False
@@ -466,6 +475,7 @@ def is_own_work(change: Change, found: Lease | None) -> bool:
 
 
 def _is_marked(change: Change, found: Lease) -> bool:
+    # A claim has an id that is new with each attempt of a run, so no other process writes it (D7).
     run_claim = change.put.get("run_claim", change.requires.get("run_claim"))
     if run_claim is not None:
         return bool(found.run_claim == run_claim)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from threading import Lock
 from typing import Any
 
-from pipeline.core.change import Applied, Change, Outcome, Refused, is_own_work
+from pipeline.core.change import Applied, Change, Outcome, Refused, is_own_write
 from pipeline.core.lease import Lease
 from pipeline.errors import HeadraceError, WrongShape
 from pipeline.ports import Listing, SkippedRow
@@ -61,7 +61,7 @@ class MemoryLeaseStore:
             self._refuse_odd(change.key)
             found = self._rows.get(change.key)
             if not _holds(change, found):
-                return Applied(found) if found is not None and is_own_work(change, found) else Refused(found)
+                return Applied(found) if found is not None and is_own_write(change, found) else Refused(found)
             if change.deletes and found is not None:
                 return Applied(self._rows.pop(change.key))
             now = _after(change, found)

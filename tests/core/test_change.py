@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.core import change
-from pipeline.core.change import Change, ChangeKind, is_own_work
+from pipeline.core.change import Change, ChangeKind, is_own_write
 from pipeline.core.checkpoint import SHARD_END, Checkpoint
 from pipeline.core.lease import Lease, run_of_claim
 from tests.core.strategies import CHECKPOINTS, LEASES
@@ -59,24 +59,24 @@ def test_only_a_retire_and_a_delete_delete():
 
 
 def test_a_claim_applied_before_is_ones_own():
-    assert is_own_work(CLAIM, replace(READ, counter=6))
-    assert is_own_work(CLAIM, replace(READ, counter=9, checkpoint=SHARD_END))
+    assert is_own_write(CLAIM, replace(READ, counter=6))
+    assert is_own_write(CLAIM, replace(READ, counter=9, checkpoint=SHARD_END))
 
 
 def test_a_claim_of_somebody_else_is_not():
-    assert not is_own_work(CLAIM, replace(READ, run_claim="run/2"))
-    assert not is_own_work(CLAIM, replace(READ, run_claim=None))
-    assert not is_own_work(CLAIM, None)
+    assert not is_own_write(CLAIM, replace(READ, run_claim="run/2"))
+    assert not is_own_write(CLAIM, replace(READ, run_claim=None))
+    assert not is_own_write(CLAIM, None)
 
 
 def test_a_checkpoint_is_ones_own_only_with_the_claim_and_every_value():
     done = replace(READ, checkpoint=Checkpoint("200"), landed=Checkpoint("200"))
-    assert is_own_work(LAND, done)
-    assert not is_own_work(LAND, replace(done, run_claim="run/2"))
-    assert not is_own_work(LAND, replace(done, landed=None))
-    assert not is_own_work(LAND, replace(done, checkpoint=Checkpoint("200", 1)))
-    assert not is_own_work(LAND, replace(done, pending=Checkpoint("300")))
-    assert not is_own_work(LAND, READ)
+    assert is_own_write(LAND, done)
+    assert not is_own_write(LAND, replace(done, run_claim="run/2"))
+    assert not is_own_write(LAND, replace(done, landed=None))
+    assert not is_own_write(LAND, replace(done, checkpoint=Checkpoint("200", 1)))
+    assert not is_own_write(LAND, replace(done, pending=Checkpoint("300")))
+    assert not is_own_write(LAND, READ)
 
 
 @given(LEASES, CHECKPOINTS, st.floats(0, 10**6))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from pipeline.core import change
-from pipeline.core.change import Applied, Change, ChangeKind, Outcome, Refused, is_own_work
+from pipeline.core.change import Applied, Change, ChangeKind, Outcome, Refused, is_own_write
 from pipeline.core.checkpoint import SHARD_END, Checkpoint
 from pipeline.core.failure import Failure
 from pipeline.core.lease import Lease
@@ -47,18 +47,18 @@ ENDED = replace(HELD, checkpoint=SHARD_END)
             replace(FREE, counter=6, run_claim="run/9", wanted_by=None),
             "me reads this shard in run claim run/9",
         ),
-        (HELD, lambda: change.beat(HELD, "me"), replace(HELD, counter=6), "me lives"),
+        (HELD, lambda: change.beat(HELD, "me"), replace(HELD, counter=6), "worker me lives"),
         (
             HELD,
             lambda: change.beat(HELD, "me", throughput_kbps=2.5),
             replace(HELD, counter=6, throughput_kbps=2.5),
-            "me lives",
+            "worker me lives",
         ),
         (
             HELD,
             lambda: change.repair(HELD, "run/1", AT),
             replace(HELD, counter=6, checkpoint=AT, landed=AT),
-            "the table stands at 200, the row at 100",
+            "the table's position is 200, the row's checkpoint 100",
         ),
         (
             replace(HELD, owner_switches=3, pending=AT, pending_state=b"s"),
@@ -120,7 +120,7 @@ ENDED = replace(HELD, checkpoint=SHARD_END)
             HELD,
             lambda: change.unwant(HELD, "run/2"),
             replace(HELD, wanted_by=None),
-            "run claim run/2 waits no more",
+            "run claim run/2 no longer waits for this shard",
         ),
         (
             HELD,
@@ -182,7 +182,7 @@ ENDED = replace(HELD, checkpoint=SHARD_END)
             HELD,
             lambda: change.note_children(HELD, frozenset({"b", "a"})),
             replace(HELD, children=frozenset({"a", "b"})),
-            "the shard ended in a, b",
+            "the shard has ended; its children are a, b",
         ),
         (
             FREE,
@@ -308,31 +308,31 @@ def test_only_rows_that_were_written_count_as_applied():
 def test_an_assignment_applied_before_is_ones_own_by_the_counter_that_it_left():
     given = change.assign(HELD, "w3", "why")
     done = replace(HELD, owner="w3", checkpoint_owner=None, run_claim=None, counter=6)
-    assert is_own_work(given, done)
-    assert not is_own_work(given, replace(done, counter=7))
-    assert not is_own_work(given, replace(done, counter=5))
-    assert not is_own_work(given, replace(done, owner="w4"))
+    assert is_own_write(given, done)
+    assert not is_own_write(given, replace(done, counter=7))
+    assert not is_own_write(given, replace(done, counter=5))
+    assert not is_own_write(given, replace(done, owner="w4"))
     called_off = change.call_off_handover(HELD, "why")
     kept = replace(HELD, owner="me", checkpoint_owner=None)
-    assert is_own_work(called_off, kept)
-    assert not is_own_work(called_off, replace(kept, counter=6))
+    assert is_own_write(called_off, kept)
+    assert not is_own_write(called_off, replace(kept, counter=6))
 
 
 def test_a_wish_and_a_stamp_are_ones_own_by_their_value_alone():
     wish = change.want(HELD, "run/9")
-    assert is_own_work(wish, replace(HELD, wanted_by="run/9"))
-    assert not is_own_work(wish, replace(HELD, wanted_by="run/8"))
+    assert is_own_write(wish, replace(HELD, wanted_by="run/9"))
+    assert not is_own_write(wish, replace(HELD, wanted_by="run/8"))
     stamped = change.initiate_handover(FREE, "w3", "why", at=NOON)
     asked = replace(FREE, owner="w3", checkpoint_owner="me", assigned_at=NOON)
-    assert is_own_work(stamped, asked)
+    assert is_own_write(stamped, asked)
     unstamped = change.initiate_handover(FREE, "w3", "why")
-    assert not is_own_work(unstamped, asked), "another leader may have asked for the same"
-    assert not is_own_work(change.redirect_handover(HELD, "w3", "why"), replace(HELD, owner="w3"))
+    assert not is_own_write(unstamped, asked), "another leader may have asked for the same"
+    assert not is_own_write(change.redirect_handover(HELD, "w3", "why"), replace(HELD, owner="w3"))
 
 
 def test_a_write_that_puts_nothing_is_never_known_again():
-    assert not is_own_work(change.give_up(FREE, "me"), replace(FREE, owner=None, run_claim=None, counter=6))
-    assert not is_own_work(change.release(HELD, "run/1"), replace(HELD, run_claim=None))
+    assert not is_own_write(change.give_up(FREE, "me"), replace(FREE, owner=None, run_claim=None, counter=6))
+    assert not is_own_write(change.release(HELD, "run/1"), replace(HELD, run_claim=None))
 
 
 def test_a_reposition_to_where_nothing_counts_as_landed_puts_no_landed_checkpoint():
