@@ -1,14 +1,15 @@
-"""Which worker reads which lease: the strategy `gap`.
+"""Which worker gets which lease: the assignment strategy `gap`.
 
-    free leases     -> to the least loaded worker, heaviest first
-    uneven workers  -> a lease moves where that clearly shrinks the gap between the most and the least loaded
-    uneven clusters -> then between clusters (worker ids that begin alike), where no worker is worse off for it
+    free leases      go to the least loaded worker, the heaviest lease first
+    uneven workers   a lease moves where this clearly shrinks the gap between the most and the least loaded worker
+    uneven clusters  then leases move between clusters (groups of workers whose ids begin alike), where no worker gets more load
+                     than the giving worker had
 
-One measure serves all workers: the sum of what their leases weigh (`core.weight`), which is throughput, and CPU where workers
-are measured. Neither is ever still: a worker starts to give only beyond the tolerance, and then goes on until it is even. The
-same input gives the same plan. A plan carried out is followed by an empty one while nothing is measured: each move makes the sum
-of the squared loads smaller, or leaves the sum as it is and evens out the clusters. With CPU nothing more is moved until the
-figures can have changed.
+A worker's load is the sum of the weights of its leases (`pipeline.core.weight`): throughput, and CPU where workers are measured.
+Loads change all the time, so a worker gives leases away only when its load is beyond the tolerance, and then until the loads are
+even. The same input gives the same plan. Without CPU, a plan that was carried out is followed by an empty one, because each move
+makes the sum of the squared loads smaller, or leaves the sum and evens out the clusters (I6 of docs/protocol.md). With CPU,
+nothing more moves until the measurements can have changed.
 """
 
 from __future__ import annotations
@@ -25,39 +26,40 @@ from pipeline.core.weight import SETTLES, Weights, weigh
 from pipeline.core.words import counted
 
 _LEAST_TOLERANCE = 0.05
-"""Where CPU counts, however little the settings allow."""
+"""The tolerance is at least this where CPU counts, even if the settings have less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentInput:
-    """What an assignment decides from."""
+    """What an assignment is decided from."""
 
     leases: tuple[Lease, ...]
     living: frozenset[str]
-    """Workers that beat and don't stop: these may be given leases."""
+    """Workers that beat and aren't stopping. Only these get leases."""
     dead: frozenset[str] = frozenset()
-    """Workers that stood still for the lease duration."""
+    """Workers whose counters stood still for the lease duration."""
     lost: frozenset[str] = frozenset()
     """Keys of open leases whose holder is dead."""
     now: datetime
-    """The leader's wall clock: only for the least time that a moved lease stays where it is."""
+    """The time by the leader's clock. It is compared only with times that a leader wrote, for the dwell of a moved lease."""
     cpu: Mapping[str, float] = field(default_factory=dict)
-    """Percent, by worker: how busy its hosts are. A worker that isn't measured, or not lately, isn't named."""
+    """Worker -> CPU of its hosts in percent. Workers without a recent measurement are left out."""
     stirred: int = 0
-    """Passes that moved leases by CPU lately: what they expected of a move wasn't what came."""
+    """The number of recent passes that moved leases because of CPU. Each shows that the passes before it misjudged a move."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GapRules:
     dwell: timedelta
     graceful: bool = True
-    """The holder finishes its wave before a lease moves."""
+    """Whether a lease moves by a handover, so that its holder finishes its wave first."""
     direct: bool = True
-    """A lease that nobody is reading moves at once. Not where counters move beside: the write would be refused."""
+    """Whether a lease that no run reads moves at once, without a handover. Not beside workers that beat in each lease row: a move
+    requires the observed counter, and would be refused again and again."""
     max_leases: int | None = None
     tolerance: float = 0.1
-    """So much more or less than an average worker's load is no reason yet to move anything; of a cluster, half as much. Twice
-    as much where CPU counts: it wobbles more."""
+    """The part of an average worker's load by which a load may differ before leases move. For a cluster's load it is half of this,
+    and where CPU counts twice, because CPU varies more than throughput."""
 
 
 def plan_assign(scene: AssignmentInput, rules: GapRules) -> list[Change]:
@@ -82,8 +84,9 @@ def plan_assign(scene: AssignmentInput, rules: GapRules) -> list[Change]:
 
 
 def _cpu_tolerance(board: Board, scene: AssignmentInput, rules: GapRules) -> float:
-    """CPU wobbles more than throughput, and the CPU that a lease costs is a guess. Each pass that moved leases doubles the
-    tolerance for the next one, so that a fleet which can't be even comes to rest. A worker without any lease doesn't wait for that."""
+    """The tolerance where CPU counts."""
+    # The CPU that a lease costs is only an estimate. Each recent pass that moved leases by CPU doubles the tolerance, so that a
+    # fleet whose CPU can't be evened out comes to rest. A worker without any lease gets one all the same.
     tolerance = 2 * max(rules.tolerance, _LEAST_TOLERANCE)
     counts = board.count.values()
     return tolerance if min(counts) == 0 and max(counts) > 1 else tolerance * 2 ** min(scene.stirred, 8)
@@ -92,10 +95,10 @@ def _cpu_tolerance(board: Board, scene: AssignmentInput, rules: GapRules) -> flo
 def _write(
     row: Lease, to: str, count: int, *, scene: AssignmentInput, weights: Weights, rules: GapRules
 ) -> Change:
-    stands = f"-> {to}, now with {counted(count, 'lease')}"
+    arrow = f"-> {to}, now with {counted(count, 'lease')}"
     if is_free(row, scene):
-        return give_free(row, to, stands, lost=row.key in scene.lost)
-    return move(row, to, f"{_reason(row.owner or '', to, weights)}: {stands}", at=scene.now, rules=rules)
+        return give_free(row, to, arrow, lost=row.key in scene.lost)
+    return move(row, to, f"{_reason(row.owner or '', to, weights)}: {arrow}", at=scene.now, rules=rules)
 
 
 def _reason(giver: str, to: str, weights: Weights) -> str:
@@ -105,25 +108,26 @@ def _reason(giver: str, to: str, weights: Weights) -> str:
 
 
 def is_free(row: Lease, scene: AssignmentInput) -> bool:
-    """Nobody has it, who has it is dead, or who was to get it next is."""
+    """Whether the lease needs a worker: it has no holder, its holder is dead, or the next owner of its handover is dead."""
     if row.holder is None or row.key in scene.lost:
         return True
     return row.checkpoint_owner is not None and row.owner in scene.dead
 
 
 def _named(row: Lease) -> str | None:
+    """The next owner, where the row is in a handover."""
     return row.owner if row.checkpoint_owner is not None else None
 
 
-def give_free(row: Lease, to: str, stands: str, *, lost: bool) -> Change:
-    """The write for a lease that `is_free`."""
+def give_free(row: Lease, to: str, arrow: str, *, lost: bool) -> Change:
+    """The write for a lease that `is_free`. `lost`: its holder is dead. `arrow`: the end of the reason, `-> worker, ...`."""
     if row.holder is None:
-        return change.assign(row, to, f"unowned {stands}")
+        return change.assign(row, to, f"unowned {arrow}")
     if lost:
-        return change.assign(row, to, f"{row.holder} stood still {stands}")
+        return change.assign(row, to, f"worker {row.holder} is dead {arrow}")
     if to == row.holder:
-        return change.call_off_handover(row, f"{row.owner} died before it took over {stands}")
-    return change.redirect_handover(row, to, f"{row.owner} died before it took over {stands}")
+        return change.call_off_handover(row, f"worker {row.owner} died before it took over {arrow}")
+    return change.redirect_handover(row, to, f"worker {row.owner} died before it took over {arrow}")
 
 
 def move(row: Lease, to: str, why: str, *, at: datetime, rules: GapRules) -> Change:
@@ -148,15 +152,16 @@ def _board(rows: dict[str, Lease], scene: AssignmentInput, weights: Weights, rul
 
 
 def dwells(row: Lease, scene: AssignmentInput, rules: GapRules) -> bool:
-    """It was moved a moment ago."""
+    """Whether the lease was moved less than `dwell` ago, and so stays where it is."""
     return _moved_within(row, rules.dwell, scene)
 
 
 def _moved_within(row: Lease, period: timedelta, scene: AssignmentInput) -> bool:
+    # Another leader's clock may be ahead. A time far in the future must not keep the lease where it is for long.
     return row.assigned_at is not None and abs(scene.now - row.assigned_at) < period
 
 
 def spilled(scene: AssignmentInput, changes: Iterable[Change]) -> int:
-    """Leases that nobody reads after this plan: no worker beats, or all are full."""
+    """The number of leases that have no worker after this plan, because no worker lives or all have `max_leases`."""
     planned = {each.key for each in changes}
     return sum(not r.has_ended and is_free(r, scene) and r.key not in planned for r in scene.leases)

@@ -1,6 +1,4 @@
-"""Workers and what they are to read, while a plan of the strategy `gap` is made: loads as they will be once it is
-carried out. Mutable, and never seen outside of the one plan that it is made for.
-"""
+"""The workers' loads as they will be once a plan is carried out. The strategy `gap` changes them while it makes its plan."""
 
 from __future__ import annotations
 
@@ -10,11 +8,11 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
 _MOST_CLUSTERS = 20
-"""More beginnings than this are names, not clusters."""
+"""If worker ids begin in more ways than this, their beginnings are taken for parts of names and not for clusters."""
 
 
 def cluster_of(worker_id: str) -> str:
-    """cluster-worker: what comes before the first dash."""
+    """The part of a worker's id before the first dash: ids have the form `cluster-worker`."""
     return worker_id.partition("-")[0]
 
 
@@ -22,22 +20,27 @@ def cluster_of(worker_id: str) -> str:
 class Board:
     living: tuple[str, ...]
     most: int | None
-    """Leases that one worker may have."""
+    """The most leases that one worker may have; None where there is no limit."""
     weight: Mapping[str, int]
-    """Of each lease where it is now. Whole numbers, so that sums are the same in any order."""
+    """Lease key -> weight on the lease's present worker. Whole numbers, so that sums are the same in any order."""
     factor: Mapping[str, float] = field(default_factory=dict)
-    """By worker: how much heavier a lease is on its hosts. A lease that moves is expected to be no lighter than it was."""
+    """Worker -> how much more a lease weighs on its hosts because of their CPU."""
     split: bool = field(init=False)
-    """Whether clusters are told apart."""
+    """Whether the workers form clusters whose loads are evened out as well."""
     load: dict[str, int] = field(default_factory=dict)
+    """Worker -> sum of the weights of its leases."""
     count: dict[str, int] = field(default_factory=dict)
+    """Worker -> number of its leases."""
     movable: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
-    """By worker: (weight, key) of what may be moved, ascending."""
+    """Worker -> (weight, key) of its leases that may be moved, in ascending order."""
     clusters: dict[str, list[str]] = field(default_factory=dict)
+    """Cluster -> its workers. Where `split` is False there is one cluster with an empty name."""
     cluster_load: dict[str, int] = field(default_factory=dict)
     moves: dict[str, str] = field(default_factory=dict)
+    """The plan so far: lease key -> the worker that gets the lease."""
     _least: dict[str, list[tuple[int, int, str]]] = field(default_factory=dict)
-    """By cluster: a heap of (load, count, worker); entries that are out of date are passed over."""
+    """Cluster -> a heap of (load, count, worker). Entries with a load that has changed since are skipped."""
+    # A heap with stale entries, because a search over all workers for each lease would make the plan of a large fleet slow.
 
     def __post_init__(self) -> None:
         clusters = {cluster_of(worker) for worker in self.living}
@@ -80,7 +83,7 @@ class Board:
         return self.most is not None and self.count[worker] >= self.most
 
     def _least_loaded(self) -> str | None:
-        """Equal workers: the one of the cluster that has less for each of its workers."""
+        """The least loaded worker that has room. Of equally loaded ones, the worker in the cluster with less load per worker."""
         chosen: str | None = None
         for cluster in self.clusters:
             worker = self._least_in(cluster)
@@ -101,14 +104,16 @@ class Board:
             load, count, worker = heap[0]
             if (load, count) == (self.load[worker], self.count[worker]) and not self._is_full(worker):
                 return worker
-            heappop(heap)  # it is pushed again whenever its load changes
+            heappop(heap)  # out of date: `_change_load` has pushed the worker's new load
         return None
 
     def even_out(self, tolerance: float) -> None:
+        """Move leases until no worker's load is beyond the tolerance, and clusters are even as well."""
         mean = sum(self.load.values()) / len(self.living)
         fair = round(mean * (1 - tolerance)), round(mean * (1 + tolerance))
         moved = self._even_out_workers(*fair)
         if moved or self._uneven_clusters() > mean * tolerance / 2:
+            # Moves between clusters can make workers uneven again, so both steps alternate until nothing moves.
             while self._even_out_clusters() and self._even_out_workers(*fair):
                 pass
 
@@ -116,10 +121,11 @@ class Board:
         self.movable[giver].remove((weight, key))
         self.moves[key] = to
         self._change_load(giver, -weight, -1)
-        self._add(round(weight * self._grows(giver, to)), key, to, movable=True)
+        self._add(round(weight * self._growth(giver, to)), key, to, movable=True)
 
-    def _grows(self, giver: str, to: str) -> float:
-        """How much heavier a lease gets by this move, as far as is known."""
+    def _growth(self, giver: str, to: str) -> float:
+        """How much more a lease is expected to weigh after this move. Never less than before, so that a wrong estimate can't make
+        a move look better than it is."""
         return max(1.0, self.factor.get(to, 1.0) / self.factor.get(giver, 1.0))
 
     def _even_out_workers(self, low: int, high: int) -> bool:
@@ -134,9 +140,10 @@ class Board:
             gap = self.load[giver] - self.load[to]
             if self.load[giver] <= high and self.load[to] >= low and giver not in giving:
                 continue
-            chosen = _best(self.movable[giver], gap, grows=self._grows(giver, to))
+            chosen = _best(self.movable[giver], gap, growth=self._growth(giver, to))
+            # This giver isn't tried again: the least loaded worker's load only grows, so its gap only shrinks.
             if chosen is None:
-                continue  # nor will it be later: the least loaded worker's load only grows
+                continue
             self._move(*chosen, giver=giver, to=to)
             giving.add(giver)
             for worker in (giver, to):
@@ -145,8 +152,9 @@ class Board:
         return bool(giving)
 
     def _uneven_clusters(self) -> float:
-        a_worker = [self.cluster_load[c] / len(workers) for c, workers in self.clusters.items()]
-        return max(a_worker) - min(a_worker)
+        """By how much the load per worker differs between the most and the least loaded cluster."""
+        per_worker = [self.cluster_load[c] / len(workers) for c, workers in self.clusters.items()]
+        return max(per_worker) - min(per_worker)
 
     def _even_out_clusters(self) -> bool:
         moved = False
@@ -155,8 +163,11 @@ class Board:
         return moved
 
     def _move_between_clusters(self) -> bool:
+        """Move one lease from the most to the least loaded cluster, if this makes the difference clearly smaller and the receiving
+        worker's load doesn't exceed what the giver had."""
         everything, workers = sum(self.cluster_load.values()), len(self.living)
-        excess = {  # over what falls to a cluster by its workers, times the number of all workers
+        # What a cluster has more than its workers' share of the load, times the number of workers, so that all numbers are whole.
+        excess = {
             c: self.cluster_load[c] * workers - everything * len(self.clusters[c])
             for c in sorted(self.clusters)
         }
@@ -169,8 +180,9 @@ class Board:
             gap = self.load[giver] - self.load[to]
             if gap <= 0:
                 return False
-            if self._grows(giver, to) > 1:
-                continue  # what clusters have is evened out by leases that weigh as much there
+            # A lease that is expected to weigh more in the other cluster would make the sum of all loads grow.
+            if self._growth(giver, to) > 1:
+                continue
             for weight, key in reversed(self.movable[giver][: _up_to(gap, self.movable[giver])]):
                 if weight * workers * 10 < between * 9:
                     self._move(weight, key, giver=giver, to=to)
@@ -178,19 +190,19 @@ class Board:
         return False
 
 
-def _best(movable: list[tuple[int, str]], gap: int, *, grows: float) -> tuple[int, str] | None:
-    """The heaviest that doesn't turn the gap round, else the lightest that turns it round but makes it clearly smaller.
+def _best(movable: list[tuple[int, str]], gap: int, *, growth: float) -> tuple[int, str] | None:
+    """The lease whose move shrinks the gap between giver and receiver most; None where no lease shrinks it clearly.
 
-    A lease that grows by the move shrinks the gap at both ends by different amounts. The receiver's end decides whether
-    the gap is clearly smaller: whoever receives stays below what the giver had, so that moving comes to an end.
+    That is the heaviest lease after which the receiver has no more than the giver, else the lightest one after which it has more.
     """
-    at = _up_to(gap // 2 if grows == 1 else int(gap / (1 + grows)), movable)
+    at = _up_to(gap // 2 if growth == 1 else int(gap / (1 + growth)), movable)
     for weight, key in movable[max(0, at - 1) : at + 1]:
-        if weight * grows * 10 < gap * 9:
+        # The receiver has to stay a tenth of the gap below what the giver had, so that each move is a clear gain.
+        if weight * growth * 10 < gap * 9:
             return weight, key
     return None
 
 
 def _up_to(weight: int, movable: list[tuple[int, str]]) -> int:
-    """How many of them weigh no more than this."""
+    """How many of the leases weigh no more than this."""
     return bisect_left(movable, (weight + 1,))

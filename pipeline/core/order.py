@@ -25,21 +25,22 @@ from pipeline.core.stream import ShardKey, StreamId
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Parents and children of a stream's shards, from all that was heard of them: listings and rows."""
+    """All shards of a stream with their parents and children, as known from listings, lease rows and the lake table."""
 
     stream: StreamId
     parents: Mapping[str, frozenset[str]]
     children: Mapping[str, frozenset[str]]
     in_scope: frozenset[str]
-    """Listed in the scope of the origin."""
+    """Shards in the listing that starts at the origin (ListShards with FROM_TIMESTAMP)."""
     listed: frozenset[str]
-    """In the unfiltered listing, in scope or not."""
+    """Shards in the listing of all shards, or in scope."""
     with_row: frozenset[str]
     expected: frozenset[str] = frozenset()
-    """Named as children by an END in the table, listed or not."""
+    """Shards that an END in the table names as children, listed or not."""
 
     def passed(self, positions: Positions) -> dict[str, str]:
-        """All ancestors of shards that have a position, each with such a descendant."""
+        """Ancestor -> one of its descendants that has a position. Without a position of its own, such an ancestor counts as ended."""
+        # An END is removed from the positions one day, and a late listing may show the shard again (D15 of docs/protocol.md).
         placed = sorted(key.shard_id for key in positions.shards if key.stream == self.stream)
         by: dict[str, str] = {}
         for shard_id in placed:
@@ -52,7 +53,7 @@ class Family:
         return by
 
     def passed_by(self, shard_id: str, positions: Positions) -> str | None:
-        """A descendant of the shard that has a position."""
+        """A descendant of the shard that has a position; None where none has."""
         return self.passed(positions).get(shard_id)
 
     def counts_as_end(self, shard_id: str, positions: Positions) -> bool:
@@ -60,7 +61,9 @@ class Family:
 
 
 def counts_as_end(key: ShardKey, positions: Positions, passed: Mapping[str, str]) -> bool:
-    """By its position, or without one by a descendant's. `passed`: as the family tells, once for many shards."""
+    """Whether the shard has ended in the table, or has no position while a descendant has one. `passed`: from `Family.passed`."""
+    # A position of its own decides alone. KCL makes the rows of children before it ends the parent, and adopting turns all rows into
+    # positions, so a descendant's position proves nothing against an open one (D13 of docs/protocol.md).
     position = positions.of(key)
     return position.ended if position is not None else key.shard_id in passed
 
@@ -100,7 +103,7 @@ def a_family(
 
 
 def children_of_ends(stream: StreamId, positions: Positions) -> dict[str, set[str]]:
-    """Children that ENDs in the table name, each with the parents that name it."""
+    """Child -> the parents whose END in the table names it."""
     found: dict[str, set[str]] = {}
     for key, position in positions.shards.items():
         if key.stream == stream and position.ended:
@@ -148,7 +151,7 @@ def parents_of(
 def _parent(
     parent: str, family: Family, positions: Positions, *, passed: Mapping[str, str]
 ) -> ParentReason | InTheWay | None:
-    """None: only Kinesis knows."""
+    """What the table, the rows and the listings say about a parent; None where they say nothing, and Kinesis has to be asked."""
     key = ShardKey(family.stream, parent)
     at = positions.of(key)
     if at is not None:
@@ -163,10 +166,10 @@ def _parent(
 
 
 def _is_in_step(child: str, parent: str, family: Family, positions: Positions) -> bool:
-    """Whether the listings agree that the parent was closed before the start: the one of the scope knows the reshard that
-    made the child, and both parents of a merge alike (they were closed at one moment, so of one that was read, or is to
-    be, the other is of the scope as well); and nothing above the parent is of the scope. A closed shard whose records
-    are trimmed, or that never had one, tells its readers nothing: Kinesis's word alone isn't enough."""
+    """Whether both listings agree that the parent was closed before the origin."""
+    # Listings can be late, and Kinesis's answer alone isn't enough: a closed shard whose records are trimmed gives the same answer as
+    # one that never had any. So three things have to hold. The listing of the scope has the child: it knows the reshard. Both parents of
+    # a merge are out of scope, since they were closed at one moment. And nothing above the parent is in scope.
     known = family.in_scope | family.with_row | family.expected
     above, todo = set[str](), [parent]
     while todo:
@@ -196,11 +199,13 @@ def _unlisted(parent: str, *, gone: bool) -> ParentReason | InTheWay:
 
 
 def parents_first(shards: Iterable[str], parents: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
-    """All of them, each after those of its parents that are among them; otherwise by id."""
+    """The shards, each after its parents; otherwise in the order of their ids."""
     wanted = set(shards)
     out: dict[str, None] = {}
     for shard_id in sorted(wanted):
-        todo, entered = [shard_id], set[str]()  # a loop, not a recursion: chains can be long
+        # A loop and not a recursion: after thousands of reshards the recursion would be too deep for Python. `entered` keeps parents
+        # that contradict each other from being visited for ever.
+        todo, entered = [shard_id], set[str]()
         while todo:
             each = todo[-1]
             above = [

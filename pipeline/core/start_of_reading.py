@@ -144,9 +144,9 @@ def _start(
 ) -> Start:
     if position is not None and position.start is not None:
         return position.start
-    theirs = (positions.of(ShardKey(key.stream, p.shard_id)) for p in parents)
-    # A parent that ended without a record may have ended before a start that lay in the future then.
-    return TRIM if any(at is not None and at.sequence is not None for at in theirs) else origin.start
+    of_parents = (positions.of(ShardKey(key.stream, p.shard_id)) for p in parents)
+    # A parent that ended without a record may have ended before the origin, where the origin was a timestamp in the future.
+    return TRIM if any(at is not None and at.sequence is not None for at in of_parents) else origin.start
 
 
 def _witness(
@@ -161,10 +161,10 @@ def _witness(
     own = position.witness if position else None
     if own is not None:
         return own
-    theirs = [
+    of_parents = [
         at.witness for p in parents if (at := positions.of(ShardKey(key.stream, p.shard_id))) is not None
     ]
-    known = [t for t in theirs if t is not None]
+    known = [t for t in of_parents if t is not None]
     # A parent that is gone without a position may have lost records that no run read, and no position tells when. So the witness
     # of the other parent isn't enough.
     if known and all(p.why is not ParentIs.GONE for p in parents):

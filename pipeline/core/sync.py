@@ -1,4 +1,4 @@
-"""Shard sync: which lease rows are missing, given what Kinesis lists and where the table stands."""
+"""Shard sync: which lease rows are missing, given what Kinesis lists and the positions in the lake table."""
 
 from __future__ import annotations
 

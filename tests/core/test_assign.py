@@ -185,7 +185,7 @@ def test_the_leases_of_the_dead_go_to_the_living_and_those_of_workers_never_seen
     )
     plan = plan_assign(scene, GapRules(dwell=DWELL))
     assert counts(carried_out(scene, plan)) == {"w1": 4, "w2": 4, "unseen": 1}
-    assert {change.why for change in plan} == {"dead stood still -> w2, now with 4 leases"}
+    assert {change.why for change in plan} == {"worker dead is dead -> w2, now with 4 leases"}
 
 
 def test_where_nobody_lives_nothing_is_planned_and_all_of_it_is_told():
@@ -225,7 +225,7 @@ def handing_over(holder, to, *, dead, living):
 def test_a_handover_to_a_dead_worker_goes_to_another_one_and_the_holder_reads_on():
     row, plan = handing_over("w2", "gone", dead="gone", living=["w1", "w2"])
     assert (row.owner, row.checkpoint_owner, row.run_claim, row.counter) == ("w1", "w2", "run/1", 7)
-    assert "gone died before it took over" in plan[0].why
+    assert "worker gone died before it took over" in plan[0].why
 
 
 def test_a_handover_to_a_dead_worker_is_called_off_where_the_holder_is_the_best_and_its_run_isnt_disturbed():

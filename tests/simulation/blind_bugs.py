@@ -70,8 +70,8 @@ _BEGIN: Final = (
         "empty-parent-means-horizon",
         "the child of a parent that ended without a record starts at TRIM_HORIZON, which is before the origin",
         "core.start_of_reading",
-        "any(at is not None and at.sequence is not None for at in theirs)",
-        "any(at is not None for at in theirs)",
+        "any(at is not None and at.sequence is not None for at in of_parents)",
+        "any(at is not None for at in of_parents)",
     ),
     _mistake(
         "child-without-witness",
