@@ -1,4 +1,4 @@
-"""Adopting a stopped KCL application, and giving it back: what a command does after a person has agreed."""
+"""What `headrace adopt` and `headrace give-back` read and write: a KCL application is taken over, or handed back to KCL."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from datetime import datetime
 
 from pipeline.beside_kcl.adoption_plan import (
     AdoptedShard,
-    is_said,
+    adopt_ranges,
+    is_adopted,
     is_unproven,
     needs_timestamp,
+    not_continued,
     plan_adopt,
     plan_give_back,
-    proven,
-    ranges_of,
     stamp,
     start_for_kcl,
-    turned_back,
+    with_arrivals,
 )
 from pipeline.core.change import Change, Refused
 from pipeline.core.landing import Proposal
@@ -31,30 +31,34 @@ from pipeline.errors import BadSetting, OriginUnsafe, PositionsDisagree, Transie
 from pipeline.ports import LandingTable, LeaseStore, ShardSource, StreamFacts
 
 
-def moving(before: Iterable[Lease], after: Iterable[Lease]) -> tuple[str, ...]:
-    """Who was seen to beat between two looks: the owners of leases whose counters moved, or that came."""
+def owners_that_renewed(before: Iterable[Lease], after: Iterable[Lease]) -> tuple[str, ...]:
+    """The holders of leases whose counter changed between two scans, or whose row is new."""
     was = {row.key: row.counter for row in before}
     return tuple(sorted({row.holder or "nobody" for row in after if was.get(row.key) != row.counter}))
 
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
+    """What adopting one stream would commit."""
+
     facts: StreamFacts
-    said: tuple[AdoptedShard, ...]
+    shards: tuple[AdoptedShard, ...]
     rows: tuple[Lease, ...]
-    stands: bool = False
-    """The lake table says all of this already: a command over several streams that died between two is run again."""
-    read_on: bool = False
-    """It stands, and a live fleet's rows have gone on since."""
+    is_done: bool = False
+    """The stream was adopted before. If the command died after the first of several streams, it is run again, and finds
+    this one done."""
+    kcl_read_on: bool = False
+    """The stream was adopted before, and running KCL workers have written later checkpoints since."""
 
     @property
     def unproven(self) -> tuple[AdoptedShard, ...]:
-        """Their record can't be read any more: what came after it may be lost."""
-        return tuple(each for each in self.said if is_unproven(each))
+        """Shards whose last checkpointed record Kinesis no longer has. Later records may be lost."""
+        return tuple(each for each in self.shards if is_unproven(each))
 
     @property
     def inside_aggregates(self) -> tuple[AdoptedShard, ...]:
-        return tuple(each for each in self.said if each.position is not None and each.position.sub)
+        """Shards whose checkpoint is at a user record inside an aggregated record."""
+        return tuple(each for each in self.shards if each.position is not None and each.position.sub)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,88 +68,95 @@ class Adopting:
     source: ShardSource
     table: LandingTable
     beside_kcl: bool = False
-    """The fleet lives: what its workers read from the first commit on becomes foreign ranges."""
+    """KCL's workers go on running. What they read after the adoption becomes foreign ranges."""
 
     def survey(self, stream: str, *, timestamp: datetime | None) -> Adoption:
-        """What adopting would say; nothing is written."""
+        """What adopting the stream would commit. Nothing is written."""
         facts = self.source.describe(stream)
-        # Before the rows: they follow it, also while runs of ours read what was adopted.
+        # The table is loaded before the rows. A run writes its rows after its commit: in the other order, rows of a commit
+        # in between would look as if they had gone back.
         state = self.table.load()
         rows = rows_of(facts.stream, self.leases.scan().leases)
         self._require_known(facts, rows, timestamp)
         family = a_family(facts.stream, (), listed=self.source.list_shards(facts.stream), leases=rows)
         origin = state.positions.origins.get(facts.stream)
         if origin is not None and origin.start == TRIM:
-            said = plan_adopt(family, rows, at=origin.decided, timestamp=timestamp)
-            if is_said(said, state.positions):
-                return Adoption(facts, said, rows, stands=True)
-            # Adopting stamps the rows before anything: without a stamp this table took over another application's.
+            shards = plan_adopt(family, rows, at=origin.decided, timestamp=timestamp)
+            if is_adopted(shards, state.positions):
+                return Adoption(facts, shards, rows, is_done=True)
+            # Adopting first writes streamEpoch into the rows. If no row has it, the table has positions of another application.
             if self.beside_kcl and any(row.stream_epoch is not None for row in rows):
-                self._require_going_on(turned_back(said, family, state.positions))
-                return Adoption(facts, said, rows, stands=True, read_on=True)
+                self._require_going_on(not_continued(shards, family, state.positions))
+                return Adoption(facts, shards, rows, is_done=True, kcl_read_on=True)
         if origin is not None or not (state.origin_allowed or state.positions.origins):
             raise OriginUnsafe(
-                f"the lake table has positions or an origin of {facts.stream} already: adopting would say them anew; nothing was "
-                "changed. Use a new table (landing.table), or go on with this one as it is"
+                f"the lake table already has positions or an origin of {facts.stream}, and adopting would overwrite them. Nothing "
+                "was changed. Use a new table (landing.table), or go on with this table without adopting"
             )
-        said = plan_adopt(family, rows, at=facts.asked, timestamp=timestamp)
+        shards = plan_adopt(family, rows, at=facts.asked, timestamp=timestamp)
         at = {
             each.key: each.position.sequence
-            for each in said
+            for each in shards
             if each.position is not None and each.position.sequence is not None
         }
-        return Adoption(facts, proven(said, self.source.arrivals(at)), rows)
+        return Adoption(facts, with_arrivals(shards, self.source.arrivals(at)), rows)
 
     def _require_going_on(self, back: list[ShardKey]) -> None:
         if back:
             raise OriginUnsafe(
-                f"the lake table has taken over {back[0].stream} already, and {back[0].shard_id} is one of "
-                f"{counted(len(back), 'shard')} whose lease row doesn't go on from there: it went back, or is gone; nothing was "
-                "changed. Put the rows right, or use a new table (landing.table)"
+                f"the lake table adopted {back[0].stream} before, but since then the lease rows of {counted(len(back), 'shard')} "
+                f"({back[0].shard_id}, ...) went back or were deleted. Nothing was changed. Put the rows right, or use a new table "
+                "(landing.table)"
             )
 
     def _require_known(self, facts: StreamFacts, rows: tuple[Lease, ...], timestamp: datetime | None) -> None:
         if not rows:
             raise BadSetting(
-                f"{facts.stream.name} has no lease rows here: there is nothing to adopt, `headrace dev` starts it"
+                f"the lease table has no rows of {facts.stream.name}, so there is nothing to adopt. Nothing was changed; "
+                "`headrace dev` starts to read the stream"
             )
         others = sorted(row.key for row in rows if row.stream_epoch not in {None, facts.stream.epoch})
         if others:
             raise PositionsDisagree(
-                f"{counted(len(others), 'lease row')} of another life of {facts.stream.name} ({others[0]}, ...); nothing was changed. "
-                "Delete them, or let the application that wrote them end first"
+                f"the lease table has {counted(len(others), 'row')} ({others[0]}, ...) of another life of {facts.stream.name}: a "
+                "stream with this name was deleted and created again. Nothing was changed. Stop the application that wrote these "
+                "rows, and delete them"
             )
         unknown = needs_timestamp(rows)
         if unknown and timestamp is None:
             raise BadSetting(
-                f"{counted(len(unknown), 'lease row')} at AT_TIMESTAMP ({unknown[0]}, ...), and only KCL's configuration knows the "
-                "moment; nothing was changed. Name it with --timestamp"
+                f"the checkpoint of {counted(len(unknown), 'lease row')} ({unknown[0]}, ...) is AT_TIMESTAMP, and only KCL's "
+                "configuration has the timestamp. Nothing was changed. Name the timestamp with --timestamp"
             )
 
     def land(self, adoption: Adoption, *, run: str) -> int:
-        """The rows' epochs first, which change nothing yet: a command that dies between the two is simply run again."""
-        if adoption.stands:
+        """Writes the stream's epoch into the rows, then commits the positions. Returns the number of positions.
+
+        An epoch alone changes nothing for any worker, so a command that died after the first step can be run again.
+        """
+        if adoption.is_done:
             return 0
         stream = adoption.facts.stream
         for row in adoption.rows:
             if row.stream_epoch is None:
                 self.leases.apply(stamp(row, stream.epoch))
         origin = ((stream, Origin(TRIM, adoption.facts.asked)),)
-        landing = self.table.commit(Proposal(ranges_of(adoption.said, run), origins=origin)).landing
+        landing = self.table.commit(Proposal(adopt_ranges(adoption.shards, run), origins=origin)).landing
         if landing.refused:
             why = landing.refused[0]
             raise Transient(
-                f"{counted(len(landing.refused), 'position')} not taken ({why.range.key}: {why.why}): somebody else was writing; look "
-                "at `headrace lineage` before anything else"
+                f"the lake table refused {counted(len(landing.refused), 'position')} ({why.range.key}: {why.why}), because another "
+                "process wrote to it at the same time. Look at `headrace lineage` before you run this command again"
             )
         return len(landing.page.ranges)
 
     def give_back(
         self, stream: str, *, gone: frozenset[str] = frozenset()
     ) -> tuple[tuple[Change, ...], datetime | None]:
-        """What giving back would write, and the moment at which KCL is to start shards that have no record yet.
+        """The writes that give the stream's leases back, and the timestamp at which KCL must start shards without a landed
+        record. Nothing is written.
 
-        `gone`: workers that don't live any more; what they hold is given back, unless it moves until then.
+        `gone`: workers that no longer run. Their leases are given back too; a row that changes until then is refused.
         """
         facts = self.source.describe(stream)
         rows = rows_of(facts.stream, self.leases.scan().leases)
@@ -153,7 +164,8 @@ class Adopting:
         held = sorted(holders - gone)
         if held:
             raise BadSetting(
-                f"{', '.join(held)} still hold leases of {facts.stream.name}; nothing was changed. `headrace stop` makes them let go"
+                f"{', '.join(held)} still hold leases of {facts.stream.name}. Nothing was changed. Stop these workers with "
+                "`headrace stop`"
             )
         positions = self.table.load().positions
         self._require_rows(facts, rows, positions)
@@ -162,7 +174,7 @@ class Adopting:
         )
 
     def _require_rows(self, facts: StreamFacts, rows: tuple[Lease, ...], positions: Positions) -> None:
-        """KCL would begin a shard without a row at its own initial position."""
+        """Refuses if a shard that isn't read to its end has no row: KCL would read it from its configured initial position."""
         there = {row.shard_id for row in rows}
         passed = a_family(facts.stream, (), leases=rows, positions=positions).passed(positions)
         missing = sorted(
@@ -175,10 +187,11 @@ class Adopting:
         )
         if missing:
             raise BadSetting(
-                f"{counted(len(missing), 'shard')} of the lake table without a lease row ({missing[0]}, ...): KCL would start there "
-                "anew; nothing was changed. Start Headrace once, its shard sync makes the rows, then stop it and give back"
+                f"the lake table has {counted(len(missing), 'shard')} without a lease row ({missing[0]}, ...), which KCL would read "
+                "again from its initial position. Nothing was changed. Start Headrace once, so that its shard sync makes the rows; "
+                "then stop it and run this command again"
             )
 
     def apply(self, changes: Iterable[Change]) -> tuple[str, ...]:
-        """Keys of rows that somebody else wrote meanwhile."""
+        """Applies the changes. Returns the keys of the rows that another process changed meanwhile."""
         return tuple(c.key for c in changes if isinstance(self.leases.apply(c), Refused))

@@ -1,7 +1,8 @@
-"""Whether a worker in a KCL fleet's tables may read yet: the lake table knows where a stream begins.
+"""Whether a worker that shares its tables with KCL workers may read yet: the lake table must have an origin of a stream.
 
-In a new application, of which no row has a checkpoint yet, that is decided here, before the worker shows itself. In a fleet that has
-checkpoints `headrace adopt` has to say first where each shard goes on. Until then every run refuses.
+If no lease row has a checkpoint yet, the application is new: the origin is committed here, before the worker writes its own
+row. If KCL's workers have written checkpoints, `headrace adopt` must commit first where each shard goes on. Until then each
+run refuses to read.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from pipeline.settings.model import Settings
 
 @dataclass(frozen=True, slots=True)
 class AdoptionMemory:
-    """What is remembered of the last look."""
+    """What a worker's tick remembers of the last check."""
 
     looked: datetime | None = None
     why_not: str = ""
-    """Why no stream may be read; empty: one may, and is never asked about again."""
+    """Why no stream may be read. Empty: a stream may be read, and there is no further check."""
 
     def as_json(self, *, whole: bool) -> Any:
         return None if self.looked is None else [time_to_cursor(self.looked), self.why_not]
@@ -49,10 +50,11 @@ class AdoptionCheck:
     leases: LeaseStore
     source: Callable[[], ShardSource]
     table: Callable[[], LandingTable]
-    """Both are made when they are first asked: most ticks ask neither."""
+    """Source and table are made at their first use, because most ticks need neither."""
 
     def look(self, before: AdoptionMemory, now: datetime) -> tuple[str, AdoptionMemory]:
-        """Why no stream may be read, and what to remember. Where that can't be found out now, a worker works."""
+        """Why no stream may be read, and what to remember. If the check fails, the answer is empty and the worker works: a
+        run checks again before it reads."""
         if before.looked is not None:
             is_due = before.why_not and is_time(before.looked, now, every=self.settings.times.assignment)
             if not is_due:
@@ -64,21 +66,21 @@ class AdoptionCheck:
         return why_not, AdoptionMemory(now, why_not)
 
     def _why_not(self) -> str:
-        """One stream that may be read is enough: the worker is of use.
+        """Why no stream may be read. Empty if at least one may, because then the worker has something to do.
 
-        Where a stream begins is committed before the worker offers itself: KCL's workers may write the fleet's first
-        checkpoint before the first wave here, and after that no wave could decide it any more.
+        Commits the origins of new streams. It must happen before the worker writes its row and KCL's leader gives it leases:
+        KCL's workers may write the first checkpoints before this worker's first run, and then no run may decide the origin.
         """
         state, rows = self._state(), self.leases.scan().leases
         refused, may_read = "", False
         for stream in self.settings.streams:
             facts = self.source().describe(stream.name)
-            its = rows_of(facts.stream, rows)
+            leases = rows_of(facts.stream, rows)
             try:
-                if plan_origin(state, facts, stream=stream, leases=its) is not None:
+                if plan_origin(state, facts, stream=stream, leases=leases) is not None:
                     table = self.table()
                     table.ensure()
-                    state = ensure_origin(table, table.load(), facts, stream=stream, leases=its)
+                    state = ensure_origin(table, table.load(), facts, stream=stream, leases=leases)
             except OriginUnsafe as error:
                 refused = refused or str(error)
             else:

@@ -1,15 +1,16 @@
-"""Taking over a KCL application: its rows' own positions become the lake table's, in one commit that is its first.
+"""How `headrace adopt` turns the checkpoints of a KCL application into positions of the lake table, in one commit.
 
-    the row says               the table will say
-    digits                     that position; its record, if it can still be read, proves that nothing is lost
-    SHARD_END                  END with the row's children (or the listing's)
-    TRIM_HORIZON               nothing: the adopted stream's origin is TRIM_HORIZON (that start, where a descendant of it
-                               has a position: it isn't to count as ended)
+    checkpoint in the row      position in the lake table
+    a sequence number          that number; if its record can still be read, nothing was lost after it
+    SHARD_END                  END, with the children that the row or the listing names
+    TRIM_HORIZON               none: the origin of an adopted stream is TRIM_HORIZON. If a descendant has a position, the
+                               position says TRIM_HORIZON, because the shard would count as ended otherwise
     LATEST                     a start at the moment of adoption, by Kinesis's clock
-    AT_TIMESTAMP               a start at the moment that the user names: KCL keeps it in its configuration only
-    there is no row            END if a descendant has a row, else nothing: it is read from its start
+    AT_TIMESTAMP               a start at the timestamp that the user names: only KCL's configuration has it
+    (no row)                   END if a descendant has a row; otherwise none, and the shard is read from its start
 
-A shard that has a row is never ended by its descendants: KCL writes child leases before the parent's SHARD_END.
+A shard that has a row never counts as ended because of its descendants: KCL creates the leases of the children before it
+writes SHARD_END into the parent's row (D13).
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ from pipeline.core.order import Family
 from pipeline.core.position import TRIM, Position, Positions, Start, is_forward
 from pipeline.core.stream import ShardKey, StreamId
 
-_NOBODY_SAW = datetime.fromtimestamp(0, UTC)
-"""Of a record that can't be read any more: the first read says that records may be lost."""
+_UNKNOWN_ARRIVAL = datetime.fromtimestamp(0, UTC)
+"""The arrival of a record that can't be read any more. It is older than any retention, so that the first wave reports that
+records may be lost."""
 
-_LET_GO = frozenset(
+_REMOVED_ATTRIBUTES = frozenset(
     {"owner", "checkpoint_owner", "run_claim", "wanted_by", "pending", "pending_state", "failure"}
 )
-"""What a row that is given back doesn't have."""
+"""Removed from each row that is given back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,54 +42,51 @@ class AdoptedShard:
     key: ShardKey
     row: Lease | None
     position: Position | None
-    """None: nothing is to be said, it is read from TRIM_HORIZON."""
+    """None: the table gets no position, and the shard is read from TRIM_HORIZON."""
     why: str
 
 
 def plan_adopt(
     family: Family, rows: Iterable[Lease], *, at: datetime, timestamp: datetime | None
 ) -> tuple[AdoptedShard, ...]:
-    """`family`: of the unfiltered listing and all rows. `at`: the moment of adoption, by Kinesis's clock."""
+    """The position of each shard. `family`: all shards that the unfiltered listing or a row names. `at`: the moment of
+    adoption, by Kinesis's clock. `timestamp`: the start of rows at AT_TIMESTAMP."""
     by_shard = {row.shard_id: row for row in rows}
-    said = [_of_row(family, row, at, timestamp) for row in by_shard.values()]
+    shards = [_of_row(family, row, at, timestamp) for row in by_shard.values()]
     covered = _ancestors(family, by_shard)
     for shard_id in sorted((family.listed | covered) - by_shard.keys()):
         if shard_id in covered:
             end = Position(ended=True, children=tuple(sorted(family.children.get(shard_id, ()))))
-            said.append(
-                AdoptedShard(
-                    ShardKey(family.stream, shard_id), None, end, "no row, but a descendant has one: ended"
-                )
-            )
+            why = "no row, but a descendant has one: ended"
+            shards.append(AdoptedShard(ShardKey(family.stream, shard_id), None, end, why))
         else:
-            said.append(
-                AdoptedShard(ShardKey(family.stream, shard_id), None, None, "no row: read from its start")
-            )
-    return tuple(sorted(_kept_open(family, said), key=lambda each: each.key))
+            why = "no row: read from its start"
+            shards.append(AdoptedShard(ShardKey(family.stream, shard_id), None, None, why))
+    return tuple(sorted(_with_own_start(family, shards), key=lambda each: each.key))
 
 
 def _of_row(family: Family, row: Lease, at: datetime, timestamp: datetime | None) -> AdoptedShard:
-    key, says = ShardKey(family.stream, row.shard_id), row.checkpoint
-    if says.is_end:
+    key, checkpoint = ShardKey(family.stream, row.shard_id), row.checkpoint
+    if checkpoint.is_end:
         children = family.children.get(row.shard_id, frozenset())
-        return AdoptedShard(key, row, Position(ended=True, children=tuple(sorted(children))), "ended")
-    if says.is_digits:
-        where = Position(int(says.sequence), says.sub, arrival=_NOBODY_SAW)
-        return AdoptedShard(key, row, where, f"goes on after {says}")
-    if says == LATEST:
+        end = Position(ended=True, children=tuple(sorted(children)))
+        return AdoptedShard(key, row, end, "ended")
+    if checkpoint.is_digits:
+        # `with_arrivals` replaces the arrival if the record can still be read.
+        where = Position(int(checkpoint.sequence), checkpoint.sub, arrival=_UNKNOWN_ARRIVAL)
+        return AdoptedShard(key, row, where, f"goes on after {checkpoint}")
+    if checkpoint == LATEST:
         start = Start(at.replace(microsecond=0))
-        return AdoptedShard(
-            key, row, Position(start=start), f"LATEST: starts at {start.at}, the moment of adoption"
-        )
-    if says == AT_TIMESTAMP and timestamp is not None:
-        return AdoptedShard(
-            key, row, Position(start=Start(timestamp)), f"starts at {timestamp}, as was asked"
-        )
+        why = f"LATEST: starts at {start.at}, the moment of adoption"
+        return AdoptedShard(key, row, Position(start=start), why)
+    if checkpoint == AT_TIMESTAMP and timestamp is not None:
+        why = f"AT_TIMESTAMP: starts at {timestamp}, the given timestamp"
+        return AdoptedShard(key, row, Position(start=Start(timestamp)), why)
     return AdoptedShard(key, row, None, "starts at TRIM_HORIZON")
 
 
 def needs_timestamp(rows: Iterable[Lease]) -> tuple[str, ...]:
-    """Keys of rows whose start only KCL's configuration knows."""
+    """Keys of the rows at AT_TIMESTAMP. Only KCL's configuration has their timestamp."""
     return tuple(sorted(row.key for row in rows if row.checkpoint == AT_TIMESTAMP))
 
 
@@ -100,33 +99,36 @@ def _ancestors(family: Family, shards: Iterable[str]) -> frozenset[str]:
     return frozenset(met)
 
 
-def _kept_open(family: Family, said: list[AdoptedShard]) -> list[AdoptedShard]:
-    """A row at TRIM_HORIZON above a position would count as ended: it says its start itself."""
-    placed = _ancestors(family, (each.key.shard_id for each in said if each.position is not None))
+def _with_own_start(family: Family, shards: list[AdoptedShard]) -> list[AdoptedShard]:
+    """Gives a position to each shard that has a row, but no position yet, and a descendant with a position. A shard without
+    a position counts as ended once a descendant has one."""
+    placed = _ancestors(family, (each.key.shard_id for each in shards if each.position is not None))
     return [
         replace(each, position=Position(start=TRIM))
         if each.position is None and each.row is not None and each.key.shard_id in placed
         else each
-        for each in said
+        for each in shards
     ]
 
 
-def proven(said: Iterable[AdoptedShard], arrivals: Mapping[ShardKey, datetime]) -> tuple[AdoptedShard, ...]:
-    """`arrivals`: of the records at the adopted positions that could still be read."""
+def with_arrivals(
+    shards: Iterable[AdoptedShard], arrivals: Mapping[ShardKey, datetime]
+) -> tuple[AdoptedShard, ...]:
+    """The shards with the arrival times of their last records. `arrivals` has those that could still be read."""
     return tuple(
         replace(each, position=replace(each.position, arrival=arrivals[each.key]))
         if each.position is not None and each.key in arrivals
         else each
-        for each in said
+        for each in shards
     )
 
 
-def is_said(said: Iterable[AdoptedShard], positions: Positions) -> bool:
-    """Whether the table's positions of these shards' stream are all of this, and nothing else.
+def is_adopted(shards: Iterable[AdoptedShard], positions: Positions) -> bool:
+    """Whether the lake table has exactly these positions of the stream, and no others.
 
-    Where a record is, not whether it can still be read: that may have changed since it was said.
+    Arrival times aren't compared: since the adoption, records may have left the stream.
     """
-    every = tuple(said)
+    every = tuple(shards)
     streams = {each.key.stream for each in every}
     wanted = {each.key: each.position for each in every if each.position is not None}
     there = {key: at for key, at in positions.shards.items() if key.stream in streams}
@@ -135,16 +137,17 @@ def is_said(said: Iterable[AdoptedShard], positions: Positions) -> bool:
     )
 
 
-def turned_back(said: Iterable[AdoptedShard], family: Family, positions: Positions) -> list[ShardKey]:
-    """Shards whose rows don't go on from where the table took them over. What the others are ahead by is for foreign ranges."""
-    by_key = {each.key: each for each in said}
+def not_continued(shards: Iterable[AdoptedShard], family: Family, positions: Positions) -> list[ShardKey]:
+    """Shards of an adopted stream whose rows don't continue the table's position. Rows that are ahead of the table do: KCL's
+    workers have read on, and those ranges become foreign ranges."""
+    by_key = {each.key: each for each in shards}
     passed = family.passed(positions)
     moved = [
         key
         for key, at in positions.shards.items()
-        if key.stream == family.stream and not _goes_on(by_key.get(key), at)
+        if key.stream == family.stream and not _continues(by_key.get(key), at)
     ]
-    # A row that came back above others: its shard counts as ended, and nobody would read it.
+    # Rows of shards that count as ended because a descendant has a position. No run would read such a shard.
     revived = [
         key
         for key, each in by_key.items()
@@ -156,14 +159,15 @@ def turned_back(said: Iterable[AdoptedShard], family: Family, positions: Positio
     return sorted([*moved, *revived])
 
 
-def _goes_on(says: AdoptedShard | None, at: Position) -> bool:
-    """KCL clears a row away once its shard has ended and its children have begun. What a run of ours reads is written
-    into its row after the commit."""
-    if says is None or (says.row is None and says.position is None):
+def _continues(shard: AdoptedShard | None, at: Position) -> bool:
+    """Whether the row of a shard, as read now, continues the table's position `at`."""
+    if shard is None or (shard.row is None and shard.position is None):
+        # KCL deletes a row once its shard has ended and its children have begun.
         return at.ended
-    if says.row is not None and says.row.run_claim is not None:
+    if shard.row is not None and shard.row.run_claim is not None:
+        # A run of Headrace is reading the shard, and writes the row after its commit: the row may be behind the table.
         return True
-    to = says.position or Position(start=TRIM)
+    to = shard.position or Position(start=TRIM)
     if to.ended:
         return True
     if to.sequence is None:
@@ -172,22 +176,24 @@ def _goes_on(says: AdoptedShard | None, at: Position) -> bool:
 
 
 def is_unproven(each: AdoptedShard) -> bool:
-    return each.position is not None and each.position.arrival == _NOBODY_SAW
+    """Whether the last checkpointed record can't be read any more."""
+    return each.position is not None and each.position.arrival == _UNKNOWN_ARRIVAL
 
 
-def ranges_of(said: Iterable[AdoptedShard], run: str) -> tuple[Range, ...]:
+def adopt_ranges(shards: Iterable[AdoptedShard], run: str) -> tuple[Range, ...]:
+    """The ledger's ranges for the shards that get a position."""
     return tuple(
         Range(Kind.ADOPT, each.key, after=None, upto=each.position, run=run, claim=run, why=each.why)
-        for each in said
+        for each in shards
         if each.position is not None
     )
 
 
 def stamp(row: Lease, epoch: int) -> Change:
-    """Rows of KCL don't say which life of the stream they are of."""
+    """Writes the stream's creation time into a row. KCL's rows of a single stream don't have it."""
     return Change(
         row.key,
-        f"adopted: of the stream's life of {epoch}",
+        f"adopted: the row is of the stream that was created at {epoch}",
         requires={"stream_epoch": None},
         put={"stream_epoch": epoch},
         kind=ChangeKind.STAMP,
@@ -195,12 +201,12 @@ def stamp(row: Lease, epoch: int) -> Change:
 
 
 def plan_give_back(stream: StreamId, rows: Iterable[Lease], positions: Positions) -> list[Change]:
-    """KCL goes on from the row's checkpoint: bring it to the table's position, and let the row go.
+    """The writes that give the leases back: each row gets the lake table's position, and no owner or claim.
 
-    A shard of which no record has landed has no position that KCL could read; LATEST would mean the moment at which
-    KCL looks, so the row says AT_TIMESTAMP: KCL starts at the moment that its configuration names.
+    If no record of a shard has landed, the table has no sequence number for its row. LATEST would then mean the moment at
+    which KCL starts, so a row at LATEST gets AT_TIMESTAMP: KCL starts at the timestamp in its configuration.
 
-    A claim entitles a run to nothing where its worker holds the row no more, or the shard has ended: it was left behind.
+    A claim that is still in a row was left behind: its worker no longer holds the row, or the shard has ended.
     """
     changes = []
     for row in rows:
@@ -220,7 +226,7 @@ def plan_give_back(stream: StreamId, rows: Iterable[Lease], positions: Positions
                 requires={"checkpoint": row.checkpoint, "counter": row.counter, "run_claim": row.run_claim},
                 put=put,
                 add={"counter": 1},
-                remove=_LET_GO,
+                remove=_REMOVED_ATTRIBUTES,
                 kind=ChangeKind.GIVE_BACK,
             )
         )
@@ -228,7 +234,8 @@ def plan_give_back(stream: StreamId, rows: Iterable[Lease], positions: Positions
 
 
 def start_for_kcl(stream: StreamId, rows: Iterable[Lease], positions: Positions) -> datetime | None:
-    """The earliest start of a row that stands (or will stand) at AT_TIMESTAMP; None where none does."""
+    """The timestamp for KCL's configuration: the earliest start of all rows that are, or will be, at AT_TIMESTAMP. None if
+    there is no such row."""
     origin = positions.origins.get(stream)
     starts = []
     for row in rows:

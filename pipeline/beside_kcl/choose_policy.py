@@ -1,13 +1,13 @@
-"""Which policy the settings ask for. The one place that turns the settings' modes into parts of a policy.
+"""Makes the policy that the settings ask for. Only this module turns the settings' modes into the parts of a policy.
 
-    settings                           | who leads   | company | rows  | work
-    -----------------------------------+-------------+---------+-------+---------------------------------
-    nothing of KCL                     | the lock    | Lookout | ours  | given by the leader
-    kcl.failover          | the lock    | Guests  | KCL's | given by whoever leads
-    kcl.mode: 2.x             | the shuffle | Lookout | ours  | each worker helps itself
-    kcl.mode: 2.x, and joined | the shuffle | Guests  | KCL's | each worker helps itself
+    settings                       | who leads                | other workers  | lease rows  | how a worker gets leases
+    -------------------------------+--------------------------+----------------+-------------+-------------------------
+    neither of these two           | the holder of the lock   | KclNotJoined   | Headrace's  | the leader assigns them
+    kcl.failover                   | the holder of the lock   | JoinedFleet    | KCL's       | the leader assigns them
+    kcl.mode: 2.x                  | the first in the shuffle | KclNotJoined   | Headrace's  | it takes them itself
+    kcl.mode: 2.x, kcl.failover    | the first in the shuffle | JoinedFleet    | KCL's       | it takes them itself
 
-A deployment that is alone has a lookout: workers of KCL's come and go, and are looked for at each tick.
+Where `kcl.failover` isn't set, KCL workers can still be started at any time, so `KclNotJoined` looks for them at each tick.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from pipeline.beside_kcl.adoption_check import AdoptionCheck
-from pipeline.beside_kcl.company import Guests, Lookout
+from pipeline.beside_kcl.company import JoinedFleet, KclNotJoined
 from pipeline.beside_kcl.joined import JoinedWork, KclRows
 from pipeline.beside_kcl.land_foreign import TakeInForeign
-from pipeline.beside_kcl.mode_2x import ByShuffle, HelpItself, NothingGiven
+from pipeline.beside_kcl.mode_2x import AssignsNothing, ElectedByShuffle, TakesLeases
 from pipeline.beside_kcl.strategy import giving_of
 from pipeline.duties.alone import LeasesBeat, WorkersBeat, alone, rules_of
 from pipeline.duties.policy import OtherWorkers, Policy, SignsOfLife
@@ -30,7 +30,7 @@ from pipeline.settings.model import Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyPorts:
-    """What the parts of a policy may ask."""
+    """The ports that the parts of a policy use."""
 
     leases: LeaseStore
     workers: WorkerStore
@@ -40,7 +40,7 @@ class PolicyPorts:
     ids: Ids
     source: Callable[[], ShardSource]
     table: Callable[[], LandingTable]
-    """Source and table are made when they are first asked: few decisions need them."""
+    """Source and table are made at their first use, because few decisions need them."""
 
 
 def policy_of(settings: Settings, ports: PolicyPorts) -> Policy:
@@ -60,9 +60,11 @@ def policy_of(settings: Settings, ports: PolicyPorts) -> Policy:
         here = frozenset(worker.id for worker in settings.workers)
         policy = replace(
             policy,
-            election=ByShuffle(here=here, leases=ports.leases, clock=ports.clock, multi=settings.multi),
-            strategy=NothingGiven(),
-            own_leases=HelpItself(
+            election=ElectedByShuffle(
+                here=here, leases=ports.leases, clock=ports.clock, multi=settings.multi
+            ),
+            strategy=AssignsNothing(),
+            own_leases=TakesLeases(
                 leases=ports.leases,
                 clock=ports.clock,
                 ids=ports.ids,
@@ -87,9 +89,9 @@ def _company(settings: Settings, ports: PolicyPorts) -> OtherWorkers:
         adopted = AdoptionCheck(
             settings=settings, leases=ports.leases, source=ports.source, table=ports.table
         )
-        return Guests(settings=settings, tables=ports.tables, workers=ports.workers, adopted=adopted)
-    return Lookout(
+        return JoinedFleet(settings=settings, tables=ports.tables, workers=ports.workers, adopted=adopted)
+    return KclNotJoined(
         times=settings.times,
         here=frozenset(worker.id for worker in settings.workers),
-        ask_of_holders=ports.workers if settings.kcl.mode is Mode.KCL_2 else None,
+        worker_rows=ports.workers if settings.kcl.mode is Mode.KCL_2 else None,
     )

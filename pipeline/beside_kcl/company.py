@@ -1,4 +1,4 @@
-"""Workers of KCL's in the same tables: invited by the settings, or found by a lookout."""
+"""How a deployment treats KCL workers in its tables: as part of its fleet if the settings join them, otherwise as a danger."""
 
 from __future__ import annotations
 
@@ -19,72 +19,74 @@ from pipeline.settings.choices import Mode
 from pipeline.settings.model import Settings, TimeSettings
 
 KCL_SILENT = timedelta(seconds=60)
-"""KCL's own rule for a worker's stamp: two of its reports, each 30 s apart, are missing."""
+"""KCL's own rule: a worker isn't active any more once its row is older than two reports, which come every 30 s."""
 
 
-def patience_with(worker: Worker, times: TimeSettings) -> timedelta:
+def silence_allowed(worker: Worker, times: TimeSettings) -> timedelta:
     return times.lease_duration if worker.is_ours else KCL_SILENT
 
 
-def silent_guests(view: AssignmentView) -> frozenset[str]:
-    """Workers of KCL's that let a lease stand still: their stamp may be a minute old, and they are dead all the same."""
+def silent_kcl_workers(view: AssignmentView) -> frozenset[str]:
+    """KCL workers with a lease that stood still for the lease duration. They are dead, even if their rows are recent enough."""
     holders = {row.holder for row in view.rows if row.key in view.lost and row.holder is not None}
     return frozenset(holders) - view.fleet.ours
 
 
-# --- nobody was invited -------------------------------------------------------------------------------------
+# --- the settings join no KCL workers -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lookout:
-    """The settings join no fleet. While workers of KCL's are at work here all the same, nothing is given out."""
+class KclNotJoined:
+    """The settings join no KCL workers. While KCL workers renew leases all the same, no lease is assigned or taken."""
 
     times: TimeSettings
     here: frozenset[str]
     """The workers of this deployment."""
-    ask_of_holders: WorkerStore | None = None
-    """Where no pass watches the leases: whoever holds one has to be known by a row."""
+    worker_rows: WorkerStore | None = None
+    """Set in mode 2.x, where no assignment pass watches the leases: then the rows of lease holders are looked up."""
 
     def why_not_lead(self) -> str | None:
         return None
 
     def patience(self, worker: Worker) -> timedelta:
-        return patience_with(worker, self.times)
+        return silence_allowed(worker, self.times)
 
     def judge(self, view: AssignmentView) -> MayAssign | AssignmentPaused:
         if strangers := self._strangers(view):
-            return AssignmentPaused(uninvited(strangers), strangers)
-        return MayAssign(view.fleet.ready, silent_guests(view))
+            return AssignmentPaused(why_kcl_not_joined(strangers), strangers)
+        return MayAssign(view.fleet.ready, silent_kcl_workers(view))
 
     def others_read(self, strangers: frozenset[str], listing: Listing) -> bool:
-        """A holder whose row isn't understood may be a worker of KCL's: a deletion waits."""
-        if self.ask_of_holders is None:
+        """A holder without a row of Headrace may be a KCL worker, also if its row isn't understood. Deletions then wait."""
+        if self.worker_rows is None:
             return bool(strangers)
         holders = {row.holder for row in listing.leases if row.holder is not None and not row.has_ended}
         asked = sorted(holders - self.here)
-        known = self.ask_of_holders.get_many(asked).workers if asked else ()
+        known = self.worker_rows.get_many(asked).workers if asked else ()
         return bool(not_ours(asked, known))
 
     def presence(self, me: str, watch: LeaderWatchMemory, memory: PartMemory, now: datetime) -> Presence:
-        """Without a beat a leader of KCL's soon gives this worker nothing; what it gave expires there."""
+        """This worker doesn't beat while a KCL worker leads. Without a beat the KCL leader soon stops assigning leases to it,
+        and leases that it assigned before expire and go to other workers."""
         if not watch.is_led_by_another(within=KCL_SILENT):
             return Presence()
         return Presence(
-            f"worker {me}: a worker of KCL leads here, and the settings join no fleet: this one does nothing. Stop KCL's workers "
-            "and adopt their application (`headrace adopt`), or set kcl.failover to live beside them"
+            f"worker {me} does nothing, because a KCL worker leads this application and kcl.failover isn't set. Stop KCL's "
+            "workers and adopt their application (`headrace adopt`), or set kcl.failover to work beside them"
         )
 
     def why_not_hold(self, row: Lease) -> str | None:
         return None
 
     def _strangers(self, view: AssignmentView) -> frozenset[str]:
-        """Who renews leases, and is of KCL's kind by its row or by having none. A row that isn't understood may be of
-        ours: then nobody counts as a stranger."""
+        """The KCL workers that renew leases: they have a row of KCL's, or no row."""
         fleet = view.fleet
         if fleet.misread_rows:
+            # A worker row isn't understood. It may be a Headrace worker's, so no worker counts as unknown.
             return frozenset()
         known = {row.worker_id for row in fleet.rows}
-        without_row = expired(fleet.seen, 2 * self.times.worker_tick) - known  # ours would have made it anew
+        # A Headrace worker makes its row again within a tick.
+        without_row = expired(fleet.seen, 2 * self.times.worker_tick) - known
         kcls = (known - fleet.ours) | without_row
         moving = living(view.counters, self.times.lease_duration)
         return frozenset(
@@ -94,22 +96,22 @@ class Lookout:
         )
 
 
-def uninvited(strangers: Collection[str]) -> str:
+def why_kcl_not_joined(strangers: Collection[str]) -> str:
     if not strangers:
         return ""
     return (
-        f"workers of KCL renew leases here ({', '.join(sorted(strangers))}), and the settings join no fleet: nothing is given "
-        "out or taken. Stop them and adopt their application (`headrace adopt`), or set kcl.failover to live "
+        f"KCL workers ({', '.join(sorted(strangers))}) renew leases of this application and kcl.failover isn't set, so no lease "
+        "is assigned or taken. Stop KCL's workers and adopt their application (`headrace adopt`), or set kcl.failover to work "
         "beside them"
     )
 
 
-# --- a fleet that the settings join -------------------------------------------------------------------------
+# --- the settings join a fleet of KCL workers -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guests:
-    """Workers of KCL's count as workers: they are given leases, and their silence is judged by KCL's own rule."""
+class JoinedFleet:
+    """KCL workers belong to the fleet: the leader assigns leases to them, and they count as dead by KCL's own rule."""
 
     settings: Settings
     tables: Tables
@@ -117,49 +119,52 @@ class Guests:
     adopted: AdoptionCheck
 
     def why_not_lead(self) -> str | None:
-        return out_of_step(self.settings, self.tables)
+        return why_mode_differs(self.settings, self.tables)
 
     def patience(self, worker: Worker) -> timedelta:
-        return patience_with(worker, self.settings.times)
+        return silence_allowed(worker, self.settings.times)
 
     def judge(self, view: AssignmentView) -> MayAssign:
-        presumed_dead = silent_guests(view)
-        return MayAssign(view.fleet.living - presumed_dead, presumed_dead)
+        dead = silent_kcl_workers(view)
+        return MayAssign(view.fleet.living - dead, dead)
 
     def others_read(self, strangers: frozenset[str], listing: Listing) -> bool:
         return False
 
     def presence(self, me: str, watch: LeaderWatchMemory, memory: PartMemory, now: datetime) -> Presence:
-        """KCL's leader gives leases to whichever worker has a row that is renewed. A worker that may read nothing yet must
-        have none, or the shards that it is given stand unread."""
+        """KCL's leader assigns leases to each worker with a recent row. A worker that may not read yet must have no such
+        row, or nobody would read the shards that it is assigned."""
         why, known = self.adopted.look(AdoptionMemory.of(memory), now)
-        told = f"worker {me} may read nothing yet, and offers itself for no lease: {why}" if why else None
-        return Presence(told, known)
+        why_not = f"worker {me} may not read yet, and so asks for no leases: {why}" if why else None
+        return Presence(why_not, known)
 
     def why_not_hold(self, row: Lease) -> str | None:
-        """KCL's workers don't claim what they read, so that nothing in the row would tell that they do."""
+        """A command must not touch a lease of a KCL worker. KCL workers write no claim, so the row doesn't show whether the
+        worker is reading."""
         if row.holder is None:
             return None
         found = self.workers.get(row.holder)
         if found is not None and found.is_ours:
             return None
-        return f"{row.holder}, a worker of KCL's, holds {row.key}: stop it, or wait until a worker of ours has it"
+        return f"the KCL worker {row.holder} holds {row.key}: stop that worker, or wait until a Headrace worker holds the lease"
 
 
-def out_of_step(settings: Settings, tables: Tables) -> str | None:
-    """Why this worker mustn't touch who reads what: KCL's workers have agreed on the other way to share leases."""
+def why_mode_differs(settings: Settings, tables: Tables) -> str | None:
+    """Why this worker must not assign or take leases: the row Migration3.0 says that KCL's workers share leases in the other
+    mode. In modes 2.x and 3.x at once, leaders would assign leases while workers steal them."""
     version = tables.client_version()
     if version is None or (version in ACTS_AS_2X) is (settings.kcl.mode is Mode.KCL_2):
         return None
     mode = Mode.KCL_2 if version in ACTS_AS_2X else Mode.OWN
     return (
-        f"KCL's workers have agreed on CLIENT_VERSION_{version}, which goes with kcl.mode: {mode}, and the settings say "
-        f"{settings.kcl.mode}; leases are left to them until the two agree, what is ours already is read on"
+        f"KCL's workers are at CLIENT_VERSION_{version}, which needs kcl.mode: {mode}, but kcl.mode is {settings.kcl.mode}. Until "
+        "that is changed, Headrace neither assigns nor takes leases; it goes on reading those that it has"
     )
 
 
-def strangers_among(names: Iterable[str], workers: WorkerStore) -> frozenset[str]:
-    """A worker whose row isn't understood may be of ours: it keeps nobody from working."""
+def kcl_workers_among(names: Iterable[str], workers: WorkerStore) -> frozenset[str]:
+    """The workers of these names that are KCL's. A worker whose row isn't understood isn't counted: it may be a Headrace
+    worker, which must not keep the others from working."""
     asked = sorted(names)
     found = workers.get_many(asked)
     return not_ours(asked, found.workers) - {row.key for row in found.skipped}

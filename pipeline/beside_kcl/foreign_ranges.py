@@ -1,13 +1,14 @@
-"""A table shared with a live KCL fleet: what its workers read is taken over into the ledger as foreign ranges.
+"""Foreign ranges: what KCL workers have read in shared tables is entered into the ledger, without rows in the lake table.
 
-    the row's checkpoint      the lake table       then
-    digits, ahead             behind, or nothing   a foreign range up to it; we read on after it
-    anything                  ahead of it          nothing: the row is repaired forward, as ever
-    `landedCheckpoint` ahead of the table          nothing: our own rows are missing, a person decides
+    a shard's lease row compared with the lake table       what is committed
+    -------------------------------------------------------+--------------------------------------------------------
+    the checkpoint is a number ahead of the table          | a foreign range up to it; Headrace reads on after it
+    the table is ahead of the checkpoint                   | nothing; the run brings the row forward, as always
+    `landedCheckpoint` is ahead of the table               | nothing: the table lost rows of Headrace, a person decides
 
-A parent that KCL ended without us becomes a foreign END, so that its children may begin: its row says SHARD_END, or
-is gone while the child's row is past its start (KCL deletes it only then). Ranges of ours stay exactly once; a foreign
-one says that its rows are elsewhere.
+A parent that KCL read to its end gets a foreign END, so that its children may begin. It has ended if its row says SHARD_END,
+or if its row is gone while a child's row is past its start, because KCL deletes the parent's row only then. Records of other
+ranges still land exactly once.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ _WHY = "read by a KCL worker"
 def unfinished_parents(
     stream: StreamId, rows: Iterable[Lease], positions: Positions
 ) -> dict[str, tuple[Lease, ...]]:
-    """Lease keys of parents that haven't ended in the table, each with the children's rows that name it."""
+    """Lease keys of parents that haven't ended in the lake table, each with the rows of the children that name it."""
     found: dict[str, tuple[Lease, ...]] = {}
     for row in rows:
         for parent in sorted(row.parents):
             at = positions.of(ShardKey(stream, parent))
-            # A parent without a position counts as ended once its child has one: the clean-up let its END go.
+            # A parent without a position counts as ended once its child has one: its END was removed from the positions.
             is_dropped = at is None and positions.of(ShardKey(stream, row.shard_id)) is not None
             if not is_dropped and not (at is not None and at.ended):
                 key = row.key.removesuffix(row.shard_id) + parent
@@ -50,7 +51,8 @@ def plan_ends(
     run: str,
     claim: str,
 ) -> tuple[Range, ...]:
-    """`asked`: as `unfinished_parents` has it. `rows`: those of these parents that are there."""
+    """Foreign ENDs of the parents that KCL has read to their ends. `asked`: the answer of `unfinished_parents`. `rows`: the
+    rows of these parents that exist."""
     there = {row.key: row for row in rows}
     ranges = []
     for lease_key, children in sorted(asked.items()):
@@ -65,14 +67,16 @@ def plan_ends(
 
 
 def _has_ended(row: Lease | None, children: Iterable[Lease]) -> bool:
-    """Without a row: a child that KCL began tells. One that we landed began after an END of ours, which is no more."""
+    """Whether KCL has read the parent to its end. `row`: the parent's row, None if it was deleted."""
     if row is not None:
         return row.has_ended
+    # KCL deletes a parent's row once its children have begun. If Headrace began the child (its row has `landed`), the table
+    # had an END of the parent, and a rollback removed it: KCL didn't read that parent (D14).
     return any((child.checkpoint.is_digits or child.has_ended) and child.landed is None for child in children)
 
 
-def moved_by_others(held: Mapping[ShardKey, Lease], positions: Positions) -> dict[ShardKey, int]:
-    """Shards of ours whose rows stand ahead of the table, with the sequence number they stand at."""
+def ahead_of_table(held: Mapping[ShardKey, Lease], positions: Positions) -> dict[ShardKey, int]:
+    """Held shards whose checkpoint is ahead of the lake table, each with the sequence number of its checkpoint."""
     return {
         key: int(row.checkpoint.sequence)
         for key, row in held.items()
@@ -97,10 +101,14 @@ def plan_foreign(
     run: str,
     claim: str,
 ) -> tuple[Range, ...]:
-    """`arrivals`: of the records at the rows' checkpoints, as far as they can be read. KCL begins a child after its
-    parents only, so the commit refuses one whose parents haven't ended in the table."""
+    """The foreign ranges up to the rows' checkpoints. `arrivals`: when the records at these checkpoints arrived, where that
+    can still be read.
+
+    The first range of a shard names its parents as ended: KCL begins a child only after its parents. If a parent hasn't ended
+    in the lake table, the commit refuses the range (I3).
+    """
     ranges = []
-    for key, at in sorted(moved_by_others(held, positions).items()):
+    for key, at in sorted(ahead_of_table(held, positions).items()):
         row, before = held[key], positions.of(key)
         reasons = tuple(ParentReason(parent, ParentIs.ENDED) for parent in sorted(row.parents))
         ranges.append(

@@ -1,12 +1,12 @@
-"""In the tables of a live KCL 3.x fleet: its rows are made as KCL makes them, and an eye is kept on its leader."""
+"""Parts of the policy for tables that running KCL 3.x workers share: KCL's own shard sync, and a watch over KCL's leader."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipeline.beside_kcl.kcl_leader_watch import KclLeaderWatch, Unassigned
-from pipeline.beside_kcl.renewal_pace import told_of
+from pipeline.beside_kcl.kcl_leader_watch import KclLeaderMemory, KclLeaderWatch
+from pipeline.beside_kcl.renewal_pace import failover_warning
 from pipeline.beside_kcl.shared_sync import plan_sync_kcl
 from pipeline.core.change import Change
 from pipeline.core.checkpoint import Checkpoint
@@ -23,8 +23,10 @@ from pipeline.settings.model import Settings
 
 
 class KclRows:
+    """Lease rows are made by KCL's rules of shard sync."""
+
     def scope(self, origin: Start, listing: Listing) -> Start | None:
-        """KCL asks for the scope at its first start only."""
+        """As in KCL, the listing of shards starts at the origin only while the lease table is empty."""
         return None if listing.leases else origin
 
     def plan(
@@ -42,7 +44,7 @@ class KclRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedWork:
-    """A worker reads what the fleet's leader gives it, whoever that is."""
+    """A worker reads the leases that the leader assigns to it. The leader may be a KCL worker."""
 
     lock: LeaderLock
     workers: WorkerStore
@@ -51,13 +53,13 @@ class JoinedWork:
 
     def watch_leader(self, seen: LeaderWatchMemory, memory: PartMemory, now: datetime) -> LeaderLook:
         watched = self._given.watch_leader(seen, memory, now)
-        kcls = KclLeaderWatch(self.lock, self.workers, self.leases, self.settings.times)
-        unassigned, standstill = kcls.look(Unassigned.of(memory), now)
+        kcl_watch = KclLeaderWatch(self.lock, self.workers, self.leases, self.settings.times)
+        after, alarm = kcl_watch.look(KclLeaderMemory.of(memory), now)
         return LeaderLook(
             watched.watch,
-            unassigned,
-            watched.alarm or standstill,
-            told_of(unassigned.pace, self.settings.kcl.failover),
+            after,
+            watched.alarm or alarm,
+            failover_warning(after.renewal_period, self.settings.kcl.failover),
         )
 
     def own_rows(self, me: str, held: frozenset[str]) -> tuple[Lease, ...]:

@@ -1,6 +1,8 @@
-"""Beside KCL's workers: does a leader of theirs give leases out? It counts no passes, so the leases themselves are looked at.
+"""Watches whether a KCL worker that leads really assigns leases.
 
-A worker of KCL 3.5.1 that lost the race for the index at its start has no assignment job, and leads all the same.
+A KCL 3.5.1 worker that lost the race for creating the index when it started has no assignment job, but can still get the
+leader's lock. Then the lock beats, and nobody assigns leases. A KCL leader doesn't count its assignment passes in its row, so
+this watch looks at the leases: a lease that stands still for too long isn't assigned to a living worker.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from datetime import datetime, timedelta
 from statistics import median_low
 from typing import Any
 
-from pipeline.beside_kcl.renewal_pace import paces_of
+from pipeline.beside_kcl.renewal_pace import renewal_periods
 from pipeline.core.due import is_time
 from pipeline.core.lease import Lease
 from pipeline.core.sighting import (
@@ -31,20 +33,21 @@ from pipeline.ports import LeaderLock, LeaseStore, WorkerStore
 from pipeline.settings.model import TimeSettings
 
 _PERIODS = 3
+"""How many assignment periods lie between two looks, and how many may pass before a lease that stands still is reported."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unassigned:
-    """What is remembered of a leader of KCL's and of the open leases."""
+class KclLeaderMemory:
+    """What a worker's tick remembers of a KCL leader and of the open leases."""
 
     last: datetime | None = None
     leader: str | None = None
     lock: str | None = None
-    """Its version, as last seen."""
+    """The version of the lock (recordVersionNumber), as last seen."""
     leases: Sightings = field(default_factory=dict)
-    """Owner, checkpoint and counter of each: whoever is at work moves them."""
-    pace: timedelta | None = None
-    """Between two renewals of a lease, as seen between the last two looks."""
+    """Owner, checkpoint and counter of each lease. A worker that reads or renews a lease changes one of them."""
+    renewal_period: timedelta | None = None
+    """The time between two renewals of a lease by KCL's workers, measured between the last two looks."""
 
     def as_json(self, *, whole: bool) -> Any:
         if self.last is None:
@@ -52,11 +55,11 @@ class Unassigned:
         return [time_to_cursor(self.last), self.leader, self.lock, suspects_to_cursor(self.leases)]
 
     @classmethod
-    def of(cls, memory: PartMemory) -> Unassigned:
+    def of(cls, memory: PartMemory) -> KclLeaderMemory:
         return memory if isinstance(memory, cls) else from_json(cls._read, memory, cls())
 
     @classmethod
-    def _read(cls, said: Any) -> Unassigned:
+    def _read(cls, said: Any) -> KclLeaderMemory:
         last, leader, lock, leases = said
         return cls(time_from_cursor(last), leader, lock, from_cursor(leases))
 
@@ -68,33 +71,39 @@ class KclLeaderWatch:
     leases: LeaseStore
     times: TimeSettings
 
-    def look(self, before: Unassigned, now: datetime) -> tuple[Unassigned, str | None]:
-        """Every third assignment period, and a scan only while a worker of KCL's holds the lock."""
+    def look(self, before: KclLeaderMemory, now: datetime) -> tuple[KclLeaderMemory, str | None]:
+        """What to remember, and an alarm if leases aren't assigned. Looks every third assignment period, and scans the leases
+        only while a KCL worker holds the lock."""
         every = _PERIODS * self.times.assignment
         if not is_time(before.last, now, every=every):
             return before, self._alarm(before)
         found = self.lock.read()
         if found is None or found.released or self._is_ours(found.owner):
-            return Unassigned(now), None
+            return KclLeaderMemory(now), None
         known = before.leases if before.leader == found.owner else {}
+        # Time counts against the leases only while the lock beats: after the leader died, others have to take the lock first.
         beats = before.last is not None and before.lock != found.version
         open_rows = [row for row in self.leases.scan().leases if not row.has_ended]
         tokens = {row.key: f"{row.owner or ''}:{row.checkpoint}:{row.counter}" for row in open_rows}
         since = now - before.last if before.last is not None and beats else None
         seen = look(known, tokens, since=since, tick=every)
-        pace = None if since is None else self._pace(open_rows, paces_of(known, tokens, since))
-        after = Unassigned(now, found.owner, found.version, seen, pace)
+        period = None
+        if since is not None:
+            period = self._renewal_period(open_rows, renewal_periods(known, tokens, since))
+        after = KclLeaderMemory(now, found.owner, found.version, seen, period)
         return after, self._alarm(after)
 
-    def _pace(self, rows: Sequence[Lease], paces: Mapping[str, timedelta]) -> timedelta | None:
-        """Of KCL's workers alone: ours beat at each tick, whatever the fleet does."""
-        owners = sorted({row.owner for row in rows if row.owner is not None and row.key in paces})
-        guests = not_ours(owners, self.workers.get_many(owners).workers) if owners else ()
-        theirs = [paces[row.key] for row in rows if row.owner in guests and row.key in paces]
-        return median_low(theirs) if theirs else None
+    def _renewal_period(self, rows: Sequence[Lease], periods: Mapping[str, timedelta]) -> timedelta | None:
+        """The median over the leases of KCL workers. Headrace's workers beat at each tick, and so tell nothing about KCL's
+        settings."""
+        owners = sorted({row.owner for row in rows if row.owner is not None and row.key in periods})
+        kcl_workers = not_ours(owners, self.workers.get_many(owners).workers) if owners else ()
+        found = [periods[row.key] for row in rows if row.owner in kcl_workers and row.key in periods]
+        return median_low(found) if found else None
 
     def _is_ours(self, worker_id: str) -> bool:
-        """A leader of KCL's without an assignment job has no row either; ours beats in one. An odd row tells neither."""
+        """Whether the leader is a Headrace worker: such a worker has a row in which it beats, while a KCL leader without an
+        assignment job has no row. A row that isn't understood counts as Headrace's, so that there is no false alarm."""
         try:
             row = self.workers.get(worker_id)
         except WrongShape:
@@ -103,16 +112,17 @@ class KclLeaderWatch:
 
     @property
     def _patience(self) -> timedelta:
-        """For a death to be noticed and three of KCL's assignments, which come every two of its failover times."""
+        """How long a lease may stand still: until its worker counts as dead, and then for three assignments. KCL assigns
+        every two failover times."""
         duration = self.times.lease_duration
         return duration + _PERIODS * max(self.times.assignment, 2 * duration)
 
-    def _alarm(self, seen: Unassigned) -> str | None:
+    def _alarm(self, seen: KclLeaderMemory) -> str | None:
         still = expired(seen.leases, self._patience)
         if not still:
             return None
         return (
-            f"worker {seen.leader}, of KCL, holds the leader's lock and beats, but {counted(len(still), 'lease')} "
-            f"({min(still)}{', ...' if len(still) > 1 else ''}) stood still for more than {self._patience}: nobody reads them, "
-            "no record is lost. Restart that worker, so that another one leads"
+            f"the KCL worker {seen.leader} holds the leader's lock and beats, but {counted(len(still), 'lease')} "
+            f"({min(still)}{', ...' if len(still) > 1 else ''}) stood still for more than {self._patience}: no worker reads these "
+            "shards. No record is lost yet. Restart that KCL worker, so that another worker leads"
         )

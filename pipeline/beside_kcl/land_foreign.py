@@ -1,6 +1,6 @@
-"""Before a wave reads beside a live KCL fleet: what KCL has read meanwhile is committed as foreign ranges.
+"""Commits what KCL workers have read as foreign ranges, before a wave of Headrace reads.
 
-ends of parents, the oldest first -> positions of the shards held -> the table as it is then
+First the ENDs of parents, the oldest first; then the checkpoints of the held shards that are ahead of the lake table.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pipeline.beside_kcl.foreign_ranges import moved_by_others, plan_ends, plan_foreign, unfinished_parents
+from pipeline.beside_kcl.foreign_ranges import ahead_of_table, plan_ends, plan_foreign, unfinished_parents
 from pipeline.core.landing import Proposal
 from pipeline.core.lease import Lease
 from pipeline.core.lineage import Range
@@ -17,12 +17,12 @@ from pipeline.core.stream import ShardKey, StreamId
 from pipeline.ports import LandingTable, LeaseStore, ShardSource, TableState
 
 _GENERATIONS = 20
-"""Of parents that are looked up. Kinesis lets a shard be resharded once in a while, not forty times a retention."""
+"""The most generations of parents that are looked up. A stream isn't expected to be resharded more often between two waves."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakeInForeign:
-    """The settings allow checkpoints that KCL's workers wrote."""
+    """Used where the settings allow checkpoints of KCL workers (`kcl.allow_foreign_checkpoints`)."""
 
     leases: LeaseStore
 
@@ -53,29 +53,29 @@ def take_in_foreign(
     run: str,
     claim: str,
 ) -> tuple[TableState, list[str]]:
-    """The table as it is then; and what was taken in, for a person."""
+    """Commits the foreign ranges. Returns the lake table's new state, and a sentence for each range."""
     taken: list[Range] = []
-    for ranges in _ends(stream, held, state.positions, leases=leases, run=run, claim=claim):
+    for ranges in _ended_parents(stream, held, state.positions, leases=leases, run=run, claim=claim):
         committed = table.commit(Proposal(ranges))
         taken += committed.landing.page.ranges
         state = committed.state
-    ahead = moved_by_others(held, state.positions)
+    ahead = ahead_of_table(held, state.positions)
     if not ahead:
-        return state, _told(taken)
+        return state, _sentences(taken)
     ranges = plan_foreign(held, state.positions, arrivals=source.arrivals(ahead), run=run, claim=claim)
     committed = table.commit(Proposal(ranges))
-    return committed.state, _told([*taken, *committed.landing.page.ranges])
+    return committed.state, _sentences([*taken, *committed.landing.page.ranges])
 
 
-def _told(taken: Iterable[Range]) -> list[str]:
+def _sentences(taken: Iterable[Range]) -> list[str]:
     return [
-        f"{each.key}: KCL read it from {each.after or 'its start'} to {each.upto}; that isn't in the table, and we read on "
-        "after it"
+        f"{each.key}: KCL read this shard from {each.after or 'its start'} to {each.upto}. These records aren't in the lake "
+        "table, and Headrace reads on after them"
         for each in taken
     ]
 
 
-def _ends(
+def _ended_parents(
     stream: StreamId,
     held: Mapping[ShardKey, Lease],
     positions: Positions,
@@ -84,7 +84,8 @@ def _ends(
     run: str,
     claim: str,
 ) -> list[tuple[Range, ...]]:
-    """One commit for each generation: a child's END is not to be seen before its parent's."""
+    """The ENDs of parents that KCL has read to their ends, as one commit for each generation. Ancestors come first, because
+    a shard may not land before its parents have ended (I3)."""
     found: list[tuple[Range, ...]] = []
     rows: tuple[Lease, ...] = tuple(held.values())
     for _ in range(_GENERATIONS):

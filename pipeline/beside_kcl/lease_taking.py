@@ -1,10 +1,11 @@
-"""`kcl.mode: 2.x`: no leader gives leases out; each worker helps itself, as KCL 2.x's do.
+"""How a worker takes leases in `kcl.mode: 2.x`. No leader assigns leases: each worker takes them for itself, as in KCL 2.x.
 
-    each tick           own leases are beaten, by the worker's tick (`heartbeat: lease`)
-    every two durations scan -> whose counters stood still? -> take what is free, else steal from the most loaded
+    at each tick                    the worker's tick counts up its own leases (`heartbeat: lease`)
+    every two lease durations       the worker scans all leases. It takes leases whose counters stood still, or
+                                    else steals from the worker with the most leases
 
-KCL's times at failoverTimeMillis = the lease duration: it renews every third of it, and our tick is shorter than that; it
-takes every two of it, and so do we. A counter is judged between two scans, as there.
+The lease duration takes the place of KCL's failoverTimeMillis. KCL renews every third of it, and a tick is shorter than that.
+KCL takes leases every two of it, as here. As in KCL, a counter is compared between two scans.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from pipeline.beside_kcl.company import out_of_step, strangers_among, uninvited
+from pipeline.beside_kcl.company import kcl_workers_among, why_kcl_not_joined, why_mode_differs
 from pipeline.core.change import applied, require_some
 from pipeline.core.due import is_time
 from pipeline.core.lease import Lease
@@ -37,27 +38,30 @@ from pipeline.ports import Clock, Ids, LeaseStore, Tables, WorkerStore
 from pipeline.settings.model import Settings
 
 _DURATIONS = 2
-_NOW = 2**62
-"""Nanoseconds: whatever moved at 0 stood still for ever."""
+_SCAN_AT_NS = 2**62
+"""The scan's place on the taker's time line, in nanoseconds. So far from 0 that a counter that changed at 0 is very old."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakingMemory:
-    """What a tick remembers for the next one. Lost, all owned leases count as just seen to move: that costs time only."""
+    """What a tick remembers for the next one. If it is lost, the counters of all owned leases count as just changed, and
+    leases are taken later."""
 
     last: datetime | None = None
     last_mono: float = 0.0
-    """By the host's other clock, which nobody sets."""
+    """The time of the last scan by the host's monotonic clock."""
     leases: Sightings = field(default_factory=dict)
-    ours: frozenset[str] = frozenset()
-    """Owners that were found to be no worker of KCL's."""
+    headrace_workers: frozenset[str] = frozenset()
+    """Lease holders that aren't KCL workers."""
     why_not: str = ""
-    """Why nothing was taken."""
+    """Why no lease was taken."""
 
     def as_json(self, *, whole: bool) -> Any:
-        """What moved at the last scan begins anew when only this is left: nobody is condemned by that. Without the rows
-        that the worker holds the next tick of another process has to scan at once: nothing is kept."""
+        """The part that fits into a cursor: the leases that stood still for the longest time. The others start anew, which
+        only delays taking them."""
         if self.last is None or not whole:
+            # Not whole: the cursor has no room for the keys of the leases that this worker holds. A process that starts
+            # without this memory scans at its first tick, and finds them.
             return None
         return [time_to_cursor(self.last), self.last_mono, suspects_to_cursor(self.leases)]
 
@@ -75,17 +79,17 @@ class TakingMemory:
 class TakingReport:
     memory: TakingMemory
     sentence: str = ""
-    """Empty: nothing was taken."""
+    """Says what was taken, or why no lease may be taken. Empty: there was nothing to take."""
     taken: tuple[Lease, ...] = ()
-    mine: frozenset[str] | None = None
-    """Keys of all that this worker holds now; None when it didn't look."""
+    held: frozenset[str] | None = None
+    """Keys of all leases that this worker holds now; None if this tick didn't scan."""
 
     def __str__(self) -> str:
         return self.sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taking:
+class LeaseTaking:
     me: str
     leases: LeaseStore
     clock: Clock
@@ -95,7 +99,8 @@ class Taking:
     workers: WorkerStore
 
     def tick(self, memory: TakingMemory) -> TakingReport:
-        """After the own leases were beaten. A worker that is stopping takes nothing: it doesn't come here."""
+        """Takes leases, if a scan is due. The worker's tick calls it after it has counted up its own leases, and not while the
+        worker is stopping."""
         now, mono = self.clock.now(), self.clock.monotonic()
         if not is_time(memory.last, now, every=self._period):
             return TakingReport(memory, memory.why_not)
@@ -103,35 +108,39 @@ class Taking:
         seen = look(
             memory.leases,
             {key: str(row.counter) for key, row in rows.items()},
-            since=_between(memory, now, mono),
+            since=_since_last_scan(memory, now, mono),
             tick=self._period,
         )
-        ours = self._ours(memory.ours, rows.values())
-        if why := self._why_not(rows.values(), seen, ours):
-            return TakingReport(TakingMemory(now, mono, seen, ours, why), why, mine=self._held(rows.values()))
-        observed = {key: Observed(row, _moved(row, seen[key])) for key, row in rows.items()}
-        pick = plan_take(observed, self.me, at_ns=_NOW, rules=self._rules)
+        known = self._headrace_workers(memory.headrace_workers, rows.values())
+        if why := self._why_not(rows.values(), seen, known):
+            held = self._held(rows.values())
+            return TakingReport(TakingMemory(now, mono, seen, known, why), why, held=held)
+        observed = {key: Observed(row, _moved_ns(row, seen[key])) for key, row in rows.items()}
+        pick = plan_take(observed, self.me, at_ns=_SCAN_AT_NS, rules=self._rules)
         taken = self._take([rows[key] for key in pick.keys(self.ids.dice)], pick)
         seen |= {row.key: Sighting(str(row.counter), moved=True) for row in taken}
         held = self._held([*rows.values(), *taken])
-        return TakingReport(TakingMemory(now, mono, seen, ours), _sentence(taken, pick), taken, held)
+        return TakingReport(TakingMemory(now, mono, seen, known), _sentence(taken, pick), taken, held)
 
     def _held(self, rows: Iterable[Lease]) -> frozenset[str]:
         return frozenset(row.key for row in rows if row.holder == self.me)
 
-    def _ours(self, known: frozenset[str], rows: Iterable[Lease]) -> frozenset[str]:
+    def _headrace_workers(self, known: frozenset[str], rows: Iterable[Lease]) -> frozenset[str]:
+        """The other lease holders that aren't KCL workers. `known`: those that an earlier scan found."""
         owners = {row.holder for row in rows if row.holder is not None} - {self.me}
         if self.settings.is_shared or owners <= known:
             return known & owners
-        return frozenset(owners) - strangers_among(owners - known, self.workers)
+        return frozenset(owners) - kcl_workers_among(owners - known, self.workers)
 
-    def _why_not(self, rows: Iterable[Lease], seen: Sightings, ours: frozenset[str]) -> str:
-        """The fleet shares leases in the other way, or workers of KCL's may live that the settings don't share with."""
+    def _why_not(self, rows: Iterable[Lease], seen: Sightings, headrace_workers: frozenset[str]) -> str:
+        """Why no lease may be taken: KCL's workers share leases in the other mode, or KCL workers may be running though the
+        settings join none."""
         if self.settings.is_shared:
-            return out_of_step(self.settings, self.tables) or ""
+            return why_mode_differs(self.settings, self.tables) or ""
         still = expired(seen, self.settings.times.lease_duration)
+        # A holder counts as running as long as one of its leases hasn't stood still for the lease duration.
         others = {row.holder for row in rows if row.holder is not None and row.key not in still}
-        return uninvited(others - {self.me, *ours})
+        return why_kcl_not_joined(others - {self.me, *headrace_workers})
 
     @property
     def _period(self) -> timedelta:
@@ -152,9 +161,9 @@ class Taking:
         return [row for row in listing.leases if not row.has_ended]
 
     def _take(self, rows: Sequence[Lease], pick: Pick) -> tuple[Lease, ...]:
-        """Those at which nobody was first."""
+        """Takes the leases, and returns those that no other worker took first."""
         if pick.steals and rows:
-            # Their owners beat: by now the counters may be others, and so may the owners.
+            # The owners of these leases are alive and renew them, so the counters of the scan may be outdated by now.
             owners = {row.key: row.owner for row in rows}
             found = self.leases.get_many(list(owners)).leases
             rows = [now for now in found if now.owner == owners[now.key] and not now.has_ended]
@@ -163,16 +172,18 @@ class Taking:
         return applied(require_some(self.leases.apply_all(takes)))
 
 
-def _between(memory: TakingMemory, now: datetime, mono: float) -> timedelta | None:
-    """Since the last scan. The wall clock may have been set, the other one begins anew with each host: the less counts."""
+def _since_last_scan(memory: TakingMemory, now: datetime, mono: float) -> timedelta | None:
+    """The time since the last scan, the smaller one of two clocks: the wall clock may have been set, and the monotonic clock
+    starts again with each host."""
     if memory.last is None:
         return None
     return min(now - memory.last, timedelta(seconds=mono - memory.last_mono))
 
 
-def _moved(row: Lease, seen: Sighting) -> int:
-    """As the taker counts: 0 for one that was unowned when first seen, and hasn't moved since."""
-    return 0 if row.owner is None and not seen.moved else _NOW - _ns(seen.credit)
+def _moved_ns(row: Lease, seen: Sighting) -> int:
+    """When the counter last changed, for the taker. 0 for a lease that had no owner when it was first seen, and whose
+    counter hasn't changed since."""
+    return 0 if row.owner is None and not seen.moved else _SCAN_AT_NS - _ns(seen.credit)
 
 
 def _ns(span: timedelta) -> int:

@@ -1,4 +1,4 @@
-"""`kcl.mode: 2.x` as parts of a policy: nobody gives leases out, and the shuffle names who syncs the shards."""
+"""Parts of the policy for `kcl.mode: 2.x`: each worker takes leases for itself, and a shuffle elects who syncs the shards."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pipeline.beside_kcl.lease_taking import Taking, TakingMemory
+from pipeline.beside_kcl.lease_taking import LeaseTaking, TakingMemory
 from pipeline.beside_kcl.shuffle import Shuffle, ShuffleMemory
 from pipeline.core.assign import AssignmentInput
 from pipeline.core.change import Change
@@ -24,8 +24,8 @@ from pipeline.settings.model import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ByShuffle:
-    """The lock is left alone."""
+class ElectedByShuffle:
+    """The leader is the first worker in KCL 2.x's shuffle of the lease owners. The leader's lock isn't used."""
 
     here: frozenset[str]
     """The workers of this deployment."""
@@ -44,7 +44,9 @@ class ByShuffle:
         return Elected(leads, seen.leader or "everybody", seen)
 
 
-class NothingGiven:
+class AssignsNothing:
+    """The leader assigns no leases."""
+
     def assigns(self) -> bool:
         return False
 
@@ -53,7 +55,9 @@ class NothingGiven:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HelpItself:
+class TakesLeases:
+    """A worker takes leases for itself, and finds the leases that it holds without the owner index."""
+
     leases: LeaseStore
     clock: Clock
     ids: Ids
@@ -62,18 +66,19 @@ class HelpItself:
     workers: WorkerStore
 
     def watch_leader(self, seen: LeaderWatchMemory, memory: PartMemory, now: datetime) -> LeaderLook:
-        """Nobody gives leases out, so that there is nobody to watch."""
+        """There is no leader that assigns leases, so there is nothing to watch."""
         return LeaderLook(seen, memory)
 
     def own_rows(self, me: str, held: frozenset[str]) -> tuple[Lease, ...]:
-        """KCL 2.x makes no index, and nothing is given to anybody."""
-        mine = held_of(self.leases, me, held)
-        # A run of mine makes the rows of children: they are beaten from the next tick on, not from the next scan.
-        born = {key for row in mine for key in row.child_keys} - held
-        return (*mine, *held_of(self.leases, me, born))
+        """The rows of `held` and of their children. KCL 2.x makes no owner index that could be asked."""
+        own = held_of(self.leases, me, held)
+        # At a shard's end this worker's run makes the children's rows. They must be counted up from the next tick on: the
+        # next scan comes after two lease durations, when they would have expired.
+        children = {key for row in own for key in row.child_keys} - held
+        return (*own, *held_of(self.leases, me, children))
 
     def take_leases(self, me: str, memory: PartMemory) -> TakenLeases:
-        taking = Taking(
+        taking = LeaseTaking(
             me=me,
             leases=self.leases,
             clock=self.clock,
@@ -83,4 +88,4 @@ class HelpItself:
             workers=self.workers,
         )
         found = taking.tick(TakingMemory.of(memory))
-        return TakenLeases(found.memory, found.taken, found.mine, str(found))
+        return TakenLeases(found.memory, found.taken, found.held, str(found))

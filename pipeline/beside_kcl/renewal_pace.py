@@ -1,4 +1,4 @@
-"""How fast KCL's workers renew their leases, and what that says of their failoverTimeMillis."""
+"""Estimates the failoverTimeMillis of running KCL workers from how often they renew their leases."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from pipeline.core.sighting import Sightings
 _RENEWALS = 3
 """KCL renews a lease at a third of failoverTimeMillis."""
 _SLACK = 1.5
-"""A busy host renews late, and a look falls between two renewals: only what is off by half is told."""
+"""A busy host renews late, so only a difference of more than half is reported."""
 _ENOUGH = 3
-"""Renewals between two looks. With fewer, the one that fell just outside weighs too much."""
+"""With fewer renewals between two looks the estimate is too coarse: one renewal more or less changes it too much."""
 
 
-def paces_of(before: Sightings, now: Mapping[str, str], since: timedelta) -> dict[str, timedelta]:
-    """Time between two renewals, of leases whose owner and checkpoint stayed: each checkpoint moves the counter, too."""
+def renewal_periods(before: Sightings, now: Mapping[str, str], since: timedelta) -> dict[str, timedelta]:
+    """Lease key -> time between two renewals. Only leases whose owner and checkpoint stayed the same count, because a
+    checkpoint and a change of owner change the counter too.
+
+    `before` and `now`: owner, checkpoint and counter of each lease, joined by colons. `since`: the time between the looks.
+    """
     found = {}
     for key, token in now.items():
         was, count = (before[key].token if key in before else "").rpartition(":")[::2]
@@ -27,14 +31,16 @@ def paces_of(before: Sightings, now: Mapping[str, str], since: timedelta) -> dic
     return found
 
 
-def told_of(pace: timedelta | None, failover: timedelta | None) -> str:
-    """A sentence where the settings' `kcl.failover` can't be the fleet's failoverTimeMillis; else nothing."""
-    if pace is None or failover is None:
+def failover_warning(period: timedelta | None, failover: timedelta | None) -> str:
+    """A warning if `kcl.failover` isn't the failoverTimeMillis of KCL's workers; otherwise empty. `period`: the time between
+    two renewals."""
+    if period is None or failover is None:
         return ""
-    fleets = pace * _RENEWALS
-    if failover / _SLACK <= fleets <= failover * _SLACK:
+    estimate = period * _RENEWALS
+    if failover / _SLACK <= estimate <= failover * _SLACK:
         return ""
     return (
-        f"KCL's workers renew leases about every {pace.total_seconds():.1f} s, as with a failoverTimeMillis of about "
-        f"{fleets.total_seconds():.0f} s, and kcl.failover is {failover.total_seconds():.0f} s: set it to the fleet's"
+        f"KCL's workers renew leases about every {period.total_seconds():.1f} s, as with a failoverTimeMillis of about "
+        f"{estimate.total_seconds():.0f} s, but kcl.failover is {failover.total_seconds():.0f} s: set kcl.failover to the "
+        "failoverTimeMillis of KCL's workers"
     )

@@ -1,9 +1,12 @@
-"""Shard sync in a table that KCL's workers share: KCL's own plan, behind the same door as ours.
+"""Shard sync in tables that KCL workers share: KCL's own rules decide which lease rows are made.
 
-Two planners on one table would undo each other's holes, so that there ours gives way. Landing is judged by the
-table all the same: a row that KCL's plan brings back for a shard that ended there is finished at once, and with
-that its children's rows are made. What KCL's plan never looks for again, as the row of an ended parent leads to it,
-the table tells: a child that no listing showed yet when its parent ended, and a row that was lost.
+Two different rules on one table would undo each other's work, so Headrace's own rules aren't used there. The lake table still
+decides what lands: if KCL's rules make a row for a shard that has ended in the lake table, the next run writes SHARD_END into
+it and makes the rows of its children.
+
+KCL's rules take the row of an ended parent for proof that its children have rows. So they never make two kinds of missing
+rows: that of a child that no listing showed yet when its parent ended, and one that was deleted. Headrace makes them, because
+the lake table says that these shards are still to be read.
 """
 
 from __future__ import annotations
@@ -32,10 +35,12 @@ def plan_sync_kcl(
     sentinel: Checkpoint,
     pass_over_inconsistent: bool = False,
 ) -> list[Change]:
-    """`in_scope`: while the table is empty, the shards from the origin on; later all that the unfiltered listing shows.
+    """The lease rows to make and to retire.
 
-    `pass_over_inconsistent`: KCL's ignoreUnexpectedChildShards; without it a listing in the middle of a reshard makes
-    nothing at all. `leases` are those of all streams: KCL asks whether the whole table is empty.
+    `in_scope`: while the lease table is empty, the shards from the origin on; later, all shards of the unfiltered listing.
+    `leases`: the rows of all streams, because KCL's rules ask whether the whole table is empty.
+    `pass_over_inconsistent`: KCL's ignoreUnexpectedChildShards. Without it, no row is made from a listing that Kinesis
+    answered in the middle of a reshard.
     """
     every = tuple(leases)
     retired = plan_retire(family.stream, every)
@@ -45,23 +50,23 @@ def plan_sync_kcl(
     odd = inconsistent(each.shard for each in listing)
     if odd and not pass_over_inconsistent:
         return retired
-    mine = rows_of(family.stream, rows)
+    of_stream = rows_of(family.stream, rows)
     if rows:
-        wanted = plan_sync(listing, {row.shard_id for row in mine}, initial=sentinel, passed_over=odd)
+        wanted = plan_sync(listing, {row.shard_id for row in of_stream}, initial=sentinel, passed_over=odd)
     else:
-        wanted = plan_first_sync(_oldest_layer(listing), sentinel)
-    why = f"as KCL's own sync from {sentinel} would"
-    made = [create(_ours(lease, family, positions, multi=multi), why) for lease in wanted]
-    there = {row.shard_id for row in mine} | {lease.key for lease in wanted}
-    for shard in _forgotten(listing, family, mine, positions=positions, there=there):
+        wanted = plan_first_sync(_open_at_start(listing), sentinel)
+    why = f"KCL's shard sync from {sentinel} would make it too"
+    made = [create(_as_our_row(lease, family, positions, multi=multi), why) for lease in wanted]
+    there = {row.shard_id for row in of_stream} | {lease.key for lease in wanted}
+    for shard in _missed_by_kcl(listing, family, of_stream, positions=positions, there=there):
         lease = a_lease(family.stream, shard, multi=multi, positions=positions, sentinel=sentinel)
         made.append(
-            create(lease, "by the lake table it is to be read, and KCL's own sync looks for it no more")
+            create(lease, "the lake table has yet to read the shard, and KCL's shard sync won't make its row")
         )
     return [*retired, *made]
 
 
-def _forgotten(
+def _missed_by_kcl(
     listing: Iterable[Listed],
     family: Family,
     rows: Iterable[Lease],
@@ -69,39 +74,49 @@ def _forgotten(
     positions: Positions,
     there: Collection[str],
 ) -> Iterator[Shard]:
-    """`there`: shards that have a row, or get one by KCL's plan."""
+    """Shards without a row that the lake table still has to read, and whose row KCL's rules don't make.
+
+    `there`: shards that have a row, or are given one by KCL's rules.
+    """
     stream, passed = family.stream, family.passed(positions)
-    # KCL deletes the row of a shard that it ended once its children's are past their start.
+    # A shard without a row has ended if a descendant's row is past its start: KCL deletes rows only then.
     begun = (row.shard_id for row in rows if row.checkpoint not in {TRIM_HORIZON, AT_TIMESTAMP})
     over = family.passed(Positions(shards={ShardKey(stream, name): Position() for name in begun}))
     for shard in (each.shard for each in listing):
         key = ShardKey(stream, shard.shard_id)
         if shard.shard_id in there or shard.shard_id in over or counts_as_end(key, positions, passed):
             continue
-        # Only an END itself says that its children are of the scope: this listing shows what was before the start, too.
+        # The unfiltered listing also shows shards from before the origin. A parent's END in the lake table shows that the
+        # shard comes after the origin.
         follows = any(positions.has_ended(ShardKey(stream, parent)) for parent in shard.parents)
         if follows or positions.of(key) is not None:
             yield shard
 
 
 def _in_order(shards: Iterable[Shard], family: Family) -> list[Listed]:
-    """Parents start before their children; that is all of KCL's order that matters."""
+    """The shards, parents before children, numbered in this order. KCL orders by the first sequence number; all that matters
+    of that order is that parents come first."""
     by_id = {shard.shard_id: shard for shard in shards}
     return [
         Listed(by_id[shard_id], place) for place, shard_id in enumerate(parents_first(by_id, family.parents))
     ]
 
 
-def _oldest_layer(listing: Sequence[Listed]) -> list[Listed]:
-    """What KCL's filter of the listing lets through: the shards that were open at the start. Not whole: nothing. LATEST
-    started when the table says so, a moment ago: what was resharded since is to be read too."""
+def _open_at_start(listing: Sequence[Listed]) -> list[Listed]:
+    """The shards that were open at the start: those whose parents aren't listed. KCL gets them by a filter of ListShards.
+    Empty if they don't cover all hash keys; the next sync tries again.
+
+    At LATEST the start is the moment that the lake table has as the origin. Children of a reshard since then aren't among
+    these shards: their rows are made when their parents have ended.
+    """
     shown = {each.shard.shard_id for each in listing}
     layer = [each for each in listing if shown.isdisjoint(each.shard.parents)]
     ranges = [each.shard.hash_range for each in layer if each.shard.hash_range is not None]
     return layer if len(ranges) == len(layer) and tiles(ranges) else []
 
 
-def _ours(lease: Lease, family: Family, positions: Positions, *, multi: bool) -> Lease:
+def _as_our_row(lease: Lease, family: Family, positions: Positions, *, multi: bool) -> Lease:
+    """The row that Headrace makes of KCL's lease. If the lake table has a position of the shard, the row has it too (I9)."""
     key = ShardKey(family.stream, lease.key)
     position = positions.of(key)
     stands = position.checkpoint if position is not None and not position.ended else None

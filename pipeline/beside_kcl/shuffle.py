@@ -1,5 +1,5 @@
-"""Who syncs the shards where nobody gives leases out: the worker that all find to be first when they shuffle the owners of
-the leases with the same dice.
+"""Elects who syncs the shards in `kcl.mode: 2.x`, as KCL 2.x does: all workers shuffle the lease owners with the same seed, and
+the first owner in that order is the leader.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pipeline.duties.streams import of_our_form
 from pipeline.kcl import leader
 from pipeline.ports import Clock, LeaseStore
 
+# KCL 2.x shuffles again one minute after its first shuffle, then every five minutes.
 _FIRST_SHUFFLE = timedelta(seconds=60)
 _SHUFFLE = timedelta(seconds=300)
 
@@ -23,7 +24,7 @@ class ShuffleMemory:
     first: datetime | None = None
     last: datetime | None = None
     leader: str | None = None
-    """None: nobody owned a lease, and everybody leads."""
+    """None: no lease had an owner. Then, as in KCL, each worker leads."""
 
     def as_json(self, *, whole: bool) -> Any:
         return (
@@ -44,7 +45,7 @@ class ShuffleMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shuffle:
-    """Who syncs the shards. KCL 2.x asks for the first time at once, then after a minute, then every five."""
+    """Tells whether this deployment leads, by the shuffle of the lease owners."""
 
     ours: frozenset[str]
     """The workers of this deployment."""
@@ -56,7 +57,8 @@ class Shuffle:
         """What to remember, and whether this deployment leads."""
         now = self.clock.now()
         if _is_due(memory, now):
-            # Rows of ended shards keep the name of whoever ended them until a leader clears them away: it may be gone.
+            # The row of an ended shard keeps its last owner until the leader deletes the row. That worker may be gone, and
+            # could never delete it.
             rows = of_our_form(self.leases.scan(), multi=self.multi).leases
             order = leader.order_of_leadership(row.owner for row in rows if not row.has_ended)
             memory = ShuffleMemory(memory.first or now, now, order[0] if order else None)

@@ -1,4 +1,4 @@
-"""KCL's strategies variance and lease-count, with the settings' numbers."""
+"""The strategy that `assignment.strategy` names, with the numbers of the settings."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ def giving_of(settings: Settings, rules: GapRules) -> AssignmentStrategy:
 
 @dataclass(frozen=True, slots=True)
 class ByKclStrategy:
+    """The leader assigns leases by one of KCL 3.x's strategies."""
+
     settings: Settings
     rules: GapRules
 
@@ -34,14 +36,15 @@ class ByKclStrategy:
         return True
 
     def plan_moves(self, scene: AssignmentInput, workers: Iterable[Worker], *, run: int) -> list[Change]:
-        """KCL's strategies even out in the first run and in every few after it."""
+        """The changes of one assignment pass. KCL's strategies balance in the first pass of a leader, and then in one of
+        `kcl.balance_every` passes."""
         plan = plan_variance if self.settings.assignment.strategy is Strategy.VARIANCE else plan_lease_count
         balance = run % self.settings.kcl.balance_every == 0
         return plan(scene, workers, self.rules, kcl_rules=_kcl_rules(self.settings), balance=balance)
 
 
 def _kcl_rules(settings: Settings) -> KclRules:
-    """What the scene or the rules say already keeps its default."""
+    """KCL's rules with the settings' numbers. `plan_variance` and `plan_lease_count` set the others."""
     kcl = settings.kcl
     return KclRules(
         max_kbps=inf if kcl.max_throughput_kbps is None else kcl.max_throughput_kbps,

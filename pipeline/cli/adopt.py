@@ -69,9 +69,9 @@ def adopt(
         print(json.dumps([_as_json(each) for each in adoptions], indent=2))
         return 0
     for each in adoptions:
-        if each.stands:
+        if each.is_done:
             tell(f"{each.facts.stream.name}: nothing to adopt, {_why_passed_over(each)}")
-    adoptions = [each for each in adoptions if not each.stands]
+    adoptions = [each for each in adoptions if not each.is_done]
     if not adoptions:
         tell("no stream is left to adopt; nothing was changed")
         return 0
@@ -95,13 +95,13 @@ def adopt(
 
 
 def _why_passed_over(adoption: "Adoption") -> str:
-    if adoption.read_on:
+    if adoption.kcl_read_on:
         return "the lake table adopted this stream before; what KCL's workers have read since then becomes foreign ranges"
     return "the lake table already has the positions of its lease rows"
 
 
 def _beating(adopting: "Adopting", watch: timedelta, pause: Callable[[float], None]) -> tuple[str, ...]:
-    from pipeline.beside_kcl.adoption import moving
+    from pipeline.beside_kcl.adoption import owners_that_renewed
 
     before = adopting.leases.scan().leases
     tell(
@@ -109,7 +109,7 @@ def _beating(adopting: "Adopting", watch: timedelta, pause: Callable[[float], No
         file=sys.stderr,
     )
     pause(watch.total_seconds())
-    return moving(before, adopting.leases.scan().leases)
+    return owners_that_renewed(before, adopting.leases.scan().leases)
 
 
 def known_streams(adopting: "Adopting", settings: "Settings") -> Iterable[str]:
@@ -138,10 +138,10 @@ def known_streams(adopting: "Adopting", settings: "Settings") -> Iterable[str]:
 def _lines(adoption: "Adoption") -> Iterable[str]:
     stream = adoption.facts.stream
     yield f"{stream}: {counted(len(adoption.rows), 'lease row')}"
-    for each in adoption.said[:_SHOWN]:
+    for each in adoption.shards[:_SHOWN]:
         yield f"  {each.key.shard_id}: {each.why}"
-    if len(adoption.said) > _SHOWN:
-        yield f"  ... and {len(adoption.said) - _SHOWN} more (--json shows all)"
+    if len(adoption.shards) > _SHOWN:
+        yield f"  ... and {len(adoption.shards) - _SHOWN} more (--json shows all)"
     if adoption.unproven:
         yield (
             f"  {len(adoption.unproven)} of these positions can't be read any more ({adoption.unproven[0].key.shard_id}, ...): "
@@ -159,7 +159,7 @@ def _as_json(adoption: "Adoption") -> dict[str, object]:
     return {
         "stream": adoption.facts.stream.arn,
         "epoch": adoption.facts.stream.epoch,
-        "stands": adoption.stands,
+        "stands": adoption.is_done,
         "unproven": [each.key.shard_id for each in adoption.unproven],
         "shards": [
             {
@@ -167,7 +167,7 @@ def _as_json(adoption: "Adoption") -> dict[str, object]:
                 "position": str(each.position) if each.position else None,
                 "why": each.why,
             }
-            for each in adoption.said
+            for each in adoption.shards
         ],
     }
 

@@ -93,7 +93,7 @@ def _gone(
     adopting: "Adopting", workers: "WorkerStore", watch: timedelta, pause: Callable[[float], None]
 ) -> frozenset[str]:
     """The workers that hold leases and don't beat: those of a deployment that was killed."""
-    from pipeline.beside_kcl.adoption import moving
+    from pipeline.beside_kcl.adoption import owners_that_renewed
 
     before = adopting.leases.scan().leases
     holders = sorted({row.holder for row in before if row.holder is not None and not row.has_ended})
@@ -106,7 +106,7 @@ def _gone(
     beats = _beats(workers, holders)
     pause(watch.total_seconds())
     alive = {name for name, beat in _beats(workers, holders).items() if beat != beats.get(name)}
-    gone = frozenset(holders) - alive - {*moving(before, adopting.leases.scan().leases)}
+    gone = frozenset(holders) - alive - {*owners_that_renewed(before, adopting.leases.scan().leases)}
     if gone:
         tell_aside(
             f"{', '.join(sorted(gone))}: no beat seen; the leases of these workers are given back, too"

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from pipeline.beside_kcl.adoption import Adopting, Adoption, moving
+from pipeline.beside_kcl.adoption import Adopting, Adoption, owners_that_renewed
 from pipeline.core.change import Applied
 from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
 from pipeline.core.landing import Proposal
@@ -204,10 +204,10 @@ def test_a_stream_that_stands_where_its_rows_do_already_is_passed_over() -> None
     rows = {0: at(world, 0, 2), 1: LATEST, 2: TRIM_HORIZON, 3: AT_TIMESTAMP}
     kcl(world, rows)
     then = world.clock.now()
-    assert not adopt(world, timestamp=then).stands
+    assert not adopt(world, timestamp=then).is_done
     before = world.table.load()
     world.clock.advance(timedelta(hours=30))  # what it stands at can't be read any more
-    assert adopting(world).survey(STREAM, timestamp=then).stands
+    assert adopting(world).survey(STREAM, timestamp=then).is_done
     with pytest.raises(OriginUnsafe, match="already"):
         adopting(world).survey(STREAM, timestamp=then - timedelta(seconds=9))
     kcl(world, rows | {0: at(world, 0, 3)})
@@ -254,9 +254,9 @@ def test_a_command_that_died_after_the_epochs_is_simply_run_again() -> None:
 
 def test_who_still_beats_is_told() -> None:
     still = Lease("a", 4, owner="w1")
-    assert moving([still], [still]) == ()
-    assert moving([still], [replace(still, counter=5)]) == ("w1",)
-    assert moving([], [Lease("b", owner="w2")]) == ("w2",)
+    assert owners_that_renewed([still], [still]) == ()
+    assert owners_that_renewed([still], [replace(still, counter=5)]) == ("w1",)
+    assert owners_that_renewed([], [Lease("b", owner="w2")]) == ("w2",)
 
 
 def test_given_back_rows_say_what_the_table_says_and_belong_to_nobody() -> None:

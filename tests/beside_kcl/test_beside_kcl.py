@@ -345,7 +345,7 @@ def test_what_kcl_read_meanwhile_is_told_to_a_person() -> None:
     ours_again(world, 0)
     world.produce(0, 1)
     report = world.wave("w1", "second")
-    assert ["KCL read it from" in note for note in report.notes] == [True]
+    assert ["KCL read this shard from" in note for note in report.notes] == [True]
 
 
 # --- KCL's own shard sync, and what it leaves out -----------------------------------------------------------------

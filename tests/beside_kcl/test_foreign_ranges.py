@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.beside_kcl.foreign_ranges import moved_by_others, plan_ends, plan_foreign, unfinished_parents
+from pipeline.beside_kcl.foreign_ranges import ahead_of_table, plan_ends, plan_foreign, unfinished_parents
 from pipeline.core.checkpoint import LATEST, SHARD_END, Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.core.position import Position, Positions
@@ -34,15 +34,15 @@ def at(position: Position | None) -> Positions:
     ],
 )
 def test_what_isnt_ahead_or_is_our_own_is_not_foreign(row: Lease, position: Position | None) -> None:
-    assert moved_by_others({KEY: row}, at(position)) == {}
+    assert ahead_of_table({KEY: row}, at(position)) == {}
 
 
 @pytest.mark.parametrize("position", [None, Position(10), Position()])
 def test_digits_ahead_of_the_table_are_foreign(position: Position | None) -> None:
-    assert moved_by_others({KEY: replace(ROW, landed=Checkpoint("9"))}, at(position)) == (
+    assert ahead_of_table({KEY: replace(ROW, landed=Checkpoint("9"))}, at(position)) == (
         {KEY: 20} if position and position.sequence else {}
     )
-    assert moved_by_others({KEY: ROW}, at(position)) == {KEY: 20}
+    assert ahead_of_table({KEY: ROW}, at(position)) == {KEY: 20}
 
 
 def test_the_first_range_of_a_shard_names_all_its_parents_later_ones_none() -> None:

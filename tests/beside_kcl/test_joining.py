@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.beside_kcl.adoption import Adopting, Adoption
-from pipeline.beside_kcl.adoption_plan import AdoptedShard, turned_back
+from pipeline.beside_kcl.adoption_plan import AdoptedShard, not_continued
 from pipeline.core.change import Change, ChangeKind, create
 from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
 from pipeline.core.lease import Lease
@@ -107,10 +107,10 @@ def test_what_was_taken_over_stays_and_the_rest_is_joined_though_the_fleet_read_
     kcl_reads(world, NEW, 3)
     children = kcl_splits(world, AT_THE_TIP)
     found = adopt(world, STREAM, moment)
-    assert found.stands
-    assert found.read_on
+    assert found.is_done
+    assert found.kcl_read_on
     assert world.table.load() == before
-    assert not adopt(world, MORE, moment).stands
+    assert not adopt(world, MORE, moment).is_done
 
     for stream in (STREAM, MORE):
         world.produce(COUNTED, 4, stream=stream)
@@ -131,8 +131,8 @@ def test_a_stream_whose_rows_stand_still_is_passed_over_as_ever() -> None:
     world, moment = a_fleet()
     adopt(world, STREAM, moment)
     found = adopt(world, STREAM, moment)
-    assert found.stands
-    assert not found.read_on
+    assert found.is_done
+    assert not found.kcl_read_on
 
 
 def test_a_stopped_application_that_has_read_on_is_refused() -> None:
@@ -179,7 +179,7 @@ def test_a_row_that_doesnt_go_on_from_what_was_taken_over_is_refused_and_named(c
     kcl_reads(world, NEW, 3)
     before = world.table.load(), world.leases.scan()
     changed(world)
-    with pytest.raises(OriginUnsafe, match=r"already.*shardId-0.*doesn't go on"):
+    with pytest.raises(OriginUnsafe, match=r"before.*shardId-0.*went back"):
         adopt(world, STREAM, moment)
     assert world.table.load() == before[0]
 
@@ -211,9 +211,9 @@ def test_a_row_that_comes_back_above_others_is_refused_for_its_shard_counts_as_e
         AdoptedShard(child, replace(row, key=child.shard_id), Position(8), ""),
     ]
     others = [AdoptedShard(key, row, at, "") for key, at in positions.shards.items() if key != child]
-    assert turned_back([*said, *others], family, positions) == [parent]
+    assert not_continued([*said, *others], family, positions) == [parent]
     ended = replace(said[0], row=replace(row, checkpoint=SHARD_END), position=Position(ended=True))
-    assert turned_back([ended, said[1], *others], family, positions) == []
+    assert not_continued([ended, said[1], *others], family, positions) == []
 
 
 def test_a_stream_that_runs_of_ours_read_meanwhile_is_passed_over() -> None:
@@ -231,7 +231,7 @@ def test_a_stream_that_runs_of_ours_read_meanwhile_is_passed_over() -> None:
 
     world.source.list_shards = slow  # type: ignore[method-assign,assignment]
     ours_take_it_all(world)
-    assert joining(world).survey(STREAM, timestamp=moment).stands
+    assert joining(world).survey(STREAM, timestamp=moment).is_done
     assert waves == []
 
 
@@ -241,4 +241,4 @@ def test_a_row_behind_its_shard_for_a_run_that_died_after_its_commit_is_no_row_t
     ours_take_it_all(world)
     world.produce(COUNTED, 4)
     world.killed_run(Arrow.COMMITTED)
-    assert joining(world).survey(STREAM, timestamp=moment).read_on
+    assert joining(world).survey(STREAM, timestamp=moment).kcl_read_on

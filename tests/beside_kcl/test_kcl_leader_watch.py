@@ -70,7 +70,7 @@ def test_a_leader_of_kcls_that_beats_and_assigns_nothing_raises_the_alarm() -> N
     world.minutes(2)
     (alarm,) = world.minutes(1)
     assert alarm is not None
-    assert "worker kcl-1, of KCL, holds the leader's lock and beats, but 2 leases (shardId-0" in alarm
+    assert "the KCL worker kcl-1 holds the leader's lock and beats, but 2 leases (shardId-0" in alarm
 
 
 def test_with_a_row_of_its_own_too() -> None:

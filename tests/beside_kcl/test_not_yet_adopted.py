@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from pipeline.beside_kcl.adoption import Adopting
-from pipeline.beside_kcl.renewal_pace import paces_of, told_of
+from pipeline.beside_kcl.renewal_pace import failover_warning, renewal_periods
 from pipeline.core import change
 from pipeline.core.change import Change, ChangeKind
 from pipeline.core.checkpoint import Checkpoint
@@ -50,7 +50,7 @@ def ticks(world: World, count: int) -> list[str]:
 def test_until_the_fleet_is_adopted_the_worker_has_no_row_and_says_why() -> None:
     world = a_fleet()
     report = world.work()
-    assert "w1 may read nothing yet, and offers itself for no lease" in str(report)
+    assert "w1 may not read yet, and so asks for no leases" in str(report)
     assert "adopt these leases" in str(report)
     assert report.alarm == str(report)
     ticks(world, 12)
@@ -62,8 +62,8 @@ def test_once_adopted_it_offers_itself_within_an_assignment_period() -> None:
     ticks(world, 3)
     adopt(world)
     said = ticks(world, 6)
-    assert "may read nothing" in said[0]
-    assert "may read nothing" not in said[-1]
+    assert "may not read yet" in said[0]
+    assert "may not read yet" not in said[-1]
     row = world.rows.get("w1")
     assert row is not None
     assert row.beat > 0
@@ -72,7 +72,7 @@ def test_once_adopted_it_offers_itself_within_an_assignment_period() -> None:
 def test_a_new_application_beside_the_fleet_needs_no_adoption() -> None:
     world = shared(World(shards=2))
     world.leases.apply(change.create(Lease(world.shard(0).shard_id, owner="kcl-1"), "KCL"))
-    assert "may read nothing" not in str(world.work())
+    assert "may not read yet" not in str(world.work())
     assert world.rows.get("w1") is not None
 
 
@@ -112,10 +112,10 @@ def test_it_is_asked_once_and_after_a_refusal_once_an_assignment_period() -> Non
 def test_where_it_cant_be_found_out_the_worker_works() -> None:
     world = a_fleet()
     world.source.fails = Throttled("slow down")
-    assert "may read nothing" not in str(world.work())
+    assert "may not read yet" not in str(world.work())
     assert world.rows.get("w1") is not None
     world.source.fails = None
-    assert "may read nothing" in str(world.work())
+    assert "may not read yet" in str(world.work())
 
 
 def test_the_reason_outlives_the_process() -> None:
@@ -125,10 +125,10 @@ def test_the_reason_outlives_the_process() -> None:
     again = read_worker(write_worker(memory))
     world.worker_memory["dagster-1w1"] = again
     before = world.leases.scans
-    assert "may read nothing" in str(world.work())
+    assert "may not read yet" in str(world.work())
     assert world.leases.scans == before
     world.worker_memory["dagster-1w1"] = WorkerMemory(other_workers_memory=["nonsense"])
-    assert "may read nothing" in str(world.work())
+    assert "may not read yet" in str(world.work())
 
 
 # -- a failover time that isn't the fleet's ----------------------------------------------------------------------
@@ -139,21 +139,21 @@ def test_the_reason_outlives_the_process() -> None:
     [(20, ""), (25, ""), (14, ""), (10, "failoverTimeMillis of about 10 s"), (60, "of about 60 s")],
 )
 def test_only_a_fleet_that_renews_much_faster_or_slower_is_told(seconds: float, told: str) -> None:
-    said = told_of(timedelta(seconds=seconds) / 3, timedelta(seconds=20))
+    said = failover_warning(timedelta(seconds=seconds) / 3, timedelta(seconds=20))
     assert told in said
     assert bool(said) is bool(told)
 
 
 def test_what_wasnt_seen_and_what_isnt_joined_is_told_of_by_nothing() -> None:
-    assert told_of(None, timedelta(seconds=20)) == ""
-    assert told_of(timedelta(seconds=1), None) == ""
+    assert failover_warning(None, timedelta(seconds=20)) == ""
+    assert failover_warning(timedelta(seconds=1), None) == ""
 
 
 def test_a_lease_counts_that_kept_its_owner_and_its_checkpoint_and_was_renewed_a_few_times() -> None:
     before = {name: Sighting(f"kcl:{at}:10") for name, at in {"a": 1, "b": 1, "c": 1}.items()}
     before["free"] = Sighting(":1:10")
     now = {"a": "kcl:1:19", "b": "kcl:2:19", "c": "kcl:1:12", "new": "kcl:1:19", "free": ":1:19"}
-    assert paces_of(before, now, timedelta(seconds=63)) == {"a": timedelta(seconds=7)}
+    assert renewal_periods(before, now, timedelta(seconds=63)) == {"a": timedelta(seconds=7)}
 
 
 @pytest.mark.parametrize(("renewals", "told"), [(1, False), (3, True)])
@@ -166,7 +166,7 @@ def test_the_workers_tick_tells_of_it_while_kcl_leads(renewals: int, *, told: bo
             world.kcl_moves()
         said = str(world.work("w1"))
         world.clock.advance(TICK)
-    assert ("set it to the fleet's" in said) is told
+    assert ("set kcl.failover to the failoverTimeMillis" in said) is told
 
 
 def test_the_beats_of_our_own_workers_say_nothing_of_the_fleet() -> None:
@@ -179,5 +179,5 @@ def test_the_beats_of_our_own_workers_say_nothing_of_the_fleet() -> None:
         for row in world.leases.scan().leases:  # faster than any fleet's
             world.leases.apply(change.beat(row, "w1"))
             world.leases.apply(change.beat(row, "w1"))
-        assert "set it to the fleet's" not in said
+        assert "set kcl.failover to the failoverTimeMillis" not in said
         world.clock.advance(TICK)

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.beside_kcl.lease_taking import Taking, TakingMemory, TakingReport
+from pipeline.beside_kcl.lease_taking import LeaseTaking, TakingMemory, TakingReport
 from pipeline.beside_kcl.shuffle import Shuffle, ShuffleMemory
 from pipeline.core.assign import AssignmentInput, GapRules, plan_assign
 from pipeline.core.balance_board import cluster_of
@@ -46,8 +46,8 @@ class Fleet:
     kcls: frozenset[str] = frozenset()
     """Workers of KCL's: they have no row here."""
 
-    def taking(self, worker: str) -> Taking:
-        return Taking(
+    def taking(self, worker: str) -> LeaseTaking:
+        return LeaseTaking(
             me=worker,
             leases=self.leases,
             clock=self.clock,
@@ -131,7 +131,7 @@ def test_on_a_cold_start_one_worker_grabs_everything_and_the_others_steal_one_at
     fleet = a_fleet(*rows(6))
     reports = fleet.period("w1", "w2")
     assert fleet.counts == {"w1": 5, "w2": 1}
-    assert reports["w1"].mine == frozenset(row.key for row in reports["w1"].taken)
+    assert reports["w1"].held == frozenset(row.key for row in reports["w1"].taken)
     assert len(reports["w1"].taken) == 6
     assert str(reports["w1"]) == "took 6 leases of 6 (6 leases stood still for very long; w1 has room for 6)"
     fleet.period("w1", "w2")
@@ -215,10 +215,10 @@ def test_between_two_looks_nothing_is_read():
     for _ in range(7):
         fleet.clock.advance(TICK)
         report = fleet.take("w1")
-        assert (report.mine, str(report)) == (None, "")
+        assert (report.held, str(report)) == (None, "")
     assert fleet.leases.scans == scans
     fleet.clock.advance(TICK)
-    assert fleet.take("w1").mine == frozenset({"shardId-000000000000", "shardId-000000000001"})
+    assert fleet.take("w1").held == frozenset({"shardId-000000000000", "shardId-000000000001"})
 
 
 def test_of_two_workers_that_want_the_same_lease_one_gets_it():
@@ -227,7 +227,7 @@ def test_of_two_workers_that_want_the_same_lease_one_gets_it():
     slow.apply = fleet.leases.apply  # type: ignore[method-assign]  # it read the table before the other one wrote
     fleet.take("w1")
     late = replace(fleet.taking("w2"), leases=slow).tick(TakingMemory())
-    assert (late.taken, late.mine) == ((), frozenset())
+    assert (late.taken, late.held) == ((), frozenset())
     assert str(late).startswith("took 0 leases of 1")
     assert fleet.counts == {"w1": 1}
 
@@ -362,7 +362,7 @@ def test_nothing_is_taken_beside_workers_of_kcls_that_no_settings_join():
     for _ in range(5):
         fleet.renew(["kcl-1"])
         told = fleet.period("w1")["w1"]
-        assert "workers of KCL renew leases here (kcl-1)" in str(told)
+        assert "KCL workers (kcl-1) renew leases of this application" in str(told)
         assert told.taken == ()
     assert fleet.counts == {"kcl-1": 3, None: 1}
 

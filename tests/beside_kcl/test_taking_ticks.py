@@ -88,7 +88,7 @@ def test_who_joined_a_fleet_that_takes_for_itself_neither_leads_nor_gives_out_un
     world.tables.version = ClientVersion.ROLLED_BACK
     world.tick(3)
     told = str(world.lead())
-    assert "CLIENT_VERSION_2X, which goes with kcl.mode: 2.x" in told
+    assert "CLIENT_VERSION_2X, which needs kcl.mode: 2.x" in told
     assert world.lock.read() is None
     assert world.leases.scan().leases == ()
     world.tables.version = ClientVersion.V3
@@ -134,7 +134,7 @@ def test_a_worker_that_starts_anew_where_the_fleet_shares_otherwise_goes_on_beat
     world.worker_memory.clear()
     for _ in range(20):
         before = {row.key: row.counter for row in world.leases.scan().leases}
-        assert "what is ours already is read on" in str(world.work())
+        assert "it goes on reading those that it has" in str(world.work())
         world.clock.advance(TICK)
     assert all(row.counter > before[row.key] for row in world.leases.scan().leases)
 

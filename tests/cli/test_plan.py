@@ -132,7 +132,7 @@ def test_where_kcls_workers_have_agreed_otherwise_nothing_is_shown_but_why():
     seen = watch(world.a_leader(), timedelta(seconds=10), every=timedelta(seconds=5), pause=ticking(world))
     assert seen.changes == ()
     (told,) = before(seen, "app")
-    assert "KCL's workers have agreed on CLIENT_VERSION_UPGRADE_FROM_2X" in told
+    assert "KCL's workers are at CLIENT_VERSION_UPGRADE_FROM_2X" in told
     assert told in world.lead().sentence
 
 

@@ -187,4 +187,4 @@ def test_a_person_takes_no_row_from_a_living_worker_of_kcl():
     world.leases = type(world.leases)([replace(row, owner="kcl-1")])
     answer = a_recovery(world).hold(row.key)
     assert isinstance(answer, Busy)
-    assert "a worker of KCL's" in answer.why
+    assert "the KCL worker" in answer.why
