@@ -80,6 +80,7 @@ class Adopting:
         self._require_known(facts, rows, timestamp)
         family = a_family(facts.stream, (), listed=self.source.list_shards(facts.stream), leases=rows)
         origin = state.positions.origins.get(facts.stream)
+        # Adopting commits the origin TRIM_HORIZON. With any other origin, Headrace has begun the stream without adopting.
         if origin is not None and origin.start == TRIM:
             shards = plan_adopt(family, rows, at=origin.decided, timestamp=timestamp)
             if is_adopted(shards, state.positions):
@@ -161,6 +162,7 @@ class Adopting:
         facts = self.source.describe(stream)
         rows = rows_of(facts.stream, self.leases.scan().leases)
         holders = {row.holder for row in rows if row.holder is not None and not row.has_ended}
+        # KCL must not start while a Headrace worker may still write: both would write the same rows.
         held = sorted(holders - gone)
         if held:
             raise BadSetting(

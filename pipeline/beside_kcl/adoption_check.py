@@ -77,6 +77,7 @@ class AdoptionCheck:
             facts = self.source().describe(stream.name)
             leases = rows_of(facts.stream, rows)
             try:
+                # Raises OriginUnsafe, for example if rows of the stream have checkpoints and the stream isn't adopted.
                 if plan_origin(state, facts, stream=stream, leases=leases) is not None:
                     table = self.table()
                     table.ensure()
@@ -91,4 +92,5 @@ class AdoptionCheck:
         try:
             return self.table().load()
         except Unknown:
+            # The lake table doesn't exist yet. `_why_not` creates it once an origin can be committed.
             return TableState(Positions(), None, origin_allowed=True)

@@ -214,6 +214,7 @@ def plan_give_back(stream: StreamId, rows: Iterable[Lease], positions: Positions
         stands = at.checkpoint if at is not None else None
         put: dict[str, object] = {}
         if stands is not None and stands != row.checkpoint:
+            # `landed` as well: if Headrace reads on later, it must know this checkpoint for its own.
             put = {"checkpoint": stands, "landed": stands}
         elif stands is None and row.checkpoint == LATEST:
             put = {"checkpoint": AT_TIMESTAMP}
@@ -223,6 +224,7 @@ def plan_give_back(stream: StreamId, rows: Iterable[Lease], positions: Positions
             Change(
                 row.key,
                 f"given back at {put.get('checkpoint', row.checkpoint)}",
+                # The counter as read: a worker that beats meanwhile keeps its lease.
                 requires={"checkpoint": row.checkpoint, "counter": row.counter, "run_claim": row.run_claim},
                 put=put,
                 add={"counter": 1},

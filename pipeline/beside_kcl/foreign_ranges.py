@@ -88,6 +88,7 @@ def _is_ahead(row: Lease, at: Position | None) -> bool:
     if at is not None and at.ended:
         return False
     if is_rolled_back(row, at):
+        # Headrace landed these records and the table lost them: they must not pass for records that KCL read (D14).
         return False
     stands = at.checkpoint if at is not None else None
     return stands is None or row.checkpoint > stands

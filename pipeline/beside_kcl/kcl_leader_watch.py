@@ -84,6 +84,7 @@ class KclLeaderWatch:
         # Time counts against the leases only while the lock beats: after the leader died, others have to take the lock first.
         beats = before.last is not None and before.lock != found.version
         open_rows = [row for row in self.leases.scan().leases if not row.has_ended]
+        # `renewal_periods` takes these tokens apart again: the counter comes last.
         tokens = {row.key: f"{row.owner or ''}:{row.checkpoint}:{row.counter}" for row in open_rows}
         since = now - before.last if before.last is not None and beats else None
         seen = look(known, tokens, since=since, tick=every)

@@ -92,6 +92,7 @@ def _ended_parents(
         asked = unfinished_parents(stream, rows, positions)
         if not asked:
             break
+        # Each round goes one generation up: the parents found now are asked for their own parents next.
         rows = leases.get_many(sorted(asked)).leases
         ranges = plan_ends(stream, asked, rows, positions, run=run, claim=claim)
         if not ranges:

@@ -48,6 +48,7 @@ def plan_sync_kcl(
     rows = [row for row in every if row.key not in gone]
     listing = _in_order(in_scope, family)
     odd = inconsistent(each.shard for each in listing)
+    # As in KCL, one inconsistent shard stops the whole sync of the stream. The next listing may be consistent.
     if odd and not pass_over_inconsistent:
         return retired
     of_stream = rows_of(family.stream, rows)

@@ -63,6 +63,7 @@ def _entry(message: bytes) -> Entry:
     hash_key_index: int | None = None
     data: bytes | None = None
     for number, value in _fields(message, 1):
+        # If a field appears twice, the last one counts, as protobuf prescribes.
         match number, value:
             case 1, int():
                 key_index = value

@@ -85,6 +85,7 @@ def audit(leases: Iterable[Lease], remembered: SeenHole, *, confidence: int = CO
         return AuditVerdict(
             sync=False, hole=None, remembered=SeenHole(), why="the leases cover all hash keys: nothing to do"
         )
+    # As in KCL, another hole than before starts at 1, and an audit without a hole forgets the count.
     times = remembered.times + 1 if hole == remembered.hole else 1
     return AuditVerdict(
         sync=times >= confidence,

@@ -79,6 +79,7 @@ def plan_checkpoint(
     if at is None:
         if progress.largest is None:
             return Unchanged()
+        # The last delivered record is never out of bounds.
         asked = progress.largest
     else:
         refusal = _refusal(progress, at)
@@ -111,6 +112,7 @@ def _refusal(progress: CheckpointProgress, at: Checkpoint) -> OutOfBounds | None
         return OutOfBounds(f"the sub-sequence number {at.sub} is negative")
     if progress.largest is None:
         return OutOfBounds("no record was delivered yet, so nothing can be checkpointed")
+    # After the shard's end `largest` is SHARD_END, which is greater than all sequence numbers, so SHARD_END itself is allowed.
     if (progress.last is not None and at < progress.last) or at > progress.largest:
         return OutOfBounds(
             f"the checkpoint {at} isn't between the last checkpoint ({progress.last or 'none yet'}) and the last "

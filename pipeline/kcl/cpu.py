@@ -47,6 +47,7 @@ class _Stat:
 
 
 def _stat(line: str) -> _Stat:
+    # `cpu user nice system idle iowait irq softirq steal ...`: as in KCL, only the first five numbers are read.
     user, nice, system, idle, iowait = (int(text) for text in line.split()[1:6])
     return _Stat(user + nice, iowait, idle, user + nice + system + idle + iowait)
 
@@ -110,5 +111,6 @@ def from_ecs(before: Usage, now: Usage, *, online: float, limit: float) -> float
         return 0.0
     system = now.system - before.system
     if system == 0:
+        # KCL's rule where the host's counter didn't move.
         return 100.0
     return _at_most_100(_java_divide((now.own - before.own) / system * online, limit) * 100.0)

@@ -74,6 +74,7 @@ def _user_records(aggregate: Aggregate, shard: HashRange) -> Unpacked:
                 tuple(out), f"user record {len(out)} of {len(aggregate.entries)} is broken: {error}"
             )
         if not inside:
+            # As in KCL, also the user records before this one are dropped: the aggregate belongs to another shard.
             return Unpacked(())
         out.append(record)
     return Unpacked(tuple(out))
@@ -104,6 +105,7 @@ def _text(utf8: bytes) -> str:
 def _hash(record: UserRecord) -> int:
     explicit = record.explicit_hash_key
     if explicit is None:
+        # Kinesis defines the hash key by MD5. Without `usedforsecurity=False` Python refuses MD5 on hosts in FIPS mode.
         return int.from_bytes(md5(record.partition_key.encode(), usedforsecurity=False).digest())
     if _JAVA_INTEGER.fullmatch(explicit) is None:
         raise ValueError(f"its explicit hash key {explicit[:50]!r} isn't a number")

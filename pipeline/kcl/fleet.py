@@ -104,6 +104,7 @@ class FleetLoads:
 
     def has_room(self, worker: str) -> bool:
         count = self.count(worker)
+        # As in KCL, a worker without leases may get one even if `max_leases` is 0, and exactly `max_kbps` is still allowed.
         below = self.total.get(worker, 0.0) <= self.rules.max_kbps
         return below and (count == 0 or count < self.rules.max_leases)
 
@@ -120,6 +121,7 @@ def build_fleet(
     mean = fsum(known) / len(known) if known else 0.0
     fleet.fair_kbps = mean * len(leases) / max(1, len(active))
     fleet.fair_leases = max(1, len(leases) // max(1, len(active)))
+    # By holder: during a handover the lease still counts for the worker that reads it.
     for lease in leases:
         fleet.kbps[lease.key] = mean if lease.throughput_kbps is None else lease.throughput_kbps
         fleet.held.setdefault(lease.holder, {})[lease.key] = None
@@ -145,6 +147,7 @@ def _add_load(fleet: FleetLoads, worker: Worker) -> None:
     if measures_nothing(worker.stats, worker.ranges):
         # If no lease has a throughput, KCL divides 0 by 0, and its NaN puts these workers before all others. Here it is 0.
         share = fleet.total.get(me, 0.0) / fleet.fair_kbps if fleet.fair_kbps else 0.0
+        # KCL makes up two equal samples; 100 % is the fair share.
         fleet.load[me] = {_BY_THROUGHPUT: ema((share * 100, share * 100), fleet.rules.alpha)}
         fleet.limits[me] = {_BY_THROUGHPUT: 100.0}
     else:

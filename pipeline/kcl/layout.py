@@ -109,6 +109,7 @@ def plan_layout(found: LayoutEvidence, wanted: Layout) -> Arrangement:
 def _status_in_effect(found: LayoutEvidence) -> TableStatus | None:
     """The status that the existing tables and rows imply; None if they imply none."""
     if found.has_state_table and found.status is not None:
+        # Headrace obeys the stored status and never moves rows itself, so a status of PENDING has to stay PENDING here.
         return table_status(found.status, legacy_table=True, migrate=found.status is TableStatus.PENDING)
     if found.has_state_table or (found.has_worker_table and not found.beside_leases):
         return TableStatus.INIT

@@ -10,6 +10,7 @@ from pipeline.kcl.taker import target
 
 
 def _fair(fleet: FleetLoads) -> int:
+    # KCL rounds the fair share up, so 3, 3, 2, 2 leases with a target of 3 are final.
     return max(1, target(len(fleet.seen), len(fleet.load), fleet.rules.max_leases))
 
 

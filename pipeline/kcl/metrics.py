@@ -34,6 +34,7 @@ def is_valid(last_update: object | None, stats: Stats | None, ranges: Ranges | N
         return True
     if stats is None or ranges is None:
         return False
+    # As in KCL, an operating range that is empty or begins with 0 makes the whole row invalid.
     return all(name in ranges for name in stats) and all(limits and limits[0] for limits in ranges.values())
 
 

@@ -46,6 +46,7 @@ def table_status(stored: TableStatus | None, *, legacy_table: bool, migrate: boo
         case None if not legacy_table:
             return TableStatus.COMPLETE
         case None | TableStatus.INIT:
+            # KCL 3.5 fails to start in this state, too.
             if migrate:
                 raise BadSetting(
                     "migrateAllEntitiesToLeaseTable is on, but not every worker supports the move to one table yet. "

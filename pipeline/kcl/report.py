@@ -75,6 +75,7 @@ def plan_report(
             (SENT, [(load.host, load.span, load.sent) for load in loads]),
         ):
             rate = _average(found)
+            # -1 marks a failure and is no rate.
             newest[name] = FAILED if rate == FAILED else rounded(utilisation(rate, network))
     before: Mapping[str, tuple[float, ...]] = {}
     if row is not None and not is_outdated(row, now):
@@ -84,6 +85,7 @@ def plan_report(
         stats={name: (*before.get(name, ()), value)[-_KEPT_AVERAGES:] for name, value in newest.items()},
         ranges=dict.fromkeys(newest, (most,)),
         measured_by=f"cpu of {hosts} host{'' if hosts == 1 else 's'}",
+        # The row keeps whole seconds.
         measured_at=now.replace(microsecond=0),
     )
 

@@ -78,10 +78,12 @@ def plan_take(seen: Mapping[str, Observed], me: str, *, at_ns: int, rules: Taker
         if is_available(each.lease.owner, each.moved_ns, duration_ns=rules.duration_ns, at_ns=at_ns)
     )
     free = set(available)
+    # As in KCL, the workers are counted by the leases that they renew: another worker without such a lease isn't counted.
     counts = Counter(each.lease.owner for key, each in seen.items() if key not in free)
     counts.setdefault(me, 0)
     mine = counts[me]
     if rules.priority:
+        # A lease that never had an owner is very old at once, because its counter counts as changed at 0.
         limit = at_ns - rules.very_old * rules.duration_ns
         old = tuple(key for key, each in sorted(seen.items()) if limit > (each.moved_ns or 0))
         if old:
@@ -105,6 +107,7 @@ def plan_take(seen: Mapping[str, Observed], me: str, *, at_ns: int, rules: Taker
 def _steal(
     seen: Mapping[str, Observed], counts: Mapping[str, int], needed: int, *, fair: int, rules: TakerRules
 ) -> Pick:
+    # Of equal workers KCL takes the first in the order of a Java map. The name makes the choice repeatable.
     victim = min(counts, key=lambda owner: (-counts[owner], owner))
     over = counts[victim] - fair
     steals = min(needed, over) if over >= 0 else 0

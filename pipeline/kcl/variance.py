@@ -98,6 +98,7 @@ def _room(fleet: FleetLoads, worker: str) -> float:
 def _predicted(fleet: FleetLoads, worker: str, metric: str, key: str) -> float:
     """The utilisation that the worker would have with this lease too."""
     value, average = fleet.load[worker][metric], fleet.average[metric]
+    # KCL's prediction: an average worker with its fair share of the throughput has the average utilisation.
     if fleet.fair_kbps > 0:
         return value + fleet.kbps[key] * average / fleet.fair_kbps
     return value + average / fleet.fair_leases
@@ -158,6 +159,7 @@ def _to_move(fleet: FleetLoads, worker: str, kbps: float, *, dice: Dice | None) 
     chosen: list[str] = []
     left = kbps
     for key in shuffled(held, dice):
+        # Strictly more than 0, as in KCL: a lease that is exactly the excess stays.
         if left - fleet.kbps[key] > 0:
             left -= fleet.kbps[key]
             chosen.append(key)

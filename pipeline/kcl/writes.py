@@ -73,6 +73,7 @@ def take(read: Lease, me: str, why: str = "") -> Change:
 
 
 def renew(read: Lease, *, throughput_kbps: float | None = None) -> Change:
+    # A holder that has seen its lease being handed over renews it until it has finished, so the condition falls away.
     known: dict[str, Any] = {} if read.checkpoint_owner else {"checkpoint_owner": None}
     return Change(
         read.key,
