@@ -111,12 +111,11 @@ def plan_repair(
         rebuilt = _from_rows(evidence, families, origins)
     if isinstance(rebuilt, Stop):
         return rebuilt
-    without = sorted({str(key.stream) for key in evidence.rows if key.stream not in rebuilt.origins})
+    without = sorted({key.stream for key in evidence.rows if key.stream not in rebuilt.origins})
     if without:
-        return Stop(
-            f"no snapshot that is still known says where the reading of {without[0]} started. Nothing was changed; name the start "
-            "with --origin: TRIM_HORIZON, or the moment that LATEST or AT_TIMESTAMP stood for"
-        )
+        return Stop(_no_origin(without))
+    if not rebuilt.origins:
+        return Stop(_no_origin(families))
     before = _newest(evidence.known)
     ranges = tuple(
         Range(
@@ -136,6 +135,21 @@ def plan_repair(
         *_sentence_on_forgotten(forgotten, _ancestors(rows, families)),
     )
     return Repair(evidence.head, Landing(page, (), (), rebuilt), sentences)
+
+
+def _no_origin(streams: Collection[StreamId]) -> str:
+    """`streams`: the streams that Kinesis or the table's rows know. Positions without any origin must not be committed: no origin
+    is decided in a table that was used before, and a second repair finds the positions whole.
+    """
+    if not streams:
+        return (
+            "no snapshot that is still known says where the reading of a stream started, and Kinesis knows none of the streams in the "
+            "settings and the lease rows. Nothing was changed; check their names and aws.region, then repair again"
+        )
+    return (
+        f"no snapshot that is still known says where the reading of {min(streams)} started. Nothing was changed; name the start "
+        "with --origin: TRIM_HORIZON, or the moment that LATEST or AT_TIMESTAMP stood for"
+    )
 
 
 def _sentence_on_forgotten(

@@ -107,6 +107,30 @@ def test_a_shard_that_ended_without_a_record_is_not_read_again() -> None:
     assert sorted(life.landed()) == sorted(life.put)
 
 
+def test_a_repair_that_knows_no_origin_changes_nothing_so_that_a_later_one_can_say_it() -> None:
+    """Nothing had landed yet when the snapshots were expired, and Kinesis denies the stream for a while."""
+    life = Life()
+    life.sync()
+    life.table.append_as_others()
+    life.table.forget(*life.table.snapshots)
+    life.table.append_as_others()
+    head = life.table.head
+    life.source.fails = Unknown("there is no stream orders")
+    denied = mended(life, origin=TRIM)
+    assert isinstance(denied, Stop)
+    assert "Kinesis knows none of the streams" in denied.why
+    life.source.fails = None
+    unsaid = mended(life)
+    assert isinstance(unsaid, Stop)
+    assert f"where {life.stream} began" in unsaid.why
+    assert life.table.head == head
+    assert isinstance(mended(life, origin=TRIM), Repair)
+    life.produce(0)
+    life.sync()
+    life.wave()
+    assert life.landed() == life.put
+
+
 def test_a_picked_landing_is_taken_over_and_read_on_from() -> None:
     life = Life()
     life.sync()
