@@ -70,8 +70,14 @@ def plan_assign(scene: AssignmentInput, rules: GapRules) -> list[Change]:
     weights = weigh(rows.values(), cpu)
     board = _board(rows, scene, weights, rules)
     free = [row for row in rows.values() if is_free(row, scene)]
-    for row in sorted(free, key=lambda r: (_named(r) is None, -board.weight[r.key], r.key)):
-        board.place(row.key, _named(row), movable=not dwells(row, scene, rules))
+    free.sort(key=lambda row: (-board.weight[row.key], row.key))
+    # A row that names its next owner counts for that worker already: such rows fill their workers before all others.
+    named = {
+        row.key for row in free if board.place_at(row.key, _named(row), movable=not dwells(row, scene, rules))
+    }
+    for row in free:
+        if row.key not in named:
+            board.place(row.key, movable=not dwells(row, scene, rules))
     if not weights.cpu:
         board.even_out(rules.tolerance)
     elif not any(_moved_within(row, SETTLES, scene) for row in rows.values()):

@@ -72,12 +72,17 @@ class Board:
         self.cluster_load[cluster] += weight
         heappush(self._least[cluster], (self.load[worker], self.count[worker], worker))
 
-    def place(self, key: str, named: str | None, *, movable: bool) -> None:
-        """A lease that has nobody. Where the dead holder's successor is named already, it is that one."""
-        to = named if named in self.load and not self._is_full(named) else self._least_loaded()
-        if to is not None:
-            self.moves[key] = to
-            self.add(key, to, movable=movable)
+    def place(self, key: str, *, movable: bool) -> None:
+        """Give a lease that nobody holds to the least loaded worker; to none where all are full."""
+        self.place_at(key, self._least_loaded(), movable=movable)
+
+    def place_at(self, key: str, worker: str | None, *, movable: bool) -> bool:
+        """Give a lease to this worker. Whether that worker lives and has room."""
+        if worker not in self.load or self._is_full(worker):
+            return False
+        self.moves[key] = worker
+        self.add(key, worker, movable=movable)
+        return True
 
     def _is_full(self, worker: str) -> bool:
         return self.most is not None and self.count[worker] >= self.most

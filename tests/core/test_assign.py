@@ -98,6 +98,10 @@ def test_each_open_lease_has_a_living_reader_or_was_to_be_left_alone_or_is_told(
 
 
 @given(SEEDS)
+@example(174)
+@example(250)  # a lease of a dead worker names its next owner, whom other leases fill meanwhile
+@example(2592)
+@example(3571)
 def test_nobody_is_filled_beyond_the_cap(seed):
     scene, rules = a_fleet(seed)
     cap = rules.max_leases or 3
@@ -200,6 +204,32 @@ def test_what_no_worker_has_room_for_is_told():
     plan = plan_assign(scene, rules)
     assert counts(carried_out(scene, plan)) == {"w1": 3, "w2": 3, None: 4}
     assert spilled(scene, plan) == 4
+
+
+def test_a_lease_that_names_its_next_owner_takes_its_place_before_heavier_ones():
+    """w1 has room for one more lease: for the one that is on its way to w1 from a worker that died."""
+    named = Lease("named", owner="w1", checkpoint_owner="dead", throughput_kbps=1.0)
+    heavy = Lease("heavy", owner="gone", checkpoint_owner="dead", throughput_kbps=900.0)
+    scene = drawn(w1=[1.0] * 2, w2=[1.0] * 3)
+    scene = replace(
+        scene,
+        leases=(*scene.leases, heavy, named),
+        dead=frozenset({"dead", "gone"}),
+        lost=frozenset({"named", "heavy"}),
+    )
+    plan = plan_assign(scene, replace(AT_ONCE, max_leases=3))
+    assert [(change.key, change.put["owner"]) for change in plan] == [("named", "w1")]
+    assert spilled(scene, plan) == 1, "no worker has room for the heavy one"
+
+
+def test_a_lease_whose_next_owner_is_full_goes_to_another_worker_or_is_told():
+    named = Lease("named", owner="w1", checkpoint_owner="dead", throughput_kbps=1.0)
+    scene = drawn(w1=[1.0] * 3, w2=[1.0] * 2)
+    scene = replace(scene, leases=(*scene.leases, named), dead=frozenset({"dead"}), lost=frozenset({"named"}))
+    (change,) = plan_assign(scene, replace(AT_ONCE, max_leases=3))
+    assert (change.key, change.put["owner"]) == ("named", "w2")
+    assert plan_assign(scene, replace(AT_ONCE, max_leases=2)) == []
+    assert spilled(scene, []) == 1
 
 
 def test_a_worker_beyond_the_cap_gives_where_others_have_room():
