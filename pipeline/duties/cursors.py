@@ -122,7 +122,9 @@ def read_worker(text: str | None) -> WorkerMemory:
 
 def _write_former(memory: StreamsMemory) -> list[Any] | None:
     """The former streams that have waited longest. The wait of the others starts again, and streams are searched for again."""
-    longest = sorted(memory.former, key=lambda name: memory.former[name].credit, reverse=True)[:MOST_IN_CURSOR]
+    longest = sorted(memory.former, key=lambda name: memory.former[name].credit, reverse=True)[
+        :MOST_IN_CURSOR
+    ]
     if not longest:
         return None
     return [time_to_cursor(memory.counted), to_cursor({name: memory.former[name] for name in longest})]
