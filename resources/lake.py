@@ -1,4 +1,4 @@
-"""The landing table, which decides what has landed and what hasn't."""
+"""The lake table, which decides what has landed and what hasn't."""
 
 import dagster as dg
 

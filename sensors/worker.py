@@ -56,7 +56,7 @@ def _request(settings: Settings, ask: RunAsk) -> dg.RunRequest:
 def _report_dead(instance: dg.DagsterInstance, run_ids: tuple[str, ...]) -> None:
     """Tell Dagster that these runs have failed: a run whose host has died stays STARTED for ever and blocks the next run.
 
-    If a run lives after all, no record is doubled: the landing table refuses a range that another run has landed.
+    If a run lives after all, no record is doubled: the lake table refuses a range that another run has landed.
     """
     for run_id in run_ids:
         run = instance.get_run_by_id(run_id)

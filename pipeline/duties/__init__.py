@@ -1,1 +1,1 @@
-"""Hands that follow a plan. They know ports, not AWS, Spark or Dagster; nothing here sleeps or starts a thread."""
+"""Duties: code that follows a plan through ports. It knows neither AWS nor Spark nor Dagster, and starts no thread."""

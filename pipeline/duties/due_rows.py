@@ -78,7 +78,7 @@ class DueRows:
             if (known := streams[row.stream]) is not None
         }
         news = self.source.has_news({key: _resume_point(row) for key, row in asked.items()})
-        due = tuple(Due(asked[key].key, "a probe found something to read") for key in sorted(news))
+        due = tuple(Due(asked[key].key, "a probe found a new record") for key in sorted(news))
         return due, rest[at_most - 1].key if len(rest) > at_most else None
 
 

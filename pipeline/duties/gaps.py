@@ -87,13 +87,13 @@ def _skipped(batch: Batch, gap: Gap, run: str, claim: str) -> Range:
         first_arrival=gap.since,
         last_arrival=gap.until,
         parents=batch.parents,
-        why="left the stream before it was read",
+        why="these records left the stream before they were read",
     )
 
 
 def _ended(skipped: Range, listed: Iterable[Shard]) -> Range:
     end = replace(skipped.upto, ended=True, children=children_in(skipped.key, listed), gap_accepted=False)
-    return replace(skipped, upto=end, why="gone from Kinesis before its end was read")
+    return replace(skipped, upto=end, why="the shard was gone from Kinesis before its end was read")
 
 
 def _recorded(landed: Iterable[Range], batches: Mapping[ShardKey, Batch], positions: Positions) -> Gaps:

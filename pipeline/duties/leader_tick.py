@@ -241,6 +241,6 @@ class LeaderDuty:
         return replace(memory, workers=done.workers, assignment=done.memory), listing, done.trouble
 
     def _has_time(self, began: float, *, share: float = 1.0) -> Callable[[], bool]:
-        """`share`: the part of the tick's time after which the answer is no."""
+        """A function that tells whether this share of the tick's time is left."""
         enough = TICK_DEADLINE.total_seconds() * share
         return lambda: self.clock.monotonic() - began < enough

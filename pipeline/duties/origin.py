@@ -65,8 +65,7 @@ def _start(state: TableState, facts: StreamFacts, stream: StreamSettings) -> Sta
         case InitialPosition.TRIM_HORIZON:
             return TRIM
         case InitialPosition.LATEST:
-            # By Kinesis's clock: by the clock of a host that is fast, records would be skipped. The answer's Date has whole
-            # seconds.
+            # The time on Kinesis's clock: a host whose clock is fast would skip records.
             return Start(facts.asked.replace(microsecond=0))
         case InitialPosition.AT_TIMESTAMP:
             return Start(stream.timestamp)

@@ -41,8 +41,8 @@ from pipeline.ports import (
 from pipeline.settings.model import Settings
 
 _LOOKS_BACK = (timedelta(minutes=1), timedelta(hours=1))
-"""The newest record is looked for from a minute ago, then from an hour ago, and then among all records of the shard. Kinesis
-doesn't answer for a shard's newest record, and reading a whole shard takes long."""
+"""Kinesis can't be asked for the newest record of a shard, and reading a whole shard takes long. So the newest record is looked
+for among those of the last minute, then of the last hour, and only then among all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,7 @@ class WorkerDuty:
         self, memory: WorkerMemory, mine: tuple[Lease, ...]
     ) -> tuple[WorkerMemory, tuple[Lease, ...], str]:
         found = self.policy.own_leases.take_leases(self.worker_id, memory.own_leases_memory)
-        # A scan may show an older state. Rows that were read by their keys, consistently, count whatever the scan shows.
+        # A scan may show an older state, so leases that were just read by their keys count as held, too.
         held = memory.held if found.held is None else found.held | {lease.key for lease in mine}
         memory = replace(memory, own_leases_memory=found.memory, held=held)
         return memory, (*mine, *found.taken), f", {found.sentence}" if found.sentence else ""

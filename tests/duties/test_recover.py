@@ -112,7 +112,10 @@ def test_a_skipped_gap_lets_the_shard_go_on_once_and_the_ledger_tells_how_far_it
     assert "done" in skip(life, 0)
     assert life.wave().problems == ()
     life.check(lost=life.put[3:6])
-    assert [r.why for r in life.ledger(Kind.SKIPPED)] == ["a test", "left the stream before it was read"]
+    assert [r.why for r in life.ledger(Kind.SKIPPED)] == [
+        "a test",
+        "these records left the stream before they were read",
+    ]
     life.produce(0)
     life.later(DAY + HOUR)
     assert life.wave().problems[0].fatal, "the next gap is another decision"

@@ -38,7 +38,7 @@ def test_an_idle_shard_becomes_due_by_a_probe_and_is_probed_only_every_so_often(
     world.produce(1)
     assert not world.work().due, "the last probe was just now"
     world.clock.advance(world.settings.times.probe)
-    assert [(d.lease_key[-1], d.why) for d in world.work().due] == [("1", "a probe found something to read")]
+    assert [(d.lease_key[-1], d.why) for d in world.work().due] == [("1", "a probe found a new record")]
 
 
 def test_a_shard_left_behind_its_tip_is_due_without_a_probe() -> None:
