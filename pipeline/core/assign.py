@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from pipeline.core import change
-from pipeline.core.balance_board import Board
 from pipeline.core.change import Change
 from pipeline.core.lease import Lease
+from pipeline.core.planned_loads import PlannedLoads
 from pipeline.core.weight import SETTLES, Weights, weigh
 from pipeline.core.words import counted
 
@@ -44,7 +44,7 @@ class AssignmentInput:
     """The time by the leader's clock. It is compared only with times that a leader wrote, for the dwell of a moved lease."""
     cpu: Mapping[str, float] = field(default_factory=dict)
     """Worker -> CPU of its hosts in percent. Workers without a recent measurement are left out."""
-    stirred: int = 0
+    cpu_passes: int = 0
     """The number of recent passes that moved leases because of CPU. Each shows that the passes before it misjudged a move."""
 
 
@@ -62,49 +62,51 @@ class GapRules:
     and where CPU counts twice, because CPU varies more than throughput."""
 
 
-def plan_assign(scene: AssignmentInput, rules: GapRules) -> list[Change]:
-    rows = {row.key: row for row in sorted(scene.leases, key=lambda r: r.key) if not row.has_ended}
-    if not scene.living:
+def plan_assign(inputs: AssignmentInput, rules: GapRules) -> list[Change]:
+    rows = {row.key: row for row in sorted(inputs.leases, key=lambda r: r.key) if not row.has_ended}
+    if not inputs.living:
         return []
-    cpu = {worker: percent for worker, percent in scene.cpu.items() if worker in scene.living}
+    cpu = {worker: percent for worker, percent in inputs.cpu.items() if worker in inputs.living}
     weights = weigh(rows.values(), cpu)
-    board = _board(rows, scene, weights, rules)
-    free = [row for row in rows.values() if is_free(row, scene)]
-    free.sort(key=lambda row: (-board.weight[row.key], row.key))
-    # A row that names its next owner counts for that worker already: such rows fill their workers before all others.
-    named = {
-        row.key for row in free if board.place_at(row.key, _named(row), movable=not dwells(row, scene, rules))
+    loads = _present_loads(rows, inputs, weights, rules)
+    free = [row for row in rows.values() if is_free(row, inputs)]
+    free.sort(key=lambda row: (-loads.weight[row.key], row.key))
+    # Leases in a handover whose holder is dead go to their next owner first, so that no other lease takes the room there.
+    handed_over = {
+        row.key
+        for row in free
+        if loads.place_at(row.key, _next_owner(row), movable=not dwells(row, inputs, rules))
     }
     for row in free:
-        if row.key not in named:
-            board.place(row.key, movable=not dwells(row, scene, rules))
+        if row.key not in handed_over:
+            loads.place(row.key, movable=not dwells(row, inputs, rules))
     if not weights.cpu:
-        board.even_out(rules.tolerance)
-    elif not any(_moved_within(row, SETTLES, scene) for row in rows.values()):
-        board.even_out(_cpu_tolerance(board, scene, rules))
+        loads.even_out(rules.tolerance)
+    elif not any(_moved_within(row, SETTLES, inputs) for row in rows.values()):
+        loads.even_out(_cpu_tolerance(loads, inputs, rules))
     return [
-        _write(rows[key], to, board.count[to], scene=scene, weights=weights, rules=rules)
-        for key, to in board.moves.items()
-        if to != rows[key].owner or is_free(rows[key], scene)
+        _write(rows[key], to, loads.count[to], inputs=inputs, weights=weights, rules=rules)
+        for key, to in loads.moves.items()
+        if to != rows[key].owner or is_free(rows[key], inputs)
     ]
 
 
-def _cpu_tolerance(board: Board, scene: AssignmentInput, rules: GapRules) -> float:
+def _cpu_tolerance(loads: PlannedLoads, inputs: AssignmentInput, rules: GapRules) -> float:
     """The tolerance where CPU counts."""
     # The CPU that a lease costs is only an estimate. Each recent pass that moved leases by CPU doubles the tolerance, so that a
     # fleet whose CPU can't be evened out comes to rest. A worker without any lease gets one all the same.
     tolerance = 2 * max(rules.tolerance, _LEAST_TOLERANCE)
-    counts = board.count.values()
-    return tolerance if min(counts) == 0 and max(counts) > 1 else tolerance * 2 ** min(scene.stirred, 8)
+    counts = loads.count.values()
+    return tolerance if min(counts) == 0 and max(counts) > 1 else tolerance * 2 ** min(inputs.cpu_passes, 8)
 
 
 def _write(
-    row: Lease, to: str, count: int, *, scene: AssignmentInput, weights: Weights, rules: GapRules
+    row: Lease, to: str, count: int, *, inputs: AssignmentInput, weights: Weights, rules: GapRules
 ) -> Change:
     arrow = f"-> {to}, now with {counted(count, 'lease')}"
-    if is_free(row, scene):
-        return give_free(row, to, arrow, lost=row.key in scene.lost)
-    return move(row, to, f"{_reason(row.owner or '', to, weights)}: {arrow}", at=scene.now, rules=rules)
+    if is_free(row, inputs):
+        return give_free(row, to, arrow, lost=row.key in inputs.lost)
+    return move(row, to, f"{_reason(row.owner or '', to, weights)}: {arrow}", at=inputs.now, rules=rules)
 
 
 def _reason(giver: str, to: str, weights: Weights) -> str:
@@ -113,14 +115,14 @@ def _reason(giver: str, to: str, weights: Weights) -> str:
     return f"{giver} has more to read than {to}"
 
 
-def is_free(row: Lease, scene: AssignmentInput) -> bool:
+def is_free(row: Lease, inputs: AssignmentInput) -> bool:
     """Whether the lease needs a worker: it has no holder, its holder is dead, or the next owner of its handover is dead."""
-    if row.holder is None or row.key in scene.lost:
+    if row.holder is None or row.key in inputs.lost:
         return True
-    return row.checkpoint_owner is not None and row.owner in scene.dead
+    return row.checkpoint_owner is not None and row.owner in inputs.dead
 
 
-def _named(row: Lease) -> str | None:
+def _next_owner(row: Lease) -> str | None:
     """The next owner, where the row is in a handover."""
     return row.owner if row.checkpoint_owner is not None else None
 
@@ -143,31 +145,33 @@ def move(row: Lease, to: str, why: str, *, at: datetime, rules: GapRules) -> Cha
     return change.move(row, to, why, at=at)
 
 
-def _board(rows: dict[str, Lease], scene: AssignmentInput, weights: Weights, rules: GapRules) -> Board:
-    board = Board(
-        living=tuple(sorted(scene.living)),
+def _present_loads(
+    rows: dict[str, Lease], inputs: AssignmentInput, weights: Weights, rules: GapRules
+) -> PlannedLoads:
+    loads = PlannedLoads(
+        living=tuple(sorted(inputs.living)),
         most=rules.max_leases,
         weight=weights.of,
         factor=weights.factor,
     )
     for row in rows.values():
-        if row.owner in scene.living and not is_free(row, scene):
-            movable = row.checkpoint_owner is None and not dwells(row, scene, rules)
-            board.add(row.key, row.owner, movable=movable)
-    return board
+        if row.owner in inputs.living and not is_free(row, inputs):
+            movable = row.checkpoint_owner is None and not dwells(row, inputs, rules)
+            loads.add(row.key, row.owner, movable=movable)
+    return loads
 
 
-def dwells(row: Lease, scene: AssignmentInput, rules: GapRules) -> bool:
+def dwells(row: Lease, inputs: AssignmentInput, rules: GapRules) -> bool:
     """Whether the lease was moved less than `dwell` ago, and so stays where it is."""
-    return _moved_within(row, rules.dwell, scene)
+    return _moved_within(row, rules.dwell, inputs)
 
 
-def _moved_within(row: Lease, period: timedelta, scene: AssignmentInput) -> bool:
+def _moved_within(row: Lease, period: timedelta, inputs: AssignmentInput) -> bool:
     # Another leader's clock may be ahead. A time far in the future must not keep the lease where it is for long.
-    return row.assigned_at is not None and abs(scene.now - row.assigned_at) < period
+    return row.assigned_at is not None and abs(inputs.now - row.assigned_at) < period
 
 
-def spilled(scene: AssignmentInput, changes: Iterable[Change]) -> int:
+def count_unplaced(inputs: AssignmentInput, changes: Iterable[Change]) -> int:
     """The number of leases that have no worker after this plan, because no worker lives or all have `max_leases`."""
     planned = {each.key for each in changes}
-    return sum(not r.has_ended and is_free(r, scene) and r.key not in planned for r in scene.leases)
+    return sum(not r.has_ended and is_free(r, inputs) and r.key not in planned for r in inputs.leases)

@@ -138,9 +138,9 @@ def plan_repair(
 
 
 def _no_origin(streams: Collection[StreamId]) -> str:
-    """`streams`: the streams that Kinesis or the table's rows know. Positions without any origin must not be committed: no origin
-    is decided in a table that was used before, and a second repair finds the positions whole.
-    """
+    """Why a repair without an origin stops. `streams`: the streams without one that Kinesis or the table's rows know."""
+    # Positions without any origin must not be committed: no run decides an origin in a table that was used before, and a second
+    # repair would find nothing to repair.
     if not streams:
         return (
             "no snapshot that is still known says where the reading of a stream started, and Kinesis knows none of the streams in the "

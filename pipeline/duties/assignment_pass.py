@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from pipeline.core.assign import AssignmentInput, spilled
+from pipeline.core.assign import AssignmentInput, count_unplaced
 from pipeline.core.change import MOVES, Change
 from pipeline.core.due import is_time
 from pipeline.core.handover import pending, plan_overdue
@@ -100,12 +100,12 @@ def plan_pass(
         lost=lost,
         now=now,
         cpu=cpu_of(fleet.rows, now),
-        stirred=memory.cpu_passes if _moved_lately(open_rows, now) else 0,
+        cpu_passes=memory.cpu_passes if _moved_lately(open_rows, now) else 0,
     )
     moves = policy.strategy.plan_moves(scene, fleet.rows, run=memory.passes)
     stirs = bool(scene.cpu) and any(each.kind in MOVES for each in moves)
-    seen = replace(seen, cpu_passes=scene.stirred + stirs)
-    return AssignmentPlan(seen, (*overdue, *moves), spilled(scene, moves), standing.presumed_dead)
+    seen = replace(seen, cpu_passes=scene.cpu_passes + stirs)
+    return AssignmentPlan(seen, (*overdue, *moves), count_unplaced(scene, moves), standing.presumed_dead)
 
 
 def _with_rate_now(row: Lease, now: datetime) -> Lease:

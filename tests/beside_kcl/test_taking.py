@@ -10,10 +10,10 @@ import pytest
 from pipeline.beside_kcl.lease_taking import LeaseTaking, TakingMemory, TakingReport
 from pipeline.beside_kcl.shuffle import Shuffle, ShuffleMemory
 from pipeline.core.assign import AssignmentInput, GapRules, plan_assign
-from pipeline.core.balance_board import cluster_of
 from pipeline.core.change import Applied, beat, give_up
 from pipeline.core.checkpoint import SHARD_END
 from pipeline.core.lease import Lease
+from pipeline.core.planned_loads import cluster_of
 from pipeline.kcl import leader
 from pipeline.memory.clock import CountingIds, MemoryClock
 from pipeline.memory.leases import MemoryLeaseStore

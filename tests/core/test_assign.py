@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.core.assign import GapRules, is_free, plan_assign, spilled
-from pipeline.core.balance_board import cluster_of
+from pipeline.core.assign import GapRules, count_unplaced, is_free, plan_assign
 from pipeline.core.checkpoint import SHARD_END
 from pipeline.core.lease import Lease
+from pipeline.core.planned_loads import cluster_of
 from pipeline.core.weight import SETTLES
 from tests.core.scenes import (
     AT_ONCE,
@@ -92,9 +92,9 @@ def test_each_open_lease_has_a_living_reader_or_was_to_be_left_alone_or_is_told(
     assert {change.put.get("owner") for change in plan} <= scene.living
     assert not {change.key for change in plan} & {row.key for row in scene.leases if row.has_ended}
     free = {row.key for row in scene.leases if is_free(row, scene) and not row.has_ended}
-    assert spilled(scene, plan) == len(free - {change.key for change in plan})
+    assert count_unplaced(scene, plan) == len(free - {change.key for change in plan})
     if rules.max_leases is None:
-        assert spilled(scene, plan) == 0
+        assert count_unplaced(scene, plan) == 0
 
 
 @given(SEEDS)
@@ -195,7 +195,7 @@ def test_the_leases_of_the_dead_go_to_the_living_and_those_of_workers_never_seen
 def test_where_nobody_lives_nothing_is_planned_and_all_of_it_is_told():
     scene = replace(unowned(3, []), leases=(*unowned(3, []).leases, Lease("over", checkpoint=SHARD_END)))
     assert plan_assign(scene, AT_ONCE) == []
-    assert spilled(scene, []) == 3
+    assert count_unplaced(scene, []) == 3
 
 
 def test_what_no_worker_has_room_for_is_told():
@@ -203,7 +203,7 @@ def test_what_no_worker_has_room_for_is_told():
     rules = replace(AT_ONCE, max_leases=3)
     plan = plan_assign(scene, rules)
     assert counts(carried_out(scene, plan)) == {"w1": 3, "w2": 3, None: 4}
-    assert spilled(scene, plan) == 4
+    assert count_unplaced(scene, plan) == 4
 
 
 def test_a_lease_that_names_its_next_owner_takes_its_place_before_heavier_ones():
@@ -219,7 +219,7 @@ def test_a_lease_that_names_its_next_owner_takes_its_place_before_heavier_ones()
     )
     plan = plan_assign(scene, replace(AT_ONCE, max_leases=3))
     assert [(change.key, change.put["owner"]) for change in plan] == [("named", "w1")]
-    assert spilled(scene, plan) == 1, "no worker has room for the heavy one"
+    assert count_unplaced(scene, plan) == 1, "no worker has room for the heavy one"
 
 
 def test_a_lease_whose_next_owner_is_full_goes_to_another_worker_or_is_told():
@@ -229,7 +229,7 @@ def test_a_lease_whose_next_owner_is_full_goes_to_another_worker_or_is_told():
     (change,) = plan_assign(scene, replace(AT_ONCE, max_leases=3))
     assert (change.key, change.put["owner"]) == ("named", "w2")
     assert plan_assign(scene, replace(AT_ONCE, max_leases=2)) == []
-    assert spilled(scene, []) == 1
+    assert count_unplaced(scene, []) == 1
 
 
 def test_a_worker_beyond_the_cap_gives_where_others_have_room():
@@ -432,11 +432,11 @@ EVERY = timedelta(seconds=20)
 
 def passes(scene, cpu, rules=None, *, count=3, every=EVERY):
     """The fleet after so many passes, and how many leases each of them moved; the leader remembers what it has to."""
-    moved, stirred = [], 0
+    moved, cpu_passes = [], 0
     for _ in range(count):
-        scene = later(replace(scene, cpu=cpu(scene), stirred=stirred), every)
+        scene = later(replace(scene, cpu=cpu(scene), cpu_passes=cpu_passes), every)
         plan = plan_assign(scene, rules or GapRules(dwell=DWELL))
-        stirred += any("assigned_at" in change.put for change in plan)
+        cpu_passes += any("assigned_at" in change.put for change in plan)
         moved.append(len(plan))
         scene = carried_out(scene, plan, handed_over=True)
     return scene, moved
@@ -517,7 +517,7 @@ def test_idle_hosts_are_told_apart_by_throughput():
 
 
 def test_a_worker_without_leases_gets_some_however_often_leases_were_moved_lately():
-    scene = replace(drawn("w3", w1=[100.0] * 9, w2=[100.0] * 9), cpu={"w1": 50.0, "w2": 50.0}, stirred=9)
+    scene = replace(drawn("w3", w1=[100.0] * 9, w2=[100.0] * 9), cpu={"w1": 50.0, "w2": 50.0}, cpu_passes=9)
     assert after(scene, GapRules(dwell=DWELL))["w3"] == 6
 
 

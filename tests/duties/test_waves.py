@@ -60,10 +60,14 @@ def test_the_end_of_a_shard_leaves_child_leases_then_child_ids_then_shard_end() 
     assert row is not None
     assert row.has_ended
     assert row.children == {"shardId-000000000001", "shardId-000000000002"}
-    order = [why for why in seen if "reads on" in why or "ended in" in why or "landed up to" in why]
-    assert ["reads on" in order[0], "ended in" in order[2], order[3] == "landed up to SHARD_END"] == [
-        True
-    ] * 3
+    order = [
+        why for why in seen if "reads on" in why or "the shard has ended" in why or "landed up to" in why
+    ]
+    assert [
+        "reads on" in order[0],
+        "the shard has ended" in order[2],
+        order[3] == "landed up to SHARD_END",
+    ] == [True] * 3
 
 
 @pytest.mark.parametrize("arrow", [Arrow.CLAIMED, Arrow.STAGED, Arrow.COMMITTED, Arrow.CHECKPOINTED])

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.assign import GapRules, is_free, spilled
+from pipeline.core.assign import GapRules, count_unplaced, is_free
 from pipeline.core.lease import Lease
 from pipeline.core.worker import Worker
 from pipeline.kcl.fleet import KclRules
@@ -87,9 +87,9 @@ def test_only_the_living_are_given_leases_and_all_free_ones_are_given_or_told(se
     assert len({change.key for change in changes}) == len(changes)
     assert all(change.why for change in changes)
     free = {row.key for row in scene.leases if is_free(row, scene) and not row.has_ended}
-    assert spilled(scene, changes) == len(free - {change.key for change in changes})
+    assert count_unplaced(scene, changes) == len(free - {change.key for change in changes})
     if rules.max_leases is None:
-        assert spilled(scene, changes) == 0
+        assert count_unplaced(scene, changes) == 0
 
 
 @given(SEEDS, STRATEGIES)

@@ -21,19 +21,19 @@ _CHECKPOINT_FIRST: Final = """\
 
 _MOVES: Final = """\
     return [
-        _write(rows[key], to, board.count[to], scene=scene, weights=weights, rules=rules)
-        for key, to in board.moves.items()
-        if to != rows[key].owner or is_free(rows[key], scene)
+        _write(rows[key], to, loads.count[to], inputs=inputs, weights=weights, rules=rules)
+        for key, to in loads.moves.items()
+        if to != rows[key].owner or is_free(rows[key], inputs)
     ]
 """
 _RESTLESS: Final = (
     _MOVES.replace("return [", "moves = [")
     + """\
-    names = sorted(scene.living)
+    names = sorted(inputs.living)
     for row in rows.values():
-        if not moves and len(names) > 1 and row.owner in names and not is_free(row, scene):
+        if not moves and len(names) > 1 and row.owner in names and not is_free(row, inputs):
             to = names[(names.index(row.owner) + 1) % len(names)]
-            moves.append(_write(row, to, board.count[to], scene=scene, weights=weights, rules=rules))
+            moves.append(_write(row, to, loads.count[to], inputs=inputs, weights=weights, rules=rules))
     return moves
 """
 )

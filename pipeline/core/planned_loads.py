@@ -17,7 +17,7 @@ def cluster_of(worker_id: str) -> str:
 
 
 @dataclass(slots=True, kw_only=True)
-class Board:
+class PlannedLoads:
     living: tuple[str, ...]
     most: int | None
     """The most leases that one worker may have; None where there is no limit."""
@@ -73,11 +73,11 @@ class Board:
         heappush(self._least[cluster], (self.load[worker], self.count[worker], worker))
 
     def place(self, key: str, *, movable: bool) -> None:
-        """Give a lease that nobody holds to the least loaded worker; to none where all are full."""
+        """Give a lease to the least loaded worker; to none where all workers are full."""
         self.place_at(key, self._least_loaded(), movable=movable)
 
     def place_at(self, key: str, worker: str | None, *, movable: bool) -> bool:
-        """Give a lease to this worker. Whether that worker lives and has room."""
+        """Give a lease to this worker, if the worker lives and has room. Returns whether it got the lease."""
         if worker not in self.load or self._is_full(worker):
             return False
         self.moves[key] = worker
