@@ -266,7 +266,7 @@ def test_a_handover_to_a_dead_worker_is_called_off_where_the_holder_is_the_best_
 def test_the_next_owner_gets_the_lease_of_a_holder_that_died():
     row, plan = handing_over("gone", "w3", dead="gone", living=["w1", "w2", "w3"])
     assert (row.owner, row.checkpoint_owner, row.run_claim, row.counter) == ("w3", None, None, 8)
-    assert "gone stood still" in plan[0].why
+    assert "worker gone is dead" in plan[0].why
 
 
 def test_a_lease_that_is_being_handed_over_counts_for_its_next_owner():
