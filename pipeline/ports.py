@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class Clock(Protocol):
     def now(self) -> datetime:
         """The time of this host's clock, in UTC."""
-        # Two hosts' clocks differ. What must be safe goes by counters, or by Kinesis's clock (docs/protocol.md, section 6).
+        # Two hosts' clocks differ, so nothing on which safety rests may go by them (docs/protocol.md, section 6).
         ...
 
     def monotonic(self) -> float:

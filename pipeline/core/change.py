@@ -151,6 +151,8 @@ def create(lease: Lease, why: str) -> Change:
 
 def claim(read: Lease, me: str, run_claim: str, *, over: bool = False) -> Change:
     """Claim the shard for one wave. `over`: the run that waits for the shard (`wantedBy`) is over, or is this run."""
+    # `wantedBy` as read: a run that began to wait since the look would never get the shard otherwise (D18). No `checkpointOwner`: a
+    # pending handover comes first. The counter isn't required, because beats move it (D1).
     return Change(
         read.key,
         f"{me} reads this shard in run claim {run_claim}",
@@ -195,6 +197,8 @@ def repair(read: Lease, run_claim: str, at: Checkpoint) -> Change:
 def checkpoint(
     read: Lease, me: str, run_claim: str, *, at: Checkpoint, throughput_kbps: float | None = None
 ) -> Change:
+    # The claim is required and not only the holder: a run that was frozen wakes up in a worker that still holds the lease, while
+    # another run of the same worker has gone on (D2). KCL counts owner switches since the last checkpoint.
     put: dict[str, Any] = {"checkpoint": at, "landed": at, "owner_switches": 0}
     if throughput_kbps is not None:
         # As many places as the row keeps. Else `is_own_write` would find another value after a lost answer.
@@ -436,6 +440,7 @@ def retire(read: Lease, why: str) -> Change:
 
 
 def delete_ended(read: Lease, why: str) -> Change:
+    """Delete the tombstone of an ended shard. Refused where another process wrote the row since the look."""
     return Change(
         read.key,
         why,

@@ -95,8 +95,8 @@ class Person:
 @dataclass(frozen=True, slots=True)
 class Decision:
     range: Range | None
-    """None where the table needs no change. A shard without a position gets none then: a position would make its ancestors count
-    as ended."""
+    """None where the table needs no change. A shard without a position stays without one, because a position would make its
+    ancestors count as ended."""
     sentences: tuple[str, ...]
     row: Checkpoint | None = None
     """The checkpoint that the row gets. None where the next wave brings the row forward by itself."""
