@@ -121,7 +121,7 @@ def read_worker(text: str | None) -> WorkerMemory:
 
 
 def _write_former(memory: StreamsMemory) -> list[Any] | None:
-    """The former streams that have waited longest. The wait of the others starts again, and streams are searched for again."""
+    """The former streams that have waited longest. After a reload the wait of the others starts again."""
     longest = sorted(memory.former, key=lambda name: memory.former[name].credit, reverse=True)[
         :MOST_IN_CURSOR
     ]
