@@ -102,6 +102,7 @@ class WorkersBeat:
     lets_move_at_once = True
 
     def tokens(self, rows: Iterable[Lease], ours: Collection[str]) -> Mapping[str, str]:
+        # The workers of another application beat in their leases, whatever Headrace's own workers do.
         return {row.key: str(row.counter) for row in rows if row.holder not in ours}
 
     def keys_of_dead_holders(
@@ -129,11 +130,14 @@ class LeasesBeat:
     def keys_of_dead_holders(
         self, rows: Iterable[Lease], fleet: KnownWorkers, counters: Sightings, *, after: timedelta
     ) -> frozenset[str]:
+        # Lease by lease: a worker may beat in its own row and still let one lease stand still.
         return expired(counters, after)
 
     def beats_of_worker(
         self, me: str, rows: Iterable[Lease], living: Collection[str], *, now: datetime, since: timedelta
     ) -> list[Change]:
+        # A living run beats for the rows that it has claimed. If the worker beat for them too, a hung run's leases would look
+        # alive for ever (D8).
         return [
             change.beat(row, me, throughput_kbps=rate_at_beat(row, now, since=since))
             for row in rows

@@ -83,6 +83,7 @@ def plan_pass(
             pass
     if not policy.strategy.assigns():
         return AssignmentPlan(seen, presumed_dead=standing.presumed_dead)
+    # Not those whose holder is dead or whose next owner is gone: the strategy gives these leases to another worker.
     gone = fleet.dead | fleet.stopping
     late = [row for row in open_rows if row.key not in lost and row.owner not in gone]
     # A shard may end while its lease is being handed over. Its row must not name two workers for ever.

@@ -81,6 +81,7 @@ class Attempt:
         try:
             rows = streams.describe(candidates, self.settings)
         finally:
+            # Also where `describe` raises: the wave ends here if no stream could be described.
             self.claims.note_undescribed(candidates, streams.failed)
         living = self.claims.living_claims(rows)
         if keys is None:
@@ -104,6 +105,7 @@ class Attempt:
             self.claims.release(log)
             self.on_arrow(Arrow.RELEASED, claimed)
             self._is_at_work = False
+        # Not after an error: the next wave then takes the same warm shards again.
         self.rows.remember(rows, log.landed)
         self.load.report_when_due()
         self.failed.update({p.lease_key: p.why for p in log.problems if p.fatal})

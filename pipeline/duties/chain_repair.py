@@ -34,7 +34,7 @@ class Repairing:
         try:
             self.table.load()
         except ChainBroken:
-            pass
+            pass  # this is what a repair is for
         else:
             return Stop("the lake table has its positions: there is nothing to repair; nothing was changed")
         facts = self._streams()

@@ -102,6 +102,7 @@ class Claims:
                 case error:
                     why = f"its row couldn't be claimed ({error}); nothing was read"
                     log.problems.append(Problem(row.key, why, fatal=isinstance(error, Terminal)))
+        # A write without an answer may have been applied (D7); a write that was answered by an error was not.
         self._claiming = tuple(row for row, outcome in answers if isinstance(outcome, Unreachable))
         require_some(outcomes)
         self.note_progress()
@@ -239,6 +240,7 @@ class Claims:
         rows = tuple(rows)
         worker = self.workers.get(self.me)
         beats = {claim: str(count) for claim, count in worker.run_beats.items()} if worker else {}
+        # A claim that has no beat in the worker's row is watched like one whose beat stands still.
         for row in rows:
             for claim in (row.run_claim, row.wanted_by):
                 if claim is not None:

@@ -102,6 +102,7 @@ class Cleaning:
         if self.settings.coordination.cleanup:
             changes += plan_delete_garbage(family, rows, state.positions, gone=gone)
         written = write_all(self.leases, changes, has_time=has_time)
+        # Also with `coordination.cleanup: false`, which keeps rows: each snapshot carries all positions.
         dropped = self._drop(plan_drop(family, rows, state.positions, gone=gone))
         return CleanupReport(written, dropped)
 

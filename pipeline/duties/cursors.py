@@ -92,6 +92,7 @@ def write_worker(memory: WorkerMemory) -> str:
             "leader": _write_leader_watch(memory.leader),
             "kept": as_json(memory.own_leases_memory, whole=is_whole),
             "company": as_json(memory.other_workers_memory, whole=is_whole),
+            # A policy without a memory finds the worker's rows by the index, and does without these keys after a reload.
             "held": sorted(memory.held) if is_whole and memory.own_leases_memory is not None else None,
         }
     )
@@ -153,6 +154,7 @@ def _read_leader_watch(row: list[Any] | None) -> LeaderWatchMemory:
 
 
 def _as_text(values: Mapping[str, Any]) -> str:
+    # Without empty values and zeros, which are the defaults of reading: most ticks then have a short cursor.
     return json.dumps({key: value for key, value in values.items() if value}, separators=(",", ":"))
 
 

@@ -53,8 +53,8 @@ def _rows_of_undecided_parents(
     positions: Positions,
     leases: LeaseStore,
 ) -> list[Lease]:
-    """Rows of the parents that neither the listing, nor the table, nor a row that was read decides about. They are read in few
-    requests: at a first start there can be hundreds of parents that Kinesis has dropped long ago."""
+    """Rows of the parents for which neither the listing, nor the table, nor another row tells whether they are still to be read.
+    They are read in few requests: at a first start there can be hundreds of parents that Kinesis has dropped long ago."""
     keys = {row.shard_id: row.key for row in held}
     settled = known.in_scope | known.expected | keys.keys() | known.passed(positions).keys()
     asked = sorted(

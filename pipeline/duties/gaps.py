@@ -55,6 +55,7 @@ def record_gaps(
             listed = source.list_shards(facts.stream) if listed is None else listed
             if any(shard.shard_id == each.key.shard_id for shard in listed):
                 continue  # Kinesis contradicts itself: it lists a shard that it doesn't know. A later wave reads the shard
+            # Every record older than the retention may be lost. Kinesis tells its time in whole seconds, so up to a second more.
             now = source.aws_now() or facts.asked
             gap = Gap(batch.witness, now + WITHIN_THE_SECOND - facts.retention)
             ranges.append(_ended(_skipped(batch, gap, run, claim), listed))

@@ -78,6 +78,7 @@ def watch(
     """
     rows = listing.workers
     tokens = {row.worker_id: _token(row) for row in rows}
+    # A worker whose row has just disappeared is watched anew, as one without a row: its credit begins at zero.
     absent = dict.fromkeys(before.keys() - tokens.keys(), _NO_ROW)
     known = {n: seen for n, seen in before.items() if n in tokens or seen.token == _NO_ROW}
     seen = look(known, tokens | absent, since=since, tick=tick)

@@ -25,13 +25,14 @@ class LoadReport:
     settings: Settings
     _loads: tuple[HostLoad, ...] = ()
     _since: float = 0.0
-    """When the time began that the loads are about, by the monotonic clock."""
+    """The beginning of the time that the loads cover, by the monotonic clock."""
 
     def note(self, loads: Iterable[HostLoad]) -> None:
         loads = tuple(loads)
         if not self.settings.assignment.cpu or not loads:
             return
         if not self._loads:
+            # The first load is about the time before this call.
             self._since = self.clock.monotonic() - max(load.span for load in loads).total_seconds()
         self._loads = (*self._loads, *loads)
 
@@ -55,5 +56,6 @@ class LoadReport:
             most=self.settings.kcl.max_utilisation,
             network=self.settings.kcl.network_mbps,
         )
+        # Refused where another run has added an average meanwhile: these loads then go into the next average.
         if self.workers.report(self.worker_id, metrics, seen=row.measured_at if row else None):
             self._loads = ()

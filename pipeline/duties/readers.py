@@ -43,7 +43,7 @@ class Readers:
             ):
                 case Applied():
                     owner = first
-                case lost:
+                case lost:  # another write was faster, most likely the leader's: the owner in the row counts
                     owner = (lost.found.holder if lost.found else None) or first
         if owner not in self.local_workers:
             raise Unknown(

@@ -135,6 +135,7 @@ class Recovery:
                 "changed"
             )
         key = ShardKey(facts.stream, row.shard_id)
+        # The row first, then the table, as in a wave: a row that only looks older than the table does no harm.
         positions = self.table.load().positions
         begins = [key] if positions.of(key) is None and facts.stream in positions.origins else []
         family = family_of(
@@ -188,6 +189,7 @@ class Recovery:
                     f"the position of {decision.range.key} changed while you decided: {committed.landing.refused[0].why}. Nothing "
                     "was changed; run the command again"
                 )
+        # Only now: a row's checkpoint must never be ahead of the table (I8).
         if decision.row is not None:
             wanted = change.reposition(
                 held, self.claim, at=decision.row, landed=decision.landed, why=decision.sentences[0]

@@ -136,7 +136,7 @@ class RunEnding:
     failed: dict[str, str]
     """Lease keys of the shards that the run couldn't read, each with the reason."""
     error: HeadraceError | None = None
-    """Why the run broke off as a whole; None where it came to its end."""
+    """The error that ended the whole run early; None if there was none."""
 
     @property
     def is_passing(self) -> bool:
@@ -183,6 +183,7 @@ class Reading:
         try:
             work()
         except HeadraceError as error:
+            # Every shard that the run was to read and hasn't read: none of their partitions may look done.
             waiting = self._run.waiting if self._run is not None else ()
             self._failed.update(dict.fromkeys((*self._unread, *waiting, *self._claimed), str(error)))
             return RunEnding(self._failed, error)

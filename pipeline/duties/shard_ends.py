@@ -45,7 +45,7 @@ class ShardEnds:
         if position.children and not self.claims.write(
             log, key, change.note_children(self.claims.held[key], frozenset(position.children))
         ):
-            return
+            return  # without SHARD_END, so that a later wave comes back to this shard
         if (end := position.checkpoint) is not None:
             row = self.claims.held[key]
             # The row stays until the clean-up, and must not count as load until then.

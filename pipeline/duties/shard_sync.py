@@ -92,7 +92,7 @@ class Round:
 
     @property
     def trouble(self) -> HeadraceError | None:
-        """The error of the tick, where no stream could be synced. While some can, the error of another one is a note."""
+        """The error of the tick, if no stream could be synced. If at least one could, the errors of the others are notes."""
         if not self.failed or self._any_synced:
             return None
         return min(self.failed.values(), key=lambda error: not isinstance(error, Transient))
@@ -209,6 +209,7 @@ class ShardSync:
                 done.synced.append(tracked.name)
                 done.is_cut_short = True
                 return
+            # The token is of the rows before the changes: after changes, the next sync lists the shards once more.
             done.memory[tracked.name] = SyncMemory(None if found.changes else token, holes)
         if cleanup:
             done.is_cut_short = self._clean(

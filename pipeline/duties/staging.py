@@ -33,10 +33,13 @@ class Staging:
         self.load.note(manifest.loads)
         claimed.claims.note_progress()
         on_staged()
+        # In this order: nothing of a stream that was created again is committed (D12), and a gap is committed before the
+        # position moves over it (I13).
         reads, manifest = claimed.streams.without_recreated(planned.reads, manifest)
         if not reads:
             return None
         reads, manifest = self._record_gaps(claimed, reads, manifest)
+        # A shard with an error still lands what was staged before the error.
         for staged in manifest.staged:
             if staged.error is not None:
                 row = claimed.claims.held[staged.key]

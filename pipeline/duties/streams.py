@@ -62,6 +62,7 @@ class Tracked:
 
     @property
     def name(self) -> str:
+        # The settings may have the stream's ARN, which ends in `/<name>`.
         return name_of_serialized(self.settings.name).rpartition("/")[2]
 
 

@@ -123,7 +123,8 @@ def worker_turn(
     try:
         report = duty.tick(last_tick.get(cursor) or read_worker(cursor))
     except (Transient, TablesMissing) as error:
-        # At the first start of an application the tables don't exist: the leader's tick creates them a moment later.
+        # At the first start of an application the tables don't exist: the leader's tick creates them a moment later. The old
+        # cursor is returned, so that the next tick finds the memory that belongs to it.
         return Turn(sentence=f"worker {duty.worker_id}: {error}", cursor=cursor)
     return Turn(
         sentence=str(report),

@@ -50,10 +50,11 @@ class LandingStep:
         for staged in staged_wave.manifest.staged:
             row = self.claims.held[staged.key]
             if staged.key in refused:
+                # Another run was faster, or a file is shared with a shard that was refused (D10).
                 why = f"{refused[staged.key].why}; no record of this range was committed, and the next wave reads it again"
                 log.problems.append(Problem(row.key, why, fatal=False))
                 continue
-            landed = ranges.get(staged.key)
+            landed = ranges.get(staged.key)  # None: there was nothing worth a range
             if landed is not None and staged.upto.ended and staged.key.stream in listed:
                 ended.append(staged)
             elif landed is not None and not landed.upto.ended:
@@ -119,8 +120,8 @@ class LandingStep:
 
 
 def _is_worth_a_range(staged: Staged, witness: datetime, retention: timedelta) -> bool:
-    """Whether a range goes into the commit. Progress always does; that a wave found nothing new only where the last witness is
-    older than a quarter of the retention. That leaves three more tries before a quiet shard looks like a loss of records."""
+    """Whether a range goes into the commit. Progress always does. A look that found no new record does only if the last witness
+    is older than a quarter of the retention: that leaves three more tries before a quiet shard looks like a loss of records."""
     if staged.moved:
         return True
     return staged.upto.seen is not None and staged.upto.seen - witness > retention / 4

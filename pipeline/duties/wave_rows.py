@@ -64,7 +64,8 @@ class WaveRows:
         ):
             return set()
         if self._round_ended is None and self._probed_up_to is None:
-            # Short runs make one wave each. If all began with the first shard, they would never come to the last ones.
+            # Short runs make one wave each. If all began with the first shard, they would never come to the last ones. crc32 is
+            # the same in every process, unlike Python's hash of a text (I31).
             first = PROBES_A_WAVE * (
                 crc32(self.claim.encode()) % ceil(max(len(plan.idle), 1) / PROBES_A_WAVE)
             )

@@ -54,6 +54,7 @@ def write_all(
                     refused += 1
                 case HeadraceError():
                     trouble[change.key] = outcome
+        # The row of a child whose parent's row failed has failed, too, so that its own children wait as well.
         trouble |= {
             each.key: trouble[min(_parents(each) & trouble.keys())] for each in portion if each not in ready
         }
