@@ -1,7 +1,7 @@
 """Dagster's instance, kept by the code server from tick to tick.
 
 A sensor's context would open the instance anew at each tick, and check the migrations of three databases each time: half of
-the CPU of a tick that has nothing to do. One instance may serve many threads; Dagster's own daemon uses it so.
+the CPU of a tick that has nothing to do. One instance may serve many threads, as in Dagster's own daemon.
 """
 
 import threading

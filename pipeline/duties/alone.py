@@ -102,7 +102,7 @@ class WorkersBeat:
     lets_move_at_once = True
 
     def tokens(self, rows: Iterable[Lease], ours: Collection[str]) -> Mapping[str, str]:
-        # The workers of another application beat in their leases, whatever Headrace's own workers do.
+        # A worker of another application has no beat in a worker row, so each of its leases is watched by itself.
         return {row.key: str(row.counter) for row in rows if row.holder not in ours}
 
     def keys_of_dead_holders(

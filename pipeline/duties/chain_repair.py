@@ -43,8 +43,8 @@ class Repairing:
         return plan_repair(
             evidence,
             families,
-            # Since when records of an unread shard may have been lost isn't known. The creation of the stream is the earliest
-            # possible witness, so that every gap is found.
+            # No snapshot tells since when records of an unread shard may have been lost. The stream's creation is the earliest
+            # possible moment, so that no gap is missed.
             origins={}
             if origin is None
             else {s.stream: Origin(origin, datetime.fromtimestamp(s.stream.epoch, UTC)) for s in facts},

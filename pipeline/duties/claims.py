@@ -138,7 +138,7 @@ class Claims:
         return frozenset(key for (key, each), done in outcomes if self._is_written(log, key, each, done))
 
     def _is_written(self, log: WaveLog, key: ShardKey, wanted: Change, outcome: Outcome) -> bool:
-        """Take down the outcome of a write. A refusal means that this run has lost the row; what it committed stays."""
+        """Note the outcome of a write, and whether it was written. A refusal means that this run has lost the row."""
         self.note_progress()
         match outcome:
             case Applied(lease):
@@ -208,7 +208,11 @@ class Claims:
         if not is_of_this_life(stream, row):
             return "its row is of another life of the stream; the leader retires the row"
         if row.holder != self.me:
-            return f"{f'worker {row.holder}' if row.holder else 'no worker'} holds its lease, not {self.me}"
+            return (
+                f"worker {row.holder} holds its lease, not {self.me}"
+                if row.holder
+                else "no worker holds its lease"
+            )
         if row.checkpoint_owner is not None:
             return f"its lease is being handed over to {row.owner}"
         return None

@@ -50,7 +50,7 @@ class LeaderReport:
     sentence: str
     leads: bool
     trouble: HeadraceError | None = None
-    """Why no stream could be synced, or why no lease was assigned. Either failure doesn't keep the tick from the other."""
+    """Why no stream could be synced, or why no lease was assigned. A tick that fails in one of the two still does the other."""
     partitions: tuple[str, ...] = ()
     """Keys of all leases that this tick read, parents first; empty if it didn't read the leases."""
 

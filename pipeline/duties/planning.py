@@ -92,7 +92,7 @@ class Planning:
     def _state(self, streams: WaveStreams) -> TableState:
         """The lake table's state, after the origins of the settings' streams were committed where they were missing.
 
-        The origin of a stream that the settings don't name is the leader's business, which has found the stream.
+        Only the leader commits the origin of a stream that the settings don't name, because only the leader searches for streams.
         """
         self.ports.table.ensure()
         state = self.ports.table.load()

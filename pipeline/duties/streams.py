@@ -135,7 +135,7 @@ class Tracking:
             return replace(memory, counted=None), (f"the search for streams failed ({error})",)
         before = {s.name for s in memory.found or ()}
         names = {s.name for s in found}
-        changes = {"streams found": names - before, "streams found no more": before - names}
+        changes = {"streams found": names - before, "streams no longer found": before - names}
         notes = tuple(f"{what}: {', '.join(sorted(which))}" for what, which in changes.items() if which)
         return replace(memory, searched=now, found=found), notes
 
@@ -144,7 +144,8 @@ class Tracking:
 
     def _is_asked_for(self, ident: str, found: Iterable[StreamId]) -> bool:
         """Whether the settings or the search ask for the stream `ident`, which is `account:name`."""
-        # The settings may leave the account out: a stream of that name in any account counts, since deleting is worse.
+        # The settings may leave the account out, so a stream of that name counts in any account: to delete its rows by mistake
+        # would be worse than to read on.
         name = ident.partition(":")[2]
         if self.settings.stream(name) is not None:
             return True

@@ -54,7 +54,7 @@ class LandingStep:
                 why = f"{refused[staged.key].why}; no record of this range was committed, and the next wave reads it again"
                 log.problems.append(Problem(row.key, why, fatal=False))
                 continue
-            landed = ranges.get(staged.key)  # None: there was nothing worth a range
+            landed = ranges.get(staged.key)  # None: the wave found nothing that needs a range
             if landed is not None and staged.upto.ended and staged.key.stream in listed:
                 ended.append(staged)
             elif landed is not None and not landed.upto.ended:

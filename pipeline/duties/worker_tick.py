@@ -114,7 +114,7 @@ class WorkerDuty:
         streams = asked.known
         suffix += asked.suffix
         plan = rows.plan([lease for lease in mine if lease.key not in later], streams, living, now=now)
-        # A shard that failed without a note in its row looks idle: only this memory asks for another try.
+        # If a failure isn't noted in the row, the row looks idle, and only `backoff` tells that the shard has to be tried again.
         failed = (Due(row.key, "it failed when last read") for row in plan.idle if row.key in memory.backoff)
         due = (
             *failed,
@@ -235,7 +235,7 @@ class WorkerDuty:
         )
 
     def _forget_dead_runs(self, row: Worker, mine: tuple[Lease, ...], living: frozenset[str]) -> None:
-        """Remove the beats of runs that are over and have no claim on any row from the worker's row, which would only grow."""
+        """Remove from the worker's row the beats of runs that are over and have no claim left. Else the row would only grow."""
         held = {claim for lease in mine for claim in claims_on(lease)}
         gone = [
             claim

@@ -45,7 +45,7 @@ def test_a_row_that_nothing_speaks_against_is_claimed_and_held_as_it_is_now() ->
             False,
         ),
         (a_row(owner="w2"), "worker w2 holds its lease, not w1", False),
-        (a_row(owner=None), "no worker holds its lease, not w1", False),
+        (a_row(owner=None), "no worker holds its lease", False),
         (a_row(owner="w2", checkpoint_owner="w1"), "its lease is being handed over to w2", False),
         (a_row(run_claim="other/1"), "run other is reading it", True),
         (a_row(wanted_by="other/1"), "run other waits for it and goes first", True),
