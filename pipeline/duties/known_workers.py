@@ -25,7 +25,7 @@ class KnownWorkers:
     duration: timedelta
     """A worker whose row has stood still for longer is dead, unless `patience` names another time for the worker."""
     patience: Mapping[str, timedelta] = field(default_factory=dict)
-    """By worker id."""
+    """By worker id: the time after which this worker counts as dead."""
     misread_rows: int = 0
     """The number of worker rows that weren't understood."""
     has_changed: bool = False

@@ -59,8 +59,8 @@ class LeaderWatch:
             return LeaderWatchMemory(now, found.version, other=other), None
         if found is None or row is None:
             return LeaderWatchMemory(now), None
-        # Only time in which the lock was beaten counts against the leader. A lock that stands still is another leader
-        # sensor's business: it takes the lock over.
+        # Only time in which the lock was beaten counts against the leader. If the lock stands still, another leader sensor
+        # takes it over, and no alarm is needed.
         beats = before.lock is not None and before.lock != found.version
         since = now - before.last if before.last is not None and beats else None
         seen = {} if before.passes is None else {row.worker_id: before.passes}

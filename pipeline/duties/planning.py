@@ -145,7 +145,7 @@ class Planning:
                 continue
             reasons: tuple[ParentReason, ...] = ()
             waiting: tuple[InTheWay, ...] = ()
-            # Only the first range of a shard names parents (I3). Later ones don't cost the requests that ask Kinesis about them.
+            # Only the first range of a shard names parents (I3), so Kinesis is asked about parents for unread shards only.
             by = passed.get(key.shard_id) if positions.of(key) is None else None
             if by is None and _is_unread(positions.of(key)) and facts.stream in positions.origins:
                 reasons, waiting = parents_of(

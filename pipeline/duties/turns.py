@@ -92,7 +92,7 @@ def leader_turn(
         next_cursor = _after_failure(duty, memory, failures + 1, last_tick)
         return Turn(sentence=f"leader: {error}", cursor=next_cursor)
     except Exception:
-        # Not caught to hide anything: a deployment that fails in an unexpected way must not keep the lock.
+        # The error goes on to Dagster. The lock is released first: a deployment that fails unexpectedly must not keep it.
         _release_lock(duty)
         raise
     if report.trouble is not None:
