@@ -66,6 +66,6 @@ def _rows_of_undecided_parents(
     if not asked:
         return []
     found = leases.get_many(sorted(set(asked)))
-    # A row that isn't understood may be of an unread parent, so its shard has a row until the table has an END for it.
+    # A row that isn't understood may be of a parent that isn't read to its end: the child waits until the table has the END.
     not_understood = [Lease(row.key) for row in found.skipped]
     return [*not_understood, *(row for row in found.leases if is_of_this_life(known.stream, row))]

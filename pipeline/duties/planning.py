@@ -67,7 +67,10 @@ class Planning:
         return state
 
     def _do_chores(self, claimed: Claimed, plans: dict[ShardKey, Begin]) -> dict[ShardKey, Read]:
-        """Write what comes before the reading, and return the reads: rows behind the table, rows of shards that have ended."""
+        """Write the rows that have to be written before the reading: those behind the table, and those of ended shards.
+
+        Returns the shards that can be read now.
+        """
         log, claims = claimed.log, claimed.claims
         reads: dict[ShardKey, Read] = {}
         repairs: dict[ShardKey, Change] = {}
