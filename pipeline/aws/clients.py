@@ -1,4 +1,4 @@
-"""boto3 clients by the settings, and the errors of ours for their exceptions."""
+"""boto3 clients made from the settings, and Headrace's errors for their exceptions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _client(service: str, settings: AwsSettings) -> Any:
     """A client. It has no parameter for credentials on purpose: they come from the environment or a role only."""
     if settings.endpoint is not None and "@" in urlsplit(settings.endpoint).netloc:
         raise BadSetting(
-            "aws.endpoint holds a user or a password; leave them out of the address: credentials come from the "
+            "aws.endpoint holds a user or a password. Leave them out of the address: credentials come from the "
             "environment or a role, never from settings"
         )
     config = Config(
@@ -63,10 +63,12 @@ def _client(service: str, settings: AwsSettings) -> Any:
         connect_timeout=_CONNECT,
         read_timeout=_READ,
         user_agent_extra="headrace",
-        max_pool_connections=32,  # a wave writes 16 rows at once, and its beat needs connections at the same time; boto3's default is 10
+        # A wave writes 16 rows at once, and its beat needs connections at the same time. boto3's default is 10.
+        max_pool_connections=32,
     )
     try:
-        region = settings.region or os.environ.get("AWS_REGION")  # boto3 reads AWS_DEFAULT_REGION only
+        # boto3 itself only reads AWS_DEFAULT_REGION.
+        region = settings.region or os.environ.get("AWS_REGION")
         session = boto3.Session(profile_name=settings.profile, region_name=region)
         return session.client(service, endpoint_url=settings.endpoint, config=config)  # type: ignore[call-overload]
     except boto.ProfileNotFound as error:
@@ -75,7 +77,8 @@ def _client(service: str, settings: AwsSettings) -> Any:
         raise BadSetting(
             "no AWS region is known: set aws.region, AWS_REGION or a profile that has one"
         ) from error
-    except ValueError as error:  # botocore's answer to an endpoint that is no URL
+    except ValueError as error:
+        # botocore raises it for an endpoint that isn't a URL.
         raise BadSetting(
             f"aws.endpoint {settings.endpoint!r} isn't the address of a service ({error})"
         ) from error
@@ -139,6 +142,7 @@ def _meaning(what: str, error: boto.ClientError, *, writes: bool) -> HeadraceErr
     code = code_of(error)
     reason = f"{code}: {error.response.get('Error', {}).get('Message', '')}".rstrip(": ")
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    # Before the status is looked at: some throttling codes come with a status of 500 or more.
     if code in _THROTTLED:
         return Throttled(
             f"{what}: throttled after {_ATTEMPTS} attempts ({reason}). Nothing was written; the next tick tries again"

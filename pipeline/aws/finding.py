@@ -64,7 +64,8 @@ class Finder:
         oldest = sorted(self._tags, key=lambda stream: self._tags[stream][0])
         for stream in new:
             self._tags[stream] = (time.monotonic(), self._tags_of(stream))
-        with suppress(Throttled):  # the older tags are good enough until the next look
+        # The older tags are good enough until the next look.
+        with suppress(Throttled):
             for stream in oldest[: max(0, _AT_ONCE - len(new))]:
                 self._tags[stream] = (time.monotonic(), self._tags_of(stream))
 
@@ -76,7 +77,8 @@ class Finder:
                 with asking(f"the tags of {stream}", passing={_MISSING}):
                     answer = self._client.list_tags_for_stream(**request)
             except ClientError:
-                return {}  # the stream was deleted after it was listed
+                # The stream was deleted after it was listed.
+                return {}
             found |= {tag["Key"]: tag.get("Value", "") for tag in answer["Tags"]}
             if not answer["HasMoreTags"] or not answer["Tags"]:
                 return found

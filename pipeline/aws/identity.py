@@ -1,4 +1,4 @@
-"""Which AWS credentials would a new client of this process use? Answered without a request to AWS.
+"""Tells whether a new client of this process would use other AWS credentials than before, without a request to AWS.
 
 A boto3 client reads AWS's environment variables and configuration files once, when it is made. Clients are kept, because
 making one costs as much CPU as a hundred requests; a kept client doesn't see keys that a person has replaced in a file.
@@ -24,5 +24,6 @@ def _stamp(named: str | None, usual: str) -> tuple[int, int] | None:
     try:
         found = path.stat()
     except OSError:
-        return None  # there is no such file, or this process may not read it
+        # There is no such file, or this process may not read it.
+        return None
     return found.st_mtime_ns, found.st_size

@@ -86,7 +86,8 @@ class KinesisSource:
 
     def is_gone(self, key: ShardKey) -> bool:
         if key in self._gone:
-            return True  # for ever: a stream never uses a shard id again
+            # A stream never uses a shard id again, so this answer stays true.
+            return True
         try:
             with asking(str(key), passing={_MISSING}):
                 self._client.get_shard_iterator(
@@ -106,11 +107,12 @@ class KinesisSource:
             answer = self._first_record(key, iterator)
             iterator = answer.get("NextShardIterator")
             if answer["Records"] or (iterator and not answer.get("MillisBehindLatest")):
-                return False  # there is a record, or the shard is open and this is its newest position
+                # There is a record, or the shard is open and this is its newest position.
+                return False
         return True
 
     def has_news(self, keys: Mapping[ShardKey, Start | int]) -> frozenset[ShardKey]:
-        # Drop expired iterators only: many idle shards are looked at in turns, and the others come again.
+        # Only expired iterators are dropped: many idle shards are looked at in turns, and each of them comes again.
         oldest = time.monotonic() - _ITERATOR_LIVES
         self._iterators = {key: kept for key, kept in self._iterators.items() if kept[2] > oldest}
         if not keys:
@@ -190,7 +192,8 @@ class KinesisSource:
         except (HeadraceError, ClientError) as error:
             self._iterators.pop(key, None)
             if isinstance(error, Unreachable):
-                silent.set()  # so that the others don't wait for the same timeout
+                # The other shards then don't wait for the same timeout.
+                silent.set()
             return True
 
     def _peek(self, key: ShardKey, at: Start | int) -> bool:
@@ -211,7 +214,8 @@ class KinesisSource:
         """The answer by boto3's ordinary client, whose errors say what is wrong."""
         try:
             return self._first_record(key, iterator)
-        except ClientError:  # the iterator expired after all
+        except ClientError:
+            # The iterator had expired.
             return self._first_record(key, self._iterator(key, at))
 
     def _first_record(self, key: ShardKey, iterator: str) -> Any:

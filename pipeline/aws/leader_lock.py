@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline.aws import lock_item as wire
 from pipeline.aws.attributes import Item, text_value
 from pipeline.aws.lease_item import KEY as LEASE_KEY
-from pipeline.aws.rows import Place, Rows, Stood, WrittenRow
+from pipeline.aws.rows import ConditionFailed, Place, Rows, WrittenRow
 from pipeline.core.election import LockRow
 from pipeline.errors import WrongShape
 
@@ -31,6 +31,8 @@ class DynamoLeaderLock:
         return None if item is None else self._understood(item)
 
     def take(self, mine: LockRow, *, seen: LockRow | None) -> bool:
+        # The three conditions under which AWS's lock client takes a lock: no row, a released one, or an expired one whose
+        # version hasn't changed since it was seen to stand still.
         values: dict[str, Item] = {}
         if seen is None:
             condition = "attribute_not_exists(#key)"
@@ -65,7 +67,7 @@ class DynamoLeaderLock:
 
     def _mine(
         self, operation: Any, mine: LockRow, *, values: Any = None, **request: Any
-    ) -> WrittenRow | Stood:
+    ) -> WrittenRow | ConditionFailed:
         """A write that is refused unless the row is as this worker last wrote it."""
         me = {":seen": text_value(mine.version), ":me": text_value(mine.owner)}
         return self._rows.write(
@@ -77,7 +79,7 @@ class DynamoLeaderLock:
             **request,
         )
 
-    def _is_mine(self, answer: WrittenRow | Stood, owner: str, version: str) -> bool:
+    def _is_mine(self, answer: WrittenRow | ConditionFailed, owner: str, version: str) -> bool:
         """Whether this worker's write arrived. Each write has a new version: a row that has it was written by this call, also
         where boto3 lost the first answer and its own retry was refused.
         """

@@ -190,6 +190,7 @@ def write_lease(lease: Lease, *, entity_type: bool = True) -> Item:
 
 def _write(field: str, value: Any) -> Item:
     """The attributes for a field's value; none for None."""
+    # DynamoDB refuses an empty set, and a missing attribute means the same in KCL.
     names = ATTRIBUTES[field]
     match value:
         case None | frozenset() if not value:
@@ -225,6 +226,7 @@ def write_change(change: Change, *, entity_type: bool = True) -> tuple[Write, Ma
         item = write_lease(change.create, entity_type=entity_type)
         return "put_item", {"Item": item, "ConditionExpression": f"attribute_not_exists({KEY})"}
     words = _Words()
+    # An UpdateItem without this condition would create a missing row, which then has no checkpoint.
     conditions = " AND ".join([f"attribute_exists({KEY})", *_conditions(change, words)])
     request: dict[str, Any] = {"Key": {KEY: av.text_value(change.key)}, "ConditionExpression": conditions}
     operation: Write = "delete_item" if change.deletes else "update_item"
@@ -293,6 +295,7 @@ def _update(change: Change, words: _Words) -> str:
     for field, value in change.put.items():
         parts = _write(field, value)
         put |= {name: parts.get(name) for name in ATTRIBUTES[field]}
+    # A None becomes REMOVE: DynamoDB has no null that KCL's readers would understand.
     put |= {name: None for field in change.remove for name in ATTRIBUTES[field]}
     sets = [
         f"{words.name(name)} = {words.value(f'new_{name}', v)}" for name, v in put.items() if v is not None

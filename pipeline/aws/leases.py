@@ -20,7 +20,7 @@ from pipeline.aws.lease_item import (
     read_lease,
     write_change,
 )
-from pipeline.aws.rows import NO_INDEX, Rows, Stood
+from pipeline.aws.rows import NO_INDEX, ConditionFailed, Rows
 from pipeline.clock import SystemClock
 from pipeline.core.change import Applied, Change, Outcome, Refused, is_own_write
 from pipeline.core.lease import Lease
@@ -85,7 +85,7 @@ class DynamoLeaseStore:
         entity_type = change.create is None or self._entity_type()
         operation, request = write_change(change, entity_type=entity_type)
         answer = self._rows.write(operation, **request)
-        if not isinstance(answer, Stood):
+        if not isinstance(answer, ConditionFailed):
             return Applied(change.create or self._understood(answer.row))
         found = None if answer.row is None else self._understood(answer.row)
         # After a lost answer boto3 sends the request again, and the condition refuses it because the first one was carried out.
@@ -100,7 +100,8 @@ class DynamoLeaseStore:
     def apply_all(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
         """Apply changes side by side, and not as one transaction: a refusal of one row changes nothing for the others."""
         trouble: list[Transient] = []
-        if len(changes) < 2:  # not worth a thread
+        if len(changes) < 2:
+            # One write isn't worth a thread.
             return tuple(self._outcome(trouble, change) for change in changes)
         with ThreadPoolExecutor(min(_AT_ONCE, len(changes)), "headrace-rows") as pool:
             return tuple(pool.map(partial(self._outcome, trouble), changes))
@@ -115,7 +116,8 @@ class DynamoLeaseStore:
             if isinstance(error, Transient):
                 trouble.append(error)
             return error
-        trouble.clear()  # list operations are atomic, so the threads share the list without a lock
+        # Operations on a list are atomic, so the threads share the list without a lock.
+        trouble.clear()
         return done
 
     def _held_by_scan(self, worker_id: str) -> Listing:
@@ -141,7 +143,7 @@ class DynamoLeaseStore:
             self._is_indexed = False
             return None
         found = _listing(self._rows.get_many(keys))
-        # Checked again, because the index may still name this worker for a lease that another one has by now.
+        # Checked again, because the index may still name this worker for a lease that another worker has by now.
         return Listing(
             tuple(lease for lease in found.leases if worker_id in {lease.owner, lease.checkpoint_owner}),
             found.skipped,
@@ -164,6 +166,7 @@ class DynamoLeaseStore:
             except TablesMissing:
                 raise
             except HeadraceError:
+                # The size only decides the number of segments: a scan must not fail because it isn't known.
                 return size
             self._size = (self._clock.monotonic() + _SIZE_HOLDS, size)
         return size

@@ -31,6 +31,7 @@ def read_lock(item: Item) -> LockRow:
         av.mandatory_text(item, OWNER),
         av.mandatory_text(item, VERSION),
         duration,
+        # KCL deletes the row instead of writing this attribute, but its lock client understands it.
         released=av.text(item, RELEASED) == "1",
     )
 
@@ -47,5 +48,5 @@ def write_lock(row: LockRow, *, key: str = KEY, entity_type: bool = False) -> It
 
 
 def duration_value(duration: timedelta) -> Item:
-    """Milliseconds as text, as the lock client writes them."""
+    """Milliseconds as text: the lock client writes them into an attribute of type S."""
     return av.text_value(str(duration // _MILLISECOND))

@@ -52,8 +52,10 @@ _THROTTLES = frozenset(
         "RequestLimitExceeded",
     }
 )
-_FIRST_WAIT = 0.2  # seconds; Kinesis allows 5 calls a second to a shard
-_LONGEST_WAIT = 5.0  # seconds; after a page of 10 MiB Kinesis refuses calls for 5 s, to keep to 2 MiB/s
+_FIRST_WAIT = 0.2
+"""Seconds. Kinesis allows five calls a second to a shard."""
+_LONGEST_WAIT = 5.0
+"""Seconds. After a page of 10 MiB, Kinesis refuses calls for 5 s, to keep to 2 MiB a second."""
 
 
 _T = TypeVar("_T")
@@ -103,8 +105,8 @@ class _Reading:
         self.ended = False
         if batch.after is not None and batch.after.sub:
             raise WrongShape(
-                f"the position of {self._key} is {batch.after}, inside an aggregated record, where Headrace can't go on yet; "
-                "nothing was read; let the application that wrote this position finish the record, or skip the record "
+                f"the position of {self._key} is {batch.after}, inside an aggregated record, where Headrace can't go on yet. "
+                "Nothing was read. Let the application that wrote this position finish the record, or skip the record "
                 "(`headrace skip --to` a later record)"
             )
 
@@ -123,19 +125,21 @@ class _Reading:
             last_sequence=answer.last_sequence,
             first_arrival=answer.first_arrival,
             last_arrival=answer.last_arrival,
-            children=answer.children if self.ended else None,  # they come with the shard's last page
+            # Child shards come with the shard's last page.
+            children=answer.children if self.ended else None,
         )
 
     def _ask(self) -> tuple[PageAnswer, datetime]:
         if self._iterator is None:
             self._iterator = self._new_iterator()
-        self._keep_pace()  # also before a retry: a shard takes five calls a second
+        # Before a retry too: a shard allows five calls a second, over all its readers (I28).
+        self._keep_pace()
         raw = self._call("get_records", ShardIterator=self._iterator, StreamARN=self._key.stream.arn)
         answered = date_of(raw)
         if answered is None:
             raise Unreachable(
-                f"an answer for {self._key} has no Date header, which is needed to tell whether records were lost; "
-                "the answer wasn't used; look for a proxy that drops the header"
+                f"an answer for {self._key} has no Date header, which is needed to tell whether records were lost. The answer "
+                "wasn't used. Look for a proxy that drops the header"
             )
         try:
             answer = decode_answer(held_body(raw), self._key, answered)
@@ -143,13 +147,13 @@ class _Reading:
         except (msgspec.DecodeError, Absurd) as error:
             # msgspec's text names a place in the document ("$.Records[3].Data") and never quotes a record.
             raise BadAnswer(
-                f"an answer for {self._key} can't be right and wasn't used: {error} (AWS's request id: {request_id_of(raw)}); records "
+                f"an answer for {self._key} can't be right and wasn't used: {error} (AWS's request id: {request_id_of(raw)}). Records "
                 "read before it are safe, and the request is sent again"
             ) from None
         if answer.next_iterator is None and not answer.children:
-            # A shard's end is for ever: it is believed only if the same answer names the child shards.
+            # An END is committed for ever, so it is believed only if the same answer names the child shards.
             raise Unreachable(
-                f"an answer for {self._key} has neither a next iterator nor child shards, so it isn't the end of the shard; the "
+                f"an answer for {self._key} has neither a next iterator nor child shards, so it isn't the end of the shard. The "
                 "answer wasn't used, and the request is sent again"
             )
         return answer, answered
@@ -185,7 +189,8 @@ class _Reading:
             raise _named(error, self._key) from error
         except HTTPClientError as error:
             raise Unreachable(
-                f"Kinesis could not be reached for {self._key} ({type(error).__name__}); nothing was lost, the request is sent again"
+                f"Kinesis could not be reached for {self._key} ({type(error).__name__}). Nothing was lost, and the request is sent "
+                "again"
             ) from error
         except BotoCoreError as error:
             raise BadSetting(
@@ -211,9 +216,9 @@ class _Reading:
 
 def _given_up(trouble: Exception, key: ShardKey, patience: float) -> Exception:
     if isinstance(trouble, Transient):
-        return type(trouble)(f"{trouble}; this wave stopped trying after {patience:g} s")
+        return type(trouble)(f"{trouble}. This wave stopped trying after {patience:g} s")
     return Unreachable(
-        f"shard iterators of {key} expire as soon as Kinesis gives them; this wave stopped trying after {patience:g} s"
+        f"shard iterators of {key} expire as soon as Kinesis gives them. This wave stopped trying after {patience:g} s"
     )
 
 
@@ -224,14 +229,14 @@ def _named(error: ClientError, key: ShardKey) -> Exception:
         return _IteratorExpired()
     if code == "ResourceNotFoundException":
         return DataLoss(
-            f"{key} is gone from Kinesis before its end was read: its unread records are lost; landed records "
-            "are safe; record the gap with `headrace skip` or set on_data_loss: continue"
+            f"{key} is gone from Kinesis before its end was read: its unread records are lost. Landed records are safe. "
+            "Record the gap with `headrace skip` or set on_data_loss: continue"
         )
     if code in _THROTTLES:
-        return Throttled(f"Kinesis asks to slow down for {key} ({code}); nothing was lost")
+        return Throttled(f"Kinesis throttles the reading of {key} ({code}). Nothing was lost")
     if status >= 500 or code in {"ExpiredTokenException", "RequestTimeout"}:
         return Unreachable(
-            f"Kinesis failed for {key} ({code or status}); nothing was lost, the request is sent again"
+            f"Kinesis failed for {key} ({code or status}). Nothing was lost, and the request is sent again"
         )
     return _refused(error, key, code)
 
@@ -239,7 +244,7 @@ def _named(error: ClientError, key: ShardKey) -> Exception:
 def _refused(error: ClientError, key: ShardKey, code: str) -> Terminal:
     if "AccessDenied" in code or code in {"UnrecognizedClientException", "InvalidSignatureException"}:
         return BadSetting(
-            f"AWS doesn't let this worker read {key} ({code}); nothing was read; its role needs "
+            f"AWS doesn't let this worker read {key} ({code}). Nothing was read. The worker's role needs "
             "kinesis:GetShardIterator and kinesis:GetRecords on the stream, and kms:Decrypt on its key"
         )
     return Terminal(

@@ -1,4 +1,4 @@
-"""Can an answer of GetRecords be right? Checked before any part of it is used.
+"""Checks of a GetRecords answer, before any part of it is used.
 
 A sequence number that is lower than the one before, or an arrival in the year 9999, would move a position past unread
 records, or hide that records were lost. So nothing of such an answer lands. The checks use Arrow on whole pages, and cost
@@ -37,8 +37,9 @@ def check_numbers(numbers: Sequence[str], column: Any) -> tuple[int, int]:
     lengths: Any = pc.min_max(pc.binary_length(column)).as_py()
     if lengths["max"] > _LONGEST or not pc.all(pc.ascii_is_decimal(column)).as_py():
         at = next(n for n, each in enumerate(numbers) if not _is_number(each))
-        raise Absurd(f"the sequence number of record {at + 1} of {len(numbers)} is no number")
-    if lengths["min"] == lengths["max"]:  # numbers with the same count of digits compare as text
+        raise Absurd(f"the sequence number of record {at + 1} of {len(numbers)} isn't a number")
+    if lengths["min"] == lengths["max"]:
+        # Numbers with the same count of digits compare as text, which Arrow does for the whole page at once.
         grows = pc.all(pc.less(column[:-1], column[1:]), min_count=0).as_py()
     else:
         grows = all(starmap(lt, pairwise(map(int, numbers))))
@@ -78,7 +79,7 @@ def check_range(shard: str, start: str, end: str) -> HashRange:
     try:
         return HashRange(int(start), int(end))
     except ValueError:
-        raise Absurd(f"the hash key range of shard {shard} is no range of numbers") from None
+        raise Absurd(f"the hash key range of shard {shard} isn't a range of numbers") from None
 
 
 def check_after(first: int | None, after: int | None) -> None:

@@ -19,17 +19,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.client import KinesisClient
 
-# At least the threads that read at the same time in one process; unused connections cost nothing.
 _CONNECTIONS = 64
+"""At least the threads that read at the same time in one process. Unused connections cost nothing."""
 _HELD_BODY = "HeadraceBody"
 _making = Lock()
 
 
 def reader_client(region: str, endpoint: str | None) -> KinesisClient:
     """This process's client. Credentials come from the process's environment, profile or role."""
-    with (
-        _making
-    ):  # a task's threads all ask at its start, and making a client takes a tenth of a second of CPU
+    # All threads of a task ask at its start, and making a client takes a tenth of a second of CPU: only one makes it.
+    with _making:
         return _client(region, endpoint)
 
 

@@ -79,7 +79,7 @@ class PageAnswer:
 
 @lru_cache(maxsize=1)
 def record_schema() -> pa.Schema:
-    """The landing table's columns, in its order."""
+    """The lake table's columns, in its order."""
     import pyarrow as pa
 
     columns: dict[str, pa.DataType] = {
@@ -142,6 +142,7 @@ def _columns(
         pa.repeat(pa.scalar(0, pa.int64()), count),
         pa.array([r.PartitionKey for r in records], pa.string()),
         pa.nulls(count, pa.string()),
+        # Kinesis gives seconds with milliseconds as a fraction, and a float can't hold them exactly: rounded to milliseconds.
         pa.array([round(each * 1000) * 1000 for each in arrivals], schema.field("arrival_ts").type),
         pa.array(data, pa.binary()),
         pa.nulls(count, pa.string()),

@@ -37,7 +37,7 @@ class QuickPeek:
         self._http = URLLib3Session(
             timeout=(config.connect_timeout, config.read_timeout),  # type: ignore[attr-defined,arg-type]
             max_pool_connections=connections,
-            # Without it, the system sends the body only after the headers were acknowledged: 40 ms later.
+            # Without it, the system sends the body only after Kinesis has acknowledged the headers: 40 ms later.
             socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],  # type: ignore[list-item]
         )
 

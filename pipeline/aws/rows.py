@@ -1,4 +1,4 @@
-"""Reads and conditional writes of one DynamoDB table. A refused condition is a result (`Stood`), not an exception."""
+"""Reads and conditional writes of one DynamoDB table. A condition that fails is a result (`ConditionFailed`), not an exception."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class WrittenRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Stood:
+class ConditionFailed:
     """The condition didn't hold; nothing was written."""
 
     row: Item | None
@@ -77,6 +77,7 @@ class Rows:
         return self.place.key
 
     def get(self, key: str) -> Item | None:
+        # Consistent, so that a condition made from this row isn't refused because the row was stale.
         answer = self._ask("get_item", Key=self.key_of(key), ConsistentRead=True)
         found: Item | None = answer.get("Item")
         return found
@@ -104,8 +105,8 @@ class Rows:
         """Query an index. Raises ClientError with a code of `NO_INDEX` if the index was deleted, as KCL's rollback tool does."""
         return self._pages("query", passing=NO_INDEX, IndexName=index, **condition)
 
-    def write(self, operation: Write, **request: Any) -> WrittenRow | Stood:
-        """Write a row. With a ConditionExpression in the request, the answer may be `Stood`."""
+    def write(self, operation: Write, **request: Any) -> WrittenRow | ConditionFailed:
+        """Write a row. With a ConditionExpression in the request, the answer may be `ConditionFailed`."""
         wanted = "ALL_NEW" if operation == "update_item" else "ALL_OLD"
         # With this, a refusal brings the row that didn't meet the condition: no second read, and no race between the two.
         if "ConditionExpression" in request:
@@ -113,7 +114,7 @@ class Rows:
         try:
             answer = self._ask(operation, passing=_REFUSED, ReturnValues=wanted, **request)
         except ClientError as refusal:
-            return Stood(refusal.response.get("Item") or None)  # type: ignore[arg-type]
+            return ConditionFailed(refusal.response.get("Item") or None)  # type: ignore[arg-type]
         return WrittenRow(answer.get("Attributes", {}))
 
     def describe(self) -> Mapping[str, Any]:
@@ -158,7 +159,7 @@ class Rows:
             with asking(f"table {self.table}", passing=passing | {_NO_TABLE}, writes=operation in _WRITES):
                 return getattr(self.client, operation)(**request)
         except ClientError as error:
-            # A query may get this code for a missing index, and leaves it to the caller.
+            # A query may get this code for a missing index: then the caller handles it.
             if code_of(error) == _NO_TABLE and _NO_TABLE not in passing:
                 raise missing_tables([self.table], self.client) from error
             raise

@@ -113,12 +113,14 @@ class TableDeletion:
     def _patience(self, beats: Beats) -> timedelta:
         """How long a worker or leader must be silent to count as dead; zero where no row shows a worker or leader."""
         locks = [each for each in self._items() if lock_item.OWNER in each[2]]
+        # A KCL leader beats only every 30 s, and its lock row says 120 s.
         promised = [self._promise(item) for _, _, item in locks]
         return max(
             [*promised, *([self._settings.times.lease_duration] if beats else [])], default=timedelta(0)
         )
 
     def _promise(self, item: Item) -> timedelta:
+        """How long this lock row lasts without a beat, as its leader has promised in the row."""
         try:
             return lock_item.read_lock(item).duration
         except Terminal:

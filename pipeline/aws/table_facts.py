@@ -53,8 +53,8 @@ def describe(client: DynamoDBClient, name: str, *, key: str) -> Table | None:
     if keys != [(key, "HASH")] or types.get(key) != "S":
         shown = ", ".join(f"{each} ({kind}, {types.get(each)})" for each, kind in keys)
         raise WrongShape(
-            f"table {name} in {place_of(client)} has the key {shown}, not {key} (HASH, S): it is some other "
-            "table. Nothing was written; name another table in the section `coordination` of the settings"
+            f"table {name} in {place_of(client)} has the key {shown}, not {key} (HASH, S), so it isn't a table of Headrace or "
+            "KCL. Nothing was written; name another table in the section `coordination` of the settings"
         )
     return found
 
@@ -88,5 +88,5 @@ def index_of(table: Table | None) -> str | None:
 
 
 def billing_of(table: Table) -> Billing:
-    """The billing mode. DescribeTable leaves it out for a table that was always provisioned."""
+    """The billing mode. DescribeTable leaves out the mode of a table that was always provisioned."""
     return Billing(table.get("BillingModeSummary", {}).get("BillingMode", Billing.PROVISIONED))

@@ -1,4 +1,4 @@
-"""In which tables are an application's rows? Found from the tables themselves, and looked up again once a minute.
+"""Finds out which tables hold an application's rows, from the tables themselves. The answer is looked up again once a minute.
 
 A look takes a few reads of single rows. The lease table is scanned only while no row of the leader's lock shows the layout,
 which is the case for the first seconds of an application.
@@ -92,9 +92,9 @@ def gather(client: DynamoDBClient, settings: Settings) -> LayoutEvidence:
     state = _rows_of(client, settings.state_table, key=lock_item.KEY)
     decisive = {LOCK, CLIENT_VERSION}
     seen = _Scanned()
-    # Three tables have a worker table, too: without one the rows that coordinate in the state table may be astray.
-    is_told = bool(decisive & (state or {}).keys()) and has_worker_table
-    if leases is not None and not decisive & leases.keys() and not is_told:
+    # The rows of the state table show layout M only where a worker table exists as well: a lone state table may be a stray one.
+    shows_three_tables = bool(decisive & (state or {}).keys()) and has_worker_table
+    if leases is not None and not decisive & leases.keys() and not shows_three_tables:
         seen = _scan(Rows(client, settings.lease_table, key=lease_item.KEY))
     return LayoutEvidence(
         lease_table=settings.lease_table,
@@ -150,8 +150,8 @@ def _status(table: str, rows: Mapping[str, Item] | None) -> TableStatus | None:
         return None if item is None else migration_item.read_table_status(item)
     except WrongShape as error:
         raise WrongShape(
-            f"the row {TABLE_MIGRATION} of table {table} can't be understood: {error}. Nothing was written; KCL writes this row: "
-            "check which version of KCL did, and set kcl.layout to the layout of that version"
+            f"the row {TABLE_MIGRATION} of table {table}, which KCL writes, can't be understood: {error}. Nothing was written; "
+            "check which version of KCL wrote the row, and set kcl.layout to the layout of that version"
         ) from error
 
 

@@ -23,7 +23,7 @@ _NO_BACKUPS_YET: Final = "ContinuousBackupsUnavailableException"
 
 
 def make_table(client: DynamoDBClient, name: str, key: str, coordination: CoordinationSettings) -> bool:
-    """Create a table. Returns False if another process was first, which is as good."""
+    """Create a table. Returns False if another process created it first."""
     request: dict[str, Any] = {
         "TableName": name,
         "KeySchema": [{"AttributeName": key, "KeyType": "HASH"}],
@@ -59,7 +59,8 @@ def make_index(client: DynamoDBClient, name: str) -> None:
                 GlobalSecondaryIndexUpdates=[{"Create": _definition(table)}],
             )
     except ClientError as error:
-        # Another process created the index first, or is changing the table: then the next tick tries again.
+        # _BUSY: another process is changing the table, and the next tick tries again. ValidationException: another process has
+        # created the index, or DynamoDB refuses it.
         if code_of(error) not in _BUSY and index_of(describe(client, name, key=lease_item.KEY)) is None:
             raise WrongShape(
                 f"the owner index of table {name} was refused ({error}). Nothing is lost: workers find their leases by scans meanwhile, "

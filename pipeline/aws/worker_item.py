@@ -49,7 +49,7 @@ def read_worker(item: Item, *, key: str = KEY) -> Worker | SkippedRow:
     try:
         kind = av.text(item, ENTITY)
         if kind is None and key != KEY:
-            return SkippedRow(name, f"a row without {ENTITY} in the lease table: a lease")
+            return SkippedRow(name, f"a row without {ENTITY} in the lease table is a lease, not a worker")
         if kind not in {None, WORKER["S"]}:
             return SkippedRow(name, f"a row of type {kind}, not a worker's")
         return _worker(item, key)

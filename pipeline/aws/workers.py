@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pipeline.aws import attributes as av
 from pipeline.aws import worker_item as wire
 from pipeline.aws.attributes import Item
-from pipeline.aws.rows import Place, Rows, Stood, WrittenRow
+from pipeline.aws.rows import ConditionFailed, Place, Rows, WrittenRow
 from pipeline.core.worker import BACKDATE_STOPPING, THROUGHPUT, Metrics, Worker
 from pipeline.errors import WrongShape
 from pipeline.kcl.report import is_outdated
@@ -23,7 +23,7 @@ _FORGET: Final = 100
 """The most claims that one write removes: DynamoDB limits an expression to 4 KB."""
 
 _NONE: Final[Item] = {"M": {}}
-_FILLING: Final[Mapping[str, Item]] = {
+_DEFAULTS: Final[Mapping[str, Item]] = {
     wire.STATS: _NONE,
     wire.RANGES: _NONE,
     wire.MEASURED_BY: av.text_value(THROUGHPUT),
@@ -32,7 +32,7 @@ _FILLING: Final[Mapping[str, Item]] = {
 """Attributes that every row needs. For KCL's leader, empty maps mean a worker without metrics; without the maps it would find
 the row broken.
 """
-_FILLING_35: Final[Mapping[str, Item]] = {wire.ENTITY: wire.WORKER, wire.SUPPORT: wire.SUPPORT_CODE}
+_DEFAULTS_35: Final[Mapping[str, Item]] = {wire.ENTITY: wire.WORKER, wire.SUPPORT: wire.SUPPORT_CODE}
 
 
 _ONLY_WORKERS: Final[Mapping[str, Any]] = {
@@ -69,6 +69,7 @@ class DynamoWorkerStore:
 
     def glance(self, known: Iterable[str]) -> WorkerListing:
         ids = tuple(dict.fromkeys(known))
+        # In a worker table a scan is cheap; a scan of the lease table would read all leases.
         return self._both(lambda rows: _all(rows) if rows.key == wire.KEY else rows.get_many(ids))
 
     def get_many(self, worker_ids: Sequence[str]) -> WorkerListing:
@@ -101,12 +102,12 @@ class DynamoWorkerStore:
         return None
 
     def beat_run(self, worker_id: str, run_claim: str) -> None:
-        if isinstance(self._beat_run(worker_id, run_claim), Stood):
+        if isinstance(self._beat_run(worker_id, run_claim), ConditionFailed):
             # The worker has no row yet, as in a run that a person started before any sensor ticked.
             self._put(worker_id, {})
             self._beat_run(worker_id, run_claim)
 
-    def _beat_run(self, worker_id: str, run_claim: str) -> WrittenRow | Stood:
+    def _beat_run(self, worker_id: str, run_claim: str) -> WrittenRow | ConditionFailed:
         """Count a beat of this run in the row's map. Refused where the row has no map yet: DynamoDB rejects a path into a missing
         map as an error, so the condition comes first.
         """
@@ -163,10 +164,11 @@ class DynamoWorkerStore:
             ConditionExpression=f"{wire.LAST_UPDATE} = :seen AND attribute_exists({self._rows.key})",
             ExpressionAttributeValues={":seen": av.moment_value(worker.last_update, av.SECOND)},
         )
-        # The condition also refuses a row that is gone already, which is as good.
+        # The condition also refuses a row that is gone already, and then there is nothing left to delete.
         return isinstance(answer, WrittenRow) or answer.row is None
 
     def _without_outdated(self, row: Worker) -> Worker:
+        """The worker's row without metrics that are too old. They are removed from DynamoDB, too."""
         if not is_outdated(row, self._clock.now()):
             return row
         self.report(row.worker_id, Metrics(), seen=row.measured_at)
@@ -180,10 +182,10 @@ class DynamoWorkerStore:
         more: str = "",
         condition: str | None = None,
         values: Mapping[str, Item] | None = None,
-    ) -> WrittenRow | Stood:
+    ) -> WrittenRow | ConditionFailed:
         """Set attributes. A row that is new also gets the attributes without which KCL's workers can't read it."""
-        filling = {**_FILLING, **(_FILLING_35 if self._as_in_35 else {}), **self._stamp()}
-        missing = {name: value for name, value in filling.items() if name not in put}
+        defaults = {**_DEFAULTS, **(_DEFAULTS_35 if self._as_in_35 else {}), **self._stamp()}
+        missing = {name: value for name, value in defaults.items() if name not in put}
         sets = [f"{name} = :{name}" for name in put]
         sets += [f"{name} = if_not_exists({name}, :{name})" for name in missing]
         return self._upsert(
@@ -203,7 +205,7 @@ class DynamoWorkerStore:
 
     def _upsert(
         self, worker_id: str, update: str, *, values: Mapping[str, Item] | None = None, **request: Any
-    ) -> WrittenRow | Stood:
+    ) -> WrittenRow | ConditionFailed:
         if values:
             request["ExpressionAttributeValues"] = values
         return self._rows.write(

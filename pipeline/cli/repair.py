@@ -1,4 +1,4 @@
-"""`headrace repair`: rebuild the landing table's positions from its rows and the snapshots that are left."""
+"""`headrace repair`: rebuild the lake table's positions from its rows and the snapshots that are left."""
 
 import argparse
 import sys
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "repair",
-        description="Rebuild the positions of a landing table after another tool has cut its history (expired snapshots, say). The "
+        description="Rebuild the positions of a lake table after another tool has cut its history (expired snapshots, say). The "
         "positions come from the table's rows and from every Headrace snapshot that can still be found, so the command reads the "
         "sequence numbers of all rows. It shows which records would be read again, and asks before it writes.",
     )

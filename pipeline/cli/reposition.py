@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "reposition",
-        description="Decide where to go on with a shard whose lease row is ahead of the landing table (after a rollback, a restored "
+        description="Decide where to go on with a shard whose lease row is ahead of the lake table (after a rollback, a restored "
         "table, or another reader). Headrace doesn't read such a shard until a person decides. --to table: the lease row goes back, "
         "and the records between the two positions are read and landed. --to lease: the table's position goes forward, and the "
         "records between the two positions are never landed in this table.",
@@ -34,7 +34,7 @@ def add(subparsers: "Subparsers") -> None:
         "--to",
         required=True,
         choices=("table", "lease"),
-        help="the one that is right: the landing table or the lease row",
+        help="the one that is right: the lake table or the lease row",
     )
     add_deciding(parser)
 

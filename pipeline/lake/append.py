@@ -62,6 +62,7 @@ class _NothingStaged(Transaction):
 def prepare(
     table: Table, files: Iterable[DataFile], summary: Mapping[str, str], *, now_ms: int, move_tag: bool
 ) -> PreparedCommit:
+    # merge_append, because fast_append never merges manifests: with a commit every few seconds their list would only grow.
     append = _NothingStaged(table).update_snapshot(snapshot_properties=dict(summary)).merge_append()
     for file in files:
         append.append_data_file(file)

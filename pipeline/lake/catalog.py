@@ -53,6 +53,7 @@ def _open(properties: Mapping[str, str]) -> Catalog:
         catalog.engine.dispose()
         catalog.engine = create_engine(catalog.engine.url, poolclass=NullPool)
         event.listen(catalog.engine, "connect", _be_patient)
+        # The first connection switches the database to WAL, and fails here if the database can't be opened.
         with catalog.engine.connect():
             pass
     return catalog

@@ -102,7 +102,8 @@ class Cgroup2:
         name, used = _text(folder / "cpu.stat").split()[:2]
         if name != "usage_usec":
             raise ValueError("cpu.stat doesn't begin with usage_usec")
-        most = _text(folder / "cpu.max")  # the root cgroup, on a machine without containers, has no such file
+        # The root cgroup has no cpu.max: on a machine without containers this source can't be read, and the next one is tried.
+        most = _text(folder / "cpu.max")
         cpuset = _text(folder / "cpuset.cpus.effective") if most.startswith("max") else ""
         return Used(int(used), cgroup_limit(most, cpuset))
 
@@ -119,7 +120,8 @@ class Cgroup1:
         quota = int(_text(folder / "cpu/cpu.cfs_quota_us"))
         period = int(_text(folder / "cpu/cpu.cfs_period_us"))
         cpuset = _text(folder / "cpuset/cpuset.effective_cpus") if quota == -1 else ""
-        together = folder / "cpu/cpuacct.usage"  # most systems mount the controllers cpu and cpuacct as one
+        # Most systems mount the controllers cpu and cpuacct as one folder.
+        together = folder / "cpu/cpuacct.usage"
         used = _text(together if together.exists() else folder / "cpuacct/cpuacct.usage")
         return Used(int(used) / 1000, cgroup_limit_v1(quota, period, cpuset))
 

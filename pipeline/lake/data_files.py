@@ -30,6 +30,7 @@ _EPOCH = date(1970, 1, 1)
 
 
 def data_files(files: tuple[StagedFile, ...], table: TableMetadata) -> Iterator[DataFile]:
+    """The manifest entries of these files. Raises WrongShape for a file that doesn't fit the table."""
     schema = table.schema()
     plan = compute_statistics_plan(schema, table.properties)
     paths = parquet_path_to_id_mapping(schema)
@@ -37,8 +38,10 @@ def data_files(files: tuple[StagedFile, ...], table: TableMetadata) -> Iterator[
         footer = _footer(file)
         _check_columns(file, footer.schema.to_arrow_schema(), table)
         statistics = data_file_statistics_from_parquet_metadata(footer, plan, paths)
+        # Iceberg's day transform counts days since 1970.
         day = Record((date.fromisoformat(file.partition) - _EPOCH).days)
         try:
+            # Fails if the footer's first and last arrival are of different days.
             shown = statistics.partition(table.spec(), schema)
         except ValueError as error:
             raise _wrong(file, f"its rows aren't of one day ({error})") from error
@@ -84,6 +87,7 @@ def _check_columns(file: StagedFile, found: pa.Schema, table: TableMetadata) -> 
                 f"the table has {ids.get(column.name, 'no such column')}",
             )
     try:
+        # A private function of pyiceberg, which its own `add_files` calls as well.
         _check_pyarrow_schema_compatible(table.schema(), found, format_version=table.format_version)
     except ValueError as error:
         raise _wrong(file, f"its columns don't fit the table's: {error}") from error

@@ -1,5 +1,5 @@
-"""What can still be learnt from a table whose snapshots don't lead to positions any more: its rows, and every Headrace
-snapshot that a metadata file describes. `headrace repair` rebuilds the positions from it.
+"""The evidence from which `headrace repair` rebuilds positions: the rows of the lake table, and every snapshot of Headrace that
+a metadata file still describes. It is read where the walk over the snapshots finds no positions any more.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OF_SHARD = ["stream", "stream_epoch", "shard_id"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remains:
-    """A landing table to read evidence from, whether or not its chain of snapshots is whole."""
+    """A lake table to read evidence from, whether or not its chain of snapshots is whole."""
 
     identifier: str
     table: Table
@@ -63,6 +63,8 @@ def _states(remains: Remains) -> Iterator[KnownState]:
 
 
 def _over_picks(remains: Remains) -> tuple[Positions | None, tuple[Picked, ...], bool]:
+    """The newest positions that main leads to, the cherry-picks above them (oldest first), and whether the walk came to the
+    table's first snapshot without finding positions."""
     picked: list[Picked] = []
     try:
         for link in ancestors(remains.head, remains.known, iter(())):
@@ -76,6 +78,8 @@ def _over_picks(remains: Remains) -> tuple[Positions | None, tuple[Picked, ...],
 
 
 def _page_of_source(remains: Remains, pick: Link) -> LedgerPage | None:
+    """The ledger of the snapshot whose rows a cherry-pick brought. Empty if another engine wrote that snapshot; None if no
+    metadata file describes it."""
     source = remains.known.get(int(pick.source or 0))
     if source is None:
         return None
@@ -84,6 +88,7 @@ def _page_of_source(remains: Remains, pick: Link) -> LedgerPage | None:
 
 def _streams(states: tuple[KnownState, ...]) -> dict[str, str]:
     """Stream name -> ARN, from the known positions: rows have the name only."""
+    # The newest state comes last, and wins where a stream has two ARNs.
     return {s.name: s.arn for state in reversed(states) for s in state.positions.streams()}
 
 
@@ -93,7 +98,7 @@ def _rows(remains: Remains, arns: dict[str, str]) -> tuple[dict[ShardKey, LastRo
     """
     found: dict[ShardKey, LastRow] = {}
     strangers = 0
-    with asking(f"the landing table {remains.identifier}"):
+    with asking(f"the lake table {remains.identifier}"):
         columns = (*_OF_SHARD, "sequence_number", "arrival_ts")
         for batch in remains.table.scan(selected_fields=columns).to_arrow_batch_reader():
             for row in _last_rows(pa.Table.from_batches([batch])):
@@ -108,6 +113,7 @@ def _rows(remains: Remains, arns: dict[str, str]) -> tuple[dict[ShardKey, LastRo
 
 
 def _last_rows(rows: pa.Table) -> list[dict[str, Any]]:
+    """For each shard in these rows: its highest sequence number, its latest arrival, and the number of its rows."""
     padded = pc.utf8_lpad(rows["sequence_number"], _LONGEST, padding="0")
     grouped = rows.set_column(rows.schema.get_field_index("sequence_number"), "sequence_number", padded)
     return (

@@ -68,6 +68,7 @@ class Gauge:
         if self._source is None or before is None or self._since(before) < LEAST:
             return ()
         now = self._read(self._source)
+        # A failed reading doesn't replace a good one: the next task measures from the good one on.
         if now.cpu is not None or before.cpu is None:
             self._last = now
         return (self._load(self._source, before, now, span=timedelta(seconds=now.at - before.at)),)
@@ -77,7 +78,8 @@ class Gauge:
 
     def _read(self, source: CpuCounters[Any]) -> _Reading:
         cpu = None
-        with suppress(*UNREADABLE):  # the reported load then has no percentage
+        # Without a reading, the reported load has no percentage.
+        with suppress(*UNREADABLE):
             cpu = source.read()
         return _Reading(self._monotonic(), cpu, self._traffic())
 
@@ -92,7 +94,8 @@ class Gauge:
     ) -> HostLoad:
         percent = None
         if before.cpu is not None and now.cpu is not None:
-            with suppress(*UNREADABLE):  # the text of /proc/stat is parsed only here
+            # The text of /proc/stat is parsed only here, so a strange format shows here.
+            with suppress(*UNREADABLE):
                 found = source.percent(before.cpu, now.cpu, span)
                 percent = found if is_sample(found) else None
         received = sent = None

@@ -1,4 +1,4 @@
-"""The landing table on Iceberg.
+"""The lake table on Iceberg.
 
     load the table -> did an earlier try land? -> decide_landing -> write manifests -> send one request -> done
       ^                                                                                     |
@@ -95,7 +95,7 @@ class IcebergTable(RepairableTable):
 
     def open(self) -> Table:
         """Load pyiceberg's table. A pyiceberg Table never refreshes by itself, so each decision loads it anew."""
-        with asking(f"the landing table {self.identifier}"):
+        with asking(f"the lake table {self.identifier}"):
             return self.catalog.load_table(self.identifier)
 
     def ensure(self) -> None:
@@ -110,10 +110,11 @@ class IcebergTable(RepairableTable):
                 return
             self._check_clock()
             try:
-                with asking(f"the landing table {self.identifier}"), table.transaction() as change:
+                with asking(f"the lake table {self.identifier}"), table.transaction() as change:
                     change.set_properties(missing)
             except CommitFailedException:
-                continue  # another writer committed meanwhile: load again
+                # Another writer committed meanwhile: load the table again.
+                continue
             return
         raise Transient(
             f"the properties of {self.identifier} couldn't be set: {_TRIES} times another commit was faster. Nothing "
@@ -153,7 +154,8 @@ class IcebergTable(RepairableTable):
             return self._land(proposal, tries)
         except Unreachable as error:
             if not tries:
-                raise  # nothing was sent, so nothing can have landed
+                # Nothing was sent, so nothing can have landed.
+                raise
             raise CommitUnknown(
                 f"whether a commit to {self.identifier} landed isn't known, because the table can't be read ({error}). The "
                 "commit landed whole or not at all. The staged files are kept; the next wave starts at the table's positions"
@@ -163,21 +165,24 @@ class IcebergTable(RepairableTable):
         unsure: list[Exception] = []
         while True:
             base, mine = self._look_for(tries)
-            # Before anything else: a try of ours that has landed must not be sent again on top of itself.
+            # Before anything else: an earlier try that has landed must not be sent again (D7).
             if mine is not None:
                 return _committed(mine, tries[mine][1])
             self._check_patience(len(tries), unsure)
-            # Decided anew on each base: a range is accepted only if it begins at the position in this very snapshot, to which the
-            # catalog's compare-and-swap then ties the commit. That is what makes every record land once.
+            # Decided anew on each base (D9): a range is accepted only if it begins at the position in this very snapshot, to
+            # which the catalog's compare-and-swap then ties the commit. So each record lands once (I1), and the ranges of a shard
+            # form one chain (I4).
             landing = decide_landing(base.state.positions, proposal)
             if landing.is_empty:
                 return Committed(landing, None, base.state)
             attempt = self._prepare(base, landing)
-            tries[attempt.snapshot] = attempt, landing  # before it is sent, because its answer may be lost
+            # Noted before it is sent, because its answer may be lost.
+            tries[attempt.snapshot] = attempt, landing
             try:
                 attempt.send(base.table)
             except CommitFailedException:
-                continue  # another commit was faster: the catalog has refused this one for certain
+                # Another commit was faster: the catalog has certainly refused this one.
+                continue
             except Exception as error:  # noqa: BLE001 - of any error but a refusal the commit may have landed
                 unsure.append(error)
                 continue
@@ -211,7 +216,9 @@ class IcebergTable(RepairableTable):
     def _create(self) -> None:
         """Create namespace and table. A second process that creates them at the same moment finds them created."""
         if self.catalog.table_exists(self.identifier):
-            return  # checked first, so that a role that may only write to an existing table needs no right to create one
+            # A role that may only write to an existing table needs no right to create one.
+            return
+        # SqlCatalog reports a namespace that another process creates at the same moment as an IntegrityError.
         with suppress(NamespaceAlreadyExistsError, IntegrityError):
             self.catalog.create_namespace(self.identifier.rpartition(".")[0])
         with suppress(TableAlreadyExistsError):
@@ -245,7 +252,7 @@ class IcebergTable(RepairableTable):
     def _found(self, table: Table, attempts: Collection[PreparedCommit]) -> int | None:
         """The snapshot of the attempt that is part of main, if one is.
 
-        A snapshot that the metadata knows isn't landed yet: a rollback may have taken it off main. Only ancestors count.
+        Only ancestors of main's head count: a snapshot that the metadata knows may have been rolled back (D17).
         """
         return landed(
             _head(table),
@@ -296,7 +303,7 @@ class IcebergTable(RepairableTable):
         found: dict[int, Link] = {}
         for links in (_links(table.metadata), *self._older(table)):
             for each, link in links.items():
-                # pyiceberg's expiry removes the parent id from the children of expired snapshots: an older file has it still.
+                # pyiceberg's expiry removes the parent id from the children of expired snapshots; an older file still has it.
                 if each not in found or found[each].parent is None:
                     found[each] = link
         return found
@@ -322,8 +329,8 @@ class IcebergTable(RepairableTable):
             )
 
     def _check_clock(self) -> None:
-        theirs = self._date_of_aws()
-        if theirs is not None and abs(off := self._clock.now() - theirs) > _CLOCK_LEEWAY:
+        aws_now = self._date_of_aws()
+        if aws_now is not None and abs(off := self._clock.now() - aws_now) > _CLOCK_LEEWAY:
             raise ClockOff(
                 f"this host's clock differs from AWS's by {off.total_seconds():+.0f} s: a commit with its time could make the "
                 "table unreadable for other engines. Nothing was committed; set the clock (NTP), then try again"
@@ -361,6 +368,7 @@ def _links(metadata: TableMetadata) -> dict[int, Link]:
 
 
 def _check_never_ours(table: Table, current: Known) -> None:
+    """Refuse a table without positions into which Headrace has landed before: a new origin would land records again (I1)."""
     trace = next((f"snapshot {link.snapshot}" for link in current.values() if link.ours), None)
     if TAG in table.refs():
         trace = f"the tag {TAG}"

@@ -41,7 +41,8 @@ def bring_up(master: str, conf: Mapping[str, str], *, patience: timedelta = PATI
 
     with _reporting(discovery := Discovery(), patience):
         try:
-            with discovery:  # a lock between processes: the others wait here, and then join the server that the first one started
+            # A lock between processes. While one starts the server, the others wait here, and then join that server.
+            with discovery:
                 server = LocalConnectServer(discovery)
                 if not _is_worth_waiting_for(server):
                     _end_unreachable(discovery)
@@ -50,7 +51,8 @@ def bring_up(master: str, conf: Mapping[str, str], *, patience: timedelta = PATI
         except (PySparkException, subprocess.TimeoutExpired) as error:
             raise _failed(str(error), discovery) from error
         _await_answer(server, discovery, patience)
-    os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = server.token or ""  # where PySpark's client looks for it
+    # PySpark's client reads the token from this variable.
+    os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = server.token or ""
     return server.url
 
 
@@ -58,6 +60,7 @@ def is_server(pid: int) -> bool:
     """Whether this process id is a Spark Connect server. An old pid file may name an id that another process has by now."""
     command = ["ps", "-ww", "-p", str(pid), "-o", "stat=", "-o", "command="]
     shown = subprocess.run(command, capture_output=True, text=True, check=False).stdout  # noqa: S603 -- no part of the command comes from outside
+    # A zombie (state Z) has ended; its parent just hasn't asked for its exit code yet.
     return "SparkConnectServer" in shown and not shown.startswith("Z")
 
 

@@ -65,7 +65,8 @@ def ancestors(head: int | None, current: Known, older: Iterator[Known]) -> Itera
     files reach back to before its commit, and show that it never had a parent).
     """
     known = dict(current)
-    oldest = current  # the snapshots of the oldest metadata file read so far
+    # The snapshots of the oldest metadata file that was read so far.
+    oldest = current
 
     def read_older(at: int) -> None:
         """Read one more metadata file, in search of snapshot `at` or its parent."""
@@ -96,7 +97,7 @@ def nearest_ours(head: int | None, current: Known, older: Iterator[Known]) -> Li
         # Checked before `ours`: whatever its summary holds, a cherry-pick's positions may not be those of main.
         if link.picked:
             raise ChainBroken(
-                f"snapshot {link.snapshot} of the landing table is a cherry-pick: it may have brought landed rows without "
+                f"snapshot {link.snapshot} of the lake table is a cherry-pick: it may have brought landed rows without "
                 "their positions. Nothing is committed from now on, so that no record is landed twice; run "
                 "`headrace repair`, which takes the positions from the rows"
             )
@@ -114,14 +115,15 @@ def landed(
     for link in ancestors(head, current, older):
         if link.snapshot in tries:
             return link.snapshot
-        if link.sequence < since:  # sequence numbers only fall on the way back
+        # Sequence numbers fall on the way back, so no older snapshot can be one of the tries.
+        if link.sequence < since:
             return None
     return None
 
 
 def _lost(at: int) -> ChainBroken:
     return ChainBroken(
-        f"the landing table's history is broken at snapshot {at}: neither the current metadata nor an older metadata "
+        f"the lake table's history is broken at snapshot {at}: neither the current metadata nor an older metadata "
         "file in its log names the snapshot's parent, so earlier positions can't be found. Nothing was "
         "committed; run `headrace repair`, which takes the positions from the rows"
     )

@@ -22,9 +22,8 @@ def make_folder(path: Path, *, private: bool) -> None:
     if path.is_dir():
         return
     make_folder(path.parent, private=private)
-    with suppress(
-        FileExistsError
-    ):  # another process created it meanwhile; if it is a file, its first use fails
+    # Another process may have created the folder meanwhile. If it is a file, the first use as a folder fails.
+    with suppress(FileExistsError):
         path.mkdir(_FOLDER if private else 0o777)
 
 
@@ -52,7 +51,8 @@ class PrivateFiles(fs.LocalFileSystem):
     """pyarrow's local file system, which creates private files and folders."""
 
     def create_dir(self, path: str, *, recursive: bool = True) -> None:
-        del recursive  # missing parents are always created
+        # Missing parents are always created.
+        del recursive
         make_folder(Path(path), private=True)
 
     def open_output_stream(self, path: str, *args: Any, **how: Any) -> NativeFile:

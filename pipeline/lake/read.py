@@ -1,4 +1,4 @@
-"""Read the landing table without Spark: its ledger, its rows, its files. For checks and summaries."""
+"""Read the lake table without Spark: its ledger, its rows, its files. For checks and summaries."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def ledger(table: IcebergTable, *, partial: bool = False) -> Iterator[LedgerEntr
 
 def rows(table: IcebergTable, columns: Sequence[str] = ("*",)) -> pa.Table:
     """All rows of main. Rows of one file keep the file's order; the order of files is arbitrary."""
-    with asking(f"the landing table {table.identifier}"):
+    with asking(f"the lake table {table.identifier}"):
         return table.open().scan(selected_fields=tuple(columns)).to_arrow()
 
 
 def landed_files(table: IcebergTable) -> list[LandedFile]:
     """The data files of main, each with the snapshot that added it."""
-    with asking(f"the landing table {table.identifier}"):
+    with asking(f"the lake table {table.identifier}"):
         now = table.open()
         head = now.current_snapshot()
         manifests = head.manifests(now.io) if head else []

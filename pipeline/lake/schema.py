@@ -1,4 +1,4 @@
-"""The landing table as Headrace creates it: columns, partitioning, sort order and properties."""
+"""The lake table as Headrace creates it: columns, partitioning, sort order and properties."""
 
 from __future__ import annotations
 
@@ -56,18 +56,19 @@ lengths sort wrongly, so readers have to order by their numeric values.
 
 _HISTORY = "write.metadata.previous-versions-max"
 _HISTORY_LENGTH = 200
+"""Older metadata files that the metadata log names. Iceberg's default of 100 is half as many."""
 
 PROPERTIES: Mapping[str, str] = {
-    _HISTORY: str(
-        _HISTORY_LENGTH
-    ),  # the walk over expired snapshots reads these older metadata files; each commit adds one
+    # The walk over expired snapshots reads these older metadata files. Each commit adds one.
+    _HISTORY: str(_HISTORY_LENGTH),
     "write.metadata.delete-after-commit.enabled": "true",
+    # Without merging, each commit adds a manifest, and all later commits copy the whole list.
     "commit.manifest-merge.enabled": "true",
-    "commit.manifest.min-count-to-merge": "20",  # else each commit adds a manifest, and all later commits copy the list
-    "history.expire.max-snapshot-age-ms": str(
-        14 * 24 * 3600 * 1000
-    ),  # 14 days: lineage is in the snapshots, and is lost with them
-    "write.metadata.metrics.column.shard_id": "full",  # Iceberg cuts bounds at 16 characters, where all shard ids are equal
+    "commit.manifest.min-count-to-merge": "20",
+    # 14 days. Lineage is in the snapshots, and is lost when they expire.
+    "history.expire.max-snapshot-age-ms": str(14 * 24 * 3600 * 1000),
+    # Iceberg cuts bounds at 16 characters by default, and shard ids differ only in the last digits of 20 characters.
+    "write.metadata.metrics.column.shard_id": "full",
     "write.metadata.metrics.column.sequence_number": "full",
     # Bounds of these columns help no query, and would copy payloads and partition keys into the metadata.
     "write.metadata.metrics.column.partition_key": "none",
@@ -78,7 +79,8 @@ PROPERTIES: Mapping[str, str] = {
 
 
 def missing_properties(found: Mapping[str, str]) -> dict[str, str]:
-    """Our properties that somebody removed, and a metadata log that somebody made too short. Other changed values stay."""
+    """Headrace's properties that another tool removed, and the length of a metadata log that was made too short. Other changed
+    values stay."""
     missing = {key: value for key, value in PROPERTIES.items() if key not in found}
     kept = found.get(_HISTORY, "0")
     if not kept.isdecimal() or int(kept) < _HISTORY_LENGTH:
@@ -87,24 +89,24 @@ def missing_properties(found: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_shape(table: Table) -> None:
-    """Refuse a table that lacks one of our columns or is partitioned differently. Others may add columns."""
+    """Refuse a table that lacks one of Headrace's columns or is partitioned differently. Further columns are allowed."""
     name = ".".join(table.name())
     schema = table.schema()
     for column, kind, _ in _COLUMNS:
         found = schema.find_type(column) if column in schema.column_names else None
         if found != kind:
             raise WrongShape(
-                f"the landing table {name} has {f'{column} as {found}' if found else f'no column {column}'}, "
+                f"the lake table {name} has {f'{column} as {found}' if found else f'no column {column}'}, "
                 f"and needs {column} as {kind}. Nothing was written; restore the column or name another table"
             )
     by_day = [(f.source_id, f.transform) for f in table.spec().fields]
     if by_day != [(schema.find_field("arrival_ts").field_id, DayTransform())]:
         raise WrongShape(
-            f"the landing table {name} is partitioned by [{', '.join(map(str, table.spec().fields))}], "
+            f"the lake table {name} is partitioned by [{', '.join(map(str, table.spec().fields))}], "
             "and must be partitioned by [day(arrival_ts)]. Nothing was written; restore the partitioning or name another table"
         )
     if table.format_version < 2:
         raise WrongShape(
-            f"the landing table {name} has Iceberg format version {table.format_version}, and needs version 2: snapshots of "
+            f"the lake table {name} has Iceberg format version {table.format_version}, and needs version 2: snapshots of "
             "version 1 have no sequence numbers. Nothing was written; upgrade the table or name another one"
         )

@@ -77,8 +77,8 @@ def stop_local_server() -> bool:
     from pyspark.sql.connect.session import SparkSession
 
     # The session first: when the process ends, a session whose server is gone tries to reach it for minutes.
-    if (mine := SparkSession.getActiveSession()) is not None:
-        mine.stop()
+    if (active := SparkSession.getActiveSession()) is not None:
+        active.stop()
     with _environment({DISCOVERY: str(discovery)}):
         return bool(stop_local_connect_server())
 
@@ -122,10 +122,9 @@ def _reason(text: str) -> str:
 
 
 def _classic(master: str, conf: Mapping[str, str], java_home: str | None) -> SparkSession:
+    # An earlier Connect session sets these for its process and its children, and they would overrule `master`.
     for name in ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE"):
-        os.environ.pop(
-            name, None
-        )  # an earlier Connect session sets these for its process and children, and they would overrule `master`
+        os.environ.pop(name, None)
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master)
@@ -136,7 +135,7 @@ def _classic(master: str, conf: Mapping[str, str], java_home: str | None) -> Spa
 
 
 def _for_workers(java_home: str | None) -> dict[str, str]:
-    """Environment variables for a JVM that we start, which its Python workers inherit."""
+    """Environment variables for a JVM that Headrace starts; its Python workers inherit them."""
     home = java_home or os.environ.get("JAVA_HOME")
     if not (Path(home, "bin", "java").exists() if home else shutil.which("java")):
         problem = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the PATH"
@@ -154,8 +153,8 @@ def _for_workers(java_home: str | None) -> dict[str, str]:
 
 
 def _free_port() -> str:
-    """A free port. By itself, PySpark takes 15002 if nobody listens there yet: of two servers that start at the same moment one
-    fails, and its clients then talk to the other server.
+    """A free port. PySpark itself takes port 15002 if no process listens there yet: of two servers that start at the same moment
+    one fails, and its clients then talk to the other server.
     """
     with socket.socket() as asked:
         asked.bind(("127.0.0.1", 0))
@@ -179,10 +178,10 @@ def _discovery() -> Path:
         return Path(given)
     home = os.environ.get("DAGSTER_HOME")
     if home and discovery_in(Path(home)).exists():
-        return discovery_in(Path(home))  # `headrace consume` joins the server of a running `headrace dev`
-    return (
-        private_folder("spark") / "connect.json"
-    )  # a private folder, because the file holds the server's token
+        # `headrace consume` joins the server of a running `headrace dev`.
+        return discovery_in(Path(home))
+    # A private folder, because the file holds the server's token.
+    return private_folder("spark") / "connect.json"
 
 
 @contextmanager

@@ -35,7 +35,7 @@ class Sessions:
         return self._session
 
     def close(self) -> None:
-        """A session that is left open holds its memory in the Spark server for an hour."""
+        """Close the session. An open session keeps its memory in the Spark server for an hour after its client has gone."""
         if self._session is not None:
             self._session.stop()
             self._session = None
@@ -44,5 +44,5 @@ class Sessions:
         found = self._settings.worker(worker_id)
         if found is None:
             configured = ", ".join(sorted(worker.id for worker in self._settings.workers))
-            raise Unknown(f"no worker {worker_id!r} is configured here; there are {configured}")
+            raise Unknown(f"the settings have no worker {worker_id!r}; they have {configured}")
         return found

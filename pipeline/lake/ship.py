@@ -37,14 +37,8 @@ _EXECUTORS_NEED = (
     "aws",
     "lake",
 )
-_ZIP_EPOCH = (
-    1980,
-    1,
-    1,
-    0,
-    0,
-    0,
-)  # the oldest time that a zip can hold; a fixed time, so that equal content gives an equal hash
+_ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The oldest time that a zip can hold. The time is fixed, so that equal content gives an equal hash."""
 
 ON_SERVER = "spark.headrace.engine"
 """Key in the configuration of a server that has the engine on its workers' path. The value is the zip's name."""
@@ -74,6 +68,7 @@ def engine_zip() -> Path:
     content = _zip_bytes()
     path = private_folder("ship") / f"headrace-{hashlib.sha256(content).hexdigest()[:16]}.zip"
     if not path.exists():
+        # Written under another name first: a process that finds the zip never finds half of it.
         begun = path.with_suffix(f".{os.getpid()}")
         begun.write_bytes(content)
         begun.replace(path)
@@ -84,7 +79,8 @@ def private_folder(name: str) -> Path:
     """A folder for temporary files that only this user may read and write."""
     folder = Path(tempfile.gettempdir()) / f"headrace-{os.getuid()}-{name}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    folder.chmod(0o700)  # fails if another user created the folder before us, as an attack on /tmp would
+    # Fails if another user created the folder before, as an attack on /tmp would.
+    folder.chmod(0o700)
     return folder
 
 

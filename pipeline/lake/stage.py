@@ -29,7 +29,7 @@ _CANCELLED = re.compile(r"\[(?:OPERATION_CANCELED|SPARK_JOB_CANCELLED)\]")
 _PYTHON_ERROR = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)")
 _JAVA_ERROR = re.compile(r"Exception: ([^.\n]+)")
 _LEAST_WEIGHT = 0.01
-"""For a shard without expected records, which costs a request all the same."""
+"""The weight of a shard without expected records, which costs a request all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,7 @@ class SparkStage:
         if not batches:
             return Manifest(())
         packed = pack(batches, self._tasks)
+        # The numbers of the tasks are the job's only input; the tasks themselves travel inside the pickled function.
         work = _work(_tasks(packed, limits), self._pages, spec, self._threads)
         session = self._running = self._session()
         try:
@@ -145,11 +146,12 @@ def _manifests(lines: pa.Table) -> list[Manifest]:
 
 
 def _joined(manifests: Sequence[Manifest], batches: Sequence[Batch]) -> Manifest:
+    # A shard that no task returned must not pass for a shard without new records.
     by_key = {line.key: line for manifest in manifests for line in manifest.staged}
     if by_key.keys() != {batch.key for batch in batches}:
         raise Unreachable(
-            f"the Spark job returned {len(by_key)} of {counted(len(batches), 'shard')}; nothing was committed, and the next wave reads the "
-            "same records again"
+            f"the Spark job returned {len(by_key)} of {counted(len(batches), 'shard')}. Nothing was committed, and the next wave "
+            "reads the same records again"
         )
     return Manifest(
         tuple(by_key[batch.key] for batch in batches),
@@ -159,29 +161,29 @@ def _joined(manifests: Sequence[Manifest], batches: Sequence[Batch]) -> Manifest
 
 
 def _meaning(error: Exception) -> HeadraceError | None:
-    """The error of ours for a failed Spark job; None for an exception that isn't Spark's.
+    """The Headrace error for a failed Spark job; None for an exception that isn't Spark's.
 
-    Spark Connect raises PySparkException and sometimes plain gRPC errors, classic Spark also py4j's. They are recognized by
-    the name of their package, so that no client has to be installed only for its exceptions.
+    Spark Connect raises PySparkException and sometimes plain gRPC errors; classic Spark also raises py4j's. They are recognized
+    by the name of their package, so that no client has to be installed only for its exceptions.
     """
     if type(error).__module__.partition(".")[0] not in {"pyspark", "grpc", "py4j"}:
         return None
     text = str(error)
     if missing := _MISSING.search(text):
         return MissingPackage(
-            f"a Spark worker lacks the Python package {missing[1]!r} that staging needs; nothing was committed; install "
-            "it where Spark's workers run, or set PYSPARK_PYTHON there to a Python that has it"
+            f"a Spark worker lacks the Python package {missing[1]!r} that staging needs. Nothing was committed. Install the "
+            "package where Spark's workers run, or set PYSPARK_PYTHON there to a Python that has it"
         )
     return Unreachable(
-        f"the Spark job that stages records failed: {_cause(text)}; nothing was committed, and files that it left "
-        "are removed as orphans; the next wave reads the same records again"
+        f"the Spark job that stages records failed: {_cause(text)}. Nothing was committed, and files that the job left "
+        "behind are removed as orphans. The next wave reads the same records again"
     )
 
 
 def _cause(text: str) -> str:
     """The last line of the Python worker's traceback, else the innermost Java error, else the first line."""
     if _CANCELLED.search(text):
-        return "it was cancelled"
+        return "the job was cancelled"
     if found := _PYTHON_ERROR.findall(text) or _JAVA_ERROR.findall(text):
         return str(found[-1]).strip()
-    return next((line.strip() for line in text.splitlines() if line.strip()), "it gave no reason")
+    return next((line.strip() for line in text.splitlines() if line.strip()), "Spark gave no reason")

@@ -49,17 +49,18 @@ class _Envelope(msgspec.Struct):
 def _decode(text: bytes, what: type[_T]) -> _T:
     if len(text) > _MOST_BYTES:
         raise WrongShape(
-            f"a staging task sent a document of {len(text):,} bytes, far larger than a real one; nothing was committed"
+            f"a staging task sent a document of {len(text):,} bytes, far larger than a real one. Nothing was committed"
         )
     try:
+        # The content stays raw until the version is known: a newer version may have another form.
         envelope = msgspec.json.decode(text, type=_Envelope)
         if envelope.version == _VERSION:
             return msgspec.json.decode(envelope.content, type=what)
     except msgspec.DecodeError as error:
         raise WrongShape(
-            f"the document that a staging task sent can't be read ({error}); nothing was committed"
+            f"the document that a staging task sent can't be read ({error}). Nothing was committed"
         ) from None
     raise WrongShape(
-        f"driver and Spark worker run different versions of Headrace (document versions {_VERSION} and {envelope.version}); "
-        "nothing was committed; use the same version on both"
+        f"driver and Spark worker run different versions of Headrace (document versions {_VERSION} and {envelope.version}). "
+        "Nothing was committed. Use the same version on both"
     )

@@ -101,6 +101,7 @@ def _write_day(
 ) -> StagedFile:
     folder = f"{_ARRIVAL}_day={day.isoformat()}"
     name = f"{folder}/{fresh()}.parquet"
+    # Shard after shard, and each shard in the order of its sequence numbers (I12).
     table = pa.concat_tables(part.select(target.schema.names) for _, part in parts).cast(target.schema)
     groups = max(1, table.nbytes // _ROW_GROUP)
     footers: list[pq.FileMetaData] = []
@@ -108,12 +109,13 @@ def _write_day(
         "compression": target.spec.compression,
         "use_dictionary": _DICTIONARY,
         "write_statistics": _STATISTICS,
+        # Arrow's own schema in the footer would only make it larger; Iceberg reads Parquet's.
         "store_schema": False,
     }
+    # Before the file exists, so that a file that was begun is deleted on an error too.
     done.append(name)
-    if isinstance(
-        target.files, fs.LocalFileSystem
-    ):  # not on S3, which has no folders: pyarrow would leave an empty object there
+    # Not on S3, which has no folders: pyarrow would leave an empty object there.
+    if isinstance(target.files, fs.LocalFileSystem):
         target.files.create_dir(target.path(folder), recursive=True)
     with target.files.open_output_stream(target.path(name)) as out:
         pq.write_table(
@@ -138,12 +140,13 @@ def _footer_bytes(metadata: pq.FileMetaData) -> bytes:
 
 
 def _schema_with_ids(read: pa.Schema, spec: StagingSpec) -> pa.Schema:
-    """Our columns in the table's order, each with the table's field id, by which Iceberg's readers find columns. Columns that
-    others added to the table aren't written, and read as null.
+    """Headrace's columns in the table's order, each with the table's field id, by which Iceberg's readers find columns. Columns
+    that a user added to the table aren't written, and read as null.
     """
     if unknown := set(read.names) - {name for name, _ in spec.field_ids}:
         raise WrongShape(
-            f"the landing table lacks columns that Headrace writes: {', '.join(sorted(unknown))}"
+            f"the lake table lacks columns that Headrace writes: {', '.join(sorted(unknown))}. Nothing was staged; restore these "
+            "columns"
         )
     return pa.schema(
         read.field(name).with_metadata({b"PARQUET:field_id": str(number).encode()})

@@ -82,7 +82,8 @@ class ShardReading:
         except HeadraceError as error:
             self._stop(str(error), data_loss=isinstance(error, DataLoss))
         except ImportError:
-            raise  # the Spark worker lacks a package, which concerns the whole job and not one shard
+            # The Spark worker lacks a package, which concerns the whole job and not one shard.
+            raise
         except Exception as error:  # noqa: BLE001 - an unexpected error in one shard must not stop the others
             # Only the type is reported, because the text of an unexpected error could quote a record.
             self._stop(
@@ -116,6 +117,7 @@ class ShardReading:
             if not self.batch.goes_on:
                 raise DataLoss(self._loss_sentence(page))
             if self._staged.rows:
+                # The ledger's gap comes before a batch's first row (I13). The next batch starts here and records the gap.
                 self.over = True
                 return
             self._note_gap(forgotten)
@@ -151,9 +153,9 @@ class ShardReading:
     def _loss_sentence(self, page: RecordPage) -> str:
         gap = page.answered - self._witness
         return (
-            f"{self.batch.key}: records may have left the stream unread: the stream keeps records for {self.batch.retention}, "
-            f"and all before {self._witness.isoformat()} were read, which is {gap} ago; the position doesn't move; "
-            f"record the gap with `headrace skip --shard {self.batch.key.shard_id}` or set on_data_loss: continue"
+            f"{self.batch.key}: records may have left the stream unread. The stream keeps records for {self.batch.retention}, "
+            f"but only those before {self._witness.isoformat()} were read, which is {gap} ago. The position doesn't move. "
+            f"Record the gap with `headrace skip --shard {self.batch.key.shard_id}` or set on_data_loss: continue"
         )
 
 

@@ -57,14 +57,14 @@ def _read_all(readings: Sequence[ShardReading], box: Box, threads: int) -> None:
     waiting = sorted(readings, key=lambda r: (r.batch.witness, r.batch.key))
     with ThreadPoolExecutor(max(1, min(threads, len(waiting))), "headrace-shard") as pool:
         while waiting and box.has_room:
-            shares = _shares(
-                waiting, box
-            )  # computed for all shards before the first page is taken from the budget
+            # All shares are computed before the first page is taken from the budget.
+            shares = _shares(waiting, box)
             jobs = [
                 pool.submit(reading.read_on, box, records=records, bytes_=bytes_)
                 for reading, (records, bytes_) in zip(waiting, shares, strict=True)
             ]
             for job in jobs:
+                # Raises only what concerns the whole job: `read_on` turns a shard's own error into its manifest line.
                 job.result()
             waiting = [r for r in waiting if not r.over]
 
@@ -93,8 +93,8 @@ def _write_all(
         return write_files({r.batch.key: r.batches for r in filled}, spec, now=now, fresh=fresh)
     except (OSError, pa.ArrowException, HeadraceError) as error:
         why = (
-            f"data files could not be written to {spec.location}: {_first_line(error)}; this task staged nothing "
-            "and no position moved; the shard is read again, which can succeed once there is space and access"
+            f"data files could not be written to {spec.location}: {_first_line(error)}. This task staged nothing, and no "
+            "position moved. The shard is read again, which can succeed once there is space and access"
         )
         for reading in filled:
             reading.failed_to_write(why)

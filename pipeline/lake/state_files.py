@@ -44,7 +44,7 @@ class StateFiles:
                 body = source.read()
         except FileNotFoundError as error:
             raise ChainBroken(
-                f"the landing table's positions are in the file {path}, and the file is gone. Nothing was committed; put it "
+                f"the lake table's positions are in the file {path}, and the file is gone. Nothing was committed; put it "
                 "back from a backup, or run `headrace repair`, which takes the positions from the rows"
             ) from error
         if hashlib.sha256(body).hexdigest() != digest:
@@ -63,9 +63,10 @@ class StateFiles:
 
 def _parse(pointer: str) -> tuple[str, str]:
     version, name, digest = (*pointer.split(":"), "", "")[:3]
+    # A name with a slash could lead out of the folder: summaries are written by others, too.
     if version != _VERSION or not name or "/" in name:
         raise WrongShape(
-            f"a snapshot points to its positions by {pointer[:80]!r}, which this Headrace can't read: nothing was "
+            f"a snapshot points to its positions by {pointer[:80]!r}, which this version of Headrace can't read. Nothing was "
             "changed; upgrade Headrace on this deployment"
         )
     return name, digest

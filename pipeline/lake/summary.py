@@ -18,10 +18,12 @@ WRITER = "headrace.writer"
 
 LIMIT = 64 * 1024
 """The most bytes in a summary. Each commit writes a metadata file that repeats the summaries of all snapshots."""
-_MOST_TEXT = 500  # characters of the entries for people
+_MOST_TEXT = 500
+"""The most characters of an entry that only people read."""
 
 
 def summary_of(landing: Landing, states: StateFiles, *, writer: str) -> dict[str, str]:
+    """The summary's entries for this landing. Writes a state file first if they are too large."""
     values = {POSITIONS: write_positions(landing.positions), LEDGER: write_ledger(landing.page)}
     if sum(map(len, values.values())) > LIMIT:
         values = {STATE: states.write(values)}

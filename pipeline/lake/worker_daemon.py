@@ -11,14 +11,16 @@ import os
 import signal
 import sys
 
-_LOOK_EVERY = 60.0  # seconds; longer than Spark takes to ask a new daemon for its first worker
+_LOOK_EVERY = 60.0
+"""Seconds. Longer than Spark takes to ask a new daemon for its first worker."""
 
 
 def _end_if_idle(*_: object) -> None:
     try:
         os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:
-        os._exit(0)  # the daemon has no worker left, so no task waits for it
+        # The daemon has no worker left, so no task waits for it.
+        os._exit(0)
 
 
 def main() -> None:
@@ -28,7 +30,8 @@ def main() -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "pipeline"]:
         del sys.modules[name]
     signal.signal(signal.SIGALRM, _end_if_idle)
-    signal.setitimer(signal.ITIMER_REAL, _LOOK_EVERY, _LOOK_EVERY)  # workers don't inherit a timer
+    # A timer, because forked workers don't inherit it.
+    signal.setitimer(signal.ITIMER_REAL, _LOOK_EVERY, _LOOK_EVERY)
     daemon.manager()
 
 

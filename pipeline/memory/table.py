@@ -1,4 +1,4 @@
-"""The landing table in memory, on which the simulator runs. The contract tests check this table and the one on Iceberg in the same way."""
+"""The lake table in memory, on which the simulator runs. The contract tests check this table and the one on Iceberg in the same way."""
 
 from __future__ import annotations
 

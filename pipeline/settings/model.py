@@ -269,7 +269,7 @@ class KclSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LandingSettings:
-    table: str = _knob("lake.records", doc="Namespace and name of the landing table.")
+    table: str = _knob("lake.records", doc="Namespace and name of the lake table.")
     catalog: Mapping[str, str] = _knob(
         factory=dict,
         doc="pyiceberg's catalog properties (type, uri, warehouse, ...). Default: an embedded catalog, which is SQLite and files "

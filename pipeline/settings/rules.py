@@ -75,7 +75,7 @@ def _streams(settings: Settings) -> Iterator[Broken]:
             yield Broken(
                 f"streams.{n}.name",
                 f"is {stream.name!r}, which {first} names already; allowed: each stream name once, also for streams of "
-                "different accounts, because rows of the landing table tell streams apart by their names",
+                "different accounts, because rows of the lake table tell streams apart by their names",
                 also=(f"{first}.name",),
             )
 

@@ -59,7 +59,7 @@ def test_another_version_is_named_not_misread():
     "text", [b"", b"{", b"[]", b'{"version":1,"content":{"staged":7}}', b"\x80\x04pickle"]
 )
 def test_nonsense_is_refused_with_a_sentence(text: bytes):
-    with pytest.raises(WrongShape, match="nothing was committed"):
+    with pytest.raises(WrongShape, match="Nothing was committed"):
         decode_manifest(text)
 
 

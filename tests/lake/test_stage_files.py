@@ -127,7 +127,7 @@ def test_a_table_that_lacks_a_column_is_refused_and_nothing_is_left(tmp_path: Pa
 
     manifest = stage_batches([a_batch(after=1)], script(s0=[a_page(2)]), spec=spec, limits=ROOMY, threads=1)
 
-    assert "the landing table lacks columns that Headrace writes: data" in (line(manifest).error or "")
+    assert "the lake table lacks columns that Headrace writes: data" in (line(manifest).error or "")
     assert (manifest.files, left_in(tmp_path)) == ((), [])
 
 

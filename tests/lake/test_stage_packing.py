@@ -71,7 +71,7 @@ def test_a_package_missing_on_a_worker_is_named():
     stage = _stage_failing_with("Traceback ...\nModuleNotFoundError: No module named 'msgspec'\n")
 
     with pytest.raises(
-        MissingPackage, match=r"lacks the Python package 'msgspec'.*install it where Spark's workers run"
+        MissingPackage, match=r"lacks the Python package 'msgspec'.*Install the package where Spark's workers run"
     ):
         stage.stage([a_batch()], a_spec("unused"), ROOMY)
 
@@ -85,7 +85,7 @@ def test_a_failed_job_is_one_sentence_and_may_be_tried_again():
         stage.stage([a_batch()], a_spec("unused"), BatchLimits(1, 1, 1.0))
 
     assert "ExecutorLostFailure" in str(caught.value)
-    assert "nothing was committed" in str(caught.value)
+    assert "Nothing was committed" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -120,15 +120,15 @@ org.apache.spark.SparkSQLException
     [
         (_CLASSIC_DIED, "Python worker exited unexpectedly (crashed)"),
         (_CONNECT_RAISED, "MemoryError: no more"),
-        (_CONNECT_CANCELLED, "it was cancelled"),
-        ("", "it gave no reason"),
+        (_CONNECT_CANCELLED, "the job was cancelled"),
+        ("", "Spark gave no reason"),
     ],
 )
 def test_the_sentence_tells_what_the_worker_died_of(text: str, told: str):
     with pytest.raises(Transient) as caught:
         _stage_failing_with(text).stage([a_batch()], a_spec("unused"), ROOMY)
 
-    assert f"failed: {told}; nothing was committed" in str(caught.value)
+    assert f"failed: {told}. Nothing was committed" in str(caught.value)
 
 
 def test_a_shard_that_spark_brings_nothing_back_of_is_noticed():
@@ -136,7 +136,7 @@ def test_a_shard_that_spark_brings_nothing_back_of_is_noticed():
     told = pa.table({"manifest": [encode_manifest(Manifest((Staged(a_key(0), None, Position()),)))]})
     session.range.return_value.mapInArrow.return_value.toArrow.return_value = told
 
-    with pytest.raises(Transient, match="the Spark job returned 1 of 2 shards; nothing was committed"):
+    with pytest.raises(Transient, match=r"the Spark job returned 1 of 2 shards\. Nothing was committed"):
         SparkStage(lambda: session, script()).stage([a_batch(0), a_batch(1)], a_spec("unused"), ROOMY)
 
 
