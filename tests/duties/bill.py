@@ -1,4 +1,4 @@
-"""What DynamoDB would charge: requests counted as they leave the client, units by the sizes of the items."""
+"""What DynamoDB would charge: requests are counted as they leave the client, units by the sizes of the items."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ if TYPE_CHECKING:
 
 _READ = 4096
 _WRITE = 1024
-"""Bytes of one unit."""
+"""Bytes of one write unit. A read unit is `_READ` bytes."""
 _WRITES = {"PutItem", "UpdateItem", "DeleteItem"}
 _LISTS = {"Scan", "Query"}
 
 
 @dataclass
 class Bill:
-    """Of one tick, or of many."""
+    """The requests and units of one tick, or of many."""
 
     requests: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """(operation, table) -> how many."""
+    """How many requests there were, by operation and table."""
     reads: float = 0
     writes: float = 0
-    """Units. A consistent read is one per 4 KB, an eventually consistent one half, a write one per 1 KB."""
+    """Units. A consistent read costs one for each 4 KB, an eventually consistent read half of that, a write one for
+    each 1 KB."""
 
     def of(self, operation: str, table: str | None = None) -> int:
         return sum(n for (op, on), n in self.requests.items() if op == operation and table in {None, on})
@@ -56,7 +57,7 @@ class Bill:
 
 
 class Meter:
-    """Listens to a client. Every request is on the bills that are open."""
+    """Counts the requests of a client, and adds them to all bills that are open."""
 
     def __init__(self, client: DynamoDBClient) -> None:
         self._open: list[Bill] = []
@@ -96,8 +97,8 @@ class Meter:
 
 
 def _read_units(operation: str, asked: Mapping[str, Any], answer: Mapping[str, Any]) -> float:
-    """A list is rounded up as a whole, single rows one by one; a row that isn't there costs one unit too. What a filter
-    hides is charged as well, and not seen here."""
+    """The units of a read. The size of a listing is rounded up as a whole, that of single rows one by one; a
+    missing row costs one unit. Rows that a filter hides would cost units too, which this doesn't count."""
     if operation in _LISTS:
         return _share(asked) * max(1, ceil(sum(map(_size, answer["Items"])) / _READ))
     if operation == "GetItem":
@@ -118,7 +119,7 @@ def _share(said: Mapping[str, Any]) -> float:
 
 
 def _write_units(operation: str, asked: Mapping[str, Any], answer: Mapping[str, Any]) -> float:
-    """A refused write costs what the row that stood in the way weighs."""
+    """The units of a write. A refused write costs as many as the row that is there."""
     if operation not in _WRITES:
         return 0.0
     written = asked.get("Item") or answer.get("Attributes") or answer.get("Item") or {}
@@ -130,7 +131,8 @@ def _units(item: Mapping[str, Any], unit: int) -> int:
 
 
 def _size(item: Mapping[str, Any]) -> int:
-    """As DynamoDB's guide counts: names and texts in UTF-8, 21 bytes for a long number, 3 for a list or map and 1 a member."""
+    """An item's size as DynamoDB's guide counts it: names and texts in UTF-8, at most 21 bytes for a number, 3 for
+    a list or map and 1 for each of its members."""
     return sum(len(name.encode()) + _value(value) for name, value in item.items())
 
 

@@ -30,7 +30,7 @@ TIMES = TimeSettings()
 
 
 class Rows(MemoryLeaseStore):
-    """Keeps the writes, and is in trouble with the rows that a test names."""
+    """Records all writes, and raises an error at the rows that a test names."""
 
     def __init__(self, rows: tuple[Lease, ...]) -> None:
         super().__init__(rows)
@@ -45,7 +45,7 @@ class Rows(MemoryLeaseStore):
 
 
 class Place:
-    """One run of worker w1, and the rows that it finds."""
+    """One run of worker w1, and the rows that the run finds."""
 
     def __init__(self, *rows: Lease, dead_claims: tuple[str, ...] = ()) -> None:
         self.clock = MemoryClock()

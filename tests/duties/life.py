@@ -1,4 +1,4 @@
-"""One stream and one worker without clocks and sensors: what syncs, waves and clean-ups make of its shards."""
+"""One stream and one worker without sensors: what syncs, waves and clean-ups do with the stream's shards."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ DAY = timedelta(hours=24)
 
 
 class LateSource(MemorySource):
-    """Listings may leave shards out for a while."""
+    """Listings can leave shards out for a while."""
 
     hidden: frozenset[str] = frozenset()
     fails_to_list: bool = False
 
     def list_shards(self, stream: StreamId, since: Start | None = None) -> tuple[Shard, ...]:
         if self.fails_to_list:
-            raise Throttled("ListShards asks to slow down")
+            raise Throttled("ListShards is throttled")
         return tuple(s for s in super().list_shards(stream, since) if s.shard_id not in self.hidden)
 
 
@@ -97,7 +97,7 @@ class Life:
         self.clock.advance(timedelta(milliseconds=10))
 
     def sync(self) -> list[str]:
-        """A leader's sync, with all new rows given to the worker. Why each row was written."""
+        """Sync as a leader does, and assign all new rows to the worker. Returns why each row was written."""
         facts = self.source.describe(STREAM)
         listing = self.leases.scan()
         state = ensure_origin(
@@ -139,7 +139,7 @@ class Life:
             self.leases.wipe(self.key(number).shard_id)
 
     def put_row(self, number: int, **more: object) -> None:
-        """As a leader that slept, or a hand, makes it."""
+        """Make a row, as a leader that was frozen or a person with another tool may do."""
         row = Lease(self.key(number).shard_id, owner="w1", stream_epoch=self.stream.epoch)
         self.leases = MemoryLeaseStore([*self.leases.scan().leases, replace(row, **more)])  # type: ignore[arg-type]
 
@@ -157,7 +157,8 @@ class Life:
         return [(r.key.shard_id[-1], r.first_arrival, r.last_arrival) for r in self.ledger(Kind.SKIPPED)]
 
     def check(self, *, lost: Iterable[tuple[ShardKey, int]] = ()) -> None:
-        """Everything that was put is there once, but what was lost; each shard's ranges form one chain."""
+        """Every record that was put has landed once, except the lost ones; and the ranges of each shard form one
+        chain."""
         landed = self.landed()
         assert [row for row, n in Counter(landed).items() if n > 1] == []
         assert set(landed) == set(self.put) - set(lost)

@@ -1,4 +1,4 @@
-"""A stage whose tasks measure their hosts: what they tell is the test's choice."""
+"""A stage whose tasks report the load of their hosts; the test sets what they report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small world whose workers come, die and go, and a look at who owns what."""
+"""Helpers for tests in which leases move: workers start, die and stop, and who owns which lease."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def row_of(world: World, shard: int) -> Lease:
 
 
 def without(world: World, worker: str) -> None:
-    """Its host dies: no sensor of it ticks any more."""
+    """Let the worker's host die: none of its sensors ticks any more."""
     world.workers = tuple(w for w in world.workers if w != worker)
 
 
@@ -31,7 +31,7 @@ def ticks_until(world: World, happened: object, most: int = 40) -> int:
         if happened():  # type: ignore[operator]
             return ticks
         world.tick()
-    raise AssertionError(f"it didn't happen in {most} ticks")
+    raise AssertionError(f"it didn't happen within {most} ticks")
 
 
 def in_lease_mode(world: World) -> World:
@@ -41,7 +41,7 @@ def in_lease_mode(world: World) -> World:
 
 
 def shared(world: World) -> World:
-    """From now on the settings join a fleet of KCL's."""
+    """From now on the settings join a fleet of KCL's workers."""
     kcl = replace(
         world.settings.kcl,
         heartbeat=Heartbeat.LEASE,

@@ -1,4 +1,4 @@
-"""A small world's ports, and a run's attempt to read, put together as the product puts it together."""
+"""The ports of a small world, and a run's attempt to read, put together as the product does it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PortsOf:
-    """As `pipeline.ports.Ports`, on what the small world has."""
+    """`pipeline.ports.Ports` made of what the small world has."""
 
     place: Any
 
@@ -52,7 +52,7 @@ class PortsOf:
 
 
 def wiring_of(place: Life | World) -> Wiring:
-    return Wiring(place.settings, PortsOf(place))  # type: ignore[arg-type] # nothing here beats on a timer
+    return Wiring(place.settings, PortsOf(place))  # type: ignore[arg-type] # these tests beat on no timer
 
 
 def an_attempt(
@@ -60,7 +60,7 @@ def an_attempt(
     run: str,
     *,
     worker: str = "w1",
-    hints: Hints = Hints(),  # noqa: B008 - frozen
+    hints: Hints = Hints(),  # noqa: B008 - Hints is frozen
     dead_claims: Iterable[str] = (),
     on_arrow: OnArrow = lambda _arrow, _keys: None,
 ) -> Attempt:
@@ -68,5 +68,5 @@ def an_attempt(
         dead_claims=hints.dead_claims | frozenset(dead_claims), left_alone=hints.left_alone, due=hints.due
     )
     attempt = wiring_of(place).attempt(worker, run, place.runs, hints=known, on_arrow=on_arrow)
-    attempt.policy = place.policy  # a test may have one of its own
+    attempt.policy = place.policy  # a test may have set a policy of its own
     return attempt

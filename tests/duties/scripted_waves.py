@@ -1,4 +1,4 @@
-"""An attempt whose waves bring what a script says, and the reports to write such a script with."""
+"""An attempt whose waves return reports from a script, and reports to write such scripts with."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECOND = timedelta(seconds=1)
 
 
 class Scripted:
-    """An attempt whose waves bring what a script says; its claims and ports are real."""
+    """An attempt whose waves return the reports of a script. Its claims and ports are real."""
 
     def __init__(self, world: World, *reports: WaveReport | HeadraceError) -> None:
         real = world.a_run("w1", "asked")
@@ -27,11 +27,11 @@ class Scripted:
         self.failed: dict[str, str] = {}
         self.reports = list(reports)
         self.waves: list[tuple[float, tuple[str, ...] | None]] = []
-        """When each wave began, and which shards it was asked for."""
+        """When each wave began, and which shards it was asked to read."""
         self.takes = timedelta(0)
 
     def wave(self, keys: tuple[str, ...] | None = None) -> WaveReport:
-        """The last report again and again."""
+        """The next report of the script; the last report is repeated."""
         self.waves.append((self.clock.monotonic(), keys))
         assert len(self.waves) < 2_000, "the run doesn't end"
         self.clock.advance(self.takes)
@@ -62,4 +62,4 @@ NOTHING = waves_of()
 SOME = waves_of(landed(rows=3))
 MORE = waves_of(landed(rows=3, behind=SECOND))
 EMPTY_HANDED = waves_of(landed(behind=SECOND))
-"""Not at its tip, and nothing came: Kinesis answers empty pages."""
+"""The shard isn't at its tip, but no record came: Kinesis answers with empty pages."""

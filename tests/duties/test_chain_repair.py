@@ -1,4 +1,5 @@
-"""A broken chain mended from end to end: what others did to the table, the plan, and the waves after it."""
+"""`headrace repair` of a broken chain of snapshots: what other engines did to the table, the plan, and the waves
+after the repair."""
 
 from __future__ import annotations
 
@@ -38,14 +39,16 @@ def a_life_with_a_split() -> Life:
     return life
 
 
-def test_a_table_whose_positions_are_whole_is_not_touched() -> None:
+def test_a_table_with_whole_positions_is_not_repaired() -> None:
     life = a_life_with_a_split()
     found = mended(life)
     assert isinstance(found, Stop)
     assert "nothing to repair" in found.why
 
 
-def test_after_a_lost_way_all_goes_on_where_the_rows_end_and_no_parent_is_read_again() -> None:
+def test_after_the_repair_of_a_broken_chain_shards_go_on_after_their_last_row_and_no_parent_is_read_again() -> (
+    None
+):
     life = a_life_with_a_split()
     life.table.append_as_others()
     life.table.forget(*life.table.snapshots)
@@ -53,7 +56,7 @@ def test_after_a_lost_way_all_goes_on_where_the_rows_end_and_no_parent_is_read_a
     life.produce(1)
     with pytest.raises(ChainBroken):
         life.wave()
-    assert isinstance(mended(life), Stop), "where the stream began has to be said"
+    assert isinstance(mended(life), Stop), "the origin of the stream has to be given"
     assert isinstance(mended(life, origin=TRIM), Repair)
     parent = life.at(0)
     assert parent is not None
@@ -66,8 +69,9 @@ def test_after_a_lost_way_all_goes_on_where_the_rows_end_and_no_parent_is_read_a
     assert sorted(landed) == sorted(life.put)
 
 
-def test_a_shard_closed_before_the_start_is_given_no_end_and_none_of_its_children_is_taken_for_lost() -> None:
-    """0 was split into 1 and 2, and both split again, before the start; only a child of 1 has rows."""
+def test_a_repair_invents_no_end_for_a_shard_closed_before_the_start_nor_a_loss_for_its_children() -> None:
+    """Shard 0 was split into 1 and 2, and both were split again, all before the start. Only a child of shard 1 has
+    rows."""
     life = Life(position=InitialPosition.LATEST)
     for shard in range(3):
         life.source.split(life.key(shard))
@@ -82,14 +86,14 @@ def test_a_shard_closed_before_the_start_is_given_no_end_and_none_of_its_childre
     assert isinstance(mended(life, origin=start), Repair)
     assert [number for number in range(7) if life.at(number) is not None] == [3]
     life.sync()
-    assert life.row(2) is None, "it is of no concern"
+    assert life.row(2) is None, "shard 2 was closed before the start, so it needs no row"
     for shard in range(3, 7):
         life.produce(shard)
     assert life.wave().problems == ()
     assert sorted(life.landed()) == sorted(life.put)
 
 
-def test_a_shard_that_ended_without_a_record_is_not_read_again() -> None:
+def test_a_repair_doesnt_let_a_shard_that_ended_without_a_record_be_read_again() -> None:
     life = Life()
     life.sync()
     life.source.split(life.key(0))
@@ -107,8 +111,8 @@ def test_a_shard_that_ended_without_a_record_is_not_read_again() -> None:
     assert sorted(life.landed()) == sorted(life.put)
 
 
-def test_a_repair_that_knows_no_origin_changes_nothing_so_that_a_later_one_can_say_it() -> None:
-    """Nothing had landed yet when the snapshots were expired, and Kinesis denies the stream for a while."""
+def test_a_repair_without_any_origin_is_refused_and_changes_nothing_so_that_a_later_one_can_name_it() -> None:
+    """No record had landed when the snapshots were expired, and Kinesis denies the stream for a while."""
     life = Life()
     life.sync()
     life.table.append_as_others()
@@ -131,7 +135,7 @@ def test_a_repair_that_knows_no_origin_changes_nothing_so_that_a_later_one_can_s
     assert life.landed() == life.put
 
 
-def test_a_picked_landing_is_taken_over_and_read_on_from() -> None:
+def test_a_repair_takes_over_the_rows_of_a_cherry_picked_snapshot_and_reading_goes_on_after_them() -> None:
     life = Life()
     life.sync()
     life.produce(0)
@@ -149,7 +153,7 @@ def test_a_picked_landing_is_taken_over_and_read_on_from() -> None:
     assert sorted(life.landed()) == sorted(life.put)
 
 
-def test_a_former_life_of_a_stream_needs_no_origin_and_gets_no_position() -> None:
+def test_a_repair_needs_no_origin_for_an_earlier_life_of_a_stream_and_gives_it_no_position() -> None:
     life = Life()
     life.sync()
     life.produce(0)
@@ -172,7 +176,7 @@ def test_a_former_life_of_a_stream_needs_no_origin_and_gets_no_position() -> Non
     assert sorted(life.landed()) == sorted(life.put)
 
 
-def test_a_stream_that_is_gone_does_not_keep_its_table_from_being_repaired() -> None:
+def test_a_table_is_repaired_even_if_its_stream_was_deleted() -> None:
     life = a_life_with_a_split()
     life.table.append_as_others()
     picked = life.table.head
@@ -184,8 +188,9 @@ def test_a_stream_that_is_gone_does_not_keep_its_table_from_being_repaired() -> 
     assert len(found.landing.positions.shards) == 2
 
 
-def test_a_shard_whose_only_landing_was_rolled_back_is_not_passed_over() -> None:
-    """No row of it is left to disagree with the snapshot beside main, which the tag keeps known."""
+def test_a_repair_doesnt_count_a_shard_as_read_if_its_only_landing_was_rolled_back() -> None:
+    """The table has no row of the shard. The rolled-back snapshot still has its position, and a tag keeps that
+    snapshot."""
     life = Life(shards=2)
     life.sync()
     life.produce(0)
@@ -203,17 +208,19 @@ def test_a_shard_whose_only_landing_was_rolled_back_is_not_passed_over() -> None
     assert any(f"{life.key(1)}: gets no position" in told for told in found.sentences)
     assert life.at(1) is None
     told = [problem.why for problem in life.wave([life.key(1).shard_id]).problems]
-    assert ["the table was rolled back" in why for why in told] == [True], "a person decides about the row"
+    assert ["the table was rolled back" in why for why in told] == [True], (
+        "a person has to decide about the row"
+    )
     life.leases.wipe()
     life.sync()
     assert life.wave().problems == ()
     assert sorted(life.landed()) == sorted(life.put)
 
 
-def test_while_kinesis_denies_a_stream_its_shards_do_not_count_as_forgotten(
+def test_a_repair_is_refused_while_kinesis_denies_the_stream(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without positions their records would be read and landed again. The repair is refused until the stream answers."""
+    """Otherwise its shards would count as forgotten and get no positions, and their records would land again."""
     life = a_life_with_a_split()
     life.table.append_as_others()
     life.table.forget(*life.table.snapshots)

@@ -1,4 +1,4 @@
-"""The rows that a run may write: which it takes, what it says of the others, and how it lets them go."""
+"""The rows that a run may write: which rows it claims, what it reports about the others, and how it releases them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from pipeline.duties.wave import Problem
 from pipeline.errors import HeadraceError, Terminal, Throttled, Unreachable
 from tests.duties.claims_place import MINE, MINUTE, STREAM, TIMES, Place, a_key, a_row
 
-# --- taking ------------------------------------------------------------------------------------------------------
+# --- claiming ----------------------------------------------------------------------------------------------------
 
 
-def test_a_row_that_nothing_speaks_against_is_claimed_and_held_as_it_is_now() -> None:
+def test_a_free_row_of_the_worker_is_claimed_and_held_with_its_new_counter() -> None:
     place = Place(a_row("s2"), a_row("s1"))
     assert place.taken() == ("s1", "s2")
     assert place.claims.held == {
@@ -52,7 +52,7 @@ def test_a_row_that_nothing_speaks_against_is_claimed_and_held_as_it_is_now() ->
         (a_row(run_claim=MINE, wanted_by="other/1"), "run other waits for it and goes first", True),
     ],
 )
-def test_a_row_that_may_not_be_claimed_is_left_alone_with_a_reason(
+def test_a_row_that_the_run_may_not_claim_is_left_alone_and_the_reason_is_reported(
     row: Lease, why: str, *, busy: bool
 ) -> None:
     place = Place(row, a_row("s2"))
@@ -63,7 +63,7 @@ def test_a_row_that_may_not_be_claimed_is_left_alone_with_a_reason(
 
 
 @pytest.mark.parametrize("over", [{"run_claim": "other/1"}, {"wanted_by": "other/1"}, {"run_claim": MINE}])
-def test_a_row_of_this_run_or_of_one_that_is_over_is_claimed_and_its_wish_is_gone(
+def test_a_row_claimed_by_this_run_or_by_a_run_that_is_over_is_claimed_and_its_wanted_by_is_removed(
     over: dict[str, str],
 ) -> None:
     place = Place(a_row(**over), dead_claims=("other/1",))
@@ -71,13 +71,13 @@ def test_a_row_of_this_run_or_of_one_that_is_over_is_claimed_and_its_wish_is_gon
     assert (place.row().run_claim, place.row().wanted_by) == (MINE, None)
 
 
-def test_a_row_that_this_run_waits_for_is_its_to_claim() -> None:
+def test_a_run_claims_the_row_that_names_it_in_wanted_by() -> None:
     place = Place(a_row(wanted_by=MINE))
     assert place.taken() == ("s1",)
     assert place.row().wanted_by is None
 
 
-def test_a_race_for_a_row_that_is_lost_is_told_with_who_was_faster() -> None:
+def test_a_refused_claim_is_reported_with_the_worker_that_was_faster() -> None:
     place = Place(a_row("s1"), a_row("s2"))
     read = place.rows.scan().leases
     place.rows.wipe("s2")
@@ -97,7 +97,7 @@ def test_a_race_for_a_row_that_is_lost_is_told_with_who_was_faster() -> None:
 
 
 @pytest.mark.parametrize(("error", "fatal"), [(Terminal("denied"), True), (Throttled("later"), False)])
-def test_trouble_with_one_claim_is_a_problem_of_its_shard(error: HeadraceError, *, fatal: bool) -> None:
+def test_an_error_at_one_claim_is_a_problem_of_that_shard_alone(error: HeadraceError, *, fatal: bool) -> None:
     place = Place(a_row("s1"), a_row("s2"))
     place.rows.trouble["s1"] = error
     assert place.taken() == ("s2",)
@@ -106,14 +106,14 @@ def test_trouble_with_one_claim_is_a_problem_of_its_shard(error: HeadraceError, 
     assert not place.claims._claiming
 
 
-def test_trouble_with_every_claim_is_the_waves() -> None:
+def test_errors_at_every_claim_fail_the_wave() -> None:
     place = Place(a_row("s1"), a_row("s2"))
     place.rows.trouble = {"s1": Throttled("later"), "s2": Throttled("later")}
     with pytest.raises(Throttled):
         place.take()
 
 
-def test_of_claims_in_trouble_only_one_without_an_answer_may_have_arrived_and_is_released() -> None:
+def test_of_failed_claims_only_one_without_an_answer_is_released_because_it_may_have_arrived() -> None:
     place = Place(a_row("s1"), a_row("s2"), a_row("s3"))
     place.rows.trouble = {"s1": Unreachable("no answer"), "s2": Throttled("later")}
     place.take()
@@ -126,7 +126,7 @@ def test_of_claims_in_trouble_only_one_without_an_answer_may_have_arrived_and_is
 # --- waiting -----------------------------------------------------------------------------------------------------
 
 
-def test_a_wish_is_written_once_and_taken_back() -> None:
+def test_wanted_by_is_written_once_and_removed_once() -> None:
     place = Place(a_row(run_claim="other/1"))
     assert place.claims.want("s1")
     assert place.row().wanted_by == MINE
@@ -139,17 +139,17 @@ def test_a_wish_is_written_once_and_taken_back() -> None:
     assert not place.rows.writes
 
 
-def test_the_wish_of_another_living_run_stands_and_one_of_a_run_that_is_over_gives_way() -> None:
+def test_the_wanted_by_of_a_living_run_stays_and_that_of_a_run_that_is_over_is_replaced() -> None:
     place = Place(a_row("s1", wanted_by="lives/1"), a_row("s2", wanted_by="dead/1"), dead_claims=("dead/1",))
     place.runs.launch("lives", "w1")
     assert not place.claims.want("s1")
     assert place.claims.want("s2")
-    assert not place.claims.want("s3"), "there is no such row"
+    assert not place.claims.want("s3"), "there is no row s3"
     place.claims.unwant_all()
     assert (place.row("s1").wanted_by, place.row("s2").wanted_by) == ("lives/1", None)
 
 
-def test_a_wish_whose_row_changed_hands_meanwhile_is_not_there() -> None:
+def test_wanted_by_is_not_written_if_another_run_was_faster() -> None:
     place = Place(a_row())
     apply = place.rows.apply
 
@@ -162,7 +162,7 @@ def test_a_wish_whose_row_changed_hands_meanwhile_is_not_there() -> None:
     assert not place.claims.want("s1")
 
 
-def test_a_wish_that_was_fulfilled_or_whose_row_is_gone_or_in_trouble_keeps_no_other_from_being_taken_back() -> (
+def test_all_other_wanted_by_are_removed_though_one_row_is_claimed_one_is_deleted_and_one_cannot_be_written() -> (
     None
 ):
     place = Place(*(a_row(key) for key in ("s1", "s2", "s3", "s4")))
@@ -178,7 +178,7 @@ def test_a_wish_that_was_fulfilled_or_whose_row_is_gone_or_in_trouble_keeps_no_o
 # --- writing -----------------------------------------------------------------------------------------------------
 
 
-def test_a_write_is_held_as_the_row_is_afterwards() -> None:
+def test_after_a_write_the_run_holds_the_row_as_it_was_written() -> None:
     place = Place(a_row())
     place.take()
     assert place.claims.write(place.log, a_key(), beat(place.row(), "w1"))
@@ -196,7 +196,7 @@ def test_a_write_is_held_as_the_row_is_afterwards() -> None:
         (None, "was deleted"),
     ],
 )
-def test_a_refused_write_says_who_took_the_row_and_that_what_was_committed_stays(
+def test_a_refused_write_is_reported_with_the_taker_of_the_row_and_that_committed_records_stay(
     now: Lease | None, taker: str
 ) -> None:
     place = Place(a_row())
@@ -212,7 +212,7 @@ def test_a_refused_write_says_who_took_the_row_and_that_what_was_committed_stays
     assert place.claims.held[a_key()] == held
 
 
-def test_of_many_writes_each_is_judged_for_itself() -> None:
+def test_an_error_at_one_of_many_writes_is_a_problem_of_its_own_row_only() -> None:
     place = Place(a_row("s1"), a_row("s2"), a_row("s3"))
     place.take()
     place.rows.trouble["s2"] = Throttled("later")
@@ -223,10 +223,10 @@ def test_of_many_writes_each_is_judged_for_itself() -> None:
     assert place.log.problems == [Problem("s2", why, fatal=False)]
 
 
-# --- who lives ---------------------------------------------------------------------------------------------------
+# --- which runs are alive ----------------------------------------------------------------------------------------
 
 
-def test_the_run_gets_on_with_each_answer_and_stands_still_between_them() -> None:
+def test_each_answer_counts_as_progress_of_the_run() -> None:
     place = Place(a_row())
     steps = (
         place.take,
@@ -241,7 +241,7 @@ def test_the_run_gets_on_with_each_answer_and_stands_still_between_them() -> Non
         assert place.claims.time_without_progress() == timedelta(0)
 
 
-def test_a_beat_is_counted_for_this_workers_claim() -> None:
+def test_a_beat_is_counted_for_the_worker_and_this_runs_claim() -> None:
     place = Place()
     place.claims.beat()
     place.claims.beat()
@@ -259,10 +259,10 @@ def until_none_lives(place: Place) -> None:
         if not living(place):
             return
         place.clock.advance(TIMES.worker_tick)
-    raise AssertionError("a dead run lives for ever")
+    raise AssertionError("the dead run still counts as alive after 100 ticks")
 
 
-def test_looks_in_quick_succession_add_up_to_the_time_that_went_by() -> None:
+def test_the_time_of_looks_in_quick_succession_adds_up() -> None:
     place = Place(a_row("s1", run_claim="other/1"))
     second = timedelta(seconds=1)
     for _ in range(TIMES.lease_duration // second + 1):
@@ -271,7 +271,7 @@ def test_looks_in_quick_succession_add_up_to_the_time_that_went_by() -> None:
     assert living(place) == frozenset()
 
 
-def test_a_run_that_dagster_does_not_know_lives_until_its_beat_stood_still_for_the_lease_duration() -> None:
+def test_a_run_unknown_to_dagster_counts_as_alive_until_its_beat_stood_still_for_the_lease_duration() -> None:
     place = Place(a_row("s1", run_claim="other/1"), a_row("s2", run_claim=MINE), a_row("s3"))
     place.workers.beat_run("w1", "other/1")
     most = TIMES.worker_tick * 1.5
@@ -298,12 +298,12 @@ def test_a_claim_that_never_beat_is_watched_from_the_first_look_on() -> None:
     assert place.taken() == ("s1", "s2")
 
 
-def test_a_wish_that_nobody_watched_counts_as_living() -> None:
+def test_the_waiting_run_of_a_wanted_by_counts_as_alive_at_the_first_look() -> None:
     place = Place(a_row(wanted_by="waits/1"))
     assert place.taken() == ()
 
 
-def test_a_started_run_lives_through_its_grace_without_any_beat() -> None:
+def test_a_started_run_without_a_beat_counts_as_alive_during_the_launch_grace() -> None:
     place = Place(a_row(run_claim="other/1"))
     place.runs.launch("other", "w1")
     place.runs.start("other")
@@ -311,7 +311,7 @@ def test_a_started_run_lives_through_its_grace_without_any_beat() -> None:
     assert place.clock.monotonic() == TIMES.launch_grace.total_seconds()
 
 
-def test_a_claim_that_the_workers_tick_judged_dead_or_whose_run_is_over_does_not_live() -> None:
+def test_a_claim_that_the_workers_tick_judged_dead_or_whose_run_is_over_counts_as_dead() -> None:
     place = Place(a_row("s1", run_claim="dead/1"), a_row("s2", run_claim="over/1"), dead_claims=("dead/1",))
     place.runs.launch("dead", "w1")
     place.runs.launch("over", "w1")
@@ -319,14 +319,14 @@ def test_a_claim_that_the_workers_tick_judged_dead_or_whose_run_is_over_does_not
     assert living(place) == frozenset()
 
 
-def test_a_stream_that_could_not_be_asked_is_noted_in_its_rows() -> None:
+def test_the_failure_to_describe_a_stream_is_noted_in_the_rows_of_this_worker() -> None:
     place = Place(a_row("s1"), a_row("s2", owner="w2"))
     place.claims.note_undescribed(place.rows.scan().leases, {None: Terminal("denied")})
     assert place.row("s1").failure == Failure(place.clock.now(), "denied")
     assert place.row("s2").failure is None
 
 
-def test_rows_of_several_streams_are_held_by_the_stream_that_each_names() -> None:
+def test_rows_of_several_streams_are_held_under_the_stream_that_each_row_names() -> None:
     other = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/items", 1_600_000_000)
     rows = (
         a_row("a", stream=STREAM.serialized, shard="s1"),
@@ -337,7 +337,7 @@ def test_rows_of_several_streams_are_held_by_the_stream_that_each_names() -> Non
     assert set(place.claims.held) == {a_key(), ShardKey(other, "s1")}
 
 
-def test_a_store_that_gives_fewer_answers_than_it_was_asked_for_is_not_believed() -> None:
+def test_a_store_that_gives_fewer_answers_than_changes_is_an_error() -> None:
     place = Place(a_row())
     place.take()
     place.rows.apply_all = lambda _changes: ()  # type: ignore[method-assign,assignment]

@@ -1,4 +1,4 @@
-"""How a run lets go of its rows, and what they say then."""
+"""How a run releases its rows, and what the rows say afterwards."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def released(place: Place, *of: Landed, **row: Any) -> Lease:
     return place.row()
 
 
-def test_a_shard_that_was_read_to_its_tip_was_looked_at_and_nothing_is_left() -> None:
+def test_the_row_of_a_shard_read_to_its_tip_says_when_and_that_no_record_is_left() -> None:
     place = Place(a_row())
     now = place.clock.now()
     row = released(place, landed())
@@ -44,7 +44,7 @@ def test_a_shard_that_was_read_to_its_tip_was_looked_at_and_nothing_is_left() ->
     assert place.claims.keys == ()
 
 
-def test_when_a_shard_was_looked_at_goes_by_kinesis_clock_where_it_told() -> None:
+def test_looked_at_is_the_time_of_kinesis_where_kinesis_gave_one() -> None:
     clock = MemoryClock()
     seen, arrival = clock.now() - MINUTE, clock.now() - 2 * MINUTE
     for told, looked_at in (
@@ -55,13 +55,14 @@ def test_when_a_shard_was_looked_at_goes_by_kinesis_clock_where_it_told() -> Non
         assert released(Place(a_row()), told).looked_at == looked_at
 
 
-def test_a_shard_that_is_behind_says_by_how_much_and_one_without_a_page_that_it_is() -> None:
+def test_the_row_of_a_shard_behind_its_tip_says_by_how_much_or_1_ms_if_no_page_was_read() -> None:
     assert released(Place(a_row()), landed(behind=timedelta(microseconds=7_900))).behind_ms == 7
     assert released(Place(a_row()), landed(behind=None)).behind_ms == 1
 
 
-def test_a_shard_that_the_wave_had_trouble_with_was_not_looked_at_and_stays_due() -> None:
-    """A lost race after the landing, or a checkpoint without an answer: the row must not look as if all was well."""
+def test_a_shard_that_the_wave_had_trouble_with_isnt_marked_as_looked_at_and_stays_due() -> None:
+    """The trouble may be a refused write after the landing, or a checkpoint without an answer. The row must not say
+    that all is well."""
     place = Place(a_row("s1"), a_row("s2"))
     place.log.problems.append(Problem("s1", "its row couldn't be written", fatal=False))
     released(place, landed("s1", rows=3), landed("s2", rows=3))
@@ -69,14 +70,14 @@ def test_a_shard_that_the_wave_had_trouble_with_was_not_looked_at_and_stays_due(
     assert place.row("s2").looked_at is not None
 
 
-def test_a_shard_that_no_landing_tells_of_stays_as_due_as_it_was() -> None:
+def test_a_shard_without_a_landing_keeps_its_looked_at_its_lag_and_its_failure() -> None:
     looked_at = MemoryClock().now() - MINUTE
     failure = Failure(looked_at, "denied")
     before = a_row(looked_at=looked_at, behind_ms=5, failure=failure)
     assert released(Place(before)) == replace(before, counter=6)
 
 
-def test_a_quiet_shard_loses_its_old_rate_with_the_release() -> None:
+def test_the_release_sets_the_old_rate_of_a_quiet_shard_to_zero() -> None:
     looked_at = MemoryClock().now() - timedelta(hours=9)
     row = released(Place(a_row(looked_at=looked_at, throughput_kbps=8.0)), landed())
     assert row.throughput_kbps == 0.0
@@ -84,7 +85,7 @@ def test_a_quiet_shard_loses_its_old_rate_with_the_release() -> None:
     assert busy.throughput_kbps == 8.0
 
 
-def test_a_shard_that_failed_says_so_since_when_it_first_did() -> None:
+def test_the_row_of_a_failed_shard_says_why_and_since_when_it_has_failed() -> None:
     place = Place(a_row("s1"))
     place.log.problems.append(Problem("s1", "denied", fatal=True))
     now = place.clock.now()
@@ -95,13 +96,13 @@ def test_a_shard_that_failed_says_so_since_when_it_first_did() -> None:
     assert released(place).failure == Failure(before.since, "denied")
 
 
-def test_trouble_that_is_no_failure_is_not_told_by_the_row() -> None:
+def test_a_problem_that_isnt_fatal_is_not_noted_as_a_failure_in_the_row() -> None:
     place = Place(a_row())
     place.log.problems.append(Problem("s1", "w2 was faster", fatal=False))
     assert released(place).failure is None
 
 
-def test_what_stopped_the_whole_wave_failed_each_shard_that_was_not_read() -> None:
+def test_an_error_that_stops_the_whole_wave_is_noted_for_each_shard_that_wasnt_read() -> None:
     place = Place(a_row("s1"), a_row("s2"), a_row("s3"))
     place.log.stopped_by = "no answer"
     place.log.problems.append(Problem("s3", "denied", fatal=True))
@@ -117,14 +118,14 @@ def test_what_stopped_the_whole_wave_failed_each_shard_that_was_not_read() -> No
     assert released(place).failure == Failure(place.clock.now(), "no answer")
 
 
-def test_a_shard_that_was_read_well_or_has_ended_fails_no_more() -> None:
+def test_the_failure_is_removed_from_the_row_of_a_shard_that_was_read_or_has_ended() -> None:
     failure = Failure(MemoryClock().now(), "denied")
     assert released(Place(a_row(failure=failure)), landed()).failure is None
     assert released(Place(a_row(failure=failure, checkpoint=SHARD_END))).failure is None
     assert released(Place(a_row(failure=failure))).failure == failure
 
 
-def test_a_handover_that_was_asked_for_meanwhile_is_completed_with_the_release() -> None:
+def test_a_handover_that_was_started_meanwhile_is_completed_with_the_release() -> None:
     place = Place(a_row("s1"), a_row("s2"))
     place.take()
     asked = initiate_handover(place.row("s1"), "w2", "a test")
@@ -137,7 +138,7 @@ def test_a_handover_that_was_asked_for_meanwhile_is_completed_with_the_release()
     assert [change.why for change in place.rows.writes] == ["the wave is over"] * 2 + ["w1 hands over to w2"]
 
 
-def test_a_release_in_trouble_is_told_and_keeps_no_other_row() -> None:
+def test_a_failed_release_is_reported_and_the_other_rows_are_released() -> None:
     place = Place(a_row("s1"), a_row("s2"))
     place.take()
     place.rows.trouble["s1"] = Throttled("later")
@@ -169,7 +170,7 @@ def test_a_claim_whose_answer_was_lost_is_released_once() -> None:
     assert not place.rows.writes
 
 
-def test_claims_that_arrived_before_the_run_was_cut_short_are_let_go_of() -> None:
+def test_claims_that_arrived_before_the_run_was_interrupted_are_released() -> None:
     place = Place(a_row("s1"), a_row("s2"))
     apply_all = place.rows.apply_all
 
@@ -186,7 +187,7 @@ def test_claims_that_arrived_before_the_run_was_cut_short_are_let_go_of() -> Non
     assert [row.run_claim for row in place.rows.scan().leases] == [None, None]
 
 
-def test_a_handover_that_cannot_be_completed_is_told() -> None:
+def test_a_handover_that_cannot_be_completed_is_reported() -> None:
     place = Place(a_row())
     place.take()
     assert isinstance(place.rows.apply(initiate_handover(place.row(), "w2", "a test")), Applied)

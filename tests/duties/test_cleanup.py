@@ -1,4 +1,4 @@
-"""What is over is cleared away, and never comes back to be read again."""
+"""Rows and ENDs that are no longer needed are deleted, and their shards are never read again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def clean(life: Life, due: CleanupDue = ALL) -> CleanupReport:
 
 
 def cleared(life: Life, due: CleanupDue = ALL) -> tuple[int, int, int]:
-    """Rows deleted, ENDs dropped, refused deletions."""
+    """How many rows were deleted, how many ENDs were removed, and how many writes were refused."""
     report = clean(life, due)
     return report.deleted, report.dropped, report.refused
 
@@ -40,19 +40,19 @@ def a_split_that_was_read(*, children: bool = True) -> Life:
 
 
 def forgotten(life: Life) -> None:
-    """Time goes by until Kinesis knows nothing of closed shards; the open ones are seen meanwhile."""
+    """Let a day and more pass, so that Kinesis forgets closed shards. Open shards are read meanwhile."""
     for _ in range(5):
         life.later(DAY / 4)
         life.wave()
 
 
-def test_a_row_of_an_ended_shard_stays_while_a_listing_shows_the_shard() -> None:
+def test_the_row_of_an_ended_shard_stays_while_a_listing_shows_the_shard() -> None:
     life = a_split_that_was_read()
     assert cleared(life) == (0, 0, 0)
     assert life.row(0) is not None
 
 
-def test_it_goes_with_its_end_once_kinesis_has_forgotten_the_shard_and_is_not_read_again() -> None:
+def test_row_and_end_are_deleted_once_kinesis_has_forgotten_the_shard_and_it_is_not_read_again() -> None:
     life = a_split_that_was_read()
     forgotten(life)
     assert cleared(life) == (1, 1, 0)
@@ -71,7 +71,7 @@ def test_a_tombstone_stays_while_a_child_is_still_at_its_start() -> None:
     assert life.row(0) is not None
 
 
-def test_a_tombstone_stays_while_its_parents_row_does() -> None:
+def test_a_tombstone_stays_while_the_row_of_its_parent_exists() -> None:
     life = a_split_that_was_read()
     life.source.merge(life.key(1), life.key(2))
     life.produce(3)
@@ -84,8 +84,8 @@ def test_a_tombstone_stays_while_its_parents_row_does() -> None:
     assert cleared(life, COMPLETED) == (2, 0, 0)
 
 
-def test_a_row_that_says_end_while_the_table_does_not_is_kept() -> None:
-    """A rolled back table, or a reader that isn't ours: the row is the only witness."""
+def test_a_row_at_shard_end_stays_while_the_table_has_no_end_of_the_shard() -> None:
+    """The table was rolled back, or another reader wrote the row. Then only the row knows of the shard's end."""
     life = a_split_that_was_read()
     forgotten(life)
     life.table.rollback(1)
@@ -94,7 +94,7 @@ def test_a_row_that_says_end_while_the_table_does_not_is_kept() -> None:
     assert life.row(0) is not None
 
 
-def test_a_row_of_an_unread_shard_that_vanished_is_no_garbage() -> None:
+def test_the_row_of_an_unread_shard_that_left_the_stream_stays() -> None:
     life = Life()
     life.sync()
     life.produce(0)
@@ -104,8 +104,8 @@ def test_a_row_of_an_unread_shard_that_vanished_is_no_garbage() -> None:
     assert life.row(0) is not None
 
 
-def test_a_frozen_leaders_late_create_resurrects_nothing() -> None:
-    """D4: the row of a shard that ended comes back, before and after the table let go of its END."""
+def test_a_shard_whose_row_a_frozen_leader_creates_late_is_not_read_again() -> None:
+    """D4: the row of an ended shard comes back, before and after the table's END is removed."""
     for dropped in (False, True):
         life = a_split_that_was_read()
         forgotten(life)
@@ -119,14 +119,14 @@ def test_a_frozen_leaders_late_create_resurrects_nothing() -> None:
         life.check()
 
 
-def test_an_end_that_was_let_go_is_not_read_again_when_a_late_listing_shows_the_shard() -> None:
+def test_a_shard_whose_end_was_removed_is_not_read_again_when_a_late_listing_shows_it() -> None:
     """D15 of docs/protocol.md."""
     life = a_split_that_was_read()
     forgotten(life)
     clean(life)
     assert life.at(0) is None
     life.source.is_gone = lambda key: False  # type: ignore[method-assign]
-    found = life.source._streams["orders"]  # the shard is back in every answer
+    found = life.source._streams["orders"]  # the shard is in every answer again
     found.closed_at[life.key(0).shard_id] = life.clock.now()
     life.produce(1)
     assert life.sync() == []
@@ -137,7 +137,7 @@ def test_an_end_that_was_let_go_is_not_read_again_when_a_late_listing_shows_the_
     assert [r.key for r in life.ledger(Kind.LANDED)].count(life.key(0)) == 1
 
 
-def test_a_left_over_row_that_no_run_came_to_is_garbage() -> None:
+def test_a_left_over_row_that_no_run_claimed_is_deleted_as_garbage() -> None:
     life = a_split_that_was_read()
     forgotten(life)
     clean(life)
@@ -146,7 +146,7 @@ def test_a_left_over_row_that_no_run_came_to_is_garbage() -> None:
     assert cleared(life) == (1, 0, 0)
 
 
-def test_a_row_that_moved_meanwhile_stays() -> None:
+def test_a_row_that_changed_since_it_was_read_stays() -> None:
     life = a_split_that_was_read()
     forgotten(life)
     listing, row = life.leases.scan(), life.row(0)
@@ -158,14 +158,14 @@ def test_a_row_that_moved_meanwhile_stays() -> None:
     assert (report.deleted, report.refused) == (0, 1)
 
 
-def test_without_cleanup_rows_stay_and_the_table_still_lets_go() -> None:
+def test_with_the_clean_up_switched_off_rows_stay_and_the_table_still_removes_ends() -> None:
     life = a_split_that_was_read()
     life.settings = replace(life.settings, coordination=CoordinationSettings(cleanup=False))
     forgotten(life)
     assert cleared(life) == (0, 1, 0)
 
 
-def test_rounds_come_at_kcls_cadence_and_a_lost_memory_costs_one_more() -> None:
+def test_clean_ups_fall_due_as_often_as_kcls_and_a_lost_memory_causes_one_more() -> None:
     life, times = Life(), TimeSettings()
     now = life.clock.now()
     memory = CleanupMemory()

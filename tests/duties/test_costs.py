@@ -1,6 +1,8 @@
-"""What coordination costs in DynamoDB: requests and units of every role's tick, and of an hour at rest.
+"""What coordination costs in DynamoDB: the requests and units of each role's tick, and of an hour at rest.
 
-Rows lie in the stand-in's DynamoDB, through the real adapters; streams and the lake table are in memory. `pytest -s` prints
+Rows are in the stand-in's DynamoDB, through the real adapters; streams and the lake table are in memory. `pytest
+-s` prints
+
 the bills.
 """
 
@@ -32,14 +34,15 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 MINUTE = 12
-"""Ticks. Shard sync, assignment, probes and looks at the leader come round in it a whole number of times."""
+"""Ticks. Shard syncs, assignments, probes and looks at the leader each fall due a whole number of times within it."""
 HOUR = 60
 """Minutes."""
 
 
 @dataclass
 class Priced(World):
-    """The world of the duties with its coordination in DynamoDB. The stores live as long as a process, as in Dagster's code server."""
+    """The world of the duties with its coordination tables in DynamoDB. The stores live as long as a process, as in
+    Dagster's code server."""
 
     client: DynamoDBClient = field(kw_only=True)
     meter: Meter = field(kw_only=True)
@@ -64,12 +67,12 @@ class Priced(World):
         self.tables = DynamoTables(client, settings, places=places)  # type: ignore[assignment]
 
     def a_leader(self, leader: str = "w1") -> LeaderDuty:
-        """Of a deployment with this worker alone."""
+        """A deployment with this worker alone."""
         mine = replace(self.settings, workers=(WorkerSettings(id=leader),))
         return replace(super().a_leader(leader), settings=mine)
 
     def come_to_rest(self) -> None:
-        """All leases given out, every shard looked at and found empty."""
+        """A world in which all leases are assigned, and every shard has been read and found empty."""
         self.settle()
         for worker in self.workers:
             self.wave(worker, f"first-of-{worker}")
@@ -82,13 +85,13 @@ class Priced(World):
         return bill
 
     def price_until(self, what: str, act: Callable[[], object], is_it: Callable[[Bill], bool]) -> Bill:
-        """The first tick of a minute in which something is done that isn't done in each."""
+        """The bill of the first tick within a minute for which `is_it` is true."""
         for _ in range(MINUTE):
             self.clock.advance(TICK)
             bill = self.price(what, act)
             if is_it(bill):
                 return bill
-        raise AssertionError(f"{what}: no tick of a minute did it")
+        raise AssertionError(f"{what}: no tick within a minute did it")
 
     def drop(self) -> None:
         for name in (self.settings.lease_table, self.settings.worker_table, self.settings.state_table):
@@ -101,7 +104,8 @@ MakeWorld = Callable[..., Priced]
 
 @pytest.fixture(scope="module")
 def make(dynamodb: DynamoDBClient) -> Iterator[MakeWorld]:
-    """Worlds at rest. The look at the layout is priced by itself: it is as often as the host's clock says."""
+    """Worlds at rest. The look at the layout is priced separately, because it happens as often as the host's clock
+    says."""
     made: list[Priced] = []
     with Meter(dynamodb).listening() as meter, pytest.MonkeyPatch.context() as patch:
         patch.setattr(table_layout, "_HOLDS", 1e9)
@@ -150,13 +154,13 @@ def test_a_leaders_tick_between_its_duties_reads_the_lock_and_the_workers_and_wr
     assert bill.reads <= 2
 
 
-def test_an_assignment_pass_reads_the_leases_once_and_writes_that_it_was(many: Priced) -> None:
+def test_an_assignment_pass_reads_the_leases_once_and_writes_its_number(many: Priced) -> None:
     bill = many.price_until("leader, assignment", many.lead, lambda b: b.written == 2)
     assert bill.of("Scan", leases_of(many)) == 1
     assert bill.reads <= 2 + 0.5 * 50 / 8, "of 512 bytes a row"
 
 
-def test_a_shard_sync_that_finds_nothing_new_writes_nothing_to_the_leases(many: Priced) -> None:
+def test_a_shard_sync_that_finds_no_new_shard_writes_no_lease_row(many: Priced) -> None:
     bill = many.price_until(
         "leader, shard sync", many.lead, lambda b: b.of("Scan", leases_of(many)) == 1 and b.written == 1
     )
@@ -164,10 +168,8 @@ def test_a_shard_sync_that_finds_nothing_new_writes_nothing_to_the_leases(many: 
 
 
 @pytest.mark.parametrize("where", ["many", "one"])
-def test_whoever_does_not_lead_writes_nothing_and_scans_nothing(
-    request: pytest.FixtureRequest, where: str
-) -> None:
-    """Also when it is time for what the leader does."""
+def test_a_follower_writes_nothing_and_scans_nothing(request: pytest.FixtureRequest, where: str) -> None:
+    """That holds also at the ticks at which the leader syncs or assigns."""
     world: Priced = request.getfixturevalue(where)
     world.work("w2")
     for _ in range(MINUTE):
@@ -179,14 +181,16 @@ def test_whoever_does_not_lead_writes_nothing_and_scans_nothing(
         assert bill.reads <= 2
 
 
-def test_in_one_table_a_leader_between_its_duties_reads_the_rows_that_it_knows(one: Priced) -> None:
+def test_in_layout_s_a_leaders_tick_between_its_duties_reads_only_rows_that_it_knows(one: Priced) -> None:
     bill = one.price_until("leader, between its duties, one table", one.lead, lambda b: not b.scans)
     assert (bill.of("GetItem"), bill.of("BatchGetItem")) == (1, 1)
     assert (bill.written, bill.writes) == (1, 1)
     assert bill.reads <= 1 + len(one.rows.listing().workers)
 
 
-def test_in_one_table_a_leader_scans_for_workers_once_a_period_and_for_leases_as_ever(one: Priced) -> None:
+def test_in_layout_s_a_leader_scans_for_workers_once_a_period_and_for_leases_as_often_as_in_layout_m(
+    one: Priced,
+) -> None:
     bills = []
     for _ in range(MINUTE):
         one.clock.advance(TICK)
@@ -199,7 +203,7 @@ def test_in_one_table_a_leader_scans_for_workers_once_a_period_and_for_leases_as
 
 
 @pytest.mark.parametrize(("size", "held"), [("few", 0), ("few", 5), ("many", 50)])
-def test_an_idle_workers_tick_writes_its_beat_however_many_leases_it_has_and_reads_its_own_rows(
+def test_an_idle_workers_tick_writes_one_beat_and_reads_its_own_rows_however_many_leases_it_has(
     request: pytest.FixtureRequest, size: str, held: int
 ) -> None:
     world: Priced = request.getfixturevalue(size)
@@ -216,10 +220,10 @@ def test_an_idle_workers_tick_writes_its_beat_however_many_leases_it_has_and_rea
         assert bill.of("BatchGetItem") == (1 if held else 0)
         looks += bill.of("GetItem") > 1
         assert bill.reads <= held + (4 if bill.of("GetItem") > 1 else 2)
-    assert looks <= 3, "at the leader: as often as it assigns"
+    assert looks <= 3, "the worker looks at the leader as often as the leader assigns"
 
 
-def test_a_worker_whose_run_lives_costs_no_more_than_an_idle_one(few: Priced) -> None:
+def test_a_worker_whose_run_is_alive_costs_no_more_than_an_idle_worker(few: Priced) -> None:
     few.runs.launch("running", "w1")
     few.runs.start("running")
     for _ in range(3):
@@ -230,18 +234,18 @@ def test_a_worker_whose_run_lives_costs_no_more_than_an_idle_one(few: Priced) ->
     few.runs.end("running")
 
 
-def test_stopping_costs_a_write_for_each_lease_and_then_nothing_but_reads(make: MakeWorld) -> None:
+def test_stopping_costs_a_write_for_each_lease_and_then_only_reads(make: MakeWorld) -> None:
     world = make(shards=5)
     world.rows.set_stopping("w1", stopping=True)
     bill = world.price("worker, stopping with 5 leases", world.work)
     assert bill.of("UpdateItem", leases_of(world)) == 5
-    assert bill.written == 5 + 1, "and the beat that tells the leader to look"
+    assert bill.written == 5 + 1, "and the beat that makes the leader look"
     world.clock.advance(TICK)
     bill = world.price("worker, stopped", world.work)
     assert (bill.scans, bill.written) == (0, 0)
 
 
-def test_in_one_table_a_worker_costs_what_it_does_in_three(make: MakeWorld) -> None:
+def test_a_worker_costs_the_same_in_layout_s_as_in_layout_m(make: MakeWorld) -> None:
     world = make(shards=5, layout=Layout.S)
     for _ in range(4):
         world.clock.advance(TICK)
@@ -251,15 +255,15 @@ def test_in_one_table_a_worker_costs_what_it_does_in_three(make: MakeWorld) -> N
 
 
 def test_the_look_at_the_layout_scans_nothing_once_there_is_a_lock(many: Priced) -> None:
-    """Once a minute and process."""
+    """The look happens once a minute in each process."""
     bill = many.price("the layout", lambda: table_layout.gather(many.client, many.settings))
     assert (bill.scans, bill.written) == (0, 0)
     assert bill.reads <= 6
 
 
 def an_hour(world: Priced) -> tuple[Bill, Bill]:
-    """Two deployments at rest, one of which leads: what the leader's tick costs, and all the rest."""
-    world.tick(6)  # whatever stirred before has settled
+    """Two deployments at rest, one of which leads: what the leader's ticks cost, and what all other ticks cost."""
+    world.tick(6)  # let the writes of earlier steps come to an end
     leader, others = Bill(), Bill()
     for _ in range(MINUTE):
         acts: list[tuple[Bill, Callable[[], object]]] = [
@@ -285,11 +289,13 @@ def test_at_rest_writes_do_not_grow_with_the_leases(few: Priced, many: Priced) -
         assert others.of("Scan", leases_of(world)) == 0
         seen.append((leader.written + others.written, leader.writes + others.writes))
     assert seen[0] == seen[1]
-    assert seen[0][0] <= 2 * 720 + 180, "the worker's beat, the lock's, and a count of assignments"
+    assert seen[0][0] <= 2 * 720 + 180, (
+        "the worker's beat, the lock's beat, and the number of assignment passes"
+    )
 
 
-def test_the_meter_sees_heartbeats_by_lease_grow_with_the_leases(make: MakeWorld) -> None:
-    """KCL's way, and the counter-proof of the promise above."""
+def test_with_heartbeat_lease_writes_grow_with_the_leases(make: MakeWorld) -> None:
+    """This is KCL's way. It also shows that the meter would notice if the test above were wrong."""
     world = make(shards=5, heartbeat=Heartbeat.LEASE)
     world.clock.advance(TICK)
     bill = world.price("worker, 5 leases, heartbeat: lease", world.work)
@@ -299,8 +305,8 @@ def test_the_meter_sees_heartbeats_by_lease_grow_with_the_leases(make: MakeWorld
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", [Layout.M, Layout.S])
 @pytest.mark.parametrize("shards", [4, 50, 200])
-def test_an_hour_at_rest_of_two_workers(make: MakeWorld, shards: int, layout: Layout) -> None:
-    """The table in docs/how-it-works.md, which is of layout M."""
+def test_what_an_hour_at_rest_of_two_workers_costs(make: MakeWorld, shards: int, layout: Layout) -> None:
+    """These figures are in the table of docs/how-it-works.md, which is for layout M."""
     leader, others = an_hour(make(workers=("w1", "w2"), shards=shards, layout=layout))
     assert others.scans == 0
     assert leader.writes + others.writes <= 3 * 720 + 180

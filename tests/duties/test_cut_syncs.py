@@ -1,4 +1,5 @@
-"""A shard sync of thousands of rows ends with its tick's time; the next tick goes on, to the state that an uncut one leaves."""
+"""A shard sync of thousands of rows stops at its tick's deadline. The next ticks go on, to the same state as one
+uncut sync."""
 
 from __future__ import annotations
 
@@ -20,14 +21,14 @@ from tests.duties.world import STREAM, TICK, World
 
 A_ROUNDING = timedelta(microseconds=10)
 HALF = timedelta(seconds=20)
-"""Of `TICK_DEADLINE`: the rest is for giving leases out."""
+"""The share of `TICK_DEADLINE` for syncs; the rest is for assignments."""
 SEEDS = 40
-"""Of each mix, with every possible cut."""
+"""How many seeds of each kind are run, each with every possible cut."""
 
 
 @dataclass
 class Cut(World):
-    """Each create or delete takes its time; `in_a_tick` of them are all that a tick has time for."""
+    """Each create or delete takes time, so that a tick has time for `in_a_tick` of them only."""
 
     in_a_tick: int = 40
     writes: list[str] = field(default_factory=list)
@@ -53,19 +54,19 @@ class Cut(World):
         return str(self.lead())
 
     def until_done(self, *, most: int = 50) -> int:
-        """Ticks until no sync waits to go on."""
+        """Tick until no sync is left to go on with."""
         for ticks in range(1, most):
             self.lead()
             if self.leader_memory["w1"].streams.unfinished is None:
                 return ticks
-        raise AssertionError("it never came to an end")
+        raise AssertionError("the sync never came to its end")
 
     def is_shared(self) -> None:
         kcl = replace(self.settings.kcl, heartbeat=Heartbeat.LEASE, failover=timedelta(seconds=20))
         self.settings = replace(self.settings, kcl=kcl)
 
 
-def test_a_sync_stops_in_time_says_how_much_is_left_and_goes_on_at_the_next_tick() -> None:
+def test_a_sync_stops_at_the_deadline_says_how_many_rows_are_left_and_goes_on_at_the_next_tick() -> None:
     world = Cut(shards=100)
     took, said, rows = [], [], []
     for _ in range(4):
@@ -83,7 +84,7 @@ def test_a_sync_stops_in_time_says_how_much_is_left_and_goes_on_at_the_next_tick
     assert len(world.writes) == 100, "each row is written once"
 
 
-def test_rows_that_were_made_before_the_trouble_count_as_something_done() -> None:
+def test_rows_written_before_an_error_count_as_progress() -> None:
     world = Cut(shards=100)
     world.leads()
     world.source.fails = Throttled("slow down")
@@ -91,13 +92,13 @@ def test_rows_that_were_made_before_the_trouble_count_as_something_done() -> Non
     assert report.trouble is None
     assert "stream orders couldn't be synced (slow down)" in str(report)
     world.clock.advance(timedelta(seconds=30))
-    assert isinstance(world.lead().trouble, Throttled), "a round in which nothing was done"
+    assert isinstance(world.lead().trouble, Throttled), "a round in which no row was written"
     world.source.fails = None
     world.until_done()
     assert len(world.row_keys()) == 100
 
 
-def test_leases_are_given_out_meanwhile() -> None:
+def test_leases_are_assigned_while_a_sync_is_cut() -> None:
     world = Cut(shards=100)
     world.leads()
     for _ in range(2):
@@ -110,7 +111,7 @@ def test_leases_are_given_out_meanwhile() -> None:
     assert any(row.owner == "w1" for row in world.leases.scan().leases), said
 
 
-def test_a_worker_that_dies_meanwhile_is_noticed_by_its_leases_before_the_last_row_is_made() -> None:
+def test_a_worker_that_dies_meanwhile_loses_its_leases_before_the_last_row_is_made() -> None:
     world = Cut(workers=("w1", "w2"), shards=200, in_a_tick=500, more_streams=("zed",))
     kcl = replace(world.settings.kcl, heartbeat=Heartbeat.LEASE)
     world.settings = replace(world.settings, kcl=kcl)
@@ -126,13 +127,13 @@ def test_a_worker_that_dies_meanwhile_is_noticed_by_its_leases_before_the_last_r
     assert {row.owner for row in world.leases.scan().leases} == {"w1"}
 
 
-def test_a_tick_without_any_time_left_writes_one_row_so_that_each_gets_further() -> None:
+def test_a_tick_without_any_time_left_writes_one_row_so_that_the_sync_goes_on() -> None:
     world = Cut(shards=3, in_a_tick=1)
     assert world.until_done() == 3
     assert len(world.row_keys()) == 3
 
 
-def test_the_stream_that_was_cut_off_comes_first_then_those_behind_it() -> None:
+def test_the_next_tick_begins_with_the_stream_that_was_cut_off_and_then_the_streams_behind_it() -> None:
     world = Cut(shards=30, more_streams=("a", "zed"))
     rows = []
     for _ in range(4):
@@ -141,13 +142,13 @@ def test_the_stream_that_was_cut_off_comes_first_then_those_behind_it() -> None:
     assert rows == [[30, 10, 0], [30, 30, 20], [30, 30, 30], [30, 30, 30]]
 
 
-def test_of_several_streams_it_is_told_whose_rows_are_left() -> None:
+def test_the_ticks_sentence_names_the_stream_whose_rows_are_left() -> None:
     world = Cut(shards=30, more_streams=("a", "zed"))
     assert "20 more lease rows of orders to be made" in world.leads()
 
 
-def test_a_hole_that_is_being_filled_is_no_hole() -> None:
-    """The shards at both ends are the youngest, so that it looks the same tick after tick."""
+def test_rows_that_a_cut_sync_has_yet_to_make_are_not_reported_as_a_hole() -> None:
+    """The shards at both ends of the hash keys are the youngest, so that the missing rows look alike at each tick."""
     world = Cut(shards=5, in_a_tick=1, position=InitialPosition.LATEST)
     for number in (2, 5, 6, 0, 4):
         world.source.split(world.shard(number))
@@ -157,7 +158,7 @@ def test_a_hole_that_is_being_filled_is_no_hole() -> None:
     assert "leave out" not in "".join(said)
 
 
-def test_a_clean_up_that_falls_due_waits_for_the_rows_and_isnt_forgotten() -> None:
+def test_a_clean_up_that_falls_due_waits_for_the_sync_and_isnt_forgotten() -> None:
     world = Cut(shards=3, more_streams=("zed",))
     world.until_done()
     world.leases = world.store()
@@ -171,7 +172,7 @@ def test_a_clean_up_that_falls_due_waits_for_the_rows_and_isnt_forgotten() -> No
     assert world.leader_memory["w1"].cleanup != before
 
 
-def test_rows_of_a_former_life_are_retired_in_parts_and_the_new_ones_follow() -> None:
+def test_rows_of_a_former_life_are_retired_in_portions_before_the_new_rows_are_made() -> None:
     world = Cut(shards=20)
     world.until_done()
     world.source.delete_stream(STREAM)
@@ -183,11 +184,11 @@ def test_rows_of_a_former_life_are_retired_in_parts_and_the_new_ones_follow() ->
     assert {row.stream_epoch for row in world.leases.scan().leases} == {world.stream.epoch}
 
 
-# -- wherever it is cut ----------------------------------------------------------------------------------------------
+# -- at each possible cut --------------------------------------------------------------------------------------------
 
 
 def grown(dice: Random, world: World, reshards: int) -> None:
-    """Splits and merges, with records between."""
+    """A stream with splits and merges, and records between them."""
     open_ = [world.shard(n) for n in range(world.shards)]
     for _ in range(reshards):
         world.clock.advance(timedelta(minutes=1))
@@ -210,7 +211,7 @@ def are_neighbours(world: World, low: ShardKey, high: ShardKey) -> bool:
 
 
 def as_read(dice: Random, world: Cut) -> None:
-    """A few waves, so that some shards have ended, and some of the rows are lost again."""
+    """A few waves, so that some shards have ended; then some of the rows are lost."""
     for n in range(dice.randrange(1, 6)):
         world.tick(3)
         world.wave(run=f"before-{n}")
@@ -242,7 +243,7 @@ def a_world(seed: str, begin: Begin, position: InitialPosition, *, shared: bool,
 
 
 def said_by(world: Cut, *, in_short: bool) -> set[tuple[object, ...]]:
-    """What the rows say; in short, which shards are to be read by them."""
+    """What the rows say, reduced to which shards are to be read by them."""
     rows = world.leases.scan().leases
     if in_short:
         positions = world.table.load().positions
@@ -264,11 +265,11 @@ def check_parents_first(world: Cut) -> None:
 @pytest.mark.parametrize("shared", [False, True], ids=["ours", "kcl"])
 @pytest.mark.parametrize("position", [InitialPosition.TRIM_HORIZON, InitialPosition.LATEST])
 @pytest.mark.parametrize("begin", [from_nothing, as_read])
-def test_a_sync_that_is_cut_off_anywhere_comes_to_the_state_of_an_uncut_one(
+def test_a_sync_that_is_cut_anywhere_leads_to_the_same_rows_as_an_uncut_sync(
     begin: Begin, position: InitialPosition, *, shared: bool
 ) -> None:
-    # KCL's plan of a table without any row is another one than that of the same table with a few: where shards have
-    # ended by the lake table, it makes rows of those too, that have nothing to say.
+    # KCL plans a table without any row differently from the same table with a few rows: where shards have ended in
+    # the lake table, it makes rows of these too, although no reader needs them.
     in_short = shared and begin is as_read and position is InitialPosition.LATEST
     cuts = 0
     for seed in range(SEEDS):
@@ -285,4 +286,4 @@ def test_a_sync_that_is_cut_off_anywhere_comes_to_the_state_of_an_uncut_one(
             done, wanted = (said_by(each, in_short=in_short) for each in (world, uncut))
             assert done == wanted, f"{name}, {in_a_tick} a tick"
             cuts += ticks - 1
-    assert cuts > SEEDS, "there was something to cut"
+    assert cuts > SEEDS, "no sync was cut"

@@ -1,4 +1,5 @@
-"""Records that left the stream before they were read: told always, passed over only where the settings say so."""
+"""Records that left the stream before they were read: they are always reported, and passed over only where the
+settings say so."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ GOES_ON = OnDataLoss.CONTINUE
 
 
 def a_trimmed_shard(on_data_loss: OnDataLoss) -> Life:
-    """Three records landed, three were trimmed unread, three are still there."""
+    """A shard of which three records landed, three were trimmed unread, and three are still in the stream."""
     life = Life(on_data_loss=on_data_loss)
     life.sync()
     life.produce(0)
@@ -38,7 +39,7 @@ def test_a_gap_stops_the_shard_with_a_sentence_that_names_the_command() -> None:
     assert life.skipped() == []
 
 
-def test_where_the_settings_say_so_the_gap_is_recorded_first_and_what_is_left_lands() -> None:
+def test_with_on_data_loss_continue_the_gap_is_committed_first_and_then_the_records_that_are_left() -> None:
     life = a_trimmed_shard(GOES_ON)
     since = life.at(0)
     report = life.wave()
@@ -52,7 +53,9 @@ def test_where_the_settings_say_so_the_gap_is_recorded_first_and_what_is_left_la
     assert kinds == [Kind.LANDED, Kind.SKIPPED, Kind.LANDED]
 
 
-def test_a_gap_before_the_first_record_of_a_shard_keeps_the_reasons_of_its_parents() -> None:
+def test_a_gap_before_the_first_record_of_a_shard_keeps_the_reasons_why_its_parents_are_out_of_the_way() -> (
+    None
+):
     life = Life(on_data_loss=GOES_ON)
     life.sync()
     life.produce(0)
@@ -67,7 +70,9 @@ def test_a_gap_before_the_first_record_of_a_shard_keeps_the_reasons_of_its_paren
     assert (skipped.after, [p.shard_id[-1] for p in skipped.parents]) == (None, ["0"])
 
 
-def test_a_child_goes_on_from_its_parents_last_record_however_late_the_origin_was_decided() -> None:
+def test_a_loss_in_a_child_is_found_from_its_parents_last_record_however_late_the_origin_was_decided() -> (
+    None
+):
     life = Life(on_data_loss=GOES_ON)
     life.produce(0)
     life.source.split(life.key(0))
@@ -83,7 +88,7 @@ def test_a_child_goes_on_from_its_parents_last_record_however_late_the_origin_wa
     assert [r.key.shard_id[-1] for r in life.ledger(Kind.SKIPPED)] == ["1", "2"]
 
 
-def test_a_run_that_dies_between_the_two_commits_has_recorded_a_gap_that_only_grows() -> None:
+def test_a_run_that_dies_between_the_two_commits_has_recorded_the_gap_which_later_only_grows() -> None:
     life = a_trimmed_shard(GOES_ON)
     commit, calls = life.table.commit, []
 
@@ -133,7 +138,7 @@ def vanished(on_data_loss: OnDataLoss) -> Life:
     return life
 
 
-def test_a_vanished_shard_stops_and_its_children_wait() -> None:
+def test_a_shard_that_left_kinesis_stops_and_its_children_wait() -> None:
     life = vanished(OnDataLoss.STOP)
     life.sync()
     for _ in range(2):
@@ -144,7 +149,7 @@ def test_a_vanished_shard_stops_and_its_children_wait() -> None:
     assert life.row(1) is None
 
 
-def test_a_vanished_shard_is_ended_with_its_children_where_the_settings_say_so() -> None:
+def test_with_on_data_loss_continue_a_shard_that_left_kinesis_is_ended_and_its_children_are_read() -> None:
     life = vanished(GOES_ON)
     life.sync()
     for _ in range(3):
@@ -159,22 +164,22 @@ def test_a_vanished_shard_is_ended_with_its_children_where_the_settings_say_so()
     assert ("0", Kind.SKIPPED) in [(r.key.shard_id[-1], r.kind) for r in life.ledger(Kind.SKIPPED)]
 
 
-def test_a_shard_that_kinesis_denies_too_early_is_not_ended() -> None:
+def test_a_shard_that_kinesis_denies_within_its_retention_is_not_ended() -> None:
     life = Life(on_data_loss=GOES_ON)
     life.sync()
     life.produce(0)
     life.wave()
     life.source.is_gone = lambda key: True  # type: ignore[method-assign]
     life.source.split(life.key(0))
-    life.source.hidden = frozenset({life.key(0).shard_id})  # no listing shows it, either
+    life.source.hidden = frozenset({life.key(0).shard_id})  # no listing shows the shard either
     report = life.wave()
     assert life.skipped() == []
     life.check()
     assert report.rows == 0
 
 
-def test_a_child_of_an_end_that_vanished_unread_gets_a_row_and_is_told() -> None:
-    """No listing shows it, and its own children must not start over unread ground."""
+def test_a_child_that_left_the_stream_unread_after_its_parents_end_gets_a_row_and_is_reported() -> None:
+    """No listing shows the child, and its own children must not be read before it."""
     life = Life()
     life.sync()
     life.produce(0)
@@ -192,8 +197,8 @@ def test_a_child_of_an_end_that_vanished_unread_gets_a_row_and_is_told() -> None
     assert [row for row in life.landed() if row[0] in {life.key(3), life.key(4)}] == []
 
 
-def test_a_trimmed_parent_leaves_the_scoped_listing_and_its_child_starts_no_unread_ground() -> None:
-    """D16. Its row keeps the child back; without the row the child's own witness tells of the loss."""
+def test_a_child_isnt_read_past_a_trimmed_parent_that_left_the_scoped_listing() -> None:
+    """D16. The parent's row keeps the child waiting; without that row the child's own witness shows the loss."""
     for with_row in (True, False):
         life = Life()
         life.sync()
@@ -213,7 +218,7 @@ def test_a_trimmed_parent_leaves_the_scoped_listing_and_its_child_starts_no_unre
         assert ("hasn't been read to its end" if with_row else "may have left the stream") in told["1"]
 
 
-def test_a_shard_that_no_listing_shows_yet_waits_for_its_other_parent_to_be_known() -> None:
+def test_a_child_of_a_merge_waits_while_its_other_parent_is_in_no_listing_yet() -> None:
     life = Life(shards=2)
     life.sync()
     life.produce(1)
@@ -234,7 +239,7 @@ def test_a_shard_that_no_listing_shows_yet_waits_for_its_other_parent_to_be_know
 
 
 def test_a_shard_that_kinesis_still_lists_is_not_ended_though_its_iterator_is_denied() -> None:
-    """Kinesis contradicts itself: a shard that left the stream is in no listing."""
+    """Kinesis contradicts itself here: a shard that has left the stream is in no listing."""
     life = Life(on_data_loss=GOES_ON)
     life.sync()
     life.produce(0)

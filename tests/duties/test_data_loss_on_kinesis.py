@@ -1,4 +1,4 @@
-"""Lost records with the real reader on the stand-in: its clock moves, and Kinesis forgets."""
+"""Lost records with the real reader against the stand-in, whose clock is moved on until it forgets records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HOURS = 3600.0
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[LocalAws]:
-    """A stand-in of this module's own: its clock is moved."""
+    """A stand-in for this module alone, because its clock is moved."""
     with local_aws("--transition", "0") as aws, pytest.MonkeyPatch.context() as patch:
         for name, value in aws.environment.items():
             patch.setenv(name, value)
@@ -40,7 +40,7 @@ def served() -> Iterator[LocalAws]:
 
 @dataclass
 class HostStage:
-    """What a Spark task does, without Spark."""
+    """Does in this process what a Spark task does."""
 
     pages: KinesisPages
     clock: Any
@@ -93,7 +93,9 @@ def a_life(served: LocalAws, folder: Path, on_data_loss: OnDataLoss) -> KinesisL
     return life
 
 
-def test_what_was_trimmed_is_recorded_and_what_is_left_lands(served: LocalAws, tmp_path: Path) -> None:
+def test_trimmed_records_are_recorded_as_a_gap_and_the_records_that_are_left_land(
+    served: LocalAws, tmp_path: Path
+) -> None:
     life = a_life(served, tmp_path, OnDataLoss.CONTINUE)
     life.put_some()
     life.hours(24)
@@ -108,7 +110,7 @@ def test_what_was_trimmed_is_recorded_and_what_is_left_lands(served: LocalAws, t
     assert gap.first_arrival < gap.last_arrival
 
 
-def test_a_stopped_shard_goes_on_after_a_person_let_go(served: LocalAws, tmp_path: Path) -> None:
+def test_a_stopped_shard_goes_on_after_headrace_skip(served: LocalAws, tmp_path: Path) -> None:
     life = a_life(served, tmp_path, OnDataLoss.STOP)
     life.put_some()
     life.hours(24)
@@ -139,7 +141,7 @@ def test_a_stopped_shard_goes_on_after_a_person_let_go(served: LocalAws, tmp_pat
     assert (tip.sequence, tip.arrival is not None) == (life.put[-1][1], True)
 
 
-def test_a_shard_that_kinesis_forgot_ends_with_its_children_which_are_read(
+def test_a_shard_that_kinesis_forgot_is_ended_and_its_children_are_read(
     served: LocalAws, tmp_path: Path
 ) -> None:
     life = a_life(served, tmp_path, OnDataLoss.CONTINUE)

@@ -1,4 +1,4 @@
-"""A handover that was asked for while the claim of a run stands on the row, and its holder has forgotten the row."""
+"""A handover of a row with a run's claim, whose holder no longer knows of the claim."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tests.duties.world import TICK, World
 
 
 def forgotten(world: World) -> tuple[Attempt, Lease]:
-    """w1's run has claimed a shard that w2 is to have; another Dagster's, so that its beat alone tells whether it lives."""
+    """The run of w1 has claimed a shard that is to move to w2. Another Dagster started the run, so that only its
+    beat shows whether it is alive."""
     world.settle()
     run = world.a_run("w1", "elsewhere")
     row = next(row for row in world.leases.scan().leases if row.owner == "w1")
@@ -45,7 +46,7 @@ def test_the_next_owner_takes_over_from_a_dead_run_after_the_lease_duration() ->
         assert (found.owner, found.run_claim) == ("w2", None)
 
 
-def test_a_beat_that_was_forgotten_meanwhile_is_not_counted_anew() -> None:
+def test_a_beat_that_was_removed_and_comes_back_doesnt_count_as_a_sign_of_life() -> None:
     world = World(workers=("w1", "w2"), shards=2)
     run, row = forgotten(world)
     for turn in range(5):
@@ -69,7 +70,7 @@ def test_a_run_that_beats_is_waited_for_until_the_deadline() -> None:
     assert took > timedelta(seconds=85)
 
 
-def test_a_run_that_dagster_knows_to_be_over_is_not_waited_for_at_all() -> None:
+def test_a_run_that_dagster_knows_to_be_over_is_not_waited_for() -> None:
     world = World(workers=("w1", "w2"), shards=2)
     _, row = forgotten(world)
     world.runs.launch("elsewhere", "w1")
@@ -78,7 +79,7 @@ def test_a_run_that_dagster_knows_to_be_over_is_not_waited_for_at_all() -> None:
     assert is_done(world, row)
 
 
-def test_a_holder_of_kcls_kind_is_left_to_the_deadline_for_it_beats_for_no_claim() -> None:
+def test_a_handover_by_a_kcl_worker_is_waited_for_until_the_deadline_because_kcl_beats_for_no_claim() -> None:
     world = World(workers=("w2",), shards=2)
     world.settle()
     world.rows.report("kcl", Metrics(), seen=None)
@@ -100,7 +101,7 @@ def test_the_rows_that_a_worker_took_over_are_due_in_the_same_tick() -> None:
     assert row.key in {due.lease_key for due in world.work("w2").due}
 
 
-def test_a_pending_handover_costs_its_next_owner_one_read_and_others_none() -> None:
+def test_a_pending_handover_costs_its_next_owner_one_read_and_other_workers_none() -> None:
     world = World(workers=("w1", "w2"), shards=2)
     asked: list[tuple[str, ...]] = []
     get_many = world.rows.get_many

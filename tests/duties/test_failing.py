@@ -1,4 +1,4 @@
-"""A shard that fails is told by its lease row, since when and why, until a wave reads it well."""
+"""The lease row of a failing shard says since when and why the shard fails, until a wave has read the shard."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MORE = "returns"
 
 
 def a_world(**how: object) -> World:
-    """Two shards with records, and their leases given out."""
+    """Two shards with records, whose leases are assigned."""
     world = World(**how)  # type: ignore[arg-type]
     for shard in range(world.shards):
         world.produce(shard)
@@ -63,7 +63,7 @@ def deny_stream(world: World, stream: str, error: HeadraceError) -> None:
 
 
 def written(world: World) -> list[Change]:
-    """Every write on a lease row from now on."""
+    """A list that collects every write on a lease row from now on."""
     seen: list[Change] = []
     apply = world.leases.apply
 
@@ -78,7 +78,7 @@ def written(world: World) -> list[Change]:
 # --- a shard that a wave can't read ------------------------------------------------------------------------------
 
 
-def test_a_shard_that_fails_is_told_by_its_row_and_the_others_by_nothing() -> None:
+def test_only_the_row_of_the_failing_shard_says_that_it_fails() -> None:
     world = a_world()
     deny(world, 1)
     now = world.clock.now()
@@ -88,7 +88,7 @@ def test_a_shard_that_fails_is_told_by_its_row_and_the_others_by_nothing() -> No
     assert row_of(world, 1).run_claim is None
 
 
-def test_retries_tell_the_last_reason_and_keep_the_beginning() -> None:
+def test_after_retries_the_row_says_the_latest_reason_and_the_beginning_of_the_failure() -> None:
     world = a_world()
     deny(world, 1)
     began = world.clock.now()
@@ -100,7 +100,7 @@ def test_retries_tell_the_last_reason_and_keep_the_beginning() -> None:
     assert row_of(world, 1).failure == Failure(began, "denied, try 4")
 
 
-def test_the_beginning_survives_another_worker_taking_over() -> None:
+def test_the_beginning_of_a_failure_stays_when_another_worker_takes_the_shard_over() -> None:
     world = a_world(workers=("w1", "w2"), shards=4)
     failing = next(n for n in range(4) if row_of(world, n).owner == "w1")
     deny(world, failing)
@@ -113,7 +113,7 @@ def test_the_beginning_survives_another_worker_taking_over() -> None:
     assert (row.owner, row.failure) == ("w2", Failure(began, str(DENIED)))
 
 
-def test_the_next_wave_that_reads_the_shard_well_removes_it() -> None:
+def test_the_next_wave_that_reads_the_shard_removes_the_failure() -> None:
     world = a_world()
     deny(world, 1)
     world.wave(run="r1")
@@ -124,7 +124,7 @@ def test_the_next_wave_that_reads_the_shard_well_removes_it() -> None:
     world.check()
 
 
-def test_a_quiet_shard_that_failed_is_read_again_by_a_worker_that_remembers_nothing() -> None:
+def test_a_quiet_shard_that_failed_is_read_again_by_a_worker_that_lost_its_memory() -> None:
     world = a_world()
     world.wave(run="r1")
     deny(world, 1)
@@ -139,7 +139,7 @@ def test_a_quiet_shard_that_failed_is_read_again_by_a_worker_that_remembers_noth
     assert not world.work().due
 
 
-def test_a_shard_that_ends_fails_no_more() -> None:
+def test_the_failure_is_removed_from_the_row_of_a_shard_that_ends() -> None:
     world = a_world(shards=1)
     deny(world, 0)
     world.wave(run="r1")
@@ -151,17 +151,17 @@ def test_a_shard_that_ends_fails_no_more() -> None:
     assert (row.has_ended, row.failure) == (True, None)
 
 
-def test_a_failure_costs_no_write_of_its_own() -> None:
+def test_noting_a_failure_costs_no_additional_write() -> None:
     well, ill = a_world(), a_world()
     deny(ill, 1)
     writes = [written(world) for world in (well, ill)]
     for world in (well, ill):
         world.wave()
-    checkpoint = 1  # the shard that fails has none
+    checkpoint = 1  # the failing shard has no checkpoint to write
     assert len(writes[1]) == len(writes[0]) - checkpoint
 
 
-def test_a_lost_race_is_no_failure() -> None:
+def test_a_refused_claim_is_no_failure() -> None:
     world = a_world()
     taken = row_of(world, 1)
     assert isinstance(world.leases.apply(assign(taken, "w9", "a test's")), Applied)
@@ -181,7 +181,7 @@ def test_a_shard_that_waits_for_its_parents_has_not_failed() -> None:
     assert (row_of(world, 2).run_claim, row_of(world, 2).failure) == (None, None)
 
 
-# --- a wave that fails whole -------------------------------------------------------------------------------------
+# --- a wave that fails as a whole --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,9 @@ def test_a_shard_that_waits_for_its_parents_has_not_failed() -> None:
         (ValueError("a record's text"), "the wave was stopped by an unexpected ValueError"),
     ],
 )
-def test_a_wave_that_fails_whole_fails_for_each_of_its_shards(error: Exception, why: str) -> None:
+def test_a_wave_that_fails_as_a_whole_is_noted_as_a_failure_of_each_of_its_shards(
+    error: Exception, why: str
+) -> None:
     world = a_world()
     stage = world.stage.stage
 
@@ -214,7 +216,7 @@ def test_a_shard_that_landed_before_its_wave_was_stopped_has_not_failed() -> Non
 
     def stopped(arrow: Arrow) -> None:
         if arrow is Arrow.CHECKPOINTED:
-            raise Unreachable("too late to matter")
+            raise Unreachable("the checkpoint comes too late to matter")
 
     run = world.a_run()
     run.on_arrow = lambda arrow, _keys: stopped(arrow)
@@ -244,7 +246,7 @@ def rows_of_stream(world: World, name: str) -> list[Lease]:
     return [row for row in world.leases.scan().leases if f":{name}:" in row.key]
 
 
-def test_a_stream_that_may_not_be_described_is_told_by_its_rows_at_the_workers_tick() -> None:
+def test_the_workers_tick_notes_in_its_rows_that_a_stream_may_not_be_described() -> None:
     world = a_world(more_streams=(MORE,))
     deny_stream(world, MORE, DENIED)
     began = world.clock.now()
@@ -260,7 +262,7 @@ def test_a_stream_that_may_not_be_described_is_told_by_its_rows_at_the_workers_t
     assert {row.failure for row in rows_of_stream(world, MORE)} == {None}
 
 
-def test_a_shard_that_another_worker_still_reads_is_not_told_to_fail() -> None:
+def test_a_worker_notes_no_failure_in_rows_that_another_worker_holds() -> None:
     world = a_world(more_streams=(MORE,))
     theirs = rows_of_stream(world, MORE)[0]
     given = world.leases.apply(assign(theirs, "w9", "a test's"))
@@ -272,7 +274,7 @@ def test_a_shard_that_another_worker_still_reads_is_not_told_to_fail() -> None:
     assert [change.key for change in writes] == [rows_of_stream(world, MORE)[1].key]
 
 
-def test_a_tick_that_can_ask_no_stream_notes_it_before_it_fails() -> None:
+def test_a_tick_that_can_describe_no_stream_notes_it_before_the_tick_fails() -> None:
     world = a_world(more_streams=(MORE,))
     for name in (STREAM, MORE):
         deny_stream(world, name, DENIED)
@@ -281,7 +283,7 @@ def test_a_tick_that_can_ask_no_stream_notes_it_before_it_fails() -> None:
     assert {row.failure for row in world.leases.scan().leases} == {Failure(world.clock.now(), str(DENIED))}
 
 
-def test_a_wave_of_the_only_stream_notes_that_it_may_not_be_described() -> None:
+def test_a_wave_of_one_stream_notes_that_the_stream_may_not_be_described() -> None:
     world = a_world()
     deny_stream(world, STREAM, DENIED)
     began = world.clock.now()
@@ -297,7 +299,7 @@ def test_a_wave_of_the_only_stream_notes_that_it_may_not_be_described() -> None:
 
 
 @pytest.mark.parametrize("passing", [Throttled("slow down"), Unreachable("no answer")])
-def test_trouble_that_passes_by_itself_is_not_noted_before_a_claim(passing: HeadraceError) -> None:
+def test_throttling_or_a_lost_answer_before_a_claim_is_not_noted_as_a_failure(passing: HeadraceError) -> None:
     world = a_world()
     deny_stream(world, STREAM, passing)
     writes = written(world)

@@ -1,4 +1,4 @@
-"""What a wave asks before a shard begins: enough to judge its parents, in few requests."""
+"""What a wave asks before a shard is read for the first time: enough to judge the shard's parents, in few requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CountingLeases(MemoryLeaseStore):
 
 
 def a_cold_start(shards: int) -> tuple[Life, CountingLeases]:
-    """Every shard was split long ago, and its parent is forgotten."""
+    """A stream whose shards were all split long ago, and whose parents Kinesis has forgotten."""
     life = Life(shards=shards)
     for number in range(shards):
         life.source.split(life.key(number))
@@ -36,18 +36,20 @@ def a_cold_start(shards: int) -> tuple[Life, CountingLeases]:
     return life, leases
 
 
-def test_a_cold_start_with_hundreds_of_trimmed_parents_asks_for_their_rows_once() -> None:
+def test_a_first_wave_with_hundreds_of_trimmed_parents_asks_for_their_rows_once() -> None:
     life, leases = a_cold_start(300)
     for number in range(300, 900):
         life.produce(number, 1)
     leases.asked = 0
     report = life.wave()
     assert report.rows == 600
-    assert (leases.asked, leases.batches) == (0, 2), "to see which are due, and to judge where they begin"
+    assert (leases.asked, leases.batches) == (0, 2), (
+        "one batch to see which shards are due, and one to judge where they begin"
+    )
     life.check()
 
 
-def test_a_row_of_a_trimmed_parent_still_keeps_its_child_back() -> None:
+def test_a_child_waits_for_its_trimmed_parent_while_the_parents_row_exists() -> None:
     life, _ = a_cold_start(2)
     life.put_row(0)
     asked = [life.key(number).shard_id for number in range(2, 6)]
@@ -55,7 +57,7 @@ def test_a_row_of_a_trimmed_parent_still_keeps_its_child_back() -> None:
     assert {n: why for n, why in told.items() if "hasn't been read" in why}.keys() == {"2", "3"}
 
 
-def test_a_wave_in_which_no_shard_begins_asks_for_no_listing_and_no_row() -> None:
+def test_a_wave_that_begins_no_shard_asks_for_no_listing_and_no_row() -> None:
     life, leases = a_cold_start(2)
     for number in range(2, 6):
         life.produce(number, 1)
@@ -67,13 +69,13 @@ def test_a_wave_in_which_no_shard_begins_asks_for_no_listing_and_no_row() -> Non
     assert (leases.asked, leases.batches) == (0, 0)
 
 
-def test_an_odd_row_of_a_parent_is_in_the_way() -> None:
+def test_a_child_waits_for_its_parent_if_the_parents_row_isnt_understood() -> None:
     life, leases = a_cold_start(1)
     leases.hold_odd_row(life.key(0).shard_id, "leaseCounter is a text")
     assert {p.why for p in life.wave().problems} == {f"{life.key(0).shard_id} hasn't been read to its end"}
 
 
-def test_a_parents_row_of_a_former_life_is_not_in_the_way() -> None:
+def test_a_child_doesnt_wait_for_its_parents_row_of_a_former_life() -> None:
     life, _ = a_cold_start(1)
     life.put_row(0, stream_epoch=life.stream.epoch - 1)
     life.produce(1, 1)

@@ -1,4 +1,4 @@
-"""A fresh application: from nothing to the first landed record."""
+"""A new application, from its first tick to its first landed record."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline.settings.choices import InitialPosition
 from tests.duties.world import TICK, World
 
 
-def test_the_leader_makes_a_lease_for_each_shard_and_gives_it_to_the_beating_worker() -> None:
+def test_the_leader_makes_a_lease_for_each_shard_and_assigns_it_to_the_beating_worker() -> None:
     world = World(shards=3)
     world.tables.missing = True
     world.settle()
@@ -20,7 +20,7 @@ def test_the_leader_makes_a_lease_for_each_shard_and_gives_it_to_the_beating_wor
     assert len(world.leases.scan().leases) == 3
 
 
-def test_the_first_tick_says_what_it_made_in_one_sentence() -> None:
+def test_the_first_ticks_sentence_says_what_it_made() -> None:
     world = World(shards=3)
     world.tables.missing = True
     said = str(world.lead())
@@ -36,14 +36,14 @@ def test_unowned_leases_are_spread_evenly_over_all_beating_workers() -> None:
     assert sorted(owners.count(w) for w in world.workers) == [3, 3, 3]
 
 
-def test_a_row_that_only_lies_there_is_no_worker_to_assign_to() -> None:
+def test_a_worker_row_that_doesnt_beat_is_assigned_no_lease() -> None:
     world = World(workers=("w1",), shards=4)
     world.rows.beat("dead", "dagster-9", found=None)
     world.settle()
     assert {row.owner for row in world.leases.scan().leases} == {"w1"}
 
 
-def test_trim_horizon_lands_everything_that_was_put_before() -> None:
+def test_trim_horizon_lands_all_records_that_were_put_before() -> None:
     world = World()
     world.produce(0)
     world.produce(1)
@@ -53,7 +53,7 @@ def test_trim_horizon_lands_everything_that_was_put_before() -> None:
     assert len(world.landed()) == 20
 
 
-def test_latest_is_the_moment_of_the_origin_by_kinesis_clock_and_lands_nothing_older() -> None:
+def test_latest_is_the_moment_of_the_origin_by_kinesis_clock_and_no_older_record_lands() -> None:
     world = World(position=InitialPosition.LATEST)
     world.produce(0, landed=False)
     world.clock.advance(timedelta(seconds=2))
@@ -64,7 +64,7 @@ def test_latest_is_the_moment_of_the_origin_by_kinesis_clock_and_lands_nothing_o
     assert {row.checkpoint for row in world.leases.scan().leases} >= {LATEST}
 
 
-def test_latest_after_a_split_lands_no_older_record_of_the_closed_parent() -> None:
+def test_with_latest_no_older_record_of_a_parent_closed_before_lands() -> None:
     world = World(position=InitialPosition.LATEST, shards=1)
     world.produce(0, landed=False)
     world.source.split(world.shard(0))
@@ -77,7 +77,7 @@ def test_latest_after_a_split_lands_no_older_record_of_the_closed_parent() -> No
     world.check()
 
 
-def test_latest_is_decided_once_however_often_it_is_asked() -> None:
+def test_latest_is_decided_once_however_often_the_leader_ticks() -> None:
     world = World(position=InitialPosition.LATEST)
     world.settle()
     before = world.table.load().positions.origins
@@ -90,17 +90,17 @@ def test_latest_is_decided_once_however_often_it_is_asked() -> None:
     world.check()
 
 
-def test_the_host_clock_has_no_say_in_where_latest_is() -> None:
+def test_the_hosts_clock_doesnt_matter_for_latest() -> None:
     world = World(position=InitialPosition.LATEST)
     asked = world.source.describe("orders").asked
     world.clock.jump(timedelta(seconds=60))
-    world.source._now = lambda: asked  # type: ignore[method-assign] # Kinesis keeps its own time
+    world.source._now = lambda: asked  # type: ignore[method-assign] # type: ignore[method-assign] # Kinesis has a clock of its own
     world.lead()
     origin = world.table.load().positions.origins[world.stream]
     assert origin.start == Start(asked.replace(microsecond=0))
 
 
-def test_no_origin_is_chosen_where_lease_rows_already_count() -> None:
+def test_no_origin_is_decided_where_lease_rows_have_checkpoints_already() -> None:
     world = World()
     world.leases = type(world.leases)([Lease("shardId-000000000000", checkpoint=Checkpoint("123"))])
     report = world.lead()
@@ -109,7 +109,7 @@ def test_no_origin_is_chosen_where_lease_rows_already_count() -> None:
     assert world.table.load().positions.origins == {}
 
 
-def test_a_later_life_of_a_known_stream_starts_at_its_beginning() -> None:
+def test_a_later_life_of_a_known_stream_starts_at_its_first_record() -> None:
     world = World(position=InitialPosition.LATEST)
     world.settle()
     world.source.delete_stream("orders")
@@ -125,7 +125,7 @@ def test_a_later_life_of_a_known_stream_starts_at_its_beginning() -> None:
     assert {row for row in world.landed() if row[0].stream == world.stream} == set(world.put)
 
 
-def test_lease_rows_that_are_gone_are_rebuilt_from_the_lake() -> None:
+def test_deleted_lease_rows_are_made_again_from_the_lake_tables_positions() -> None:
     world = World()
     world.produce(0)
     world.settle()
@@ -142,7 +142,7 @@ def test_lease_rows_that_are_gone_are_rebuilt_from_the_lake() -> None:
     world.check()
 
 
-def test_the_row_of_a_shard_that_ended_in_the_table_is_not_made_again() -> None:
+def test_no_row_is_made_again_for_a_shard_that_ended_in_the_table() -> None:
     world = World(shards=1)
     world.produce(0)
     world.source.split(world.shard(0))
@@ -157,7 +157,7 @@ def test_the_row_of_a_shard_that_ended_in_the_table_is_not_made_again() -> None:
     world.check()
 
 
-def test_a_child_does_not_start_while_its_parents_row_is_lost_but_unread() -> None:
+def test_a_child_waits_for_an_unread_parent_whose_row_is_lost() -> None:
     world = World(shards=1)
     world.produce(0)
     world.source.split(world.shard(0))

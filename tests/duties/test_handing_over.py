@@ -1,4 +1,4 @@
-"""Leases change hands while they are being read: the holder is asked, and finishes first."""
+"""Leases move while their shards are being read: the holder is asked to hand over, and ends its wave first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.duties.moves import in_lease_mode, owners, row_of, ticks_until, witho
 from tests.duties.world import TICK, World
 
 
-def test_a_shard_that_is_being_read_is_handed_over_after_its_wave_and_read_on_by_the_next_owner() -> None:
+def test_a_shard_that_is_being_read_is_handed_over_after_the_wave_and_read_on_by_the_next_owner() -> None:
     world = World(workers=("w1",), shards=1)
     world.settle()
     world.produce(0, 5)
@@ -29,14 +29,14 @@ def test_a_shard_that_is_being_read_is_handed_over_after_its_wave_and_read_on_by
     assert not report.problems
     row = row_of(world, 0)
     assert (row.owner, row.checkpoint_owner, row.run_claim) == ("w2", None, None)
-    assert row.checkpoint.is_digits, "its last wave was landed and checkpointed whole"
+    assert row.checkpoint.is_digits, "the holder's last wave was landed and checkpointed completely"
     world.workers = ("w1", "w2")
     world.produce(0, 5)
     assert world.wave("w2", "run-2").rows == 5
     world.check()
 
 
-def test_nobody_claims_a_shard_that_is_being_handed_over() -> None:
+def test_no_run_claims_a_shard_that_is_being_handed_over() -> None:
     world = World(workers=("w1", "w2"), shards=1)
     world.settle()
     world.work("w1")
@@ -46,7 +46,7 @@ def test_nobody_claims_a_shard_that_is_being_handed_over() -> None:
     assert not world.work("w2").due
 
 
-def test_the_holder_hands_over_an_idle_shard_at_its_next_tick_though_the_index_hides_it() -> None:
+def test_the_holder_hands_over_an_idle_shard_at_its_next_tick_though_the_index_doesnt_show_the_row() -> None:
     world = World(workers=("w1", "w2"), shards=1)
     world.settle()
     world.work("w1")
@@ -56,7 +56,7 @@ def test_the_holder_hands_over_an_idle_shard_at_its_next_tick_though_the_index_h
     assert [d.lease_key for d in world.work("w2").due] == [row_of(world, 0).key]
 
 
-def test_a_handover_that_its_holder_has_forgotten_is_completed_by_the_leader_where_nobody_reads() -> None:
+def test_a_handover_that_its_holder_has_forgotten_is_completed_by_the_leader_if_no_run_reads() -> None:
     world = World(workers=("w1", "w2"), shards=1)
     world.settle()
     assert isinstance(world.leases.apply(initiate_handover(row_of(world, 0), "w2", "a test")), Applied)
@@ -83,10 +83,10 @@ def test_a_handover_that_its_holder_never_completes_is_forced_after_the_deadline
     took = ticks_until(world, handed)
     assert timedelta(seconds=90) < took * TICK <= timedelta(seconds=150)
     assert row_of(world, 0).owner == "w2"
-    assert row_of(world, 0).run_claim is None, "what the old run still brings is refused"
+    assert row_of(world, 0).run_claim is None, "what the old run still commits is refused"
 
 
-def test_a_holder_that_dies_in_a_handover_leaves_the_shard_to_the_named_owner() -> None:
+def test_the_named_next_owner_gets_the_shard_if_the_holder_dies_in_a_handover() -> None:
     world = World(workers=("w1", "w2", "w3"), shards=3)
     world.settle()
     shard = next(row for row in world.leases.scan().leases if row.owner == "w3")
@@ -103,7 +103,7 @@ def test_a_holder_that_dies_in_a_handover_leaves_the_shard_to_the_named_owner() 
     assert row.owner == "w2"
 
 
-def test_a_next_owner_that_dies_before_its_turn_is_replaced() -> None:
+def test_a_next_owner_that_dies_during_the_handover_is_replaced() -> None:
     world = World(workers=("w1", "w2", "w3"), shards=3)
     world.settle()
     shard = next(row for row in world.leases.scan().leases if row.owner == "w2")
@@ -123,7 +123,7 @@ def test_a_next_owner_that_dies_before_its_turn_is_replaced() -> None:
     assert ticks_until(world, renamed) * TICK <= timedelta(seconds=45)
 
 
-def test_a_handover_of_more_than_a_hundred_idle_leases_loses_sight_of_none() -> None:
+def test_a_handover_of_more_than_a_hundred_idle_leases_completes_for_all() -> None:
     world = in_lease_mode(World(workers=("w1",), shards=300))
     world.settle()
     world.workers = ("w1", "w2")

@@ -1,4 +1,5 @@
-"""A host that is too busy loses leases: from the tasks' manifests, through the workers' rows, to KCL's balancing."""
+"""A worker with a busy host loses leases: from the CPU that tasks measure, through the workers' rows, to KCL's
+balancing."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -43,7 +44,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 
 def work(world: World, *, busy: dict[str, float | None]) -> None:
-    """A minute of waves at the same traffic on every shard. Each worker has two hosts: one at work, one idle."""
+    """A minute of waves with the same traffic on every shard. Each worker has two hosts: one at work, one idle."""
     for n in range(3):
         for shard in range(SHARDS):
             world.produce(shard)
@@ -71,7 +72,7 @@ def owners(world: World) -> dict[str, int]:
     return {worker: sum(row.owner == worker for row in leases) for worker in WORKERS}
 
 
-def test_leases_move_from_the_worker_with_a_hot_host_to_the_other(world: World):
+def test_leases_move_from_the_worker_with_the_busy_host_to_the_other(world: World):
     work(world, busy={"w1": 96, "w2": 8})
     assert owners(world) == {"w1": 4, "w2": 4}
     found = plan(world)
@@ -86,7 +87,7 @@ def test_leases_move_from_the_worker_with_a_hot_host_to_the_other(world: World):
 @pytest.mark.parametrize(
     ("strategy", "moves"), [(Strategy.VARIANCE, True), (Strategy.GAP, True), (Strategy.LEASE_COUNT, False)]
 )
-def test_our_own_leader_moves_them_with_the_strategy_that_goes_by_what_workers_measure(
+def test_headraces_own_strategy_by_measured_cpu_moves_them_too(
     world: World, strategy: Strategy, *, moves: bool
 ):
     assignment = replace(world.settings.assignment, strategy=strategy)
@@ -99,8 +100,8 @@ def test_our_own_leader_moves_them_with_the_strategy_that_goes_by_what_workers_m
     assert sum(after.values()) == SHARDS
 
 
-def test_a_hot_host_and_an_idle_one_even_out_within_three_passes_and_then_rest():
-    """CPU goes where the leases go: two hosts of w1 have 96 % on average, those of w2 8 %."""
+def test_a_busy_and_an_idle_host_even_out_within_three_passes_and_then_no_lease_moves():
+    """The load goes where the leases go. The two hosts of w1 have 96 % CPU on average, those of w2 8 %."""
     world = World(workers=WORKERS, shards=SHARDS)
     world.stage = MeasuringStage(world.stage)  # type: ignore[assignment]
     world.settle()
@@ -123,18 +124,18 @@ def test_a_hot_host_and_an_idle_one_even_out_within_three_passes_and_then_rest()
     assert sorted(busy().values()) == [48, 56]  # type: ignore[type-var]
 
 
-def test_workers_that_are_alike_keep_what_they_have(world: World):
+def test_workers_with_equal_load_keep_their_leases(world: World):
     work(world, busy={"w1": 50, "w2": 52})
     assert plan(world).changes == ()
 
 
-def test_workers_that_measure_nothing_are_judged_by_throughput(world: World):
+def test_workers_that_measure_nothing_are_balanced_by_throughput(world: World):
     work(world, busy={"w1": None, "w2": None})
     assert {row.measured_by for row in world.rows.listing().workers} == {"throughput"}
     assert plan(world).changes == ()
 
 
-def test_the_rows_say_what_was_measured(world: World):
+def test_the_worker_rows_say_what_was_measured(world: World):
     work(world, busy={"w1": 96, "w2": 8})
     found = {row.worker_id: (row.stats, row.measured_by) for row in world.rows.listing().workers}
     assert found == {

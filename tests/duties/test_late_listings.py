@@ -1,4 +1,4 @@
-"""ListShards is eventually consistent: two answers a moment apart may tell of different times."""
+"""ListShards is eventually consistent: of two listings the later one may show an earlier state."""
 
 from datetime import timedelta
 
@@ -11,7 +11,7 @@ from tests.duties.life import Life
 SECOND = timedelta(seconds=1)
 
 
-def test_a_late_scoped_listing_makes_no_unread_parent_look_as_if_it_were_before_the_start():
+def test_a_late_listing_doesnt_make_an_unread_parent_look_as_if_it_was_closed_before_the_start():
     life = Life(shards=2, position=InitialPosition.LATEST)
     life.sync()
     life.later(5 * SECOND)
@@ -36,7 +36,7 @@ def test_a_late_scoped_listing_makes_no_unread_parent_look_as_if_it_were_before_
     life.source.list_shards = late  # type: ignore[method-assign]
     for _ in range(4):
         life.wave()
-    assert life.at(4) is None, "one of its parents hasn't been read"
+    assert life.at(4) is None, "one of the shard's parents hasn't been read"
     life.source.list_shards = listed  # type: ignore[method-assign]
     for _ in range(6):
         life.sync()

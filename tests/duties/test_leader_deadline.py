@@ -1,4 +1,4 @@
-"""A leader's tick ends in time, however many leases there are to be given out; the next one goes on at once."""
+"""A leader's tick ends at its deadline, however many leases are to be assigned; the next tick goes on at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEADLINE = timedelta(seconds=40)
 
 @dataclass
 class Slow(World):
-    """Each write of an owner takes its time."""
+    """Each write of an owner takes half a second."""
 
     workers: tuple[str, ...] = ("w1", "w2")
     shards: int = 200
@@ -40,7 +40,7 @@ class Slow(World):
         self.leases = Store()
 
     def takes(self) -> timedelta:
-        """One tick of the leader."""
+        """How long one tick of the leader takes."""
         began = self.clock.now()
         self.said = str(self.lead())
         return self.clock.now() - began
@@ -61,7 +61,7 @@ def assign_passes(world: World) -> int:
     return row.assign_pass if row else 0
 
 
-def test_assignment_stops_at_the_deadline_says_how_many_are_left_and_goes_on_at_once() -> None:
+def test_assignment_stops_at_the_deadline_says_how_many_leases_are_left_and_goes_on_at_once() -> None:
     world = Slow()
     world.until_leases_can_be_given_out()
     before, scans = assign_passes(world), world.leases.scans
@@ -81,7 +81,7 @@ def test_assignment_stops_at_the_deadline_says_how_many_are_left_and_goes_on_at_
     assert owners(world) == {"w1": 100, "w2": 100}
 
 
-def test_it_goes_on_at_once_though_nothing_else_is_due() -> None:
+def test_assignment_goes_on_at_the_next_tick_though_no_other_duty_is_due() -> None:
     world = Slow()
     hour = timedelta(hours=1)
     world.settings = replace(
@@ -96,7 +96,7 @@ def test_it_goes_on_at_once_though_nothing_else_is_due() -> None:
     assert took == [DEADLINE, DEADLINE, 40 * A_WRITE, timedelta(0)]
 
 
-def test_a_tick_that_has_no_time_left_gives_nothing_out_and_counts_no_pass() -> None:
+def test_a_tick_without_any_time_left_assigns_nothing_and_doesnt_count_an_assignment_pass() -> None:
     world = Slow(shards=4)
     world.until_leases_can_be_given_out()
     before, ensure = assign_passes(world), world.table.ensure
@@ -108,25 +108,27 @@ def test_a_tick_that_has_no_time_left_gives_nothing_out_and_counts_no_pass() -> 
     world.table.ensure = takes_long  # type: ignore[method-assign]
     world.leader_memory["w1"] = replace(world.leader_memory["w1"], last_sync=None)
     assert "4 more leases" in str(world.lead())
-    assert assign_passes(world) == before, "who comes to nothing for long is to raise the alarm"
+    assert assign_passes(world) == before, (
+        "a leader that assigns nothing for long has to raise the workers' alarm"
+    )
     world.table.ensure = ensure  # type: ignore[method-assign]
     world.lead()
     assert owners(world) == {"w1": 2, "w2": 2}
     assert assign_passes(world) == before + 1
 
 
-def test_what_was_seen_of_handovers_counts_on_over_a_pass_in_parts() -> None:
+def test_the_watching_of_handovers_goes_on_over_a_pass_that_takes_several_ticks() -> None:
     world = Slow()
     world.until_leases_can_be_given_out()
     world.lead()
     memory = world.leader_memory["w1"].assignment
     assert memory.unfinished
     assert memory.last_pass == world.clock.now() - DEADLINE, (
-        "when it looked: the next look adds what has passed since"
+        "the memory holds when the pass looked, so that the next look adds the time since then"
     )
 
 
-def test_a_pass_in_parts_is_one_to_kcls_strategies() -> None:
+def test_a_pass_that_takes_several_ticks_counts_as_one_for_kcls_strategies() -> None:
     world = Slow()
     world.settings = replace(
         world.settings, assignment=replace(world.settings.assignment, strategy=Strategy.VARIANCE)
@@ -139,17 +141,17 @@ def test_a_pass_in_parts_is_one_to_kcls_strategies() -> None:
         runs.append(world.leader_memory["w1"].assignment.passes - before)
         for worker in world.workers:
             world.work(worker)
-    assert runs == [0, 0, 1], "they even out in every third only"
+    assert runs == [0, 0, 1], "KCL's strategies balance in every third pass only"
 
 
-# -- streams that take their time, and fail ------------------------------------------------------------------------
+# -- streams that take long, and fail ------------------------------------------------------------------------------
 
 FOUR = ("a", "b", "c", "orders")
 
 
 @dataclass
 class Troubled(World):
-    """Two streams take half of a tick; asking these raises this."""
+    """Describing a stream takes a quarter of a tick's time, and raises `error` for the streams of `fails`."""
 
     shards: int = 1
     more_streams: tuple[str, ...] = ("a", "b", "c")
@@ -175,29 +177,29 @@ class Troubled(World):
         self.source.describe = slow  # type: ignore[method-assign]
 
     def leads(self) -> tuple[list[str], bool]:
-        """Whom a tick asked, and whether it failed."""
+        """Which streams a tick asked, and whether the tick failed."""
         self.asked.clear()
         report = self.lead()
         self.said = str(report)
         return list(self.asked), report.trouble is not None
 
 
-def test_a_tick_that_had_time_for_streams_that_fail_only_has_failed_and_the_next_goes_on_behind_them() -> (
-    None
-):
+def test_a_tick_that_reached_only_failing_streams_fails_and_the_next_tick_goes_on_behind_them() -> None:
     world = Troubled(fails="a b c orders")
     ticks = [world.leads() for _ in range(4)]
     assert ticks == [(["a", "b"], True), (["c", "orders"], True)] * 2
 
 
-def test_streams_that_fail_slowly_keep_none_behind_them_waiting() -> None:
+def test_the_streams_behind_slowly_failing_ones_are_synced_in_the_next_tick() -> None:
     world = Troubled(fails="a b")
     assert world.leads() == (["a", "b"], True)
     assert world.leads() == (["c", "orders"], False)
     assert "2 shards added" in world.said
 
 
-def test_where_any_stream_of_a_round_was_synced_the_others_trouble_is_a_note_in_a_later_tick_too() -> None:
+def test_if_one_stream_of_a_round_was_synced_the_failure_of_another_is_only_a_note_even_in_a_later_tick() -> (
+    None
+):
     world = Troubled(fails="c orders")
     assert world.leads() == (["a", "b"], False)
     assert world.leads() == (["c", "orders"], False)
@@ -207,22 +209,22 @@ def test_where_any_stream_of_a_round_was_synced_the_others_trouble_is_a_note_in_
 
 
 @pytest.mark.parametrize("silent", ["a", "c"])
-def test_a_stream_that_never_answers_keeps_none_behind_it_waiting(silent: str) -> None:
-    """Also where it is the first that a tick asks."""
+def test_the_streams_behind_one_that_never_answers_are_synced(silent: str) -> None:
+    """That holds as well if the silent stream is the first that a tick asks."""
     world = Troubled(fails=silent, error=Unreachable("no answer"))
     ticks = [world.leads() for _ in range(3)]
     assert [name for asked, _ in ticks for name in asked][:4] == list(FOUR)
     assert [failed for _, failed in ticks] == [silent == "a", False, False]
 
 
-def test_a_kinesis_that_is_down_fails_every_tick_and_is_waited_for_once_in_each() -> None:
+def test_if_kinesis_is_down_every_tick_fails_and_waits_for_kinesis_only_once() -> None:
     world = Troubled(fails="a b c orders", error=Unreachable("no answer"))
     ticks = [world.leads() for _ in range(6)]
     assert all(failed for _, failed in ticks)
     assert [asked for asked, _ in ticks] == [[name] for name in (*FOUR, *FOUR)][:6]
 
 
-def test_the_clean_up_of_a_round_in_which_all_failed_is_due_still() -> None:
+def test_after_a_round_in_which_all_streams_failed_the_clean_up_is_still_due() -> None:
     world = Troubled(fails="a b c orders")
     before = world.leader_memory["w1"].cleanup
     world.clock.advance(timedelta(minutes=6))

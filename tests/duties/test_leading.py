@@ -1,4 +1,4 @@
-"""Who leads, who stops leading, what a leader clears away, and who scans."""
+"""Which deployment leads, when it stops leading, what a leader deletes, and which deployments scan."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.duties.moves import owners, row_of, shared, ticks_until, without
 from tests.duties.world import TICK, World
 
 
-def test_a_stopping_worker_gives_its_leases_up_and_another_has_them_within_two_ticks() -> None:
+def test_a_stopping_worker_gives_up_its_leases_and_another_worker_owns_them_within_two_ticks() -> None:
     world = World(workers=("w1", "w2"), shards=4)
     world.settle()
     world.rows.set_stopping("w2", stopping=True)
@@ -26,13 +26,13 @@ def test_a_stopping_worker_gives_its_leases_up_and_another_has_them_within_two_t
     assert "`headrace stop --cancel`" in str(world.work("w2"))
     scans = world.leases.scans
     world.tick(3)
-    assert world.leases.scans - scans <= 2, "a worker that stopped is no news at every tick"
+    assert world.leases.scans - scans <= 2, "a stopped worker doesn't make the leader look at each tick"
     world.rows.set_stopping("w2", stopping=False)
     assert ticks_until(world, lambda: owners(world) == {"w1": 2, "w2": 2}) <= 4
 
 
-def test_a_beat_of_the_ticks_own_timer_takes_the_lead_from_nobody() -> None:
-    """It may come after the tick has read the lock, where the look at the workers takes long."""
+def test_a_beat_by_the_ticks_own_timer_doesnt_cost_the_deployment_its_lead() -> None:
+    """The beat may come after the tick has read the lock, where the read of the workers takes long."""
     world = World()
     world.settle()
     look = world.rows.listing
@@ -46,7 +46,7 @@ def test_a_beat_of_the_ticks_own_timer_takes_the_lead_from_nobody() -> None:
     assert all(world.lead().leads for _ in range(3))
 
 
-def test_in_mode_2x_a_plan_gives_nothing_out() -> None:
+def test_a_preview_in_kcl_mode_2_x_assigns_nothing() -> None:
     world = World(shards=2)
     how = replace(world.settings.kcl, mode=Mode.KCL_2, heartbeat=Heartbeat.LEASE)
     world.settings = replace(world.settings, kcl=how)
@@ -61,7 +61,7 @@ def test_in_mode_2x_a_plan_gives_nothing_out() -> None:
     assert (seen.changes, owners(world)) == ((), {None: 2})
 
 
-def test_a_stopping_worker_waits_for_the_end_of_its_runs_wave() -> None:
+def test_a_stopping_worker_gives_up_a_lease_only_after_its_runs_wave() -> None:
     world = World(workers=("w1", "w2"), shards=2)
     world.settle()
     world.runs.launch("run", "w2")
@@ -78,7 +78,7 @@ def test_a_stopping_worker_waits_for_the_end_of_its_runs_wave() -> None:
     assert owners(world) == {"w1": 1, None: 1}
 
 
-def test_a_stopping_workers_stamp_is_old_so_that_kcls_leader_gives_it_nothing() -> None:
+def test_a_stopping_worker_has_an_old_time_stamp_so_that_kcls_leader_assigns_it_nothing() -> None:
     world = World(workers=("w1", "w2"), shards=2)
     world.settle()
     world.rows.set_stopping("w2", stopping=True)
@@ -93,7 +93,7 @@ def test_a_stopping_workers_stamp_is_old_so_that_kcls_leader_gives_it_nothing() 
     assert row.last_update == world.clock.now().replace(microsecond=0)
 
 
-def test_rows_of_ended_shards_and_their_ends_in_the_table_are_cleared_away_in_time() -> None:
+def test_rows_of_ended_shards_and_their_ends_are_deleted_in_time() -> None:
     world = World(shards=1)
     world.produce(0, 3)
     world.settle()
@@ -104,27 +104,27 @@ def test_rows_of_ended_shards_and_their_ends_in_the_table_are_cleared_away_in_ti
     world.wave("w1", "children")
     assert row_of(world, 0).has_ended
     world.tick(20)
-    assert world.leases.get(world.shard(0).shard_id) is not None, "its shard is still listed"
+    assert world.leases.get(world.shard(0).shard_id) is not None, "Kinesis still lists the shard"
     world.clock.advance(timedelta(hours=25))
     world.tick(10)
     assert world.leases.get(world.shard(0).shard_id) is None
     assert world.table.load().positions.of(world.shard(0)) is None
     world.tick(20)
-    assert world.leases.get(world.shard(0).shard_id) is None, "nor does the sync bring it back"
+    assert world.leases.get(world.shard(0).shard_id) is None, "the sync doesn't make the row again"
 
 
-def test_a_stopping_leader_lets_go_of_the_lock() -> None:
+def test_a_stopping_leader_releases_the_lock() -> None:
     world = World(workers=("w1", "w2"))
     world.settle()
     elsewhere = World(workers=("w3",))
     world.rows.set_stopping("w1", stopping=True)
-    assert world.lead("w1").leads, "w2 is of this deployment and works on"
+    assert world.lead("w1").leads, "w2 is of the same deployment and goes on working"
     world.rows.set_stopping("w2", stopping=True)
     assert "are stopping, so it doesn't lead" in str(world.lead("w1"))
     assert replace(world.a_leader("w3"), settings=elsewhere.settings).tick(LeaderMemory()).leads
 
 
-def test_the_row_of_a_worker_that_has_been_gone_for_a_day_is_deleted() -> None:
+def test_the_row_of_a_worker_that_has_been_dead_for_a_day_is_deleted() -> None:
     world = World(workers=("w1", "w2"))
     world.settle()
     without(world, "w2")
@@ -136,7 +136,7 @@ def test_the_row_of_a_worker_that_has_been_gone_for_a_day_is_deleted() -> None:
     assert {row.worker_id for row in world.rows.listing().workers} == {"w1"}
 
 
-def test_a_stopped_worker_stays_stopped_after_a_day_too() -> None:
+def test_a_stopped_worker_is_still_stopped_after_a_day() -> None:
     world = World(workers=("w1", "w2"))
     world.settle()
     world.rows.set_stopping("w2", stopping=True)
@@ -150,7 +150,7 @@ def test_a_stopped_worker_stays_stopped_after_a_day_too() -> None:
     assert owners(world) == {"w1": 2}
 
 
-def test_a_leaders_clock_that_jumps_a_day_ahead_deletes_no_living_workers_row() -> None:
+def test_no_living_workers_row_is_deleted_if_the_leaders_clock_jumps_two_days_ahead() -> None:
     world = World(workers=("w1", "w2"))
     world.settle()
     world.clock.jump(timedelta(days=2))
@@ -158,7 +158,7 @@ def test_a_leaders_clock_that_jumps_a_day_ahead_deletes_no_living_workers_row() 
     assert {row.worker_id for row in world.rows.listing().workers} == {"w1", "w2"}
 
 
-def test_a_rollback_past_a_parents_end_is_told_by_the_leader() -> None:
+def test_the_leader_reports_that_the_table_was_rolled_back_past_a_parents_end() -> None:
     world = World(shards=1)
     world.settle()
     world.produce(0, 3)
@@ -187,10 +187,10 @@ def test_only_the_leader_scans() -> None:
         world.work("w2")
         assert world.leases.scans == before
         world.clock.advance(TICK)
-    assert 5 <= led <= 10, "every assignment period and every shard sync"
+    assert 5 <= led <= 10, "once for each assignment period and each shard sync"
 
 
-def test_a_leader_that_cant_lead_doesnt_take_the_lock() -> None:
+def test_a_deployment_whose_stream_doesnt_exist_doesnt_take_the_lock() -> None:
     world = World()
     world.source.delete_stream("orders")
     with pytest.raises(Exception, match="orders"):
@@ -198,8 +198,8 @@ def test_a_leader_that_cant_lead_doesnt_take_the_lock() -> None:
     assert world.lock.read() is None
 
 
-def test_who_cant_read_the_leases_leaves_the_lock_to_others() -> None:
-    """It could give none out."""
+def test_a_deployment_that_cant_read_the_leases_doesnt_take_the_lock() -> None:
+    """Without them it could assign none."""
     world = World(workers=("w1", "w2"))
     scan = world.leases.scan
 
@@ -231,7 +231,7 @@ def test_a_leader_that_ticks_keeps_the_lock() -> None:
     assert len(versions) == 3
 
 
-def test_a_leader_that_beats_but_assigns_nothing_raises_every_workers_alarm() -> None:
+def test_if_the_leader_beats_but_assigns_nothing_the_other_workers_raise_an_alarm() -> None:
     world = World(workers=("w1", "w2"))
     world.settle()
     without(world, "w1")
@@ -255,7 +255,7 @@ def test_a_leader_that_beats_but_assigns_nothing_raises_every_workers_alarm() ->
 
 
 @pytest.mark.parametrize("joined", [False, True])
-def test_a_leader_whose_row_isnt_understood_stops_no_other_worker(joined: bool) -> None:  # noqa: FBT001
+def test_other_workers_go_on_if_the_leaders_worker_row_isnt_understood(joined: bool) -> None:  # noqa: FBT001
     world = World(workers=("w1", "w2"))
     world.settle()
     if joined:
@@ -273,7 +273,7 @@ def test_a_leader_whose_row_isnt_understood_stops_no_other_worker(joined: bool) 
         world.clock.advance(TICK)
 
 
-def test_a_leader_that_died_is_no_alarm_its_lock_expires() -> None:
+def test_a_dead_leader_raises_no_alarm_because_its_lock_expires() -> None:
     world = World(workers=("w1", "w2"))
     world.settle()
     alarms = []
@@ -283,7 +283,7 @@ def test_a_leader_that_died_is_no_alarm_its_lock_expires() -> None:
     assert set(alarms) == {None}
 
 
-def test_a_preview_writes_nothing_and_tells_what_the_leader_would_do() -> None:
+def test_a_preview_writes_nothing_and_says_what_the_leader_would_do() -> None:
     world = World(workers=("w1",), shards=2)
     world.lead()
     world.work()

@@ -1,4 +1,4 @@
-"""How a leader, and who would be one, looks at the workers: each row as often as it must, all of them seldom."""
+"""How often the leader, and a deployment that may lead next, reads the worker rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PERIOD = 4
 
 
 class Looked(MemoryWorkerStore):
-    """Notes how it was looked at."""
+    """A worker store that records which rows were read."""
 
     def __init__(self, *, clock: MemoryClock, among_leases: bool = False) -> None:
         super().__init__(clock=clock, among_leases=among_leases)
@@ -43,7 +43,7 @@ class Looked(MemoryWorkerStore):
 
 @dataclass
 class Watched(World):
-    """Two deployments: w1 leads, and w2 would."""
+    """Two deployments: that of w1 leads, and that of w2 would lead next."""
 
     workers: tuple[str, ...] = ("w1", "w2")
     shards: int = 4
@@ -57,7 +57,7 @@ class Watched(World):
         self.settle()
 
     def of(self, worker: str) -> None:
-        """The settings of one's deployment from now on."""
+        """From now on the settings are those of the worker's own deployment."""
         mine = tuple(each for each in self.every.workers if each.id == worker)
         self.settings = replace(self.every, workers=mine or self.every.workers[:1])
 
@@ -69,7 +69,7 @@ class Watched(World):
         return said
 
     def looks_in(self, ticks: int, worker: str) -> list[list[str]]:
-        """Of a leader's ticks."""
+        """Which rows the leader read in each of its ticks."""
         seen = []
         for _ in range(ticks):
             self.lead_as(worker)
@@ -81,7 +81,7 @@ class Watched(World):
 
 
 @pytest.mark.parametrize("among_leases", [False, True])
-def test_who_does_not_lead_looks_at_its_own_workers_only(among_leases: bool) -> None:  # noqa: FBT001
+def test_a_follower_looks_at_its_own_workers_only(among_leases: bool) -> None:  # noqa: FBT001
     world = Watched(among_leases=among_leases)
     for _ in range(3 * PERIOD):
         world.lead_as("w1")
@@ -101,7 +101,7 @@ def test_a_leader_looks_at_all_workers_once_a_period_and_in_between_at_those_it_
     assert set(looks) == {"all", "glance at w1+w2"}
 
 
-def test_a_worker_that_comes_up_among_the_leases_is_given_some_within_a_period_and_two_looks() -> None:
+def test_with_workers_in_the_lease_table_a_new_worker_owns_leases_within_a_period_and_two_looks() -> None:
     world = Watched()
     world.looks_in(PERIOD, "w1")
     world.workers = ("w1", "w2", "w3")
@@ -115,8 +115,9 @@ def test_a_worker_that_comes_up_among_the_leases_is_given_some_within_a_period_a
     assert owners(world)["w3"] >= 1
 
 
-def test_an_owner_that_nobody_knows_has_the_workers_listed_at_once() -> None:
-    """After a reload only few of many are remembered. One that lives isn't taken for one without a row."""
+def test_an_owner_that_the_leader_doesnt_know_has_the_workers_listed_at_once() -> None:
+    """After a code reload the leader knows only some workers. A living owner must not be taken for one without a
+    row."""
     world = Watched()
     world.looks_in(1, "w1")
     memory = world.leader_memory["w1"]
@@ -129,13 +130,15 @@ def test_an_owner_that_nobody_knows_has_the_workers_listed_at_once() -> None:
     assert (first, second) == ("glance at w1", "all")
     seen = world.leader_memory["w1"].workers["w2"]
     assert seen.token != "none"
-    assert not seen.moved, "that it is there is no proof of life"
-    assert world.leader_memory["w1"].workers["w1"].credit == timedelta(0), "two looks in a tick, one's time"
+    assert not seen.moved, "a first look at the row doesn't show that w2 is alive"
+    assert world.leader_memory["w1"].workers["w1"].credit == timedelta(0), (
+        "two looks in one tick add the time of one"
+    )
     world.looks_in(2, "w1")
     assert owners(world) == {"w1": 2, "w2": 2}
 
 
-def test_a_lock_that_stands_still_for_half_of_its_time_has_the_workers_watched_before_it_is_taken() -> None:
+def test_once_the_lock_stood_still_for_half_of_its_duration_a_follower_watches_the_workers_too() -> None:
     world = Watched()
     world.lead_as("w2")
     world.workers = ("w2",)
@@ -150,7 +153,7 @@ def test_a_lock_that_stands_still_for_half_of_its_time_has_the_workers_watched_b
     waits = [looks for said, looks in seen if said == " w1 leads"]
     assert waits == [["w2"], ["all"], ["glance at w1+w2"], ["glance at w1+w2"]]
     watched = world.leader_memory["w2"].workers["w1"]
-    assert watched.credit >= 3 * TICK, "w1 has been seen to stand still for so long by then"
+    assert watched.credit >= 3 * TICK, "w1 has stood still for so long by then"
     assert ticks_until_owned_by(world, "w2") <= 2
 
 
@@ -164,7 +167,7 @@ def ticks_until_owned_by(world: Watched, worker: str) -> int:
     raise AssertionError(owners(world))
 
 
-def test_a_lock_that_moves_again_has_the_watch_forgotten() -> None:
+def test_a_follower_stops_watching_the_workers_once_the_lock_moves_again() -> None:
     world = Watched()
     world.lead_as("w2")
     for _ in range(3):
@@ -180,18 +183,18 @@ def test_a_lock_that_moves_again_has_the_watch_forgotten() -> None:
 
 
 @pytest.mark.parametrize("among_leases", [False, True])
-def test_all_own_workers_stopping_end_the_waiting_for_the_lock_too(among_leases: bool) -> None:  # noqa: FBT001
+def test_a_deployment_whose_workers_all_stop_doesnt_wait_for_the_lock_any_more(among_leases: bool) -> None:  # noqa: FBT001
     world = Watched(among_leases=among_leases)
     world.rows.set_stopping("w2", stopping=True)
     assert "all workers of this deployment are stopping" in world.lead_as("w2")
     assert world.leader_memory["w2"].lock is None
     found = world.lock.read()
     assert found is not None
-    assert found.owner == "w1", "it isn't w2's to let go of"
+    assert found.owner == "w1", "the lock isn't w2's to release"
     assert "all workers of this deployment are stopping" not in world.lead_as("w1")
 
 
-def test_a_worker_row_that_isnt_understood_is_told_and_harms_nobody() -> None:
+def test_a_worker_row_that_isnt_understood_is_reported_and_changes_nothing_else() -> None:
     world = Watched(among_leases=False)
     world.rows.hold_odd_row("w9", "lut is of type S, not N")
     assert "1 worker row not understood" in world.lead_as("w1")
@@ -199,7 +202,7 @@ def test_a_worker_row_that_isnt_understood_is_told_and_harms_nobody() -> None:
     assert "not understood" not in world.lead_as("w1")
 
 
-def test_a_dead_worker_is_found_among_the_leases_as_soon_as_in_a_table_of_its_own() -> None:
+def test_a_dead_worker_is_noticed_in_layout_s_as_soon_as_in_layout_m() -> None:
     took = []
     for among_leases in (False, True):
         world = Watched(among_leases=among_leases)

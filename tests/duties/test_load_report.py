@@ -1,4 +1,4 @@
-"""What a run tells of its hosts and its shards, in the rows that others judge by."""
+"""What a run writes about its hosts and its shards, for the leader to balance by."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -35,7 +35,7 @@ def wave(
 
 
 def measure(world: World, cpu: float | None, *, seconds: float = 30) -> None:
-    """What the tasks of the next wave tell, of that many seconds before."""
+    """Set the load that the tasks of the next wave report, measured over so many seconds."""
     world.stage.loads = (a_load(cpu, seconds=seconds),)  # type: ignore[attr-defined]
 
 
@@ -51,12 +51,12 @@ def lease(world: World, shard: int = 0) -> float | None:
     return found.throughput_kbps
 
 
-def test_the_first_half_minute_that_was_measured_is_told(world: World):
+def test_the_row_holds_the_cpu_of_the_first_half_minute_that_was_measured(world: World):
     row = wave(world, 40)
     assert (row.stats, row.ranges, row.measured_by) == ({"C": (40.0,)}, {"C": (100,)}, "cpu of 1 host")
 
 
-def test_a_run_gathers_half_a_minute_of_waves_before_it_adds_an_average(world: World):
+def test_a_run_adds_an_average_to_the_row_once_its_waves_took_half_a_minute_together(world: World):
     run = world.a_run()
     seen = []
     for cpu in (10, 20, 60, 40, 40, 70):
@@ -68,18 +68,18 @@ def test_a_run_gathers_half_a_minute_of_waves_before_it_adds_an_average(world: W
     assert seen == [None, None, (30,), (30,), (30,), (30, 50)]
 
 
-def test_a_moments_work_is_no_average(world: World):
-    """A worker that is busy for three seconds now and then would look busy for ever."""
+def test_a_few_seconds_of_cpu_are_not_reported(world: World):
+    """Otherwise a worker that is busy for three seconds now and then would always look busy."""
     assert wave(world, 100, seconds=3).measured_by == THROUGHPUT
 
 
-def test_runs_that_come_and_go_add_no_more_than_one_that_stays(world: World):
+def test_many_short_runs_add_no_more_averages_than_one_long_run(world: World):
     for n in range(13):
         wave(world, 40 + n, run=f"run-{n}", after=10)
     assert row_of(world).stats == {"C": (40, 43, 46, 49, 52)}
 
 
-def test_hosts_of_one_wave_are_averaged(world: World):
+def test_the_row_holds_the_average_of_all_hosts_of_a_wave(world: World):
     world.produce(0)
     world.stage.loads = (a_load(90, "a"), a_load(90, "a"), a_load(10, "b"))  # type: ignore[attr-defined]
     world.wave()
@@ -87,18 +87,18 @@ def test_hosts_of_one_wave_are_averaged(world: World):
     assert (row.stats, row.measured_by) == ({"C": (50.0,)}, "cpu of 2 hosts")
 
 
-def test_where_nothing_can_be_measured_the_row_says_throughput(world: World):
+def test_where_no_cpu_is_measured_the_row_says_throughput(world: World):
     world.produce(0)
     world.wave()
     row = row_of(world)
     assert (row.stats, row.ranges, row.measured_by) == ({}, {}, THROUGHPUT)
 
 
-def test_a_source_that_fails_is_told_as_kcl_tells_it(world: World):
+def test_a_failed_cpu_measurement_is_written_as_kcl_writes_it(world: World):
     assert wave(world, None).stats == {"C": (-1.0,)}
 
 
-def test_after_three_minutes_without_a_run_the_row_is_back_at_throughput(world: World):
+def test_three_minutes_after_the_last_run_the_row_says_throughput_again(world: World):
     wave(world, 95)
     for _ in range(35):
         world.tick()
@@ -108,7 +108,7 @@ def test_after_three_minutes_without_a_run_the_row_is_back_at_throughput(world: 
     assert (row_of(world).stats, row_of(world).measured_by) == ({}, THROUGHPUT)
 
 
-def test_the_knobs_are_heeded(world: World):
+def test_the_settings_for_cpu_and_max_utilisation_take_effect(world: World):
     world.settings = replace(world.settings, assignment=AssignmentSettings(cpu=False))
     assert wave(world, 95).measured_by == THROUGHPUT
     kcl = KclSettings(max_utilisation=70)
@@ -116,7 +116,7 @@ def test_the_knobs_are_heeded(world: World):
     assert wave(world, 95).ranges == {"C": (70,)}
 
 
-def test_a_row_that_cannot_be_written_harms_no_wave_and_is_told_later(
+def test_a_failed_write_of_the_row_harms_no_wave_and_the_cpu_is_reported_later(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
     run = world.a_run()
@@ -133,7 +133,9 @@ def test_a_row_that_cannot_be_written_harms_no_wave_and_is_told_later(
     world.check()
 
 
-def test_a_run_that_another_was_faster_than_keeps_what_it_has(world: World, monkeypatch: pytest.MonkeyPatch):
+def test_a_run_whose_report_was_refused_reports_its_cpu_with_the_next_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
     run = world.a_run()
     world.produce(0)
     measure(world, 80)
@@ -147,7 +149,7 @@ def test_a_run_that_another_was_faster_than_keeps_what_it_has(world: World, monk
     assert row_of(world).stats == {"C": (70,)}
 
 
-def test_of_two_runs_at_once_one_tells_and_the_other_keeps_what_it_has(world: World):
+def test_of_two_runs_at_once_one_reports_its_cpu_and_the_other_does_so_later(world: World):
     one, other = world.a_run(run="one"), world.a_run(run="other")
     world.produce(0)
     measure(world, 40)
@@ -164,7 +166,7 @@ def test_of_two_runs_at_once_one_tells_and_the_other_keeps_what_it_has(world: Wo
 
 
 def test_a_checkpoint_carries_the_rate_at_which_records_arrived(world: World):
-    """20 records of 2 bytes within 10 s, read an hour later."""
+    """20 records of 2 bytes arrive within 10 s, and are read an hour later."""
     world.produce(0)
     world.clock.advance(10 * SECOND)
     world.produce(0)
@@ -181,7 +183,7 @@ class CountingLeases(MemoryLeaseStore):
         return super().apply(change)
 
 
-def test_waves_that_find_nothing_let_the_rate_fade_and_make_no_write_more(world: World):
+def test_waves_that_find_no_record_lower_the_rate_without_an_additional_write(world: World):
     leases = CountingLeases(world.leases.scan().leases)
     world.leases = leases
     world.produce(0)
@@ -195,7 +197,9 @@ def test_waves_that_find_nothing_let_the_rate_fade_and_make_no_write_more(world:
         world.wave(keys=[world.shard(0).shard_id])
         writes.append(leases.writes)
         if minute == 0:
-            assert lease(world) == pytest.approx(before, rel=0.05), "a record a minute ago is no rest yet"
+            assert lease(world) == pytest.approx(before, rel=0.05), (
+                "a minute after the last record the rate hardly falls"
+            )
     assert lease(world) == pytest.approx(before / 32, rel=0.1)
     assert len(set(writes)) == 1
 
@@ -219,7 +223,7 @@ def test_the_rate_stays_with_the_shard_when_its_owner_changes():
     assert lease(world) == pytest.approx((before + 20 / 1024 / 10.01) / 2, abs=1e-6)
 
 
-def test_an_ended_shard_carries_nothing(world: World):
+def test_the_rate_of_an_ended_shard_is_zero(world: World):
     world.produce(0)
     world.wave()
     assert lease(world)

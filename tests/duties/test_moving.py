@@ -1,4 +1,4 @@
-"""Leases change hands: a worker died, one came, one has no row any more."""
+"""Leases move: a worker died, a worker started, or an owner has no row."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from tests.duties.world import TICK, World
 
 
 @pytest.mark.parametrize("beside", [World, lambda **k: in_lease_mode(World(**k))])
-def test_the_leases_of_a_dead_worker_go_to_the_living_within_the_duration_and_four_ticks(beside) -> None:
+def test_a_dead_workers_leases_go_to_a_living_worker_within_the_lease_duration_and_four_ticks(beside) -> None:
     world = beside(workers=("w1", "w2"), shards=4)
     world.settle()
     assert owners(world) == {"w1": 2, "w2": 2}
     without(world, "w2")
     world.work("w1")
     taken = ticks_until(world, lambda: owners(world) == {"w1": 4})
-    slack = 4 if world.settings.kcl.heartbeat is Heartbeat.WORKER else 8  # leases are looked at every 20 s
+    # with heartbeat lease, leases are looked at every 20 s
+    slack = 4 if world.settings.kcl.heartbeat is Heartbeat.WORKER else 8
     assert timedelta(seconds=20) <= (taken + 1) * TICK <= timedelta(seconds=20) + slack * TICK
     assert len(world.work("w1").due) == 4
 
 
 @pytest.mark.parametrize("beside", [World, lambda **k: in_lease_mode(World(**k))])
-def test_a_living_workers_leases_stay_in_calm(beside) -> None:
+def test_a_living_workers_leases_never_move_while_nothing_goes_wrong(beside) -> None:
     world = beside(workers=("w1", "w2"), shards=4)
     world.settle()
     before = {row.key: row.owner for row in world.leases.scan().leases}
@@ -37,10 +38,10 @@ def test_a_living_workers_leases_stay_in_calm(beside) -> None:
     rows = world.leases.scan().leases
     assert {row.key: row.owner for row in rows} == before
     beaten = world.settings.kcl.heartbeat is Heartbeat.LEASE
-    assert {row.counter for row in rows} == ({122} if beaten else {1}), "by heartbeats, and nothing else"
+    assert {row.counter for row in rows} == ({122} if beaten else {1}), "only heartbeats move the counters"
 
 
-def test_in_lease_mode_a_run_beats_the_rows_that_it_reads() -> None:
+def test_with_heartbeat_lease_a_run_beats_the_rows_that_it_reads() -> None:
     world = in_lease_mode(World(shards=1))
     world.settle()
     run, counters = world.a_run(), []
@@ -55,7 +56,7 @@ def test_in_lease_mode_a_run_beats_the_rows_that_it_reads() -> None:
     assert counters[1] == counters[0] + 1
 
 
-def test_a_worker_whose_row_was_deleted_is_given_nothing_until_it_beats_again() -> None:
+def test_a_worker_whose_row_was_deleted_is_assigned_nothing_until_it_beats_again() -> None:
     world = World(workers=("w1", "w2"), shards=2)
     world.settle()
     world.rows.wipe("w2")
@@ -66,7 +67,7 @@ def test_a_worker_whose_row_was_deleted_is_given_nothing_until_it_beats_again() 
     assert owners(world) == {"w1": 2}
 
 
-def test_a_worker_whose_run_beats_lives_though_its_sensor_is_silent() -> None:
+def test_a_worker_whose_run_beats_counts_as_alive_though_its_sensor_is_silent() -> None:
     world = World(workers=("w1", "w2"), shards=2)
     world.settle()
     run = world.a_run("w2")
@@ -77,7 +78,7 @@ def test_a_worker_whose_run_beats_lives_though_its_sensor_is_silent() -> None:
     assert owners(world) == {"w1": 1, "w2": 1}
 
 
-def test_an_owner_that_has_no_row_at_all_is_dead_after_the_duration() -> None:
+def test_an_owner_without_a_row_counts_as_dead_after_the_lease_duration() -> None:
     world = World(workers=("w1",), shards=2)
     world.settle()
     row = row_of(world, 1)
@@ -85,7 +86,7 @@ def test_an_owner_that_has_no_row_at_all_is_dead_after_the_duration() -> None:
     ticks_until(world, lambda: owners(world) == {"w1": 2})
 
 
-def test_a_worker_that_comes_gets_its_share_at_once_and_nothing_moves_after_it() -> None:
+def test_a_new_worker_gets_its_share_at_once_and_no_lease_moves_after_that() -> None:
     world = World(workers=("w1",), shards=6)
     world.settle()
     assert owners(world) == {"w1": 6}
@@ -103,7 +104,7 @@ def test_a_worker_that_comes_gets_its_share_at_once_and_nothing_moves_after_it()
         (timedelta(hours=25), True, True),
     ],
 )
-def test_the_row_of_a_worker_that_has_been_gone_for_a_day_goes_and_a_stopped_one_stays_stopped(
+def test_the_row_of_a_dead_worker_is_deleted_after_a_day_but_that_of_a_stopped_worker_stays(
     away: timedelta, *, stopped: bool, stays: bool
 ) -> None:
     world = World(workers=("w1", "w2"), shards=2)
@@ -117,7 +118,7 @@ def test_the_row_of_a_worker_that_has_been_gone_for_a_day_goes_and_a_stopped_one
 
 
 def rates(world: World, **kbps: float) -> None:
-    """Rows as they are while each shard of a worker has this rate and was just found at its tip."""
+    """Set the rates of the shards by their owners. Each shard was just read to its tip."""
     world.leases = type(world.leases)(
         [
             replace(
@@ -147,8 +148,8 @@ def test_a_shard_at_rest_weighs_little_after_a_few_minutes_without_any_write() -
     )
     world.clock.advance(world.settings.times.assignment)
     world.tick(8)
-    assert owners(world)[owner] == 1, "the shard that carries the most has a worker to itself"
-    for _ in range(80):  # the others go on, this one rests
+    assert owners(world)[owner] == 1, "the shard with the highest rate has a worker of its own"
+    for _ in range(80):  # the other shards are read on, this one rests
         rows = [
             row if row.key == heavy.key else replace(row, looked_at=world.clock.now())
             for row in world.leases.scan().leases
@@ -159,8 +160,8 @@ def test_a_shard_at_rest_weighs_little_after_a_few_minutes_without_any_write() -
     assert row_of(world, 0).throughput_kbps == 500.0
 
 
-def test_with_counters_that_move_a_rest_is_written_with_the_beat() -> None:
-    """A leader of KCL's reads the rate as the row has it."""
+def test_with_heartbeat_lease_the_falling_rate_of_a_shard_at_rest_is_written_with_the_beat() -> None:
+    """A KCL leader goes by the rate as it stands in the row."""
     world = in_lease_mode(World(shards=1))
     world.settle()
     rates(world, w1=8.0)
@@ -168,13 +169,13 @@ def test_with_counters_that_move_a_rest_is_written_with_the_beat() -> None:
     assert row_of(world, 0).throughput_kbps == 8.0
     before = row_of(world, 0).counter
     world.tick(14)
-    assert row_of(world, 0).counter == before + 14, "no write more than the beats"
+    assert row_of(world, 0).counter == before + 14, "no writes but the beats"
     rate = row_of(world, 0).throughput_kbps
     assert rate is not None
     assert 3.5 < rate < 4.5
 
 
-def test_a_leader_remembers_that_it_moved_leases_by_cpu_and_forgets_it_after_an_hour_of_calm() -> None:
+def test_a_leader_remembers_for_an_hour_that_it_moved_leases_by_cpu() -> None:
     world = World(workers=("w1", "w2"), shards=8)
     world.settle()
     for worker, percent in (("w1", 95.0), ("w2", 5.0)):

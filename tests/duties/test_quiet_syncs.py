@@ -1,4 +1,5 @@
-"""Shards aren't listed again while nothing can have changed, and whatever can is found all the same; holes are told."""
+"""Shards aren't listed again while nothing can have changed. Whatever can have changed is found all the same, and
+holes are reported."""
 
 from __future__ import annotations
 
@@ -26,24 +27,24 @@ from tests.duties.moves import ticks_until
 from tests.duties.world import STREAM, TICK, World
 
 SYNC = 7
-"""Ticks: a sync falls due within them."""
+"""So many ticks, within which a sync falls due."""
 MINUTE = 12
 CLEANUP = timedelta(minutes=5)
 
 
 class Asked(MemorySource):
-    """Notes who is listed, and may hide shards."""
+    """Records which streams are listed, and can leave shards out."""
 
     def __init__(self, clock: MemoryClock) -> None:
         super().__init__(clock)
         self.listed: list[str] = []
         self.hidden: frozenset[str] = frozenset()
         self.fails_to_list = ""
-        """The stream that can't be listed."""
+        """The stream whose listing fails."""
 
     def list_shards(self, stream: StreamId, since: Start | None = None) -> tuple[Shard, ...]:
         if stream.name == self.fails_to_list:
-            raise Throttled("ListShards asks to slow down")
+            raise Throttled("ListShards is throttled")
         self.listed.append(stream.name)
         return tuple(s for s in super().list_shards(stream, since) if s.shard_id not in self.hidden)
 
@@ -89,24 +90,24 @@ def shared(world: Quiet) -> Quiet:
     return world
 
 
-def test_at_rest_only_clean_ups_have_the_shards_listed() -> None:
+def test_at_rest_shards_are_listed_only_for_clean_ups() -> None:
     world = Quiet()
     world.tick(10 * MINUTE)
     rounds = 10 * timedelta(minutes=1) // CLEANUP
-    assert len(world.asked.listed) == 2 * rounds, "each lists what is in scope, and all"
+    assert len(world.asked.listed) == 2 * rounds, "each clean-up lists the shards in scope, and all shards"
 
 
-def test_of_several_streams_only_the_one_that_moves_is_listed() -> None:
+def test_of_several_streams_only_the_resharded_one_is_listed() -> None:
     world = Quiet(more_streams=("returns",))
     world.produce(0, 3, stream="returns")
     world.source.split(world.shard(0, "returns"))
     world.wave("w1", "the-end")
-    world.asked.listed.clear()  # runs list, too
+    world.asked.listed.clear()  # runs list shards too
     world.tick(3 * SYNC)
     assert world.asked.listed == ["returns"]
 
 
-def test_a_leader_that_remembers_nothing_lists_at_every_sync_and_does_the_same() -> None:
+def test_a_leader_without_memory_lists_at_every_sync_and_makes_the_same_rows() -> None:
     world = Quiet()
     keys = world.row_keys()
     for _ in range(2 * MINUTE):
@@ -118,15 +119,15 @@ def test_a_leader_that_remembers_nothing_lists_at_every_sync_and_does_the_same()
     assert world.row_keys() == keys
 
 
-def test_rows_that_dont_say_which_keys_they_cover_have_the_shards_listed_at_every_sync() -> None:
-    """As KCL wrote them once: only a listing tells whether they leave any out."""
+def test_rows_without_hash_keys_have_the_shards_listed_at_every_sync() -> None:
+    """Older versions of KCL wrote such rows. Only a listing shows whether they leave hash keys out."""
     world = Quiet()
     world.leases = MemoryLeaseStore(replace(row, hash_range=None) for row in world.leases.scan().leases)
     world.tick(2 * MINUTE)
     assert len(world.asked.listed) >= 4
 
 
-def test_whoever_led_before_lists_anew() -> None:
+def test_a_leader_that_loses_the_lead_forgets_its_syncs() -> None:
     world = Quiet()
     world.leader_memory["w2"] = LeaderMemory()
     found = world.lock.read()
@@ -137,7 +138,7 @@ def test_whoever_led_before_lists_anew() -> None:
     assert world.leader_memory["w1"].syncs == {}
 
 
-def test_an_end_whose_run_died_before_it_made_the_childrens_rows_is_seen_at_the_next_sync() -> None:
+def test_an_end_whose_run_died_before_it_made_the_childrens_rows_is_noticed_at_the_next_sync() -> None:
     world = Quiet()
     world.produce(0, 3)
     left, right = world.source.split(world.shard(0))
@@ -147,7 +148,7 @@ def test_an_end_whose_run_died_before_it_made_the_childrens_rows_is_seen_at_the_
     assert {left.shard_id, right.shard_id} <= world.row_keys()
 
 
-def test_a_row_that_goes_is_made_again_at_the_next_sync() -> None:
+def test_a_deleted_row_is_made_again_at_the_next_sync() -> None:
     for shard in (0, 1):
         world = Quiet()
         key = world.shard(shard).shard_id
@@ -156,8 +157,8 @@ def test_a_row_that_goes_is_made_again_at_the_next_sync() -> None:
         assert key in world.row_keys()
 
 
-def test_a_row_that_goes_while_others_cover_its_keys_is_made_again_too() -> None:
-    """A parent that is still read, and the child that a merge has made at its other parent's end."""
+def test_a_deleted_row_whose_hash_keys_other_rows_cover_is_made_again_too() -> None:
+    """The row of a parent that is still read, and that of the child that a merge made when its other parent ended."""
     world = Quiet()
     world.produce(0, 3)
     merged = world.source.merge(world.shard(0), world.shard(1))
@@ -169,7 +170,7 @@ def test_a_row_that_goes_while_others_cover_its_keys_is_made_again_too() -> None
     assert world.shard(1).shard_id in world.row_keys()
 
 
-def test_a_stream_that_is_made_anew_is_seen_at_the_next_sync() -> None:
+def test_a_recreated_stream_is_noticed_at_the_next_sync() -> None:
     world = Quiet()
     world.source.delete_stream(STREAM)
     world.clock.advance(timedelta(seconds=2))
@@ -179,8 +180,8 @@ def test_a_stream_that_is_made_anew_is_seen_at_the_next_sync() -> None:
     assert len(world.row_keys()) == 3
 
 
-def test_a_sync_that_lost_its_races_isnt_taken_for_a_quiet_one() -> None:
-    """Rows of a former life, each of which moves just before it is to be retired."""
+def test_after_refused_writes_the_next_sync_lists_again() -> None:
+    """Rows of a former life, each of which changes just before it is to be retired."""
     world = Quiet()
     world.source.delete_stream(STREAM)
     world.clock.advance(timedelta(seconds=2))
@@ -198,10 +199,11 @@ def test_a_sync_that_lost_its_races_isnt_taken_for_a_quiet_one() -> None:
     assert {row.stream_epoch for row in world.leases.scan().leases} == {anew.epoch}
 
 
-def test_a_shard_that_late_listings_hid_while_its_children_cover_for_it_comes_with_the_next_clean_up() -> (
+def test_a_shard_that_late_listings_left_out_while_its_children_have_rows_gets_a_row_with_the_next_clean_up() -> (
     None
 ):
-    """All that the token doesn't see. Its children wait for it: nothing is lost, nothing is out of order."""
+    """The children cover the shard's hash keys, so no sync notices it. But they wait for it: no record is lost or
+    out of order."""
     world = Quiet(shards=1, is_quiet=False)
     world.produce(0, 3)
     left, right = world.source.split(world.shard(0))
@@ -222,8 +224,8 @@ def test_a_shard_that_late_listings_hid_while_its_children_cover_for_it_comes_wi
     world.check()
 
 
-def test_a_clean_up_that_failed_for_one_stream_isnt_taken_for_a_quiet_sync_of_it() -> None:
-    """The other stream's went through, so that it isn't due again."""
+def test_after_a_clean_up_that_failed_for_one_stream_the_next_sync_lists_that_stream() -> None:
+    """The clean-up of the other stream succeeded, so no clean-up is due."""
     world = Quiet(more_streams=("returns",))
     world.asked.fails_to_list = STREAM
     assert ticks_until(world, lambda: bool(world.asked.listed), most=CLEANUP // TICK)
@@ -235,7 +237,7 @@ def test_a_clean_up_that_failed_for_one_stream_isnt_taken_for_a_quiet_sync_of_it
 
 
 @pytest.mark.parametrize("joined", [False, True])
-def test_a_hole_that_stays_is_told_from_the_third_look_on_until_it_is_closed(joined: bool) -> None:  # noqa: FBT001
+def test_a_hole_that_stays_is_reported_from_the_third_look_on_until_it_is_closed(joined: bool) -> None:  # noqa: FBT001
     world = Quiet()
     world = shared(world) if joined else world
     world.tick(SYNC)
@@ -246,14 +248,14 @@ def test_a_hole_that_stays_is_told_from_the_third_look_on_until_it_is_closed(joi
     told = ["orders: the open lease rows leave out the hash keys" in each for each in said]
     assert told == [False, False, True, True, True]
     assert "row not understood" in said[0]
-    world.leases = MemoryLeaseStore(world.leases.scan().leases)  # a hand has taken the odd row away
+    world.leases = MemoryLeaseStore(world.leases.scan().leases)  # a person has deleted the odd row
     world.tick(2 * SYNC)
     assert "leave out" not in world.said_in(SYNC)
     assert odd in world.row_keys()
 
 
-def test_a_hole_in_what_the_table_has_yet_to_read_keeps_the_shards_listed_and_is_told() -> None:
-    """The rows cover everything; by the table an open shard has ended, in no child."""
+def test_a_hole_in_the_hash_keys_that_the_table_has_yet_to_read_is_reported() -> None:
+    """The rows cover all hash keys, but in the table an open shard has ended without children."""
     world = Quiet()
     key = world.shard(1)
     end = Range(Kind.SKIPPED, key, None, Position(ended=True), run="a-hand", claim="a-hand/1")
@@ -263,7 +265,7 @@ def test_a_hole_in_what_the_table_has_yet_to_read_keeps_the_shards_listed_and_is
     assert told == [False, False, True, True]
 
 
-def test_a_reshard_is_no_hole() -> None:
+def test_a_reshard_is_not_reported_as_a_hole() -> None:
     world = Quiet()
     said = []
     for turn in range(4):
@@ -279,7 +281,7 @@ def test_a_reshard_is_no_hole() -> None:
     world.check()
 
 
-def test_a_stream_that_is_never_reached_keeps_those_behind_it_from_no_clean_up() -> None:
+def test_streams_behind_one_that_never_answers_are_cleaned_up() -> None:
     world = Quiet(workers=("w1",), shards=1, more_streams=("pay", "zed"))
     describe = world.source.describe
 

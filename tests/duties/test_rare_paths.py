@@ -1,4 +1,4 @@
-"""Paths that are walked rarely, each of which once lost time or could have lost records."""
+"""Rare paths, each of which once lost time or could have lost records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def row(world: World, number: int) -> Lease:
     return found
 
 
-def test_children_of_a_shard_that_never_had_a_record_are_no_data_loss() -> None:
+def test_no_loss_is_reported_for_the_children_of_a_shard_that_never_had_a_record() -> None:
     world = World(shards=1)
     world.settle()
     for day in range(3):
@@ -62,7 +62,7 @@ def test_a_shard_whose_commit_failed_is_due_again_at_once() -> None:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_waiting_run_that_died_holds_a_shard_up_no_longer_than_the_lease_duration(*, known: bool) -> None:
+def test_a_dead_waiting_run_delays_a_shard_by_the_lease_duration_at_most(*, known: bool) -> None:
     world = World(shards=1)
     world.produce(0)
     world.settle()
@@ -81,7 +81,7 @@ def test_a_waiting_run_that_died_holds_a_shard_up_no_longer_than_the_lease_durat
     assert row(world, 0).wanted_by is None
 
 
-def test_a_run_that_gives_up_waiting_takes_its_wish_back() -> None:
+def test_a_run_that_stops_waiting_removes_its_wanted_by() -> None:
     world = World(shards=1)
     world.settle()
     run = world.a_run(run="waits")
@@ -90,7 +90,7 @@ def test_a_run_that_gives_up_waiting_takes_its_wish_back() -> None:
     assert row(world, 0).wanted_by is None
 
 
-def test_only_a_shard_that_another_run_reads_is_busy() -> None:
+def test_a_shard_is_busy_only_if_another_run_reads_it() -> None:
     world = World(workers=("w1", "w2"), shards=2)
     world.settle()
     theirs, mine = sorted(world.leases.scan().leases, key=lambda r: r.owner == "w1")
@@ -100,7 +100,7 @@ def test_only_a_shard_that_another_run_reads_is_busy() -> None:
     assert {p.lease_key: p.busy for p in report.problems} == {theirs.key: False, mine.key: True}
 
 
-def test_a_release_that_failed_does_not_lock_the_run_out_of_its_own_shard() -> None:
+def test_a_run_can_claim_its_own_shard_again_after_a_failed_release() -> None:
     world = World(shards=1)
     world.settle()
     world.runs.launch("r", "w1")
@@ -111,7 +111,7 @@ def test_a_release_that_failed_does_not_lock_the_run_out_of_its_own_shard() -> N
 
 
 @pytest.mark.parametrize("how", [KeyboardInterrupt("a person has had enough"), Unreachable("no answer")])
-def test_claims_are_let_go_of_though_the_run_is_cut_short_before_all_answers_are_back(
+def test_claims_are_released_though_the_run_is_interrupted_before_all_answers_came(
     how: BaseException,
 ) -> None:
     world = World(shards=3)
@@ -130,7 +130,7 @@ def test_claims_are_let_go_of_though_the_run_is_cut_short_before_all_answers_are
     assert [row(world, n).run_claim for n in range(3)] == [None, None, None]
 
 
-def test_of_a_table_that_answers_no_claim_all_are_let_go_of_that_arrived() -> None:
+def test_if_no_claim_gets_an_answer_all_claims_that_arrived_are_released() -> None:
     world = World(shards=3)
     world.settle()
     write = world.leases.apply
@@ -147,7 +147,7 @@ def test_of_a_table_that_answers_no_claim_all_are_let_go_of_that_arrived() -> No
     assert [row(world, n).run_claim for n in range(3)] == [None, None, None]
 
 
-def test_what_was_refused_or_never_arrived_is_not_released_as_well() -> None:
+def test_claims_that_were_refused_or_never_arrived_are_not_released() -> None:
     world = World(shards=4)
     world.settle()
     write, released = world.leases.apply, []
@@ -178,7 +178,7 @@ def test_every_idle_shard_is_probed_in_turn_however_many_there_are() -> None:
     assert key(149) in found
 
 
-def test_all_rows_of_a_former_life_are_retired_also_those_the_new_one_has_no_shard_for() -> None:
+def test_all_rows_of_a_former_life_are_retired_even_if_the_new_life_has_fewer_shards() -> None:
     world = World(shards=4)
     world.settle()
     world.source.delete_stream("orders")
@@ -194,7 +194,7 @@ def test_all_rows_of_a_former_life_are_retired_also_those_the_new_one_has_no_sha
     )
 
 
-def test_an_odd_row_of_a_parent_stops_neither_the_tick_nor_the_wave() -> None:
+def test_a_parents_row_that_isnt_understood_stops_neither_the_tick_nor_the_wave() -> None:
     world = World(shards=1)
     child = Lease(key(7), owner="w1", parents=frozenset({key(6)}), stream_epoch=world.stream.epoch)
     world.settle()
@@ -208,7 +208,7 @@ def test_an_odd_row_of_a_parent_stops_neither_the_tick_nor_the_wave() -> None:
     assert [p.why for p in report.problems] == [f"{key(6)} hasn't been read to its end"]
 
 
-def test_an_odd_row_of_a_child_does_not_keep_its_parent_from_ending() -> None:
+def test_a_childs_row_that_isnt_understood_doesnt_keep_its_parent_from_ending() -> None:
     world = World(shards=1)
     world.settle()
     world.source.split(world.shard(0))
@@ -217,7 +217,7 @@ def test_an_odd_row_of_a_child_does_not_keep_its_parent_from_ending() -> None:
     assert row(world, 0).has_ended
 
 
-def test_no_origin_is_chosen_by_a_run_while_any_row_of_the_application_counts() -> None:
+def test_a_run_decides_no_origin_while_any_row_of_the_stream_has_a_checkpoint() -> None:
     world = World(position=InitialPosition.LATEST, shards=2)
     world.produce(0)
     world.settle()
@@ -229,7 +229,7 @@ def test_no_origin_is_chosen_by_a_run_while_any_row_of_the_application_counts() 
     assert world.table.load().positions.origins == {}
 
 
-def test_a_shard_with_a_position_whose_row_is_lost_gets_one_though_no_listing_shows_it() -> None:
+def test_a_shard_with_a_position_gets_a_lost_row_again_though_no_listing_shows_it() -> None:
     world = World(shards=1)
     world.settle()
     world.produce(0)
@@ -245,7 +245,7 @@ def test_a_shard_with_a_position_whose_row_is_lost_gets_one_though_no_listing_sh
     assert len(world.landed()) == 10
 
 
-def test_a_shard_that_keeps_failing_is_not_forgotten_by_runs_that_left_it_alone() -> None:
+def test_the_failures_of_a_shard_are_remembered_over_runs_that_left_it_alone() -> None:
     world = World()
     world.settle()
     for number in range(2):
@@ -264,10 +264,10 @@ def test_a_shard_that_keeps_failing_is_not_forgotten_by_runs_that_left_it_alone(
     world.runs.fail("bad-again", (key(1),))
     world.work()
     world.clock.advance(timedelta(seconds=20))
-    assert world.work().left_alone == (key(1),), "the third failure waits for 30 s"
+    assert world.work().left_alone == (key(1),), "after the third failure the shard waits for 30 s"
 
 
-def test_a_kill_between_commit_and_checkpoint_of_an_ending_shard_leaves_only_chores() -> None:
+def test_a_shards_end_is_completed_by_the_next_run_after_a_kill_between_commit_and_checkpoint() -> None:
     world = World(shards=1)
     world.produce(0)
     world.source.split(world.shard(0))
@@ -280,7 +280,7 @@ def test_a_kill_between_commit_and_checkpoint_of_an_ending_shard_leaves_only_cho
     world.check()
 
 
-def test_a_former_lifes_row_that_is_beaten_between_the_leaders_look_and_its_write_is_retired_all_the_same() -> (
+def test_a_former_lifes_row_is_retired_though_its_counter_moves_between_the_leaders_look_and_its_write() -> (
     None
 ):
     world = in_lease_mode(World(shards=2))

@@ -1,4 +1,4 @@
-"""All that one run reads, worker by worker, and which shards it calls failed."""
+"""All that one run reads, worker by worker, and which shards it reports as failed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.duties.world import World
 
 
 class Reader:
-    """A run's reading, with a script for the run of each worker."""
+    """A run's reading, with a script of reports for each worker."""
 
     def __init__(self, world: World, **scripts: Scripted) -> None:
         self.world = world
@@ -58,7 +58,7 @@ def two_workers() -> World:
     return world
 
 
-def test_a_run_that_came_to_its_end_tells_the_shards_that_failed() -> None:
+def test_a_run_that_ends_normally_reports_the_shards_that_failed() -> None:
     world = two_workers()
     script = Scripted(world, SOME)
     script.failed["s"] = "denied"
@@ -69,7 +69,7 @@ def test_a_run_that_came_to_its_end_tells_the_shards_that_failed() -> None:
     assert reader.waves == [SOME]
 
 
-def test_shards_asked_for_by_name_are_read_worker_by_worker_and_each_failure_is_told() -> None:
+def test_shards_asked_for_by_name_are_read_worker_by_worker_and_each_failure_is_reported() -> None:
     world = two_workers()
     mine, theirs = owned(world, "w1"), owned(world, "w2")
     one, other = Scripted(world, NOTHING), Scripted(world, NOTHING)
@@ -81,7 +81,7 @@ def test_shards_asked_for_by_name_are_read_worker_by_worker_and_each_failure_is_
 
 
 @pytest.mark.parametrize(("error", "passing"), [(Throttled("later"), True), (Terminal("denied"), False)])
-def test_a_run_that_breaks_off_fails_what_it_waits_for_what_it_claimed_and_what_nobody_began(
+def test_an_error_fails_the_shards_that_the_run_waits_for_those_it_claimed_and_those_of_the_next_workers(
     error: HeadraceError, *, passing: bool
 ) -> None:
     world = two_workers()
@@ -105,7 +105,7 @@ def test_a_run_that_breaks_off_fails_what_it_waits_for_what_it_claimed_and_what_
     assert reader.opened == ["w1"]
 
 
-def test_an_error_between_two_waves_is_no_failure_of_the_shards_that_were_read() -> None:
+def test_an_error_between_two_waves_doesnt_fail_the_shards_that_were_read() -> None:
     world = two_workers()
     error = Throttled("later")
     script = Scripted(world, MORE)
@@ -133,7 +133,7 @@ def test_an_error_between_two_waves_is_no_failure_of_the_shards_that_were_read()
     assert not RunEnding({}).is_passing
 
 
-def test_an_error_before_any_run_is_open_fails_all_that_was_asked_for() -> None:
+def test_an_error_before_the_first_wave_fails_all_shards_that_were_asked_for() -> None:
     world = two_workers()
     reader = Reader(world, w1=Scripted(world, NOTHING))
     ending = reader.reading.shards(("no-such-shard",))
@@ -142,7 +142,7 @@ def test_an_error_before_any_run_is_open_fails_all_that_was_asked_for() -> None:
     assert reader.opened == []
 
 
-def test_what_a_wave_surely_has_to_read_is_known_once_a_run_is_open() -> None:
+def test_the_shards_that_a_wave_has_to_read_are_known_once_a_run_is_open() -> None:
     world = two_workers()
     reader = Reader(world, w1=Scripted(world, NOTHING))
     assert reader.reading.expected() == ()

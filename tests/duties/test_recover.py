@@ -1,4 +1,5 @@
-"""A person's decisions carried out beside workers: what they hold, what they move, and what the next wave does."""
+"""A person's decisions, carried out beside workers: which rows they hold, what they change, and what the next wave
+does."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class MemoryPages:
-    """The stream's answers, three records a page, without rows."""
+    """The stream's pages, three records each."""
 
     source: MemorySource
 
@@ -106,7 +107,7 @@ def a_trimmed_shard() -> Life:
     return life
 
 
-def test_a_skipped_gap_lets_the_shard_go_on_once_and_the_ledger_tells_how_far_it_went() -> None:
+def test_after_headrace_skip_a_shard_passes_over_one_gap_and_the_ledger_names_the_gap() -> None:
     life = a_trimmed_shard()
     assert life.wave().problems[0].fatal
     assert "done" in skip(life, 0)
@@ -118,10 +119,10 @@ def test_a_skipped_gap_lets_the_shard_go_on_once_and_the_ledger_tells_how_far_it
     ]
     life.produce(0)
     life.later(DAY + HOUR)
-    assert life.wave().problems[0].fatal, "the next gap is another decision"
+    assert life.wave().problems[0].fatal, "the next gap needs a decision of its own"
 
 
-def test_a_skip_to_a_record_goes_on_after_it() -> None:
+def test_after_a_skip_to_a_record_reading_goes_on_behind_that_record() -> None:
     life = Life()
     life.sync()
     life.produce(0, 6)
@@ -132,7 +133,7 @@ def test_a_skip_to_a_record_goes_on_after_it() -> None:
     life.check(lost=life.put[:3])
 
 
-def test_a_skip_to_the_tip_goes_on_with_what_comes() -> None:
+def test_after_a_skip_to_the_tip_only_later_records_land() -> None:
     life = Life()
     life.sync()
     life.produce(0, 7)
@@ -143,7 +144,7 @@ def test_a_skip_to_the_tip_goes_on_with_what_comes() -> None:
     life.check(lost=life.put[:7])
 
 
-def test_a_skip_to_the_tip_of_an_empty_shard_reads_what_comes() -> None:
+def test_after_a_skip_to_the_tip_of_an_empty_shard_later_records_land() -> None:
     life = Life()
     life.sync()
     skip(life, 0, recovery(life).tip_of(life.key(0), MemoryPages(life.source)))
@@ -152,7 +153,7 @@ def test_a_skip_to_the_tip_of_an_empty_shard_reads_what_comes() -> None:
     life.check()
 
 
-def test_a_vanished_shard_is_ended_and_its_children_begin() -> None:
+def test_a_skipped_shard_that_left_the_stream_is_ended_and_its_children_get_rows() -> None:
     life = Life()
     life.sync()
     life.produce(0)
@@ -167,7 +168,7 @@ def test_a_vanished_shard_is_ended_and_its_children_begin() -> None:
     assert row.has_ended
 
 
-def test_a_rolled_back_table_is_read_again_from_where_it_stands() -> None:
+def test_after_a_reposition_a_rolled_back_table_is_read_on_from_its_positions() -> None:
     life = Life()
     life.sync()
     life.produce(0)
@@ -183,7 +184,7 @@ def test_a_rolled_back_table_is_read_again_from_where_it_stands() -> None:
     life.check()
 
 
-def test_a_row_that_another_reader_moved_takes_the_table_along() -> None:
+def test_reposition_to_the_lease_moves_the_table_to_where_another_reader_left_the_row() -> None:
     life = Life()
     life.sync()
     life.produce(0)
@@ -198,7 +199,7 @@ def test_a_row_that_another_reader_moved_takes_the_table_along() -> None:
     life.check(lost=life.put[3:5])
 
 
-def test_a_row_ahead_of_a_table_that_knows_nothing_starts_over() -> None:
+def test_reposition_of_a_row_ahead_of_a_table_without_a_position_reads_the_shard_from_its_start() -> None:
     life = Life()
     life.sync()
     life.produce(0)
@@ -209,10 +210,10 @@ def test_a_row_ahead_of_a_table_that_knows_nothing_starts_over() -> None:
     life.check()
 
 
-# --- beside others ------------------------------------------------------------------------------------------
+# --- beside runs and workers --------------------------------------------------------------------------------
 
 
-def test_a_living_run_is_asked_for_the_shard_and_a_dead_one_is_not_waited_for() -> None:
+def test_a_command_waits_for_a_living_run_and_takes_the_shard_of_a_run_that_is_over() -> None:
     life = Life()
     life.sync()
     row = life.row(0)
@@ -236,7 +237,7 @@ def test_a_living_run_is_asked_for_the_shard_and_a_dead_one_is_not_waited_for() 
     assert free.run_claim is None
 
 
-def test_a_run_that_no_dagster_knows_is_waited_for_until_its_beat_stood_still() -> None:
+def test_a_run_unknown_to_dagster_is_waited_for_until_its_beat_stood_still_for_the_lease_duration() -> None:
     life = Life()
     life.sync()
     row = life.row(0)
@@ -250,7 +251,7 @@ def test_a_run_that_no_dagster_knows_is_waited_for_until_its_beat_stood_still() 
     assert waited > life.settings.times.lease_duration
 
 
-def test_a_person_who_gives_up_holds_nobody_up() -> None:
+def test_a_command_that_stops_waiting_removes_its_wanted_by() -> None:
     life = Life()
     life.sync()
     row = life.row(0)
@@ -265,7 +266,7 @@ def test_a_person_who_gives_up_holds_nobody_up() -> None:
     assert (after.run_claim, after.wanted_by) == ("other/1", None)
 
 
-def test_while_a_person_holds_a_shard_no_run_takes_it() -> None:
+def test_no_run_claims_a_shard_that_a_command_holds() -> None:
     life = Life()
     life.sync()
     life.produce(0)
@@ -276,7 +277,7 @@ def test_while_a_person_holds_a_shard_no_run_takes_it() -> None:
     assert life.landed() == []
 
 
-def test_a_shard_that_is_being_handed_over_is_left_to_that() -> None:
+def test_a_command_leaves_a_shard_alone_during_its_handover() -> None:
     life = Life()
     life.sync()
     life.lose_rows(0)
@@ -285,7 +286,7 @@ def test_a_shard_that_is_being_handed_over_is_left_to_that() -> None:
     assert answer == Busy(f"{life.key(0).shard_id} is being handed over from w1 to w2")
 
 
-def test_a_shard_that_nobody_owns_can_be_decided_about() -> None:
+def test_a_command_can_hold_a_shard_without_an_owner() -> None:
     life = Life()
     life.sync()
     life.lose_rows(0)
@@ -293,7 +294,7 @@ def test_a_shard_that_nobody_owns_can_be_decided_about() -> None:
     assert isinstance(recovery(life).hold(life.key(0).shard_id), Held)
 
 
-def test_a_decision_on_a_shard_that_moved_meanwhile_is_refused_whole() -> None:
+def test_a_decision_about_a_shard_that_moved_meanwhile_is_refused_completely() -> None:
     life = Life()
     life.sync()
     life.produce(0)
@@ -310,7 +311,7 @@ def test_a_decision_on_a_shard_that_moved_meanwhile_is_refused_whole() -> None:
     assert life.ledger(Kind.SKIPPED) == []
 
 
-def test_a_decision_whose_row_could_not_be_written_says_that_the_table_has_it() -> None:
+def test_if_the_row_cant_be_written_the_error_says_that_the_table_holds_the_decision() -> None:
     life = Life()
     life.sync()
     life.produce(0)
@@ -337,7 +338,7 @@ def test_a_decision_whose_row_could_not_be_written_says_that_the_table_has_it() 
     assert "done" in person.carry_out(held.row, plan)
 
 
-def test_a_shard_is_found_by_its_id_too_and_an_unknown_one_has_near_names() -> None:
+def test_a_shard_is_found_by_its_id_and_the_error_for_an_unknown_one_names_similar_keys() -> None:
     life = Life(shards=3)
     life.sync()
     person = recovery(life)
@@ -350,7 +351,7 @@ def test_a_shard_is_found_by_its_id_too_and_an_unknown_one_has_near_names() -> N
         recovery(life).find("1:orders:7:shardId-000000000009")
 
 
-def test_a_row_of_another_life_is_not_decided_about() -> None:
+def test_no_decision_is_made_about_a_row_of_another_life() -> None:
     life = Life()
     life.sync()
     life.lose_rows(0)
@@ -361,14 +362,14 @@ def test_a_row_of_another_life_is_not_decided_about() -> None:
         recovery(life).situation(held.row)
 
 
-def test_a_command_beats_while_it_holds_a_shard_and_leaves_no_beat_and_no_row_behind() -> None:
+def test_a_command_beats_while_it_holds_a_shard_and_leaves_no_beat_and_no_worker_row_behind() -> None:
     life = Life()
     life.sync()
     key = life.key(0).shard_id
     stranger = recovery(life)
     stranger.hold(key)
     stranger.release(key)
-    assert life.rows.get("w1") is None, "a worker without a row gets none by a person's command"
+    assert life.rows.get("w1") is None, "a person's command makes no worker row"
     life.rows.beat("w1", "dagster-1", found=None)
     person = recovery(life)
     person.hold(key)

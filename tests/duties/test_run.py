@@ -1,4 +1,4 @@
-"""When a run goes on, how long it waits, when it ends, and which shards it calls failed."""
+"""When a run goes on, how long it waits, when it ends, and which shards it reports as failed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.duties.scripted_waves import EMPTY_HANDED, MORE, NOTHING, SECOND, SOM
 from tests.duties.world import World
 
 IDLE, EVERY, LINGER = 20.0, 10.0, 300.0
-"""Seconds, as the settings say by default."""
+"""Seconds, as in the default settings."""
 
 
 class Place:
@@ -53,7 +53,7 @@ class Place:
         return row.wanted_by
 
 
-def test_the_settings_are_those_that_these_tests_count_with() -> None:
+def test_the_default_settings_have_the_times_that_these_tests_use() -> None:
     settings = World().settings
     assert (settings.times.idle, settings.wave.every, settings.times.linger) == (
         timedelta(seconds=IDLE),
@@ -62,10 +62,10 @@ def test_the_settings_are_those_that_these_tests_count_with() -> None:
     )
 
 
-# --- all that is due ---------------------------------------------------------------------------------------------
+# --- all due shards ----------------------------------------------------------------------------------------------
 
 
-def test_a_run_to_which_nothing_comes_ends_after_the_idle_time() -> None:
+def test_a_run_without_records_ends_after_the_idle_time() -> None:
     place = Place(NOTHING)
     place.run.all_that_is_due()
     assert place.waves() == [0.0, EVERY, IDLE]
@@ -73,25 +73,25 @@ def test_a_run_to_which_nothing_comes_ends_after_the_idle_time() -> None:
     assert place.heard == [NOTHING] * 3
 
 
-def test_records_keep_a_run_alive_and_the_idle_time_counts_from_the_last_of_them() -> None:
+def test_the_idle_time_of_a_run_counts_from_its_last_record() -> None:
     place = Place(NOTHING, SOME, NOTHING)
     place.run.all_that_is_due()
     assert place.waves() == [0.0, EVERY, 2 * EVERY, 3 * EVERY]
 
 
-def test_a_wave_with_more_to_read_is_followed_by_the_next_one_at_once() -> None:
+def test_a_wave_that_left_records_is_followed_by_the_next_one_at_once() -> None:
     place = Place(MORE, MORE, SOME, NOTHING)
     place.run.all_that_is_due()
     assert place.waves() == [0.0, 0.0, 0.0, EVERY, IDLE]
 
 
-def test_a_run_takes_a_breath_where_a_shard_is_behind_and_gives_nothing() -> None:
+def test_a_run_pauses_for_a_second_if_a_shard_behind_its_tip_gives_no_record() -> None:
     place = Place(EMPTY_HANDED, EMPTY_HANDED, NOTHING)
     place.run.all_that_is_due()
     assert place.waves()[:4] == [0.0, 1.0, 2.0, 12.0]
 
 
-def test_the_next_wave_begins_when_its_time_has_come_however_long_the_last_one_took() -> None:
+def test_waves_begin_at_regular_times_however_long_each_of_them_takes() -> None:
     place = Place(SOME)
     place.attempt.takes = 3 * SECOND
     place.stops_at = 25
@@ -107,13 +107,13 @@ def test_the_next_wave_begins_when_its_time_has_come_however_long_the_last_one_t
     assert place.waves() == [0.0, 15.0, 30.0]
 
 
-def test_a_run_ends_once_it_has_lingered_for_longer_than_its_time_though_records_come() -> None:
+def test_a_run_ends_after_the_linger_time_though_records_still_come() -> None:
     place = Place(SOME)
     place.run.all_that_is_due()
     assert place.elapsed() == LINGER + EVERY
 
 
-def test_a_run_that_is_told_to_stop_ends_after_its_wave() -> None:
+def test_a_stopping_run_ends_after_its_wave() -> None:
     place = Place(SOME, stops_at=0)
     place.run.all_that_is_due()
     assert place.waves() == [0.0]
@@ -122,14 +122,14 @@ def test_a_run_that_is_told_to_stop_ends_after_its_wave() -> None:
 # --- shards asked for by name ------------------------------------------------------------------------------------
 
 
-def test_a_shard_at_its_tip_is_done_with_one_wave() -> None:
+def test_a_shard_at_its_tip_needs_one_wave() -> None:
     place = Place(waves_of(landed(0), landed(1)))
     assert place.run.catch_up((place.key(0), place.key(1))) == {}
     assert [keys for _, keys in place.attempt.waves] == [(place.key(0), place.key(1))]
 
 
-def test_a_busy_shard_is_read_to_what_was_its_tip_when_the_run_began_and_not_after_it() -> None:
-    """Its tip moves on as fast as the run reads: a moment that moved with each wave would never be reached."""
+def test_a_run_for_named_shards_reads_to_the_tip_of_the_runs_beginning_and_not_further() -> None:
+    """New records come as fast as the run reads. If the limit moved on with each wave, the run would never reach it."""
     place = Place()
     start = place.world.clock.now()
 
@@ -146,7 +146,7 @@ def test_a_busy_shard_is_read_to_what_was_its_tip_when_the_run_began_and_not_aft
     assert len(place.attempt.waves) == 2
 
 
-def test_a_record_that_arrived_in_the_very_moment_is_past_the_tip() -> None:
+def test_a_record_that_arrived_at_the_moment_of_the_runs_beginning_counts_as_past_the_tip() -> None:
     place = Place()
     at = place.world.clock.now()
     place.attempt.reports = [waves_of(landed(rows=1, behind=SECOND, last_arrival=at))]
@@ -154,7 +154,7 @@ def test_a_record_that_arrived_in_the_very_moment_is_past_the_tip() -> None:
     assert len(place.attempt.waves) == 1
 
 
-def test_a_shard_that_stopped_in_an_error_or_that_another_one_landed_for_is_not_done() -> None:
+def test_a_shard_whose_reading_stopped_with_an_error_hasnt_reached_its_tip() -> None:
     bad = waves_of(landed(0, error="denied"), landed(1))
     place = Place(bad)
     assert place.run.catch_up((place.key(0), place.key(1))) == {place.key(0): "its tip wasn't reached"}
@@ -173,26 +173,26 @@ def test_a_shard_that_failed_or_has_ended_is_done() -> None:
     assert len(place.attempt.waves) == 1
 
 
-def test_a_shard_without_a_row_is_tried_ten_times_and_told() -> None:
+def test_a_shard_without_a_row_is_tried_ten_times_and_then_reported() -> None:
     place = Place(NOTHING)
     assert place.run.catch_up(("gone",)) == {"gone": "its tip wasn't reached"}
     assert place.waves() == [2.0 * n for n in range(10)]
 
 
-def test_the_last_reason_of_each_shard_is_told_and_nothing_of_others() -> None:
+def test_only_the_latest_reason_of_each_shard_that_was_asked_for_is_reported() -> None:
     first = [Problem("s", "w2 holds it", fatal=False), Problem("other", "denied", fatal=True)]
     place = Place(waves_of(problems=first), waves_of(problems=[Problem("s", "w3 holds it", fatal=False)]))
     assert place.run.catch_up(("s", "t")) == {"s": "w3 holds it", "t": "its tip wasn't reached"}
     assert place.run.waiting == {"s": "w3 holds it", "t": "its tip wasn't reached"}
 
 
-def test_only_tries_in_a_row_that_bring_nothing_count() -> None:
+def test_only_waves_without_a_result_in_a_row_count_as_tries() -> None:
     place = Place(*[NOTHING] * 9, EMPTY_HANDED, NOTHING)
     place.run.catch_up(("s",))
     assert len(place.waves()) == 20
 
 
-def test_a_shard_with_more_to_read_is_read_on_at_once() -> None:
+def test_a_shard_with_more_records_is_read_on_at_once() -> None:
     place = Place(MORE, MORE, SOME)
     assert place.run.catch_up((place.key(),)) == {}
     assert place.waves() == [0.0, 0.0, 0.0]
@@ -204,25 +204,25 @@ def busy(*shards: str) -> WaveReport:
     )
 
 
-def test_a_shard_that_another_run_reads_is_wanted_and_waited_for_as_long_as_runs_linger() -> None:
+def test_a_run_waits_for_a_shard_that_another_run_reads_for_the_linger_time_and_marks_it_as_wanted() -> None:
     place = Place()
     place.attempt.reports = [busy(place.key(), "elsewhere")]
-    wishes: list[str | None] = []
+    wanted: list[str | None] = []
     wave = place.attempt.wave
 
     def noted(keys: tuple[str, ...] | None = None) -> WaveReport:
-        wishes.append(place.wanted_by())
+        wanted.append(place.wanted_by())
         return wave(keys)
 
     place.attempt.wave = noted  # type: ignore[method-assign]
     assert place.run.catch_up((place.key(),)) == {place.key(): "run other is reading it"}
-    assert wishes == [None] + [place.attempt.claims.claim] * (len(wishes) - 1)
+    assert wanted == [None] + [place.attempt.claims.claim] * (len(wanted) - 1)
     assert place.elapsed() == LINGER + 2
     assert place.waves()[:3] == [0.0, 2.0, 4.0]
-    assert place.wanted_by() is None, "the wish is taken back"
+    assert place.wanted_by() is None, "the run has removed its wanted_by"
 
 
-def test_what_is_busy_elsewhere_is_not_waited_for() -> None:
+def test_a_run_doesnt_wait_for_busy_shards_that_it_wasnt_asked_for() -> None:
     place = Place(busy("elsewhere"))
     place.run.catch_up((place.key(),))
     assert len(place.waves()) == 10
@@ -236,7 +236,7 @@ def test_records_that_land_lengthen_the_time_that_a_run_waits() -> None:
     assert place.elapsed() == 99 * 2 + LINGER + 2
 
 
-def test_a_person_who_stops_the_run_ends_the_waiting() -> None:
+def test_a_stopping_run_waits_no_longer() -> None:
     place = Place(stops_at=0)
     place.attempt.reports = [busy(place.key())]
     place.run.catch_up((place.key(),))
@@ -244,7 +244,7 @@ def test_a_person_who_stops_the_run_ends_the_waiting() -> None:
     assert place.wanted_by() is None
 
 
-def test_wishes_are_taken_back_though_the_run_breaks_off() -> None:
+def test_an_error_that_ends_the_run_leaves_no_wanted_by() -> None:
     place = Place()
     place.attempt.reports = [busy(place.key()), Throttled("later")]
     with pytest.raises(Throttled):
@@ -253,7 +253,7 @@ def test_wishes_are_taken_back_though_the_run_breaks_off() -> None:
     assert place.run.waiting == {place.key(): "run other is reading it"}
 
 
-def test_a_real_run_that_another_run_keeps_from_its_shard_reads_it_once_that_run_is_over() -> None:
+def test_a_real_run_reads_its_shard_once_the_run_that_was_reading_it_is_over() -> None:
     world = World(shards=1)
     world.settle()
     world.produce(0, 3)

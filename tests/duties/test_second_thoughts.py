@@ -1,4 +1,4 @@
-"""Rare ways to lose a record without a word, each found by somebody who looked for it."""
+"""Rare ways to lose a record without a report, each found by a review."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -38,8 +38,8 @@ def a_recovery(world: World) -> Recovery:
     )
 
 
-def test_a_run_that_slept_through_a_recreation_names_no_children_in_the_new_lifes_row():
-    """D12: a shard of the new life that is taken for ended is never read."""
+def test_a_run_that_was_frozen_while_its_stream_was_recreated_names_no_children_in_the_new_lifes_row():
+    """D12. Such a row would make a shard of the new life look ended, and its records would never be read."""
     world = World(shards=1)
     world.settle()
     world.produce(0, 5)
@@ -69,11 +69,11 @@ def test_a_run_that_slept_through_a_recreation_names_no_children_in_the_new_life
     assert set(world.landed()) == set(world.put)
 
 
-def test_a_stream_that_only_rows_know_is_begun_where_the_settings_say_once_they_name_it():
+def test_a_stream_known_only_from_rows_begins_where_the_settings_say_once_they_name_it():
     world = World(more_streams=("b",))
     world.settle()
     world.produce(0, 5, stream="b")
-    world.table = MemoryTable(world.clock)  # nothing had landed yet, and the lake table is a new one
+    world.table = MemoryTable(world.clock)  # no record had landed yet, and the lake table is a new one
     both = world.settings
     world.settings = replace(both, streams=both.streams[:1])
     world.clock.advance(2 * HALF)
@@ -89,7 +89,7 @@ def test_a_stream_that_only_rows_know_is_begun_where_the_settings_say_once_they_
     assert set(world.landed()) == set(world.put)
 
 
-def test_what_was_repositioned_to_nothing_is_due_at_once():
+def test_a_shard_that_was_repositioned_to_no_position_is_due_at_once():
     world = World(shards=1)
     world.settle()
     nothing = world.table.head
@@ -113,7 +113,7 @@ def test_what_was_repositioned_to_nothing_is_due_at_once():
     assert [due.why for due in world.work().due] == ["never read"]
 
 
-def test_a_left_over_row_is_not_repositioned_behind_its_shards_children():
+def test_a_left_over_row_is_not_repositioned_to_before_its_shards_children():
     life = Life()
     life.sync()
     life.produce(0, 3)
@@ -134,7 +134,7 @@ def test_a_left_over_row_is_not_repositioned_behind_its_shards_children():
         assert "counts as ended" in decision.why
 
 
-def test_a_wait_for_deletion_stands_still_while_discovery_cant_be_asked():
+def test_the_wait_of_a_former_stream_stands_still_while_discovery_fails():
     world = World(more_streams=("b",))
     world.settings = replace(
         world.settings,
@@ -161,7 +161,7 @@ def test_a_wait_for_deletion_stands_still_while_discovery_cant_be_asked():
 
 
 @pytest.mark.parametrize("keep_past", [True, False])
-def test_a_cherry_pick_over_lost_ground_is_not_repaired_by_guessing(*, keep_past: bool):
+def test_a_cherry_pick_whose_earlier_snapshots_are_lost_is_not_repaired_by_guessing(*, keep_past: bool):
     life = Life()
     life.sync()
     snapshots = []
@@ -179,7 +179,7 @@ def test_a_cherry_pick_over_lost_ground_is_not_repaired_by_guessing(*, keep_past
     assert "cherry-pick" in plan.why
 
 
-def test_a_person_takes_no_row_from_a_living_worker_of_kcl():
+def test_a_persons_command_takes_no_row_from_a_living_kcl_worker():
     world = shared(World(shards=1))
     world.settle()
     row = world.leases.get(world.shard(0).shard_id)

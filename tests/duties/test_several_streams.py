@@ -1,4 +1,4 @@
-"""Several streams in one application: together in a wave, and each with its own rows, lives and troubles."""
+"""Several streams in one application: all are read in one wave, and each has its own rows, lives and failures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def rows_by_stream(world: World) -> Counter[str]:
 
 
 def fail_for(world: World, stream: str, error: Exception) -> None:
-    """Kinesis answers for the other streams as ever."""
+    """Let DescribeStreamSummary fail for this stream. Kinesis still answers for the other streams."""
     describe = world.source.describe
 
     def failing(name: str) -> StreamFacts:
@@ -44,7 +44,7 @@ def fail_for(world: World, stream: str, error: Exception) -> None:
     world.source.describe = failing  # type: ignore[method-assign]
 
 
-def heal(world: World) -> None:
+def let_kinesis_answer(world: World) -> None:
     del world.source.describe
 
 
@@ -85,7 +85,7 @@ def test_each_stream_starts_where_its_settings_say() -> None:
 
 
 @pytest.mark.parametrize("made_anew", BOTH)
-def test_a_stream_made_anew_has_only_its_own_rows_retired(made_anew: str) -> None:
+def test_only_the_rows_of_the_recreated_stream_are_retired(made_anew: str) -> None:
     world = two_streams()
     world.settle()
     world.wave()
@@ -104,10 +104,10 @@ def test_a_stream_made_anew_has_only_its_own_rows_retired(made_anew: str) -> Non
     world.check()
 
 
-def test_rows_of_an_older_stream_with_another_name_are_not_retired_by_a_younger_one() -> None:
+def test_rows_of_an_older_stream_are_not_retired_because_of_a_younger_stream_with_another_name() -> None:
     world = World(more_streams=())
     world.clock.advance(timedelta(hours=1))
-    world.source.create_stream(MORE, 2)  # younger by an hour
+    world.source.create_stream(MORE, 2)  # an hour younger
     world.settings = replace(
         world.settings,
         streams=(*world.settings.streams, StreamSettings(name=MORE)),
@@ -120,7 +120,7 @@ def test_rows_of_an_older_stream_with_another_name_are_not_retired_by_a_younger_
     assert len(world.leases.scan().leases) == 4
 
 
-def test_the_same_shard_id_ends_in_one_stream_and_goes_on_in_the_other() -> None:
+def test_a_shard_id_can_end_in_one_stream_and_go_on_in_the_other() -> None:
     world = two_streams(shards=1)
     world.produce(0)
     world.produce(0, stream=MORE)
@@ -138,7 +138,7 @@ def test_the_same_shard_id_ends_in_one_stream_and_goes_on_in_the_other() -> None
     assert ended == {f"{world.stream_now(MORE).serialized}:shardId-000000000000"}
 
 
-def test_partitions_are_told_with_the_parents_of_their_own_stream_first() -> None:
+def test_partitions_are_listed_with_the_parents_of_their_own_stream_first() -> None:
     world = two_streams(shards=1)
     world.source.split(world.shard(0, MORE))
     world.settle()
@@ -154,7 +154,7 @@ def test_partitions_are_told_with_the_parents_of_their_own_stream_first() -> Non
 @pytest.mark.parametrize(
     "error", [Unknown("there is no stream"), Terminal("AWS refuses (AccessDenied)"), Throttled("throttled")]
 )
-def test_one_streams_error_holds_up_no_other_and_is_told(error: Exception) -> None:
+def test_the_error_of_one_stream_is_reported_and_the_other_streams_are_synced(error: Exception) -> None:
     world = two_streams()
     fail_for(world, STREAM, error)
     world.lead()
@@ -163,12 +163,12 @@ def test_one_streams_error_holds_up_no_other_and_is_told(error: Exception) -> No
     assert report.trouble is None
     assert f"stream {STREAM} couldn't be synced ({error})" in str(report)
     assert rows_by_stream(world) == {world.stream_now(MORE).serialized: 2}
-    heal(world)
+    let_kinesis_answer(world)
     world.clock.advance(timedelta(seconds=30))
     assert "2 shards added" in str(world.lead())
 
 
-def test_where_all_streams_fail_the_tick_fails_so_that_the_lock_is_given_up_in_time() -> None:
+def test_if_all_streams_fail_the_leaders_tick_fails() -> None:
     world = two_streams()
     world.settle()
     world.clock.advance(timedelta(seconds=30))
@@ -176,7 +176,7 @@ def test_where_all_streams_fail_the_tick_fails_so_that_the_lock_is_given_up_in_t
     assert isinstance(world.lead().trouble, Throttled)
 
 
-def test_a_kinesis_that_is_down_is_not_waited_for_once_for_each_stream() -> None:
+def test_if_kinesis_is_down_a_tick_waits_for_it_only_once() -> None:
     world = two_streams()
     world.settle()
     world.clock.advance(timedelta(seconds=30))
@@ -191,7 +191,7 @@ def test_a_kinesis_that_is_down_is_not_waited_for_once_for_each_stream() -> None
     assert len(asked) == 1
 
 
-def test_a_round_that_takes_too_long_goes_on_in_the_next_tick_from_where_it_stopped() -> None:
+def test_a_round_of_syncs_that_reaches_the_deadline_goes_on_in_the_next_tick() -> None:
     world = World(more_streams=("a", "b", "c"), shards=1)
     describe = world.source.describe
 
@@ -210,7 +210,7 @@ def test_a_round_that_takes_too_long_goes_on_in_the_next_tick_from_where_it_stop
     assert counts == [["a", "b"], ["a", "b", "c", "orders"], ["a", "b", "c", "orders"]]
 
 
-def test_rows_of_the_other_key_form_are_passed_over_and_reported() -> None:
+def test_rows_with_the_key_form_of_single_mode_are_left_alone_and_reported() -> None:
     world = two_streams()
     single = Lease("shardId-000000000000", stream_epoch=1)
     twisted = Lease(
@@ -231,7 +231,7 @@ def test_rows_of_the_other_key_form_are_passed_over_and_reported() -> None:
 # -- workers -------------------------------------------------------------------------------------------------------
 
 
-def test_a_probe_asks_each_shard_of_its_own_stream() -> None:
+def test_a_probe_looks_at_each_shard_in_its_own_stream() -> None:
     world = two_streams()
     world.settle()
     world.wave()
@@ -243,7 +243,7 @@ def test_a_probe_asks_each_shard_of_its_own_stream() -> None:
     assert [due.lease_key for due in world.work().due] == [key]
 
 
-def test_a_child_waits_for_the_parent_of_its_own_stream_only() -> None:
+def test_a_child_waits_for_the_parent_in_its_own_stream_only() -> None:
     world = two_streams(shards=1)
     world.settle()
     world.wave()
@@ -269,7 +269,7 @@ def test_a_child_waits_for_the_parent_of_its_own_stream_only() -> None:
         assert [due.lease_key for due in world.work().due] == expected
 
 
-def test_a_stream_that_cannot_be_asked_leaves_the_other_streams_shards_due() -> None:
+def test_if_one_stream_cant_be_described_the_shards_of_the_others_are_still_due() -> None:
     world = two_streams()
     world.settle()
     fail_for(world, STREAM, Unknown("there is no stream orders"))
@@ -300,7 +300,7 @@ def test_one_wave_lands_the_records_of_all_streams_in_one_commit() -> None:
     world.check()
 
 
-def test_a_stream_that_is_gone_fails_its_own_shards_only() -> None:
+def test_a_deleted_stream_fails_its_own_shards_only() -> None:
     world = two_streams()
     world.settle()
     world.source.delete_stream(MORE)
@@ -320,13 +320,13 @@ def test_a_throttled_stream_is_read_in_the_next_wave_of_the_same_run() -> None:
     run = world.a_run()
     fail_for(world, MORE, Throttled("slow down"))
     assert run.wave().rows == 10
-    heal(world)
+    let_kinesis_answer(world)
     assert run.wave().rows == 10
     assert run.failed == {}
     world.check()
 
 
-def test_a_kinesis_that_is_down_fails_the_wave() -> None:
+def test_if_kinesis_is_down_the_wave_fails() -> None:
     world = two_streams()
     world.settle()
     fail_for(world, MORE, Unreachable("no answer"))
@@ -335,7 +335,9 @@ def test_a_kinesis_that_is_down_fails_the_wave() -> None:
 
 
 @pytest.mark.parametrize("made_anew", BOTH)
-def test_a_stream_made_anew_in_mid_wave_lands_nothing_and_the_others_land_in_the_next(made_anew: str) -> None:
+def test_a_wave_lands_no_record_of_a_stream_recreated_meanwhile_and_the_next_wave_lands_the_other_streams(
+    made_anew: str,
+) -> None:
     world = two_streams()
     kept = next(name for name in BOTH if name != made_anew)
     world.settle()
@@ -367,7 +369,7 @@ def test_a_stream_made_anew_in_mid_wave_lands_nothing_and_the_others_land_in_the
     world.check()
 
 
-def test_what_is_done_about_lost_records_is_each_streams_own_setting() -> None:
+def test_each_streams_own_setting_decides_what_happens_about_lost_records() -> None:
     world = two_streams(shards=1)
     first, second = world.settings.streams
     world.settings = replace(
@@ -400,9 +402,9 @@ def test_a_run_decides_no_origin_of_a_stream_that_the_settings_do_not_name() -> 
     assert {stream.name for stream in world.table.load().positions.origins} == {STREAM}
 
 
-def test_digits_in_one_streams_rows_make_no_other_streams_origin_unsafe() -> None:
+def test_checkpoints_of_one_stream_dont_keep_the_origin_of_another_from_being_decided() -> None:
     world = World(more_streams=(MORE, "third"), shards=1)
-    stranger = world.stream_now("third")  # as old as the others
+    stranger = world.stream_now("third")  # as old as the other streams
     every = world.settings
     world.settings = replace(every, streams=every.streams[:2])
     world.produce(0)
@@ -414,7 +416,7 @@ def test_digits_in_one_streams_rows_make_no_other_streams_origin_unsafe() -> Non
     assert stranger in world.table.load().positions.origins
 
 
-def test_an_unsafe_origin_holds_up_its_own_stream_only() -> None:
+def test_a_stream_whose_origin_would_be_unsafe_stops_only_its_own_shards() -> None:
     world = two_streams(shards=1)
     world.produce(0)
     world.settle()

@@ -1,4 +1,4 @@
-"""Which streams the leader looks after: named, found, and former ones."""
+"""Which streams the leader syncs: named, discovered and former streams."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DAY = timedelta(hours=24)
 
 
 def finding(prefix: str | None = "orders-", **how: object) -> World:
-    """Named: orders. Found by prefix and tags: what else there is."""
+    """The settings name orders. All other streams are discovered by prefix and tags."""
     world = World(shards=1)
     world.settings = replace(
         world.settings,
@@ -38,7 +38,7 @@ def finding(prefix: str | None = "orders-", **how: object) -> World:
 
 
 def removing(how: FormerStreams, *delete: str) -> World:
-    """Two streams, of which the settings name only one any more."""
+    """An application of two streams, of which the settings now name only one."""
     world = World(shards=1, more_streams=("old",))
     for name in (STREAM, "old"):
         world.produce(0, stream=name)
@@ -55,7 +55,7 @@ def removing(how: FormerStreams, *delete: str) -> World:
 
 
 def names(world: World) -> list[str]:
-    """Of the streams that have rows."""
+    """The names of the streams that have rows."""
     return sorted({(row.stream or "").split(":")[1] for row in world.leases.scan().leases})
 
 
@@ -64,7 +64,7 @@ def rows_of(world: World, name: str) -> dict[str, Lease]:
 
 
 def lead_for(world: World, period: timedelta, *, every: timedelta = SYNC) -> str:
-    """Sync after sync. What was said."""
+    """Tick as a leader for this time, and return all its sentences."""
     said = []
     for _ in range(period // every):
         said.append(str(world.lead()))
@@ -72,10 +72,10 @@ def lead_for(world: World, period: timedelta, *, every: timedelta = SYNC) -> str
     return "\n".join(said)
 
 
-# -- found ---------------------------------------------------------------------------------------------------------
+# -- discovered streams --------------------------------------------------------------------------------------------
 
 
-def test_streams_are_found_by_prefix_and_told() -> None:
+def test_streams_are_discovered_by_prefix_and_named_in_the_ticks_sentence() -> None:
     world = finding()
     for name in ("orders-a", "orders-b", "returns"):
         world.source.create_stream(name, 1)
@@ -83,7 +83,7 @@ def test_streams_are_found_by_prefix_and_told() -> None:
     assert names(world) == [STREAM, "orders-a", "orders-b"]
 
 
-def test_a_stream_that_comes_later_is_found_within_the_period_and_not_asked_for_in_between() -> None:
+def test_a_new_stream_is_discovered_within_the_period_and_no_look_comes_in_between() -> None:
     world = finding()
     asked = []
     find = world.source.find_streams
@@ -98,10 +98,10 @@ def test_a_stream_that_comes_later_is_found_within_the_period_and_not_asked_for_
     lead_for(world, timedelta(minutes=2))
     assert names(world) == [STREAM, "orders-late"]
     gaps = [after - before for before, after in pairwise(asked[1:])]
-    assert all(gap >= FIND_EVERY for gap in gaps), "the first is the rehearsal"
+    assert all(gap >= FIND_EVERY for gap in gaps), "the first look is the one at the start"
 
 
-def test_tags_must_all_match_and_a_tag_that_goes_makes_a_former_stream() -> None:
+def test_all_tags_must_match_and_a_stream_that_loses_its_tag_becomes_a_former_stream() -> None:
     world = finding(prefix=None, tags={"team": "shop", "stage": "live"})
     for name in ("a", "b"):
         world.source.create_stream(name, 1)
@@ -114,7 +114,7 @@ def test_tags_must_all_match_and_a_tag_that_goes_makes_a_former_stream() -> None
     assert "former stream a is read on" in said
 
 
-def test_a_found_stream_starts_where_the_discovery_says() -> None:
+def test_a_discovered_stream_starts_where_the_discovery_settings_say() -> None:
     world = finding(initial_position=InitialPosition.LATEST)
     world.source.create_stream("orders-a", 1)
     world.produce(0, stream="orders-a", landed=False)
@@ -126,7 +126,7 @@ def test_a_found_stream_starts_where_the_discovery_says() -> None:
     world.check()
 
 
-def test_a_stream_that_is_named_and_found_is_read_as_its_name_says_and_once() -> None:
+def test_a_stream_that_is_named_and_discovered_is_read_once_by_the_settings_under_its_name() -> None:
     world = finding(prefix="ord", initial_position=InitialPosition.LATEST)
     world.produce(0)
     world.clock.advance(timedelta(seconds=2))
@@ -136,7 +136,7 @@ def test_a_stream_that_is_named_and_found_is_read_as_its_name_says_and_once() ->
     world.check()
 
 
-def test_an_application_may_live_of_discovery_alone() -> None:
+def test_an_application_may_have_discovered_streams_only() -> None:
     world = finding()
     world.settings = replace(world.settings, streams=())
     assert "nothing to do" in str(world.lead())
@@ -145,7 +145,7 @@ def test_an_application_may_live_of_discovery_alone() -> None:
     assert names(world) == ["orders-a"]
 
 
-def test_a_look_for_streams_that_fails_is_told_and_changes_nothing() -> None:
+def test_a_failed_discovery_is_reported_and_changes_nothing() -> None:
     world = finding()
     world.settings = replace(world.settings, former_streams=FormerStreams.AUTO, former_streams_wait=SYNC)
     world.source.create_stream("orders-a", 1)
@@ -158,12 +158,12 @@ def test_a_look_for_streams_that_fails_is_told_and_changes_nothing() -> None:
     world.source.find_streams = throttled  # type: ignore[method-assign,assignment]
     assert "the search for streams failed (slow down)" in lead_for(world, timedelta(minutes=10))
     assert rows_of(world, "orders-a").keys() == before.keys()
-    world.leader_memory.clear()  # and nothing is known any more of what was found
+    world.leader_memory.clear()  # now the leader doesn't remember which streams it discovered
     lead_for(world, timedelta(minutes=10))
     assert rows_of(world, "orders-a").keys() == before.keys()
 
 
-def test_a_former_stream_doesnt_wait_on_while_nobody_can_tell_what_is_asked_for() -> None:
+def test_the_wait_of_a_former_stream_stands_still_while_discovery_fails() -> None:
     world = removing(FormerStreams.AUTO)
     world.settings = replace(world.settings, discovery=DiscoverySettings(prefix="nothing"))
     lead_for(world, WAIT / 2)
@@ -180,13 +180,13 @@ def test_a_former_stream_doesnt_wait_on_while_nobody_can_tell_what_is_asked_for(
     assert names(world) == [STREAM]
 
 
-# -- former --------------------------------------------------------------------------------------------------------
+# -- former streams ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("how", "delete"), [(FormerStreams.KEEP, ()), (FormerStreams.PROVIDED, ("another",))]
 )
-def test_a_former_stream_is_kept_and_read_on_its_children_too(
+def test_a_former_stream_that_is_kept_is_read_on_with_its_children(
     how: FormerStreams, delete: tuple[str, ...]
 ) -> None:
     world = removing(how, *delete)
@@ -204,7 +204,7 @@ def test_a_former_stream_is_kept_and_read_on_its_children_too(
 
 
 @pytest.mark.parametrize(("how", "delete"), [(FormerStreams.AUTO, ()), (FormerStreams.PROVIDED, ("old",))])
-def test_a_former_streams_rows_go_after_the_wait_and_not_before(
+def test_a_former_streams_rows_are_deleted_after_the_wait_and_not_before(
     how: FormerStreams, delete: tuple[str, ...]
 ) -> None:
     world = removing(how, *delete)
@@ -217,11 +217,11 @@ def test_a_former_streams_rows_go_after_the_wait_and_not_before(
     assert rows_of(world, STREAM).keys() == orders.keys()
     world.produce(0, stream="old", landed=False)
     lead_for(world, timedelta(minutes=5))
-    assert names(world) == [STREAM], "it doesn't come back"
+    assert names(world) == [STREAM], "the rows don't come back"
     world.check()
 
 
-def test_a_stream_that_is_asked_for_again_in_time_is_left_alone_and_waits_anew_the_next_time() -> None:
+def test_a_stream_that_is_named_again_in_time_keeps_its_rows_and_its_next_wait_begins_anew() -> None:
     world = removing(FormerStreams.AUTO)
     without = world.settings
     lead_for(world, WAIT - timedelta(minutes=10))
@@ -234,7 +234,7 @@ def test_a_stream_that_is_asked_for_again_in_time_is_left_alone_and_waits_anew_t
     assert names(world) == [STREAM]
 
 
-def test_a_stream_that_comes_back_is_read_on_from_where_the_lake_stands() -> None:
+def test_a_stream_that_is_named_again_after_the_wait_is_read_on_from_the_lake_tables_position() -> None:
     world = removing(FormerStreams.AUTO)
     lead_for(world, WAIT + timedelta(minutes=5))
     assert names(world) == [STREAM]
@@ -248,7 +248,7 @@ def test_a_stream_that_comes_back_is_read_on_from_where_the_lake_stands() -> Non
     world.check()
 
 
-def test_a_run_that_was_reading_when_its_rows_went_lands_what_it_read_and_stops() -> None:
+def test_a_run_whose_rows_were_deleted_while_it_read_lands_its_records_and_stops() -> None:
     world = removing(FormerStreams.AUTO)
     world.produce(0, stream="old")
     stage = world.stage.stage
@@ -281,7 +281,7 @@ def test_a_lost_memory_makes_the_wait_longer_and_never_shorter(lost: str) -> Non
     assert names(world) == (["old", STREAM] if lost == "cursor" else [STREAM])
 
 
-def test_who_lost_the_lead_meanwhile_begins_the_wait_anew() -> None:
+def test_a_leader_that_lost_the_lead_meanwhile_begins_the_wait_anew() -> None:
     world = removing(FormerStreams.AUTO)
     lead_for(world, WAIT - timedelta(minutes=1))
     assert world.a_leader("w1").release()
@@ -294,7 +294,7 @@ def test_who_lost_the_lead_meanwhile_begins_the_wait_anew() -> None:
 
 
 @pytest.mark.parametrize("jump", [timedelta(hours=3), timedelta(hours=-3), timedelta(minutes=59)])
-def test_no_clock_that_jumps_makes_the_wait_shorter(jump: timedelta) -> None:
+def test_a_jump_of_the_clock_doesnt_make_the_wait_shorter(jump: timedelta) -> None:
     world = removing(FormerStreams.AUTO)
     lead_for(world, timedelta(minutes=5))
     world.clock.jump(jump)
@@ -302,7 +302,7 @@ def test_no_clock_that_jumps_makes_the_wait_shorter(jump: timedelta) -> None:
     assert names(world) == ["old", STREAM]
 
 
-def test_a_clock_that_runs_ahead_again_and_again_makes_the_wait_no_shorter() -> None:
+def test_repeated_jumps_of_the_clock_dont_make_the_wait_shorter() -> None:
     world = removing(FormerStreams.AUTO)
     for _ in range(12):
         lead_for(world, SYNC)
@@ -310,7 +310,7 @@ def test_a_clock_that_runs_ahead_again_and_again_makes_the_wait_no_shorter() -> 
     assert names(world) == ["old", STREAM]
 
 
-def test_a_leader_that_was_away_for_long_begins_the_wait_anew() -> None:
+def test_a_leader_that_didnt_tick_for_long_begins_the_wait_anew() -> None:
     world = removing(FormerStreams.AUTO)
     lead_for(world, WAIT - timedelta(minutes=2))
     world.clock.advance(timedelta(minutes=30))
@@ -319,7 +319,7 @@ def test_a_leader_that_was_away_for_long_begins_the_wait_anew() -> None:
 
 
 @pytest.mark.parametrize("how", list(FormerStreams))
-def test_a_former_stream_that_was_deleted_is_told_and_its_rows_go_by_the_rules_only(
+def test_a_deleted_former_stream_is_reported_and_its_rows_are_deleted_only_as_the_settings_say(
     how: FormerStreams,
 ) -> None:
     world = removing(how, *(["old"] if how is FormerStreams.PROVIDED else []))
@@ -331,7 +331,7 @@ def test_a_former_stream_that_was_deleted_is_told_and_its_rows_go_by_the_rules_o
     assert names(world) == (["old", STREAM] if how is FormerStreams.KEEP else [STREAM])
 
 
-def test_a_deleted_stream_that_is_asked_for_keeps_its_rows() -> None:
+def test_a_deleted_stream_that_the_settings_name_keeps_its_rows() -> None:
     world = World(shards=1, more_streams=("old",))
     world.settings = replace(world.settings, former_streams=FormerStreams.AUTO, former_streams_wait=SYNC)
     world.settle()
@@ -340,7 +340,7 @@ def test_a_deleted_stream_that_is_asked_for_keeps_its_rows() -> None:
     assert names(world) == ["old", STREAM]
 
 
-def test_the_new_life_of_a_former_stream_is_nobodys_wish() -> None:
+def test_the_new_life_of_a_former_stream_is_not_read() -> None:
     world = removing(FormerStreams.KEEP)
     before = rows_of(world, "old")
     world.source.delete_stream("old")
@@ -354,7 +354,7 @@ def test_the_new_life_of_a_former_stream_is_nobodys_wish() -> None:
     assert not [due for due in world.work().due if ":old:" in due.lease_key]
 
 
-def test_a_plan_shows_the_rows_of_streams_that_come_and_of_those_that_go_and_writes_nothing() -> None:
+def test_a_preview_shows_rows_to_be_made_and_deleted_and_writes_nothing() -> None:
     world = removing(FormerStreams.AUTO)
     lead_for(world, WAIT + SYNC)
     before = world.leases.scan().leases
@@ -370,14 +370,14 @@ def test_a_plan_shows_the_rows_of_streams_that_come_and_of_those_that_go_and_wri
     preview(world.a_leader(), world.leader_memory["w1"])
 
 
-def test_a_single_stream_has_no_former_ones() -> None:
+def test_an_application_of_a_single_stream_has_no_former_streams() -> None:
     world = World()
     world.settle()
     assert world.leader_memory["w1"].streams.former == {}
     assert "former" not in lead_for(world, timedelta(minutes=5))
 
 
-# -- whatever happens ----------------------------------------------------------------------------------------------
+# -- random events ---------------------------------------------------------------------------------------------------
 
 
 def _an_open_shard(world: World) -> ShardKey:
@@ -403,7 +403,7 @@ def _name(world: World, *more: str) -> None:
     world.settings = replace(world.settings, streams=streams)
 
 
-_HAPPENINGS: dict[str, Callable[[World], object]] = {
+_EVENTS: dict[str, Callable[[World], object]] = {
     "split": lambda w: w.source.split(_an_open_shard(w)),
     "remake": _remake,
     "delete rows": _delete_rows,
@@ -414,12 +414,12 @@ _HAPPENINGS: dict[str, Callable[[World], object]] = {
 }
 
 
-@given(st.lists(st.sampled_from(sorted(_HAPPENINGS)), max_size=6))
-def test_whatever_becomes_of_one_stream_the_rows_of_the_other_stay_as_they_are(happen: list[str]) -> None:
+@given(st.lists(st.sampled_from(sorted(_EVENTS)), max_size=6))
+def test_whatever_happens_to_one_stream_the_rows_of_the_other_stay_as_they_are(happen: list[str]) -> None:
     world = removing(FormerStreams.AUTO)
     before = rows_of(world, STREAM)
     for what in happen:
-        _HAPPENINGS[what](world)
+        _EVENTS[what](world)
         lead_for(world, 2 * SYNC)
         assert rows_of(world, STREAM) == before
         assert all(row.key.startswith(f"{row.stream}:") for row in world.leases.scan().leases)

@@ -1,4 +1,4 @@
-"""The worker's and the leader's ticks: what they ask for, and the sentence they end in."""
+"""The ticks of worker and leader: which shards are due, and the sentence that each tick returns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_shard_that_was_never_read_is_due() -> None:
     assert {d.why for d in world.work().due} == {"never read"}
 
 
-def test_nothing_is_due_while_a_run_of_the_worker_lives() -> None:
+def test_no_shard_is_due_while_a_run_of_the_worker_is_alive() -> None:
     world = World()
     world.settle()
     world.runs.launch("run", "w1")
@@ -68,7 +68,7 @@ def test_a_child_is_not_due_before_its_parents_row_has_ended() -> None:
     assert [d.lease_key for d in world.work().due] == [child.key]
 
 
-def test_a_second_dagster_under_the_same_worker_id_is_refused_while_the_first_beats() -> None:
+def test_a_second_dagster_with_the_same_worker_id_is_refused_while_the_first_one_beats() -> None:
     world = World()
     world.settle()
     for _ in range(12):
@@ -77,7 +77,7 @@ def test_a_second_dagster_under_the_same_worker_id_is_refused_while_the_first_be
         world.clock.advance(TICK)
 
 
-def test_a_second_dagster_takes_the_worker_over_once_the_first_has_been_silent() -> None:
+def test_a_second_dagster_takes_the_worker_over_once_the_first_one_stopped_beating() -> None:
     world = World()
     world.settle()
     said = []
@@ -89,7 +89,7 @@ def test_a_second_dagster_takes_the_worker_over_once_the_first_has_been_silent()
 
 
 @pytest.mark.parametrize("heartbeat", Heartbeat)
-def test_a_worker_that_restarts_under_its_id_goes_on_with_its_own_leases_at_its_first_tick(
+def test_a_worker_restarted_with_the_same_id_reads_its_own_leases_at_its_first_tick(
     heartbeat: Heartbeat,
 ) -> None:
     world = World(workers=("w1", "w2"), shards=4)
@@ -119,12 +119,12 @@ def test_a_stopping_worker_starts_no_run() -> None:
     assert "stopping" in str(report)
 
 
-def test_a_shard_that_keeps_failing_is_tried_more_and_more_rarely_and_alone() -> None:
+def test_a_shard_that_keeps_failing_is_tried_less_and_less_often_and_without_the_other_shards() -> None:
     world = World()
     world.settle()
     world.runs.launch("r1", "w1")
     world.runs.fail("r1", ("shardId-000000000001",))
-    assert len(world.work().due) == 2, "the first failure is tried again at once"
+    assert len(world.work().due) == 2, "after its first failure the shard is tried again at once"
     world.runs.launch("r2", "w1")
     world.runs.fail("r2", ("shardId-000000000001",))
     report = world.work()
@@ -140,7 +140,7 @@ def test_a_quiet_shard_that_failed_is_tried_again_until_it_succeeds() -> None:
     world.settle()
     world.wave(run="r1")
     world.clock.advance(timedelta(seconds=5))
-    assert not world.work().due, "it is at its tip"
+    assert not world.work().due, "the shard is at its tip"
     world.runs.launch("r2", "w1")
     world.runs.fail("r2", ("shardId-000000000000",))
     for _ in range(3):
@@ -156,7 +156,7 @@ def test_a_quiet_shard_that_failed_is_tried_again_until_it_succeeds() -> None:
     assert not world.work().due
 
 
-def test_quiet_shards_that_failed_come_first_for_a_run_is_told_of_a_hundred_only() -> None:
+def test_quiet_shards_that_failed_come_first_among_the_due_shards() -> None:
     world = World(shards=3)
     world.settle()
     world.wave(keys=["shardId-000000000002"], run="r1")
@@ -190,7 +190,7 @@ def test_the_beat_of_another_run_does_not_keep_a_hung_runs_claim_alive() -> None
     assert "hung/1" in last.dead_claims
 
 
-def test_a_follower_leaves_the_leaders_work_alone_and_says_who_leads() -> None:
+def test_a_follower_only_says_which_worker_leads() -> None:
     world = World(workers=("w1", "w2"))
     world.lead("w1")
     assert str(world.lead("w2")) == "leader: w1 leads"
@@ -208,7 +208,7 @@ def test_a_dead_leaders_lock_is_taken_once_it_stood_still_for_its_duration() -> 
     assert TICK * (waited - 2) <= world.settings.times.leader_lock
 
 
-def test_a_clock_that_jumps_an_hour_condemns_no_leader() -> None:
+def test_a_leader_doesnt_count_as_dead_because_a_clock_jumped_an_hour() -> None:
     world = World(workers=("w1", "w2"))
     world.lead("w1")
     world.lead("w2")
@@ -216,13 +216,13 @@ def test_a_clock_that_jumps_an_hour_condemns_no_leader() -> None:
     assert not world.lead("w2").leads
 
 
-def test_a_tick_that_has_nothing_to_do_says_so() -> None:
+def test_a_leaders_tick_without_work_says_so() -> None:
     world = World()
     world.settle()
     assert "nothing to do" in str(world.lead())
 
 
-def test_partitions_are_told_parents_first() -> None:
+def test_partitions_are_listed_with_parents_first() -> None:
     world = World(shards=1)
     world.source.split(world.shard(0))
     world.settle()
@@ -231,7 +231,7 @@ def test_partitions_are_told_parents_first() -> None:
     assert [key[-1] for key in world.lead().partitions] == ["0", "1", "2"]
 
 
-def test_a_row_that_is_not_understood_is_neither_made_anew_nor_fatal_and_is_reported() -> None:
+def test_a_row_that_isnt_understood_is_reported_and_is_neither_fatal_nor_made_again() -> None:
     world = World(shards=2)
     world.leases.hold_odd_row("shardId-000000000001", "leaseCounter is a text")
     said = str(world.lead())

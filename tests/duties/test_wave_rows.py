@@ -1,4 +1,5 @@
-"""Which rows a wave takes: what is due, what is warm and what a probe finds. The others cost no write and no latency."""
+"""Which rows a wave claims: those of shards that are due, that just had records, or where a probe finds a record.
+Other rows cost no write and no time."""
 
 from __future__ import annotations
 
@@ -30,9 +31,9 @@ class CountingLeases(MemoryLeaseStore):
     def __init__(self) -> None:
         super().__init__()
         self.writes: Counter[str] = Counter()
-        """By lease key."""
+        """The number of writes, by lease key."""
         self.lost: dict[str, bool] = {}
-        """Lease key -> whether its next write is applied all the same, though nobody is told."""
+        """Keys whose next write gets no answer; the value says whether the write is applied."""
 
     def apply(self, change: Change) -> Applied | Refused:
         self.writes[change.key] += 1
@@ -51,7 +52,7 @@ class ProbedSource(MemorySource):
 
     def has_news(self, keys: Mapping[ShardKey, Start | int]) -> frozenset[ShardKey]:
         if self.throttled:
-            raise Throttled("a probe too many")
+            raise Throttled("GetRecords of a probe is throttled")
         self.probes.append(frozenset(key.shard_id for key in keys))
         return super().has_news(keys)
 
@@ -71,7 +72,7 @@ class Counted(World):
         return self.shard(shard).shard_id
 
     def at_rest(self) -> Attempt:
-        """Every shard was looked at and found empty; a run that begins anew."""
+        """Let every shard be read and found empty, and begin a new run."""
         self.settle()
         self.wave(run="first")
         return self.begun()
@@ -89,7 +90,7 @@ class Counted(World):
         self.clock.advance(self.settings.wave.every)
 
 
-def test_a_wave_writes_only_to_the_rows_of_shards_that_have_something() -> None:
+def test_a_wave_writes_only_to_the_rows_of_shards_with_records() -> None:
     world = Counted(shards=50)
     run = world.at_rest()
     world.produce(7)
@@ -101,11 +102,13 @@ def test_a_wave_writes_only_to_the_rows_of_shards_that_have_something() -> None:
     run.wave()
     world.next_wave()
     assert run.wave().claimed == 0
-    assert world.leases.writes == {world.key(7): 2}, "looked at once more, found quiet, and left alone"
+    assert world.leases.writes == {world.key(7): 2}, (
+        "the shard was read once more, found quiet, and then left alone"
+    )
     world.check()
 
 
-def test_what_was_never_read_is_read_by_the_first_wave_without_any_probe() -> None:
+def test_shards_that_were_never_read_are_read_by_the_first_wave_without_a_probe() -> None:
     world = Counted(shards=3)
     world.settle()
     run = world.begun()
@@ -113,7 +116,7 @@ def test_what_was_never_read_is_read_by_the_first_wave_without_any_probe() -> No
     assert world.source.probes in ([], [frozenset()])
 
 
-def test_what_the_sensor_named_is_read_without_another_probe() -> None:
+def test_shards_that_the_sensor_named_are_read_without_another_probe() -> None:
     world = Counted(shards=3)
     world.at_rest()
     run = world.begun(1)
@@ -137,7 +140,7 @@ def test_a_busy_shard_at_its_tip_is_read_by_every_wave_of_a_run() -> None:
 
 
 def test_a_record_in_a_quiet_shard_is_read_by_the_next_wave_of_a_run() -> None:
-    """As when every wave read everything: at the default times a look at an idle shard would be late a wave later."""
+    """With the default times no wave may miss a probe, or the record would be read one wave later."""
     world = Counted(shards=5)
     run = world.at_rest()
     for turn in range(8):
@@ -147,7 +150,7 @@ def test_a_record_in_a_quiet_shard_is_read_by_the_next_wave_of_a_run() -> None:
     world.check()
 
 
-def test_waves_in_quick_succession_do_not_probe_more_often_than_the_settings_say() -> None:
+def test_waves_in_quick_succession_dont_probe_more_often_than_the_settings_say() -> None:
     world = Counted(shards=3)
     run = world.at_rest()
     seconds = 60
@@ -159,7 +162,7 @@ def test_waves_in_quick_succession_do_not_probe_more_often_than_the_settings_say
     assert 3 <= len(world.source.probes) <= seconds * SECOND / least + 1
 
 
-def test_thousands_of_quiet_shards_are_probed_in_turn_and_each_has_its(
+def test_of_many_quiet_shards_each_wave_probes_some_and_all_are_probed_in_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(wave_rows, "PROBES_A_WAVE", 4)
@@ -172,7 +175,7 @@ def test_thousands_of_quiet_shards_are_probed_in_turn_and_each_has_its(
     assert frozenset().union(*world.source.probes) == {world.key(n) for n in range(10)}
 
 
-def test_short_runs_do_not_all_probe_the_same_of_thousands_of_quiet_shards(
+def test_short_runs_dont_all_probe_the_same_quiet_shards(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(wave_rows, "PROBES_A_WAVE", 4)
@@ -187,7 +190,7 @@ def test_short_runs_do_not_all_probe_the_same_of_thousands_of_quiet_shards(
     assert frozenset().union(*world.source.probes) == {world.key(n) for n in range(40)}
 
 
-def test_a_probe_that_takes_long_is_broken_off_and_the_run_does_not_count_as_hung() -> None:
+def test_a_slow_probe_is_stopped_before_the_run_counts_as_hung() -> None:
     world = Counted(shards=250)
     run = world.at_rest()
     world.source.probes.clear()
@@ -209,7 +212,7 @@ def test_a_probe_that_takes_long_is_broken_off_and_the_run_does_not_count_as_hun
     assert all(beats)
 
 
-def test_a_shard_that_has_ended_is_followed_into_its_children() -> None:
+def test_after_a_shard_has_ended_the_next_wave_of_the_run_reads_its_children() -> None:
     world = Counted(shards=1)
     run = world.at_rest()
     world.produce(0)
@@ -243,7 +246,7 @@ def test_a_shard_whose_range_was_refused_is_read_again_by_the_next_wave() -> Non
 
 
 @pytest.mark.parametrize("arrived", [False, True])
-def test_a_claim_without_an_answer_holds_up_no_other_and_is_made_again(*, arrived: bool) -> None:
+def test_a_claim_without_an_answer_stops_no_other_claim_and_is_made_again(*, arrived: bool) -> None:
     world = Counted(shards=3)
     run = world.at_rest()
     for shard in range(3):
@@ -256,7 +259,7 @@ def test_a_claim_without_an_answer_holds_up_no_other_and_is_made_again(*, arrive
     world.check()
 
 
-def test_where_no_claim_has_an_answer_the_wave_fails_as_a_whole() -> None:
+def test_if_no_claim_has_an_answer_the_wave_fails_as_a_whole() -> None:
     world = Counted(shards=2)
     run = world.at_rest()
     world.produce(0)
@@ -266,7 +269,7 @@ def test_where_no_claim_has_an_answer_the_wave_fails_as_a_whole() -> None:
         run.wave()
 
 
-def test_a_checkpoint_without_an_answer_is_mended_by_the_next_wave() -> None:
+def test_the_next_wave_writes_a_checkpoint_that_had_no_answer() -> None:
     world = Counted(shards=2)
     run = world.at_rest()
     for shard in range(2):
@@ -291,7 +294,7 @@ def test_a_checkpoint_without_an_answer_is_mended_by_the_next_wave() -> None:
     world.check()
 
 
-def test_a_row_whose_repair_has_no_answer_is_not_read_on_before_it_is_mended() -> None:
+def test_a_shard_whose_row_couldnt_be_repaired_is_read_only_after_the_repair() -> None:
     world = Counted(shards=1)
     world.at_rest()
     world.produce(0)
@@ -312,7 +315,7 @@ def test_a_row_whose_repair_has_no_answer_is_not_read_on_before_it_is_mended() -
     world.check()
 
 
-def test_a_probe_in_trouble_leaves_the_wave_what_is_due_anyway() -> None:
+def test_a_throttled_probe_doesnt_keep_the_wave_from_reading_due_shards() -> None:
     world = Counted(shards=3)
     world.at_rest()
     world.produce(0)
@@ -321,12 +324,13 @@ def test_a_probe_in_trouble_leaves_the_wave_what_is_due_anyway() -> None:
     world.source.throttled = True
     assert run.wave().rows == 10
     world.source.throttled = False
-    assert run.wave().rows == 10, "and the next one probes"
+    assert run.wave().rows == 10, "the next wave probes again"
     world.check()
 
 
 def latencies(every: float, *, shards: int, seconds: int) -> list[float]:
-    """Of a record every so often in one shard, while another keeps the run alive."""
+    """How long records of a quiet shard wait, if one comes every so many seconds while another shard keeps the run
+    at work."""
     world = Counted(shards=shards)
     run = world.at_rest()
     began = world.clock.monotonic()
@@ -366,7 +370,7 @@ def latencies(every: float, *, shards: int, seconds: int) -> list[float]:
 
 
 @pytest.mark.parametrize("every", [3.0, 17.0, 45.0])
-def test_no_record_waits_longer_than_for_the_next_wave_however_rare_they_are(every: float) -> None:
+def test_no_record_of_a_quiet_shard_waits_longer_than_for_the_next_wave(every: float) -> None:
     found = latencies(every, shards=20, seconds=250)
     assert len(found) >= 5
     assert max(found) <= 10.5

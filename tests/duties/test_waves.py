@@ -1,4 +1,4 @@
-"""A run's waves: what lands, in which order, and what a cut at any arrow leaves behind."""
+"""A run's waves: which records land, in which order, and what a kill between two steps leaves behind."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_merged_shard_waits_for_both_parents() -> None:
     world.check()
 
 
-def test_the_end_of_a_shard_leaves_child_leases_then_child_ids_then_shard_end() -> None:
+def test_the_end_of_a_shard_writes_the_childrens_rows_then_their_names_then_shard_end() -> None:
     world = World(shards=1)
     world.source.split(world.shard(0))
     world.settle()
@@ -72,7 +72,9 @@ def test_the_end_of_a_shard_leaves_child_leases_then_child_ids_then_shard_end() 
 
 @pytest.mark.parametrize("arrow", [Arrow.CLAIMED, Arrow.STAGED, Arrow.COMMITTED, Arrow.CHECKPOINTED])
 @pytest.mark.parametrize("reshard", [False, True])
-def test_a_run_killed_at_any_arrow_loses_and_doubles_nothing(arrow: Arrow, *, reshard: bool) -> None:
+def test_a_kill_between_any_two_steps_of_a_wave_neither_loses_nor_doubles_a_record(
+    arrow: Arrow, *, reshard: bool
+) -> None:
     world = World()
     world.produce(0)
     world.produce(1)
@@ -88,7 +90,7 @@ def test_a_run_killed_at_any_arrow_loses_and_doubles_nothing(arrow: Arrow, *, re
     world.check()
 
 
-def test_a_shard_of_a_run_that_dagster_saw_fail_is_due_at_the_next_tick() -> None:
+def test_a_shard_of_a_run_that_dagster_calls_failed_is_due_at_the_next_tick() -> None:
     world = World()
     world.produce(0)
     world.settle()
@@ -97,7 +99,9 @@ def test_a_shard_of_a_run_that_dagster_saw_fail_is_due_at_the_next_tick() -> Non
     assert next(d.why for d in world.work().due) == "run killed left its claim"
 
 
-def test_a_run_that_died_unseen_keeps_its_shards_for_the_lease_duration_and_is_then_reported() -> None:
+def test_a_dead_run_that_dagster_calls_started_keeps_its_shards_for_the_lease_duration_and_is_then_reported() -> (
+    None
+):
     world = World()
     world.produce(0)
     world.settle()
@@ -114,7 +118,7 @@ def test_a_run_that_died_unseen_keeps_its_shards_for_the_lease_duration_and_is_t
     assert all(c.startswith("killed/") for c in reports[first].dead_claims)
 
 
-def test_a_zombie_that_wakes_after_its_successor_lands_nothing() -> None:
+def test_a_run_that_wakes_after_another_run_took_over_lands_no_record() -> None:
     world = World(shards=1)
     world.produce(0)
     world.settle()
@@ -136,7 +140,7 @@ def test_a_zombie_that_wakes_after_its_successor_lands_nothing() -> None:
     world.check()
 
 
-def test_a_failing_shard_does_not_hold_up_the_others() -> None:
+def test_a_failing_shard_doesnt_delay_the_other_shards() -> None:
     world = World(shards=3)
     for shard in range(3):
         world.produce(shard)
@@ -153,12 +157,12 @@ def test_a_failing_shard_does_not_hold_up_the_others() -> None:
     assert run.failed == {"shardId-000000000001": "no answer for shard 1"}
     assert report.rows == 20
     world.stage.fault = lambda _: None
-    assert run.wave().rows == 0, "a run gives a failed shard up"
+    assert run.wave().rows == 0, "a run doesn't read a failed shard again"
     world.wave(run="next")
     world.check()
 
 
-def test_a_row_behind_the_table_is_repaired_forward() -> None:
+def test_a_row_behind_the_table_is_brought_forward() -> None:
     world = World(shards=1)
     world.produce(0)
     world.settle()
@@ -174,7 +178,7 @@ def test_a_row_behind_the_table_is_repaired_forward() -> None:
     world.check()
 
 
-def test_a_table_that_was_rolled_back_is_refused_with_a_sentence() -> None:
+def test_a_shard_of_a_rolled_back_table_stops_with_a_sentence() -> None:
     world = World(shards=1)
     world.settle()
     world.produce(0)
@@ -190,7 +194,7 @@ def test_a_table_that_was_rolled_back_is_refused_with_a_sentence() -> None:
     assert world.table.load().snapshot == first
 
 
-def test_a_foreign_checkpoint_ahead_of_the_table_is_refused_with_a_sentence() -> None:
+def test_a_foreign_checkpoint_ahead_of_the_table_stops_the_shard_with_a_sentence() -> None:
     world = World(shards=1)
     world.produce(0)
     world.settle()
@@ -202,7 +206,7 @@ def test_a_foreign_checkpoint_ahead_of_the_table_is_refused_with_a_sentence() ->
     assert "a program other than Headrace wrote the checkpoint" in report.problems[0].why
 
 
-def test_a_stream_made_anew_while_it_is_read_commits_nothing() -> None:
+def test_a_wave_whose_stream_was_recreated_meanwhile_commits_nothing() -> None:
     world = World(shards=1)
     world.produce(0)
     world.settle()
@@ -222,7 +226,7 @@ def test_a_stream_made_anew_while_it_is_read_commits_nothing() -> None:
     assert world.table.load().snapshot == before
 
 
-def test_records_that_may_have_left_the_stream_stop_the_shard() -> None:
+def test_a_shard_whose_records_may_have_left_the_stream_stops() -> None:
     world = World(shards=1)
     world.settle()
     world.produce(0)
@@ -234,7 +238,7 @@ def test_records_that_may_have_left_the_stream_stop_the_shard() -> None:
     assert len(world.landed()) == 10
 
 
-def test_an_idle_shard_that_was_seen_within_retention_has_lost_nothing() -> None:
+def test_no_loss_is_reported_for_an_idle_shard_that_was_read_within_the_retention() -> None:
     world = World(shards=1)
     world.produce(0)
     world.settle()
@@ -245,7 +249,7 @@ def test_an_idle_shard_that_was_seen_within_retention_has_lost_nothing() -> None
     world.produce(0)
     world.wave(run="last")
     world.check()
-    assert len(world.table.snapshots) < 15, "looking alone commits only when the last witness grows old"
+    assert len(world.table.snapshots) < 15, "an empty range is committed only when the last witness grows old"
 
 
 def test_a_backlog_lands_in_many_waves_of_bounded_size() -> None:
@@ -260,7 +264,7 @@ def test_a_backlog_lands_in_many_waves_of_bounded_size() -> None:
     world.check()
 
 
-def test_a_shard_that_another_living_run_reads_is_left_alone_until_it_is_wanted() -> None:
+def test_a_shard_that_another_living_run_reads_is_left_alone_and_can_be_marked_as_wanted() -> None:
     world = World(shards=1)
     world.settle()
     world.runs.launch("first", "w1")
@@ -277,7 +281,7 @@ def test_a_shard_that_another_living_run_reads_is_left_alone_until_it_is_wanted(
     assert wanted.wanted_by == second.claims.claim
 
 
-def test_a_waiting_run_goes_before_the_holders_next_wave() -> None:
+def test_a_waiting_run_reads_before_the_holders_next_wave() -> None:
     world = World(shards=1)
     world.produce(0)
     world.settle()
@@ -292,7 +296,7 @@ def test_a_waiting_run_goes_before_the_holders_next_wave() -> None:
     assert holder.wave().claimed == 1
 
 
-def test_a_lease_that_was_given_away_is_dropped_by_the_next_wave() -> None:
+def test_a_lease_that_was_assigned_to_another_worker_isnt_claimed_by_the_next_wave() -> None:
     world = World(workers=("w1", "w2"), shards=1)
     world.settle()
     row = world.leases.get("shardId-000000000000")

@@ -13,7 +13,7 @@ from tests.duties.world import World
 
 
 class NamedPorts(PortsOf):
-    """Remembers by which names sources and tables were asked for."""
+    """Records by which names sources and tables were asked for."""
 
     def __init__(self, place: World) -> None:
         super().__init__(place)
@@ -39,10 +39,11 @@ MAKES: dict[str, Callable[[Wiring], object]] = {
 
 
 @pytest.mark.parametrize("make", MAKES.values(), ids=MAKES.keys())
-def test_the_clock_of_a_table_is_held_against_the_source_of_the_same_duty(
+def test_a_duty_asks_for_its_table_and_its_source_by_the_same_name(
     make: Callable[[Wiring], object],
 ):
-    """Under another name the table would ask a source that has heard nothing of Kinesis's clock yet, and commit."""
+    """With another name the table would take Kinesis's time from a source that hasn't asked Kinesis yet, and would
+    commit without it."""
     world = World()
     ports: Any = NamedPorts(world)
 
@@ -52,7 +53,7 @@ def test_the_clock_of_a_table_is_held_against_the_source_of_the_same_duty(
     assert ports.tables_ == ports.sources
 
 
-def test_the_tables_of_this_process_ask_the_source_of_their_own_name(tmp_path: Any):
+def test_the_tables_of_a_process_take_kinesis_time_from_the_source_of_the_same_name(tmp_path: Any):
     from pipeline.adapters import Adapters
     from pipeline.settings.model import AwsSettings, LandingSettings, Settings
 

@@ -1,4 +1,4 @@
-"""The leader's writes go out in portions: as many at a time as the store takes, parents before their children."""
+"""The leader's writes go out in portions: as many at a time as the store takes, and parents before their children."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.duties.world import World
 
 @dataclass
 class Portions:
-    """A store that notes what it was asked to write at the same time."""
+    """A store that records which rows it was asked to write together."""
 
     rows: tuple[Lease, ...] = ()
     at_once: int = 16
@@ -61,21 +61,21 @@ def test_a_thousand_rows_are_written_sixteen_at_a_time() -> None:
     assert (len(written.applied), written.not_tried) == (1000, 0)
 
 
-def test_the_time_is_asked_for_between_portions_and_one_portion_is_always_written() -> None:
+def test_the_deadline_is_checked_between_portions_and_one_portion_is_always_written() -> None:
     noting, left = Portions(), iter([True, False])
     written = write_all(noting.store(), creates(*names(50)), has_time=lambda: next(left))
     assert (len(written.applied), written.not_tried) == (32, 18)
     assert write_all(noting.store(), creates(*names(50)), has_time=lambda: False).not_tried == 34
 
 
-def test_a_childs_row_is_never_asked_for_together_with_its_parents() -> None:
+def test_a_childs_row_is_never_in_the_same_portion_as_its_parents() -> None:
     noting = Portions()
     wanted = [*creates("a", "b"), child("c", "a", "b"), child("d", "c"), child("e", "c")]
     write_all(noting.store(), wanted, has_time=always)
     assert noting.asked == [["a", "b"], ["c"], ["d", "e"]]
 
 
-def test_a_row_of_a_former_life_is_gone_before_the_new_one_is_made() -> None:
+def test_a_row_of_a_former_life_is_deleted_before_the_new_row_is_made() -> None:
     noting = Portions((Lease("a", stream_epoch=1),))
     store = noting.store()
     written = write_all(
@@ -84,7 +84,7 @@ def test_a_row_of_a_former_life_is_gone_before_the_new_one_is_made() -> None:
     assert (noting.asked, len(written.applied)) == ([["a"], ["a"]], 2)
 
 
-def test_trouble_with_one_row_holds_up_its_descendants_only() -> None:
+def test_an_error_at_one_row_delays_only_the_rows_of_its_descendants() -> None:
     noting = Portions(trouble={"a": WrongShape("odd")})
     store = noting.store()
     written = write_all(
@@ -94,8 +94,8 @@ def test_trouble_with_one_row_holds_up_its_descendants_only() -> None:
     assert (str(written.trouble), written.failed_rows, written.not_tried) == ("odd", 3, 0)
 
 
-def test_a_row_in_trouble_keeps_no_round_from_its_end() -> None:
-    """What waits for it is no work for the next tick: that would begin with the same row again."""
+def test_an_error_at_one_row_doesnt_keep_the_round_from_its_end() -> None:
+    """The rows that wait for it are no work for the next tick, which would begin with the same row again."""
     world = World(shards=2)
     world.leases.hold_odd_row(world.shard(0).shard_id, "odd")
     for _ in range(3):
@@ -103,27 +103,27 @@ def test_a_row_in_trouble_keeps_no_round_from_its_end() -> None:
     assert world.leader_memory["w1"].streams.unfinished is None
 
 
-def test_a_lost_race_is_counted_and_is_no_trouble() -> None:
+def test_a_refused_write_is_counted_and_is_no_error() -> None:
     tally = Tally()
     written = tally.write(Portions((Lease("a"),)).store(), creates("a", "b"), has_time=always)
     assert (tally.created, tally.refused, written.trouble) == (1, 1, None)
 
 
-def test_a_store_that_answers_nobody_is_asked_for_one_portion_and_its_trouble_is_raised() -> None:
+def test_if_no_write_of_the_first_portion_is_answered_the_error_is_raised() -> None:
     noting = Portions(trouble=dict.fromkeys(names(40), Throttled("slow down")))
     with pytest.raises(Throttled):
         write_all(noting.store(), creates(*names(40)), has_time=always)
     assert len(noting.asked) == 1
 
 
-def test_a_store_that_stops_answering_is_left_alone_until_the_next_tick() -> None:
+def test_if_no_write_of_a_later_portion_is_answered_the_rest_is_left_to_the_next_tick() -> None:
     noting = Portions(trouble=dict.fromkeys(names(64)[16:], Throttled("slow down")))
     written = write_all(noting.store(), creates(*names(64)), has_time=always)
     assert len(noting.asked) == 2
     assert (len(written.applied), written.failed_rows, written.not_tried) == (16, 16, 32)
 
 
-def test_moves_and_new_leases_are_told_apart_by_what_the_changes_say() -> None:
+def test_the_report_counts_moved_leases_and_newly_assigned_ones_separately() -> None:
     lying, held = Lease("a", 1), Lease("b", 1, owner="w1")
     tally = Tally()
     changes = [change.assign(lying, "w1", "unowned"), change.initiate_handover(held, "w2", "too much")]

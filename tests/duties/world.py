@@ -1,6 +1,6 @@
-"""A small world in memory: a stream, tables, workers and runs, with the real duties at work in it.
+"""A small world in memory: a stream, tables, workers and runs, with the real duties.
 
-The promises that every test of the duties relies on are checked in one place, `World.check`.
+`World.check` checks what every test of the duties relies on.
 """
 
 from __future__ import annotations
@@ -39,16 +39,17 @@ STREAM = "orders"
 
 
 class Cut(BaseException):
-    """A process that dies at an arrow: nothing after it happens, not even a release."""
+    """Stands for the death of a process between two steps of a wave: the process does nothing more, not even
+    release its claims."""
 
 
 @dataclass
 class MadeTables:
-    """Tables that are there, or are made by the first look."""
+    """Coordination tables that exist, or that the first call of `ensure` makes."""
 
     missing: bool = False
     version: ClientVersion | None = None
-    """As KCL's workers have written it."""
+    """The client version that KCL's workers have written."""
 
     def ensure(self) -> bool:
         was, self.missing = self.missing, False
@@ -64,13 +65,13 @@ class World:
     position: InitialPosition = InitialPosition.TRIM_HORIZON
     shards: int = 2
     more_streams: tuple[str, ...] = ()
-    """Beside the first one, each with as many shards: an application of several streams."""
+    """More streams of the application, each with as many shards as the first."""
     wave_records: int = 1_000_000
     clock: MemoryClock = field(default_factory=MemoryClock)
     cut_at: Arrow | None = None
     put: list[tuple[ShardKey, int]] = field(default_factory=list)
     skipped: set[tuple[ShardKey, int]] = field(default_factory=set)
-    """Put before a LATEST start: not to be landed."""
+    """Records that were put before a LATEST start, and must not land."""
 
     def __post_init__(self) -> None:
         self.settings = Settings(
@@ -133,7 +134,7 @@ class World:
 
     @property
     def policy(self) -> Policy:
-        """As the settings are now."""
+        """The policy for the present settings."""
         return wiring_of(self).policy
 
     def lead(self, leader: str = "w1") -> LeaderReport:
@@ -166,7 +167,7 @@ class World:
         return facts.stream, facts.retention
 
     def tick(self, times: int = 1) -> None:
-        """Time goes by for every sensor."""
+        """Let every sensor tick, and the time between two ticks pass."""
         for _ in range(times):
             self.lead()
             for worker in self.workers:
@@ -174,7 +175,7 @@ class World:
             self.clock.advance(TICK)
 
     def settle(self) -> None:
-        """Leases made and given out: two looks at each worker, then an assignment."""
+        """Make and assign all leases: two looks at each worker, then an assignment."""
         self.tick(3)
 
     def a_run(self, worker: str = "w1", run: str = "run", *, dead_claims: Iterable[str] = ()) -> Attempt:
@@ -188,7 +189,7 @@ class World:
         return report
 
     def killed_run(self, arrow: Arrow, worker: str = "w1", run: str = "killed") -> None:
-        """A run whose process dies at an arrow. Dagster doesn't know yet."""
+        """A run whose process dies at an arrow. Dagster doesn't notice yet."""
         self.runs.launch(run, worker)
         self.runs.start(run)
         self.cut_at = arrow
@@ -216,7 +217,7 @@ class World:
         return [row for s in snapshots for f in s.files for row in self.stage.rows[f.path]]
 
     def check(self) -> None:
-        """I1, I3, I4, I8, I12 on what is there now."""
+        """Check invariants I1, I3, I4, I8 and I12 of docs/protocol.md on the table and the rows."""
         landed = self.landed()
         doubled = [row for row, n in Counter(landed).items() if n > 1]
         assert not doubled, f"landed more than once: {doubled}"
@@ -228,7 +229,7 @@ class World:
             assert not lease.checkpoint.is_digits or (stands is not None and lease.checkpoint <= stands)
 
     def key_of(self, row: Lease) -> ShardKey:
-        """The shard of a row, in the very life that the row is of."""
+        """The shard of a row, in the life of the stream that the row belongs to."""
         if row.stream is None:
             return ShardKey(self.stream, row.shard_id)
         known = {stream.serialized: stream for stream in self.table.load().positions.streams()}
