@@ -1,4 +1,4 @@
-"""Fleets to assign leases in: made by dice, or drawn as `worker=[throughputs]`."""
+"""Fleets in which leases are to be assigned: drawn at random, or written as `worker=[throughputs]`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AT_ONCE = GapRules(dwell=timedelta(0), graceful=False)
 
 
 def drawn(*living: str, **held: Sequence[float | None]) -> AssignmentInput:
-    """Workers by name, with what their leases carry; `living`: more workers, with nothing yet."""
+    """Workers by name with the throughputs of their leases. `living`: more workers, without leases."""
     rows = [
         Lease(f"{worker}.{n}", 1, owner=worker, throughput_kbps=each)
         for worker, throughputs in held.items()
@@ -35,7 +35,7 @@ def unowned(count: int, living: Iterable[str]) -> AssignmentInput:
 
 
 def a_fleet(seed: int) -> tuple[AssignmentInput, GapRules]:
-    """Anything that a leader may find, and any rules."""
+    """A random state of a fleet that a leader may find, and random rules."""
     dice = Random(seed)
     living = _names(dice)
     dead = [f"{worker}x" for worker in living[: dice.randint(0, 3)]]
@@ -95,7 +95,8 @@ def mixed(scene: AssignmentInput, seed: int) -> AssignmentInput:
 def carried_out(
     scene: AssignmentInput, plan: Sequence[Change], *, handed_over: bool = False
 ) -> AssignmentInput:
-    """The fleet after the plan's writes; `handed_over`: and after the handovers that it began."""
+    """The fleet after the plan's writes. `handed_over`: also after the handovers that the plan started have been
+    completed."""
     store = MemoryLeaseStore(scene.leases)
     for change in plan:
         assert isinstance(store.apply(change), Applied), change
@@ -111,12 +112,12 @@ def later(scene: AssignmentInput, by: timedelta = 2 * DWELL) -> AssignmentInput:
 
 
 def counts(scene: AssignmentInput) -> dict[str | None, int]:
-    """Open leases by who is to read them."""
+    """How many open leases each worker owns."""
     return dict(Counter(row.owner for row in scene.leases if not row.has_ended))
 
 
 def loads(scene: AssignmentInput) -> dict[str, float]:
-    """What each living worker is to read, as far as it is known."""
+    """The throughput of each living worker's leases, as far as it is known."""
     found = dict.fromkeys(sorted(scene.living), 0.0)
     for row in scene.leases:
         if row.owner in found and not row.has_ended:
@@ -125,9 +126,10 @@ def loads(scene: AssignmentInput) -> dict[str, float]:
 
 
 def plant(scene: AssignmentInput, seed: int) -> Callable[[AssignmentInput], dict[str, float]]:
-    """Hosts and shards as they may really be: what each measured worker's CPU is, wherever the leases are by then.
+    """A model of the CPU of hosts: how much each measured worker uses, given where the leases are.
 
-    Some shards cost more CPU than others of the same throughput, some hosts are slower, and some are busy with other things.
+    Some shards cost more CPU than others with the same throughput, some hosts are slower, and some do other work
+    too.
     """
     dice = Random(seed)
     workers = sorted(scene.living)

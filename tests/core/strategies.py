@@ -1,4 +1,4 @@
-"""Hypothesis strategies of the core's values, in the ranges that Kinesis and KCL give them."""
+"""Hypothesis strategies for the values of core, within the limits of Kinesis and KCL."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,7 +18,7 @@ SEQUENCES = st.integers(0, 10**129 - 1) | st.integers(0, 50) | st.integers(10**5
 SUBS = st.integers(0, 3) | st.integers(0, 2**31)
 EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 MOMENTS = st.integers(0, 8_000 * 365 * 86_400_000 // 2).map(lambda ms: EARLIEST + timedelta(milliseconds=ms))
-"""In whole milliseconds, as Kinesis stamps arrivals."""
+"""Times in whole milliseconds, as Kinesis gives them."""
 
 SHARD_IDS = st.integers(0, 10**12 - 1).map("shardId-{:012d}".format) | NAMES
 STREAMS = st.builds(
@@ -49,7 +49,7 @@ POSITIONS = st.builds(
 
 @st.composite
 def books(draw: st.DrawFn) -> Positions:
-    """Everything a commit carries, of a few streams."""
+    """All that a commit carries, for a few streams."""
     shards = draw(st.dictionaries(KEYS, POSITIONS, max_size=6))
     origins = draw(st.dictionaries(STREAMS, ORIGINS, max_size=3))
     return Positions(origins, shards)

@@ -1,4 +1,4 @@
-"""A stream's whole life in seconds, with its one reader: what `test_sync_trees` lives through."""
+"""The life of a stream with one reader, in virtual time, for `test_sync_trees`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def moment(at: int) -> datetime:
 
 @dataclass
 class Stream:
-    """A tree with a time for each birth and each end; a shard is forgotten `keeps` after its end."""
+    """A tree of shards, each with the times at which it opens and closes. A shard is forgotten `keeps` after it
+    closes."""
 
     dice: Random
     reshards: int
@@ -64,7 +65,7 @@ class Stream:
 
 @dataclass
 class World:
-    """One reader of a stream, by the pure plans; the table judges each of its ranges."""
+    """One reader of a stream that uses the pure plans. The table judges each of the reader's ranges."""
 
     stream: Stream
     origin: int | None
@@ -74,7 +75,7 @@ class World:
     begun: list[str] = field(default_factory=list)
     quiet: str | None = None
     rests: int = 0
-    """Syncs that a leader would have left out."""
+    """How many syncs a leader would have left out."""
 
     def __post_init__(self) -> None:
         start = TRIM if self.origin is None else Start(moment(self.origin))
@@ -86,7 +87,8 @@ class World:
         return self.stream.dice
 
     def listing(self, *, late: bool) -> tuple[list[Shard], list[Shard]]:
-        """In scope and in all, shuffled; a late one leaves some out."""
+        """The listing of the shards in scope and that of all shards, in random order. A late listing leaves some
+        shards out."""
         every = self.stream.listed(self.now)
         hidden = {s.shard_id for s in every if late and self.dice.random() < 0.3}
         scope = {s.shard_id for s in self.stream.listed(self.now, self.origin)}
@@ -100,10 +102,10 @@ class World:
         rows = list(self.rows.values())
         plan = plan_sync(family, scope, rows, positions=self.positions, multi=False, sentinel=TRIM_HORIZON)
         token = sync_token(STREAM, rows, self.positions)
-        forgets = self.stream.keeps < FOR_EVER  # then a shard may lose a parent that it waited for
+        forgets = self.stream.keeps < FOR_EVER  # otherwise a shard may have lost a parent that it waits for
         if token is not None and token == self.quiet and not late and not forgets:
             self.rests += 1
-            assert not plan, "a sync that can change nothing is told by its token"
+            assert not plan, "the sync changed something, though the token said that it can't"
         self.quiet = None if plan or late else token
         self.rows |= {c.key: c.create for c in plan if c.create}
         return len(plan)
@@ -113,7 +115,7 @@ class World:
         return a_family(STREAM, scope, listed=every, leases=self.rows.values(), positions=self.positions)
 
     def read(self, name: str, *, late: bool = False) -> bool:
-        """As a wave does. Whether the shard went forward."""
+        """Read a shard as a wave does. Returns whether its position moved."""
         key, family, row = ShardKey(STREAM, name), self.family(late=late), self.rows[name]
         passed = family.passed(self.positions)
         reasons, waiting = parents_of(name, family, self.positions, self._is_gone, passed=passed)
@@ -139,7 +141,7 @@ class World:
 
     def _land(self, name: str, after: Position | None, parents: tuple[ParentReason, ...]) -> bool:
         if self.stream.is_gone(name, self.now):
-            return False  # data loss: a person's matter
+            return False  # a loss; a person has to decide about it
         ends = self.stream.closed.get(name, self.now + 1) <= self.now
         upto = Position(self.now, ended=ends, children=self.stream.children(name) if ends else ())
         if after is None:
@@ -151,13 +153,13 @@ class World:
         landing = decide_landing(self.positions, Proposal((each,)))
         assert not landing.refused
         self.positions = landing.positions
-        if ends and self.dice.random() < 0.8:  # else the run died first
+        if ends and self.dice.random() < 0.8:  # else the run died before
             self._finish(name)
         return True
 
     def _finish(self, name: str) -> None:
         for child in self.stream.children(name):
-            if self.dice.random() < 0.7:  # else its row is left to the sync
+            if self.dice.random() < 0.7:  # else the row is left to the next sync
                 shard = self.stream.shards[child]
                 row = a_lease(STREAM, shard, multi=False, positions=Positions(), sentinel=TRIM_HORIZON)
                 self.rows.setdefault(child, row)
@@ -178,7 +180,7 @@ class World:
         self.positions = decide_landing(self.positions, Proposal(drop=dropped)).positions
 
     def live(self, until: int, *, trouble: bool) -> None:
-        """Steps in any order, until the stream's last reshard is over."""
+        """Take steps in random order, until the last reshard of the stream is over."""
         while self.now < until:
             act = self.dice.random()
             late = trouble and self.dice.random() < 0.5
@@ -194,13 +196,13 @@ class World:
                 self.now += self.dice.randrange(1, 150)
 
     def settle(self) -> None:
-        """No more trouble: syncs and reads until nothing goes forward."""
+        """Without further faults, sync and read until no position moves."""
         for _ in range(4 * len(self.stream.shards) + 8):
             made = self.sync()
             moved = [name for name in sorted(self.rows) if not self.rows[name].has_ended and self.read(name)]
             if not made and not moved:
                 return
-        raise AssertionError("it never comes to rest")
+        raise AssertionError("positions still move")
 
     def _is_gone(self, key: ShardKey) -> bool:
         return self.stream.is_gone(key.shard_id, self.now)

@@ -42,7 +42,7 @@ def after(scene, rules=AT_ONCE):
 
 
 @given(SEEDS, st.integers(0, 9))
-def test_the_order_that_rows_are_read_in_changes_nothing(seed, shuffle):
+def test_the_plan_doesnt_depend_on_the_order_of_the_rows(seed, shuffle):
     scene, rules = a_fleet(seed)
     assert plan_assign(mixed(scene, shuffle), rules) == plan_assign(scene, rules)
 
@@ -67,9 +67,9 @@ def test_two_processes_make_the_same_plan():
 
 
 @given(SEEDS)
-@example(26)  # what evens out the clusters leaves workers uneven
+@example(26)  # moves between clusters leave workers uneven here
 @example(267)
-def test_a_plan_carried_out_is_followed_by_an_empty_one(seed):
+def test_after_a_plan_was_carried_out_the_next_plan_is_empty(seed):
     scene, rules = a_fleet(seed)
     plan = plan_assign(scene, rules)
     assert plan_assign(carried_out(scene, plan), rules) == []
@@ -77,7 +77,7 @@ def test_a_plan_carried_out_is_followed_by_an_empty_one(seed):
 
 
 @given(SEEDS)
-def test_one_more_pass_evens_out_what_the_least_time_held_back_and_then_it_is_settled(seed):
+def test_two_passes_after_the_dwell_time_the_plan_is_empty(seed):
     scene, rules = a_fleet(seed)
     scene = later(carried_out(scene, plan_assign(scene, rules), handed_over=True))
     scene = later(carried_out(scene, plan_assign(scene, rules), handed_over=True))
@@ -85,7 +85,7 @@ def test_one_more_pass_evens_out_what_the_least_time_held_back_and_then_it_is_se
 
 
 @given(SEEDS)
-def test_each_open_lease_has_a_living_reader_or_was_to_be_left_alone_or_is_told(seed):
+def test_each_open_lease_is_with_a_living_worker_or_in_the_plan_or_counted_as_left_over(seed):
     scene, rules = a_fleet(seed)
     plan = plan_assign(scene, rules)
     assert len({change.key for change in plan}) == len(plan)
@@ -102,7 +102,7 @@ def test_each_open_lease_has_a_living_reader_or_was_to_be_left_alone_or_is_told(
 @example(250)  # a lease of a dead worker names its next owner, whom other leases fill meanwhile
 @example(2592)
 @example(3571)
-def test_nobody_is_filled_beyond_the_cap(seed):
+def test_no_worker_gets_more_leases_than_the_cap(seed):
     scene, rules = a_fleet(seed)
     cap = rules.max_leases or 3
     rules = replace(rules, max_leases=cap)
@@ -113,7 +113,7 @@ def test_nobody_is_filled_beyond_the_cap(seed):
 
 
 @given(SEEDS)
-def test_what_was_moved_a_moment_ago_or_is_being_handed_over_stays(seed):
+def test_a_lease_within_its_dwell_time_or_its_handover_stays(seed):
     scene, rules = a_fleet(seed)
     plan = {change.key for change in plan_assign(scene, rules)}
     for row in scene.leases:
@@ -123,9 +123,7 @@ def test_what_was_moved_a_moment_ago_or_is_being_handed_over_stays(seed):
 
 
 @given(SEEDS, st.integers(2, 6), st.integers(2, 30))
-def test_moving_makes_the_loads_more_even_and_nobody_more_loaded_than_the_most_loaded_was(
-    seed, workers, leases
-):
+def test_moves_make_loads_more_even_and_the_highest_load_no_higher(seed, workers, leases):
     dice = Random(seed)
     held: dict[str, list[float]] = {f"{dice.choice('ab')}-{n}": [] for n in range(workers)}
     for _ in range(leases):
@@ -138,26 +136,26 @@ def test_moving_makes_the_loads_more_even_and_nobody_more_loaded_than_the_most_l
     assert min(now) >= min(before) - 0.01 or len({cluster_of(w) for w in held}) > 1
 
 
-# -- what is free ------------------------------------------------------------------------------------------------
+# -- free leases ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("workers", range(2, 11))
 @pytest.mark.parametrize("leases", [1, 9, 12, 24, 101])
-def test_a_cold_start_without_metrics_is_even_at_once(workers, leases):
+def test_the_first_assignment_without_metrics_is_even_at_once(workers, leases):
     found = after(unowned(leases, [f"w{n}" for n in range(workers)]))
     fair = -(-leases // workers)
     assert sum(found.values()) == leases
     assert set(found.values()) <= {fair, fair - 1}
 
 
-def test_the_heaviest_of_the_free_leases_are_spread_first():
+def test_the_free_leases_with_the_most_throughput_are_spread_first():
     rows = tuple(Lease(f"free{n}", throughput_kbps=kbps) for n, kbps in enumerate([30, 90, 30, 90, 60]))
     scene = replace(drawn("w1", "w2"), leases=rows)
     placed = carried_out(scene, plan_assign(scene, replace(AT_ONCE, tolerance=1.0)))
     assert sorted(loads(placed).values()) == [150.0, 150.0]
 
 
-def test_a_lease_that_nobody_measured_counts_as_an_average_one():
+def test_a_lease_without_a_measured_throughput_counts_as_an_average_one():
     scene = drawn(w1=[100.0, 100.0], w2=[100.0])
     scene = replace(scene, leases=(*scene.leases, Lease("new")))
     assert after(scene) == {"w1": 2, "w2": 2}
@@ -174,12 +172,12 @@ def test_quiet_leases_are_spread_too():
     }
 
 
-def test_quiet_leases_beside_busy_ones_are_spread_too():
+def test_quiet_leases_are_spread_among_workers_with_busy_ones():
     scene = drawn(w1=[100.0, *[0.0] * 30], w2=[100.0])
     assert after(scene, replace(AT_ONCE, tolerance=0.01)) == {"w1": 16, "w2": 16}
 
 
-def test_the_leases_of_the_dead_go_to_the_living_and_those_of_workers_never_seen_stay():
+def test_a_dead_workers_leases_go_to_living_workers_and_those_of_a_worker_never_seen_stay():
     scene = drawn("w2", w1=[1.0] * 4, dead=[1.0] * 4, unseen=[1.0])
     scene = replace(
         scene,
@@ -192,13 +190,13 @@ def test_the_leases_of_the_dead_go_to_the_living_and_those_of_workers_never_seen
     assert {change.why for change in plan} == {"worker dead is dead -> w2, now with 4 leases"}
 
 
-def test_where_nobody_lives_nothing_is_planned_and_all_of_it_is_told():
+def test_without_a_living_worker_the_plan_is_empty_and_all_open_leases_count_as_left_over():
     scene = replace(unowned(3, []), leases=(*unowned(3, []).leases, Lease("over", checkpoint=SHARD_END)))
     assert plan_assign(scene, AT_ONCE) == []
     assert count_unplaced(scene, []) == 3
 
 
-def test_what_no_worker_has_room_for_is_told():
+def test_leases_for_which_no_worker_has_room_count_as_left_over():
     scene = unowned(10, ["w1", "w2"])
     rules = replace(AT_ONCE, max_leases=3)
     plan = plan_assign(scene, rules)
@@ -232,7 +230,7 @@ def test_a_lease_whose_next_owner_is_full_goes_to_another_worker_or_is_told():
     assert count_unplaced(scene, []) == 1
 
 
-def test_a_worker_beyond_the_cap_gives_where_others_have_room():
+def test_a_worker_beyond_the_cap_gives_leases_to_workers_that_have_room():
     assert after(drawn("w2", "w3", w1=[1.0] * 9), replace(AT_ONCE, max_leases=3)) == {
         "w1": 3,
         "w2": 3,
@@ -252,30 +250,30 @@ def handing_over(holder, to, *, dead, living):
     return carried_out(scene, plan).leases[0], plan
 
 
-def test_a_handover_to_a_dead_worker_goes_to_another_one_and_the_holder_reads_on():
+def test_a_handover_to_a_dead_worker_is_redirected_and_the_holder_reads_on():
     row, plan = handing_over("w2", "gone", dead="gone", living=["w1", "w2"])
     assert (row.owner, row.checkpoint_owner, row.run_claim, row.counter) == ("w1", "w2", "run/1", 7)
     assert "worker gone died before it took over" in plan[0].why
 
 
-def test_a_handover_to_a_dead_worker_is_called_off_where_the_holder_is_the_best_and_its_run_isnt_disturbed():
+def test_a_handover_to_a_dead_worker_is_called_off_if_the_holder_is_the_best_owner():
     row, _ = handing_over("w1", "gone", dead="gone", living=["w1"])
     assert (row.owner, row.checkpoint_owner, row.run_claim) == ("w1", None, "run/1")
 
 
-def test_the_next_owner_gets_the_lease_of_a_holder_that_died():
+def test_the_next_owner_gets_the_lease_of_a_holder_that_died_during_the_handover():
     row, plan = handing_over("gone", "w3", dead="gone", living=["w1", "w2", "w3"])
     assert (row.owner, row.checkpoint_owner, row.run_claim, row.counter) == ("w3", None, None, 8)
     assert "worker gone is dead" in plan[0].why
 
 
-def test_a_lease_that_is_being_handed_over_counts_for_its_next_owner():
+def test_a_lease_during_its_handover_counts_for_its_next_owner():
     scene = drawn("w2", w1=[1.0] * 4)
     handed = [replace(row, owner="w2", checkpoint_owner="w1") for row in scene.leases[:2]]
     assert plan_assign(replace(scene, leases=(*handed, *scene.leases[2:])), AT_ONCE) == []
 
 
-# -- evening out -------------------------------------------------------------------------------------------------
+# -- balancing -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -290,7 +288,7 @@ def test_a_lease_that_is_being_handed_over_counts_for_its_next_owner():
         ({"w1": [1.0, 1.0, 1.0], "w2": [1.0]}, 1),
     ],
 )
-def test_a_lease_moves_only_where_that_clearly_shrinks_the_gap(held, moved):
+def test_a_lease_moves_only_if_that_makes_the_gap_clearly_smaller(held, moved):
     stays = held.pop("stays", None)
     scene = drawn(**held)
     if stays is not None:
@@ -300,18 +298,18 @@ def test_a_lease_moves_only_where_that_clearly_shrinks_the_gap(held, moved):
 
 
 @pytest.mark.parametrize(("w1", "moves"), [(11, False), (12, True)])
-def test_within_the_tolerance_nothing_moves_and_beyond_it_all_the_way(w1, moves):
+def test_no_lease_moves_within_the_tolerance_and_beyond_it_loads_become_even(w1, moves):
     scene = drawn(w1=[1.0] * w1, w2=[1.0] * (20 - w1))
     assert after(scene) == ({"w1": 10, "w2": 10} if moves else counts(scene))
 
 
 @pytest.mark.parametrize("kbps", [None, 0.0, 1.0], ids=["unmeasured", "quiet", "measured"])
-def test_the_tolerance_is_as_fine_where_nothing_was_measured(kbps):
+def test_the_tolerance_is_the_same_whether_throughput_is_measured_or_not(kbps):
     assert after(drawn(w1=[kbps] * 8, w2=[kbps] * 6)) == {"w1": 7, "w2": 7}
 
 
 @pytest.mark.parametrize("workers", [1, 2, 9, 30])
-def test_a_worker_that_joins_gets_its_share_in_one_pass_and_nothing_else_moves(workers):
+def test_a_new_worker_gets_its_share_in_one_pass_and_no_other_lease_moves(workers):
     held = {f"w{n}": [5.0] * (workers + 1) for n in range(workers)}
     scene = drawn("new", **held)
     plan = plan_assign(scene, GapRules(dwell=DWELL))
@@ -319,13 +317,13 @@ def test_a_worker_that_joins_gets_its_share_in_one_pass_and_nothing_else_moves(w
     assert workers - workers // 10 <= counts(carried_out(scene, plan))["new"] == len(plan) <= workers
 
 
-def test_a_hot_shard_keeps_its_worker_to_itself():
+def test_a_worker_with_a_very_busy_shard_has_no_other_leases():
     scene = drawn("w2", "w3", w1=[900.0, *[10.0] * 8])
     found = carried_out(scene, plan_assign(scene, AT_ONCE))
     assert loads(found) == {"w1": 900.0, "w2": 40.0, "w3": 40.0}
 
 
-def test_throughput_that_only_wobbles_moves_nothing():
+def test_small_random_changes_of_throughput_move_no_lease():
     dice, usual = Random(1), 100.0
     scene = drawn(**{f"w-{n}": [usual] * 20 for n in range(10)})
     moves = 0
@@ -350,7 +348,7 @@ def test_throughput_that_only_wobbles_moves_nothing():
         (GapRules(dwell=DWELL, graceful=False), "run/1", False),
     ],
 )
-def test_the_holder_is_asked_first_where_it_reads_or_its_counter_moves(rules, claim, asked):
+def test_the_holder_is_asked_to_hand_over_if_its_run_reads_or_its_counter_moves(rules, claim, asked):
     scene = drawn("w2", w1=[1.0, 1.0])
     scene = replace(scene, leases=tuple(replace(row, run_claim=claim) for row in scene.leases))
     (change,) = plan_assign(scene, rules)
@@ -368,23 +366,23 @@ def clusters(scene):
 
 
 def two_fleets(first=100, second=100, leases=500):
-    """The founding documents' example: the second cluster joins when the first one has everything."""
+    """The first cluster has all leases, then the second cluster joins."""
     a = [f"a-{n}" for n in range(1, first + 1)]
     held = {worker: [None] * (leases // first + (n < leases % first)) for n, worker in enumerate(a)}
     return drawn(*(f"b-{n}" for n in range(1, second + 1)), **held)
 
 
 @pytest.mark.parametrize(("first", "second", "share"), [(100, 100, 250), (50, 100, 167), (100, 25, 400)])
-def test_two_clusters_read_what_falls_to_them_by_their_workers(first, second, share):
+def test_two_clusters_read_shares_by_their_numbers_of_workers(first, second, share):
     scene = two_fleets(first, second)
     plan = plan_assign(scene, GapRules(dwell=DWELL))
     found = carried_out(scene, plan)
     assert abs(clusters(found)["a"] - share) <= 1
     assert max(counts(found).values()) - min(counts(found).values()) <= 1
-    assert len(plan) <= 500 - share + 1, "and no lease moves for nothing"
+    assert len(plan) <= 500 - share + 1, "no lease moves needlessly"
 
 
-def test_clusters_are_evened_out_though_no_worker_has_two_more_than_another():
+def test_clusters_are_balanced_though_no_worker_has_two_leases_more_than_another():
     held = {f"a-{n}": [1.0] * 3 for n in range(100)} | {f"b-{n}": [1.0] * 2 for n in range(100)}
     scene = drawn(**held)
     found = carried_out(scene, plan_assign(scene, GapRules(dwell=DWELL)))
@@ -392,7 +390,7 @@ def test_clusters_are_evened_out_though_no_worker_has_two_more_than_another():
     assert set(counts(found).values()) == {2, 3}
 
 
-def test_a_cold_start_of_two_clusters_is_even():
+def test_the_first_assignment_to_two_clusters_is_even():
     workers = [f"{cluster}-{n}" for cluster in "ab" for n in range(100)]
     scene = unowned(500, workers)
     found = carried_out(scene, plan_assign(scene, AT_ONCE))
@@ -400,7 +398,7 @@ def test_a_cold_start_of_two_clusters_is_even():
     assert set(counts(found).values()) == {2, 3}
 
 
-def test_of_equal_workers_the_one_whose_cluster_has_less_gets_a_new_lease():
+def test_of_equal_workers_the_one_whose_cluster_has_fewer_leases_gets_a_new_lease():
     scene = drawn(**{"a-1": [1.0] * 2, "a-2": [1.0] * 3, "b-1": [1.0] * 2, "b-2": [1.0] * 2})
     scene = replace(scene, leases=(*scene.leases, Lease("new")))
     (change,) = plan_assign(scene, GapRules(dwell=DWELL, tolerance=1.0))
@@ -408,7 +406,7 @@ def test_of_equal_workers_the_one_whose_cluster_has_less_gets_a_new_lease():
 
 
 @given(SEEDS, st.integers(2, 4))
-def test_evening_out_clusters_makes_no_worker_worse_off_than_the_most_loaded(seed, many):
+def test_balancing_clusters_doesnt_raise_the_highest_load(seed, many):
     dice = Random(seed)
     held = {
         f"{'abcd'[n % many]}-{n}": [dice.uniform(1, 50) for _ in range(dice.randint(0, 12))]
@@ -420,18 +418,19 @@ def test_evening_out_clusters_makes_no_worker_worse_off_than_the_most_loaded(see
     assert plan_assign(found, AT_ONCE) == []
 
 
-def test_ids_without_a_cluster_are_no_clusters():
+def test_worker_ids_without_a_cluster_are_balanced_as_single_workers():
     assert after(drawn("w3", w1=[1.0] * 3, w2=[1.0] * 3)) == {"w1": 2, "w2": 2, "w3": 2}
 
 
 # -- CPU ---------------------------------------------------------------------------------------------------------
 
 EVERY = timedelta(seconds=20)
-"""Between two passes of a leader."""
+"""Time between two passes of a leader."""
 
 
 def passes(scene, cpu, rules=None, *, count=3, every=EVERY):
-    """The fleet after so many passes, and how many leases each of them moved; the leader remembers what it has to."""
+    """The fleet after `count` passes, and how many leases each pass moved. The leader's memory of moves is kept
+    between passes."""
     moved, cpu_passes = [], 0
     for _ in range(count):
         scene = later(replace(scene, cpu=cpu(scene), cpu_passes=cpu_passes), every)
@@ -443,7 +442,7 @@ def passes(scene, cpu, rules=None, *, count=3, every=EVERY):
 
 
 def follows(share):
-    """CPU that goes where the leases go: percent, by lease."""
+    """CPU that moves with the leases: the percentage that each lease costs."""
     return lambda scene: {
         worker: sum(share[row.key] for row in scene.leases if row.holder == worker) for worker in scene.living
     }
@@ -451,7 +450,7 @@ def follows(share):
 
 @pytest.mark.parametrize("leases", [2, 3, 4, 8, 10, 40])
 @pytest.mark.parametrize("every", [EVERY, SETTLES], ids=["each tick", "once the figures settled"])
-def test_a_hot_worker_and_an_idle_one_of_equal_rates_are_even_within_three_passes_and_rest(leases, every):
+def test_a_busy_and_an_idle_worker_with_equal_rates_are_even_within_three_passes_and_stay_so(leases, every):
     scene = drawn(w1=[100.0] * leases, w2=[100.0] * leases)
     share = {row.key: (95 if row.owner == "w1" else 5) / leases for row in scene.leases}
     cpu = follows(share)
@@ -461,7 +460,7 @@ def test_a_hot_worker_and_an_idle_one_of_equal_rates_are_even_within_three_passe
     assert sum(moved) == 0
 
 
-def test_a_slow_host_gives_leases_to_a_fast_one_and_then_rests():
+def test_a_slow_host_gives_leases_to_a_fast_one_and_then_no_lease_moves():
     scene = drawn(w1=[100.0] * 10, w2=[100.0] * 10)
     each = {"w1": 9.5, "w2": 0.5}
 
@@ -475,7 +474,7 @@ def test_a_slow_host_gives_leases_to_a_fast_one_and_then_rests():
 
 
 @pytest.mark.parametrize("workers", [2, 3, 10])
-def test_a_host_that_is_busy_with_other_things_keeps_some_leases_and_nothing_oscillates(workers):
+def test_a_host_that_does_other_work_keeps_some_leases_and_leases_dont_move_back_and_forth(workers):
     scene = drawn(**{f"w{n}": [100.0] * 10 for n in range(workers)})
 
     def cpu(at):
@@ -487,21 +486,21 @@ def test_a_host_that_is_busy_with_other_things_keeps_some_leases_and_nothing_osc
     assert sum(moved[20:]) == 0
 
 
-def test_nothing_moves_again_before_the_figures_can_have_changed():
+def test_no_lease_moves_by_cpu_until_the_measurements_can_have_changed():
     scene = drawn(w1=[100.0] * 10, w2=[100.0] * 10)
     _, moved = passes(scene, lambda _: {"w1": 95.0, "w2": 5.0}, count=10)
     assert moved[0] > 0
-    assert moved[1:9] == [0] * 8, "each pass is 20 s later: 180 s are over with the tenth"
+    assert moved[1:9] == [0] * 8, "a pass comes every 20 s, so that the tenth comes after 180 s"
     assert moved[9] > 0
 
 
-def test_hosts_that_are_a_little_busier_move_nothing():
+def test_hosts_with_slightly_more_cpu_lose_no_lease():
     scene = drawn(w1=[100.0] * 10, w2=[100.0] * 10)
     for cpu in ({"w1": 58.0, "w2": 42.0}, {"w1": 9.0, "w2": 2.0}):
         assert plan_assign(replace(scene, cpu=cpu), GapRules(dwell=DWELL)) == []
 
 
-def test_cpu_that_only_wobbles_moves_nothing():
+def test_small_random_changes_of_cpu_move_no_lease():
     dice = Random(1)
     scene = drawn(**{f"w-{n}": [100.0] * 20 for n in range(10)})
     _, moved = passes(
@@ -510,7 +509,7 @@ def test_cpu_that_only_wobbles_moves_nothing():
     assert sum(moved) == 0
 
 
-def test_idle_hosts_are_told_apart_by_throughput():
+def test_workers_with_idle_hosts_are_balanced_by_throughput():
     scene = drawn("w2", w1=[100.0] * 10)
     placed = carried_out(scene, plan_assign(replace(scene, cpu={"w1": 8.0}), GapRules(dwell=DWELL)))
     assert counts(placed) == {"w1": 5, "w2": 5}
@@ -521,14 +520,14 @@ def test_a_worker_without_leases_gets_some_however_often_leases_were_moved_latel
     assert after(scene, GapRules(dwell=DWELL))["w3"] == 6
 
 
-def test_a_worker_that_is_not_measured_counts_as_an_average_one():
+def test_a_worker_without_a_measurement_counts_as_an_average_one():
     scene = drawn(w1=[100.0] * 10, w2=[100.0] * 10, w3=[100.0] * 10)
     assert plan_assign(replace(scene, cpu={"w1": 60.0, "w2": 60.0}), GapRules(dwell=DWELL)) == []
     hot = replace(scene, cpu={"w1": 95.0, "w2": 5.0})
     assert after(hot, GapRules(dwell=DWELL))["w1"] < 10
 
 
-def test_the_reason_of_a_move_names_what_the_hosts_are_busy_with():
+def test_the_reason_of_a_move_names_the_cpu_or_the_throughput():
     hot = replace(drawn(w1=[100.0] * 2, w2=[100.0] * 2), cpu={"w1": 95.0, "w2": 5.2})
     (change,) = plan_assign(hot, GapRules(dwell=DWELL))
     assert change.why == "w1's hosts are busier (95 % CPU) than w2's (5 %): -> w2, now with 3 leases"
@@ -537,7 +536,7 @@ def test_the_reason_of_a_move_names_what_the_hosts_are_busy_with():
     assert change.why == "w1 has more to read than w2: -> w2, now with 1 lease"
 
 
-def test_figures_of_workers_that_do_not_live_count_for_nothing():
+def test_the_cpu_of_workers_that_arent_alive_is_ignored():
     scene = drawn(w1=[100.0] * 9, w2=[100.0] * 9, gone=[100.0] * 2)
     lost = frozenset(row.key for row in scene.leases if row.owner == "gone")
     scene = replace(scene, living=frozenset({"w1", "w2"}), dead=frozenset({"gone"}), lost=lost)
@@ -548,8 +547,9 @@ def test_figures_of_workers_that_do_not_live_count_for_nothing():
     assert plan_assign(replace(scene, cpu={"gone": 95.0}), AT_ONCE) == plan_assign(scene, AT_ONCE)
 
 
-def test_a_worker_whose_hosts_are_hot_is_given_nothing_in_exchange():
-    """Two leases cost it as much as forty would cost the other: light ones would be heavy there."""
+def test_a_worker_with_busy_hosts_is_given_no_lease_in_exchange():
+    """Two leases cost this worker as much CPU as forty would cost the other, so even light leases would be heavy
+    there."""
     scene = drawn(w1=[100.0] * 2, w2=[100.0] * 6)
     plan = plan_assign(replace(scene, cpu={"w1": 92.0, "w2": 8.0}), GapRules(dwell=DWELL))
     assert {change.put["owner"] for change in plan} <= {"w2"}
@@ -557,7 +557,7 @@ def test_a_worker_whose_hosts_are_hot_is_given_nothing_in_exchange():
 
 @given(SEEDS)
 @settings(max_examples=max(400, settings().max_examples))
-def test_any_fleet_comes_to_rest_whatever_its_hosts_and_shards_cost(seed):
+def test_in_any_fleet_leases_stop_moving_whatever_cpu_its_hosts_and_shards_cost(seed):
     scene, rules = a_fleet(seed)
     cpu = plant(scene, seed)
     _, moved = passes(scene, cpu, rules, count=30, every=SETTLES + EVERY)
@@ -566,7 +566,7 @@ def test_any_fleet_comes_to_rest_whatever_its_hosts_and_shards_cost(seed):
 
 @given(SEEDS)
 @settings(max_examples=max(400, settings().max_examples))
-def test_any_fleet_comes_to_rest_with_figures_that_moves_do_not_change(seed):
+def test_in_any_fleet_leases_stop_moving_even_if_moves_dont_change_the_cpu(seed):
     scene, rules = a_fleet(seed)
     dice = Random(seed)
     measured = [worker for worker in sorted(scene.living) if dice.random() < 0.8]
@@ -576,7 +576,7 @@ def test_any_fleet_comes_to_rest_with_figures_that_moves_do_not_change(seed):
 
 
 @given(SEEDS)
-def test_with_cpu_too_what_was_moved_a_moment_ago_stays(seed):
+def test_with_cpu_too_a_lease_within_its_dwell_time_or_its_handover_stays(seed):
     scene, rules = a_fleet(seed)
     scene = replace(scene, cpu=plant(scene, seed)(scene))
     plan = plan_assign(scene, rules)

@@ -1,4 +1,4 @@
-"""What is left of a wave's manifest when some of its shards can't be committed."""
+"""What is left of a wave's manifest if some of its shards can't be committed."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ FILES = st.lists(SOME.filter(bool).map(a_file), max_size=5)
 
 
 @given(files=FILES, named=SOME)
-def test_no_file_lands_in_part_and_no_shard_either(
-    files: list[StagedFile], named: frozenset[ShardKey]
-) -> None:
+def test_no_file_and_no_shard_lands_in_part(files: list[StagedFile], named: frozenset[ShardKey]) -> None:
     whole = Manifest(tuple(Staged(key, None, Position()) for key in KEYS), tuple(files))
     left, shared = whole.without(named)
     out = named | shared
@@ -39,6 +37,6 @@ def test_no_file_lands_in_part_and_no_shard_either(
         assert any(key in file.shards and file.shards & (out - {key}) for file in files)
 
 
-def test_nothing_left_out_changes_nothing() -> None:
+def test_leaving_out_no_shard_changes_nothing() -> None:
     whole = Manifest((Staged(KEYS[0], None, Position()),), (a_file(frozenset(KEYS)),))
     assert whole.without([]) == (whole, frozenset())

@@ -1,4 +1,4 @@
-"""Writes on a lease row as values."""
+"""Writes on a lease row, as values."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,20 +19,20 @@ CLAIM = change.claim(replace(READ, run_claim=None), "me", "run/1")
 LAND = change.checkpoint(READ, "me", "run/1", at=Checkpoint("200"))
 
 
-def test_a_change_of_a_field_that_no_row_has_is_a_mistake():
+def test_a_change_that_names_an_unknown_field_is_an_error():
     for said in ({"put": {"ownr": "me"}}, {"requires": {"ownr": None}}, {"add": {"ownr": 1}}):
         with pytest.raises(ValueError, match="ownr"):
             Change("k", "typing error", kind=ChangeKind.ASSIGN, **said)
 
 
-def test_each_kind_has_its_line_in_the_table_and_each_line_its_kind():
+def test_each_kind_of_change_has_one_line_in_the_table_of_the_docstring():
     lines = (change.__doc__ or "").split("-+-", 1)[1].splitlines()[1:]
     table = lines[: lines.index("")]
     named = [name.strip() for line in table for name in line.split("|", 1)[0].split(",")]
     assert named == list(ChangeKind)
 
 
-def test_a_whole_row_comes_with_a_create_and_with_nothing_else():
+def test_only_a_create_carries_a_whole_row():
     with pytest.raises(ValueError, match="no whole row"):
         Change("k", "typing error", kind=ChangeKind.CREATE)
     with pytest.raises(ValueError, match="a whole row"):
@@ -47,7 +47,7 @@ def test_a_lease_of_a_living_worker_is_moved_and_any_other_is_assigned():
     assert moved.put["assigned_at"] == datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_only_a_retire_and_a_delete_delete():
+def test_only_retire_and_the_delete_changes_delete_a_row():
     ended = replace(READ, checkpoint=SHARD_END)
     deleting = (
         change.retire(READ, "w"),
@@ -58,18 +58,18 @@ def test_only_a_retire_and_a_delete_delete():
     assert not any(each.deletes for each in (CLAIM, LAND, change.create(READ, "w")))
 
 
-def test_a_claim_applied_before_is_ones_own():
+def test_a_row_with_this_claim_shows_that_the_claim_was_applied():
     assert is_own_write(CLAIM, replace(READ, counter=6))
     assert is_own_write(CLAIM, replace(READ, counter=9, checkpoint=SHARD_END))
 
 
-def test_a_claim_of_somebody_else_is_not():
+def test_a_row_with_another_claim_or_none_doesnt_show_that_the_claim_was_applied():
     assert not is_own_write(CLAIM, replace(READ, run_claim="run/2"))
     assert not is_own_write(CLAIM, replace(READ, run_claim=None))
     assert not is_own_write(CLAIM, None)
 
 
-def test_a_checkpoint_is_ones_own_only_with_the_claim_and_every_value():
+def test_a_row_shows_that_a_checkpoint_was_applied_only_by_the_claim_and_all_its_values():
     done = replace(READ, checkpoint=Checkpoint("200"), landed=Checkpoint("200"))
     assert is_own_write(LAND, done)
     assert not is_own_write(LAND, replace(done, run_claim="run/2"))
@@ -80,20 +80,20 @@ def test_a_checkpoint_is_ones_own_only_with_the_claim_and_every_value():
 
 
 @given(LEASES, CHECKPOINTS, st.floats(0, 10**6))
-def test_a_checkpoint_leaves_values_that_a_row_can_keep(read: Lease, at: Checkpoint, kbps: float):
+def test_a_checkpoints_throughput_is_rounded_to_what_a_row_can_hold(read: Lease, at: Checkpoint, kbps: float):
     wanted = change.checkpoint(read, "me", "run/1", at=at, throughput_kbps=kbps)
     kept = wanted.put["throughput_kbps"]
     assert float(f"{kept:.6f}") == kept
     assert abs(kept - kbps) <= 1e-6
 
 
-def test_a_release_says_when_it_looked_in_whole_milliseconds():
+def test_a_release_writes_looked_at_in_whole_milliseconds():
     wanted = change.release(READ, "run/1", looked_at=datetime(2026, 1, 1, microsecond=123_999, tzinfo=UTC))
     assert wanted.put["looked_at"] == datetime(2026, 1, 1, microsecond=123_000, tzinfo=UTC)
 
 
 @given(LEASES)
-def test_a_take_over_names_owner_holder_and_counter_as_seen(read: Lease):
+def test_an_assignment_demands_owner_holder_counter_and_epoch_as_observed(read: Lease):
     wanted = change.assign(read, "you", "dead")
     assert wanted.requires == {
         "owner": read.owner,
@@ -106,7 +106,7 @@ def test_a_take_over_names_owner_holder_and_counter_as_seen(read: Lease):
 
 
 @given(LEASES)
-def test_a_runs_own_writes_never_demand_a_counter(read: Lease):
+def test_no_write_of_a_run_demands_a_counter(read: Lease):
     for wanted in (
         change.claim(read, "me", "run/1"),
         change.beat(read, "me"),
@@ -121,7 +121,7 @@ def test_a_runs_own_writes_never_demand_a_counter(read: Lease):
 
 
 @given(LEASES)
-def test_a_claim_demands_the_claim_and_the_wish_that_it_read_and_no_handover(read: Lease):
+def test_a_claim_demands_the_claim_and_the_wanted_by_as_read_and_no_handover(read: Lease):
     wanted = change.claim(read, "me", "run/9")
     assert wanted.requires == {
         "owner": "me",
@@ -133,7 +133,7 @@ def test_a_claim_demands_the_claim_and_the_wish_that_it_read_and_no_handover(rea
 
 
 @given(st.text("abc-", min_size=1), st.text("abc/-"))
-def test_the_run_of_a_claim_is_what_stands_before_the_first_slash(run: str, attempt: str):
+def test_the_run_id_in_a_claim_is_the_text_before_the_first_slash(run: str, attempt: str):
     assert run_of_claim(f"{run}/{attempt}") == run
 
 
@@ -199,7 +199,7 @@ TAKING = {"owner", "checkpoint_owner", "run_claim", "wanted_by", "stream_epoch"}
     ],
     ids=lambda value: value().why if callable(value) else "",
 )
-def test_each_write_demands_what_its_line_in_the_drawing_says(
+def test_each_write_demands_what_its_line_in_the_table_says(
     make: Callable[[], Change], holder: str | None, demands: set[str]
 ):
     made = make()
@@ -208,7 +208,7 @@ def test_each_write_demands_what_its_line_in_the_drawing_says(
     new = {
         "owner": "me",
         "checkpoint_owner": None,
-    }  # whoever takes a row must be its owner, and nobody's next
+    }  # the owner that a claim demands is this worker, and there must be no handover
     for name, value in made.requires.items():
         assert value in {getattr(HELD, name), new.get(name)}
 
@@ -225,6 +225,8 @@ def test_each_write_demands_what_its_line_in_the_drawing_says(
     ],
     ids=["assign", "complete", "call off", "give up", "release", "unwant"],
 )
-def test_who_takes_a_row_away_ends_its_handover_and_its_claim(make: Callable[[], Change], left: set[str]):
+def test_a_write_that_takes_a_row_from_its_holder_ends_its_handover_and_its_claim(
+    make: Callable[[], Change], left: set[str]
+):
     made = make()
     assert {"owner", "checkpoint_owner", "run_claim", "wanted_by"} - made.remove - made.put.keys() == left

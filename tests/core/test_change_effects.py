@@ -1,4 +1,4 @@
-"""What becomes of a lease row by each write, and which write a row shows to be one's own."""
+"""What each write makes of a lease row, and by which values a row shows that a write was applied."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -210,7 +210,7 @@ ENDED = replace(HELD, checkpoint=SHARD_END)
     ],
     ids=lambda value: value().kind.value if callable(value) else "",
 )
-def test_each_write_leaves_the_row_like_this_and_says_why(
+def test_each_write_leaves_this_row_and_gives_this_reason(
     row: Lease, make: Callable[[], Change], after: Lease | None, why: str
 ):
     store = MemoryLeaseStore([row])
@@ -249,36 +249,36 @@ def test_each_write_leaves_the_row_like_this_and_says_why(
     ],
     ids=lambda value: value.value if isinstance(value, ChangeKind) else "",
 )
-def test_each_write_is_of_the_kind_of_its_line(make: Callable[[], Change], kind: ChangeKind):
+def test_each_write_has_the_kind_of_its_line(make: Callable[[], Change], kind: ChangeKind):
     assert make().kind is kind
 
 
-def test_a_row_that_nobody_wants_or_that_has_not_failed_keeps_nothing_to_remove():
+def test_a_claim_or_release_removes_wanted_by_and_failure_only_where_the_row_has_them():
     quiet = replace(FREE, wanted_by=None)
     assert change.claim(quiet, "me", "run/9", over=True).remove == frozenset()
     assert change.hold(quiet, "run/9", "why").remove == frozenset()
     assert change.release(quiet, "run/1", is_well=True).remove == {"run_claim"}
 
 
-def test_a_row_that_nobody_held_or_that_stays_with_its_holder_is_given_without_a_switch():
+def test_an_assignment_without_a_change_of_holder_counts_no_switch():
     for row, to in ((replace(FREE, owner=None), "w3"), (FREE, "me"), (HELD, "me")):
         assert change.assign(row, to, "why").add == {"counter": 1}
     assert change.assign(FREE, "w3", "why").add == {"counter": 1, "owner_switches": 1}
 
 
-def test_a_created_row_is_the_whole_row():
+def test_a_create_writes_the_whole_row():
     made = change.create(READ, "the shard is new")
     assert (made.key, made.why, made.create) == (READ.key, "the shard is new", READ)
 
 
-def test_a_change_of_one_kind_with_another_kinds_row_says_which_kind():
+def test_the_error_for_a_missing_or_unneeded_whole_row_names_the_kind_of_change():
     with pytest.raises(ValueError, match=r"^a change of kind create with no whole row$"):
         Change("k", "typing error", kind=ChangeKind.CREATE)
     with pytest.raises(ValueError, match=r"^a change of kind assign with a whole row$"):
         Change("k", "typing error", kind=ChangeKind.ASSIGN, create=READ)
 
 
-def test_each_unknown_field_of_a_change_is_named():
+def test_each_unknown_field_of_a_change_is_named_in_the_error():
     with pytest.raises(ValueError, match=r"^a lease row has no \['a', 'b', 'c', 'd'\]$"):
         Change(
             "k",
@@ -291,7 +291,7 @@ def test_each_unknown_field_of_a_change_is_named():
         )
 
 
-def test_trouble_with_some_rows_is_theirs_and_trouble_with_all_is_the_callers():
+def test_an_error_at_some_rows_is_returned_and_an_error_at_all_rows_is_raised():
     first, second = Throttled("first"), Throttled("second")
     some: list[Outcome] = [Applied(READ), first, Refused(None)]
     assert change.require_some(some) is some
@@ -305,7 +305,7 @@ def test_only_rows_that_were_written_count_as_applied():
     assert change.applied([Applied(READ), Refused(other), Throttled("no"), Applied(other)]) == (READ, other)
 
 
-def test_an_assignment_applied_before_is_ones_own_by_the_counter_that_it_left():
+def test_a_row_shows_that_an_assignment_was_applied_by_the_counter_that_it_left():
     given = change.assign(HELD, "w3", "why")
     done = replace(HELD, owner="w3", checkpoint_owner=None, run_claim=None, counter=6)
     assert is_own_write(given, done)
@@ -318,7 +318,7 @@ def test_an_assignment_applied_before_is_ones_own_by_the_counter_that_it_left():
     assert not is_own_write(called_off, replace(kept, counter=6))
 
 
-def test_a_wish_and_a_stamp_are_ones_own_by_their_value_alone():
+def test_a_row_shows_that_a_want_or_a_stamp_was_applied_by_its_value_alone():
     wish = change.want(HELD, "run/9")
     assert is_own_write(wish, replace(HELD, wanted_by="run/9"))
     assert not is_own_write(wish, replace(HELD, wanted_by="run/8"))
@@ -326,16 +326,16 @@ def test_a_wish_and_a_stamp_are_ones_own_by_their_value_alone():
     asked = replace(FREE, owner="w3", checkpoint_owner="me", assigned_at=NOON)
     assert is_own_write(stamped, asked)
     unstamped = change.initiate_handover(FREE, "w3", "why")
-    assert not is_own_write(unstamped, asked), "another leader may have asked for the same"
+    assert not is_own_write(unstamped, asked), "another leader may have started the same handover"
     assert not is_own_write(change.redirect_handover(HELD, "w3", "why"), replace(HELD, owner="w3"))
 
 
-def test_a_write_that_puts_nothing_is_never_known_again():
+def test_no_row_shows_that_a_write_without_values_was_applied():
     assert not is_own_write(change.give_up(FREE, "me"), replace(FREE, owner=None, run_claim=None, counter=6))
     assert not is_own_write(change.release(HELD, "run/1"), replace(HELD, run_claim=None))
 
 
-def test_a_reposition_to_where_nothing_counts_as_landed_puts_no_landed_checkpoint():
+def test_a_reposition_to_no_landed_record_writes_no_landed_checkpoint():
     made = change.reposition(HELD, "run/1", at=AT, landed=None, why="asked")
     assert made.put == {"checkpoint": AT}
     assert made.remove == {"pending", "pending_state", "looked_at", "behind_ms", "landed"}
@@ -344,7 +344,7 @@ def test_a_reposition_to_where_nothing_counts_as_landed_puts_no_landed_checkpoin
     assert made.remove == {"pending", "pending_state", "looked_at", "behind_ms"}
 
 
-def test_a_moment_that_is_in_whole_milliseconds_already_stays_as_it_is():
+def test_a_time_in_whole_milliseconds_is_written_unchanged():
     last = NOON.replace(microsecond=999_000)
     assert change.release(HELD, "run/1", looked_at=last).put == {"looked_at": last}
     assert change.initiate_handover(FREE, "w3", "why", at=last).put["assigned_at"] == last

@@ -1,4 +1,4 @@
-"""A checkpoint's order is KCL's: one total order, by number and never by text."""
+"""Checkpoints have KCL's total order, by number and never as text."""
 
 import itertools
 
@@ -15,7 +15,7 @@ RANKS = {"AT_TIMESTAMP": -3, "TRIM_HORIZON": -2, "LATEST": -1}
 
 
 def rank(at: Checkpoint) -> tuple[float, int]:
-    """KCL's order, said another way."""
+    """KCL's order, computed in another way."""
     if at.sequence == "SHARD_END":
         return (float("inf"), 0)
     return (RANKS[at.sequence] if at.sequence in RANKS else int(at.sequence), at.sub)
@@ -30,7 +30,7 @@ def test_the_order_is_kcls(a: Checkpoint, b: Checkpoint):
 
 
 @given(CHECKPOINTS, CHECKPOINTS)
-def test_of_two_at_most_one_is_greater_and_either_is_at_least_the_other(a: Checkpoint, b: Checkpoint):
+def test_of_two_checkpoints_at_most_one_is_greater(a: Checkpoint, b: Checkpoint):
     assert [a < b, b < a].count(True) <= 1
     assert [a > b, b > a].count(True) <= 1
     assert a <= b or b <= a
@@ -53,24 +53,26 @@ def test_a_shorter_number_is_not_greater_for_its_first_digit():
 
 
 @given(SUBS, SUBS, DIGITS)
-def test_words_stand_around_all_numbers_in_kcls_order(a: int, b: int, digits: str):
+def test_trim_horizon_and_latest_come_before_and_shard_end_after_all_numbers_as_in_kcl(
+    a: int, b: int, digits: str
+):
     assert AT_TIMESTAMP < TRIM_HORIZON < LATEST < Checkpoint(digits, a) < SHARD_END
     assert Checkpoint("LATEST", b) < Checkpoint(digits, a) < Checkpoint("SHARD_END", b)
 
 
 @given(DIGITS, SUBS, SUBS)
-def test_of_one_record_the_sub_sequence_number_decides(digits: str, a: int, b: int):
+def test_checkpoints_of_one_record_are_ordered_by_the_sub_sequence_number(digits: str, a: int, b: int):
     assert (Checkpoint(digits, a) < Checkpoint(digits, b)) == (a < b)
 
 
 @given(SUBS, SUBS)
-def test_an_end_is_an_end_whatever_its_sub_sequence_number(a: int, b: int):
+def test_shard_end_is_the_end_whatever_its_sub_sequence_number(a: int, b: int):
     one, other = Checkpoint("SHARD_END", a), Checkpoint("SHARD_END", b)
     assert one <= other <= one
     assert one.is_end
 
 
-def test_equality_is_of_texts_order_of_values():
+def test_equality_compares_texts_and_order_compares_values():
     assert Checkpoint("007") != Checkpoint("7")
     assert Checkpoint("007") <= Checkpoint("7") <= Checkpoint("007")
     assert not Checkpoint("007") > Checkpoint("7")
@@ -83,10 +85,10 @@ def test_any_other_text_is_refused(text: str):
 
 
 @pytest.mark.parametrize("text", ["", "-1", "+1", " 1", "1.0", "1e3", "٣", "²", "shard_end", "9" * 130])
-def test_what_looks_like_a_number_and_is_none_of_kinesis_is_refused(text: str):
+def test_a_text_that_looks_like_a_number_but_isnt_one_of_kinesis_is_refused(text: str):
     with pytest.raises(WrongShape):
         Checkpoint(text)
 
 
-def test_the_longest_number_that_kinesis_knows_can_be_compared():
+def test_the_longest_sequence_number_of_kinesis_can_be_compared():
     assert Checkpoint("9" * 129) < SHARD_END

@@ -1,4 +1,4 @@
-"""What may be cleared away, one condition at a time: each of them alone keeps a row or an END."""
+"""Which rows and ENDs may be deleted, tested by one condition at a time: each condition alone keeps a row or an END."""
 
 from __future__ import annotations
 
@@ -40,40 +40,46 @@ def deleted(
     return [change.key for change in plans]
 
 
-def test_a_row_that_nobody_needs_goes() -> None:
+def test_the_row_of_an_ended_shard_whose_children_are_being_read_is_deleted() -> None:
     assert deleted(READ, ROW) == ["p"]
 
 
 @pytest.mark.parametrize(
     "shards",
     [
-        {A: Position(6), B: Position(7), P: Position(5)},  # the table was rolled back over its end
-        {},  # and over everything
+        {
+            A: Position(6),
+            B: Position(7),
+            P: Position(5),
+        },  # the table was rolled back to before the shard's end
+        {},  # the table was rolled back to before everything
         {P: OVER, A: Position(6)},
         {P: OVER, A: Position(6), B: Position(seen=datetime(2026, 1, 1, tzinfo=UTC))},
     ],
 )
-def test_it_stays_while_the_table_has_not_ended_it_or_a_child_is_at_its_start(
+def test_the_row_stays_while_the_table_has_no_end_of_the_shard_or_a_child_is_at_its_start(
     shards: dict[ShardKey, Position],
 ) -> None:
     assert deleted(shards, ROW) == []
     assert deleted(shards, replace(ROW, children=frozenset()), listed=(), gone="p") == []
 
 
-def test_it_stays_while_it_is_listed_or_a_parents_row_is_there() -> None:
+def test_the_row_stays_while_a_listing_shows_the_shard_or_a_parents_row_exists() -> None:
     assert deleted(READ, ROW, listed=(*LISTED, Shard("p", closed=True))) == []
     assert deleted(READ, ROW, Lease("o", stream_epoch=STREAM.epoch)) == []
     assert deleted(READ, ROW, Lease("o", stream_epoch=STREAM.epoch - 1)) == ["p"]
 
 
-def test_a_left_over_row_goes_only_when_kinesis_has_forgotten_the_shard_and_no_run_holds_it() -> None:
+def test_a_left_over_row_is_deleted_only_if_kinesis_has_forgotten_the_shard_and_no_run_claims_the_row() -> (
+    None
+):
     back = replace(ROW, checkpoint=TRIM_HORIZON)
     assert deleted(READ, back) == []
     assert deleted(READ, back, gone="p") == ["p"]
     assert deleted(READ, replace(back, run_claim="r/1"), gone="p") == []
 
 
-def test_a_row_of_unread_ground_is_never_garbage() -> None:
+def test_the_row_of_an_unread_shard_is_never_garbage() -> None:
     assert deleted({}, replace(ROW, checkpoint=TRIM_HORIZON, children=frozenset()), gone="p") == []
 
 
@@ -87,7 +93,7 @@ def test_a_row_of_unread_ground_is_never_garbage() -> None:
         ({**READ, P: Position(5)}, LISTED, []),
     ],
 )
-def test_an_end_goes_once_its_children_show_that_it_was(
+def test_an_end_is_removed_once_the_positions_of_all_children_show_the_shards_end(
     shards: dict[ShardKey, Position], listed: tuple[Shard, ...], dropped: list[str]
 ) -> None:
     family = a_family(STREAM, listed, positions=at(shards))
@@ -95,11 +101,13 @@ def test_an_end_goes_once_its_children_show_that_it_was(
     assert [key.shard_id for key in worth_asking(family, (), at(shards))] == dropped
     assert plan_drop(family, (), at(shards), gone=()) == ()
     unfinished = Lease("p", stream_epoch=P.stream.epoch)
-    assert plan_drop(family, [unfinished], at(shards), gone={"p"}) == (), "its row doesn't say END yet"
+    assert plan_drop(family, [unfinished], at(shards), gone={"p"}) == (), (
+        "the shard's row doesn't say SHARD_END yet"
+    )
 
 
-def test_an_end_that_its_parents_end_names_goes_after_that_one() -> None:
-    """Once gone it would look like a child of the parent's that nobody has read."""
+def test_an_end_that_a_parents_end_names_is_removed_after_the_parents_end() -> None:
+    """Without its END the shard would look like an unread child of its parent."""
     over = Position(6, ended=True, children=("g",))
     waiting = {P: OVER, A: over, ShardKey(STREAM, "g"): Position(8)}
     family = a_family(STREAM, [Shard("b", ("p",)), Shard("g", ("a",))], positions=at(waiting))

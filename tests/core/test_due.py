@@ -1,4 +1,4 @@
-"""Is a shard being read, is it due, and who gets the unowned ones."""
+"""Whether a run is alive, which shards are due, and how long failed shards wait."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ SILENT = Sighting("5", timedelta(seconds=21))
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_dagster_decides_before_a_run_has_started_and_after_it_ended() -> None:
+def test_dagster_decides_whether_a_run_is_alive_before_its_start_and_after_its_end() -> None:
     assert run_lives(RunVerdict(RunState.WAITING), [], PATIENCE)
     assert not run_lives(RunVerdict(RunState.OVER), [BEATS], PATIENCE)
 
 
-def test_a_started_run_lives_by_its_beat_after_a_grace() -> None:
+def test_a_started_run_is_alive_during_a_grace_and_then_by_its_beat() -> None:
     assert run_lives(RunVerdict(RunState.STARTED, timedelta(seconds=59)), [], PATIENCE)
     assert run_lives(RunVerdict(RunState.STARTED, LONG), [BEATS], PATIENCE)
     assert not run_lives(RunVerdict(RunState.STARTED, LONG), [SILENT], PATIENCE)
     assert not run_lives(RunVerdict(RunState.STARTED, LONG), [], PATIENCE)
 
 
-def test_a_run_that_starts_in_the_future_has_no_grace_its_hosts_clock_was_set_back() -> None:
+def test_a_run_with_a_start_in_the_future_has_no_grace() -> None:
     assert not run_lives(RunVerdict(RunState.STARTED, timedelta(hours=-1)), [SILENT], PATIENCE)
 
 
@@ -51,8 +51,11 @@ def test_a_run_that_dagster_does_not_know_is_judged_by_its_beat_alone() -> None:
     assert not run_lives(RunVerdict(RunState.UNKNOWN), [SILENT], PATIENCE)
 
 
-def test_a_quiet_row_is_due_once_its_last_look_is_far_from_now_on_either_side() -> None:
-    """A host whose clock was set back would find nothing due until it has caught up, and what was trimmed would go untold."""
+def test_a_quiet_row_is_due_if_its_last_look_is_a_quarter_of_the_retention_ago_or_as_far_in_the_future() -> (
+    None
+):
+    """If the host's clock was set back, the shard would otherwise not be due for a long time, and trimmed records
+    would not be reported."""
     row = Lease("s", owner="w1", looked_at=NOW, behind_ms=0)
 
     def reasons(now: datetime) -> list[str]:
@@ -65,7 +68,7 @@ def test_a_quiet_row_is_due_once_its_last_look_is_far_from_now_on_either_side() 
     assert reasons(NOW - LONG - second) == ["not looked at for a quarter of the retention"]
 
 
-def test_failures_wait_longer_and_longer_up_to_ten_minutes() -> None:
+def test_the_wait_after_failures_doubles_up_to_ten_minutes() -> None:
     backoff, now, waits = after_run({}, ["s"], NOW), NOW, []
     for _ in range(8):
         backoff = after_run(backoff, ["s"], now)
@@ -74,7 +77,7 @@ def test_failures_wait_longer_and_longer_up_to_ten_minutes() -> None:
     assert waits == [15, 30, 60, 120, 240, 480, 600, 600]
 
 
-def test_the_first_failure_holds_nothing_off_and_a_success_forgets_all() -> None:
+def test_the_first_failure_causes_no_wait_and_a_success_removes_all_waits() -> None:
     first = after_run({}, ["s"], NOW)
     assert held_off(first, NOW) == frozenset()
     second = after_run(first, ["s"], NOW)
@@ -84,12 +87,12 @@ def test_the_first_failure_holds_nothing_off_and_a_success_forgets_all() -> None
     assert held_off(after_run(second, ["other"], NOW, left_alone=["s"]), NOW) == {"s"}
 
 
-def test_a_wait_that_lies_further_off_than_the_longest_holds_nothing_off() -> None:
+def test_a_wait_that_ends_further_away_than_the_longest_wait_is_ignored() -> None:
     backoff = after_run(after_run({}, ["s"], NOW), ["s"], NOW)
     assert held_off(backoff, NOW - timedelta(hours=1)) == frozenset()
 
 
-def test_trouble_that_a_whole_run_had_and_that_passes_holds_its_shards_off_for_a_minute_at_most() -> None:
+def test_after_a_passing_error_of_a_whole_run_its_shards_wait_for_a_minute_at_most() -> None:
     backoff, now = after_run({}, ["s"], NOW, transient=True), NOW
     for _ in range(8):
         backoff = after_run(backoff, ["s"], now, transient=True)
@@ -98,7 +101,7 @@ def test_trouble_that_a_whole_run_had_and_that_passes_holds_its_shards_off_for_a
     assert after_run(backoff, ["s"], now)["s"].until - now == timedelta(minutes=10)
 
 
-def test_a_run_lives_to_the_last_moment_of_its_grace_and_of_its_beat() -> None:
+def test_a_run_is_alive_until_exactly_the_end_of_its_grace_and_of_its_lease_duration() -> None:
     second = timedelta(seconds=1)
     started = RunState.STARTED
     grace, lease = PATIENCE.launch_grace, PATIENCE.lease_duration
@@ -109,7 +112,7 @@ def test_a_run_lives_to_the_last_moment_of_its_grace_and_of_its_beat() -> None:
     assert not run_lives(RunVerdict(started, LONG), [None, SILENT], PATIENCE)
 
 
-def test_what_is_done_every_so_often_is_due_after_that_time_and_after_a_clock_went_back() -> None:
+def test_a_periodic_duty_is_due_after_its_period_and_after_the_clock_was_set_back() -> None:
     second = timedelta(seconds=1)
     assert is_time(None, NOW, every=LONG)
     assert not is_time(NOW, NOW, every=LONG)
@@ -159,7 +162,7 @@ def test_each_row_is_due_idle_read_waiting_or_ended_and_is_counted_once() -> Non
     assert due_of() == DuePlan((), ())
 
 
-def test_a_due_row_tells_the_first_reason_that_there_is() -> None:
+def test_a_due_row_has_the_first_reason_that_applies() -> None:
     failed = Failure(NOW, "access denied")
     told = {
         row.key: due_of(row).due[0].why
@@ -189,7 +192,7 @@ def test_the_child_of_a_merge_waits_until_both_of_its_parents_have_ended() -> No
         assert due_of(child, parents=parents).waiting == int(not (p and q))
 
 
-def test_a_parent_without_a_row_is_in_nobodys_way() -> None:
+def test_no_child_waits_for_a_parent_without_a_row() -> None:
     child = a_row("m", parents=frozenset({"p", "q"}))
     assert due_of(child).due
     assert due_of(child, parents=[a_row("p", checkpoint=SHARD_END)]).due
@@ -201,7 +204,7 @@ def test_a_shard_that_was_read_before_waits_for_no_parent() -> None:
         assert due_of(a_row("m", parents=frozenset({"p"}), **before), parents=[a_row("p")]).due
 
 
-def test_the_plans_of_several_streams_are_one_in_the_order_of_the_rows() -> None:
+def test_the_plans_of_several_streams_are_joined_in_the_order_of_the_rows() -> None:
     one = DuePlan((Due("d", "never read"), Due("a", "5 ms behind")), (a_row("f"), a_row("e")), 1, 2, 3)
     other = DuePlan((Due("b", "never read"),), (a_row("c"),), 10, 20, 30)
     assert together(iter((one, other))) == DuePlan(

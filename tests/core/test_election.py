@@ -1,4 +1,4 @@
-"""Who leads: only an owner that stood still for its own promise loses the lock."""
+"""Which deployment leads: a leader loses the lock only if the lock stood still for the duration that it names."""
 
 from datetime import timedelta
 
@@ -24,18 +24,18 @@ def test_a_free_lock_is_taken_at_once(seen: Sighting | None, gap: timedelta | No
 
 
 @given(SEEN, GAPS)
-def test_ones_own_lock_is_beaten(seen: Sighting | None, gap: timedelta | None):
+def test_the_leader_beats_its_own_lock(seen: Sighting | None, gap: timedelta | None):
     assert plan_election("w0", THEIRS, seen=seen, since=gap, tick=TICK) == (Move.BEAT, None)
 
 
 @given(GAPS)
-def test_a_first_sight_of_somebody_elses_lock_never_takes_it(gap: timedelta | None):
+def test_another_deployments_lock_is_never_taken_at_first_sight(gap: timedelta | None):
     move, seen = plan_election("w1", THEIRS, seen=None, since=gap, tick=TICK)
     assert (move, seen) == (Move.WAIT, Sighting("v0"))
 
 
 @given(st.lists(GAPS, max_size=10))
-def test_a_leader_that_beats_between_looks_is_never_deposed(gaps: list[timedelta | None]):
+def test_a_leader_that_beats_between_looks_keeps_the_lock(gaps: list[timedelta | None]):
     seen = None
     for number, gap in enumerate(gaps):
         found = LockRow("w0", f"v{number}", timedelta(seconds=20))
@@ -44,7 +44,7 @@ def test_a_leader_that_beats_between_looks_is_never_deposed(gaps: list[timedelta
 
 
 @given(st.timedeltas(timedelta(0), timedelta(minutes=5)))
-def test_a_dead_leader_is_deposed_after_its_promise_and_no_sooner(promise: timedelta):
+def test_a_dead_leaders_lock_is_taken_after_its_duration_and_no_sooner(promise: timedelta):
     found, seen, watched = LockRow("w0", "v0", promise), None, timedelta(0)
     move, seen = plan_election("w1", found, seen=seen, since=None, tick=TICK)
     while move is Move.WAIT:

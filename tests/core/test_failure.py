@@ -1,4 +1,5 @@
-"""What a lease row tells of a shard that fails: since the first failed try, the last one's reason, short and without secrets."""
+"""What a lease row says of a failing shard: when the failure began, and the latest reason, short and without
+secrets."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -16,7 +17,7 @@ def test_the_first_failure_begins_now_in_whole_milliseconds():
 
 
 @pytest.mark.parametrize("at", [LATER, NOON - timedelta(days=1)], ids=["later", "by a clock that is behind"])
-def test_a_failure_that_goes_on_keeps_its_beginning_and_tells_the_last_reason(at: datetime):
+def test_a_failure_that_goes_on_keeps_its_beginning_and_gets_the_latest_reason(at: datetime):
     assert failed_again(Failure(NOON, "denied"), "throttled", at) == Failure(NOON, "throttled")
 
 
@@ -35,7 +36,7 @@ def test_the_reason_is_one_short_line():
         f"{'so long ' * 80} password=hunter2",
     ],
 )
-def test_a_reason_that_may_hold_a_secret_is_not_kept(why: str):
+def test_a_reason_that_may_contain_a_secret_is_not_kept(why: str):
     kept = failed_again(None, why, NOON).why
     assert "may hold a secret" in kept
     assert "hunter2" not in kept

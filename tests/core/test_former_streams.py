@@ -1,4 +1,4 @@
-"""Rows name their stream, and what is done about one stream's rows touches no other's."""
+"""Each row says to which stream it belongs, and writes for one stream touch no row of another."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_sync_writes_rows_of_its_own_stream_only(
 
 
 @given(stream=STREAMS, rows=ROWS)
-def test_forgetting_a_stream_deletes_all_its_lives_and_nothing_else(
+def test_forgetting_a_stream_deletes_the_rows_of_all_its_lives_and_no_others(
     stream: StreamId, rows: list[Lease]
 ) -> None:
     ident = f"{stream.account}:{stream.name}"
@@ -82,7 +82,7 @@ def test_the_newest_life_of_each_stream_is_known_by_its_rows(rows: list[Lease]) 
         assert life == f"{ident}:{max(row.stream_epoch or 0 for row in rows if stream_of(row) == ident)}"
 
 
-def test_a_row_fits_the_mode_only_where_key_and_attributes_say_the_same() -> None:
+def test_a_row_fits_the_streams_mode_only_if_its_key_and_its_attributes_agree() -> None:
     stream = a_stream("orders", 17)
     row = a_row(stream, 0)
     assert is_of_form(row, multi=True)

@@ -1,4 +1,4 @@
-"""The landing decision: all of exactly-once hangs on it."""
+"""The landing decision, on which exactly-once depends."""
 
 import re
 from dataclasses import replace
@@ -44,7 +44,7 @@ def base_of(at: dict[ShardKey, Position | None], *, origin: bool = True) -> Posi
 
 @st.composite
 def waves(draw: st.DrawFn) -> tuple[Positions, Proposal]:
-    """A base and a run that read on from what it believes the base to be, sometimes wrongly."""
+    """A table's positions, and a run that read on from what it took them to be, sometimes wrongly."""
     base = base_of({key: draw(STATES) for key in KEYS}, origin=draw(st.integers(0, 9)) > 0)
     ranges = []
     for key in draw(st.lists(st.sampled_from(KEYS), unique=True)):
@@ -66,7 +66,7 @@ def waves(draw: st.DrawFn) -> tuple[Positions, Proposal]:
 
 
 @given(waves())
-def test_every_range_lands_or_is_refused_and_none_is_both(wave: tuple[Positions, Proposal]):
+def test_every_range_either_lands_or_is_refused(wave: tuple[Positions, Proposal]):
     base, proposal = wave
     landing = decide_landing(base, proposal)
     landed_keys, refused = [r.key for r in landing.page.ranges], [r.range.key for r in landing.refused]
@@ -81,14 +81,14 @@ def test_no_file_of_a_refused_shard_lands_and_no_shard_lands_in_part(wave: tuple
     for file in landing.files:
         assert not file.shards & refused
     for file in set(proposal.files) - set(landing.files):
-        assert file.shards <= refused, "a file stayed behind, and a shard of it landed without it"
+        assert file.shards <= refused, "a file was left out, but a shard in it landed"
 
 
 @given(waves())
-def test_what_is_refused_was_refused_for_itself_or_shares_files_with_what_was(
+def test_a_range_is_refused_only_for_its_own_fault_or_for_a_file_shared_with_a_refused_shard(
     wave: tuple[Positions, Proposal],
 ):
-    """The closure is the least one: a zombie of one shard holds up no shard that it shares nothing with."""
+    """A refused shard takes no shard along that it shares no file with."""
     base, proposal = wave
     landing = decide_landing(base, proposal)
     alone = {r.key for r in proposal.ranges if decide_landing(base, Proposal((r,))).refused}
@@ -99,7 +99,7 @@ def test_what_is_refused_was_refused_for_itself_or_shares_files_with_what_was(
 
 
 @given(waves())
-def test_only_a_range_that_began_where_the_table_stands_moves_it(wave: tuple[Positions, Proposal]):
+def test_only_a_range_that_began_at_the_tables_position_moves_it(wave: tuple[Positions, Proposal]):
     base, proposal = wave
     landing = decide_landing(base, proposal)
     for each in landing.page.ranges:
@@ -111,7 +111,7 @@ def test_only_a_range_that_began_where_the_table_stands_moves_it(wave: tuple[Pos
 
 
 @given(waves())
-def test_every_position_is_carried_but_those_that_moved_or_were_dropped(wave: tuple[Positions, Proposal]):
+def test_every_position_is_carried_forward_unless_it_moved_or_was_removed(wave: tuple[Positions, Proposal]):
     base, proposal = wave
     landing = decide_landing(base, proposal)
     moved = {r.key for r in landing.page.ranges if r.moves}
@@ -122,7 +122,7 @@ def test_every_position_is_carried_but_those_that_moved_or_were_dropped(wave: tu
 
 
 @given(waves())
-def test_only_ended_positions_are_dropped(wave: tuple[Positions, Proposal]):
+def test_only_ended_positions_are_removed(wave: tuple[Positions, Proposal]):
     base, proposal = wave
     landing = decide_landing(base, proposal)
     assert set(landing.page.dropped) <= set(proposal.drop)
@@ -130,8 +130,9 @@ def test_only_ended_positions_are_dropped(wave: tuple[Positions, Proposal]):
 
 
 @given(waves())
-def test_a_landing_that_is_asked_for_again_moves_nothing_twice(wave: tuple[Positions, Proposal]):
-    """A commit whose answer was lost, tried again: what moved the table is refused, for the table has moved."""
+def test_a_repeated_commit_moves_no_position_twice(wave: tuple[Positions, Proposal]):
+    """A commit is tried again because its answer was lost. Ranges that moved a position are refused then, because
+    the position has moved."""
     base, proposal = wave
     first = decide_landing(base, proposal)
     again = decide_landing(first.positions, replace(proposal, drop=()))
@@ -145,7 +146,7 @@ def test_a_landing_that_is_asked_for_again_moves_nothing_twice(wave: tuple[Posit
 
 
 @given(waves(), st.sampled_from(KEYS), STATES.filter(lambda at: at is None or not at.ended))
-def test_of_two_runs_that_read_the_same_ground_one_lands(
+def test_of_two_runs_that_read_the_same_records_one_lands(
     wave: tuple[Positions, Proposal], key: ShardKey, at: Position | None
 ):
     base = base_of({**wave[0].shards, key: at})
@@ -158,7 +159,7 @@ def test_of_two_runs_that_read_the_same_ground_one_lands(
     assert second.is_empty
 
 
-def test_a_zombie_of_one_shard_does_not_hold_up_another():
+def test_a_range_of_a_replaced_run_doesnt_keep_other_shards_from_landing():
     base = base_of({A: Position(5), B: Position(5)})
     landing = decide_landing(
         base,
@@ -172,7 +173,7 @@ def test_a_zombie_of_one_shard_does_not_hold_up_another():
     assert (refused.range.key, refused.found) == (A, Position(5))
 
 
-def test_a_refusal_reaches_along_a_chain_of_shared_files():
+def test_a_refusal_spreads_over_a_chain_of_shared_files():
     base = base_of({key: Position(5) for key in (A, B, C, D)})
     ranges = [
         landed(A, Position(4), Position(6)),
@@ -184,7 +185,7 @@ def test_a_refusal_reaches_along_a_chain_of_shared_files():
     assert [f.path for f in landing.files] == ["d"]
 
 
-def test_a_step_back_is_refused_but_to_a_person():
+def test_a_range_that_goes_back_is_refused_unless_a_person_decided_it():
     base = base_of({A: Position(5)})
     back = landed(A, Position(5), Position(4))
     assert "back" in decide_landing(base, Proposal((back,))).refused[0].why
@@ -193,7 +194,7 @@ def test_a_step_back_is_refused_but_to_a_person():
         assert landing.positions.of(A) == Position(4)
 
 
-def test_a_replay_lands_rows_and_moves_nothing():
+def test_a_replay_lands_rows_and_moves_no_position():
     base = base_of({A: Position(5)})
     replay = replace(landed(A, Position(1), Position(3)), kind=Kind.REPLAY)
     landing = decide_landing(base, Proposal((replay,), (a_file("again", A),)))
@@ -202,7 +203,7 @@ def test_a_replay_lands_rows_and_moves_nothing():
     assert landing.positions == base
 
 
-def test_nothing_lands_of_a_stream_without_an_origin():
+def test_no_range_lands_for_a_stream_without_an_origin():
     landing = decide_landing(base_of({}, origin=False), Proposal((landed(A, None, Position(1)),)))
     assert "no origin" in landing.refused[0].why
 
@@ -217,7 +218,7 @@ def test_an_origin_is_decided_once():
     assert second.positions.origins == {STREAM: ORIGIN}
 
 
-def test_an_origin_of_one_life_says_nothing_of_another():
+def test_the_origin_of_one_life_doesnt_count_for_another_life():
     key = ShardKey(LATER, A.shard_id)
     landing = decide_landing(base_of({}), Proposal((landed(key, None, Position(1)),)))
     assert [r.range.key for r in landing.refused] == [key]
@@ -240,7 +241,7 @@ PARENT = A.shard_id
         (None, ParentIs.PASSED, False),
     ],
 )
-def test_a_first_range_waits_for_its_parents_by_the_tables_word(
+def test_the_tables_positions_decide_whether_a_first_range_may_land_after_its_parents(
     parent: Position | None, why: ParentIs, *, lands: bool
 ):
     first = landed(C, None, Position(1), parents=(ParentReason(PARENT, why),))
@@ -256,19 +257,19 @@ def test_each_of_two_parents_must_be_out_of_the_way():
         assert bool(decide_landing(base, Proposal((first,))).page.ranges) is (a and b)
 
 
-def test_a_parent_passed_by_a_descendant_is_out_of_the_way_while_that_has_a_position():
+def test_a_parent_counts_as_passed_only_while_the_named_descendant_has_a_position():
     first = landed(C, None, Position(1), parents=(ParentReason(PARENT, ParentIs.PASSED, D.shard_id),))
     assert decide_landing(base_of({D: Position(1)}), Proposal((first,))).page.ranges
     assert decide_landing(base_of({}), Proposal((first,))).refused
 
 
-def test_a_move_without_witness_keeps_the_tables():
+def test_a_range_without_a_witness_keeps_the_tables_witness():
     before = Position(5, arrival=NOON, seen=NOON, children=("shardId-9",))
     landing = decide_landing(base_of({A: before}), Proposal((landed(A, before, Position(5, ended=True)),)))
     assert landing.positions.of(A) == replace(before, ended=True)
 
 
-def test_what_was_seen_never_goes_back():
+def test_the_seen_time_never_goes_back():
     before = Position(5, seen=NOON)
     upto = Position(6, seen=datetime(2025, 1, 1, tzinfo=UTC))
     landing = decide_landing(base_of({A: before}), Proposal((landed(A, before, upto),)))
@@ -277,7 +278,7 @@ def test_what_was_seen_never_goes_back():
     assert at.seen == NOON
 
 
-# --- what a refusal says, and the edges of each rule --------------------------------------------------------------
+# --- the text of a refusal, and the limits of each rule -----------------------------------------------------------
 
 
 def refusal(base: Positions, each: Range) -> str:
@@ -310,7 +311,7 @@ def test_a_refused_range_says_where_the_table_stands_and_where_the_range_began()
     )
 
 
-def test_a_child_that_is_refused_names_its_first_parent_in_the_way():
+def test_the_refusal_of_a_child_names_its_first_parent_in_the_way():
     def child(*parents: ParentReason) -> Range:
         return landed(C, None, Position(1), parents=parents)
 
@@ -328,7 +329,7 @@ def test_a_child_that_is_refused_names_its_first_parent_in_the_way():
         )
 
 
-def test_parents_are_those_of_the_childs_own_stream():
+def test_parents_are_looked_up_in_the_childs_own_stream():
     first = landed(C, None, Position(1), parents=(ParentReason(A.shard_id, ParentIs.ENDED),))
     elsewhere = base_of({ShardKey(LATER, A.shard_id): Position(5, ended=True)})
     assert "had ended when the run looked" in refusal(elsewhere, first)
@@ -336,7 +337,7 @@ def test_parents_are_those_of_the_childs_own_stream():
     assert "counted as ended because" in refusal(base_of({ShardKey(LATER, D.shard_id): Position(5)}), passed)
 
 
-def test_only_a_shards_first_range_looks_at_its_parents():
+def test_parents_matter_only_for_a_shards_first_range():
     base = base_of({A: Position(5), C: Position(1)})
     on = landed(C, Position(1), Position(2), parents=(ParentReason(A.shard_id, ParentIs.ENDED),))
     assert decide_landing(base, Proposal((on,))).page.ranges == (on,)
@@ -350,7 +351,7 @@ def test_a_range_may_land_with_the_commit_that_decides_its_streams_origin():
     assert not landing.refused
 
 
-def test_origins_of_several_streams_are_written_in_their_order():
+def test_origins_of_several_streams_are_written_in_the_streams_order():
     origins = ((LATER, ORIGIN), (STREAM, ORIGIN))
     landing = decide_landing(Positions(), Proposal(origins=origins))
     assert landing.page.origins == ((STREAM, ORIGIN), (LATER, ORIGIN))
@@ -366,7 +367,7 @@ def test_a_replay_of_a_stream_without_an_origin_or_of_a_child_before_its_parents
     assert "had ended when the run looked" in refusal(base_of({}), early)
 
 
-def test_what_shares_a_file_with_a_refused_shard_says_with_which():
+def test_a_shard_refused_for_a_shared_file_names_the_shards_it_shares_with():
     base = base_of({A: Position(5), B: Position(5), C: Position(5)})
     ranges = (
         landed(A, Position(4), Position(6)),
@@ -383,7 +384,7 @@ def test_what_shares_a_file_with_a_refused_shard_says_with_which():
     assert apart.refused[2].why == f"it shares a file with {B.shard_id}, which is refused"
 
 
-def test_a_file_of_a_shard_without_a_range_is_named_with_its_shards():
+def test_a_file_with_a_shard_that_has_no_range_is_an_error_that_names_its_shards():
     both = f"files hold rows of shards that the proposal has no range for: {[B, C]}"
     with pytest.raises(ValueError, match=f"^{re.escape(both)}$"):
         decide_landing(
@@ -393,7 +394,7 @@ def test_a_file_of_a_shard_without_a_range_is_named_with_its_shards():
         decide_landing(base_of({}), Proposal((landed(A, None, Position(1)),) * 2))
 
 
-def test_an_end_is_dropped_once_all_its_children_have_positions_and_no_parents_end_names_it():
+def test_an_end_is_removed_once_all_its_children_have_positions_and_no_parents_end_names_it():
     end = Position(5, ended=True, children=(C.shard_id, D.shard_id))
 
     def dropped(**more: Position | None) -> bool:
@@ -404,16 +405,16 @@ def test_an_end_is_dropped_once_all_its_children_have_positions_and_no_parents_e
         return bool(landing.page.dropped)
 
     assert dropped()
-    assert not dropped(k0=None), "there is nothing to drop"
-    assert not dropped(k0=replace(end, ended=False)), "it is still read"
-    assert not dropped(k0=replace(end, children=())), "its children aren't known yet"
+    assert not dropped(k0=None), "there is no END to remove"
+    assert not dropped(k0=replace(end, ended=False)), "the shard is still being read"
+    assert not dropped(k0=replace(end, children=())), "the shard's children aren't known yet"
     assert not dropped(k2=None)
     assert not dropped(k3=None)
     assert not dropped(k1=Position(5, ended=True, children=(A.shard_id,)))
     assert dropped(k1=Position(5, children=(A.shard_id,)))
 
 
-def test_an_end_that_moves_in_the_same_commit_is_not_dropped_and_the_others_are():
+def test_an_end_whose_shard_moves_in_the_same_commit_is_not_removed_but_others_are():
     end = Position(5, ended=True, children=(C.shard_id,))
     base = base_of({A: end, B: end, C: Position(1)})
     back = replace(landed(A, end, Position(4)), kind=Kind.REPOSITION)
@@ -428,7 +429,7 @@ def carried(before: Position, upto: Position, kind: Kind = Kind.LANDED) -> Posit
     return decide_landing(base_of({A: before}), Proposal((move,))).positions.of(A)
 
 
-def test_what_a_move_brings_of_its_own_stands_and_what_it_lacks_is_kept():
+def test_a_moved_position_keeps_the_old_values_that_the_range_doesnt_bring():
     early, late = NOON.replace(hour=1), NOON.replace(hour=2)
     before = Position(5, children=("c",), arrival=early, seen=early)
     assert carried(before, Position(6)) == replace(before, sequence=6)
@@ -437,14 +438,14 @@ def test_what_a_move_brings_of_its_own_stands_and_what_it_lacks_is_kept():
     assert carried(Position(5), own) == own
 
 
-def test_a_start_of_its_own_is_kept_until_the_first_record_landed():
+def test_a_positions_own_start_is_kept_until_the_first_record_has_landed():
     begun = Position(start=Start(NOON))
     assert carried(begun, Position(seen=NOON)) == Position(start=Start(NOON), seen=NOON)
     assert carried(begun, Position(start=Start())) == Position(start=Start())
     assert carried(begun, Position(3)) == Position(3)
 
 
-def test_a_persons_move_and_a_first_one_carry_nothing_over():
+def test_a_persons_move_and_a_shards_first_range_keep_no_old_values():
     before = Position(5, children=("c",), arrival=NOON, seen=NOON)
     for kind in (Kind.REPOSITION, Kind.REPAIR):
         assert carried(before, Position(5), kind) == Position(5)

@@ -1,4 +1,4 @@
-"""Positions and ledger as text: nothing is lost, and a broken text is one error."""
+"""Positions and ledger as text: no value is lost, and a broken text is always the same error."""
 
 import base64
 import json
@@ -32,7 +32,7 @@ def body_of(text: str) -> Any:
 
 
 def some_positions(shards: int) -> Positions:
-    """As a busy stream has them: numbers far apart, arrivals close by."""
+    """Positions of a busy stream: sequence numbers far apart, arrivals close together."""
     at = {
         ShardKey(STREAM, f"shardId-{i:012d}"): Position(
             49_590_338_271_490_256_608_559_692_538_361_571_095_921_575_989_136_588_898 + i * 7_919**13,
@@ -58,7 +58,7 @@ def test_a_ledger_comes_back_as_it_was(page: LedgerPage):
 
 
 @given(books())
-def test_the_same_positions_are_the_same_text(book: Positions):
+def test_equal_positions_give_the_same_text(book: Positions):
     shuffled = Positions(
         dict(reversed(list(book.origins.items()))), dict(reversed(list(book.shards.items())))
     )
@@ -70,14 +70,14 @@ def test_a_shard_takes_few_bytes():
 
 
 @given(st.text(max_size=40))
-def test_any_text_is_refused_as_one_error(text: str):
+def test_a_random_text_is_refused_with_one_error(text: str):
     for read in READERS:
         with pytest.raises(WrongShape):
             read(text)
 
 
 @given(books(), st.integers(0, 10**6), st.sampled_from("0aZ~:{ é"))
-def test_a_damaged_text_is_read_or_refused_and_nothing_else(book: Positions, where: int, letter: str):
+def test_a_damaged_text_is_either_read_or_refused_with_that_error(book: Positions, where: int, letter: str):
     text = write_positions(book)
     where %= len(text)
     for damaged in (text[:where], text[:where] + letter + text[where + 1 :], text + letter):
@@ -85,12 +85,12 @@ def test_a_damaged_text_is_read_or_refused_and_nothing_else(book: Positions, whe
 
 
 @given(ANY_JSON)
-def test_a_text_of_other_contents_is_read_or_refused_and_nothing_else(body: Any):
+def test_a_text_with_other_contents_is_either_read_or_refused_with_that_error(body: Any):
     assert_read_or_refused(packed(body))
 
 
 @given(st.data())
-def test_one_odd_value_anywhere_is_read_or_refused_and_nothing_else(data: st.DataObject):
+def test_a_text_with_one_odd_value_is_either_read_or_refused_with_that_error(data: st.DataObject):
     positions, ledger = body_of(write_positions(data.draw(books()))), body_of(write_ledger(data.draw(PAGES)))
     odd = data.draw(ANY_JSON)
     for body in (positions, ledger):
@@ -120,13 +120,13 @@ def assert_read_or_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "row", [[10**17, 1], [-(10**17), 1], [None, 10**30], [None, float("inf")], [None, float("nan")]]
 )
-def test_a_moment_beyond_time_is_refused_as_one_error(row: list[Any]):
+def test_a_time_out_of_range_is_refused_with_that_error(row: list[Any]):
     body = [[STREAM.arn, STREAM.epoch, [row[0], 0], [[0, "1", row[1], row[0]]]]]
     with pytest.raises(WrongShape, match="positions"):
         read_positions(packed(body))
 
 
-def test_a_text_nested_beyond_measure_is_refused_as_one_error():
+def test_a_deeply_nested_text_is_refused_with_that_error():
     deep = "[" * 200_000 + "]" * 200_000
     text = f"{VERSION}:{base64.b85encode(zlib.compress(deep.encode())).decode()}"
     with pytest.raises(WrongShape):
@@ -134,26 +134,26 @@ def test_a_text_nested_beyond_measure_is_refused_as_one_error():
 
 
 @pytest.mark.parametrize("version", ["0", "2", "10", "", "x" * 1_000])
-def test_a_version_that_we_do_not_know_is_told_with_what_to_do(version: str):
+def test_the_error_for_an_unknown_version_says_what_to_do(version: str):
     text = write_positions(some_positions(1)).partition(":")[2]
     with pytest.raises(WrongShape, match="upgrade Headrace") as error:
         read_positions(f"{version}:{text}")
     assert len(str(error.value)) < 300
 
 
-def test_a_bomb_is_not_unpacked():
+def test_a_compressed_text_that_would_become_huge_is_not_unpacked():
     bomb = zlib.compress(b"[" + b" " * (65 * 1024 * 1024) + b"]", 9)
     with pytest.raises(WrongShape, match="larger than any"):
         read_positions(f"{VERSION}:{base64.b85encode(bomb).decode()}")
 
 
-def test_a_shard_whose_digits_are_not_ascii_keeps_its_name():
+def test_a_shard_id_with_digits_outside_of_ascii_comes_back_as_it_was():
     key = ShardKey(STREAM, "shardId-" + "\u0660" * 11 + "\u0661")
     book = Positions({}, {key: Position(1)})
     assert read_positions(write_positions(book)) == book
 
 
-def test_a_moment_finer_than_milliseconds_is_cut_and_not_rounded_up():
+def test_a_time_is_cut_to_milliseconds_and_not_rounded_up():
     key = ShardKey(STREAM, "shardId-000000000001")
     at = Position(1, arrival=NOON + timedelta(microseconds=999))
     found = read_positions(write_positions(Positions({}, {key: at})))

@@ -1,4 +1,4 @@
-"""Parents before children, whatever the listing shows."""
+"""Parents are read before their children, whatever listings show."""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ def test_a_parent_with_a_position_is_in_the_way_until_its_end() -> None:
     assert why("a", a_split(), positions(p=OPEN)) == ["waits: p stands at 5"]
 
 
-def test_every_ancestor_of_a_shard_with_a_position_counts_as_ended_not_its_parents_alone() -> None:
-    """A grandparent whose END, and whose child's END, the table let go of: a late listing shows it again."""
+def test_all_ancestors_of_a_shard_with_a_position_count_as_ended_not_only_its_parents() -> None:
+    """A late listing shows a grandparent again whose END, and whose child's END, were removed."""
     chain = [Shard("g", closed=True), Shard("p", ("g",), closed=True), Shard("a", ("p",)), Shard("c", ("g",))]
     family = a_family(STREAM, chain)
     assert family.counts_as_end("g", positions(a=OPEN))
     assert why("c", family, positions(a=OPEN)) == [ParentIs.PASSED]
     made = plan_sync(family, chain, (), positions=positions(a=OPEN), multi=False, sentinel=TRIM_HORIZON)
-    assert sorted(change.key for change in made) == ["a", "c"], "no row for what was read long ago"
+    assert sorted(change.key for change in made) == ["a", "c"], "no row for a shard that was read long ago"
 
 
-def test_a_parent_that_is_in_scope_but_unread_is_in_the_way() -> None:
+def test_an_unread_parent_in_scope_is_in_the_way() -> None:
     assert why("a", a_split(), positions()) == ["waits: p hasn't been read to its end"]
 
 
-def test_a_parent_that_only_has_a_row_is_in_the_way() -> None:
+def test_a_parent_with_a_row_but_without_a_position_is_in_the_way() -> None:
     assert why("a", a_split(listed=("a", "b"), rows=("p",)), positions()) == [
         "waits: p hasn't been read to its end"
     ]
@@ -75,7 +75,7 @@ def test_a_parent_that_closed_before_the_origin_is_out_of_the_way() -> None:
     assert why("a", family, positions()) == [ParentIs.BEFORE_START]
 
 
-def test_of_two_parents_of_a_merge_none_was_before_the_start_if_the_other_was_read() -> None:
+def test_neither_parent_of_a_merge_counts_as_before_the_start_if_the_other_was_read() -> None:
     merged = Shard("m", ("p", "q"))
     every = [Shard("p", closed=True), Shard("q", closed=True), merged]
     family = a_family(STREAM, [merged], listed=every)
@@ -90,7 +90,7 @@ def test_a_parent_that_kinesis_forgot_is_out_of_the_way_and_one_it_knows_is_not(
     assert why("a", family, positions()) == ["waits: p is in no listing, yet Kinesis still knows it"]
 
 
-def test_a_child_that_an_end_names_is_in_its_own_childrens_way_however_forgotten_it_is() -> None:
+def test_a_child_named_by_an_end_is_in_the_way_of_its_own_children_though_kinesis_forgot_it() -> None:
     at = positions(p=Position(5, ended=True, children=("a",)))
     family = a_family(STREAM, [Shard("g", ("a",))], positions=at)
     assert why("g", family, at, gone=True) == ["waits: a hasn't been read to its end"]
@@ -101,17 +101,17 @@ def test_children_are_known_from_a_row_too() -> None:
     assert family.passed(positions(a=OPEN)) == {"p": "a"}
 
 
-def test_a_parent_without_position_whose_other_child_has_one_counts_as_ended() -> None:
+def test_a_parent_without_a_position_counts_as_ended_if_its_other_child_has_one() -> None:
     reasons, waiting = parents_of("a", a_split(), positions(b=OPEN), lambda _: False)
     assert [(r.why, r.by) for r in reasons] == [(ParentIs.PASSED, "b")]
     assert not waiting
 
 
-def test_a_parents_position_counts_for_more_than_its_descendants() -> None:
+def test_a_parents_own_position_counts_for_more_than_its_descendants_positions() -> None:
     assert why("a", a_split(), positions(p=OPEN, b=OPEN)) == ["waits: p stands at 5"]
 
 
-def test_a_family_that_claims_to_be_its_own_ancestor_ends_the_walk() -> None:
+def test_a_family_in_which_a_shard_is_its_own_ancestor_ends_the_search() -> None:
     loop = a_family(STREAM, [Shard("a", ("b",)), Shard("b", ("a",))])
     assert loop.passed_by("a", positions()) is None
     assert set(parents_first(["a", "b"], loop.parents)) == {"a", "b"}
@@ -119,7 +119,7 @@ def test_a_family_that_claims_to_be_its_own_ancestor_ends_the_walk() -> None:
 
 @dataclass
 class Tree:
-    """A stream's life: splits and merges of open shards, as a script of numbers says."""
+    """A stream's life: a script of numbers says which open shards are split or merged."""
 
     shards: dict[str, Shard] = field(default_factory=lambda: {"s0": Shard("s0")})
     open: list[str] = field(default_factory=lambda: ["s0"])
@@ -151,7 +151,7 @@ scripts = st.lists(st.tuples(st.booleans(), st.integers(0, 50)), max_size=12)
 
 
 @given(scripts, st.randoms(use_true_random=False))
-def test_reading_whatever_may_be_read_reaches_every_shard_once_and_parents_first(
+def test_reading_whatever_may_be_read_reads_every_shard_once_and_after_its_parents(
     script: list[tuple[bool, int]], dice: object
 ) -> None:
     tree = Tree()
@@ -178,7 +178,7 @@ def test_reading_whatever_may_be_read_reaches_every_shard_once_and_parents_first
 
 
 @given(scripts)
-def test_a_sync_that_changed_nothing_has_nothing_to_change(script: list[tuple[bool, int]]) -> None:
+def test_a_second_sync_has_nothing_to_change(script: list[tuple[bool, int]]) -> None:
     tree = Tree()
     tree.play(script)
     rows: dict[str, Lease] = {}
@@ -196,7 +196,7 @@ def test_a_sync_that_changed_nothing_has_nothing_to_change(script: list[tuple[bo
         rows |= {c.key: c.create for c in plan if c.create}
 
 
-def test_positions_of_other_streams_pass_nothing_here() -> None:
+def test_positions_of_another_stream_dont_make_a_shard_count_as_passed() -> None:
     other = ShardKey(StreamId(STREAM.arn, STREAM.epoch + 1), "a")
     assert a_split().passed(Positions(ORIGIN, {other: OPEN})) == {}
     ended = Position(5, ended=True, children=("c",))
@@ -204,12 +204,12 @@ def test_positions_of_other_streams_pass_nothing_here() -> None:
     assert children_of_ends(STREAM, at) == {"c": {"p"}}
 
 
-def test_a_child_that_several_ends_name_knows_each_of_them() -> None:
+def test_a_child_named_by_several_ends_has_all_these_parents() -> None:
     ended = Position(5, ended=True, children=("c", "d"))
     assert children_of_ends(STREAM, positions(p=ended, q=ended)) == {"c": {"p", "q"}, "d": {"p", "q"}}
 
 
-def test_a_passed_ancestor_names_the_first_descendant_that_has_a_position() -> None:
+def test_the_reason_passed_names_the_first_descendant_with_a_position() -> None:
     chain = [Shard("g"), Shard("p", ("g",)), Shard("a", ("p",)), Shard("b", ("p",)), Shard("c", ("g", "h"))]
     family = a_family(STREAM, chain)
     assert family.passed(positions(b=OPEN, a=OPEN, c=OPEN)) == {"p": "a", "g": "a", "h": "c"}
@@ -260,7 +260,7 @@ def test_a_family_is_put_together_from_listings_rows_and_ends() -> None:
     )
 
 
-def test_all_reasons_and_all_that_waits_come_in_the_order_of_the_parents() -> None:
+def test_all_reasons_and_all_parents_in_the_way_come_in_the_order_of_the_parents() -> None:
     family = a_family(STREAM, [Shard("m", ("d", "c", "b", "a"))])
     at = positions(b=END, d=END, a=OPEN, c=OPEN)
     assert parents_of("m", family, at, lambda _: False) == (
@@ -270,7 +270,7 @@ def test_all_reasons_and_all_that_waits_come_in_the_order_of_the_parents() -> No
     assert parents_of("b", family, at, lambda _: False) == ((), ())
 
 
-def test_what_the_caller_knows_of_passed_shards_is_not_worked_out_again() -> None:
+def test_passed_shards_that_the_caller_knows_are_not_worked_out_again() -> None:
     family = a_split()
     assert parents_of("a", family, positions(), lambda _: False, passed={"p": "b"})[0] == (
         ParentReason("p", ParentIs.PASSED, "b"),
@@ -278,7 +278,7 @@ def test_what_the_caller_knows_of_passed_shards_is_not_worked_out_again() -> Non
     assert parents_of("a", family, positions(b=OPEN), lambda _: False, passed={})[0] == ()
 
 
-def test_kinesis_is_asked_about_the_very_parent_and_only_where_nothing_else_knows() -> None:
+def test_kinesis_is_asked_about_exactly_this_parent_and_only_if_nothing_else_tells() -> None:
     asked: list[tuple[str, ShardKey]] = []
 
     def is_gone(shard: ShardKey) -> bool:
@@ -302,13 +302,15 @@ def test_kinesis_is_asked_about_the_very_parent_and_only_where_nothing_else_know
 
 
 def a_child_of_a_closed_parent(**more: Any) -> Family:
-    """`p` is listed, and not in the scope of the origin."""
+    """Shard `p` is listed, but isn't in the scope of the origin."""
     child = Shard("a", ("p",))
     listed = [Shard("h"), Shard("g", ("h",)), Shard("p", ("g",), closed=True), child]
     return a_family(STREAM, [child], listed=listed, **more)
 
 
-def test_a_parent_closed_before_the_start_has_no_ancestor_that_is_or_was_to_be_read() -> None:
+def test_a_parent_counts_as_closed_before_the_start_only_if_none_of_its_ancestors_is_or_was_to_be_read() -> (
+    None
+):
     assert why("a", a_child_of_a_closed_parent(), positions()) == [ParentIs.BEFORE_START]
     late = "waits: p may have been open at the stream's start: the listing of that time is late"
     for ancestor in ("g", "h"):
@@ -322,7 +324,7 @@ def test_a_parent_closed_before_the_start_has_no_ancestor_that_is_or_was_to_be_r
     assert why("a", a_child_of_a_closed_parent(positions=named), named) == [late]
 
 
-def test_a_child_that_is_not_in_the_scope_itself_says_nothing_of_its_parents_time() -> None:
+def test_a_child_out_of_scope_doesnt_show_when_its_parents_closed() -> None:
     every = [Shard("p", closed=True), Shard("a", ("p",))]
     assert why("a", a_family(STREAM, [], listed=every), positions()) == [
         "waits: p may have been open at the stream's start: the listing of that time is late"
@@ -350,13 +352,13 @@ def test_a_shard_whose_parent_descends_from_its_other_parent_comes_last() -> Non
     )
 
 
-def test_both_sides_of_a_merge_are_passed_up_to_their_first_ancestors() -> None:
+def test_both_sides_of_a_merge_count_as_passed_up_to_their_first_ancestors() -> None:
     tree = [Shard("m", ("p", "q")), Shard("p", ("g",)), Shard("q", ("h",)), Shard("g", ("i", "j"))]
     family = a_family(STREAM, tree)
     assert family.passed(positions(m=OPEN)) == dict.fromkeys(("p", "q", "g", "h", "i", "j"), "m")
 
 
-def test_each_reason_and_each_wait_names_the_parent_that_it_is_about() -> None:
+def test_each_reason_and_each_wait_names_its_parent() -> None:
     closed = a_family(STREAM, [Shard("a", ("p",))], listed=[Shard("p", closed=True)])
     assert parents_of("a", closed, positions(), lambda _: False)[0] == (
         ParentReason("p", ParentIs.BEFORE_START),

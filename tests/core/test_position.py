@@ -1,4 +1,4 @@
-"""Positions: what is compared and swapped, and what is carried."""
+"""Positions: which of their values are compared before a commit, and which are only carried along."""
 
 from dataclasses import replace
 
@@ -11,13 +11,13 @@ from tests.core.strategies import KEYS, MOMENTS, ORIGINS, POSITIONS, SHARD_IDS, 
 
 
 @given(POSITIONS)
-def test_staying_is_going_forward(at: Position):
+def test_a_position_is_no_step_back_from_itself_or_from_none(at: Position):
     assert is_forward(at, at)
     assert is_forward(None, at)
 
 
 @given(POSITIONS, POSITIONS)
-def test_going_there_and_back_is_standing_still(a: Position, b: Position):
+def test_two_positions_that_are_no_step_back_from_each_other_are_equal(a: Position, b: Position):
     if is_forward(a, b) and is_forward(b, a):
         assert a.token == b.token or {a.sequence, b.sequence} <= {None}
 
@@ -28,7 +28,7 @@ def test_two_steps_forward_are_a_step_forward(a: Position, b: Position, c: Posit
 
 
 @given(POSITIONS)
-def test_an_end_is_never_taken_back_by_going_forward(at: Position):
+def test_a_step_forward_never_leads_away_from_an_end(at: Position):
     ended, opened = replace(at, ended=True), replace(at, ended=False)
     assert is_forward(opened, ended)
     assert not is_forward(ended, opened)
@@ -50,12 +50,12 @@ def test_a_checkpoint_goes_forward_where_its_position_does(a: Position, b: Posit
 
 
 @given(POSITIONS, st.lists(SHARD_IDS, max_size=2).map(tuple), st.none() | MOMENTS)
-def test_children_and_witnesses_are_not_compared(at: Position, children: tuple[str, ...], seen):
+def test_children_and_times_are_not_compared(at: Position, children: tuple[str, ...], seen):
     assert replace(at, children=children, seen=seen, arrival=seen).token == at.token
 
 
 @given(POSITIONS)
-def test_a_witness_is_the_latest_of_what_was_seen(at: Position):
+def test_a_witness_is_the_later_of_arrival_and_seen(at: Position):
     seen = [t for t in (at.arrival, at.seen) if t is not None]
     assert at.witness == (max(seen) if seen else None)
 
@@ -70,7 +70,7 @@ def test_shards_that_did_not_move_keep_their_positions(
 
 
 @given(books(), st.dictionaries(STREAMS, ORIGINS, max_size=3))
-def test_an_origin_stands_for_ever(book: Positions, asked: dict[StreamId, Origin]):
+def test_an_origin_is_never_replaced(book: Positions, asked: dict[StreamId, Origin]):
     after = book.with_origins(asked)
     assert after.shards == book.shards
     assert {s: after.origins[s] for s in book.origins} == dict(book.origins)

@@ -1,4 +1,4 @@
-"""What a person may decide about a shard, and what can't be meant."""
+"""What a person may decide about a shard, and which decisions are refused."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def stopped(found: Decision | Stop) -> str:
 
 
 def landing(of: ShardSituation, decision: Decision) -> Position:
-    """Where the shard stands once the table has judged it."""
+    """The shard's position after the table has judged the decision."""
     assert decision.range is not None
     made = decide_landing(of.positions, Proposal((decision.range,)))
     assert made.refused == ()
@@ -69,7 +69,7 @@ def landing(of: ShardSituation, decision: Decision) -> Position:
 # --- skip ---------------------------------------------------------------------------------------------------
 
 
-def test_what_is_lost_is_let_go_and_the_next_batch_goes_on_from_what_is_left() -> None:
+def test_after_a_skip_of_lost_records_the_next_batch_goes_on_with_the_records_that_are_left() -> None:
     at = scene()
     decision = decided(plan_skip(at, WhatIsLeft(), ME))
     after = landing(at, decision)
@@ -80,7 +80,7 @@ def test_what_is_lost_is_let_go_and_the_next_batch_goes_on_from_what_is_left() -
     assert plan.batch.witness == STANDS.arrival
 
 
-def test_a_batch_of_a_shard_of_which_nothing_was_let_go_stops_at_a_gap() -> None:
+def test_without_a_skip_a_batch_stops_at_a_gap() -> None:
     plan = plan_begin(scene().row, KEY, scene().positions, retention=timedelta(days=1))
     assert isinstance(plan, Read)
     assert not plan.batch.goes_on
@@ -101,7 +101,7 @@ def test_every_skip_is_in_the_ledger_with_the_persons_words(target: Target) -> N
     assert (made.kind, made.why, made.run, made.after) == (Kind.SKIPPED, ME.why, ME.run, STANDS)
 
 
-def test_reading_goes_on_after_the_record_that_is_named() -> None:
+def test_after_a_skip_to_a_record_reading_goes_on_after_it() -> None:
     at = scene()
     assert landing(at, decided(plan_skip(at, AfterRecord(60), ME))).sequence == 60
 
@@ -111,49 +111,49 @@ def test_a_skip_never_goes_back(sequence: int) -> None:
     assert "isn't after it" in stopped(plan_skip(scene(), AfterRecord(sequence), ME))
 
 
-def test_the_tip_is_the_newest_record_and_when_it_was_seen() -> None:
+def test_a_skip_to_the_tip_moves_to_the_newest_record_and_the_time_at_which_it_was_read() -> None:
     at = scene()
     assert landing(at, decided(plan_skip(at, Tip(99, NOW, NOW), ME))) == Position(99, arrival=NOW, seen=NOW)
 
 
-def test_the_tip_of_a_shard_that_holds_nothing_newer_is_where_it_stands() -> None:
+def test_a_skip_to_the_tip_of_a_shard_without_newer_records_doesnt_move() -> None:
     at = scene()
     for tip in (Tip(None, None, NOW), Tip(50, STANDS.arrival, NOW)):
         assert landing(at, decided(plan_skip(at, tip, ME))) == replace(STANDS, seen=NOW)
 
 
-def test_the_tip_of_a_closed_shard_is_no_witness_for_its_children() -> None:
+def test_a_skip_to_the_tip_of_a_closed_shard_gives_its_children_no_witness() -> None:
     at = scene()
     closed = Tip(99, NOW - timedelta(hours=5), NOW, is_open=False)
     assert landing(at, decided(plan_skip(at, closed, ME))) == Position(99, arrival=NOW - timedelta(hours=5))
     assert "nothing is left" in stopped(plan_skip(at, replace(closed, sequence=None), ME))
 
 
-def test_the_tip_of_a_shard_of_which_nothing_was_read_is_this_moment() -> None:
+def test_a_skip_to_the_tip_of_a_shard_that_was_never_read_moves_to_the_present_time() -> None:
     at = scene(None)
     after = landing(at, decided(plan_skip(at, Tip(None, None, NOW), ME)))
     assert (after.sequence, after.start, after.seen) == (None, Start(NOW), NOW)
 
 
-def test_a_shard_of_which_nothing_landed_keeps_the_reasons_of_its_parents() -> None:
+def test_a_skip_of_a_shard_without_landed_records_keeps_the_reasons_of_its_parents() -> None:
     parents = (ParentReason("shardId-000000000000", ParentIs.GONE),)
     made = decided(plan_skip(scene(None, parents=parents), WhatIsLeft(), ME)).range
     assert made is not None
     assert made.parents == parents
 
 
-def test_an_end_has_its_children() -> None:
+def test_a_skip_to_the_end_names_the_shards_children() -> None:
     at = scene()
     end = End(Shard(KEY.shard_id, closed=True), CHILDREN, is_gone=False)
     after = landing(at, decided(plan_skip(at, end, ME)))
     assert (after.ended, after.children, after.sequence) == (True, CHILDREN, 50)
 
 
-def test_an_open_shard_has_no_end() -> None:
+def test_an_open_shard_cannot_be_skipped_to_its_end() -> None:
     assert "still open" in stopped(plan_skip(scene(), End(Shard(KEY.shard_id), CHILDREN, is_gone=False), ME))
 
 
-def test_an_end_without_children_is_believed_of_a_shard_that_is_gone_only() -> None:
+def test_an_end_without_children_is_accepted_only_for_a_shard_that_left_the_stream() -> None:
     closed = Shard(KEY.shard_id, closed=True)
     assert "names the shard's children yet" in stopped(plan_skip(scene(), End(closed, (), is_gone=False), ME))
     assert "names the shard's children yet" in stopped(plan_skip(scene(), End(None, (), is_gone=False), ME))
@@ -174,11 +174,11 @@ def test_an_end_without_children_is_believed_of_a_shard_that_is_gone_only() -> N
         (replace(scene(), positions=Positions()), "no origin is decided"),
     ],
 )
-def test_what_cannot_be_skipped_is_told_apart(at: ShardSituation, told: str) -> None:
+def test_each_refused_skip_says_why(at: ShardSituation, told: str) -> None:
     assert told in stopped(plan_skip(at, WhatIsLeft(), ME))
 
 
-def test_a_gap_that_was_accepted_is_not_accepted_twice() -> None:
+def test_a_gap_that_was_skipped_is_not_skipped_twice() -> None:
     at = scene(replace(STANDS, gap_accepted=True))
     assert "decided before" in stopped(plan_skip(at, WhatIsLeft(), ME))
 
@@ -188,7 +188,7 @@ def test_a_gap_that_was_accepted_is_not_accepted_twice() -> None:
 AHEAD = Lease(KEY.shard_id, checkpoint=Checkpoint("70"), landed=Checkpoint("70"))
 
 
-def test_the_row_goes_back_to_the_table_and_says_so_itself() -> None:
+def test_the_row_goes_back_to_the_table_and_its_reason_says_so() -> None:
     at = scene(row=AHEAD)
     decision = decided(plan_reposition(at, to_lease=False, sentinel=LATEST, person=ME))
     assert (decision.row, decision.landed) == (Checkpoint("50"), Checkpoint("50"))
@@ -197,7 +197,9 @@ def test_the_row_goes_back_to_the_table_and_says_so_itself() -> None:
     assert decision.range.kind is Kind.REPOSITION
 
 
-def test_a_table_without_position_gets_none_for_that_would_end_the_shards_ancestors() -> None:
+def test_repositioning_a_row_to_a_table_without_a_position_commits_none_because_it_would_end_the_ancestors() -> (
+    None
+):
     at = scene(None, AHEAD)
     decision = decided(plan_reposition(at, to_lease=False, sentinel=LATEST, person=ME))
     assert decision == replace(decision, range=None, row=LATEST, landed=None)
@@ -207,25 +209,27 @@ def test_the_table_goes_forward_to_the_row() -> None:
     at = scene(row=AHEAD)
     decision = decided(plan_reposition(at, to_lease=True, sentinel=LATEST, person=ME))
     after = landing(at, decision)
-    assert (after.sequence, after.gap_accepted) == (70, True), "nobody knows when it was seen whole"
+    assert (after.sequence, after.gap_accepted) == (70, True), (
+        "no time is known up to which the shard was read completely"
+    )
     witnessed = replace(at, arrival=NOW)
     known = landing(witnessed, decided(plan_reposition(witnessed, to_lease=True, sentinel=LATEST, person=ME)))
     assert known == Position(70, arrival=NOW)
     assert (decision.row, decision.landed) == (Checkpoint("70"), Checkpoint("70"))
 
 
-def test_a_row_that_ended_ends_the_shard_with_its_children() -> None:
+def test_a_row_at_shard_end_ends_the_shard_with_its_children() -> None:
     at = scene(row=replace(AHEAD, checkpoint=SHARD_END, children=frozenset(CHILDREN)))
     after = landing(at, decided(plan_reposition(at, to_lease=True, sentinel=LATEST, person=ME)))
     assert (after.ended, after.children, after.sequence) == (True, CHILDREN, 50)
 
 
-def test_a_row_of_a_shard_whose_turn_has_not_come_moves_no_table() -> None:
+def test_a_row_of_a_shard_that_waits_for_its_parents_moves_no_position() -> None:
     at = scene(None, AHEAD, waiting=(InTheWay("p", "p stands at 7"),))
     assert "p stands at 7" in stopped(plan_reposition(at, to_lease=True, sentinel=LATEST, person=ME))
 
 
-def test_a_table_ahead_of_its_row_by_what_it_landed_never_goes_back() -> None:
+def test_a_table_ahead_of_its_row_never_goes_back() -> None:
     row = Lease(KEY.shard_id, checkpoint=Checkpoint("20"), landed=Checkpoint("70"))
     why = stopped(plan_reposition(scene(row=row), to_lease=True, sentinel=LATEST, person=ME))
     assert "would land twice" in why
@@ -233,6 +237,6 @@ def test_a_table_ahead_of_its_row_by_what_it_landed_never_goes_back() -> None:
 
 @pytest.mark.parametrize("to_lease", [True, False])
 @pytest.mark.parametrize("said", ["50", "20", "TRIM_HORIZON"])
-def test_where_nothing_disagrees_nothing_is_decided(said: str, *, to_lease: bool) -> None:
+def test_where_row_and_table_agree_a_reposition_is_refused(said: str, *, to_lease: bool) -> None:
     at = scene(row=Lease(KEY.shard_id, checkpoint=Checkpoint(said), landed=None))
     assert "agree" in stopped(plan_reposition(at, to_lease=to_lease, sentinel=LATEST, person=ME))

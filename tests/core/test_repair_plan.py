@@ -1,4 +1,4 @@
-"""Positions rebuilt from what is left, where a table can't show it: the plan alone."""
+"""Positions are worked out again from what is left in the table: the plan alone."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def stands(repair: Repair) -> dict[str, Position]:
     return {key.shard_id: at for key, at in repair.landing.positions.shards.items()}
 
 
-def test_what_a_snapshot_knows_of_the_very_last_row_is_kept() -> None:
+def test_the_newest_snapshots_position_of_the_last_row_is_kept_with_its_times() -> None:
     over = Position(5, ended=True, children=("b",), seen=NOON)
     assert stands(planned(lost(known(3, a=over), a=5))) == {"a": over}
 
 
-def test_rows_beyond_the_newest_snapshot_and_short_of_it_both_decide() -> None:
+def test_the_last_rows_decide_whether_they_lie_after_or_before_the_newest_snapshots_position() -> None:
     repair = planned(lost(known(3, a=Position(5), b=Position(9)), a=7, b=6))
     assert stands(repair) == {
         "a": Position(7, ended=True, children=("b",), arrival=NOON),
@@ -63,7 +63,7 @@ def test_rows_beyond_the_newest_snapshot_and_short_of_it_both_decide() -> None:
     )
 
 
-def test_the_newest_snapshot_speaks_for_a_shard_without_rows() -> None:
+def test_the_newest_snapshot_decides_for_a_shard_without_rows() -> None:
     repair = planned(lost(known(4, a=Position(6)), known(3, a=Position(5), b=Position(2))))
     assert stands(repair) == {"a": Position(6), "b": Position(2)}
     assert sum("has no row of the shard" in told for told in repair.sentences) == 2
@@ -73,8 +73,8 @@ def landing(key: ShardKey, upto: int, *, rows: int = 1, kind: Kind = Kind.LANDED
     return LedgerPage((Range(kind, key, None, Position(upto), run="r", claim="r/1", rows=rows),))
 
 
-def test_a_snapshot_whose_landing_the_table_doesnt_hold_was_rolled_back_and_speaks_for_no_record() -> None:
-    """A child of its own may have been known by it alone; what an older one says of the shard still counts."""
+def test_a_snapshot_whose_files_arent_in_the_table_was_rolled_back_and_is_not_used_for_records() -> None:
+    """A child may be known from this snapshot alone. What an older snapshot says of the shard still counts."""
     start = Position(start=Start(NOON))
     rolled_back = replace(known(4, a=Position(6), b=Position(9), c=start), page=landing(A, 6))
     assert stands(planned(lost(rolled_back, a=5), {})) == {"a": Position(5, arrival=NOON), "c": start}
@@ -88,7 +88,7 @@ def test_a_snapshot_whose_landing_the_table_doesnt_hold_was_rolled_back_and_spea
     ]
 
 
-def test_a_snapshot_whose_landing_is_there_or_brought_no_rows_is_believed() -> None:
+def test_a_snapshot_whose_files_are_in_the_table_or_that_brought_no_rows_is_used() -> None:
     said = known(4, a=Position(6), b=Position(9))
     for state, rows in (
         (replace(said, page=landing(A, 6)), {"a": 6}),
@@ -110,21 +110,22 @@ def test_every_ancestor_of_a_shard_with_rows_has_ended() -> None:
     assert (ended["a"].children, ended["b"].children) == (("b",), ("c",))
 
 
-def test_no_end_is_made_up_for_an_ancestor_of_which_nothing_tells() -> None:
-    """It may have ended before the start: an END would have its other children read, which did, too."""
+def test_no_end_is_invented_for_an_ancestor_without_rows_or_positions() -> None:
+    """The ancestor may have ended before the start. With an END its other children would be read, which ended
+    before the start too."""
     repair = planned(lost(known(3), c=8))
     assert stands(repair) == {"c": Position(8, arrival=NOON)}
     assert not any(told.startswith((str(A), str(B))) for told in repair.sentences)
 
 
-def test_between_an_end_and_rows_of_a_descendant_every_shard_has_ended() -> None:
-    """The END above names it: without one of its own it would be read again one day."""
+def test_each_shard_between_an_end_and_a_descendant_with_rows_gets_an_end() -> None:
+    """The END above names the shard. Without an END of its own the shard would be read again later."""
     ended = stands(planned(lost(known(3), a=4, c=8)))
     assert ended["b"] == Position(ended=True, children=("c",))
     assert ended["a"] == Position(4, ended=True, children=("b",), arrival=NOON)
 
 
-def test_main_without_anything_of_ours_tells_that_what_lies_beside_it_is_read_again() -> None:
+def test_without_any_usable_snapshot_the_plan_says_that_records_beside_main_are_read_again() -> None:
     evidence = replace(lost(known(4, a=Position(6), b=Position(9, ended=True)), b=9), is_whole=True)
     repair = planned(evidence, {})
     assert stands(repair) == {"b": Position(9, ended=True)}
@@ -132,7 +133,7 @@ def test_main_without_anything_of_ours_tells_that_what_lies_beside_it_is_read_ag
     assert any(told.startswith(f"{A}: gets no position") and "says 6" in told for told in repair.sentences)
 
 
-def test_a_forgotten_shard_that_nothing_proves_ended_is_told() -> None:
+def test_a_shard_that_kinesis_forgot_without_a_proof_of_its_end_is_reported() -> None:
     repair = planned(lost(known(3), a=5, b=6, c=8), gone=frozenset({A, C}))
     assert stands(repair) == {"b": Position(6, arrival=NOON)}
     told = [each for each in repair.sentences if "gets no position" in each]
@@ -141,14 +142,14 @@ def test_a_forgotten_shard_that_nothing_proves_ended_is_told() -> None:
     assert told[0].endswith(f": {C} (last row: 8)")
 
 
-def test_a_forgotten_shard_of_which_nothing_speaks_needs_no_position() -> None:
+def test_a_forgotten_shard_without_rows_or_positions_needs_no_position() -> None:
     assert stands(planned(lost(known(3), a=5), {}, gone=frozenset({A}))) == {}
     assert stands(planned(lost(known(3, a=Position(4)), a=5), {}, gone=frozenset({A}))) == {
         "a": Position(5, arrival=NOON)
     }
 
 
-def test_rows_beyond_a_position_that_was_reached_are_no_ones_to_guess_about() -> None:
+def test_a_repair_is_refused_if_there_are_rows_after_a_position_that_the_chain_shows() -> None:
     reached = Positions(ORIGINS, {A: Position(3)})
     found = plan_repair(
         TableEvidence(9, reached, (), {A: LastRow(5)}, ()), FAMILIES, origins={}, why="w", run="r"
@@ -157,7 +158,7 @@ def test_rows_beyond_a_position_that_was_reached_are_no_ones_to_guess_about() ->
     assert "would land these rows twice" in found.why
 
 
-def test_picked_ranges_land_in_order_upon_each_other() -> None:
+def test_cherry_picked_ranges_land_in_order() -> None:
     def a_pick(snapshot: int, after: int, upto: int) -> Picked:
         each = Range(Kind.LANDED, A, Position(after), Position(upto), run="r", claim="r/1")
         return Picked(snapshot, LedgerPage((each,)))
@@ -169,7 +170,7 @@ def test_picked_ranges_land_in_order_upon_each_other() -> None:
     assert isinstance(plan_repair(turned, FAMILIES, origins={}, why="w", run="r"), Stop)
 
 
-def test_an_end_that_was_let_go_of_before_a_cherry_pick_isnt_told_as_lost() -> None:
+def test_an_end_that_was_removed_before_a_cherry_pick_is_not_reported_as_lost() -> None:
     each = Range(Kind.LANDED, B, Position(7), Position(9), run="r", claim="r/1", rows=2)
     picked = (Picked(9, LedgerPage((each,))),)
     older = known(3, a=Position(5, ended=True, children=("b",)))

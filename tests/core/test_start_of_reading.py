@@ -1,4 +1,4 @@
-"""Where a wave begins to read a shard, and when it must not."""
+"""Where a wave begins to read a shard, and when it must not read."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def row(checkpoint: Checkpoint = TRIM_HORIZON, landed: Checkpoint | None = None)
     return Lease(KEY.shard_id, checkpoint=checkpoint, landed=landed)
 
 
-def test_a_first_read_of_a_root_begins_at_the_origin() -> None:
+def test_the_first_read_of_a_root_begins_at_the_origin() -> None:
     plan = begin(row())
     assert isinstance(plan, Read)
     assert plan.batch.start == Start(MOMENT)
@@ -48,7 +48,7 @@ def test_a_first_read_of_a_root_begins_at_the_origin() -> None:
     assert plan.batch.witness == MOMENT
 
 
-def test_a_child_of_a_placed_parent_begins_at_trim_horizon_and_inherits_its_witness() -> None:
+def test_a_child_of_a_parent_with_a_position_begins_at_trim_horizon_and_takes_the_parents_witness() -> None:
     seen = MOMENT + timedelta(hours=3)
     parent = Position(7, ended=True, arrival=MOMENT, seen=seen)
     reasons = (ParentReason(PARENT.shard_id, ParentIs.ENDED),)
@@ -60,7 +60,7 @@ def test_a_child_of_a_placed_parent_begins_at_trim_horizon_and_inherits_its_witn
 
 
 def test_a_child_whose_other_parent_left_the_stream_unread_may_have_lost_records_since_the_origin() -> None:
-    """That parent's records were trimmed at moments that no position knows."""
+    """That parent's records were trimmed at times that no position shows."""
     read = Position(7, ended=True, arrival=MOMENT + timedelta(hours=2), seen=MOMENT + timedelta(hours=3))
     reasons = (
         ParentReason(PARENT.shard_id, ParentIs.ENDED),
@@ -71,18 +71,18 @@ def test_a_child_whose_other_parent_left_the_stream_unread_may_have_lost_records
     assert plan.batch.witness == MOMENT
 
 
-def test_a_child_of_a_parent_from_before_the_start_begins_at_the_origin() -> None:
+def test_a_child_of_a_parent_closed_before_the_start_begins_at_the_origin() -> None:
     plan = begin(row(), parents=(ParentReason(PARENT.shard_id, ParentIs.BEFORE_START),))
     assert isinstance(plan, Read)
     assert plan.batch.start == Start(MOMENT)
 
 
-def test_a_shard_whose_parents_are_in_the_way_waits() -> None:
+def test_a_shard_waits_for_parents_in_the_way() -> None:
     plan = begin(row(), waiting=(InTheWay(PARENT.shard_id, "it stands at 7"),))
     assert plan == Wait("it stands at 7")
 
 
-def test_reading_goes_on_from_the_table_and_a_row_behind_it_is_repaired() -> None:
+def test_reading_goes_on_from_the_tables_position_and_a_row_behind_it_is_brought_forward() -> None:
     plan = begin(row(Checkpoint("5"), Checkpoint("5")), Position(9))
     assert isinstance(plan, Read)
     assert plan.batch.after == Position(9)
@@ -107,36 +107,36 @@ def test_a_shard_that_ended_in_the_table_is_only_finished() -> None:
     assert begin(row(SHARD_END, SHARD_END), ended) == Finish(ended)
 
 
-def test_our_own_checkpoint_ahead_of_the_table_is_a_rollback() -> None:
+def test_headraces_own_checkpoint_ahead_of_the_table_means_a_rollback() -> None:
     plan = begin(row(Checkpoint("9"), Checkpoint("9")), Position(5))
     assert isinstance(plan, Stop)
     assert "rolled back" in plan.why
 
 
-def test_a_foreign_checkpoint_ahead_of_the_table_is_another_reader() -> None:
+def test_a_foreign_checkpoint_ahead_of_the_table_means_another_reader() -> None:
     plan = begin(row(Checkpoint("9"), Checkpoint("5")), Position(5))
     assert isinstance(plan, Stop)
     assert "other than Headrace" in plan.why
 
 
-def test_shard_end_in_the_row_alone_is_another_reader() -> None:
+def test_shard_end_in_the_row_alone_means_another_reader() -> None:
     plan = begin(row(SHARD_END), Position(5))
     assert isinstance(plan, Stop)
     assert "other than Headrace" in plan.why
 
 
-def test_digits_in_a_row_whose_shard_has_no_position_are_refused() -> None:
+def test_a_sequence_number_in_the_row_of_a_shard_without_a_position_stops_the_shard() -> None:
     plan = begin(row(Checkpoint("5")))
     assert isinstance(plan, Stop)
     assert "no position" in plan.why
 
 
-def test_without_an_origin_nothing_is_read() -> None:
+def test_without_an_origin_no_shard_is_read() -> None:
     plan = plan_begin(row(), KEY, Positions(), retention=DAY)
     assert isinstance(plan, Wait)
 
 
-def test_a_shard_that_was_only_seen_empty_still_begins_at_its_start() -> None:
+def test_a_shard_that_was_read_and_found_empty_still_begins_at_its_start() -> None:
     seen = MOMENT + timedelta(hours=9)
     plan = begin(row(), Position(seen=seen))
     assert isinstance(plan, Read)
@@ -150,7 +150,7 @@ def test_a_position_with_a_start_of_its_own_begins_there() -> None:
     assert plan.batch.start == TRIM
 
 
-def test_the_witness_of_an_unread_root_is_the_moment_named_if_it_was_in_reach_then() -> None:
+def test_the_witness_of_an_unread_root_is_the_named_moment_if_that_was_within_the_retention_then() -> None:
     decided = MOMENT
     for before, witness in (
         (timedelta(hours=2), decided - timedelta(hours=2)),
@@ -166,7 +166,7 @@ def test_the_witness_of_an_unread_root_is_the_moment_named_if_it_was_in_reach_th
 NEITHER = "nothing was read or changed; `headrace reposition` decides which of the two is right"
 
 
-def test_each_disagreement_of_row_and_table_is_told_with_both_sides() -> None:
+def test_each_disagreement_of_row_and_table_is_reported_with_both_values() -> None:
     nine, five = Checkpoint("9"), Checkpoint("5")
     assert begin(row(nine, nine), Position(5)) == Stop(
         f"the lake table's position of {KEY} is 5, but Headrace landed the shard up to 9 before: the table was "
@@ -187,7 +187,7 @@ def test_each_disagreement_of_row_and_table_is_told_with_both_sides() -> None:
     )
 
 
-def test_a_table_is_rolled_back_only_where_it_has_less_than_was_landed() -> None:
+def test_a_row_ahead_counts_as_a_rollback_only_if_the_table_has_less_than_was_landed() -> None:
     five = Checkpoint("5")
     assert not is_rolled_back(None, Position(5))
     assert not is_rolled_back(row(five), Position(4))
@@ -198,27 +198,27 @@ def test_a_table_is_rolled_back_only_where_it_has_less_than_was_landed() -> None
     assert is_rolled_back(row(five, five), None)
 
 
-def test_a_shard_whose_descendant_has_a_position_is_left_over_unless_it_has_one_itself() -> None:
+def test_a_shard_whose_descendant_has_a_position_is_not_read_unless_it_has_a_position_itself() -> None:
     assert begin(row(Checkpoint("5")), passed_by="child") == Passed("child")
     assert isinstance(begin(row(), Position(5), passed_by="child"), Read)
     ended = Position(9, ended=True)
     assert begin(row(), ended, passed_by="child") == Finish(ended)
 
 
-def test_only_a_shard_without_a_landed_record_waits_and_tells_all_that_it_waits_for() -> None:
+def test_only_a_shard_without_a_landed_record_waits_and_names_all_parents_in_the_way() -> None:
     waiting = (InTheWay("p", "p stands at 7"), InTheWay("q", "q stands at 8"))
     assert begin(row(), waiting=waiting) == Wait("p stands at 7; q stands at 8")
     assert begin(row(), Position(seen=MOMENT), waiting=waiting) == Wait("p stands at 7; q stands at 8")
     assert isinstance(begin(row(), Position(5), waiting=waiting), Read)
 
 
-def test_a_stream_without_an_origin_is_waited_for_by_its_name() -> None:
+def test_the_wait_for_an_origin_names_the_stream() -> None:
     assert plan_begin(row(), KEY, Positions(), retention=DAY) == Wait(
         f"no origin is decided yet for {STREAM}"
     )
 
 
-def test_a_first_read_is_this_batch() -> None:
+def test_a_first_read_gives_this_batch() -> None:
     reasons = (ParentReason(PARENT.shard_id, ParentIs.BEFORE_START),)
     assert begin(row(), parents=reasons) == Read(
         Batch(
@@ -234,7 +234,7 @@ def test_a_first_read_is_this_batch() -> None:
     )
 
 
-def test_reading_on_is_this_batch_and_names_no_parent_again() -> None:
+def test_reading_on_gives_this_batch_which_names_no_parents() -> None:
     at = Position(9, arrival=MOMENT + timedelta(hours=1))
     busy = replace(row(Checkpoint("9")), throughput_kbps=7.5)
     reasons = (ParentReason(PARENT.shard_id, ParentIs.GONE),)
@@ -252,7 +252,7 @@ def test_reading_on_is_this_batch_and_names_no_parent_again() -> None:
     )
 
 
-def test_a_gap_is_gone_over_where_the_caller_or_the_position_says_so() -> None:
+def test_a_gap_is_passed_over_if_the_caller_or_the_position_allows_it() -> None:
     def goes_on(position: Position | None, **more: Any) -> bool:
         plan = begin(row(), position, **more)
         assert isinstance(plan, Read)
@@ -266,7 +266,7 @@ def test_a_gap_is_gone_over_where_the_caller_or_the_position_says_so() -> None:
     assert goes_on(accepted, goes_on=True)
 
 
-def test_a_child_begins_at_the_origin_while_no_parent_has_a_record_and_at_trim_horizon_once_one_has() -> None:
+def test_a_child_begins_at_the_origin_while_no_parent_has_a_record_and_at_trim_horizon_otherwise() -> None:
     other = ShardKey(STREAM, "shardId-000000000009")
     reasons = tuple(ParentReason(key.shard_id, ParentIs.ENDED) for key in (PARENT, other))
     for first, second, start in (
@@ -281,7 +281,7 @@ def test_a_child_begins_at_the_origin_while_no_parent_has_a_record_and_at_trim_h
         assert plan.batch.start == start
 
 
-def test_the_witness_of_a_child_is_the_latest_of_its_parents_whatever_positions_lack_one() -> None:
+def test_the_witness_of_a_child_is_the_latest_of_its_parents_witnesses() -> None:
     other = ShardKey(STREAM, "shardId-000000000009")
     early, late = MOMENT + timedelta(hours=1), MOMENT + timedelta(hours=2)
     reasons = (
@@ -301,7 +301,7 @@ def test_the_witness_of_a_child_is_the_latest_of_its_parents_whatever_positions_
     assert witness(None, None) == MOMENT
 
 
-def test_a_root_of_a_later_life_has_lost_nothing_since_that_life_began() -> None:
+def test_a_root_of_a_later_life_has_the_beginning_of_that_life_as_its_witness() -> None:
     born = datetime.fromtimestamp(STREAM.epoch, UTC)
 
     def witness(*others: StreamId) -> datetime:
@@ -317,7 +317,7 @@ def test_a_root_of_a_later_life_has_lost_nothing_since_that_life_began() -> None
     assert witness(later) == witness(elsewhere) == witness() == MOMENT
 
 
-def test_a_moment_named_exactly_at_the_edge_of_the_retention_was_in_reach() -> None:
+def test_a_moment_named_exactly_at_the_edge_of_the_retention_counts_as_within_it() -> None:
     for named, witness in (
         (MOMENT - DAY, MOMENT - DAY),
         (MOMENT - DAY - timedelta(seconds=1), MOMENT),

@@ -1,4 +1,4 @@
-"""The names that a shard goes by."""
+"""The names and keys of streams and shards."""
 
 import pytest
 from hypothesis import given
@@ -23,7 +23,7 @@ def test_an_arn_holds_name_account_and_region(stream: StreamId):
 
 
 @given(STREAMS)
-def test_a_serialized_stream_is_kcls_and_gives_back_its_epoch(stream: StreamId):
+def test_a_serialized_stream_has_kcls_form_and_gives_back_its_epoch(stream: StreamId):
     assert stream.serialized == f"{stream.account}:{stream.name}:{stream.epoch}"
     assert epoch_of_serialized(stream.serialized) == stream.epoch
 
@@ -34,7 +34,7 @@ def test_a_lease_key_gives_back_its_shard(key: ShardKey, *, multi: bool):
 
 
 @given(STREAMS, STREAMS, SHARD_IDS)
-def test_in_multi_mode_shards_of_two_streams_or_lives_have_two_keys(
+def test_in_multi_mode_shards_of_two_streams_or_lives_have_different_keys(
     one: StreamId, other: StreamId, shard_id: str
 ):
     keys = {lease_key(ShardKey(stream, shard_id), multi=True) for stream in (one, other)}
@@ -49,7 +49,7 @@ def test_a_lease_key_of_a_single_stream_is_the_bare_shard_id():
 
 
 @pytest.mark.parametrize("partition", ["aws", "aws-cn", "aws-us-gov"])
-def test_every_partition_of_aws_has_streams(partition: str):
+def test_arns_of_every_aws_partition_are_accepted(partition: str):
     arn = f"arn:{partition}:kinesis:eu-west-1:123456789012:stream/orders"
     assert is_stream_arn(arn)
     assert StreamId(arn, 1).name == "orders"
@@ -65,7 +65,7 @@ def test_every_partition_of_aws_has_streams(partition: str):
         "arn:aws:kinesis:eu-west-1:123456789012:stream/",
     ],
 )
-def test_what_is_no_arn_of_a_stream_is_said_to_be_none(text: str):
+def test_a_text_that_is_no_stream_arn_is_refused_by_name(text: str):
     assert not is_stream_arn(text)
     with pytest.raises(WrongShape):
         _ = StreamId(text, 1).name
@@ -85,12 +85,12 @@ def test_what_is_no_arn_of_a_stream_is_said_to_be_none(text: str):
         f"1:orders:{'9' * 5000}",
     ],
 )
-def test_what_is_not_a_serialized_stream_has_no_epoch(text: str):
+def test_a_text_that_is_no_serialized_stream_has_no_epoch(text: str):
     assert epoch_of_serialized(text) is None
 
 
-def test_first_shards_of_many_streams_are_told_apart_by_their_hashes():
-    """Else each look into a table of a thousand streams' positions compares a thousand names."""
+def test_first_shards_of_many_streams_have_different_hashes():
+    """Otherwise each look-up in a table of a thousand streams' positions would compare a thousand names."""
     streams = (StreamId(f"arn:aws:kinesis:eu-west-1:123456789012:stream/{n}", 17) for n in range(500))
     hashes = {hash(ShardKey(stream, "shardId-000000000000")) for stream in streams}
     assert len(hashes) > 490

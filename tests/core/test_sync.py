@@ -1,4 +1,4 @@
-"""The plan of a shard sync, and when the next one may be left out."""
+"""The plan of a shard sync, and when the next sync may be left out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline.core.sync import a_lease, plan_retire, plan_sync, sync_token
 from tests.core.stream_life import STREAM, ZERO
 
 
-def test_a_chain_of_ten_thousand_reshards_is_no_recursion_and_no_square() -> None:
+def test_the_plan_for_a_chain_of_ten_thousand_reshards_needs_neither_recursion_nor_quadratic_time() -> None:
     names = [f"shardId-{n:012d}" for n in range(10_000)]
     shards = [
         Shard(name, (names[n - 1],) if n else (), closed=n < len(names) - 1) for n, name in enumerate(names)
@@ -27,7 +27,7 @@ def test_a_chain_of_ten_thousand_reshards_is_no_recursion_and_no_square() -> Non
     assert parents_first(reversed(names), family.parents) == tuple(names)
 
 
-def test_a_stream_made_anew_has_its_rows_exchanged_in_one_sync() -> None:
+def test_one_sync_replaces_all_rows_of_a_recreated_stream() -> None:
     old = Lease("shardId-000000000000", checkpoint=Checkpoint("7"), stream_epoch=STREAM.epoch - 5)
     shards = [Shard("shardId-000000000000")]
     plan = plan_sync(
@@ -44,12 +44,12 @@ def test_a_stream_made_anew_has_its_rows_exchanged_in_one_sync() -> None:
     ]
 
 
-def test_a_leader_that_slept_through_a_streams_new_life_retires_none_of_its_rows() -> None:
+def test_a_leader_that_was_frozen_while_its_stream_was_recreated_retires_no_row_of_the_new_life() -> None:
     young = Lease("shardId-000000000000", stream_epoch=STREAM.epoch + 5)
     assert plan_retire(STREAM, [young]) == []
 
 
-def test_rows_of_other_streams_in_the_table_are_neither_retired_nor_taken_for_ones_own() -> None:
+def test_rows_of_other_streams_in_the_table_are_neither_retired_nor_used() -> None:
     theirs = Lease("123456789012:other:5:s0", stream="123456789012:other:5", shard="s0", stream_epoch=5)
     older = Lease("123456789012:orders:5:s0", stream="123456789012:orders:5", shard="s0", stream_epoch=5)
     shards = [Shard("s0")]
@@ -67,7 +67,7 @@ def test_rows_of_other_streams_in_the_table_are_neither_retired_nor_taken_for_on
     ]
 
 
-def test_a_row_that_is_rebuilt_knows_what_we_landed_so_that_a_rollback_after_it_is_seen() -> None:
+def test_a_row_made_again_holds_the_landed_checkpoint_so_that_a_later_rollback_is_noticed() -> None:
     at = Positions({STREAM: Origin(TRIM, ZERO)}, {ShardKey(STREAM, "s0"): Position(5)})
     row = a_lease(STREAM, Shard("s0"), multi=False, positions=at, sentinel=TRIM_HORIZON)
     assert (row.checkpoint, row.landed) == (Checkpoint("5"), Checkpoint("5"))
@@ -84,19 +84,19 @@ def token(*rows: Lease, **at: Position) -> str | None:
     return sync_token(STREAM, rows, Positions({STREAM: Origin(TRIM, ZERO)}, shards))
 
 
-def test_a_sync_rests_only_while_open_rows_cover_all_hash_keys() -> None:
+def test_syncs_are_left_out_only_while_open_rows_cover_all_hash_keys() -> None:
     assert token(*BOTH) is not None
     assert token(BOTH[0]) is None
     assert token(BOTH[1]) is None
     assert token(replace(BOTH[0], hash_range=HashRange(0, 8)), BOTH[1]) is None
-    assert token(*BOTH, Lease("x")) is None, "nobody knows what the third one covers"
+    assert token(*BOTH, Lease("x")) is None, "the hash keys of the third row are unknown"
     assert token(replace(BOTH[0], checkpoint=SHARD_END), BOTH[1]) is None
     assert token() is None
 
 
-def test_a_sync_rests_only_while_rows_and_ends_are_the_same() -> None:
+def test_syncs_are_left_out_only_while_rows_and_ends_stay_the_same() -> None:
     quiet = token(*BOTH, l=Position(5))
-    assert token(*BOTH, l=Position(6)) == quiet, "reading on makes no shard new"
+    assert token(*BOTH, l=Position(6)) == quiet, "a position that moves on makes no new shard"
     assert token(*(replace(row, counter=9, owner="w2") for row in BOTH), l=Position(5)) == quiet
     others = [
         token(*BOTH, l=Position(5, ended=True)),

@@ -1,5 +1,5 @@
-"""Thousands of random lives of a stream: whatever a listing leaves out, whatever row is lost, whoever was there before,
-every shard is read once, after its parents, and nothing is left unread."""
+"""Thousands of random lives of a stream, with incomplete listings, lost rows and earlier readers: every shard is
+read once, after its parents, and no shard is left unread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipeline.core.stream import ShardKey
 from tests.core.stream_life import STREAM, Stream, World, moment
 
 SEEDS = 300
-"""Of each of the ten mixes."""
+"""How many seeds of each of the ten mixes are run."""
 STARTS = (TRIM_HORIZON, LATEST, AT_TIMESTAMP)
 
 
@@ -59,8 +59,9 @@ def test_every_shard_in_scope_is_read_once_and_after_its_parents(
 
 
 @pytest.mark.parametrize("trouble", [False, True], ids=["calm", "trouble"])
-def test_rows_and_ends_that_were_let_go_of_are_never_read_again(*, trouble: bool) -> None:
-    """The stream forgets soon, so that clean-ups have work while reshards go on; what vanishes unread is a stop."""
+def test_shards_whose_rows_and_ends_were_deleted_are_never_read_again(*, trouble: bool) -> None:
+    """The stream forgets soon, so that clean-ups delete while reshards go on. A shard that leaves the stream unread
+    stops."""
     let_go = 0
     for seed in range(SEEDS):
         dice = Random(f"{seed}-{trouble}")
@@ -79,8 +80,8 @@ def test_rows_and_ends_that_were_let_go_of_are_never_read_again(*, trouble: bool
         for name in read_on:
             assert not world.positions.has_ended(ShardKey(STREAM, name))
         for name in set(stream.shards) - set(world.begun):
-            assert is_reported(world, name), f"seed {seed}: {name} was passed over in silence"
-    assert let_go > SEEDS / 6, "clean-ups had work to do"
+            assert is_reported(world, name), f"seed {seed}: {name} was passed over without a report"
+    assert let_go > SEEDS / 6, "no clean-up deleted a row"
 
 
 def ancestors(stream: Stream, name: str) -> set[str]:
@@ -94,8 +95,8 @@ def ancestors(stream: Stream, name: str) -> set[str]:
 
 
 def is_reported(world: World, name: str) -> bool:
-    """Unread ground is never just gone: an open row of it, or of a relation that waits, stops with a sentence. Where
-    that was lost too, a descendant is read whose witness is from before."""
+    """Whether the loss of a shard is reported: an open row of the shard, or of a waiting relative, stops with a
+    sentence. Where those rows were lost too, a descendant is read with a witness from before the loss."""
     stream = world.stream
     after = {other for other in stream.shards if name in ancestors(stream, other)}
     open_rows = {row.shard_id for row in world.rows.values() if not row.has_ended}
@@ -106,7 +107,8 @@ def is_reported(world: World, name: str) -> bool:
 
 
 def a_kcl_state(stream: Stream, now: int) -> tuple[dict[str, Lease], dict[str, str]]:
-    """Rows as KCL's workers leave them at some moment, and what they think of each shard: unread, reading, ended."""
+    """Rows as KCL's workers leave them at some time, and how far they have read each shard: unread, reading or
+    ended."""
     dice = stream.dice
     rows: dict[str, Lease] = {}
     state: dict[str, str] = {}
@@ -119,7 +121,7 @@ def a_kcl_state(stream: Stream, now: int) -> tuple[dict[str, Lease], dict[str, s
         some = not its or any(state.get(p) in {"ended", "ending"} for p in its)
         if not some:
             continue
-        # A merged shard's row is made at its parents' end, and only where both of them have rows.
+        # A merged shard's row is made when its parents end, and only if both of them have rows.
         others = {p for child in stream.children(name) for p in stream.shards[child].parents} - {name}
         may_end = stream.closed.get(name, now + 1) <= now and others <= rows.keys()
         choices = ["unread", "reading", *(["ending", "ended", "ended"] if may_end else [])]
@@ -150,7 +152,7 @@ def kcl_cleans(stream: Stream, rows: dict[str, Lease], state: dict[str, str]) ->
 
 
 def adopted(stream: Stream, rows: dict[str, Lease]) -> dict[ShardKey, Position]:
-    """The rows' own positions; a shard without a row has ended if a descendant has one."""
+    """The rows' own positions. A shard without a row has ended if a descendant has a row."""
     at: dict[ShardKey, Position] = {}
     for name, row in rows.items():
         if row.checkpoint.is_end:
@@ -163,7 +165,9 @@ def adopted(stream: Stream, rows: dict[str, Lease]) -> dict[ShardKey, Position]:
 
 
 @pytest.mark.parametrize("trouble", [False, True], ids=["calm", "trouble"])
-def test_after_adoption_what_kcl_ended_stays_read_and_all_else_is_read_once(*, trouble: bool) -> None:
+def test_after_adoption_shards_that_kcl_ended_are_not_read_and_all_others_are_read_once(
+    *, trouble: bool
+) -> None:
     for seed in range(SEEDS):
         dice = Random(f"adopted-{seed}-{trouble}")
         stream = Stream(dice, reshards=1 + dice.randrange(9))
