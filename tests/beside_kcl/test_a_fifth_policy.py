@@ -1,8 +1,11 @@
-"""A fifth way of sharing tables, written here alone: two fleets of one application take turns, as when a new version is
-brought in beside an old one. Core and duties know nothing of it.
+"""A fifth policy for sharing tables, written in this test alone: two fleets of one application take turns, as when
+a new version replaces an old one. Core and duties don't know it.
 
-The workers of the colour whose turn it is are given leases; the others keep what they read until it is moved, lead nobody,
-and take nothing new. A command may hold no row of the colour that is on its way out.
+Each worker belongs to a colour. Only workers of the colour whose turn it is are assigned leases. Workers of the
+other colour
+
+keep their leases until these are moved, don't lead, and are assigned nothing new. A command may hold no row of
+theirs.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass
 class Turn:
-    """Whose turn it is; somebody else changes it while the ticks go on."""
+    """The colour whose turn it is. The test changes it while ticks go on."""
 
     colour: str = "blue"
 
@@ -40,8 +43,8 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Colours:
-    """The company: only the colour whose turn it is may be given leases."""
+class ColoursCompany:
+    """The policy's part that judges the fleet: only workers of the colour whose turn it is may be assigned leases."""
 
     turn: Turn
     nobody: NoOtherWorkers
@@ -71,7 +74,7 @@ class Colours:
 
 @dataclass(frozen=True)
 class ToTheColour:
-    """The giving: what a worker of the other colour holds moves to the colour whose turn it is."""
+    """The policy's part that assigns: leases of the other colour's workers move to the colour whose turn it is."""
 
     turn: Turn
     gap: GapStrategy
@@ -92,8 +95,8 @@ class ToTheColour:
 
 
 @dataclass(frozen=True)
-class Diary:
-    """The work: as when alone, with a memory of its own that outlives the process."""
+class TickCounter:
+    """The policy's part in a worker's tick: it counts ticks, and its count outlives the process."""
 
     given: Any
 
@@ -123,9 +126,9 @@ class Coloured(World):
         times = self.settings.times
         return replace(
             plain,
-            other_workers=Colours(self.turn, NoOtherWorkers(times.lease_duration)),
+            other_workers=ColoursCompany(self.turn, NoOtherWorkers(times.lease_duration)),
             strategy=ToTheColour(self.turn, GapStrategy(rules_of(self.settings, plain.signs_of_life))),
-            own_leases=Diary(plain.own_leases),
+            own_leases=TickCounter(plain.own_leases),
         )
 
     def tick(self, times: int = 1) -> None:
@@ -140,7 +143,7 @@ class Coloured(World):
         return {row.owner for row in self.leases.scan().leases}
 
 
-def test_only_the_colour_whose_turn_it_is_is_given_leases_and_reads() -> None:
+def test_only_workers_of_the_colour_whose_turn_it_is_are_assigned_leases_and_read() -> None:
     world = Coloured()
     world.tick(12)
     assert world.owners == {"blue-1", "blue-2"}
@@ -149,7 +152,7 @@ def test_only_the_colour_whose_turn_it_is_is_given_leases_and_reads() -> None:
     world.check()
 
 
-def test_the_turn_is_judged_anew_at_each_tick() -> None:
+def test_the_policy_is_judged_anew_at_each_tick() -> None:
     world = Coloured()
     world.tick(12)
     world.turn.colour = "green"
@@ -160,7 +163,7 @@ def test_the_turn_is_judged_anew_at_each_tick() -> None:
     assert world.owners == {"blue-1", "blue-2"}
 
 
-def test_where_no_worker_of_that_colour_beats_the_leader_gives_nothing_out_and_says_why() -> None:
+def test_if_no_worker_of_that_colour_beats_the_leader_assigns_nothing_and_says_why() -> None:
     world = Coloured()
     world.tick(12)
     world.turn.colour = "red"
@@ -172,27 +175,27 @@ def test_where_no_worker_of_that_colour_beats_the_leader_gives_nothing_out_and_s
     assert {row.key: row.owner for row in world.leases.scan().leases} == before
 
 
-def test_it_may_keep_a_deployment_from_leading() -> None:
+def test_a_policy_can_keep_a_deployment_from_leading() -> None:
     world = Coloured()
     world.turn.colour = "none"
     report = world.lead("blue-1")
     assert (report.leads, str(report)) == (False, "leader: it is nobody's turn")
 
 
-def test_a_worker_that_it_keeps_away_doesnt_beat() -> None:
+def test_a_worker_that_the_policy_keeps_away_doesnt_beat() -> None:
     world = Coloured()
     world.tick(3)
     assert str(world.work("plain-1")) == "worker plain-1: colourless, this one does nothing"
     assert world.rows.get("plain-1") is None
 
 
-def test_a_workers_tick_tells_what_the_policy_remembers() -> None:
+def test_the_sentence_of_a_workers_tick_holds_what_the_policy_says() -> None:
     world = Coloured()
     world.tick(3)
     assert ", tick 4 of its diary" in str(world.work("blue-1"))
 
 
-def test_a_persons_command_asks_it_before_it_holds_a_row() -> None:
+def test_a_persons_command_asks_the_policy_before_it_holds_a_row() -> None:
     world = Coloured()
     world.tick(12)
     key = world.shard(0).shard_id
@@ -216,7 +219,7 @@ def test_a_persons_command_asks_it_before_it_holds_a_row() -> None:
 
 @pytest.mark.parametrize("room", ["core", "duties"])
 def test_neither_core_nor_duties_ask_for_a_mode(room: str) -> None:
-    """What a mode is called in the settings; `policy_of` turns it into parts of a policy."""
+    """They must not name the settings that choose a mode. `policy_of` turns these into parts of a policy."""
     flags = ("is_shared", "kcl.failover", "allow_foreign", "kcl.mode", "kcl.heartbeat")
     modules = {
         path.name: path.read_text(encoding="utf-8") for path in (ROOT / "pipeline" / room).glob("*.py")

@@ -1,4 +1,4 @@
-"""A stopped KCL application is taken over where it stands, and given back where the table stands."""
+"""A stopped KCL application is adopted where its workers stopped, and given back where the lake table stands."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def adopting(world: World) -> Adopting:
 
 
 def kcl(world: World, rows: Mapping[int, Checkpoint | Lease]) -> None:
-    """Lease rows as KCL's workers left them: no epoch, a counter, an owner that is gone."""
+    """Lease rows as KCL's workers left them: without an epoch, with a counter, and with an owner that no longer
+    runs."""
     made = []
     for shard, says in rows.items():
         key = world.shard(shard).shard_id
@@ -34,7 +35,7 @@ def kcl(world: World, rows: Mapping[int, Checkpoint | Lease]) -> None:
 
 
 def at(world: World, shard: int, number: int) -> Checkpoint:
-    """KCL has checkpointed this shard's record of that number: it isn't ours to land."""
+    """The shard's first so many records were checkpointed by KCL, so they must not land."""
     its = [record for record in world.put if record[0] == world.shard(shard)]
     world.skipped |= set(its[: number + 1])
     return Checkpoint(str(its[number][1]))
@@ -68,7 +69,7 @@ def test_reading_goes_on_after_the_record_that_kcl_checkpointed() -> None:
     assert len(world.landed()) == 3
 
 
-def test_the_leases_of_kcls_workers_come_over_by_themselves() -> None:
+def test_the_leases_of_stopped_kcl_workers_move_to_headraces_workers() -> None:
     world = World()
     kcl(world, {0: TRIM_HORIZON, 1: TRIM_HORIZON})
     adopt(world)
@@ -90,8 +91,8 @@ def test_a_shard_that_kcl_ended_is_not_read_again_and_its_children_are_read_from
     assert len(world.landed()) == 8
 
 
-def test_a_parent_that_kcl_hadnt_finished_is_finished_first_though_its_children_have_rows() -> None:
-    """D13: KCL writes child leases before the parent's SHARD_END."""
+def test_a_parent_that_kcl_hadnt_finished_is_read_before_its_children_though_they_have_rows() -> None:
+    """D13: KCL writes the rows of children before the parent's SHARD_END."""
     world = World(shards=1)
     world.produce(0, 6)
     stands = at(world, 0, 2)
@@ -103,7 +104,7 @@ def test_a_parent_that_kcl_hadnt_finished_is_finished_first_though_its_children_
     assert [record[0] for record in world.landed()] == [world.shard(0)] * 3 + [world.shard(1)] * 4
 
 
-def test_an_open_parent_above_a_child_that_has_a_position_is_read_too() -> None:
+def test_an_open_parent_of_a_child_with_a_position_is_read_too() -> None:
     world = World(shards=1)
     world.produce(0, 6)
     world.source.split(world.shard(0))
@@ -114,13 +115,13 @@ def test_an_open_parent_above_a_child_that_has_a_position_is_read_too() -> None:
     assert len(world.landed()) == 6 + 2
 
 
-def test_a_shard_without_a_row_counts_as_ended_only_where_a_descendant_has_one() -> None:
+def test_a_shard_without_a_row_counts_as_ended_only_if_a_descendant_has_a_row() -> None:
     world = World(shards=2)
     world.produce(0, 5)
     world.skipped |= set(world.put)
     world.source.split(world.shard(0))
     world.produce(2, 4)
-    world.produce(1, 3)  # nobody of KCL had made a lease for this one
+    world.produce(1, 3)  # KCL had made no row for this shard
     kcl(world, {2: TRIM_HORIZON, 3: TRIM_HORIZON})
     world.clock.advance(timedelta(seconds=5))
     adopt(world)
@@ -153,7 +154,7 @@ def test_a_child_at_latest_waits_for_its_unfinished_parent() -> None:
     read_to_the_end(world)
 
 
-def test_rows_at_a_timestamp_need_the_moment_that_only_kcls_configuration_knows() -> None:
+def test_rows_at_timestamp_need_the_moment_that_only_kcls_configuration_knows() -> None:
     world = World(shards=1)
     world.produce(0, 5, landed=False)
     world.clock.advance(timedelta(seconds=5))
@@ -167,9 +168,7 @@ def test_rows_at_a_timestamp_need_the_moment_that_only_kcls_configuration_knows(
     read_to_the_end(world)
 
 
-def test_a_position_whose_record_has_left_the_stream_stops_its_shard_instead_of_skipping_what_is_lost() -> (
-    None
-):
+def test_a_shard_whose_checkpointed_record_left_the_stream_stops_instead_of_skipping_lost_records() -> None:
     world = World(shards=1)
     world.produce(0, 5)
     kcl(world, {0: at(world, 0, 2)})
@@ -196,8 +195,8 @@ def test_adopting_twice_is_refused_and_changes_nothing() -> None:
     assert world.table.load() == before
 
 
-def test_a_stream_that_stands_where_its_rows_do_already_is_passed_over() -> None:
-    """A command over several streams that died between two of them is run again."""
+def test_a_stream_whose_positions_agree_with_its_rows_already_is_left_alone() -> None:
+    """The command adopts several streams. If it dies between two of them, it is run again."""
     world = World(shards=4)
     world.produce(0, 5)
     world.clock.advance(timedelta(milliseconds=1_700))
@@ -206,7 +205,7 @@ def test_a_stream_that_stands_where_its_rows_do_already_is_passed_over() -> None
     then = world.clock.now()
     assert not adopt(world, timestamp=then).is_done
     before = world.table.load()
-    world.clock.advance(timedelta(hours=30))  # what it stands at can't be read any more
+    world.clock.advance(timedelta(hours=30))  # the record of the position has left the stream by now
     assert adopting(world).survey(STREAM, timestamp=then).is_done
     with pytest.raises(OriginUnsafe, match="already"):
         adopting(world).survey(STREAM, timestamp=then - timedelta(seconds=9))
@@ -219,7 +218,7 @@ def test_a_stream_that_stands_where_its_rows_do_already_is_passed_over() -> None
     assert world.table.load() == before
 
 
-def test_a_stream_that_started_elsewhere_is_none_that_was_adopted() -> None:
+def test_a_stream_with_another_origin_was_not_adopted() -> None:
     world = World()
     origin = ((world.stream, Origin(Start(world.clock.now()), world.clock.now())),)
     world.table.commit(Proposal(origins=origin))
@@ -235,12 +234,12 @@ def test_rows_of_another_life_of_the_stream_are_refused() -> None:
         adopt(world)
 
 
-def test_a_table_without_rows_has_nothing_to_adopt() -> None:
+def test_a_lease_table_without_rows_cannot_be_adopted() -> None:
     with pytest.raises(BadSetting, match="nothing to adopt"):
         adopt(World())
 
 
-def test_a_command_that_died_after_the_epochs_is_simply_run_again() -> None:
+def test_a_command_that_died_after_writing_the_epochs_can_be_run_again() -> None:
     world = World()
     kcl(world, {0: TRIM_HORIZON, 1: TRIM_HORIZON})
     adoption = adopting(world).survey(STREAM, timestamp=None)
@@ -252,14 +251,14 @@ def test_a_command_that_died_after_the_epochs_is_simply_run_again() -> None:
     assert {row.stream_epoch for row in world.leases.scan().leases} == {world.stream.epoch}
 
 
-def test_who_still_beats_is_told() -> None:
+def test_a_worker_that_still_renews_is_named() -> None:
     still = Lease("a", 4, owner="w1")
     assert owners_that_renewed([still], [still]) == ()
     assert owners_that_renewed([still], [replace(still, counter=5)]) == ("w1",)
     assert owners_that_renewed([], [Lease("b", owner="w2")]) == ("w2",)
 
 
-def test_given_back_rows_say_what_the_table_says_and_belong_to_nobody() -> None:
+def test_rows_that_are_given_back_stand_where_the_table_stands_and_have_no_owner() -> None:
     world = World()
     world.produce(0, 5)
     world.settle()
@@ -268,7 +267,9 @@ def test_given_back_rows_say_what_the_table_says_and_belong_to_nobody() -> None:
     assert row is not None
     with pytest.raises(BadSetting, match="still hold"):
         adopting(world).give_back(STREAM)
-    behind = replace(row, checkpoint=TRIM_HORIZON, landed=None)  # a checkpoint that was lost after its commit
+    behind = replace(
+        row, checkpoint=TRIM_HORIZON, landed=None
+    )  # a run died between its commit and this checkpoint
     ended = replace(row, key=world.shard(7).shard_id, checkpoint=SHARD_END)
     latest = replace(behind, key=world.shard(1).shard_id, checkpoint=LATEST)
     world.leases = type(world.leases)([behind, latest, ended])
@@ -283,7 +284,7 @@ def test_given_back_rows_say_what_the_table_says_and_belong_to_nobody() -> None:
     assert {row.owner for row in rows.values()} == {None}
 
 
-def test_a_shard_that_stands_in_the_table_and_has_no_row_isnt_given_back_in_silence() -> None:
+def test_give_back_is_refused_if_a_shard_with_a_position_has_no_row() -> None:
     world = World(shards=2)
     world.produce(0, 5)
     world.settle()
@@ -296,7 +297,7 @@ def test_a_shard_that_stands_in_the_table_and_has_no_row_isnt_given_back_in_sile
 
 
 def stopped_after_a_wave() -> tuple[World, Lease]:
-    """Its only row, which belongs to nobody."""
+    """A world with one row, which has no owner."""
     world = World(shards=1)
     world.produce(0, 5)
     world.settle()
@@ -308,7 +309,7 @@ def stopped_after_a_wave() -> tuple[World, Lease]:
     return world, row
 
 
-def test_a_row_that_somebody_wrote_meanwhile_is_told_and_left() -> None:
+def test_give_back_leaves_and_names_a_row_that_was_written_meanwhile() -> None:
     world, row = stopped_after_a_wave()
     world.leases = type(world.leases)([replace(row, checkpoint=TRIM_HORIZON)])
     changes, _ = adopting(world).give_back(STREAM)
@@ -317,10 +318,10 @@ def test_a_row_that_somebody_wrote_meanwhile_is_told_and_left() -> None:
 
 
 @pytest.mark.parametrize("checkpoint", [TRIM_HORIZON, SHARD_END])
-def test_a_claim_that_a_dead_run_or_command_left_on_a_row_without_a_holder_holds_nothing_up(
+def test_give_back_removes_the_claim_of_a_dead_run_from_a_row_without_a_holder(
     checkpoint: Checkpoint,
 ) -> None:
-    """Nothing else would ever take it away: the workers have stopped, and an ended row is given out no more."""
+    """Nothing else would remove that claim: the workers have stopped, and an ended row is never assigned."""
     world, row = stopped_after_a_wave()
     owner = "w1" if checkpoint.is_end else None
     left = replace(row, owner=owner, run_claim="dead/1", wanted_by="dead/2")
@@ -331,10 +332,10 @@ def test_a_claim_that_a_dead_run_or_command_left_on_a_row_without_a_holder_holds
     assert [(r.owner, r.run_claim, r.wanted_by) for r in world.leases.scan().leases] == [
         (None, None, None) for _ in world.leases.scan().leases
     ]
-    assert adopting(world).give_back(STREAM)[0] == (), "there is nothing left to do"
+    assert adopting(world).give_back(STREAM)[0] == (), "all rows were given back already"
 
 
-def test_a_row_that_is_claimed_between_the_plan_and_the_write_is_left() -> None:
+def test_give_back_leaves_a_row_that_is_claimed_between_the_plan_and_the_write() -> None:
     world = World(shards=1)
     world.settle()
     world.rows.set_stopping("w1", stopping=True)

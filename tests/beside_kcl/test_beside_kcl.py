@@ -1,4 +1,5 @@
-"""In the tables of a live KCL fleet: leases go back and forth, and what KCL's workers read is told in the ledger."""
+"""In the tables of a live KCL fleet: leases move in both directions, and the ledger says which ranges KCL's workers
+read."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from tests.duties.world import TICK, Cut, World
 
 
 def kcl_writes(world: World, shard: int, **put: object) -> Applied | Refused:
-    """As a KCL worker writes: it compares the counter, and knows nothing of claims."""
+    """Write as a KCL worker does: it compares the counter, and doesn't know claims."""
     row = row_of(world, shard)
     put.setdefault("owner", "kcl-1")
     return world.leases.apply(
@@ -34,7 +35,7 @@ def kcl_writes(world: World, shard: int, **put: object) -> Applied | Refused:
 
 
 def kcl_reads(world: World, shard: int) -> Checkpoint:
-    """All that the shard holds; its records are the KCL application's, not ours to land."""
+    """KCL reads all that the shard holds. Those records must not land."""
     its = [record for record in world.put if record[0] == world.shard(shard)]
     world.skipped |= set(its) - set(world.landed())
     stands = Checkpoint(str(its[-1][1]))
@@ -61,7 +62,7 @@ def nothing_is_missing_or_doubled(world: World) -> None:
     assert sorted(world.landed()) == sorted(set(world.put) - world.skipped)
 
 
-def test_what_kcl_read_meanwhile_is_a_foreign_range_and_ours_goes_on_after_it() -> None:
+def test_records_that_kcl_read_meanwhile_are_a_foreign_range_and_headrace_reads_on_after_them() -> None:
     world = shared(World(shards=1))
     world.settle()
     world.produce(0, 5)
@@ -75,7 +76,7 @@ def test_what_kcl_read_meanwhile_is_a_foreign_range_and_ours_goes_on_after_it() 
     assert kinds(world) == [("landed", "0"), ("foreign", "0"), ("landed", "0")]
 
 
-def test_without_leave_a_foreign_checkpoint_stops_its_shard() -> None:
+def test_a_foreign_checkpoint_stops_its_shard_unless_the_settings_allow_it() -> None:
     world = World(shards=1)
     world.settle()
     world.produce(0, 5)
@@ -86,7 +87,7 @@ def test_without_leave_a_foreign_checkpoint_stops_its_shard() -> None:
     assert report.problems[0].fatal
 
 
-def test_a_row_that_kcl_left_behind_the_table_is_repaired_forward() -> None:
+def test_a_row_that_kcl_left_behind_the_table_is_brought_forward() -> None:
     world = shared(World(shards=1))
     world.settle()
     world.produce(0, 5)
@@ -99,8 +100,8 @@ def test_a_row_that_kcl_left_behind_the_table_is_repaired_forward() -> None:
     nothing_is_missing_or_doubled(world)
 
 
-def test_a_checkpoint_of_our_own_ahead_of_the_table_is_a_rollback_beside_kcl_too() -> None:
-    """D14"""
+def test_headraces_own_checkpoint_ahead_of_the_table_means_a_rollback_beside_kcl_too() -> None:
+    """D14 of docs/protocol.md."""
     world = shared(World(shards=1))
     world.settle()
     world.produce(0, 5)
@@ -115,7 +116,7 @@ def test_a_checkpoint_of_our_own_ahead_of_the_table_is_a_rollback_beside_kcl_too
     assert ("foreign", "0") not in kinds(world)
 
 
-def test_a_parent_that_kcl_ended_lets_its_children_begin() -> None:
+def test_children_are_read_after_kcl_has_ended_their_parent() -> None:
     world = shared(World(shards=1))
     world.settle()
     world.produce(0, 5)
@@ -145,7 +146,7 @@ def test_a_parent_that_kcl_ended_lets_its_children_begin() -> None:
     assert kinds(world)[1] == ("foreign", "0")
 
 
-def test_a_parent_whose_row_kcl_has_deleted_counts_as_ended_once_a_child_is_past_its_start() -> None:
+def test_a_parent_whose_row_kcl_deleted_counts_as_ended_once_a_child_is_past_its_start() -> None:
     world = shared(World(shards=1))
     world.settle()
     world.produce(0, 5)
@@ -165,7 +166,7 @@ def test_a_parent_whose_row_kcl_has_deleted_counts_as_ended_once_a_child_is_past
     assert kinds(world) == [("foreign", "0"), ("foreign", "1"), ("landed", "1")]
 
 
-def test_an_end_of_our_own_that_a_rollback_took_is_never_taken_for_kcls() -> None:
+def test_an_end_of_headrace_that_a_rollback_removed_is_not_recorded_as_kcls() -> None:
     world = shared(World(shards=1))
     world.settle()
     world.produce(0, 3)
@@ -185,7 +186,7 @@ def test_an_end_of_our_own_that_a_rollback_took_is_never_taken_for_kcls() -> Non
     assert ("foreign", "0") not in kinds(world)
 
 
-def test_a_child_that_we_landed_proves_no_end_of_kcls() -> None:
+def test_a_child_that_headrace_landed_doesnt_show_that_kcl_ended_its_parent() -> None:
     world = shared(World(shards=1))
     world.settle()
     world.produce(0, 3)
@@ -202,7 +203,7 @@ def test_a_child_that_we_landed_proves_no_end_of_kcls() -> None:
     assert ("foreign", "0") not in kinds(world)
 
 
-def test_a_grandparent_that_we_had_begun_is_ended_too() -> None:
+def test_a_grandparent_that_headrace_had_begun_to_read_is_ended_too() -> None:
     world = shared(World(shards=1))
     world.settle()
     world.produce(0, 5)
@@ -248,23 +249,23 @@ def test_a_finished_shard_whose_row_kcl_has_deleted_gets_no_new_row() -> None:
     assert world.leases.get(world.shard(0).shard_id) is None
 
 
-def test_a_kcl_worker_lives_by_the_stamp_of_its_row_and_is_given_leases() -> None:
+def test_a_kcl_worker_counts_as_alive_by_its_rows_time_stamp_and_is_assigned_leases() -> None:
     world = shared(World(workers=("w1",), shards=4))
     for n in range(60):
-        if n % 9 == 0:  # its reports may be late by half
+        if n % 9 == 0:  # a KCL worker's reports may come half a period late
             stamped = Worker("kcl-1", last_update=world.clock.now().replace(microsecond=0))
             world.rows._put(stamped)
         for row in world.leases.scan().leases:
             if row.owner == "kcl-1":
-                kcl_writes(world, int(row.shard_id[-2:]))  # it renews
+                kcl_writes(world, int(row.shard_id[-2:]))  # the KCL worker renews its lease
         world.tick()
     assert sorted(row.owner or "" for row in world.leases.scan().leases) == ["kcl-1", "kcl-1", "w1", "w1"]
     for _ in range(int(timedelta(seconds=60) / TICK)):
         world.tick()
-    assert {row.owner for row in world.leases.scan().leases} == {"w1"}, "it renews no more"
+    assert {row.owner for row in world.leases.scan().leases} == {"w1"}, "kcl-1 doesn't renew any more"
 
 
-def test_a_run_whose_shard_kcl_stole_leaves_the_rows_counter_to_its_new_owner() -> None:
+def test_a_run_whose_shard_kcl_stole_releases_its_claim_without_moving_the_counter() -> None:
     world = shared(World(shards=1))
     world.settle()
     world.produce(0, 5)
@@ -279,15 +280,15 @@ def test_a_run_whose_shard_kcl_stole_leaves_the_rows_counter_to_its_new_owner() 
     run.wave()
     row = row_of(world, 0)
     assert (row.owner, row.run_claim) == ("kcl-1", None)
-    assert row.counter == before + 2, "the claim's and the thief's"
+    assert row.counter == before + 2, "the counter moved once for the claim and once for the steal"
 
 
-def test_a_repair_never_writes_on_a_row_that_kcl_holds() -> None:
+def test_a_repair_demands_the_holder_so_that_it_writes_on_no_row_of_kcl() -> None:
     read = Lease("a", 5, owner="w1", run_claim="run/1")
     assert repair(read, "run/1", Checkpoint("7")).holder == "w1"
 
 
-def test_a_kcl_worker_that_let_its_leases_expire_is_given_none_until_its_stamp_moves() -> None:
+def test_a_kcl_worker_whose_leases_expired_is_assigned_none_until_its_time_stamp_moves() -> None:
     world = shared(World(workers=("w1",), shards=4))
     for n in range(60):
         if n % 6 == 0:
@@ -299,13 +300,13 @@ def test_a_kcl_worker_that_let_its_leases_expire_is_given_none_until_its_stamp_m
         if n == 29:
             assert "kcl-1" in {row.owner for row in world.leases.scan().leases}
     given_back = []
-    for _ in range(8):  # its last stamp is fresh, its leases stand still
+    for _ in range(8):  # kcl-1's last stamp is recent, but its leases stand still
         world.tick()
         given_back.append(sum(row.owner == "kcl-1" for row in world.leases.scan().leases))
     assert given_back[-1] == 0
 
 
-def test_the_leader_leaves_a_handover_between_workers_of_kcl_to_them() -> None:
+def test_the_leader_leaves_a_handover_between_kcl_workers_alone() -> None:
     world = shared(World(workers=("w1",), shards=1))
     world.settle()
     for name in ("kcl-1", "kcl-2"):
@@ -317,7 +318,7 @@ def test_the_leader_leaves_a_handover_between_workers_of_kcl_to_them() -> None:
     assert row_of(world, 0).checkpoint_owner == "kcl-1"
 
 
-def test_a_lease_is_handed_over_to_a_kcl_worker_as_its_leader_asks() -> None:
+def test_a_lease_is_handed_over_to_a_kcl_worker_as_kcls_leader_asks() -> None:
     world = shared(World(shards=1))
     world.settle()
     world.work()
@@ -335,7 +336,7 @@ def test_a_lease_is_handed_over_to_a_kcl_worker_as_its_leader_asks() -> None:
     assert (row.owner, row.checkpoint_owner, row.run_claim) == ("kcl-1", None, None)
 
 
-def test_what_kcl_read_meanwhile_is_told_to_a_person() -> None:
+def test_the_waves_report_notes_the_range_that_kcl_read_meanwhile() -> None:
     world = shared(World(shards=1))
     world.settle()
     world.produce(0, 5)
@@ -348,11 +349,11 @@ def test_what_kcl_read_meanwhile_is_told_to_a_person() -> None:
     assert ["KCL read this shard from" in note for note in report.notes] == [True]
 
 
-# --- KCL's own shard sync, and what it leaves out -----------------------------------------------------------------
+# --- KCL's own shard sync, and which shards it leaves out ---------------------------------------------------------
 
 
-def test_children_that_late_listings_hid_at_their_parents_end_are_read_all_the_same() -> None:
-    """KCL's plan takes the row of the ended parent for a promise that theirs are there."""
+def test_children_that_late_listings_left_out_at_their_parents_end_are_read_all_the_same() -> None:
+    """KCL's plan takes it that the children of an ended parent have rows."""
     world = shared(World(shards=2))
     world.settle()
     world.source.split(world.shard(0))
@@ -370,7 +371,9 @@ def test_children_that_late_listings_hid_at_their_parents_end_are_read_all_the_s
     nothing_is_missing_or_doubled(world)
 
 
-def test_a_shard_that_is_split_between_the_start_at_latest_and_the_first_row_is_read_first() -> None:
+def test_a_shard_that_is_split_between_the_start_at_latest_and_the_first_row_is_read_before_its_children() -> (
+    None
+):
     world = shared(World(shards=2, position=InitialPosition.LATEST))
     held, world.leases.apply = world.leases.apply, _cut  # type: ignore[method-assign,assignment]
     with pytest.raises(Cut):

@@ -1,4 +1,4 @@
-"""What of a row's checkpoint is somebody else's work."""
+"""Which part of a row's checkpoint is another reader's work."""
 
 from __future__ import annotations
 
@@ -33,19 +33,21 @@ def at(position: Position | None) -> Positions:
         (replace(ROW, checkpoint=SHARD_END), Position(10)),
     ],
 )
-def test_what_isnt_ahead_or_is_our_own_is_not_foreign(row: Lease, position: Position | None) -> None:
+def test_a_checkpoint_that_isnt_ahead_or_is_headraces_own_is_not_foreign(
+    row: Lease, position: Position | None
+) -> None:
     assert ahead_of_table({KEY: row}, at(position)) == {}
 
 
 @pytest.mark.parametrize("position", [None, Position(10), Position()])
-def test_digits_ahead_of_the_table_are_foreign(position: Position | None) -> None:
+def test_a_sequence_number_ahead_of_the_table_is_foreign(position: Position | None) -> None:
     assert ahead_of_table({KEY: replace(ROW, landed=Checkpoint("9"))}, at(position)) == (
         {KEY: 20} if position and position.sequence else {}
     )
     assert ahead_of_table({KEY: ROW}, at(position)) == {KEY: 20}
 
 
-def test_the_first_range_of_a_shard_names_all_its_parents_later_ones_none() -> None:
+def test_the_first_foreign_range_of_a_shard_names_all_its_parents_and_later_ones_none() -> None:
     first = plan_foreign({KEY: ROW}, at(None), arrivals={}, run="r", claim="r/1")[0]
     later = plan_foreign({KEY: ROW}, at(Position(10)), arrivals={}, run="r", claim="r/1")[0]
     assert [parent.shard_id for parent in first.parents] == ["shardId-0"]
@@ -53,7 +55,9 @@ def test_the_first_range_of_a_shard_names_all_its_parents_later_ones_none() -> N
     assert later.after == Position(10)
 
 
-def test_a_parent_ends_where_its_row_says_so_or_is_gone_behind_a_child_that_began() -> None:
+def test_a_parent_is_ended_by_its_row_at_shard_end_or_by_a_child_that_was_begun_after_the_row_was_deleted() -> (
+    None
+):
     asked = unfinished_parents(STREAM, [ROW], at(None))
     assert asked == {"shardId-0": (ROW,)}
     ended, open_row = Lease("shardId-0", 9, SHARD_END), Lease("shardId-0", 9, Checkpoint("7"))
@@ -66,13 +70,13 @@ def test_a_parent_ends_where_its_row_says_so_or_is_gone_behind_a_child_that_bega
     assert ends() == 1
     assert ends(child=replace(ROW, checkpoint=LATEST)) == 0
     ours = replace(ROW, landed=Checkpoint("20"))
-    assert ends(child=ours) == 0, "we began it after an END of our own, which the table has lost"
+    assert ends(child=ours) == 0, "Headrace began the child after an END of its own, which the table has lost"
 
 
-def test_a_parent_whose_end_was_let_go_of_is_no_question_once_its_child_has_a_position() -> None:
+def test_a_parent_whose_end_was_removed_needs_none_once_its_child_has_a_position() -> None:
     assert unfinished_parents(STREAM, [ROW], at(Position(10))) == {}
 
 
-def test_a_parent_that_has_ended_in_the_table_is_no_question() -> None:
+def test_a_parent_that_has_ended_in_the_table_needs_no_other_end() -> None:
     over = Positions(shards={ShardKey(STREAM, "shardId-0"): Position(3, ended=True)})
     assert unfinished_parents(STREAM, [ROW], over) == {}

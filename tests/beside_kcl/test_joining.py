@@ -1,4 +1,5 @@
-"""Joining a live KCL fleet of several streams: a command that died between two of them is run again, while KCL reads on."""
+"""Adopting several streams of a live KCL fleet: the command died between two of them and is run again, while KCL
+reads on."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from tests.duties.world import STREAM, World
 
 MORE = "returns"
 COUNTED, NEW, AT_THE_TIP, AT_A_MOMENT = range(4)
-"""The shards of a stream, by what their rows said when it was taken over."""
+"""The shards of a stream, by what their rows said when they were adopted."""
 
 
 def joining(world: World, *, beside_kcl: bool = True) -> Adopting:
@@ -35,7 +36,7 @@ def joining(world: World, *, beside_kcl: bool = True) -> Adopting:
 
 
 def a_fleet() -> tuple[World, datetime]:
-    """And the moment that KCL's configuration names."""
+    """A fleet, and the moment that KCL's configuration names."""
     world = shared(World(more_streams=(MORE,), shards=4))
     for stream in (STREAM, MORE):
         for shard in (COUNTED, AT_THE_TIP, AT_A_MOMENT):
@@ -51,7 +52,7 @@ def a_fleet() -> tuple[World, datetime]:
 
 
 def kcl_writes(world: World, key: ShardKey, says: Checkpoint, **more: object) -> None:
-    """A row as KCL makes it, or moves it on."""
+    """Make or change a row as KCL does."""
     name = lease_key(key, multi=True)
     there = world.leases.get(name)
     if there is not None:
@@ -65,13 +66,13 @@ def kcl_writes(world: World, key: ShardKey, says: Checkpoint, **more: object) ->
 
 
 def kcl_reads(world: World, shard: int, count: int, *, stream: str = STREAM) -> None:
-    """So many records that come now: the KCL application's, not ours to land."""
+    """KCL reads so many new records. They must not land."""
     world.produce(shard, count, landed=False, stream=stream)
     kcl_writes(world, world.shard(shard, stream), Checkpoint(str(world.put[-1][1])))
 
 
 def kcl_splits(world: World, shard: int) -> tuple[int, int]:
-    """It ends the parent and reads its children; then the parent's row is cleared away."""
+    """KCL ends the parent and reads its children; then it deletes the parent's row."""
     key = world.shard(shard)
     children = world.source.split(key)
     for child in children:
@@ -99,9 +100,9 @@ def ours_take_it_all(world: World) -> None:
         )
 
 
-def test_what_was_taken_over_stays_and_the_rest_is_joined_though_the_fleet_read_on() -> None:
+def test_streams_that_were_adopted_stay_so_and_the_others_are_adopted_though_the_fleet_read_on() -> None:
     world, moment = a_fleet()
-    adopt(world, STREAM, moment)  # here it died
+    adopt(world, STREAM, moment)  # here the command died
     before = world.table.load()
     kcl_reads(world, COUNTED, 2)
     kcl_reads(world, NEW, 3)
@@ -127,7 +128,7 @@ def test_what_was_taken_over_stays_and_the_rest_is_joined_though_the_fleet_read_
     assert foreign == {world.shard(shard) for shard in (COUNTED, NEW, AT_THE_TIP, *children)}
 
 
-def test_a_stream_whose_rows_stand_still_is_passed_over_as_ever() -> None:
+def test_an_adopted_stream_whose_rows_havent_moved_is_left_alone() -> None:
     world, moment = a_fleet()
     adopt(world, STREAM, moment)
     found = adopt(world, STREAM, moment)
@@ -135,7 +136,7 @@ def test_a_stream_whose_rows_stand_still_is_passed_over_as_ever() -> None:
     assert not found.kcl_read_on
 
 
-def test_a_stopped_application_that_has_read_on_is_refused() -> None:
+def test_a_stopped_application_whose_rows_went_on_is_refused() -> None:
     world, moment = a_fleet()
     adopt(world, STREAM, moment)
     kcl_reads(world, COUNTED, 2)
@@ -173,7 +174,7 @@ def is_gone(world: World) -> None:
         is_gone,
     ],
 )
-def test_a_row_that_doesnt_go_on_from_what_was_taken_over_is_refused_and_named(changed) -> None:
+def test_a_row_that_doesnt_go_on_from_its_adopted_position_is_refused_and_named(changed) -> None:
     world, moment = a_fleet()
     adopt(world, STREAM, moment)
     kcl_reads(world, NEW, 3)
@@ -184,7 +185,7 @@ def test_a_row_that_doesnt_go_on_from_what_was_taken_over_is_refused_and_named(c
     assert world.table.load() == before[0]
 
 
-def test_rows_that_no_adoption_has_stamped_are_another_applications() -> None:
+def test_rows_without_the_stamp_of_an_adoption_belong_to_another_application() -> None:
     world, moment = a_fleet()
     adopt(world, STREAM, moment)
     for shard in range(4):
@@ -198,7 +199,9 @@ def test_rows_that_no_adoption_has_stamped_are_another_applications() -> None:
         adopt(world, STREAM, moment)
 
 
-def test_a_row_that_comes_back_above_others_is_refused_for_its_shard_counts_as_ended() -> None:
+def test_a_new_row_of_a_shard_whose_descendants_have_positions_is_refused_because_the_shard_counts_as_ended() -> (
+    None
+):
     world, moment = a_fleet()
     adopt(world, STREAM, moment)
     parent = world.shard(AT_THE_TIP)
@@ -216,7 +219,7 @@ def test_a_row_that_comes_back_above_others_is_refused_for_its_shard_counts_as_e
     assert not_continued([ended, said[1], *others], family, positions) == []
 
 
-def test_a_stream_that_runs_of_ours_read_meanwhile_is_passed_over() -> None:
+def test_an_adopted_stream_that_headraces_runs_read_meanwhile_is_left_alone() -> None:
     world, moment = a_fleet()
     adopt(world, STREAM, moment)
     ours_take_it_all(world)
@@ -235,7 +238,7 @@ def test_a_stream_that_runs_of_ours_read_meanwhile_is_passed_over() -> None:
     assert waves == []
 
 
-def test_a_row_behind_its_shard_for_a_run_that_died_after_its_commit_is_no_row_that_went_back() -> None:
+def test_a_row_that_is_behind_because_its_run_died_after_the_commit_isnt_refused() -> None:
     world, moment = a_fleet()
     adopt(world, STREAM, moment)
     ours_take_it_all(world)

@@ -1,4 +1,4 @@
-"""Beside KCL: a leader of theirs that holds the lock and assigns nothing is told by every worker of ours."""
+"""Beside KCL: each worker of Headrace raises an alarm if a KCL leader holds the lock but assigns nothing."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.duties.moves import shared
 from tests.duties.world import TICK, World
 
 MINUTE = 12
-"""Ticks."""
+"""Ticks of a minute."""
 
 
 @dataclass
 class Beside(World):
-    """Our worker w1 in a fleet of KCL's, all of whose leases are free, and kcl-1 leads."""
+    """Headrace's worker w1 in a fleet of KCL's, which kcl-1 leads. All leases are unowned."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -42,13 +42,13 @@ class Beside(World):
         self.held = replace(self.held, version=version)
 
     def kcl_moves(self) -> None:
-        """Its workers renew all leases."""
+        """KCL's workers renew all leases."""
         for row in self.leases.scan().leases:
             renewed = Change(row.key, "KCL", put={"owner": "kcl-2"}, add={"counter": 1}, kind=ChangeKind.TAKE)
             assert isinstance(self.leases.apply(renewed), Applied)
 
     def minutes(self, count: int, *, beats: bool = True, moves: bool = False) -> set[str | None]:
-        """What w1 says in that time. Each of its ticks knows no more than its cursor."""
+        """The alarms of w1 within that time. Before each tick its memory is read back from its cursor."""
         alarms = set()
         for _ in range(count * MINUTE):
             if beats:
@@ -63,31 +63,31 @@ class Beside(World):
         return alarms
 
 
-def test_a_leader_of_kcls_that_beats_and_assigns_nothing_raises_the_alarm() -> None:
-    """It has no metrics row, as KCL 3.5.1's has none."""
+def test_a_kcl_leader_that_beats_and_assigns_nothing_raises_the_alarm() -> None:
+    """The leader has no row of metrics, as leaders of KCL 3.5.1 have none."""
     world = Beside()
-    assert world.minutes(2) == {None}, "a death is given time to be noticed"
+    assert world.minutes(2) == {None}, "the leader has time to notice a dead worker"
     world.minutes(2)
     (alarm,) = world.minutes(1)
     assert alarm is not None
     assert "the KCL worker kcl-1 holds the leader's lock and beats, but 2 leases (shardId-0" in alarm
 
 
-def test_with_a_row_of_its_own_too() -> None:
+def test_the_alarm_is_raised_also_if_the_leader_has_a_row_of_its_own() -> None:
     world = Beside()
     world.is_led_by("kcl-2", row=True)
     world.minutes(4)
     assert None not in world.minutes(1)
 
 
-def test_the_alarm_ends_when_the_leases_are_read_again() -> None:
+def test_the_alarm_ends_when_the_leases_are_renewed_again() -> None:
     world = Beside()
     world.minutes(5)
     world.minutes(1, moves=True)
     assert world.minutes(5, moves=True) == {None}
 
 
-def test_one_lease_that_stands_still_among_others_that_move_is_enough() -> None:
+def test_one_lease_that_stands_still_raises_the_alarm_though_others_move() -> None:
     world = Beside()
     forgotten = world.shard(1).shard_id
     for _ in range(5):
@@ -104,11 +104,11 @@ def test_one_lease_that_stands_still_among_others_that_move_is_enough() -> None:
     assert f"1 lease ({forgotten}) stood still" in said
 
 
-def test_a_leader_that_died_is_no_alarm_its_lock_expires() -> None:
+def test_a_dead_kcl_leader_raises_no_alarm_because_its_lock_expires() -> None:
     assert Beside().minutes(8, beats=False) == {None}
 
 
-def test_a_new_leader_is_given_its_time() -> None:
+def test_a_new_leader_has_time_before_the_alarm_is_raised() -> None:
     world = Beside()
     world.minutes(2)
     world.is_led_by("kcl-9")
@@ -118,7 +118,7 @@ def test_a_new_leader_is_given_its_time() -> None:
     assert "kcl-9" in (alarm or "")
 
 
-def test_leases_are_scanned_every_third_period_and_while_kcl_leads_only() -> None:
+def test_a_worker_scans_the_leases_every_third_period_and_only_while_kcl_leads() -> None:
     world = Beside()
     world.minutes(1)
     before = world.leases.scans
@@ -130,5 +130,7 @@ def test_leases_are_scanned_every_third_period_and_while_kcl_leads_only() -> Non
         assert world.lead("w1").leads
         before = world.leases.scans
         world.work("w1")
-        assert world.leases.scans == before, "ours counts its passes"
+        assert world.leases.scans == before, (
+            "a leader of Headrace counts its assignment passes, so no scan is needed"
+        )
         world.clock.advance(TICK)

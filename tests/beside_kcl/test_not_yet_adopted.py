@@ -1,4 +1,4 @@
-"""Beside KCL: a worker that may read nothing yet has no row, so that the fleet's leader gives it no lease."""
+"""Beside KCL: a worker that may not read yet writes no worker row, so that the fleet's leader assigns it no lease."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.duties.world import STREAM, TICK, World
 
 
 def a_fleet() -> World:
-    """KCL reads the stream, and nobody has adopted its application."""
+    """KCL reads the stream, and no person has adopted its application."""
     world = shared(World(shards=2))
     for shard in range(2):
         world.produce(shard, 3, landed=False)
@@ -57,7 +57,7 @@ def test_until_the_fleet_is_adopted_the_worker_has_no_row_and_says_why() -> None
     assert world.rows.get("w1") is None
 
 
-def test_once_adopted_it_offers_itself_within_an_assignment_period() -> None:
+def test_once_the_fleet_is_adopted_the_worker_has_a_row_within_an_assignment_period() -> None:
     world = a_fleet()
     ticks(world, 3)
     adopt(world)
@@ -76,8 +76,9 @@ def test_a_new_application_beside_the_fleet_needs_no_adoption() -> None:
     assert world.rows.get("w1") is not None
 
 
-def test_in_a_new_application_kcl_may_checkpoint_first_and_ours_reads_on_after_it() -> None:
-    """The start is decided before the worker has a row. Decided by the first wave it would be refused here, for ever."""
+def test_in_a_new_application_kcl_may_checkpoint_first_and_headrace_reads_on_after_it() -> None:
+    """The origin is decided before the worker has a row. If the first wave decided it, it would be refused here for
+    ever."""
     world = shared(World(shards=1))
     key = world.shard(0)
     world.leases.apply(change.create(Lease(key.shard_id, owner="kcl-1"), "KCL"))
@@ -91,13 +92,13 @@ def test_in_a_new_application_kcl_may_checkpoint_first_and_ours_reads_on_after_i
     assert (report.rows, report.problems) == (3, ())
 
 
-def test_nothing_is_committed_where_a_stream_may_not_be_read() -> None:
+def test_nothing_is_committed_while_the_worker_may_not_read() -> None:
     world = a_fleet()
     ticks(world, 3)
     assert world.table.load().snapshot is None
 
 
-def test_it_is_asked_once_and_after_a_refusal_once_an_assignment_period() -> None:
+def test_whether_the_worker_may_read_is_asked_once_or_once_an_assignment_period_while_it_may_not() -> None:
     world = a_fleet()
     before = world.leases.scans
     ticks(world, 8)
@@ -106,10 +107,12 @@ def test_it_is_asked_once_and_after_a_refusal_once_an_assignment_period() -> Non
     ticks(world, 5)
     known = world.worker_memory["dagster-1w1"].other_workers_memory
     ticks(world, 30)
-    assert world.worker_memory["dagster-1w1"].other_workers_memory == known, "it may read: nobody asks again"
+    assert world.worker_memory["dagster-1w1"].other_workers_memory == known, (
+        "the worker may read, so the question isn't asked again"
+    )
 
 
-def test_where_it_cant_be_found_out_the_worker_works() -> None:
+def test_if_kinesis_doesnt_answer_the_question_the_worker_works() -> None:
     world = a_fleet()
     world.source.fails = Throttled("slow down")
     assert "may not read yet" not in str(world.work())
@@ -118,7 +121,7 @@ def test_where_it_cant_be_found_out_the_worker_works() -> None:
     assert "may not read yet" in str(world.work())
 
 
-def test_the_reason_outlives_the_process() -> None:
+def test_the_reason_why_the_worker_may_not_read_outlives_the_process() -> None:
     world = a_fleet()
     world.work()
     memory = world.worker_memory["dagster-1w1"]
@@ -131,25 +134,27 @@ def test_the_reason_outlives_the_process() -> None:
     assert "may not read yet" in str(world.work())
 
 
-# -- a failover time that isn't the fleet's ----------------------------------------------------------------------
+# -- kcl.failover that differs from the fleet's failover time ------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("seconds", "told"),
     [(20, ""), (25, ""), (14, ""), (10, "failoverTimeMillis of about 10 s"), (60, "of about 60 s")],
 )
-def test_only_a_fleet_that_renews_much_faster_or_slower_is_told(seconds: float, told: str) -> None:
+def test_a_fleet_that_renews_much_faster_or_slower_than_the_setting_is_reported(
+    seconds: float, told: str
+) -> None:
     said = failover_warning(timedelta(seconds=seconds) / 3, timedelta(seconds=20))
     assert told in said
     assert bool(said) is bool(told)
 
 
-def test_what_wasnt_seen_and_what_isnt_joined_is_told_of_by_nothing() -> None:
+def test_without_an_observation_or_without_the_setting_there_is_no_report() -> None:
     assert failover_warning(None, timedelta(seconds=20)) == ""
     assert failover_warning(timedelta(seconds=1), None) == ""
 
 
-def test_a_lease_counts_that_kept_its_owner_and_its_checkpoint_and_was_renewed_a_few_times() -> None:
+def test_only_leases_that_kept_owner_and_checkpoint_and_were_renewed_a_few_times_are_counted() -> None:
     before = {name: Sighting(f"kcl:{at}:10") for name, at in {"a": 1, "b": 1, "c": 1}.items()}
     before["free"] = Sighting(":1:10")
     now = {"a": "kcl:1:19", "b": "kcl:2:19", "c": "kcl:1:12", "new": "kcl:1:19", "free": ":1:19"}
@@ -157,8 +162,10 @@ def test_a_lease_counts_that_kept_its_owner_and_its_checkpoint_and_was_renewed_a
 
 
 @pytest.mark.parametrize(("renewals", "told"), [(1, False), (3, True)])
-def test_the_workers_tick_tells_of_it_while_kcl_leads(renewals: int, *, told: bool) -> None:
-    """One renewal a tick of 5 s goes with 15 s, for which 20 s is near enough; three with 5 s."""
+def test_the_workers_tick_reports_the_fleets_failover_time_while_kcl_leads(
+    renewals: int, *, told: bool
+) -> None:
+    """One renewal in a tick of 5 s means 15 s, which is near enough to 20 s; three renewals mean 5 s."""
     world, said = Beside(), ""
     for _ in range(60):
         world.beats()
@@ -169,14 +176,14 @@ def test_the_workers_tick_tells_of_it_while_kcl_leads(renewals: int, *, told: bo
     assert ("set kcl.failover to the failoverTimeMillis" in said) is told
 
 
-def test_the_beats_of_our_own_workers_say_nothing_of_the_fleet() -> None:
+def test_the_beats_of_headraces_own_workers_are_not_counted() -> None:
     world = Beside()
     for row in world.leases.scan().leases:
         world.leases.apply(change.assign(row, "w1", "KCL's leader gives it to ours"))
     for _ in range(60):
         world.beats()
         said = str(world.work("w1"))
-        for row in world.leases.scan().leases:  # faster than any fleet's
+        for row in world.leases.scan().leases:  # faster than any KCL fleet renews
             world.leases.apply(change.beat(row, "w1"))
             world.leases.apply(change.beat(row, "w1"))
         assert "set kcl.failover to the failoverTimeMillis" not in said

@@ -1,4 +1,5 @@
-"""The published example of a sync at its three positions, as KCL plans it and as we do; and warnings of holes."""
+"""KCL's published example of a shard sync at its three starting positions, planned in KCL's way and in Headrace's;
+and reports of holes."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ SIXTH = (MAX_HASH_KEY + 1) // 6
 
 
 def hashes(first: int, last: int) -> HashRange:
-    """In sixths; the last one takes the rest."""
+    """Hash keys in sixths of all; the last sixth takes the rest."""
     return HashRange(first * SIXTH, MAX_HASH_KEY if last == 5 else (last + 1) * SIXTH - 1)
 
 
@@ -76,13 +77,18 @@ def test_kcls_plan_is_the_published_one(initial: Checkpoint, expected: set[str])
 @pytest.mark.parametrize(
     ("scope", "expected", "later"),
     [
-        (tuple(TREE), {"0", "1"}, {"6"}),  # TRIM_HORIZON: what nobody has begun, oldest first
-        (SINCE_103, {"6"}, {"8"}),  # at epoch 200: 0 and 1 closed before, their records are not asked for
-        (SINCE_206, set(), set()),  # now: nor are those of 6; 8 waits for 7, which is being read
+        (tuple(TREE), {"0", "1"}, {"6"}),  # TRIM_HORIZON: shards that were never begun, oldest first
+        (
+            SINCE_103,
+            {"6"},
+            {"8"},
+        ),  # at epoch 200: 0 and 1 were closed before, and their records aren't asked for
+        # now: the records of 6 aren't asked for either; 8 waits for 7, which is being read
+        (SINCE_206, set(), set()),
     ],
     ids=["TRIM_HORIZON", "AT_TIMESTAMP", "LATEST"],
 )
-def test_our_plan_fills_the_same_gap_without_records_from_before_the_start(
+def test_headraces_plan_fills_the_same_gap_without_records_from_before_the_start(
     scope: tuple[str, ...], expected: set[str], later: set[str]
 ) -> None:
     shards = [TREE[name] for name in scope]
@@ -99,7 +105,7 @@ def test_our_plan_fills_the_same_gap_without_records_from_before_the_start(
     assert sync(at(shards={**READING, **over})) == later
 
 
-# --- KCL's plan behind our door -----------------------------------------------------------------------------
+# --- KCL's plan with Headrace's additions -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -110,17 +116,17 @@ def test_our_plan_fills_the_same_gap_without_records_from_before_the_start(
         (LATEST, SINCE_206, {"4", "8", "9", "10"}),
     ],
 )
-def test_an_empty_table_gets_the_layer_that_was_open_at_the_start(
+def test_an_empty_table_gets_rows_of_the_shards_that_were_open_at_the_start(
     initial: Checkpoint, scope: tuple[str, ...], expected: set[str]
 ) -> None:
     assert created(kcl(*scope, rows=(), sentinel=initial)) == dict.fromkeys(expected, initial)
 
 
-def test_a_first_listing_that_does_not_cover_all_hash_keys_makes_nothing() -> None:
+def test_a_first_listing_that_does_not_cover_all_hash_keys_makes_no_rows() -> None:
     assert kcl(*(set(TREE) - {"2"}), rows=(), sentinel=TRIM_HORIZON) == []
 
 
-def test_a_listing_in_the_middle_of_a_reshard_makes_nothing_or_passes_the_children_over() -> None:
+def test_a_listing_in_the_middle_of_a_reshard_makes_no_rows_or_leaves_the_children_out() -> None:
     shards = [Shard("p", (), hashes(0, 5)), Shard("c", ("p",), hashes(0, 5)), Shard("x", (), hashes(0, 0))]
     family = a_family(STREAM, shards)
     rows = [Lease("p", stream_epoch=STREAM.epoch)]
@@ -130,7 +136,7 @@ def test_a_listing_in_the_middle_of_a_reshard_makes_nothing_or_passes_the_childr
     assert set(created(passed)) == {"x"}
 
 
-def test_a_row_that_kcls_plan_brings_back_stands_where_the_table_does_and_an_ended_one_is_finished_anew() -> (
+def test_a_row_that_kcls_plan_makes_again_stands_where_the_table_does_and_that_of_an_ended_shard_is_finished_again() -> (
     None
 ):
     known = {ShardKey(STREAM, "0"): Position(7), ShardKey(STREAM, "1"): Position(8, ended=True)}
@@ -138,15 +144,16 @@ def test_a_row_that_kcls_plan_brings_back_stands_where_the_table_does_and_an_end
     assert created(plan) == {"0": Checkpoint("7"), "1": TRIM_HORIZON, "6": TRIM_HORIZON}
 
 
-def test_latest_began_when_the_table_says_so_though_a_shard_was_split_since() -> None:
+def test_a_shard_that_was_split_after_the_start_at_latest_gets_a_row() -> None:
     split = [Shard("5", (), hashes(0, 5), closed=True), TREE["9"], replace(TREE["10"], closed=True)]
     plan = plan_sync_kcl(a_family(STREAM, split), split, (), positions=at(), multi=False, sentinel=LATEST)
     assert created(plan) == {"5": LATEST}
 
 
 @pytest.mark.parametrize("stands", [None, Position(7)], ids=["unread", "being read"])
-def test_a_row_that_an_ended_parent_leads_to_is_made_where_it_is_missing(stands: Position | None) -> None:
-    """KCL's own plan takes the parent's row for a promise: a late listing at the parent's end makes a hole for ever."""
+def test_a_missing_row_of_an_ended_parents_child_is_made(stands: Position | None) -> None:
+    """KCL's own plan takes it that the children of an ended parent have rows. So a late listing at the parent's end
+    would leave a hole for ever."""
     rows = (
         *(row for row in HELD if row.key != "5"),
         Lease("5", checkpoint=SHARD_END),
@@ -154,7 +161,7 @@ def test_a_row_that_an_ended_parent_leads_to_is_made_where_it_is_missing(stands:
         Lease("9"),
     )
     known = {ShardKey(STREAM, "5"): Position(99, ended=True)}
-    if stands is not None:  # then the END may have been let go
+    if stands is not None:  # in this case the END may have been removed
         known = {ShardKey(STREAM, "10"): stands}
     plan = kcl(*TREE, rows=rows, sentinel=LATEST, positions=at(shards=known))
     assert created(plan) == {"10": TRIM_HORIZON if stands is None else Checkpoint("7")}
@@ -164,8 +171,8 @@ def test_a_row_that_an_ended_parent_leads_to_is_made_where_it_is_missing(stands:
     ("start", "comes"),
     [(TRIM_HORIZON, {"c"}), (AT_TIMESTAMP, {"c"}), (LATEST, set()), (Checkpoint("300"), set())],
 )
-def test_a_row_that_kcl_cleared_away_is_not_brought_back(start: Checkpoint, comes: set[str]) -> None:
-    """It does so once the rows of the children are past their start, though the table knows of no end."""
+def test_a_row_that_kcl_deleted_is_not_made_again(start: Checkpoint, comes: set[str]) -> None:
+    """KCL deletes a row once the rows of the children are past their start, even if the table holds no END."""
     chain = [
         Shard("p", (), hashes(0, 5), closed=True),
         Shard("c", ("p",), hashes(0, 5), closed=True),
@@ -179,7 +186,7 @@ def test_a_row_that_kcl_cleared_away_is_not_brought_back(start: Checkpoint, come
     assert set(created(plan)) == comes
 
 
-def test_a_merged_shards_row_comes_after_those_of_its_parents() -> None:
+def test_a_merged_shards_row_is_made_after_those_of_its_parents() -> None:
     """A KCL worker takes a parent without a row for finished."""
     merge = [
         Shard("a", (), hashes(0, 2), closed=True),
@@ -194,13 +201,13 @@ def test_a_merged_shards_row_comes_after_those_of_its_parents() -> None:
     assert list(created(plan)) == ["b", "m"]
 
 
-def test_rows_bear_the_names_of_an_application_with_several_streams() -> None:
+def test_rows_have_the_multi_stream_form_in_an_application_with_several_streams() -> None:
     (row, *_) = [c.create for c in kcl(*TREE, rows=(), sentinel=TRIM_HORIZON, multi=True) if c.create]
     assert (row.key, row.stream, row.shard) == (f"{STREAM.serialized}:0", STREAM.serialized, "0")
     assert row.stream_epoch == STREAM.epoch
 
 
-def test_rows_of_a_former_life_make_way_also_here() -> None:
+def test_rows_of_a_former_life_are_replaced_in_kcls_plan_too() -> None:
     old = Lease("0", stream_epoch=STREAM.epoch - 1)
     plan = kcl(*TREE, rows=(old,), sentinel=TRIM_HORIZON)
     assert [c.key for c in plan if c.deletes] == ["0"]
@@ -231,23 +238,23 @@ def warnings(
     return told
 
 
-def test_rows_and_table_that_cover_everything_warn_of_nothing() -> None:
+def test_no_hole_is_reported_if_rows_and_table_cover_all_hash_keys() -> None:
     assert warnings(set(OPEN), set(TREE) - set(OPEN)) == [(), (), ()]
 
 
-def test_a_hole_in_the_rows_is_told_once_it_was_seen_three_times_and_says_where() -> None:
+def test_a_hole_in_the_rows_is_reported_with_its_place_at_the_third_look() -> None:
     told = warnings({"8", "9", "10"}, set(TREE) - set(OPEN))
     assert told[:2] == [(), ()]
     assert told[2] == (f"orders: the open lease rows leave out the hash keys {4 * SIXTH} to {5 * SIXTH - 1}",)
 
 
-def test_a_hole_in_what_the_table_has_yet_to_read_is_told_too() -> None:
+def test_a_hole_in_what_the_table_has_yet_to_read_is_reported_too() -> None:
     told = warnings(set(OPEN), set(TREE) - set(OPEN), listed=tuple(set(TREE) - {"9"}))
     assert [len(now) for now in told] == [0, 0, 2]
     assert "the shards that the lake table hasn't ended leave out" in told[2][1]
 
 
-def test_holes_at_the_ends_and_of_everything_have_their_words() -> None:
+def test_holes_at_the_ends_and_a_hole_of_all_hash_keys_are_described() -> None:
     assert f"hash keys {5 * SIXTH} to {MAX_HASH_KEY}" in warnings({"8", "4"}, set(TREE) - set(OPEN))[2][0]
     rows = [Lease("8", checkpoint=SHARD_END)]
     shards = [TREE["8"]]

@@ -1,6 +1,8 @@
-"""Random lives of a stream whose rows are KCL's plan, in a table shared with its workers: no hole, nothing read twice.
+"""Random lives of a stream with KCL's sync plan, in a table shared with KCL's workers: no hole appears, and no
+record is read twice.
 
-Only KCL's own gaps are left out: rows that are lost of shards that nobody has begun, and listings that hide a parent.
+Two gaps of KCL's own plan are left out: lost rows of shards that were never begun, and listings that leave out a
+parent.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from tests.core.test_sync_trees import SEEDS, check_order, in_scope
 
 @dataclass
 class BesideKcl(World):
-    """A child's row that wasn't made at its parent's end is left to the sync here, too."""
+    """A child's row that wasn't made at its parent's end is left to the sync here too."""
 
     initial: Checkpoint = TRIM_HORIZON
 
@@ -51,7 +53,7 @@ def test_beside_kcl_every_shard_in_scope_is_read_once_and_after_its_parents(init
         world.live(stream.over, trouble=False)
         world.settle()
         assert wanted <= set(world.begun), f"seed {seed}"
-        # KCL gives such a one a row; of before the origin nothing is read.
+        # KCL makes a row for such a shard, but no record from before the origin is read.
         for name in set(world.begun) - wanted:
             assert origin is not None, f"seed {seed}"
             assert stream.closed[name] < origin, f"seed {seed}"

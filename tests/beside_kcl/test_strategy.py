@@ -1,4 +1,4 @@
-"""The settings' strategy, with the settings' numbers."""
+"""The assignment strategies with the numbers of the settings."""
 
 from dataclasses import fields, replace
 
@@ -44,14 +44,14 @@ def busy(**cpu: float) -> list[Worker]:
         (Strategy.LEASE_COUNT, "w1 has 4 leases, w2 0"),
     ],
 )
-def test_the_chosen_strategy_plans(strategy: Strategy, told: str):
+def test_the_strategy_of_the_settings_plans(strategy: Strategy, told: str):
     plan = plan_moves(drawn("w2", w1=[1.0] * 4), busy(w1=90.0, w2=10.0), with_(strategy), run=0)
     assert {change.why.partition(":")[0] for change in plan} == {told}
 
 
 @pytest.mark.parametrize("strategy", [Strategy.VARIANCE, Strategy.LEASE_COUNT])
 @pytest.mark.parametrize(("every", "balancing"), [(3, {0, 3, 6}), (1, set(range(8))), (8, {0})])
-def test_kcls_strategies_even_out_in_the_first_run_and_every_few(
+def test_kcls_strategies_balance_in_the_first_pass_and_then_every_few_passes(
     strategy: Strategy, every: int, balancing: set[int]
 ):
     scene, settings = drawn("w2", w1=[1.0] * 4), with_(strategy, balance_every=every)
@@ -60,7 +60,7 @@ def test_kcls_strategies_even_out_in_the_first_run_and_every_few(
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_each_keeps_the_cap(strategy: Strategy):
+def test_each_strategy_keeps_the_cap(strategy: Strategy):
     scene = unowned(9, ["w1", "w2"])
     plan = plan_moves(scene, [], with_(strategy, max_leases=2), run=0)
     assert counts(carried_out(scene, plan)) == {"w1": 2, "w2": 2, None: 5}
@@ -73,7 +73,9 @@ def test_each_keeps_the_cap(strategy: Strategy):
     (True, None, Heartbeat.LEASE, True),
     (False, "run/1", Heartbeat.LEASE, False),
 ])  # fmt: skip
-def test_the_holder_is_asked_where_it_reads_or_beats_its_leases(strategy, graceful, claim, heartbeat, asked):
+def test_the_holder_is_asked_to_hand_over_if_its_run_reads_or_its_leases_beat(
+    strategy, graceful, claim, heartbeat, asked
+):
     scene = drawn("w2", w1=[1.0] * 4)
     scene = replace(scene, leases=tuple(replace(row, run_claim=claim) for row in scene.leases))
     settings = with_(strategy, graceful=graceful)
@@ -85,7 +87,7 @@ def test_the_holder_is_asked_where_it_reads_or_beats_its_leases(strategy, gracef
 
 @pytest.mark.parametrize("strategy", [Strategy.GAP, Strategy.VARIANCE])
 @pytest.mark.parametrize(("tolerance", "moves"), [(0.1, True), (0.5, False)])
-def test_within_the_tolerance_nothing_moves(strategy, tolerance, moves):
+def test_within_the_tolerance_no_lease_moves(strategy, tolerance, moves):
     scene = drawn(w1=[1.0] * 13, w2=[1.0] * 7)
     plan = plan_moves(scene, busy(w1=60.0, w2=40.0), with_(strategy, tolerance=tolerance), run=0)
     assert bool(plan) is moves
@@ -101,14 +103,14 @@ def test_within_the_tolerance_nothing_moves(strategy, tolerance, moves):
         ({"max_throughput_kbps": 50.0}, 0.0),
     ],
 )
-def test_the_numbers_of_variance_come_from_the_settings(knobs: dict[str, object], moved: float):
+def test_the_variance_strategy_uses_the_numbers_of_the_settings(knobs: dict[str, object], moved: float):
     scene = drawn(hot=[100.0] * 10, cool=[100.0] * 10)
     plan = plan_moves(scene, busy(hot=40.0, cool=10.0), with_(Strategy.VARIANCE, **knobs), run=0)
     assert 1000.0 - loads(carried_out(scene, plan))["hot"] == moved
 
 
 @pytest.mark.parametrize(("alpha", "moved"), [(1.0, 200.0), (0.5, 100.0)])
-def test_how_much_the_newest_average_counts_comes_from_the_settings(alpha: float, moved: float):
+def test_the_weight_of_the_newest_average_comes_from_the_settings(alpha: float, moved: float):
     scene = drawn(hot=[100.0] * 10, cool=[100.0] * 10)
     rows = [
         replace(row, stats={"C": (was, *row.stats["C"][1:])})

@@ -1,4 +1,4 @@
-"""`kcl.mode: 2.x`: workers that help themselves."""
+"""`kcl.mode: 2.x`: workers take leases for themselves."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ class Fleet:
     memories: dict[str, TakingMemory] = field(default_factory=dict)
     ids: CountingIds = field(default_factory=CountingIds)
     kcls: frozenset[str] = frozenset()
-    """Workers of KCL's: they have no row here."""
+    """The names of KCL's workers, which have no worker row here."""
 
     def taking(self, worker: str) -> LeaseTaking:
         return LeaseTaking(
@@ -58,7 +58,7 @@ class Fleet:
         )
 
     def workers(self) -> MemoryWorkerStore:
-        """All are ours."""
+        """A worker store in which every owner but KCL's workers has a row."""
         store = MemoryWorkerStore(clock=self.clock)
         for name in {row.holder for row in self.leases._rows.values()} - {None, *self.kcls}:
             store.beat(name or "", "dagster", found=None)
@@ -76,7 +76,7 @@ class Fleet:
                 self.leases.apply(beat(row, row.holder or ""))
 
     def period(self, *workers: str) -> dict[str, TakingReport]:
-        """Everybody beats what it has and has one look."""
+        """Each of these workers renews its leases and then looks for leases to take."""
         self.renew(workers)
         reports = {worker: self.take(worker) for worker in workers}
         self.clock.advance(PERIOD)
@@ -95,10 +95,10 @@ def with_kcl(**knobs: object) -> Settings:
     return replace(SETTINGS, kcl=replace(SETTINGS.kcl, **knobs))  # type: ignore[arg-type]
 
 
-# -- what the founding documents saw -----------------------------------------------------------------------------
+# -- as KCL 2.x was observed to do ---------------------------------------------------------------------------------
 
 
-def test_two_clusters_stay_at_300_to_200_for_ever_and_gap_evens_that_out():
+def test_two_clusters_stay_at_300_to_200_leases_until_the_strategy_gap_balances_them():
     first = [f"a-{n}" for n in range(1, 101)]
     second = [f"b-{n}" for n in range(1, 101)]
     fleet = a_fleet(*(replace(row, owner=first[n % 100]) for n, row in enumerate(rows(500))))
@@ -110,7 +110,9 @@ def test_two_clusters_stay_at_300_to_200_for_ever_and_gap_evens_that_out():
         assert report.taken == ()
     assert {row.key: row.owner for row in fleet.leases.scan().leases} == settled
     assert Counter(cluster_of(owner or "") for owner in settled.values()) == {"a": 300, "b": 200}
-    assert set(fleet.counts.values()) == {2, 3}, "no worker has two more than another: nobody steals"
+    assert set(fleet.counts.values()) == {2, 3}, (
+        "no worker has two leases more than another, so no lease is stolen"
+    )
 
     scene = AssignmentInput(
         leases=fleet.leases.scan().leases, living=frozenset([*first, *second]), now=fleet.clock.now()
@@ -127,7 +129,7 @@ def test_two_clusters_stay_at_300_to_200_for_ever_and_gap_evens_that_out():
 # -- taking ------------------------------------------------------------------------------------------------------
 
 
-def test_on_a_cold_start_one_worker_grabs_everything_and_the_others_steal_one_at_a_time():
+def test_at_first_one_worker_takes_all_unowned_leases_and_the_others_steal_one_at_a_time():
     fleet = a_fleet(*rows(6))
     reports = fleet.period("w1", "w2")
     assert fleet.counts == {"w1": 5, "w2": 1}
@@ -141,7 +143,7 @@ def test_on_a_cold_start_one_worker_grabs_everything_and_the_others_steal_one_at
     assert fleet.counts == {"w1": 3, "w2": 3}
 
 
-def test_without_the_very_old_first_a_cold_start_is_shared():
+def test_with_very_old_first_switched_off_the_first_workers_share_the_unowned_leases():
     fleet = a_fleet(*rows(6), settings=with_kcl(very_old_first=False))
     fleet.period("w1")
     fleet.period("w1", "w2")
@@ -150,13 +152,13 @@ def test_without_the_very_old_first_a_cold_start_is_shared():
     assert fleet.counts == {"w1": 3, "w2": 3}
 
 
-def test_more_is_stolen_at_one_time_where_that_is_allowed():
+def test_steal_at_most_sets_how_many_leases_are_stolen_at_a_time():
     fleet = a_fleet(*rows(8, "w1"), settings=with_kcl(steal_at_most=4))
     fleet.period("w1")
     assert len(fleet.period("w1", "w2")["w2"].taken) == 4
 
 
-def test_the_leases_of_a_worker_that_stands_still_are_taken_at_the_second_look():
+def test_a_dead_workers_leases_are_taken_at_the_second_look():
     fleet = a_fleet(*rows(4, "w1"), *(Lease(f"shardId-{n:012d}", owner="dead") for n in range(4, 8)))
     fleet.period("w1")
     assert fleet.counts == {"w1": 4, "dead": 4}
@@ -167,13 +169,13 @@ def test_the_leases_of_a_worker_that_stands_still_are_taken_at_the_second_look()
     assert (taken.counter, taken.owner_switches) == (1, 1)
 
 
-def test_what_beats_is_never_taken_for_dead():
+def test_leases_that_are_renewed_are_never_taken_as_dead():
     fleet = a_fleet(*rows(4, "w1"), *(Lease(f"shardId-{n:012d}", owner="w2") for n in range(4, 8)))
     for _ in range(30):
         assert not any(report.taken for report in fleet.period("w1", "w2").values())
 
 
-def test_a_lost_memory_condemns_nobody():
+def test_a_worker_that_lost_its_memory_takes_no_lease_as_dead():
     fleet = a_fleet(*rows(2, "w1"), *(Lease(f"shardId-{n:012d}", owner="dead") for n in range(2, 4)))
     for _ in range(5):
         fleet.memories.clear()
@@ -182,7 +184,7 @@ def test_a_lost_memory_condemns_nobody():
 
 
 @pytest.mark.parametrize("jump", [timedelta(hours=1), timedelta(seconds=41), timedelta(hours=-1)])
-def test_a_clock_that_is_set_condemns_nobody(jump: timedelta):
+def test_no_lease_is_taken_because_a_clock_jumped(jump: timedelta):
     fleet = a_fleet(*rows(2, "w1"), *(Lease(f"shardId-{n:012d}", owner="w2") for n in range(2, 4)))
     fleet.period("w1", "w2")
     fleet.renew(["w1", "w2"])
@@ -192,23 +194,25 @@ def test_a_clock_that_is_set_condemns_nobody(jump: timedelta):
     assert fleet.take("w1").taken == ()
 
 
-def test_a_host_whose_other_clock_began_anew_condemns_nobody():
+def test_no_lease_is_taken_because_the_hosts_monotonic_clock_began_anew():
     fleet = a_fleet(Lease("shardId-000000000000", owner="w2"), Lease("shardId-000000000001", owner="w1"))
     fleet.period("w1")
     fleet.memories["w1"] = replace(fleet.memories["w1"], last_mono=1e9)
     assert fleet.take("w1").taken == ()
 
 
-def test_a_tick_on_another_host_whose_clock_is_behind_condemns_nobody():
+def test_no_lease_is_taken_by_a_tick_on_another_host_whose_clock_is_behind():
     fleet = a_fleet(Lease("shardId-000000000000", owner="w2"), Lease("shardId-000000000001", owner="w1"))
     fleet.take("w1")
-    fleet.memories["w1"] = replace(fleet.memories["w1"], last_mono=-1e9)  # and it is up for longer
+    fleet.memories["w1"] = replace(
+        fleet.memories["w1"], last_mono=-1e9
+    )  # the other host has been up for longer
     fleet.clock.jump(timedelta(minutes=-1))
     fleet.clock.advance(TICK)
     assert fleet.take("w1").taken == ()
 
 
-def test_between_two_looks_nothing_is_read():
+def test_between_two_looks_no_row_is_read():
     fleet = a_fleet(*rows(2))
     fleet.take("w1")
     scans = fleet.leases.scans
@@ -221,7 +225,7 @@ def test_between_two_looks_nothing_is_read():
     assert fleet.take("w1").held == frozenset({"shardId-000000000000", "shardId-000000000001"})
 
 
-def test_of_two_workers_that_want_the_same_lease_one_gets_it():
+def test_of_two_workers_that_take_the_same_lease_one_gets_it():
     fleet = a_fleet(*rows(1))
     slow = MemoryLeaseStore(rows(1))
     slow.apply = fleet.leases.apply  # type: ignore[method-assign]  # it read the table before the other one wrote
@@ -232,7 +236,7 @@ def test_of_two_workers_that_want_the_same_lease_one_gets_it():
     assert fleet.counts == {"w1": 1}
 
 
-def test_a_stolen_lease_is_read_again_first_because_its_owner_beats():
+def test_a_lease_is_read_again_before_it_is_stolen_because_its_owners_renewals_move_the_counter():
     fleet = a_fleet(*rows(2, "w1"))
     fleet.period("w1")
     stale = MemoryLeaseStore(rows(2, "w1"))
@@ -241,7 +245,7 @@ def test_a_stolen_lease_is_read_again_first_because_its_owner_beats():
     assert len(replace(fleet.taking("w2"), leases=stale).tick(TakingMemory()).taken) == 1
 
 
-def test_a_lease_that_has_a_new_owner_by_then_isnt_stolen():
+def test_a_lease_that_has_a_new_owner_meanwhile_isnt_stolen():
     fleet = a_fleet(*rows(2, "w3"))
     stale = MemoryLeaseStore(rows(2, "w1"))
     stale.apply, stale.get_many = fleet.leases.apply, fleet.leases.get_many  # type: ignore[method-assign]
@@ -249,7 +253,7 @@ def test_a_lease_that_has_a_new_owner_by_then_isnt_stolen():
     assert fleet.counts == {"w3": 2}
 
 
-def test_a_run_of_the_old_owner_and_a_handover_end_with_the_take():
+def test_taking_a_lease_ends_its_handover_and_the_claim_of_the_old_owners_run():
     row = Lease("shardId-000000000000", 5, owner="next", checkpoint_owner="old", run_claim="run/1")
     fleet = a_fleet(row)
     fleet.period("w1")
@@ -257,7 +261,7 @@ def test_a_run_of_the_old_owner_and_a_handover_end_with_the_take():
     assert (taken.owner, taken.checkpoint_owner, taken.run_claim, taken.counter) == ("w1", None, None, 6)
 
 
-def test_what_has_ended_counts_for_nobody_and_is_never_taken():
+def test_ended_leases_count_for_no_worker_and_are_never_taken():
     ended = [replace(row, key=f"shardId-9{row.key[9:]}", checkpoint=SHARD_END) for row in rows(9, "gone")]
     fleet = a_fleet(*rows(2, "w1"), *ended)
     fleet.period("w1", "w2")
@@ -265,7 +269,7 @@ def test_what_has_ended_counts_for_nobody_and_is_never_taken():
     assert fleet.counts == {"gone": 9, "w1": 1, "w2": 1}
 
 
-def test_a_cap_is_kept():
+def test_no_worker_takes_more_leases_than_the_cap():
     capped = replace(SETTINGS, assignment=replace(SETTINGS.assignment, max_leases=2))
     fleet = a_fleet(*rows(6), settings=capped)
     for _ in range(4):
@@ -273,7 +277,7 @@ def test_a_cap_is_kept():
     assert fleet.counts == {"w1": 2, "w2": 2, None: 2}
 
 
-def test_what_a_stopping_worker_gave_up_is_taken_at_the_next_look():
+def test_leases_that_a_stopping_worker_gave_up_are_taken_at_the_next_look():
     fleet = a_fleet(*rows(2, "w1"), *(Lease(f"shardId-{n:012d}", owner="w2") for n in range(2, 4)))
     fleet.period("w1", "w2")
     for row in fleet.leases.scan().leases:
@@ -283,7 +287,7 @@ def test_what_a_stopping_worker_gave_up_is_taken_at_the_next_look():
     assert fleet.counts == {"w1": 4}
 
 
-def test_what_was_given_up_is_shared_and_not_grabbed_as_very_old():
+def test_leases_that_were_given_up_are_shared_and_dont_count_as_very_old():
     fleet = a_fleet(*(replace(row, owner=f"w{n % 3}") for n, row in enumerate(rows(6))))
     fleet.period("w0", "w1", "w2")
     for row in fleet.leases.scan().leases:
@@ -293,10 +297,10 @@ def test_what_was_given_up_is_shared_and_not_grabbed_as_very_old():
     assert [len(report.taken) for report in reports.values()] == [1, 1]
 
 
-# -- who syncs ---------------------------------------------------------------------------------------------------
+# -- which worker syncs shards -------------------------------------------------------------------------------------
 
 
-def test_all_workers_find_the_same_leader_among_the_owners():
+def test_all_workers_agree_on_the_same_leader_among_the_owners():
     store = MemoryLeaseStore([Lease(f"l{n}", owner=f"w{n}") for n in range(7)])
     first = leader.order_of_leadership(f"w{n}" for n in range(7))[0]
     clock = MemoryClock()
@@ -307,7 +311,7 @@ def test_all_workers_find_the_same_leader_among_the_owners():
     assert [name for name, it in leads.items() if it] == [first]
 
 
-def test_a_deployment_leads_whichever_of_its_workers_the_dice_name():
+def test_a_deployment_leads_if_any_of_its_workers_comes_first_in_the_shuffled_order():
     store, clock = MemoryLeaseStore([Lease(f"l{n}", owner=f"w{n}") for n in range(7)]), MemoryClock()
     deployments = [frozenset({f"w{n}" for n in group}) for group in ((0, 1, 2), (3, 4), (5, 6))]
     first = leader.order_of_leadership(f"w{n}" for n in range(7))[0]
@@ -315,10 +319,12 @@ def test_a_deployment_leads_whichever_of_its_workers_the_dice_name():
         ours for ours in deployments if Shuffle(ours=ours, leases=store, clock=clock).tick(ShuffleMemory())[1]
     ]
     assert leads == [next(ours for ours in deployments if first in ours)]
-    assert any(min(ours) != first for ours in leads), "the dice should name a worker that isn't the first"
+    assert any(min(ours) != first for ours in leads), (
+        "the first worker in the order should not be the first of its deployment"
+    )
 
 
-def test_who_owns_only_rows_of_ended_shards_may_be_gone_and_does_not_lead():
+def test_an_owner_of_ended_rows_only_does_not_lead():
     order = leader.order_of_leadership(["w0", "w1"])
     ended = Lease("l0", owner=order[0], checkpoint=SHARD_END)
     store = MemoryLeaseStore([ended, Lease("l1", owner=order[1])])
@@ -327,7 +333,7 @@ def test_who_owns_only_rows_of_ended_shards_may_be_gone_and_does_not_lead():
 
 
 @pytest.mark.parametrize("multi", [False, True])
-def test_the_owner_of_a_row_of_the_other_key_form_has_no_vote_and_does_not_lead(*, multi: bool):
+def test_an_owner_of_rows_of_the_other_key_form_only_does_not_lead(*, multi: bool):
     order = leader.order_of_leadership(["w0", "w1"])
     plain = Lease("shardId-000000000000")
     serialized = "123456789012:orders:1700000000"
@@ -338,12 +344,12 @@ def test_the_owner_of_a_row_of_the_other_key_form_has_no_vote_and_does_not_lead(
     assert duty.tick(ShuffleMemory())[1]
 
 
-def test_while_nobody_owns_a_lease_everybody_leads():
+def test_while_no_lease_has_an_owner_every_deployment_leads():
     duty = Shuffle(ours=ME, leases=MemoryLeaseStore(rows(2)), clock=MemoryClock())
     assert duty.tick(ShuffleMemory())[1]
 
 
-def test_the_leader_is_asked_for_anew_after_a_minute_and_then_every_five():
+def test_the_leader_is_worked_out_again_after_a_minute_and_then_every_five_minutes():
     store, clock = MemoryLeaseStore(rows(2)), MemoryClock()
     duty, memory, asked = Shuffle(ours=ME, leases=store, clock=clock), ShuffleMemory(), []
     for second in range(0, 1000, 5):
@@ -355,7 +361,7 @@ def test_the_leader_is_asked_for_anew_after_a_minute_and_then_every_five():
     assert asked == [0, 60, 360, 660, 960]
 
 
-def test_nothing_is_taken_beside_workers_of_kcls_that_no_settings_join():
+def test_no_lease_is_taken_beside_kcl_workers_that_the_settings_dont_join():
     fleet = a_fleet(*rows(4, "kcl-1"))
     fleet.kcls = frozenset({"kcl-1"})
     fleet.leases.apply(give_up(fleet.leases.scan().leases[0], "kcl-1"))
@@ -367,7 +373,7 @@ def test_nothing_is_taken_beside_workers_of_kcls_that_no_settings_join():
     assert fleet.counts == {"kcl-1": 3, None: 1}
 
 
-def test_leases_of_stopped_workers_of_kcls_are_taken_once_they_have_stood_still():
+def test_leases_of_stopped_kcl_workers_are_taken_once_they_have_stood_still():
     fleet = a_fleet(*rows(4, "kcl-1"))
     fleet.kcls = frozenset({"kcl-1"})
     for _ in range(3):
@@ -375,7 +381,7 @@ def test_leases_of_stopped_workers_of_kcls_are_taken_once_they_have_stood_still(
     assert fleet.counts == {"w1": 4}
 
 
-def test_beside_a_fleet_that_the_settings_join_its_leases_are_stolen_as_kcl_does():
+def test_leases_of_a_fleet_that_the_settings_join_are_stolen_as_kcl_does():
     kcl = replace(SETTINGS.kcl, failover=timedelta(seconds=40))
     fleet = a_fleet(*rows(4, "kcl-1"), settings=replace(SETTINGS, kcl=kcl))
     fleet.kcls = frozenset({"kcl-1"})

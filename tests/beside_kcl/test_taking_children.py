@@ -1,4 +1,4 @@
-"""`kcl.mode: 2.x`: children that a run makes are beaten before another worker may think them dead."""
+"""`kcl.mode: 2.x`: the rows of children that a run makes beat before another worker may take them as dead."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def counters(world: World) -> dict[str, int]:
     return {row.key[-1]: row.counter for row in world.leases.scan().leases if not row.has_ended}
 
 
-def test_children_that_a_run_made_are_beaten_from_the_next_tick_on() -> None:
+def test_the_rows_of_children_that_a_run_made_beat_from_the_next_tick_on() -> None:
     world = at_work()
     world.leader_memory.clear()
     assert world.wave("w1").rows == 10
@@ -37,10 +37,12 @@ def test_children_that_a_run_made_are_beaten_from_the_next_tick_on() -> None:
         world.clock.advance(TICK)
         world.work()
         assert {key: n - before[key] for key, n in counters(world).items()} == {"1": beats, "2": beats}
-    assert world.leases.scans <= scans + 4, "of the test itself, and a round of the taker's at most"
+    assert world.leases.scans <= scans + 4, (
+        "the test's own scans, and at most one look of the worker for leases to take"
+    )
 
 
-def test_grandchildren_are_too() -> None:
+def test_the_rows_of_grandchildren_beat_from_the_next_tick_on_too() -> None:
     world = at_work()
     world.wave("w1")
     world.source.split(world.shard(1))
@@ -53,7 +55,7 @@ def test_grandchildren_are_too() -> None:
     assert all(n > before[key] for key, n in counters(world).items())
 
 
-def test_a_late_scan_of_the_takers_forgets_no_child_that_was_read_by_its_key() -> None:
+def test_a_late_scan_doesnt_make_a_worker_forget_a_child_whose_row_was_read_by_key() -> None:
     world = at_work()
     world.leader_memory.clear()
     world.wave("w1")
@@ -73,8 +75,8 @@ def test_a_late_scan_of_the_takers_forgets_no_child_that_was_read_by_its_key() -
     assert {key: after[key] - n for key, n in before.items()} == {"1": 2, "2": 2}
 
 
-def test_no_other_worker_takes_the_children_of_a_living_one() -> None:
-    """The other one's rounds begin when they may: it never sees the counters stand still for as long as it takes."""
+def test_no_other_worker_takes_the_children_of_a_living_worker() -> None:
+    """Whenever the other worker's looks begin, it never sees the counters stand still for long enough."""
     world = at_work()
     world.wave("w1")
     world.workers = ("w1", "w2")

@@ -1,4 +1,4 @@
-"""`kcl.mode: 2.x` in the ticks."""
+"""`kcl.mode: 2.x` in the ticks of workers and leader."""
 
 from collections import Counter
 from dataclasses import replace
@@ -33,7 +33,7 @@ def owners(world: World) -> dict[str | None, int]:
     return dict(Counter(row.owner for row in world.leases.scan().leases))
 
 
-def test_workers_help_themselves_until_each_has_its_share_and_read_it():
+def test_workers_take_leases_until_each_has_its_share_and_reads_it():
     world = a_world()
     world.tick(40)
     assert owners(world) == {"w1": 2, "w2": 2}
@@ -46,14 +46,14 @@ def test_workers_help_themselves_until_each_has_its_share_and_read_it():
     assert {row.key: row.owner for row in world.leases.scan().leases} == before
 
 
-def test_no_leader_gives_anything_out_and_none_takes_the_lock():
+def test_no_leader_assigns_leases_and_none_takes_the_lock():
     world = a_world()
     world.tick(40)
     assert world.lock.read() is None
     assert all(row.assign_pass == 0 for row in world.rows.listing().workers)
 
 
-def test_with_several_streams_too_only_the_worker_that_the_dice_name_leads():
+def test_with_several_streams_too_only_the_first_worker_in_the_shuffled_order_leads():
     world = World(workers=("w1", "w2"), more_streams=("returns",))
     kcl = replace(world.settings.kcl, mode=Mode.KCL_2, heartbeat=Heartbeat.LEASE)
     world.settings = replace(world.settings, kcl=kcl)
@@ -68,7 +68,7 @@ def test_with_several_streams_too_only_the_worker_that_the_dice_name_leads():
     assert sorted(leads) == [False, True]
 
 
-def test_the_leases_of_a_dead_worker_are_taken_by_the_other_one():
+def test_a_dead_workers_leases_are_taken_by_the_other_worker():
     world = a_world()
     world.tick(40)
     world.workers = ("w1",)
@@ -83,7 +83,7 @@ def test_the_leader_is_the_first_of_the_shuffled_owners():
     assert sum(said.values()) >= 1
 
 
-def test_who_joined_a_fleet_that_takes_for_itself_neither_leads_nor_gives_out_until_the_settings_agree():
+def test_a_deployment_neither_leads_nor_assigns_while_the_fleet_it_joined_runs_in_another_mode():
     world = joined(World(workers=("w1",), shards=2), Mode.OWN)
     world.tables.version = ClientVersion.ROLLED_BACK
     world.tick(3)
@@ -96,10 +96,10 @@ def test_who_joined_a_fleet_that_takes_for_itself_neither_leads_nor_gives_out_un
     assert owners(world) == {"w1": 2}
     world.tables.version = ClientVersion.UPGRADE_FROM_2X
     assert not world.lead().leads
-    assert world.lock.read() is None, "it lets go at once"
+    assert world.lock.read() is None, "the deployment releases the lock at once"
 
 
-def test_who_takes_for_itself_takes_nothing_where_the_fleet_has_a_leader():
+def test_a_worker_in_mode_2_x_takes_no_lease_where_the_fleet_has_a_leader():
     world = joined(World(workers=("w1",), shards=2), Mode.KCL_2)
     world.tick(3)
     world.tables.version = ClientVersion.WITH_ROLLBACK
@@ -109,25 +109,25 @@ def test_who_takes_for_itself_takes_nothing_where_the_fleet_has_a_leader():
     assert owners(world) == {None: len(world.leases.scan().leases)}
 
 
-def a_guest_renews(world: World, key: str, owner: str) -> None:
+def kcl_renews(world: World, key: str, owner: str) -> None:
     world.leases.apply(Change(key, owner, put={"owner": owner}, add={"counter": 1}, kind=ChangeKind.TAKE))
 
 
-def test_a_worker_that_starts_anew_beside_a_stranger_goes_on_beating_its_own():
+def test_a_worker_that_restarts_beside_a_kcl_worker_goes_on_beating_its_own_leases():
     world = a_world(("w1",))
     world.tick(40)
-    guests = world.shard(0).shard_id
+    kcls = world.shard(0).shard_id
     world.worker_memory.clear()
     for _ in range(20):
-        a_guest_renews(world, guests, "kcl-1")
+        kcl_renews(world, kcls, "kcl-1")
         before = {row.key: row.counter for row in world.leases.scan().leases}
         assert "(kcl-1)" in str(world.work())
         world.clock.advance(TICK)
     after = {row.key: row.counter for row in world.leases.scan().leases}
-    assert [key for key in after if after[key] == before[key]] == [guests]
+    assert [key for key in after if after[key] == before[key]] == [kcls]
 
 
-def test_a_worker_that_starts_anew_where_the_fleet_shares_otherwise_goes_on_beating_its_own():
+def test_a_worker_that_restarts_in_a_fleet_of_another_mode_goes_on_beating_its_own_leases():
     world = joined(World(workers=("w1",), shards=4), Mode.KCL_2)
     world.tick(40)
     world.tables.version = ClientVersion.WITH_ROLLBACK
@@ -139,7 +139,7 @@ def test_a_worker_that_starts_anew_where_the_fleet_shares_otherwise_goes_on_beat
     assert all(row.counter > before[row.key] for row in world.leases.scan().leases)
 
 
-def test_a_worker_whose_row_isnt_understood_may_be_of_ours_and_stops_nobody():
+def test_an_owner_whose_worker_row_isnt_understood_doesnt_count_as_a_kcl_worker():
     world = a_world()
     world.tick(40)
     theirs = [row.key for row in world.leases.scan().leases if row.owner == "w2"]
@@ -147,8 +147,8 @@ def test_a_worker_whose_row_isnt_understood_may_be_of_ours_and_stops_nobody():
     world.rows.hold_odd_row("w2", "broken")
     world.workers = ("w1",)
     world.worker_memory.clear()
-    for _ in range(20):  # a run of it reads on
+    for _ in range(20):  # a run of w2 reads on
         for key in theirs:
-            a_guest_renews(world, key, "w2")
+            kcl_renews(world, key, "w2")
         assert "KCL" not in str(world.work())
         world.clock.advance(TICK)

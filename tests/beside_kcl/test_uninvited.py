@@ -1,4 +1,5 @@
-"""Settings that join no fleet, in the tables of KCL workers that live: nothing is taken from them, and it is told."""
+"""Settings that join no fleet, in tables that live KCL workers use: no lease is taken from them, and the leader
+says so."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ from tests.duties.moves import shared
 from tests.duties.world import TICK, World
 
 
-def kcls(world: World, *, heartbeat: Heartbeat = Heartbeat.WORKER) -> World:
-    """All leases are a KCL worker's."""
+def owned_by_kcl(world: World, *, heartbeat: Heartbeat = Heartbeat.WORKER) -> World:
+    """A world in which a KCL worker owns all leases."""
     kcl = replace(world.settings.kcl, heartbeat=heartbeat)
     world.settings = replace(world.settings, kcl=kcl)
     world.lead()
@@ -38,8 +39,8 @@ def stamp(world: World, name: str = "kcl-1") -> None:
     world.rows._put(Worker(name, last_update=world.clock.now().replace(microsecond=0), measured_by=None))
 
 
-def days_of_kcl(world: World, ticks: int, *, stamped: bool) -> list[LeaderReport]:
-    """It renews what it has."""
+def ticks_beside_kcl(world: World, ticks: int, *, stamped: bool) -> list[LeaderReport]:
+    """For so many ticks, the KCL worker renews its leases while Headrace's sensors tick."""
     reports = []
     for n in range(ticks):
         if stamped and n % 6 == 0:
@@ -60,11 +61,11 @@ def owners(world: World) -> set[str | None]:
 
 @pytest.mark.parametrize("heartbeat", Heartbeat)
 @pytest.mark.parametrize("stamped", [True, False], ids=["3.x", "2.x"])
-def test_nothing_is_taken_from_kcl_workers_that_live_and_the_leader_says_what_to_do(
+def test_no_lease_is_taken_from_living_kcl_workers_and_the_leader_says_what_to_do(
     heartbeat: Heartbeat, *, stamped: bool
 ) -> None:
-    world = kcls(World(shards=4), heartbeat=heartbeat)
-    reports = days_of_kcl(world, 40, stamped=stamped)
+    world = owned_by_kcl(World(shards=4), heartbeat=heartbeat)
+    reports = ticks_beside_kcl(world, 40, stamped=stamped)
     assert owners(world) == {"kcl-1"}
     told = [str(report.trouble) for report in reports if report.trouble is not None]
     assert len(told) >= 5
@@ -72,30 +73,30 @@ def test_nothing_is_taken_from_kcl_workers_that_live_and_the_leader_says_what_to
 
 
 @pytest.mark.parametrize("stamped", [True, False], ids=["3.x", "2.x"])
-def test_leases_of_kcl_workers_that_were_stopped_come_over_by_themselves(*, stamped: bool) -> None:
-    world = kcls(World(shards=4))
-    days_of_kcl(world, 12, stamped=stamped)
+def test_leases_of_stopped_kcl_workers_move_to_headraces_worker(*, stamped: bool) -> None:
+    world = owned_by_kcl(World(shards=4))
+    ticks_beside_kcl(world, 12, stamped=stamped)
     world.tick(30)
     assert owners(world) == {"w1"}
     assert world.lead().trouble is None
 
 
-def test_who_joined_shares_the_leases_with_them() -> None:
-    world = kcls(shared(World(shards=4)), heartbeat=Heartbeat.LEASE)
-    assert {report.trouble for report in days_of_kcl(world, 40, stamped=True)} == {None}
+def test_a_deployment_that_joined_the_fleet_shares_its_leases() -> None:
+    world = owned_by_kcl(shared(World(shards=4)), heartbeat=Heartbeat.LEASE)
+    assert {report.trouble for report in ticks_beside_kcl(world, 40, stamped=True)} == {None}
     assert owners(world) == {"kcl-1", "w1"}
 
 
-def test_an_unowned_lease_isnt_given_out_beside_them_either() -> None:
-    world = kcls(World(shards=4))
+def test_an_unowned_lease_beside_living_kcl_workers_isnt_assigned_either() -> None:
+    world = owned_by_kcl(World(shards=4))
     world.leases.apply(Change(world.shard(3).shard_id, "KCL", put={"owner": None}, kind=ChangeKind.TAKE))
-    days_of_kcl(world, 4, stamped=False)  # until now nobody can tell whether it lives
+    ticks_beside_kcl(world, 4, stamped=False)  # before this it isn't known whether the KCL worker is alive
     world.leases.apply(Change(world.shard(2).shard_id, "KCL", put={"owner": None}, kind=ChangeKind.TAKE))
-    days_of_kcl(world, 20, stamped=False)
+    ticks_beside_kcl(world, 20, stamped=False)
     assert world.leases.get(world.shard(2).shard_id).owner is None  # type: ignore[union-attr]
 
 
-def test_a_kcl_worker_that_turns_up_among_ours_is_given_nothing() -> None:
+def test_a_kcl_worker_that_appears_in_headraces_tables_is_assigned_nothing() -> None:
     world = World(shards=4)
     world.settle()
     for n in range(90):
@@ -106,19 +107,21 @@ def test_a_kcl_worker_that_turns_up_among_ours_is_given_nothing() -> None:
 
 
 @pytest.mark.parametrize("heartbeat", Heartbeat)
-def test_a_worker_of_ours_whose_row_was_wiped_is_no_stranger(heartbeat: Heartbeat) -> None:
+def test_a_worker_of_headrace_whose_row_was_deleted_doesnt_count_as_a_kcl_worker(
+    heartbeat: Heartbeat,
+) -> None:
     world = World(workers=("w1", "w2"), shards=4)
     world.settings = replace(world.settings, kcl=replace(world.settings.kcl, heartbeat=heartbeat))
     world.settle()
     world.tick(9)
     for _ in range(12):
-        world.rows.wipe("w2")  # before some of the leader's passes, too
+        world.rows.wipe("w2")  # before some of the leader's assignment passes too
         assert world.lead("w1").trouble is None
         world.tick(3)
 
 
 @pytest.mark.parametrize(("seconds", "strangers"), [(5, set()), (15, {"w2"})])
-def test_who_has_no_row_is_a_stranger_once_a_worker_of_ours_had_made_it_anew(
+def test_an_owner_without_a_row_counts_as_a_kcl_worker_once_a_worker_of_headrace_would_have_made_one(
     seconds: int, strangers: set[str]
 ) -> None:
     world = World()
@@ -131,11 +134,11 @@ def test_who_has_no_row_is_a_stranger_once_a_worker_of_ours_had_made_it_anew(
     assert plan.memory.strangers == strangers
 
 
-def test_what_a_run_without_a_worker_row_holds_is_ours() -> None:
+def test_an_owner_whose_run_claims_its_lease_doesnt_count_as_a_kcl_worker_though_it_has_no_row() -> None:
     world = World(shards=1)
     world.settle()
     row = world.leases.scan().leases[0]
-    for n in range(20):  # `headrace consume` of a worker whose sensor was never on
+    for n in range(20):  # `headrace consume` for a worker whose sensor never ticked
         world.leases.apply(
             Change(
                 row.key,
@@ -149,13 +152,13 @@ def test_what_a_run_without_a_worker_row_holds_is_ours() -> None:
         world.clock.advance(TICK)
 
 
-def test_a_row_that_isnt_understood_may_be_of_ours() -> None:
-    world = kcls(World(shards=4))
+def test_an_owner_whose_worker_row_isnt_understood_doesnt_count_as_a_kcl_worker() -> None:
+    world = owned_by_kcl(World(shards=4))
     world.rows.hold_odd_row("kcl-1", "broken")
-    assert {report.trouble for report in days_of_kcl(world, 20, stamped=False)} == {None}
+    assert {report.trouble for report in ticks_beside_kcl(world, 20, stamped=False)} == {None}
 
 
-def test_a_worker_stays_away_as_long_as_a_kcl_worker_leads() -> None:
+def test_a_worker_doesnt_beat_while_a_kcl_worker_leads() -> None:
     world = World(shards=2)
     alarms = []
     for n in range(40):
@@ -165,17 +168,17 @@ def test_a_worker_stays_away_as_long_as_a_kcl_worker_leads() -> None:
         alarms.append(world.work().alarm)
         world.clock.advance(TICK)
     beat = world.rows.get("w1").beat  # type: ignore[union-attr]
-    assert beat <= 9, "by its third look it knew"
+    assert beat <= 9, "the worker knew by its third look"
     assert set(alarms[9:]) != {None}
     assert all(alarm is not None and "kcl.failover" in alarm for alarm in alarms[9:])
-    for _ in range(30):  # it was killed, and its lock lies there
+    for _ in range(30):  # the KCL worker was killed, and its lock is left
         last = world.work()
         world.clock.advance(TICK)
     assert last.alarm is None
     assert world.rows.get("w1").beat > beat  # type: ignore[union-attr]
 
 
-def test_a_lock_that_a_kcl_leader_left_behind_keeps_nobody_away() -> None:
+def test_a_lock_left_by_a_dead_kcl_leader_doesnt_keep_a_worker_from_beating() -> None:
     world = World(shards=2)
     stamp(world)
     world.lock._row = LockRow("kcl-1", "v", timedelta(seconds=120))
@@ -185,7 +188,7 @@ def test_a_lock_that_a_kcl_leader_left_behind_keeps_nobody_away() -> None:
     assert owners(world) == {"w1"}
 
 
-def test_a_worker_that_joined_works_under_a_kcl_leader() -> None:
+def test_a_worker_that_joined_the_fleet_beats_while_a_kcl_worker_leads() -> None:
     world = shared(World(shards=2))
     for n in range(30):
         if n % 6 == 0:
@@ -197,8 +200,10 @@ def test_a_worker_that_joined_works_under_a_kcl_leader() -> None:
 
 
 @pytest.mark.parametrize("heartbeat", Heartbeat)
-def test_rows_of_a_stream_that_only_they_read_stay_whatever_former_streams_says(heartbeat: Heartbeat) -> None:
-    world = kcls(World(shards=1, more_streams=("returns",)), heartbeat=heartbeat)
+def test_rows_of_a_stream_that_only_kcl_workers_read_stay_whatever_former_streams_says(
+    heartbeat: Heartbeat,
+) -> None:
+    world = owned_by_kcl(World(shards=1, more_streams=("returns",)), heartbeat=heartbeat)
     world.settings = replace(
         world.settings,
         streams=world.settings.streams[:1],
@@ -214,14 +219,14 @@ def test_rows_of_a_stream_that_only_they_read_stay_whatever_former_streams_says(
         world.lead()
         world.clock.advance(TICK)
     assert {row.key for row in world.leases.scan().leases} == theirs
-    for _ in range(200):  # it is stopped: then the wait begins
+    for _ in range(200):  # the KCL worker is stopped, so the wait begins
         world.lead()
         world.clock.advance(TICK)
     assert len(world.leases.scan().leases) == 1
 
 
-def test_in_mode_2x_too_rows_of_a_stream_that_only_they_read_stay() -> None:
-    """KCL's worker is named so that the dice name ours as the one who syncs."""
+def test_in_mode_2x_too_rows_of_a_stream_that_only_kcl_workers_read_stay() -> None:
+    """The KCL worker's name comes after w1 in the shuffled order, so that w1 syncs shards."""
     world = World(shards=1, more_streams=("returns",))
     kcl = replace(world.settings.kcl, mode=Mode.KCL_2, heartbeat=Heartbeat.LEASE)
     world.settings = replace(world.settings, kcl=kcl)
@@ -247,7 +252,7 @@ def test_in_mode_2x_too_rows_of_a_stream_that_only_they_read_stay() -> None:
     world.leases.apply(
         Change(theirs, "KCL", remove=frozenset({"owner"}), add={"counter": 1}, kind=ChangeKind.TAKE)
     )
-    for _ in range(200):  # nobody has it any more: then the wait begins
+    for _ in range(200):  # the row has no owner any more, so the wait begins
         world.lead()
         world.clock.advance(TICK)
     assert len(world.leases.scan().leases) == 1
