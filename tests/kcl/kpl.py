@@ -1,4 +1,4 @@
-"""A tiny encoder of what the Kinesis Producer Library writes."""
+"""A small encoder of aggregates as the Kinesis Producer Library writes them."""
 
 from hashlib import md5
 

@@ -23,7 +23,7 @@ SECOND = 1_000_000_000
 
 
 def a_worker(name, cpu=None, limit=80, age=0):
-    """Without `cpu`: a worker without metrics."""
+    """A worker row. Without `cpu` it holds no metrics."""
     return Worker(
         name,
         NOW - timedelta(seconds=age),
@@ -41,7 +41,7 @@ def free(count):
 
 
 class World:
-    """A lease table and one leader over several runs."""
+    """A lease table and one leader that runs several assignment passes."""
 
     def __init__(self, leases, rules):
         self.store, self.rules, self.term, self.at = MemoryLeaseStore(leases), rules, Term(), 1_000 * SECOND
@@ -70,7 +70,7 @@ class World:
 
 
 def _beaten(row):
-    """Its holder renews it."""
+    """The holder of the lease renews it."""
     if row.holder is None:
         return row
     return Lease(
@@ -93,17 +93,17 @@ def after_one_run(leases, workers, rules=AT_ONCE):
     return dict(world.counts)
 
 
-def test_a_free_lease_goes_to_the_worker_that_is_furthest_below_the_average():
+def test_an_unowned_lease_goes_to_the_worker_furthest_below_the_average():
     assert after_one_run(free(1), [a_worker("busy", 70.0), a_worker("idle", 20.0)]) == {"idle": 1}
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 6])
-def test_a_cold_start_without_metrics_spreads_evenly(workers):
+def test_a_first_assignment_without_metrics_is_even(workers):
     counts = after_one_run(free(12), [a_worker(f"w{n}") for n in range(workers)])
     assert counts == {f"w{n}": 12 // workers for n in range(workers)}
 
 
-def test_without_throughput_a_worker_without_metrics_has_no_privilege():
+def test_without_throughput_a_worker_without_metrics_isnt_preferred():
     workers = [a_worker("idle", 5.0), a_worker("busy", 90.0), a_worker("blind")]
     not_balancing = Term(runs=1)
     plan = plan_assignment(free(4), workers, term=not_balancing, rules=KclRules(), at_ns=SECOND, now=NOW)
@@ -121,7 +121,7 @@ def test_without_throughput_a_worker_without_metrics_has_no_privilege():
     ],
     ids=["silent", "failing", "no range", "no ranges", "never reported"],
 )
-def test_a_worker_whose_row_cant_be_trusted_is_given_nothing(odd):
+def test_a_worker_whose_row_is_stale_or_incomplete_is_assigned_nothing(odd):
     assert after_one_run(free(3), [odd, a_worker("good", 60.0)]) == {"good": 3}
 
 
@@ -129,14 +129,14 @@ def test_a_worker_whose_row_is_exactly_two_periods_old_still_counts():
     assert after_one_run(free(1), [a_worker("w", 5.0, age=60)]) == {"w": 1}
 
 
-def test_what_no_worker_has_room_for_is_spilled():
+def test_leases_for_which_no_worker_has_room_are_listed_as_spilled():
     world = World(free(5), KclRules(max_leases=2))
     assert world.run([a_worker("w1"), a_worker("w2")]).spilled == ("free04",)
     assert World(free(2), KclRules()).run([]).spilled == ("free00", "free01")
     assert World(free(2), KclRules(by_count=True)).run([]).spilled == ("free00", "free01")
 
 
-def test_a_worker_above_the_throughput_cap_is_given_nothing():
+def test_a_worker_above_the_throughput_cap_is_assigned_nothing():
     leases = [*held("full", 100.0, 100.0), *free(2)]
     rules = KclRules(max_kbps=150.0, graceful=False, balance_every=100)
     assert after_one_run(leases, [a_worker("full", 1.0), a_worker("w", 70.0)], rules)["w"] == 2
@@ -149,7 +149,7 @@ def test_a_dampened_part_of_the_excess_moves():
 
 
 @pytest.mark.parametrize(("overshoot", "moved"), [(True, 1), (False, 0)])
-def test_the_lightest_lease_moves_where_none_fits_and_overshoot_is_allowed(overshoot, moved):
+def test_the_lightest_lease_moves_if_none_fits_and_overshoot_is_allowed(overshoot, moved):
     leases = [*held("hot", 300.0, 290.0, 310.0), *held("cool", 2_000.0)]
     world = World(leases, KclRules(graceful=False, overshoot=overshoot))
     world.run([a_worker("hot", 80.0), a_worker("cool", 40.0)])
@@ -159,14 +159,14 @@ def test_the_lightest_lease_moves_where_none_fits_and_overshoot_is_allowed(overs
 
 
 @pytest.mark.parametrize(("cpus", "moved"), [((54.0, 46.0), 0), ((60.0, 40.0), 1)])
-def test_nothing_moves_within_the_tolerance(cpus, moved):
+def test_no_lease_moves_within_the_tolerance(cpus, moved):
     leases = [*held("a", *[1.0] * 10), *held("b", *[1.0] * 10)]
     world = World(leases, AT_ONCE)
     world.run([a_worker("a", cpus[0]), a_worker("b", cpus[1])])
     assert (world.counts["b"] > 10) == bool(moved)
 
 
-def test_a_worker_above_its_operating_range_gives_though_it_is_near_the_average():
+def test_a_worker_above_its_operating_range_loses_leases_though_it_is_near_the_average():
     leases = [*held("a", *[0.5] * 40), *held("b", *[0.5] * 40)]
     calm = [a_worker("a", 52.0), a_worker("b", 48.0)]
     strict = [a_worker("a", 52.0, limit=50), a_worker("b", 48.0)]
@@ -174,12 +174,12 @@ def test_a_worker_above_its_operating_range_gives_though_it_is_near_the_average(
     assert after_one_run(leases, strict)["a"] == 39
 
 
-def test_nothing_is_moved_that_would_lift_its_target_above_the_average():
+def test_no_lease_moves_that_would_lift_its_target_above_the_average():
     leases = [*held("a", 1_000.0, 1_000.0), *held("b", 1.0, 1.0)]
     assert after_one_run(leases, [a_worker("a"), a_worker("b")]) == {"a": 2, "b": 2}
 
 
-def test_every_third_run_balances():
+def test_every_third_pass_balances():
     leases = [*held("hot", *[10.0] * 30), *held("cool", *[10.0] * 2)]
     world = World(leases, KclRules(graceful=False))
     workers = [a_worker("hot", 80.0), a_worker("cool", 20.0)]
@@ -187,7 +187,7 @@ def test_every_third_run_balances():
     assert moved == [True, False, False, True, False, False, True]
 
 
-def test_a_new_leader_waits_a_whole_duration_before_it_calls_an_owner_dead():
+def test_a_new_leader_watches_for_a_whole_lease_duration_before_it_takes_an_owner_for_dead():
     world = World(held("gone", 5.0), KclRules())
     idle = [a_worker("w", 20.0)]
     assert world.run(idle, beating=False).changes == ()
@@ -196,7 +196,7 @@ def test_a_new_leader_waits_a_whole_duration_before_it_calls_an_owner_dead():
     assert world.counts == {"w": 1}
 
 
-def test_a_counter_that_falls_is_no_sign_of_life():
+def test_a_counter_that_falls_doesnt_count_as_a_renewal():
     rules = KclRules()
     first = plan_assignment([Lease("a", 9, owner="x")], [], term=Term(), rules=rules, at_ns=SECOND, now=NOW)
     later = plan_assignment(
@@ -205,7 +205,7 @@ def test_a_counter_that_falls_is_no_sign_of_life():
     assert [change.put["owner"] for change in later.changes] == ["w"]
 
 
-def test_a_living_holder_is_asked_to_hand_over_and_isnt_hurried():
+def test_a_living_holder_is_asked_to_hand_over_and_has_time_to_do_so():
     world = World([*held("hot", *[10.0] * 10), *held("cool", 10.0)], KclRules(balance_every=1))
     workers = [a_worker("hot", 80.0), a_worker("cool", 40.0)]
     changes = world.run(workers).changes
@@ -213,13 +213,13 @@ def test_a_living_holder_is_asked_to_hand_over_and_isnt_hurried():
     key = changes[0].key
     row = world.row(key)
     assert (row.owner, row.checkpoint_owner, row.counter) == ("cool", "hot", 2)
-    # The pending lease still counts as its holder's; for 40 s it isn't touched whatever balancing would like.
+    # The pending lease still counts as its holder's; for 40 s balancing doesn't touch it.
     before = world.row(key)
     world.run(workers, after=39)
     assert (world.row(key).owner, world.row(key).checkpoint_owner) == (before.owner, before.checkpoint_owner)
 
 
-def test_an_expired_handover_is_ended_even_in_favour_of_who_left_it_unfinished():
+def test_an_expired_handover_is_ended_even_in_favour_of_the_holder_that_didnt_complete_it():
     pending = Lease("a", 1, owner="next", checkpoint_owner="last", throughput_kbps=1.0)
     world = World([pending], KclRules())
     world.run([a_worker("last", 5.0)], beating=False)
@@ -228,7 +228,7 @@ def test_an_expired_handover_is_ended_even_in_favour_of_who_left_it_unfinished()
     assert (row.owner, row.checkpoint_owner, row.owner_switches) == ("last", None, 1)
 
 
-def test_a_lease_at_its_end_is_simply_assigned():
+def test_a_lease_at_shard_end_is_assigned_without_a_handover():
     leases = [Lease(f"a{n}", 1, SHARD_END, owner="hot", throughput_kbps=10.0) for n in range(5)]
     world = World(leases, KclRules())
     changes = world.run([a_worker("hot", 90.0), a_worker("cool", 30.0)]).changes
@@ -247,14 +247,14 @@ def test_a_lease_at_its_end_is_simply_assigned():
         ({"a": 1, "b": 0}, 100, {"a": 1, "b": 0}),
     ],
 )
-def test_balancing_by_count_brings_everybody_to_the_target(before, cap, after):
+def test_balancing_by_count_brings_each_worker_to_the_target(before, cap, after):
     leases = [lease for owner, count in before.items() for lease in held(owner, *[1.0] * count)]
     rules = KclRules(by_count=True, graceful=False, max_leases=cap)
     counts = after_one_run(leases, [a_worker(name, 50.0) for name in before], rules)
     assert {name: counts.get(name, 0) for name in before} == after
 
 
-def test_by_count_the_first_worker_in_line_gets_one_though_it_is_at_its_target():
+def test_by_count_the_first_worker_in_order_gets_a_lease_though_it_is_at_its_target():
     leases = [*held("a", 1.0), *free(1)]
     rules = KclRules(by_count=True, balance_every=100)
     assert after_one_run(leases, [a_worker("a")], rules) == {"a": 2}
@@ -276,28 +276,28 @@ def test_by_count_one_worker_is_filled_up_to_the_target_then_the_next(leases, wo
     assert after_one_run(free(leases), [a_worker(f"w{n}") for n in range(workers)], rules) == after
 
 
-def test_by_count_who_loses_an_expired_lease_isnt_given_more_for_it():
-    """Counts are taken once, before anything moves."""
+def test_by_count_a_worker_that_loses_an_expired_lease_isnt_assigned_another_for_it():
+    """Leases are counted once, before any of them moves."""
     leases = [Lease("l1", 1, owner="w3"), Lease("l2", 1, owner="w1"), Lease("l4", 1, owner="gone")]
     leases += [Lease("l5", 1, owner="w4"), Lease("m", 1, owner="away")]
     world = World(leases, KclRules(by_count=True, balance_every=100))
     workers = [a_worker(f"w{n}") for n in (1, 2, 3, 4)]
     world.run(workers)
     world.run(workers, after=11, beating=False)
-    # Target 2: w2 has none and gets two, w1, w3 and w4 have one and get one each.
+    # The target is 2: w2 has none and gets two; w1, w3 and w4 have one and get one each.
     assert world.counts == {"w2": 2, "w1": 1, "w3": 1, "w4": 1}
 
 
-def test_a_target_that_was_refused_one_lease_is_lost_for_the_run():
+def test_a_target_that_couldnt_take_one_lease_is_assigned_no_other_in_the_same_pass():
     leases = [*held("hot", 400.0), *held("warm", *[90.0] * 5)]
     workers = [a_worker("hot", 90.0), a_worker("warm", 75.0), a_worker("cool", 30.0)]
     rules = KclRules(graceful=False, dampening=1.0)
-    # 400 would lift `cool` above the average, 90 wouldn't: but then nobody asks any more.
+    # The lease with 400 would lift `cool` above the average, one with 90 wouldn't. KCL doesn't try it any more.
     assert "cool" not in after_one_run(leases, workers, rules)
 
 
-def test_where_nothing_was_read_memory_speaks_before_cpu():
-    """Both metrics would take 0 KB/s in all: KCL goes by its map, which has M before C."""
+def test_without_throughput_memory_comes_before_cpu():
+    """By both metrics 0 KB/s would move. KCL takes the metric that comes first in its map, and M comes before C."""
     leases = [*held("cpu", *[0.0] * 6), *held("memory", *[0.0] * 6)]
     workers = [
         Worker("cpu", NOW, stats={"C": (90.0,), "M": (20.0,)}, ranges={"C": (100,), "M": (100,)}),
@@ -307,8 +307,9 @@ def test_where_nothing_was_read_memory_speaks_before_cpu():
     assert after_one_run(leases, workers) == {"cpu": 6, "memory": 5, "idle": 1}
 
 
-def test_where_nothing_was_read_who_is_above_the_average_gives_first():
-    """Of two sources with 0 KB/s each, the one beyond its range but below the average has -0.0, which Java puts last."""
+def test_without_throughput_a_worker_above_the_average_loses_leases_first():
+    """Two workers have 0 KB/s to move. That of the worker beyond its range but below the average is -0.0, which
+    Java sorts last."""
     leases = [*held("a_strict", *[0.0] * 4), *held("hot", *[0.0] * 4)]
     workers = [a_worker("a_strict", 40.0, limit=30), a_worker("hot", 90.0, limit=100), a_worker("idle", 10.0)]
     world = World(leases, AT_ONCE)
@@ -317,7 +318,7 @@ def test_where_nothing_was_read_who_is_above_the_average_gives_first():
     assert moved.startswith("hot")
 
 
-def test_by_count_a_pending_handover_isnt_moved():
+def test_by_count_a_lease_isnt_moved_during_its_handover():
     pending = [Lease(f"a{n}", 1, owner="b", checkpoint_owner="a", throughput_kbps=1.0) for n in range(4)]
     world = World(pending, KclRules(by_count=True))
     assert world.run([a_worker("a"), a_worker("c")]).changes == ()
@@ -350,7 +351,7 @@ def plans(rows, workers, rules):
 
 
 @given(fleet=FLEETS, by_count=st.booleans(), seed=st.integers(0, 9))
-def test_the_order_that_rows_are_read_in_changes_nothing(fleet, by_count, seed):
+def test_the_plan_doesnt_depend_on_the_order_of_the_rows(fleet, by_count, seed):
     rows, workers = a_fleet_of(*fleet)
     rules, dice = KclRules(by_count=by_count), Random(seed)
     mixed = dice.sample(rows, len(rows)), dice.sample(workers, len(workers))
@@ -360,7 +361,9 @@ def test_the_order_that_rows_are_read_in_changes_nothing(fleet, by_count, seed):
 
 
 @given(fleet=FLEETS, by_count=st.booleans(), cap=st.integers(1, 8))
-def test_each_lease_moves_once_to_a_living_worker_and_all_free_ones_are_accounted_for(fleet, by_count, cap):
+def test_each_lease_moves_at_most_once_to_a_living_worker_and_each_free_one_is_assigned_or_spilled(
+    fleet, by_count, cap
+):
     rows, workers = a_fleet_of(*fleet)
     for plan in plans(rows, workers, KclRules(by_count=by_count, max_leases=cap, balance_every=1)):
         moved = [change.key for change in plan.changes]
@@ -372,7 +375,7 @@ def test_each_lease_moves_once_to_a_living_worker_and_all_free_ones_are_accounte
 
 
 @given(fleet=FLEETS, cap=st.integers(1, 8))
-def test_by_utilisation_nobody_is_filled_beyond_the_cap(fleet, cap):
+def test_by_utilisation_no_worker_gets_more_leases_than_the_cap(fleet, cap):
     rows, workers = a_fleet_of(*fleet)
     rules = KclRules(max_leases=cap, balance_every=100, graceful=False)
     world = World(rows, rules)

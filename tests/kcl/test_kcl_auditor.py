@@ -34,7 +34,7 @@ def test_a_hole_is_named_by_the_ranges_around_it(pairs, hole):
     assert find_hole(ranges(*pairs)) == hole
 
 
-def test_no_reshard_makes_a_hole_even_while_parents_are_still_read():
+def test_a_reshard_leaves_no_hole_even_while_parents_are_still_read():
     for seed in range(2_000):
         dice = Random(seed)
         tree = a_tree(dice, dice.randrange(30))
@@ -52,7 +52,7 @@ def test_as_in_kcl_a_narrow_ancestor_that_starts_last_is_taken_for_the_end():
     assert find_hole(ranges((0, TOP), (5, 9))) == Hole(HashRange(0, TOP), HashRange(5, 9))
 
 
-def test_an_open_shard_that_nobody_reads_is_always_found():
+def test_an_open_shard_without_a_lease_is_always_found():
     for seed in range(500):
         dice = Random(seed)
         tree = a_tree(dice, dice.randrange(1, 30))
@@ -89,7 +89,7 @@ HOLE, OTHER, WHOLE = leases((0, 3), (5, TOP)), leases((0, 3), (6, TOP)), leases(
         ([[]], [True]),
     ],
 )
-def test_only_a_hole_that_stays_is_worth_a_sync(looks, synced):
+def test_only_a_hole_that_was_seen_three_times_causes_a_sync(looks, synced):
     assert answers(*looks) == synced
 
 
@@ -99,6 +99,6 @@ def test_missing_ranges_are_filled_in_from_the_listing():
     assert [lease.hash_range for lease in filled] == [HashRange(2, 3), HashRange(0, 1), None]
 
 
-def test_leases_whose_range_nobody_knows_dont_count():
+def test_leases_whose_range_is_unknown_dont_count():
     assert audit([*WHOLE, Lease("odd")], SeenHole()).hole is None
     assert audit([Lease("odd")], SeenHole()).hole == Hole()

@@ -39,43 +39,45 @@ AGGREGATE = CheckpointProgress(last=at(50), largest=at(90, 7))
         (LATEST, OutOfBounds),
     ],
 )
-def test_a_checkpoint_lies_between_the_last_one_and_what_was_delivered(asked, answer):
+def test_a_checkpoint_lies_between_the_last_one_and_the_last_delivered_record(asked, answer):
     for plan in (plan_checkpoint, plan_prepare):
         got = plan(AGGREGATE, asked)
         assert isinstance(got, answer) if isinstance(answer, type) else got == answer
 
 
-def test_a_bare_number_after_a_user_record_goes_backwards():
+def test_a_sequence_number_without_a_sub_sequence_number_lies_before_the_user_records_of_its_aggregate():
     assert isinstance(plan_checkpoint(CheckpointProgress(at(90, 3), at(90, 7)), at(90)), OutOfBounds)
 
 
-def test_before_anything_was_delivered_nothing_is_written():
+def test_before_any_record_was_delivered_no_checkpoint_is_written():
     nothing = CheckpointProgress(last=TRIM_HORIZON)
     assert plan_checkpoint(nothing) == Unchanged()
     assert isinstance(plan_checkpoint(nothing, at(1)), OutOfBounds)
     assert isinstance(plan_prepare(nothing), OutOfBounds)
 
 
-def test_the_end_s_last_record_is_written_as_shard_end():
+def test_a_checkpoint_at_the_shards_last_record_is_written_as_shard_end():
     end = shard_ended(CheckpointProgress(at(50), at(90, 7)))
     for asked in (None, at(90, 7), SHARD_END):
         assert plan_checkpoint(end, asked) == Write(SHARD_END)
         assert plan_prepare(end, asked) == Write(SHARD_END)
-    assert plan_checkpoint(end, at(90)) == Write(at(90)), "a bare number isn't the last user record"
+    assert plan_checkpoint(end, at(90)) == Write(at(90)), (
+        "the sequence number alone isn't the last user record"
+    )
 
 
-def test_when_the_end_is_tried_again_only_shard_end_itself_ends_it():
+def test_if_the_shards_end_is_processed_again_only_shard_end_itself_ends_it():
     again = shard_ended(shard_ended(CheckpointProgress(at(50), at(90))))
     assert plan_checkpoint(again, at(90)) == Write(at(90))
     assert plan_checkpoint(again) == Write(SHARD_END)
 
 
-def test_kcl_never_ends_a_shard_whose_last_record_was_checkpointed_before_unless_mended():
+def test_kcl_doesnt_end_a_shard_whose_last_record_was_checkpointed_before_unless_mended_is_set():
     end = shard_ended(CheckpointProgress(at(90), at(90)))
     assert plan_checkpoint(end, at(90)) == Unchanged()
     assert plan_checkpoint(end, at(90), mended=True) == Write(SHARD_END)
     assert plan_prepare(end, at(90)) == Write(SHARD_END), (
-        "the way in two steps always compared after the mapping"
+        "a checkpoint in two steps always compared after the mapping to SHARD_END"
     )
 
 
@@ -91,7 +93,7 @@ def test_kcl_never_ends_a_shard_whose_last_record_was_checkpointed_before_unless
     ),
     st.booleans(),
 )
-def test_a_row_never_goes_back_nor_beyond_what_was_delivered(steps, mended):
+def test_a_row_goes_neither_back_nor_beyond_the_last_delivered_record(steps, mended):
     progress = CheckpointProgress(last=at(0))
     for what, sequence, sub in steps:
         match what:

@@ -24,7 +24,7 @@ USERS = st.lists(
 
 
 @given(USERS)
-def test_what_was_packed_comes_out_in_order(users):
+def test_user_records_come_out_of_an_aggregate_in_order(users):
     keys = tuple(key.encode() for key, _, _ in users)
     hash_keys = tuple(str(explicit or 0).encode() for _, explicit, _ in users)
     entries = [
@@ -41,12 +41,12 @@ def test_what_was_packed_comes_out_in_order(users):
 
 
 @given(st.binary(max_size=80), st.booleans())
-def test_whatever_comes_nothing_breaks_and_plain_records_stay_plain(data, marked):
+def test_any_bytes_are_handled_and_records_that_are_no_aggregates_stay_as_they_are(data, marked):
     assert passed_through(MAGIC + data if marked else data)
 
 
 @given(st.binary(max_size=60))
-def test_a_sealed_message_of_any_bytes_is_read_or_passed_through(body):
+def test_a_message_of_any_bytes_with_a_valid_digest_is_either_read_or_passed_through(body):
     found = unpack(sealed(body), "outer")
     assert found.broken or all(r.aggregated or r.data == sealed(body) for r in found.records)
 
@@ -98,7 +98,7 @@ def test_a_sealed_message_of_any_bytes_is_read_or_passed_through(body):
         "101 groups deep",
     ],
 )
-def test_what_isnt_exactly_an_aggregate_is_passed_through(data):
+def test_a_record_that_isnt_exactly_an_aggregate_is_passed_through(data):
     assert passed_through(data)
 
 
@@ -131,11 +131,11 @@ def test_what_isnt_exactly_an_aggregate_is_passed_through(data):
         "100 groups deep",
     ],
 )
-def test_what_java_reads_is_read(body):
+def test_every_form_of_aggregate_that_java_reads_is_read(body):
     assert unpack(sealed(body), "outer").records == (A, B)
 
 
-def test_tables_without_records_yield_nothing():
+def test_an_aggregate_without_user_records_gives_none():
     assert unpack(sealed(message()), "outer") == unpack(sealed(message(keys=(b"x", b"y"))), "outer")
     assert unpack(sealed(message()), "outer").records == ()
 
@@ -156,7 +156,7 @@ def test_without_an_explicit_hash_key_the_md5_of_the_partition_key_decides():
 
 
 @pytest.mark.parametrize("odd", [b"-1", str(2**128).encode(), b"9" * 10_000])
-def test_a_hash_key_that_is_none_lies_outside_of_every_range(odd):
+def test_an_invalid_hash_key_lies_outside_of_every_range(odd):
     assert unpack(sealed(message(entry(0, b"a", hash_key=0), hash_keys=(odd,))), "outer").records == ()
 
 
@@ -171,7 +171,7 @@ def test_a_hash_key_that_is_none_lies_outside_of_every_range(odd):
         (entry(0, b"b", hash_key=0), (b"",)),
     ],
 )
-def test_a_broken_user_record_keeps_those_before_it_and_says_why_the_rest_is_missing(second, hash_keys):
+def test_user_records_before_a_broken_one_are_kept_and_the_reason_is_given(second, hash_keys):
     found = unpack(sealed(message(entry(0, b"a"), second, entry(0, b"c"), hash_keys=hash_keys)), "outer")
     assert found.records == (A,)
     assert found.broken is not None

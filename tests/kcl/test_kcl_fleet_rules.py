@@ -1,4 +1,4 @@
-"""Metrics, periods, migrations, the shuffled leader, shard order and CPU sources."""
+"""KCL's rules for metrics, periods, migrations, the shuffled leader, shard order and CPU measurement."""
 
 from datetime import UTC, datetime, timedelta
 from math import isnan
@@ -34,7 +34,7 @@ NOW = datetime(2026, 5, 1, tzinfo=UTC)
         ({"THROUGHPUT": [5]}, None, True),
     ],
 )
-def test_a_worker_row_is_valid_when_every_metric_has_a_range(stats, ranges, valid):
+def test_a_worker_row_is_valid_if_every_metric_has_a_range(stats, ranges, valid):
     assert metrics.is_valid(1, stats, ranges) is valid
     assert not metrics.is_valid(None, stats, ranges)
 
@@ -50,7 +50,7 @@ def test_a_worker_row_is_valid_when_every_metric_has_a_range(stats, ranges, vali
         ({"C": [-1], "THROUGHPUT": [1]}, False),
     ],
 )
-def test_a_worker_fails_when_the_last_interval_of_some_metric_did(stats, failing):
+def test_a_worker_is_failing_if_the_latest_value_of_any_metric_failed(stats, failing):
     assert metrics.is_failing(stats, {"C": [80], "M": [80]}) is failing
 
 
@@ -66,7 +66,7 @@ def test_a_worker_fails_when_the_last_interval_of_some_metric_did(stats, failing
         ([0, 8], 1.0, 8.0),
     ],
 )
-def test_the_average_forgets_by_halves_and_skips_failures(values, alpha, average):
+def test_the_average_weights_each_older_value_half_and_skips_failures(values, alpha, average):
     assert metrics.ema(values, alpha) == average
 
 
@@ -106,7 +106,7 @@ def test_periods_are_cut_to_whole_milliseconds(failover, assignment, epsilon, ex
         (400, 0, 0, 600),
     ],
 )
-def test_a_reader_pauses_longer_when_it_is_less_behind_than_the_threshold(elapsed, behind, threshold, pause):
+def test_a_reader_pauses_longer_if_it_is_less_behind_than_the_threshold(elapsed, behind, threshold, pause):
     def ms(value):
         return None if value is None else value * MS
 
@@ -123,7 +123,7 @@ GIB = 1024**3
     ("size", "segments"),
     [(0, 1), (1, 1), (GIB // 5, 1), (GIB // 5 + 1, 2), (GIB, 5), (6 * GIB, 30), (7 * GIB, 32), (None, 10)],
 )
-def test_a_scan_is_split_by_the_table_s_size(size, segments):
+def test_a_scan_is_split_into_segments_by_the_tables_size(size, segments):
     assert scan_segments(size) == segments
 
 
@@ -135,7 +135,7 @@ def test_throughput_is_smoothed_from_renewal_to_renewal(read, previous, kbps):
     assert pace.throughput_kbps(read, timedelta(seconds=2), previous=previous) == kbps
 
 
-def test_the_row_decides_the_version_but_for_a_rollback_that_is_open():
+def test_the_stored_version_decides_which_version_a_worker_starts_with():
     stored = {
         config: [first_version(config, version) for version in ClientVersion] for config in ClientConfig
     }
@@ -167,7 +167,7 @@ def test_the_row_decides_the_version_but_for_a_rollback_that_is_open():
         (TableStatus.COMPLETE, True, True, TableStatus.COMPLETE),
     ],
 )
-def test_the_flag_moves_a_table_between_deployed_and_pending(stored, legacy, migrate, status):
+def test_the_migrate_flag_moves_a_table_between_deployed_and_pending(stored, legacy, migrate, status):
     assert table_status(stored, legacy_table=legacy, migrate=migrate) is status
 
 
@@ -179,7 +179,7 @@ def test_a_migration_that_isnt_deployed_everywhere_cant_be_started(stored):
 
 @pytest.mark.parametrize(
     ("owners", "order"),
-    [  # as java.util.Collections.shuffle(list, new Random(1947)) of OpenJDK 17 has them
+    [  # the order of java.util.Collections.shuffle(list, new Random(1947)) in OpenJDK 17
         ([], ()),
         ([None], ()),
         (["b"], ("b",)),
@@ -191,7 +191,7 @@ def test_a_migration_that_isnt_deployed_everywhere_cant_be_started(stored):
         ([f"w{n}" for n in range(8)], ("w2", "w3", "w0", "w6", "w4", "w7", "w1", "w5")),
     ],
 )
-def test_the_leader_is_the_first_of_a_shuffle_that_everybody_makes_alike(owners, order):
+def test_the_leader_is_the_first_of_a_shuffle_that_gives_every_worker_the_same_order(owners, order):
     assert leader.order_of_leadership(owners) == order
     assert sorted(leader.order_of_leadership(owners)) == sorted({owner for owner in owners if owner})
 
@@ -199,7 +199,7 @@ def test_the_leader_is_the_first_of_a_shuffle_that_everybody_makes_alike(owners,
 FAMILY = {"a": ["gone"], "b": ["gone"], "c": ["a", "b"], "d": ["c"], "e": ["d", "a"]}
 
 
-def test_shards_come_by_depth_below_the_finished_and_the_unknown():
+def test_shards_are_ordered_by_their_depth_below_finished_and_unknown_parents():
     assert depths(FAMILY) == {"a": 1, "b": 1, "c": 2, "d": 3, "e": 4}
     assert depths(FAMILY, done=["a", "b"]) == {"c": 1, "d": 2, "e": 3}
     assert prioritize(FAMILY, max_depth=3) == ("a", "b", "c", "d")
@@ -221,7 +221,7 @@ def test_a_shard_that_is_its_own_ancestor_is_refused_and_a_long_chain_isnt():
 @pytest.mark.parametrize(
     ("text", "count"), [("0", 1), ("0-3", 4), ("0-4,6,8-10", 9), ("0,2\n", 2), ("7-7,", 1)]
 )
-def test_a_cpuset_counts_its_cpus(text, count):
+def test_the_cpus_of_a_cpuset_are_counted(text, count):
     assert cpu.cpus_in(text) == count
 
 
@@ -244,11 +244,11 @@ FIRST = a_line(100, 0, 50, idle=800, iowait=50)
         (FIRST, a_line(90, 0, 50, idle=900, iowait=50), (90 - 100) / 90 * 100),
     ],
 )
-def test_waiting_for_disks_counts_as_busy_and_a_falling_wait_as_nothing(before, line, percent):
+def test_waiting_for_disks_counts_as_busy_and_a_falling_wait_as_0(before, line, percent):
     assert cpu.from_proc_stat(before, line) == pytest.approx(percent)
 
 
-def test_a_sample_outside_of_0_to_100_counts_as_failed():
+def test_a_cpu_value_outside_of_0_to_100_counts_as_failed():
     assert isnan(cpu.from_proc_stat(FIRST, FIRST.replace(" 7 ", " 8 ")))
     assert [cpu.is_sample(x) for x in (0.0, 100.0, -0.1, 100.1, float("nan"))] == [
         True,
@@ -263,11 +263,11 @@ def test_a_sample_outside_of_0_to_100_counts_as_failed():
     ("used", "wall", "limit", "percent"),
     [(500, 1_000, 2.0, 25.0), (3_000, 1_000, 2.0, 100.0), (0, 1_000, 0.5, 0.0), (5, 0, 2.0, 100.0)],
 )
-def test_a_cgroup_s_time_is_measured_against_its_cores(used, wall, limit, percent):
+def test_the_cpu_time_of_a_cgroup_is_measured_against_its_cores(used, wall, limit, percent):
     assert cpu.from_cgroup(used, wall, limit) == percent
 
 
-def test_a_cgroup_without_a_quota_may_use_its_whole_set():
+def test_a_cgroup_without_a_quota_may_use_all_cpus_of_its_set():
     assert cpu.cgroup_limit("max 100000", "0-3") == 4.0
     assert cpu.cgroup_limit("150000 100000", "0-3") == 1.5
     assert cpu.cgroup_limit_v1(-1, 100_000, "0,2") == 2.0

@@ -1,4 +1,5 @@
-"""Where rows lie, by what is there: one test for each status of KCL's table migration, and the traps."""
+"""In which tables rows are, decided by what is found: one test for each status of KCL's table migration, and the
+cases that need a person."""
 
 import itertools
 from dataclasses import replace
@@ -22,7 +23,7 @@ def auto(found: LayoutEvidence) -> Arrangement:
     return plan_layout(found, Layout.AUTO)
 
 
-def test_a_new_application_has_three_tables_or_what_is_asked_for():
+def test_a_new_application_has_three_tables_or_the_layout_that_the_settings_ask_for():
     assert auto(NOTHING).layout is Layout.M
     assert plan_layout(NOTHING, Layout.M).layout is Layout.M
     assert plan_layout(NOTHING, Layout.S).layout is Layout.S
@@ -39,10 +40,10 @@ def test_a_new_application_has_three_tables_or_what_is_asked_for():
     ],
     ids=str,
 )
-def test_the_stored_status_says_what_has_moved(
+def test_the_stored_status_says_which_rows_have_moved(
     status: TableStatus | None, *, workers: bool, both: bool, lock: bool
 ):
-    """The workers' rows go to the lease table from PENDING, the lock at COMPLETE only."""
+    """The workers' rows move to the lease table from PENDING on, the lock only at COMPLETE."""
     found = auto(replace(THREE, status=status))
     assert (found.workers_in_lease_table, found.workers_in_both, found.lock_in_lease_table) == (
         workers,
@@ -54,12 +55,12 @@ def test_the_stored_status_says_what_has_moved(
 
 @pytest.mark.parametrize("status", [DEPLOYED, PENDING])
 @pytest.mark.parametrize("moved", [{"w1"}, {"Migration3.0"}, {"w1", "Migration3.0"}])
-def test_what_a_migration_has_moved_already_is_no_contradiction(status: TableStatus, moved: set[str]):
+def test_rows_that_a_migration_has_moved_already_are_no_contradiction(status: TableStatus, moved: set[str]):
     assert auto(replace(THREE, status=status, beside_leases=frozenset(moved))).status is status
 
 
 @pytest.mark.parametrize("status", [None, INIT, DEPLOYED, PENDING])
-def test_a_lock_on_both_sides_is_refused_until_the_move_is_complete(status: TableStatus | None):
+def test_a_lock_in_both_tables_is_refused_until_the_migration_is_complete(status: TableStatus | None):
     both = replace(THREE, status=status, beside_leases=LED)
     with pytest.raises(
         WrongShape, match=r"both table app \(Leader\) and table app-CoordinatorState \(Leader\)"
@@ -71,7 +72,7 @@ def test_a_lock_on_both_sides_is_refused_until_the_move_is_complete(status: Tabl
 @pytest.mark.parametrize("beside", [{"Leader"}, {"Migration3.0"}, {"w1"}])
 @pytest.mark.parametrize("worker_table", [False, True])
 @pytest.mark.parametrize("wanted", Layout)
-def test_a_stray_empty_state_table_beside_one_table_is_refused_with_the_repair(
+def test_an_empty_state_table_beside_rows_of_layout_s_is_refused_with_the_repair(
     beside: set[str], wanted: Layout, *, worker_table: bool
 ):
     stray = replace(
@@ -88,8 +89,8 @@ def test_a_stray_empty_state_table_beside_one_table_is_refused_with_the_repair(
 
 
 @pytest.mark.parametrize("beside", ["Leader", "Migration3.0", "w1"])
-def test_the_trap_stays_one_when_a_leader_in_it_writes_the_first_status_of_a_migration(beside: str):
-    """As KCL 3.5.1 does by itself; nothing has moved by then."""
+def test_it_is_refused_also_after_a_leader_has_written_the_first_status_of_a_migration(beside: str):
+    """KCL 3.5.1 writes that status by itself. No row has moved by then."""
     found = replace(THREE, has_worker_table=False, status=INIT, beside_leases=frozenset({beside}))
     with pytest.raises(
         WrongShape, match=rf"both table app \({beside}\) and table app-Coord.*COMPLETE into table"
@@ -97,7 +98,7 @@ def test_the_trap_stays_one_when_a_leader_in_it_writes_the_first_status_of_a_mig
         auto(found)
 
 
-def test_a_complete_row_mends_the_trap_in_the_state_table_and_nowhere_else():
+def test_only_a_complete_status_in_the_state_table_itself_repairs_that():
     stray = replace(ONE, has_state_table=True)
     assert auto(replace(stray, status=S)).layout is Layout.S
     with pytest.raises(WrongShape, match="stray table"):
@@ -106,18 +107,18 @@ def test_a_complete_row_mends_the_trap_in_the_state_table_and_nowhere_else():
         auto(replace(NOTHING, has_state_table=True, status_beside_leases=S))
 
 
-def test_rows_of_one_table_without_a_state_table_are_one_table():
+def test_rows_of_layout_s_without_a_state_table_mean_layout_s():
     assert auto(ONE).layout is Layout.S
     assert auto(replace(NOTHING, status_beside_leases=S)).layout is Layout.S
-    # Its worker table stays behind when a migrated application's state table is tidied away.
+    # The worker table of a migrated application stays when its state table is deleted.
     assert auto(replace(ONE, has_worker_table=True)).layout is Layout.S
 
 
-def test_a_worker_table_alone_means_three_tables():
+def test_a_worker_table_without_other_evidence_means_three_tables():
     assert auto(replace(NOTHING, has_worker_table=True)).layout is Layout.M
 
 
-def test_leases_alone_are_judged_by_who_wrote_them():
+def test_leases_without_other_evidence_are_judged_by_which_program_wrote_them():
     leases = replace(NOTHING, has_leases=True)
     assert auto(leases) == Arrangement(TableStatus.COMPLETE)
     assert auto(replace(leases, has_own_leases=True)) == Arrangement(TableStatus.INIT)
@@ -126,7 +127,7 @@ def test_leases_alone_are_judged_by_who_wrote_them():
 
 
 @pytest.mark.parametrize("ours", [False, True])
-def test_beside_older_workers_nothing_but_leases_goes_into_the_lease_table(*, ours: bool):
+def test_beside_workers_older_than_3_5_only_leases_go_into_the_lease_table(*, ours: bool):
     older = replace(NOTHING, has_leases=True, has_older_leases=True, has_own_leases=ours)
     with pytest.raises(BadSetting, match=r"layout is S.*older than 3\.5.*Nothing was written"):
         plan_layout(older, Layout.S)
@@ -134,7 +135,7 @@ def test_beside_older_workers_nothing_but_leases_goes_into_the_lease_table(*, ou
 
 
 @pytest.mark.parametrize("status", [DEPLOYED, PENDING, S])
-def test_old_leases_in_a_table_that_kcl_3_5_migrates_mean_no_older_workers(status: TableStatus):
+def test_old_leases_in_a_table_with_a_status_of_a_migration_dont_mean_older_workers(status: TableStatus):
     found = replace(NOTHING, has_state_table=True, status=status, has_leases=True, has_older_leases=True)
     assert auto(found) == Arrangement(status)
     gone = replace(found, has_state_table=False, status=None, status_beside_leases=S)
@@ -153,7 +154,7 @@ def test_old_leases_in_a_table_that_kcl_3_5_migrates_mean_no_older_workers(statu
         (replace(NOTHING, status_beside_leases=S), "M", "S"),
     ],
 )
-def test_a_layout_against_the_one_that_is_there_is_refused(found: LayoutEvidence, wanted: str, has: str):
+def test_a_setting_that_contradicts_the_layout_found_is_refused(found: LayoutEvidence, wanted: str, has: str):
     with pytest.raises(
         BadSetting,
         match=rf"layout is {wanted}, but the application has layout {has} already \(.+\)\. Nothing",
@@ -169,8 +170,8 @@ def planned(found: LayoutEvidence, wanted: Layout) -> Arrangement | str:
         return str(error)
 
 
-def test_nothing_is_ever_put_beside_the_leases_of_older_workers_and_never_on_both_sides():
-    """Every combination of what can be found: a plan, or a sentence."""
+def test_no_other_row_is_put_beside_the_leases_of_older_workers_and_none_into_both_tables():
+    """All combinations of what can be found: each gives a plan or a sentence."""
     refused = 0
     flags = ("has_worker_table", "has_leases", "has_older_leases", "has_own_leases", "has_state_table")
     for chosen in itertools.product([False, True], repeat=len(flags)):

@@ -1,4 +1,4 @@
-"""One lease's life: is it free, may it start, how does it end, where is it read from?"""
+"""The life of one lease: is it available, may reading start, how does the shard end, and from where is it read?"""
 
 from itertools import product
 
@@ -46,7 +46,7 @@ ENDED = Lease("a", checkpoint=SHARD_END, owner="new", checkpoint_owner="old")
 CALM = Lease("a", checkpoint=Checkpoint("7"), owner="old")
 
 
-def test_a_pending_handover_blocks_until_its_deadline():
+def test_a_lease_is_not_reassigned_during_its_handover_until_the_deadline():
     assert is_blocked(PENDING, 100, at_ns=99)
     assert not is_blocked(PENDING, 100, at_ns=100)
     assert not is_blocked(PENDING, 100, at_ns=99, free=True)
@@ -54,7 +54,7 @@ def test_a_pending_handover_blocks_until_its_deadline():
     assert not is_blocked(CALM, 100, at_ns=99)
 
 
-def test_only_a_calm_living_unended_lease_is_handed_over():
+def test_only_a_renewed_lease_without_handover_and_without_end_is_handed_over():
     assert [may_hand_over(each, free=False) for each in (CALM, PENDING, ENDED)] == [True, False, False]
     assert not may_hand_over(CALM, free=True)
 
@@ -70,13 +70,13 @@ def test_only_a_calm_living_unended_lease_is_handed_over():
         (Lease("a", owner="w", checkpoint_owner="w"), "w", True),
     ],
 )
-def test_an_assignment_counts_a_switch_where_the_owner_changes(lease, to, switched):
+def test_an_assignment_counts_a_switch_if_the_owner_changes(lease, to, switched):
     change = assign(lease, to, "why")
     assert change.add == ({"counter": 1, "owner_switches": 1} if switched else {"counter": 1})
     assert change.requires == {"owner": lease.owner, "checkpoint_owner": lease.checkpoint_owner}
 
 
-def test_a_handover_leaves_the_counter_to_the_holder():
+def test_starting_a_handover_doesnt_move_the_counter():
     change = begin_handover(CALM, "new", "why")
     assert (change.put, change.add) == ({"owner": "new", "checkpoint_owner": "old"}, {})
     assert change.requires == {"owner": "old", "checkpoint_owner": None}
@@ -96,7 +96,7 @@ def test_a_shard_waits_for_parents_that_have_a_lease_and_havent_ended(parents, b
     assert is_blocked_on_parents(parents) is blocked
 
 
-def test_only_a_graver_reason_replaces_another():
+def test_the_reason_for_a_shutdown_is_replaced_only_by_a_graver_one():
     for before, new in product(Reason, Reason):
         assert may_become(before, new) is (new.value > before.value)
     assert all(may_become(None, new) for new in Reason)
@@ -114,7 +114,7 @@ def test_only_a_graver_reason_replaces_another():
         (None, [None], False),
     ],
 )
-def test_an_answer_goes_on_or_ends_in_children_with_parents(iterator, children, whole):
+def test_a_complete_answer_has_a_next_iterator_or_children_with_parents(iterator, children, whole):
     assert is_whole(iterator, children) is whole
 
 
@@ -136,13 +136,13 @@ SPLIT = (Child("l", ("a",)), Child("r", ("a",)))
         ((Child("m", ("a",)),), {}, ShardEnding.GIVE_UP, []),
     ],
 )
-def test_a_shard_ends_once_its_children_are_provided_for(children, options, ending, created):
+def test_a_shard_ends_once_its_children_have_leases(children, options, ending, created):
     plan = plan_shard_end(children, **options)
     assert (plan.ending, [lease.key for lease in plan.create]) == (ending, created)
     assert plan.why
 
 
-def test_children_start_at_the_horizon_and_name_all_their_parents():
+def test_children_start_at_trim_horizon_and_name_all_their_parents():
     (lease,) = plan_shard_end((MERGED,)).create
     assert (lease.checkpoint, lease.parents, lease.hash_range) == (
         TRIM_HORIZON,
@@ -163,11 +163,13 @@ def test_children_start_at_the_horizon_and_name_all_their_parents():
         ([], True, False),
     ],
 )
-def test_an_ended_lease_goes_once_all_children_were_begun_and_no_parent_is_left(children, parents, clean):
+def test_an_ended_lease_is_deleted_once_all_children_were_begun_and_no_parent_has_a_lease(
+    children, parents, clean
+):
     assert may_clean_up(children, parents_present=parents) is clean
 
 
-def test_a_child_without_a_lease_keeps_the_ended_one():
+def test_an_ended_lease_is_kept_while_a_child_has_no_lease():
     for parents in (True, False):
         with pytest.raises(Unknown, match="is kept"):
             may_clean_up([SHARD_END, None], parents_present=parents)
@@ -191,6 +193,6 @@ def test_reading_begins_at_the_checkpoint_and_goes_on_after_it(at, restart, star
 
 
 @pytest.mark.parametrize("at", [AT_TIMESTAMP, SHARD_END])
-def test_a_start_that_cant_be_asked_for_is_refused(at):
+def test_a_start_that_kinesis_cant_be_asked_for_is_refused(at):
     with pytest.raises(WrongShape):
         plan_start(at)

@@ -31,7 +31,7 @@ SEEDS = st.integers(0, 10**9)
 
 
 def workers(**cpu):
-    """name=percent; None: without metrics."""
+    """Worker rows, as name=percent. None means a row without metrics."""
     return [
         Worker(name)
         if percent is None
@@ -41,7 +41,7 @@ def workers(**cpu):
 
 
 def rows_of(scene, seed):
-    """Metrics for some of them, some of which failed."""
+    """Metrics for some of the workers; some of them failed."""
     cpus = [None, 10.0, 50.0, 95.0, -1.0]
     return workers(**{name: cpus[(seed + n) % len(cpus)] for n, name in enumerate(sorted(scene.living))})
 
@@ -56,12 +56,12 @@ def after(plan_for, scene, rows=(), rules=AT_ONCE, *, kcl_rules=KNOBS, balance=T
     )
 
 
-# -- both ----------------------------------------------------------------------------------------------------------
+# -- both strategies -----------------------------------------------------------------------------------------------
 
 
 @BOTH
 @pytest.mark.parametrize("many", range(2, 11))
-def test_a_cold_start_without_metrics_is_even_at_once(plan_for, many):
+def test_a_first_assignment_without_metrics_is_even_at_once(plan_for, many):
     names = [f"w{n}" for n in range(many)]
     found = after(plan_for, unowned(24, names), workers(**dict.fromkeys(names)), balance=False)
     assert max(found.values()) - min(found.values()) <= 1
@@ -70,7 +70,7 @@ def test_a_cold_start_without_metrics_is_even_at_once(plan_for, many):
 
 
 @given(SEEDS, st.integers(0, 9), STRATEGIES, st.booleans())
-def test_the_order_that_rows_are_read_in_changes_nothing(seed, shuffle, plan_for, balance):
+def test_the_plan_doesnt_depend_on_the_order_of_the_rows(seed, shuffle, plan_for, balance):
     scene, rules = a_fleet(seed)
     rows = rows_of(scene, seed)
     assert plan(plan_for, scene, rows, rules, balance=balance) == plan(
@@ -79,7 +79,9 @@ def test_the_order_that_rows_are_read_in_changes_nothing(seed, shuffle, plan_for
 
 
 @given(SEEDS, STRATEGIES)
-def test_only_the_living_are_given_leases_and_all_free_ones_are_given_or_told(seed, plan_for):
+def test_only_living_workers_are_assigned_leases_and_each_free_lease_is_assigned_or_counted_as_left_over(
+    seed, plan_for
+):
     scene, rules = a_fleet(seed)
     rows = rows_of(scene, seed)
     changes = plan(plan_for, scene, rows, rules)
@@ -93,7 +95,7 @@ def test_only_the_living_are_given_leases_and_all_free_ones_are_given_or_told(se
 
 
 @given(SEEDS, STRATEGIES)
-def test_nobody_is_filled_beyond_the_cap(seed, plan_for):
+def test_no_worker_gets_more_leases_than_the_cap(seed, plan_for):
     scene, rules = a_fleet(seed)
     cap = rules.max_leases or 3
     rules = replace(rules, max_leases=cap)
@@ -106,7 +108,7 @@ def test_nobody_is_filled_beyond_the_cap(seed, plan_for):
 
 
 @given(SEEDS, STRATEGIES)
-def test_without_balancing_only_free_leases_are_given(seed, plan_for):
+def test_a_pass_without_balancing_assigns_only_free_leases(seed, plan_for):
     scene, rules = a_fleet(seed)
     rows = {row.key: row for row in scene.leases}
     changes = plan(plan_for, scene, rows_of(scene, seed), rules, balance=False)
@@ -114,7 +116,7 @@ def test_without_balancing_only_free_leases_are_given(seed, plan_for):
 
 
 @given(SEEDS, STRATEGIES)
-def test_what_is_being_handed_over_or_was_moved_a_moment_ago_or_ended_is_left_alone(seed, plan_for):
+def test_a_lease_within_its_handover_or_dwell_time_or_at_its_end_is_left_alone(seed, plan_for):
     scene, rules = a_fleet(seed)
     moved = {change.key for change in plan(plan_for, scene, rows_of(scene, seed), rules)}
     for row in scene.leases:
@@ -124,7 +126,7 @@ def test_what_is_being_handed_over_or_was_moved_a_moment_ago_or_ended_is_left_al
 
 
 @BOTH
-def test_a_holder_that_reads_is_asked_and_a_free_lease_is_given_at_once(plan_for):
+def test_a_holder_whose_run_reads_is_asked_to_hand_over_and_a_free_lease_is_assigned_at_once(plan_for):
     scene = drawn("w2", w1=[100.0] * 4)
     scene = replace(scene, leases=(*(replace(row, run_claim="run/1") for row in scene.leases), Lease("free")))
     changes = plan(plan_for, scene, workers(w1=90.0, w2=10.0), GapRules(dwell=DWELL))
@@ -136,7 +138,7 @@ def test_a_holder_that_reads_is_asked_and_a_free_lease_is_given_at_once(plan_for
 
 
 @BOTH
-def test_a_lease_that_is_being_handed_over_counts_for_its_next_owner(plan_for):
+def test_a_lease_during_its_handover_counts_for_its_next_owner(plan_for):
     scene = drawn("w2", w1=[100.0] * 4)
     handed = [replace(row, owner="w2", checkpoint_owner="w1") for row in scene.leases[:2]]
     scene = replace(scene, leases=(*handed, *scene.leases[2:]))
@@ -144,7 +146,7 @@ def test_a_lease_that_is_being_handed_over_counts_for_its_next_owner(plan_for):
 
 
 @BOTH
-def test_a_handover_to_the_dead_is_called_off_where_nobody_else_lives(plan_for):
+def test_a_handover_to_a_dead_worker_is_called_off_if_only_the_holder_is_alive(plan_for):
     row = Lease("l", 3, owner="gone", checkpoint_owner="w1", run_claim="run/1")
     scene = replace(drawn("w1"), leases=(row,), dead=frozenset({"gone"}))
     (found,) = carried_out(scene, plan(plan_for, scene)).leases
@@ -152,14 +154,14 @@ def test_a_handover_to_the_dead_is_called_off_where_nobody_else_lives(plan_for):
 
 
 @BOTH
-def test_where_nobody_lives_nothing_is_planned(plan_for):
+def test_without_a_living_worker_the_plan_is_empty(plan_for):
     assert plan(plan_for, unowned(3, [])) == []
 
 
 # -- by utilisation ------------------------------------------------------------------------------------------------
 
 
-def test_a_busy_worker_gives_a_dampened_part_of_its_excess():
+def test_a_busy_worker_loses_a_dampened_part_of_its_excess():
     scene = drawn(hot=[100.0] * 10, cool=[100.0] * 10)
     changes = plan(plan_variance, scene, workers(hot=90.0, cool=30.0))
     found = loads(carried_out(scene, changes))
@@ -168,33 +170,33 @@ def test_a_busy_worker_gives_a_dampened_part_of_its_excess():
 
 
 @pytest.mark.parametrize(("tolerance", "moves"), [(0.1, True), (0.3, False)])
-def test_within_the_tolerance_nothing_moves(tolerance, moves):
+def test_within_the_tolerance_no_lease_moves(tolerance, moves):
     scene = drawn(w1=[10.0] * 10, w2=[10.0] * 10)
     changes = plan(plan_variance, scene, workers(w1=60.0, w2=40.0), kcl_rules=KclRules(tolerance=tolerance))
     assert bool(changes) is moves
 
 
-def test_an_old_stamp_in_a_living_workers_row_disqualifies_nobody():
+def test_a_worker_that_counts_as_alive_is_assigned_leases_though_its_rows_time_stamp_is_old():
     idle, busy = workers(w1=10.0, w2=90.0)
     rows = [replace(idle, last_update=NOW - timedelta(days=1)), replace(busy, last_update=NOW)]
     assert after(plan_variance, unowned(2, ["w1", "w2"]), rows) == {"w1": 2}
 
 
-def test_a_worker_whose_measuring_failed_is_given_nothing_while_others_can_be_believed():
+def test_a_worker_whose_measurement_failed_is_assigned_nothing_while_others_have_valid_ones():
     scene = unowned(4, ["w1", "w2"])
     assert after(plan_variance, scene, workers(w1=-1.0, w2=50.0)) == {"w2": 4}
     assert after(plan_variance, scene, workers(w1=-1.0, w2=-1.0)) == {"w1": 2, "w2": 2}
 
 
-def test_a_worker_that_reads_too_much_is_given_nothing():
+def test_a_worker_above_the_throughput_cap_is_assigned_nothing():
     scene = drawn("w2", w1=[500.0])
     scene = replace(scene, leases=(*scene.leases, *unowned(3, []).leases))
     found = after(plan_variance, scene, kcl_rules=KclRules(max_kbps=400.0), balance=False)
     assert found == {"w1": 1, "w2": 1, None: 2}
 
 
-def test_a_target_that_was_refused_one_lease_may_be_given_another():
-    """KCL loses the target for the rest of its run."""
+def test_a_target_that_couldnt_take_one_lease_may_be_assigned_another():
+    """KCL doesn't assign anything more to such a target in the same pass."""
     scene = drawn("cool", hot=[400.0], warm=[90.0] * 5)
     changes = plan(
         plan_variance, scene, workers(hot=90.0, warm=75.0, cool=30.0), kcl_rules=KclRules(dampening=1.0)
@@ -202,7 +204,7 @@ def test_a_target_that_was_refused_one_lease_may_be_given_another():
     assert [change.put["owner"] for change in changes if change.key.startswith("warm")] == ["cool"]
 
 
-def test_without_metrics_utilisation_is_throughput_and_it_settles_in_a_few_runs():
+def test_without_metrics_leases_are_balanced_by_throughput_in_a_few_passes():
     scene = drawn("w2", "w3", w1=[50.0] * 24)
     rows = workers(w1=None, w2=None, w3=None)
     for _ in range(6):
@@ -221,20 +223,20 @@ def test_without_metrics_utilisation_is_throughput_and_it_settles_in_a_few_runs(
         ({"w1": 9, "w2": 0, "w3": 0}, {"w1": 3, "w2": 3, "w3": 3}),
     ],
 )
-def test_by_count_everybody_comes_to_the_target_and_it_is_settled(before, found):
+def test_by_count_each_worker_comes_to_the_target_and_the_next_plan_is_empty(before, found):
     scene = drawn(**{name: [1.0] * count for name, count in before.items()})
     changes = plan(plan_lease_count, scene)
     assert counts(carried_out(scene, changes)) == found
     assert plan(plan_lease_count, carried_out(scene, changes)) == []
 
 
-def test_by_count_a_move_says_what_both_had():
+def test_by_count_the_reason_of_a_move_names_both_counts():
     (change,) = plan(plan_lease_count, drawn("w2", w1=[1.0] * 2))
     assert change.why == "w1 has 2 leases, w2 0: -> w2, now with 1 lease"
 
 
-def test_by_count_a_cap_is_kept_in_each_run():
-    """KCL gives the first worker in line one more with every run."""
+def test_by_count_the_cap_holds_over_several_passes():
+    """KCL assigns the first worker in order one lease more in each pass."""
     scene = unowned(9, ["w1", "w2"])
     rules = replace(AT_ONCE, max_leases=2)
     for _ in range(3):

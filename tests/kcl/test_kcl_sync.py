@@ -13,7 +13,7 @@ from tests.vectors.rules.shard_filter import shard_filter
 
 
 def a_listing(*shards: str) -> list[missing_leases.Listed]:
-    """`c<a,b.` is a shard c with parents a and b; the dot closes it. In the order they start."""
+    """Shards in the order in which they start. `c<a,b.` is a shard c with parents a and b; the dot closes it."""
     out = []
     for starts, text in enumerate(shards):
         name, _, parents = text.removesuffix(".").partition("<")
@@ -46,14 +46,16 @@ CHAIN = a_listing("a.", "b<a.", "c<b.", "d<c")
         ([], [], LATEST, {}),
     ],
 )
-def test_a_shard_is_created_unless_an_ancestor_leads_to_it(listing, with_lease, initial, created):
+def test_a_lease_is_created_for_a_shard_unless_one_of_an_ancestor_leads_to_it(
+    listing, with_lease, initial, created
+):
     assert {
         lease.key: lease.checkpoint
         for lease in missing_leases.plan_sync(listing, with_lease, initial=initial)
     } == created
 
 
-def test_a_missing_parent_beside_a_grandparent_that_is_read_starts_at_the_horizon():
+def test_a_missing_parent_beside_a_grandparent_that_is_read_starts_at_trim_horizon():
     listing = a_listing("a.", "x.", "b<a.", "m<b,x")
     created = missing_leases.plan_sync(listing, ["a"], initial=LATEST)
     assert {lease.key: lease.checkpoint for lease in created} == {"x": LATEST}
@@ -68,7 +70,7 @@ def test_leases_are_created_oldest_first_and_then_by_id():
     assert [lease.key for lease in missing_leases.plan_sync(listing, [], initial=LATEST)] == ["z", "a", "b"]
 
 
-def test_an_empty_table_gets_a_lease_for_every_listed_shard_with_its_trimmed_parents():
+def test_an_empty_table_gets_a_lease_for_every_listed_shard_and_for_trimmed_parents():
     (lease,) = missing_leases.plan_first_sync(
         [missing_leases.Listed(Shard("c", ("gone",), HashRange(0, 5), closed=True), 1)], TRIM_HORIZON
     )
@@ -76,7 +78,7 @@ def test_an_empty_table_gets_a_lease_for_every_listed_shard_with_its_trimmed_par
     assert (lease.hash_range, lease.owner, lease.counter) == (HashRange(0, 5), None, 0)
 
 
-def test_children_of_an_open_shard_are_inconsistent_and_can_be_passed_over():
+def test_children_of_an_open_shard_are_an_error_or_can_be_left_out():
     listing = a_listing("p", "c<p.", "d<c.", "e")
     assert missing_leases.inconsistent(each.shard for each in listing) == {"c"}
     assert [
@@ -110,11 +112,11 @@ def test_each_initial_position_lists_by_its_own_filter():
         ([], False),
     ],
 )
-def test_a_filtered_listing_is_whole_only_if_it_covers_each_hash_key_once(ranges, whole):
+def test_a_filtered_listing_is_complete_only_if_it_covers_each_hash_key_once(ranges, whole):
     assert missing_leases.tiles(HashRange(*pair) for pair in ranges) is whole
 
 
-def test_a_chain_of_ten_thousand_reshards_is_no_recursion():
+def test_the_plan_for_a_chain_of_ten_thousand_reshards_needs_no_recursion():
     names = [f"s{number}" for number in range(10_000)]
     listing = [
         missing_leases.Listed(Shard(name, (f"s{at - 1}",) if at else (), closed=name != names[-1]), at)
@@ -123,7 +125,7 @@ def test_a_chain_of_ten_thousand_reshards_is_no_recursion():
     assert [lease.key for lease in missing_leases.plan_sync(listing, [], initial=TRIM_HORIZON)] == ["s0"]
 
 
-def test_shards_that_are_their_own_ancestors_end_all_the_same():
+def test_the_plan_for_shards_that_are_their_own_ancestors_ends():
     listing = a_listing("a<b", "b<a.")
     assert missing_leases.plan_sync(listing, [], initial=LATEST)[0].key == "a"
 
@@ -132,14 +134,14 @@ POSITIONS = st.sampled_from([TRIM_HORIZON, LATEST, AT_TIMESTAMP])
 
 
 @given(seed=st.integers(0, 10**9), reshards=st.integers(0, 25), initial=POSITIONS)
-def test_what_a_first_sync_creates_covers_every_hash_key_once(seed, reshards, initial):
+def test_the_leases_of_a_first_sync_cover_every_hash_key_once(seed, reshards, initial):
     tree = a_tree(Random(seed), reshards)
     created = missing_leases.plan_sync(tree, [], initial=initial)
     assert missing_leases.tiles(lease.hash_range for lease in created if lease.hash_range)
 
 
 @given(seed=st.integers(0, 10**9), reshards=st.integers(0, 25), initial=POSITIONS)
-def test_the_order_of_the_listing_changes_nothing(seed, reshards, initial):
+def test_the_plan_doesnt_depend_on_the_order_of_the_listing(seed, reshards, initial):
     dice = Random(seed)
     tree = a_tree(dice, reshards)
     leases = {each.shard.shard_id for each in tree if dice.random() < 0.3}
@@ -150,7 +152,7 @@ def test_the_order_of_the_listing_changes_nothing(seed, reshards, initial):
 
 
 @given(seed=st.integers(0, 10**9), reshards=st.integers(0, 25), initial=POSITIONS)
-def test_nothing_is_created_twice_and_no_child_before_its_parent(seed, reshards, initial):
+def test_no_lease_is_created_twice_and_no_childs_before_its_parents(seed, reshards, initial):
     dice = Random(seed)
     tree = a_tree(dice, reshards)
     leases = {each.shard.shard_id for each in tree if dice.random() < 0.3}

@@ -12,7 +12,7 @@ RULES = TakerRules(duration_ns=DURATION, priority=False)
 
 
 def seen(**rows):
-    """name=owner, age: the lease's counter moved that long ago."""
+    """Leases, as name=(owner, age). The age says how long ago the counter moved."""
     return {key: Observed(Lease(key, owner=owner), NOW - age) for key, (owner, age) in rows.items()}
 
 
@@ -36,12 +36,12 @@ def take(leases, rules=RULES):
         (seen(a=("her", 0), b=("her", 0), c=("her", 0), d=(None, 0)), 1, ("d",)),
     ],
 )
-def test_what_is_free_comes_first_and_then_one_from_the_most_loaded(leases, count, among):
+def test_available_leases_are_taken_first_and_then_one_of_the_most_loaded_worker(leases, count, among):
     pick = take(leases)
     assert (pick.count, pick.among) == (count, among)
 
 
-def test_two_workers_with_two_leases_leave_each_other_alone():
+def test_two_workers_with_two_leases_each_steal_none():
     assert take(seen(a=("her", 0), b=("him", 0))).count == 0
 
 
@@ -53,7 +53,7 @@ def test_very_old_leases_are_taken_whatever_the_target():
     assert take(seen(a=("me", 0), b=("her", 500)), TakerRules(duration_ns=DURATION, max_leases=1)).count == 0
 
 
-def test_more_is_stolen_at_one_time_where_that_is_allowed():
+def test_more_than_one_lease_is_stolen_if_the_settings_allow_it():
     leases = seen(**{f"k{n}": ("her", 0) for n in range(9)})
     assert [take(leases, TakerRules(duration_ns=DURATION, max_steals=n)).count for n in (1, 2, 9)] == [
         1,
@@ -66,7 +66,7 @@ def test_more_is_stolen_at_one_time_where_that_is_allowed():
     ("leases", "workers", "cap", "fair"),
     [(0, 3, None, 0), (3, 3, None, 1), (7, 3, None, 3), (9, 3, None, 3), (9, 3, 2, 2), (1, 5, 4, 1)],
 )
-def test_the_target_is_a_fair_share_rounded_up_under_the_cap(leases, workers, cap, fair):
+def test_the_target_is_a_fair_share_rounded_up_and_at_most_the_cap(leases, workers, cap, fair):
     assert target(leases, workers, cap) == fair
 
 
@@ -84,7 +84,9 @@ LEASES = st.dictionaries(
     steals=st.integers(1, 5),
     seed=st.integers(),
 )
-def test_the_taker_keeps_its_bounds(leases, priority, cap, steals, seed):
+def test_a_worker_takes_at_most_the_cap_and_never_its_own_leases_in_whatever_order_rows_come(
+    leases, priority, cap, steals, seed
+):
     rules = TakerRules(duration_ns=DURATION, priority=priority, max_leases=cap, max_steals=steals)
     rows = seen(**leases)
     pick = take(rows, rules)
@@ -97,4 +99,4 @@ def test_the_taker_keeps_its_bounds(leases, priority, cap, steals, seed):
     mixed = dict(reversed(rows.items()))
     assert take(mixed, rules) == pick
     live = {key for key, (owner, age) in leases.items() if owner == "me" and age <= DURATION}
-    assert not live.intersection(pick.among), "a worker doesn't take what it holds"
+    assert not live.intersection(pick.among), "a worker doesn't take leases that it holds"

@@ -1,4 +1,4 @@
-"""What a refused renewal means to KCL: an echo of one's own, a handover that began, or the loss of the lease."""
+"""KCL's writes on a lease row."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ HANDING = replace(MINE, owner="next", checkpoint_owner="me")
 
 
 @pytest.mark.parametrize("plan", [writes.checkpoint, writes.prepare])
-def test_what_the_holder_knows_of_the_shard_goes_with_each_checkpoint(plan):
+def test_what_the_holder_knows_of_the_shard_is_written_with_each_checkpoint(plan):
     poor = Lease("123456789012:orders:7:s", 5, owner="me", owner_switches=2)
     known = replace(
         poor, children=frozenset("c"), hash_range=HashRange(0, 9), stream="123456789012:orders:7", shard="s"

@@ -1,4 +1,4 @@
-"""Random families of shards, by a seed: splits and merges upon each other, as Kinesis makes them."""
+"""Random families of shards, made from a seed by splits and merges as Kinesis makes them."""
 
 from random import Random
 
@@ -7,7 +7,7 @@ from pipeline.kcl.missing_leases import Listed
 
 
 def a_tree(dice: Random, reshards: int) -> list[Listed]:
-    """Every shard there ever was; those that are still open tile all hash keys."""
+    """All shards of the stream. Those that are open cover all hash keys."""
     bounds = sorted({0, *(dice.randrange(1, MAX_HASH_KEY) for _ in range(dice.randrange(4)))})
     ends = [*(low - 1 for low in bounds[1:]), MAX_HASH_KEY]
     opened = [
