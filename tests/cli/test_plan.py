@@ -26,7 +26,7 @@ from pipeline.settings.choices import InitialPosition, Strategy
 from pipeline.settings.file import read_settings
 from pipeline.wiring import wire
 from tests.beside_kcl.test_beside_kcl import kcl_writes
-from tests.beside_kcl.test_uninvited import kcls, stamp
+from tests.beside_kcl.test_uninvited import owned_by_kcl, stamp
 from tests.duties.moves import shared
 from tests.duties.world import STREAM, World
 from tests.stand_in import aws, dynamodb, kinesis
@@ -138,7 +138,7 @@ def test_where_kcls_workers_have_agreed_otherwise_nothing_is_shown_but_why():
 
 @pytest.mark.parametrize("stamped", [True, False], ids=["3.x", "2.x"])
 def test_beside_kcl_workers_that_the_settings_dont_join_it_says_so_as_the_leader_does(*, stamped: bool):
-    world = kcls(World(shards=4))
+    world = owned_by_kcl(World(shards=4))
     if stamped:
         stamp(world)
 
