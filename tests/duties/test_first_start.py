@@ -94,7 +94,7 @@ def test_the_hosts_clock_doesnt_matter_for_latest() -> None:
     world = World(position=InitialPosition.LATEST)
     asked = world.source.describe("orders").asked
     world.clock.jump(timedelta(seconds=60))
-    world.source._now = lambda: asked  # type: ignore[method-assign] # type: ignore[method-assign] # Kinesis has a clock of its own
+    world.source._now = lambda: asked  # type: ignore[method-assign] # Kinesis has a clock of its own
     world.lead()
     origin = world.table.load().positions.origins[world.stream]
     assert origin.start == Start(asked.replace(microsecond=0))
