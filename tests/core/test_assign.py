@@ -99,7 +99,7 @@ def test_each_open_lease_is_with_a_living_worker_or_in_the_plan_or_counted_as_le
 
 @given(SEEDS)
 @example(174)
-@example(250)  # a lease of a dead worker names its next owner, whom other leases fill meanwhile
+@example(250)  # a lease of a dead worker names its next owner, which other leases fill meanwhile
 @example(2592)
 @example(3571)
 def test_no_worker_gets_more_leases_than_the_cap(seed):
@@ -204,8 +204,8 @@ def test_leases_for_which_no_worker_has_room_count_as_left_over():
     assert count_unplaced(scene, plan) == 4
 
 
-def test_a_lease_that_names_its_next_owner_takes_its_place_before_heavier_ones():
-    """w1 has room for one more lease: for the one that is on its way to w1 from a worker that died."""
+def test_a_lease_that_names_its_next_owner_is_assigned_before_leases_with_more_throughput():
+    """w1 has room for one more lease, which is kept for the lease that a dead worker was handing over to w1."""
     named = Lease("named", owner="w1", checkpoint_owner="dead", throughput_kbps=1.0)
     heavy = Lease("heavy", owner="gone", checkpoint_owner="dead", throughput_kbps=900.0)
     scene = drawn(w1=[1.0] * 2, w2=[1.0] * 3)
@@ -217,10 +217,10 @@ def test_a_lease_that_names_its_next_owner_takes_its_place_before_heavier_ones()
     )
     plan = plan_assign(scene, replace(AT_ONCE, max_leases=3))
     assert [(change.key, change.put["owner"]) for change in plan] == [("named", "w1")]
-    assert count_unplaced(scene, plan) == 1, "no worker has room for the heavy one"
+    assert count_unplaced(scene, plan) == 1, "no worker has room for the heavy lease"
 
 
-def test_a_lease_whose_next_owner_is_full_goes_to_another_worker_or_is_told():
+def test_a_lease_whose_next_owner_has_no_room_goes_to_another_worker_or_counts_as_left_over():
     named = Lease("named", owner="w1", checkpoint_owner="dead", throughput_kbps=1.0)
     scene = drawn(w1=[1.0] * 3, w2=[1.0] * 2)
     scene = replace(scene, leases=(*scene.leases, named), dead=frozenset({"dead"}), lost=frozenset({"named"}))
