@@ -1,4 +1,4 @@
-"""Waiting for what other processes do: looked at again and again, with a deadline and never a fixed time."""
+"""Waiting for what other processes do: a condition is checked again and again until a deadline."""
 
 import time
 from collections.abc import Callable
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def eventually(look: Callable[[], T | None], what: str, *, within: float = 180, every: float = 0.1) -> T:
-    """The first answer of `look` that is true; fails with a sentence if none comes within so many seconds."""
+    """The first true answer of `look`. If none comes within so many seconds, an error names `what` was waited for."""
     deadline = time.monotonic() + within
     while True:
         began = time.monotonic()
@@ -19,4 +19,5 @@ def eventually(look: Callable[[], T | None], what: str, *, within: float = 180, 
         if time.monotonic() > deadline:
             raise TimeoutError(f"after {within} s still not so: {what} (last seen: {found!r})")
         took = time.monotonic() - began
-        Event().wait(max(every, took))  # a costly look leaves the cores to those that it waits for
+        # a slow look is followed by as long a pause, so that the processes waited for get CPU
+        Event().wait(max(every, took))

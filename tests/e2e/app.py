@@ -1,4 +1,5 @@
-"""One application with a stream of its own on the stand-in, a Dagster home and a lake, driven as Dagster does."""
+"""One application with a stream of its own on the stand-in, a DAGSTER_HOME and a lake table, driven as Dagster
+drives it."""
 
 import json
 import signal
@@ -44,7 +45,7 @@ TIMES = {
     "assignment": "10ms",
     "materialize": "10ms",
 }
-"""Short, so that a death is noticed within a test. What they mean to each other is as in production."""
+"""Short times, so that a death is noticed within a test. Their proportions are as in production."""
 
 
 @dataclass(kw_only=True)
@@ -57,7 +58,7 @@ class App:
     times: Mapping[str, str] = field(default_factory=dict)
     wave: Mapping[str, Any] = field(default_factory=dict)
     more: Mapping[str, Any] = field(default_factory=dict)
-    """Further settings."""
+    """More lines of the settings file."""
     put: list[str] = field(default_factory=list)
     cursors: dict[str, str | None] = field(default_factory=dict)
 
@@ -87,7 +88,7 @@ class App:
         }
 
     def close(self) -> None:
-        """No process of a test outlives it."""
+        """End all processes that the test started."""
         self.processes.close()
         if "instance" in self.__dict__:
             self.instance.dispose()
@@ -97,7 +98,7 @@ class App:
     def produce(
         self, count: int = 40, *, within: tuple[float, float] = (0.0, 1.0), stream: str | None = None
     ) -> None:
-        """Numbered records, spread evenly over the range of hash keys or a part of it."""
+        """Put numbered records, evenly spread over the hash keys or a part of them."""
         new = [f"{self.name}-{len(self.put) + n}" for n in range(count)]
         low, high = (int(share * _HASHES) for share in within)
         records = [
@@ -148,7 +149,7 @@ class App:
         return f"{self.name}_shards"
 
     def tick(self, sensor: str) -> dg.SensorResult:
-        """One tick as the daemon makes it: the cursor is kept and the partitions are added."""
+        """Tick as the daemon does: the cursor is kept, and partitions are added."""
         context = dg.build_sensor_context(instance=self.instance, cursor=self.cursors.get(sensor))
         result = self.defs.get_repository_def().get_sensor_def(sensor)(context)
         assert isinstance(result, dg.SensorResult)
@@ -159,12 +160,12 @@ class App:
         return result
 
     def asked(self, worker: str = "w1") -> dg.RunRequest | None:
-        """What a tick of this worker asks for."""
+        """The run that a tick of this worker's sensor asks for."""
         requests = self.tick(f"worker_{worker}").run_requests or ()
         return requests[0] if requests else None
 
     def settle(self) -> None:
-        """Tables, leases and owners are there, and so are the partitions."""
+        """Tick until the tables, the leases with their owners, and the partitions exist."""
 
         def settled() -> bool:
             self.tick("leader")
@@ -189,13 +190,13 @@ class App:
         )
 
     def materialize(self, partition: str, **config: Any) -> dg.ExecuteInProcessResult:
-        """As the UI does for one partition."""
+        """Materialize one partition, as Dagster's UI does."""
         return self.job.execute_in_process(
             instance=self.instance, partition_key=partition, run_config=config, raise_on_error=False
         )
 
     def read_all(self) -> None:
-        """Run after run, until everything that was put has landed."""
+        """Start one run after another, until every record that was put has landed."""
 
         def landed_all() -> bool:
             self.tick("leader")
@@ -204,7 +205,7 @@ class App:
                     assert self.execute(request).success
             return set(self.landed()) >= set(self.put)
 
-        eventually(landed_all, "all that was put has landed")
+        eventually(landed_all, "every record that was put has landed")
 
     # -- Dagster in processes of its own -------------------------------------------------------------------------
 
@@ -218,7 +219,7 @@ class App:
         }
 
     def start_run(self, request: dg.RunRequest) -> subprocess.Popen[str]:
-        """The requested run in a process of its own, with the tests' ear at its arrows."""
+        """Start the requested run in a process of its own that stops or dies at the steps which `Cuts` names."""
         config = self.home / "run.yaml"
         config.write_text(yaml.safe_dump(dict(request.run_config)))
         module = ("-m", "tests.e2e.cut_definitions")
@@ -228,7 +229,7 @@ class App:
         )
 
     def killed_run(self, arrow: str, worker: str = "w1") -> dg.DagsterRun:
-        """A run that died by SIGKILL at this arrow, as Dagster still knows it."""
+        """A run that died by SIGKILL at this step, as Dagster knows it."""
         request = eventually(lambda: self.asked(worker), f"{worker} asks for a run")
         self.cuts.kill(arrow)
         with self.start_run(request) as process:
@@ -240,7 +241,7 @@ class App:
     def latest_run(self, worker: str = "w1") -> dg.DagsterRun:
         return self.instance.get_runs(dg.RunsFilter(tags={WORKER_TAG: worker}), limit=1)[0]
 
-    # -- what is there -------------------------------------------------------------------------------------------
+    # -- what the tables and Dagster hold ----------------------------------------------------------------------------
 
     @property
     def leases(self) -> Any:
@@ -270,9 +271,10 @@ class App:
         return {entry.snapshot for entry in ledger(self.table)}
 
     def check(self) -> None:
-        """Each record that was put has landed once (I1), and each shard's ranges form one chain (I4)."""
+        """Check that each record that was put has landed once (I1), and that each shard's ranges form one chain
+        (I4)."""
         counts = Counter(self.landed())
-        assert {each: n for each, n in counts.items() if n > 1} == {}, "landed more than once"
+        assert {each: n for each, n in counts.items() if n > 1} == {}, "records landed more than once"
         assert set(counts) == set(self.put)
         at: dict[ShardKey, object] = {}
         for each in self.ranges():
@@ -290,7 +292,7 @@ class App:
         )
 
     def materializations(self, partition: str) -> Sequence[dg.AssetMaterialization]:
-        """Newest first."""
+        """The materializations, newest first."""
         wanted = dg.AssetRecordsFilter(self.records, asset_partitions=[partition])
         found = self.instance.fetch_materializations(wanted, limit=100).records
         return [each.asset_materialization for each in found if each.asset_materialization is not None]

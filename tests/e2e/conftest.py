@@ -1,4 +1,5 @@
-"""One stand-in of AWS and one Spark for all tests here; each test has an application and a stream of its own."""
+"""One stand-in of AWS and one Spark server for all these tests. Each test has an application and a stream of its
+own."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -28,7 +29,7 @@ def aws() -> Iterator[LocalAws]:
 
 @pytest.fixture(scope="package")
 def _spark_server(aws: LocalAws, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Every process here finds the one Spark Connect server by its environment; it runs by then."""
+    """All processes of the tests find the one Spark Connect server by their environment. It runs by then."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in aws.environment.items():
             patch.setenv(name, value)
@@ -50,7 +51,7 @@ def make_app(
 def shared_app(
     aws: LocalAws, _spark_server: None, definitions_module: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[App]:
-    """For tests that each add to the same stream and check all that is there."""
+    """One application for tests that each add to its stream and check all that is there."""
     with _apps(aws, tmp_path_factory.mktemp("shared")) as make:
         app = make()
         app.settle()

@@ -1,9 +1,11 @@
-"""The product's definitions with an ear at the arrows, for runs in processes of their own (`dagster -m` loads it).
+"""The product's definitions with a hook at each step of a wave, for runs in processes of their own (`dagster -m`
+loads this module).
 
 A test writes files into the folder that E2E_CUT names:
 
-    kill    an arrow's name: the next process that comes to it dies by SIGKILL, once
-    hold    an arrow's name: the process that comes to it says so in `holding` and stays until `hold` is gone
+kill    the name of a step: the next process that comes to it dies by SIGKILL, once
+
+hold    the name of a step: the process that comes to it writes `holding` and waits until `hold` is deleted
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Dagster in processes of its own, and where they are cut."""
+"""Dagster in processes of its own, and at which steps of a wave they die or wait."""
 
 import os
 import signal
@@ -13,29 +13,29 @@ from pathlib import Path
 from tests.eventually import eventually
 
 CUT = "E2E_CUT"
-"""Names the folder to the processes."""
+"""The environment variable by which processes find the folder."""
 
 
 @dataclass(frozen=True)
 class Cuts:
-    """The folder that `cut_definitions` looks into at each arrow."""
+    """The folder that `cut_definitions` looks into at each step of a wave."""
 
     folder: Path
 
     def kill(self, arrow: str) -> None:
-        """The next run that comes to this arrow dies there."""
+        """Let the next run that comes to this step die there."""
         (self.folder / "kill").write_text(arrow)
 
     def await_killed(self, *, within: float = 60) -> None:
-        eventually((self.folder / "killed").exists, "a run was killed at its arrow", within=within)
+        eventually((self.folder / "killed").exists, "a run was killed at its step", within=within)
         (self.folder / "killed").unlink()
 
     def hold(self, arrow: str) -> None:
-        """Whoever comes to this arrow waits there for `let_go`."""
+        """Let the next run that comes to this step wait there for `let_go`."""
         (self.folder / "hold").write_text(arrow)
 
     def await_held(self, *, within: float = 60) -> None:
-        eventually((self.folder / "holding").exists, "a run waits at its arrow", within=within)
+        eventually((self.folder / "holding").exists, "a run waits at its step", within=within)
 
     def let_go(self) -> None:
         (self.folder / "hold").unlink()
@@ -44,14 +44,14 @@ class Cuts:
 
 @dataclass(frozen=True)
 class Processes:
-    """Started in a folder with these variables; none outlives `close`."""
+    """Processes that are started in a folder with these environment variables. `close` ends them all."""
 
     folder: Path
     variables: Mapping[str, str]
     _started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def start(self, *arguments: str, program: str = "dagster") -> subprocess.Popen[str]:
-        """A command of this Python's environment; what it says goes to a file."""
+        """Start a command of this Python's environment. What the command prints goes to a file."""
         with (self.folder / f"process-{time.monotonic_ns()}.log").open("w") as log:
             process = subprocess.Popen(
                 [str(Path(sys.executable).with_name(program)), *arguments],
@@ -60,7 +60,7 @@ class Processes:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 text=True,
-                start_new_session=True,  # with a group that `close` can end as a whole
+                start_new_session=True,  # in a process group of its own, which `close` ends as a whole
             )
         self._started.append(process)
         return process

@@ -1,4 +1,5 @@
-"""Everything real: Dagster's daemon ticks the sensors, queues and launches runs; they are killed and cancelled."""
+"""Everything is real: Dagster's daemon ticks the sensors, queues and launches runs; daemon and runs are killed and
+cancelled."""
 
 from subprocess import Popen
 
@@ -22,11 +23,11 @@ def _stop(daemon: Popen[str]) -> None:
 
 
 def _await_landed(app: App) -> None:
-    eventually(lambda: len(app.landed()) >= len(app.put), "all that was put has landed", within=120)
+    eventually(lambda: len(app.landed()) >= len(app.put), "every record that was put has landed", within=120)
 
 
 def _an_app(make_app: MakeApp) -> App:
-    """With ticks as Dagster's loop makes them, and grace for a run's process to come up on a busy machine."""
+    """An application with ticks as often as Dagster's loop makes them, and a grace that suits a busy machine."""
     return make_app(
         times={
             "worker_tick": "5s",
@@ -48,7 +49,7 @@ def _held_run(app: App) -> str:
     return run
 
 
-def test_under_the_daemon_a_killed_and_a_cancelled_run_lose_and_double_nothing(make_app: MakeApp):
+def test_under_the_daemon_no_record_is_lost_or_doubled_by_a_killed_and_a_cancelled_run(make_app: MakeApp):
     app = _an_app(make_app)
     app.cuts.kill(Arrow.COMMITTED)
     app.produce(20)
@@ -56,7 +57,7 @@ def test_under_the_daemon_a_killed_and_a_cancelled_run_lose_and_double_nothing(m
     app.cuts.await_killed(within=120)
     app.produce(20)
     _await_landed(app)
-    killed = eventually(lambda: _runs(app, dg.DagsterRunStatus.FAILURE), "Dagster saw the run fail")
+    killed = eventually(lambda: _runs(app, dg.DagsterRunStatus.FAILURE), "Dagster calls the run failed")
     app.cuts.hold(Arrow.STAGED)
     app.produce(20)
     cancelled = _held_run(app)
@@ -72,12 +73,14 @@ def test_under_the_daemon_a_killed_and_a_cancelled_run_lose_and_double_nothing(m
     assert app.statuses() == {"MATERIALIZED": keys(range(2))}
     assert all(row.run_claim is None for row in app.leases.scan().leases)
     asked = [run.tags["dagster/run_key"] for run in app.instance.get_runs()]
-    assert len(asked) == len(set(asked)), "one run of each key"
+    assert len(asked) == len(set(asked)), "two runs have the same run key"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arrow", [Arrow.CLAIMED, Arrow.STAGED, Arrow.CHECKPOINTED])
-def test_under_the_daemon_run_after_run_is_killed_at_an_arrow(make_app: MakeApp, arrow: Arrow):
+def test_under_the_daemon_no_record_is_lost_or_doubled_if_run_after_run_is_killed_at_a_step(
+    make_app: MakeApp, arrow: Arrow
+):
     app = _an_app(make_app)
     daemon = _daemon(app)
     for _ in range(3):
@@ -91,7 +94,7 @@ def test_under_the_daemon_run_after_run_is_killed_at_an_arrow(make_app: MakeApp,
 
 
 @pytest.mark.slow
-def test_a_daemon_that_is_killed_with_its_runs_is_followed_by_another(make_app: MakeApp):
+def test_after_a_daemon_was_killed_with_its_runs_another_daemon_goes_on(make_app: MakeApp):
     app = _an_app(make_app)
     app.produce(20)
     app.cuts.hold(Arrow.COMMITTED)

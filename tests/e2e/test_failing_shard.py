@@ -1,11 +1,11 @@
-"""A shard that fails doesn't hold up the others and shows as failed alone, until it is read again."""
+"""A failing shard doesn't delay the others. Dagster shows only this shard as failed, until it is read again."""
 
 import pytest
 
 from tests.e2e.app import App, key
 from tests.e2e.conftest import MakeApp
 
-pytestmark = pytest.mark.slow  # tests/assets shows the same with everything but Dagster in memory
+pytestmark = pytest.mark.slow  # tests/assets tests the same with everything but Dagster in memory
 
 
 def _break(app: App, shard: int) -> None:
@@ -19,7 +19,9 @@ def _break(app: App, shard: int) -> None:
     )
 
 
-def test_a_failing_shard_shows_as_failed_alone_and_as_materialized_after_its_recovery(make_app: MakeApp):
+def test_only_the_failing_shards_partition_shows_as_failed_and_as_materialized_after_its_recovery(
+    make_app: MakeApp,
+):
     app = make_app(shards=3)
     app.produce(30)
     app.settle()
@@ -36,7 +38,7 @@ def test_a_failing_shard_shows_as_failed_alone_and_as_materialized_after_its_rec
     assert app.statuses() == {"MATERIALIZED": [key(0), key(1), key(2)]}
 
 
-def test_a_failing_shard_shows_as_failed_alone_when_it_was_asked_for_by_its_partition(make_app: MakeApp):
+def test_only_the_failing_shards_partition_shows_as_failed_in_a_run_of_named_partitions(make_app: MakeApp):
     app = make_app()
     app.produce(20)
     app.settle()

@@ -1,4 +1,5 @@
-"""A real `headrace dev` in a process of its own: what it does when one of Dagster's processes dies, and what it leaves."""
+"""A real `headrace dev` in a process of its own: what it does when one of Dagster's processes dies, and what it
+leaves behind."""
 
 import json
 import os
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.slow
 DAEMON, WEBSERVER, CODE_SERVER = "dagster._daemon run", "dagster_webserver", "dagster api grpc"
 RELAY = "dagster code-server start"
 FIRST_START_WITHIN = 240.0
-"""Seconds: Spark, then Dagster, on a machine that runs other tests meanwhile."""
+"""Seconds: Spark starts, then Dagster, on a machine that runs other tests at the same time."""
 
 
 @dataclass
@@ -43,7 +44,7 @@ class Dev:
 
     @property
     def group(self) -> int:
-        """Dagster's process group."""
+        """The id of Dagster's process group."""
         return int(json.loads((self.dagster_home / LOCK).read_text())["dagster"])
 
     def text(self) -> str:
@@ -57,7 +58,7 @@ class Dev:
         eventually(told, f"headrace dev says {text!r}", within=within)
 
     def pid_of(self, part: str) -> int:
-        """Of the process of Dagster that has this in its command line."""
+        """The id of Dagster's process that has this text in its command line."""
         command = ["ps", "-A", "-ww", "-o", "pid=", "-o", "pgid=", "-o", "command="]
         lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
         [pid] = [line.split()[0] for line in lines if line.split()[1] == str(self.group) and part in line]
@@ -67,7 +68,7 @@ class Dev:
         return [line for line in self.text().splitlines() if line.startswith("headrace: ")][-1]
 
     def leftovers(self) -> list[str]:
-        """Commands that still run with this DAGSTER_HOME in their command line or environment."""
+        """The processes that still run with this DAGSTER_HOME in their command line or environment."""
         command = ["ps", "axeww", "-o", "pid=", "-o", "command="]
         lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
         return [line for line in lines if f"DAGSTER_HOME={self.dagster_home}" in line]
@@ -75,7 +76,7 @@ class Dev:
 
 @pytest.fixture
 def app(make_app: MakeApp) -> App:
-    """With times of production in which a run on a busy machine isn't taken for dead."""
+    """An application with times so long that a run on a busy machine doesn't count as dead."""
     return make_app(
         times={
             "worker_tick": "5s",
@@ -90,7 +91,7 @@ def app(make_app: MakeApp) -> App:
 
 @pytest.fixture
 def dev(app: App) -> Iterator[Dev]:
-    """Up, with the usual umask, on a DAGSTER_HOME that isn't there yet."""
+    """A started `headrace dev` with the usual umask, on a DAGSTER_HOME that doesn't exist before."""
     (app.dagster_home / "dagster.yaml").unlink()
     app.dagster_home.rmdir()
     with usual_umask():
@@ -108,7 +109,9 @@ def dev(app: App) -> Iterator[Dev]:
 
 def _started(app: App, log: str) -> "subprocess.Popen[bytes]":
     port = next(port for port in range(3950, 65536) if services.is_free(port))
-    env = {k: v for k, v in os.environ.items() if k != DISCOVERY}  # it has a Spark server of its own
+    env = {
+        k: v for k, v in os.environ.items() if k != DISCOVERY
+    }  # this process has a Spark server of its own
     with (app.home / log).open("wb") as out:
         return subprocess.Popen(
             [sys.executable, "-m", "pipeline.cli", "dev", "--port", str(port)],
@@ -131,7 +134,7 @@ def _runs(app: App, *statuses: dg.DagsterRunStatus) -> list[str]:
     return [run.run_id for run in app.instance.get_runs(dg.RunsFilter(statuses=list(statuses)))]
 
 
-def test_beside_a_refused_second_one_a_run_goes_on_and_all_that_is_left_is_private(dev: Dev):
+def test_a_run_goes_on_beside_a_refused_second_headrace_dev_and_all_files_are_private(dev: Dev):
     app = dev.app
     app.produce(40)
     at_work = partial(_runs, app, dg.DagsterRunStatus.STARTED)
@@ -142,12 +145,12 @@ def test_beside_a_refused_second_one_a_run_goes_on_and_all_that_is_left_is_priva
     refusal = (app.home / "second.log").read_text()
     assert f"`headrace dev` (process {dev.process.pid}, since " in refusal
 
-    eventually(lambda: len(app.landed()) == 40, "all that was put has landed", within=120)
+    eventually(lambda: len(app.landed()) == 40, "every record that was put has landed", within=120)
     with suppress(ProcessLookupError):
         second.kill()
     assert _runs(app, dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.FAILURE) == []
     assert run in _runs(app)
-    assert open_to_others(dev.dagster_home) == {}, "while it runs"
+    assert open_to_others(dev.dagster_home) == {}, "while the first one runs"
     assert open_to_others(app.home / "lake") == {}
 
     dev.process.send_signal(signal.SIGTERM)
@@ -170,7 +173,9 @@ def test_beside_a_refused_second_one_a_run_goes_on_and_all_that_is_left_is_priva
     ],
     ids=["daemon", "webserver", "code server"],
 )
-def test_a_death_is_named_and_no_success_and_nothing_else_lives_on(dev: Dev, part: str, name: str):
+def test_the_death_of_a_dagster_process_is_named_ends_the_others_and_is_no_success(
+    dev: Dev, part: str, name: str
+):
     os.kill(dev.pid_of(part), signal.SIGKILL)
     assert dev.process.wait(240) == 75, dev.text()
     assert dev.last_sentence().startswith(f"headrace: {name} died.")
@@ -179,13 +184,13 @@ def test_a_death_is_named_and_no_success_and_nothing_else_lives_on(dev: Dev, par
     assert not server or not is_server(server)
 
 
-def test_a_relay_that_dagster_starts_again_is_no_death(dev: Dev):
+def test_a_sensor_relay_that_dagster_starts_again_doesnt_end_headrace_dev(dev: Dev):
     before = dev.pid_of(RELAY)
     os.kill(before, signal.SIGKILL)
     dev.await_told("Restarting the code server process")
     dev.app.produce(20)
     eventually(partial(_runs, dev.app), "the sensors tick again and ask for a run", within=240)
-    eventually(lambda: len(dev.app.landed()) == 20, "all that was put has landed", within=120)
+    eventually(lambda: len(dev.app.landed()) == 20, "every record that was put has landed", within=120)
     assert dev.process.poll() is None
     assert dev.pid_of(RELAY) != before
     dev.process.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""A run's process dies by SIGKILL between two arrows. Nothing is lost, nothing is doubled."""
+"""A run's process dies by SIGKILL between two steps of a wave. No record is lost or doubled."""
 
 import signal
 
@@ -12,7 +12,9 @@ from tests.eventually import eventually
 
 
 @pytest.mark.parametrize("arrow", [Arrow.CLAIMED, Arrow.STAGED, Arrow.COMMITTED, Arrow.CHECKPOINTED])
-def test_a_killed_run_that_dagster_saw_fail_is_read_again_at_the_next_tick(shared_app: App, arrow: Arrow):
+def test_after_a_killed_run_that_dagster_calls_failed_its_shards_are_read_at_the_next_tick(
+    shared_app: App, arrow: Arrow
+):
     app = shared_app
     before = len(app.put)
     app.produce(20)
@@ -21,12 +23,12 @@ def test_a_killed_run_that_dagster_saw_fail_is_read_again_at_the_next_tick(share
 
     landed_by_then = arrow in {Arrow.COMMITTED, Arrow.CHECKPOINTED}
     assert len(app.landed()) == before + 20 * landed_by_then
-    if arrow is not Arrow.CLAIMED:  # announcing goes on beside the Spark job
+    if arrow is not Arrow.CLAIMED:  # partitions are announced while the Spark job runs
         assert app.statuses() == {"IN PROGRESS": keys(range(2))}
     app.produce(10)
     app.instance.report_run_failed(run)
     if arrow is not Arrow.CLAIMED:
-        assert app.statuses() == {"FAILED": keys(range(2))}, "failed and not pending"
+        assert app.statuses() == {"FAILED": keys(range(2))}, "the run has failed and isn't pending"
     request = app.asked()
     assert request is not None
     assert app.execute(request).success
@@ -34,7 +36,7 @@ def test_a_killed_run_that_dagster_saw_fail_is_read_again_at_the_next_tick(share
     assert app.statuses() == {"MATERIALIZED": keys(range(2))}
 
 
-def test_a_run_whose_host_died_unseen_is_read_again_after_the_lease_duration_and_reported_failed(
+def test_after_a_killed_run_that_dagster_calls_started_its_shards_are_read_after_the_lease_duration(
     shared_app: App,
 ):
     app = shared_app
@@ -54,13 +56,13 @@ def test_a_run_whose_host_died_unseen_is_read_again_after_the_lease_duration_and
     app.check()
     assert app.statuses() == {"MATERIALIZED": keys(range(2))}
     assert app.tick("worker_w1").run_requests == []
-    assert app.worker().run_beats == {}, "beats of runs that are over are removed"
+    assert app.worker().run_beats == {}, "the beats of runs that are over are removed"
 
 
-def test_a_run_that_slept_longer_than_the_lease_and_wakes_up_doubles_nothing(shared_app: App):
+def test_a_run_that_was_frozen_for_longer_than_the_lease_duration_doubles_no_record(shared_app: App):
     app = shared_app
     app.produce(20)
-    request = eventually(app.asked, "a run is asked for")
+    request = eventually(app.asked, "the sensor asks for a run")
     app.cuts.hold(Arrow.STAGED)
     with app.start_run(request) as sleeper:
         app.cuts.await_held()
@@ -80,10 +82,10 @@ def test_a_run_that_slept_longer_than_the_lease_and_wakes_up_doubles_nothing(sha
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arrow", [Arrow.STAGED, Arrow.COMMITTED])
-def test_a_run_that_was_declared_failed_while_it_lives_doubles_nothing(shared_app: App, arrow: Arrow):
+def test_a_living_run_that_dagster_calls_failed_doubles_no_record(shared_app: App, arrow: Arrow):
     app = shared_app
     app.produce(20)
-    request = eventually(app.asked, "a run is asked for")
+    request = eventually(app.asked, "the sensor asks for a run")
     app.cuts.hold(arrow)
     with app.start_run(request) as zombie:
         app.cuts.await_held()
@@ -99,14 +101,14 @@ def test_a_run_that_was_declared_failed_while_it_lives_doubles_nothing(shared_ap
 
 
 @pytest.mark.slow
-def test_a_shard_that_ended_in_a_killed_runs_commit_is_finished_by_the_next(make_app: MakeApp):
+def test_the_end_of_a_shard_that_a_killed_run_committed_is_completed_by_the_next_run(make_app: MakeApp):
     app = make_app(shards=1)
     app.produce(20)
     app.split(0)
     app.produce(20)
     app.settle()
     app.instance.report_run_failed(app.killed_run(Arrow.COMMITTED))
-    assert not app.lease(0).has_ended, "the table knows the end, the row doesn't"
+    assert not app.lease(0).has_ended, "the table holds the shard's END, and the row doesn't say SHARD_END"
 
     app.read_all()
 

@@ -1,4 +1,5 @@
-"""Two streams in one application, one named and one found by its tag: each record lands once, each shard is its stream's."""
+"""Two streams in one application, one named and one discovered by its tag: each record lands once, and each shard
+belongs to its stream."""
 
 from collections import Counter
 
@@ -12,7 +13,7 @@ def names_of(app: App) -> Counter[str]:
     return Counter((row.stream or "").split(":")[1] for row in app.leases.scan().leases)
 
 
-def test_a_named_and_a_found_stream_land_through_a_reshard_and_one_that_is_named_no_more_is_read_on(
+def test_a_named_and_a_discovered_stream_land_through_a_reshard_and_a_former_stream_is_read_on(
     make_app: MakeApp,
 ):
     tag = {"landed-by": "this-test"}
@@ -45,10 +46,10 @@ def test_a_named_and_a_found_stream_land_through_a_reshard_and_one_that_is_named
     app.check()
 
     def is_read_on() -> bool:
-        """The leader lists the streams at its shard syncs; a tick between two shard syncs says nothing of them."""
+        """The leader names the streams at its shard syncs; the sentence of a tick between two syncs doesn't."""
         return f"former stream {found} is read on" in str(app.tick("leader").skip_reason)
 
-    eventually(is_read_on, "a tick says that the former stream is read on")
+    eventually(is_read_on, "the sentence of a tick says that the former stream is read on")
     whole = {row.stream for row in app.leases.scan().leases}
     every = sorted(
         f"{stream}:{key(n)}" for stream in whole for n in range(4 if f":{found}:" in stream else 2)

@@ -1,4 +1,4 @@
-"""The real `dagster asset materialize` goes the same way as the sensors' runs: through the claim on the row."""
+"""The real `dagster asset materialize` claims the row as the sensors' runs do."""
 
 from subprocess import Popen
 
@@ -18,7 +18,7 @@ def _materialize(app: App, shard: int) -> Popen[str]:
     )
 
 
-def test_a_shard_is_materialized_from_the_shell_and_only_that_one(make_app: MakeApp):
+def test_the_shell_materializes_the_named_shard_and_no_other(make_app: MakeApp):
     app = make_app()
     app.produce(20)
     app.settle()
@@ -41,14 +41,14 @@ def test_the_shell_waits_for_a_shard_that_a_living_run_reads_and_then_reads_it(m
     app = make_app(times={"linger": "90s"})
     app.produce(20)
     app.settle()
-    request = eventually(app.asked, "a run is asked for")
+    request = eventually(app.asked, "the sensor asks for a run")
     app.cuts.hold(Arrow.STAGED)
     with app.start_run(request) as holder:
         app.cuts.await_held()
         holding = app.lease(1).run_claim or ""
         app.produce(20)
         with _materialize(app, 1) as shell:
-            wanted = eventually(lambda: app.lease(1).wanted_by, "the row says who waits")
+            wanted = eventually(lambda: app.lease(1).wanted_by, "the row names the waiting run")
             assert app.landed() == []
             app.cuts.let_go()
             assert shell.wait(120) == 0, app.processes.logs()
@@ -62,11 +62,11 @@ def test_the_shell_waits_for_a_shard_that_a_living_run_reads_and_then_reads_it(m
 
 
 @pytest.mark.slow
-def test_the_shell_is_told_why_when_it_waited_in_vain(make_app: MakeApp):
+def test_the_shells_run_says_why_it_waited_without_success(make_app: MakeApp):
     app = make_app(times={"linger": "1s"})
     app.produce(20)
     app.settle()
-    request = eventually(app.asked, "a run is asked for")
+    request = eventually(app.asked, "the sensor asks for a run")
     app.cuts.hold(Arrow.STAGED)
     with app.start_run(request) as holder:
         app.cuts.await_held()

@@ -1,4 +1,5 @@
-"""One application, two deployments with a Dagster, a daemon and a worker each; one of them dies, stops or hands over."""
+"""One application, two deployments with a Dagster, a daemon and a worker each; one of them dies, or stops and
+starts again."""
 
 import os
 import signal
@@ -28,7 +29,7 @@ TIMES = {
 
 @dataclass
 class Beside:
-    """Another deployment of the same application: its own worker, its own Dagster."""
+    """Another deployment of the same application: a worker and a Dagster of its own."""
 
     app: App
     worker: str = "w2"
@@ -61,7 +62,7 @@ def owners(app: App) -> Counter[str | None]:
 
 
 def both_work(app: App) -> tuple[Beside, Popen[str]]:
-    app.tick("leader")  # the tables are there; the lock is let go of by expiring
+    app.tick("leader")  # the tables exist; the lock of this process expires
     daemon(app.processes)
     beside = Beside(app)
     other = daemon(beside.processes)
@@ -72,16 +73,18 @@ def both_work(app: App) -> tuple[Beside, Popen[str]]:
 
 
 def all_has_landed(app: App) -> None:
-    eventually(lambda: len(app.landed()) >= len(app.put), "all that was put has landed", within=240)
+    eventually(lambda: len(app.landed()) >= len(app.put), "every record that was put has landed", within=240)
 
 
-def test_a_deployment_that_is_killed_leaves_its_leases_to_the_other(make_app: MakeApp):
+def test_the_leases_of_a_killed_deployment_move_to_the_other(make_app: MakeApp):
     app = make_app(shards=4, times=TIMES)
     beside, other = both_work(app)
     try:
-        os.killpg(other.pid, signal.SIGKILL)  # its daemon, its code server and its runs
+        os.killpg(other.pid, signal.SIGKILL)  # the deployment's daemon, its code server and its runs
         app.produce(40)
-        eventually(lambda: owners(app) == {"w1": 4}, "the leases of the dead came over", within=180)
+        eventually(
+            lambda: owners(app) == {"w1": 4}, "the leases of the dead deployment are owned by w1", within=180
+        )
         app.produce(40)
         all_has_landed(app)
         app.check()
@@ -89,17 +92,21 @@ def test_a_deployment_that_is_killed_leaves_its_leases_to_the_other(make_app: Ma
         beside.processes.close()
 
 
-def test_a_worker_that_is_told_to_stop_gives_its_leases_up_and_may_come_back(make_app: MakeApp):
+def test_a_worker_that_is_asked_to_stop_gives_up_its_leases_and_may_start_again(make_app: MakeApp):
     app = make_app(shards=4, times=TIMES)
     beside, _ = both_work(app)
     try:
         stopped = beside.processes.start("stop", "--worker", "w2", "--yes", program="headrace")
         assert stopped.wait(240) == 0, beside.processes.logs()
         app.produce(40)
-        eventually(lambda: owners(app) == {"w1": 4}, "the other worker has them all", within=120)
+        eventually(lambda: owners(app) == {"w1": 4}, "the other worker owns all leases", within=120)
         again = beside.processes.start("stop", "--cancel", "--worker", "w2", program="headrace")
         assert again.wait(60) == 0, beside.processes.logs()
-        eventually(lambda: owners(app) == {"w1": 2, "w2": 2}, "it has its share again", within=180)
+        eventually(
+            lambda: owners(app) == {"w1": 2, "w2": 2},
+            "the worker owns its share of the leases again",
+            within=180,
+        )
         app.produce(40)
         all_has_landed(app)
         app.check()

@@ -1,10 +1,10 @@
-"""The whole path in calm: what is put lands once, and Dagster shows of each shard what became of it."""
+"""The whole path without faults: each record lands once, and Dagster shows for each shard what happened to it."""
 
 from tests.e2e.app import key, keys
 from tests.e2e.conftest import MakeApp
 
 
-def test_records_land_once_through_a_reshard_and_each_shard_tells_its_story(make_app: MakeApp):
+def test_records_land_once_through_a_reshard_and_dagster_shows_the_metadata_of_each_shard(make_app: MakeApp):
     app = make_app()
     app.produce(20)
     app.split(0)

@@ -112,7 +112,7 @@ def test_a_server_whose_starter_was_killed_before_it_told_how_to_reach_it_is_rep
     (folder / "connect.json").unlink()
     assert counted() == 3
     assert pid_of_the_server(folder) != first
-    eventually(lambda: not is_server(first), "the first one has ended")
+    eventually(lambda: not is_server(first), "the first run has ended")
 
 
 @pytest.mark.slow
