@@ -71,7 +71,8 @@ def test_a_package_missing_on_a_worker_is_named():
     stage = _stage_failing_with("Traceback ...\nModuleNotFoundError: No module named 'msgspec'\n")
 
     with pytest.raises(
-        MissingPackage, match=r"lacks the Python package 'msgspec'.*Install the package where Spark's workers run"
+        MissingPackage,
+        match=r"lacks the Python package 'msgspec'.*Install the package where Spark's workers run",
     ):
         stage.stage([a_batch()], a_spec("unused"), ROOMY)
 
