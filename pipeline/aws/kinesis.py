@@ -50,7 +50,7 @@ class KinesisSource:
         self._iterators: dict[ShardKey, tuple[Start | int, str, float]] = {}
         """Idle shard -> its position, the iterator for the next look, and the monotonic time when the iterator was given."""
         self._finder = Finder(client)
-        self._quick = QuickPeek(client, connections=_AT_ONCE)
+        self._quick = QuickPeek(client)
 
     def aws_now(self) -> datetime | None:
         if self._newest_date is None:

@@ -1,14 +1,18 @@
 """A look at an idle shard without botocore's layers: what it answers, and when it leaves the answer to the ordinary client."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 
 from pipeline.aws.clients import kinesis_client
 from pipeline.aws.kinesis import KinesisSource
-from pipeline.aws.quick_peek import QuickPeek
+from pipeline.aws.quick_peek import QuickPeek, signed_headers
 from pipeline.core.position import Start
 from pipeline.core.stream import ShardKey
 from pipeline.local.endpoint import LocalAws
@@ -40,7 +44,7 @@ class Orders:
         )["ShardIterator"]
 
     def peek(self, iterator: str) -> dict[str, Any] | None:
-        return QuickPeek(self.client, connections=1).first_record(iterator, self.key.stream.arn)
+        return QuickPeek(self.client).first_record(iterator, self.key.stream.arn)
 
     def put(self) -> str:
         return self.client.put_record(StreamName=self.name, Data=b"{}", PartitionKey="k")["SequenceNumber"]
@@ -79,7 +83,7 @@ def test_an_iterator_that_is_none_is_left_to_the_ordinary_client(orders: Orders)
 
 def test_where_nobody_answers_it_is_left_to_the_ordinary_client():
     nowhere = kinesis_client(AwsSettings(region="eu-west-1", endpoint="http://127.0.0.1:1"))
-    assert QuickPeek(nowhere, connections=1).first_record("it", "arn") is None
+    assert QuickPeek(nowhere).first_record("it", "arn") is None
 
 
 def test_a_shard_that_was_looked_at_before_has_news_once_a_record_came(orders: Orders):
@@ -88,3 +92,44 @@ def test_a_shard_that_was_looked_at_before_has_news_once_a_record_came(orders: O
     assert orders.source.has_news(at) == frozenset()
     orders.put()
     assert orders.source.has_news(at) == {orders.key}
+
+
+@pytest.mark.parametrize("token", [None, "a+token/with=signs"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://kinesis.eu-west-1.amazonaws.com",
+        "http://127.0.0.1:4566",
+        "https://proxy.example:8443/kinesis",
+    ],
+)
+def test_the_signature_is_the_one_that_botocore_makes(url: str, token: str | None):
+    keys, body = Credentials("AKID", "secret/with+signs", token), b'{"Limit": 1}'
+    headers = dict(
+        signed_headers(
+            body, url, "eu-west-1", keys.get_frozen_credentials(), datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+        )
+    )
+    ours = headers.pop("authorization")
+    del headers["user-agent"]
+
+    botocores = AWSRequest("POST", url, headers=headers, data=body)
+    botocores.context["timestamp"] = headers["x-amz-date"]
+    auth = SigV4Auth(keys, "kinesis", "eu-west-1")
+    text = auth.string_to_sign(botocores, auth.canonical_request(botocores))
+
+    assert headers["x-amz-date"] == "20260102T030405Z"
+    assert headers.get("x-amz-security-token") == token
+    assert ours == (
+        f"AWS4-HMAC-SHA256 Credential={auth.scope(botocores)}, "
+        f"SignedHeaders={auth.signed_headers(auth.headers_to_sign(botocores))}, Signature={auth.signature(text, botocores)}"
+    )
+
+
+def test_it_goes_through_the_proxy_that_the_ordinary_client_uses(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "")
+    behind_a_proxy = kinesis_client(AwsSettings(region="eu-west-1", endpoint=orders.client.meta.endpoint_url))
+    assert QuickPeek(behind_a_proxy).first_record(orders.iterator(), orders.key.stream.arn) is None
