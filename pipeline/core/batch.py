@@ -124,7 +124,8 @@ class Manifest:
     def without(self, shards: Iterable[ShardKey]) -> tuple[Manifest, frozenset[ShardKey]]:
         """The manifest without these shards and without all shards that share a file with them; and the keys of the latter."""
         named = frozenset(shards)
-        # As in `decide_landing`: no shard lands in part, so a shared file takes all its shards along, and their other files.
+        # As in `decide_landing`: no shard lands in part, so a shared file takes all its shards along, and each of
+        # these takes its other files along.
         out = named
         while more := frozenset().union(*(f.shards for f in self.files if f.shards & out)) - out:
             out |= more

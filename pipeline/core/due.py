@@ -13,7 +13,7 @@ from pipeline.core.sighting import Sighting
 
 def is_time(last: datetime | None, now: datetime, *, every: timedelta) -> bool:
     """Whether work that is done every so often is due again."""
-    # A clock that was set back makes it due at once: the work is then done once too often, instead of not for a long time.
+    # A clock that was set back makes the work due at once: it is better done once too often than not for a long time.
     return last is None or not timedelta(0) <= now - last < every
 
 

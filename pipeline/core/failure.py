@@ -13,7 +13,7 @@ from typing import Final
 from pipeline.settings.secrets import holds_secret
 
 _MAX_CHARACTERS: Final = 500
-"""Of an error's text. Lease rows are read often, and DynamoDB bills reads by size."""
+"""The most characters of an error's text that a row keeps. Lease rows are read often, and DynamoDB bills reads by size."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,6 @@ def no_such_shard(key: str, known: Iterable[str]) -> str:
     hint = (
         f"similar names: {', '.join(similar)}"
         if similar
-        else "no shard has a lease row yet: the leader's sensor makes them"
+        else "no shard has a lease row yet: the leader's sensor makes the rows"
     )
     return f"there is no shard {key!r} ({hint}); nothing was read"

@@ -108,7 +108,7 @@ class MemorySource:
         return stream
 
     def tag_stream(self, name: str, tags: Mapping[str, str]) -> None:
-        """All of its tags."""
+        """Replace all tags of the stream."""
         self._streams[name].tags = tags
 
     def delete_stream(self, name: str) -> None:
