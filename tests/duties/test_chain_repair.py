@@ -126,7 +126,7 @@ def test_a_repair_without_any_origin_is_refused_and_changes_nothing_so_that_a_la
     life.source.fails = None
     unsaid = mended(life)
     assert isinstance(unsaid, Stop)
-    assert f"where {life.stream} began" in unsaid.why
+    assert f"where the reading of {life.stream} started" in unsaid.why
     assert life.table.head == head
     assert isinstance(mended(life, origin=TRIM), Repair)
     life.produce(0)
