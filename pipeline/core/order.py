@@ -6,7 +6,7 @@ parent ... ended in the table                                   -> ENDED
            no position, but a row, or in scope of the origin,
              or named as a child by an END in the table         -> in the way: it is to be read first
            no position, no row, out of scope, still listed,
-             and Kinesis says that it was closed before         -> BEFORE_START
+             and Kinesis has no record of it since the origin   -> BEFORE_START
            no position, no row, not listed, ResourceNotFound    -> GONE
            no position, no row, not listed, yet it answers      -> in the way (a listing may be late)
 """
@@ -126,13 +126,19 @@ def parents_of(
     *,
     passed: Mapping[str, str] | None = None,
     ended_before: Callable[[ShardKey], bool] = lambda _: True,
+    holds_all: Callable[[], bool] = lambda: False,
 ) -> tuple[tuple[ParentReason, ...], tuple[InTheWay, ...]]:
     """Why each parent is out of the way, and those that aren't. Kinesis is asked only where nothing else knows.
 
-    `passed`: what the family tells of the positions, where it was asked already. `ended_before`: whether Kinesis says
-    that a shard was closed before the origin; two listings, one of them late, may make it look so.
+    `passed`: what the family tells of the positions, where it was asked already. `ended_before`: whether Kinesis finds a
+    listed shard closed and without a record of the origin or later. `holds_all`: whether Kinesis still holds every record
+    since the origin; called after the answers that it vouches for.
     """
     passed = family.passed(positions) if passed is None else passed
+
+    def is_empty(key: ShardKey) -> bool:
+        return ended_before(key) if key.shard_id in family.listed else is_gone(key)
+
     reasons: list[ParentReason] = []
     waiting: list[InTheWay] = []
     for parent in sorted(family.parents.get(shard_id, ())):
@@ -140,7 +146,11 @@ def parents_of(
         if answer is None:
             key = ShardKey(family.stream, parent)
             if parent in family.listed:
-                before = _is_in_step(shard_id, parent, family, positions) and ended_before(key)
+                if _is_in_step(shard_id, parent, family, positions):
+                    before = ended_before(key)
+                else:
+                    line = _unread_line(parent, family, positions, passed=passed)
+                    before = bool(line) and all(is_empty(each) for each in line) and holds_all()
                 answer = _listed(parent, before_start=before)
             else:
                 answer = _unlisted(parent, gone=is_gone(key))
@@ -182,6 +192,30 @@ def _is_in_step(child: str, parent: str, family: Family, positions: Positions) -
         and others.isdisjoint(known)
         and all(positions.of(ShardKey(family.stream, each)) is None for each in others)
     )
+
+
+def _unread_line(
+    parent: str, family: Family, positions: Positions, *, passed: Mapping[str, str]
+) -> tuple[ShardKey, ...]:
+    """The parent and every shard above it that hasn't ended in the table; none where one of them is to be read.
+
+    Where the listings don't agree, Kinesis's word on each of these is enough while it still holds every record since the
+    origin: a closed shard without such a record never had one, and nothing of it is to be read. So it is where a start
+    lay in the future: of two shards that were merged before it one may have been read to its (empty) end, while the row of
+    the other was lost. The shards above have to be asked about, too: they count as ended once the child has a position.
+    """
+    line: dict[str, ShardKey] = {}
+    todo = [parent]
+    while todo:
+        each = todo.pop()
+        key = ShardKey(family.stream, each)
+        if each in line or counts_as_end(key, positions, passed):
+            continue
+        if _parent(each, family, positions, passed=passed) is not None:
+            return ()
+        line[each] = key
+        todo += sorted(family.parents.get(each, ()))
+    return tuple(line.values())
 
 
 def _listed(parent: str, *, before_start: bool) -> ParentReason | InTheWay:

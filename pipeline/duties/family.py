@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
+from pipeline.core.batch import WITHIN_THE_SECOND
 from pipeline.core.lease import Lease
 from pipeline.core.order import Family, a_family
 from pipeline.core.position import Positions
@@ -39,10 +41,27 @@ def family_of(
     return a_family(stream, scope, listed=every, leases=[*held, *rows], positions=positions)
 
 
-def ended_before_origin(stream: StreamId, positions: Positions, source: ShardSource, key: ShardKey) -> bool:
-    """Whether Kinesis says that the shard was closed before the origin of its stream."""
-    at = positions.origins[stream].start.at
-    return at is not None and source.ended_before(key, at)
+@dataclass(frozen=True, slots=True)
+class SinceOrigin:
+    """What Kinesis holds of a stream since its origin."""
+
+    stream: StreamId
+    positions: Positions
+    source: ShardSource
+
+    def ended_before(self, key: ShardKey) -> bool:
+        """Whether the shard is closed, and Kinesis has no record of it since the origin."""
+        at = self.positions.origins[self.stream].start.at
+        return at is not None and self.source.ended_before(key, at)
+
+    def holds_all(self) -> bool:
+        """Whether no record since the origin can have left the stream by now."""
+        at, facts = self.positions.origins[self.stream].start.at, self.source.describe(self.stream.arn)
+        return (
+            at is not None
+            and facts.stream == self.stream
+            and at > facts.asked + WITHIN_THE_SECOND - facts.retention
+        )
 
 
 def _rows_of_undecided_parents(

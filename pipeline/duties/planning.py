@@ -20,7 +20,7 @@ from pipeline.core.start_of_reading import Begin, Finish, Passed, Read, Stop, Wa
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.sync import rows_of
 from pipeline.duties.chain import Claimed, Planned, WavePorts
-from pipeline.duties.family import ended_before_origin, family_of
+from pipeline.duties.family import SinceOrigin, family_of
 from pipeline.duties.origin import ensure_origin
 from pipeline.duties.policy import BeforeReading
 from pipeline.duties.shard_ends import ShardEnds
@@ -143,6 +143,7 @@ class Planning:
         plans: dict[ShardKey, Begin] = {}
         passed = family.passed(positions)
         how = how_to_read(self.settings, facts.stream)
+        since = SinceOrigin(facts.stream, positions, self.ports.source)
         for key, row in held.items():
             if key.stream != facts.stream:
                 continue
@@ -157,7 +158,8 @@ class Planning:
                     positions,
                     self.ports.source.is_gone,
                     passed=passed,
-                    ended_before=partial(ended_before_origin, facts.stream, positions, self.ports.source),
+                    ended_before=since.ended_before,
+                    holds_all=since.holds_all,
                 )
                 waiting += self._unlisted(key, family, positions)
             plans[key] = plan_begin(

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from difflib import get_close_matches
-from functools import partial
 
 from pipeline.core import change
 from pipeline.core.batch import Batch
@@ -23,7 +22,7 @@ from pipeline.core.recovery_plan import Decision, End, ShardSituation, Tip
 from pipeline.core.sighting import Sighting, look
 from pipeline.core.stream import ShardKey
 from pipeline.core.sync import is_of_this_life
-from pipeline.duties.family import ended_before_origin, family_of
+from pipeline.duties.family import SinceOrigin, family_of
 from pipeline.duties.gaps import children_in
 from pipeline.duties.policy import Policy
 from pipeline.duties.streams import asked_by
@@ -142,6 +141,7 @@ class Recovery:
             facts.stream, begins, held=[row], positions=positions, source=self.source, leases=self.leases
         )
         passed = family.passed(positions)
+        since = SinceOrigin(facts.stream, positions, self.source)
         reasons, waiting = (
             parents_of(
                 key.shard_id,
@@ -149,7 +149,8 @@ class Recovery:
                 positions,
                 self.source.is_gone,
                 passed=passed,
-                ended_before=partial(ended_before_origin, facts.stream, positions, self.source),
+                ended_before=since.ended_before,
+                holds_all=since.holds_all,
             )
             if begins
             else ((), ())

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -324,7 +325,102 @@ def test_a_parent_counts_as_closed_before_the_start_only_if_none_of_its_ancestor
     assert why("a", a_child_of_a_closed_parent(positions=named), named) == [late]
 
 
+<<<<<<< HEAD
 def test_a_child_out_of_scope_doesnt_show_when_its_parents_closed() -> None:
+=======
+@dataclass
+class Kinesis:
+    """What it answers, and the order of the questions."""
+
+    has_records: frozenset[str] = frozenset()
+    """Listed shards that are open, or hold a record since the origin."""
+    gone: frozenset[str] = frozenset()
+    holds_everything: bool = True
+    """Whether the retention still covers the origin."""
+    asked: list[str] = field(default_factory=list)
+
+    def is_gone(self, shard: ShardKey) -> bool:
+        self.asked.append(f"gone {shard.shard_id}")
+        return shard.shard_id in self.gone
+
+    def ended_before(self, shard: ShardKey) -> bool:
+        self.asked.append(f"before {shard.shard_id}")
+        return shard.shard_id not in self.has_records
+
+    def holds_all(self) -> bool:
+        self.asked.append("holds all")
+        return self.holds_everything
+
+    def why(self, shard: str, family: Family, at: Positions) -> list[str]:
+        self.asked.clear()
+        reasons, waiting = parents_of(
+            shard, family, at, self.is_gone, ended_before=self.ended_before, holds_all=self.holds_all
+        )
+        return [f"{r.shard_id} {r.why}" for r in reasons] + [f"{w.shard_id} waits" for w in waiting]
+
+
+def a_merge_before_a_start_to_come(**more: Any) -> Family:
+    """`p` and `q` merged into `m` before the origin. `q` is the child of `g`, `g` of `h`, which no listing shows."""
+    merged = Shard("m", ("p", "q"))
+    above = [Shard("g", ("h",), closed=True), Shard("q", ("g",), closed=True), Shard("p", closed=True)]
+    return a_family(STREAM, [merged], listed=[*above, merged], **more)
+
+
+def test_what_kinesis_still_holds_since_the_start_tells_that_nothing_of_a_parent_is_to_be_read() -> None:
+    """One parent of a merge was read to its empty end before the start; the lease row of the other was lost."""
+    kinesis = Kinesis(gone=frozenset({"h"}))
+    family, at = a_merge_before_a_start_to_come(), positions(p=END)
+    assert kinesis.why("m", family, at) == ["p ended", "q before-start"]
+    assert kinesis.asked == ["before q", "before g", "gone h", "holds all"], "the retention is asked for last"
+    kinesis.holds_everything = False
+    assert kinesis.why("m", family, at) == ["p ended", "q waits"]
+
+
+@pytest.mark.parametrize(
+    ("records", "asked"),
+    [("q", ["before q"]), ("g", ["before q", "before g"]), ("h", ["before q", "before g", "gone h"])],
+)
+def test_a_record_since_the_start_in_any_unread_shard_above_is_in_the_way(
+    records: str, asked: list[str]
+) -> None:
+    kinesis = Kinesis(has_records=frozenset({records}), gone=frozenset("h") - {records})
+    family = a_merge_before_a_start_to_come()
+    assert kinesis.why("m", family, positions(p=END)) == ["p ended", "q waits"]
+    assert kinesis.asked == asked
+
+
+def test_nothing_is_asked_of_a_parent_below_a_shard_that_is_to_be_read() -> None:
+    kinesis = Kinesis(gone=frozenset({"h"}))
+    family, at = a_merge_before_a_start_to_come(leases=[Lease("g")]), positions(p=END)
+    assert kinesis.why("m", family, at) == ["p ended", "q waits"]
+    assert kinesis.asked == []
+    family, at = a_merge_before_a_start_to_come(), positions(p=END, g=OPEN)
+    assert kinesis.why("m", family, at) == ["p ended", "q waits"]
+    assert kinesis.asked == []
+
+
+def test_above_a_shard_that_has_ended_or_was_passed_nothing_is_asked() -> None:
+    kinesis = Kinesis()
+    assert kinesis.why("m", a_merge_before_a_start_to_come(), positions(p=END, g=END)) == [
+        "p ended",
+        "q before-start",
+    ]
+    assert kinesis.asked == ["before q", "holds all"]
+    family = a_merge_before_a_start_to_come(leases=[Lease("x", parents=frozenset({"g"}))])
+    assert kinesis.why("m", family, positions(p=END, x=OPEN)) == ["p ended", "q before-start"]
+    assert kinesis.asked == ["before q", "holds all"]
+
+
+def test_a_shard_above_two_others_is_asked_about_once() -> None:
+    merged, lines = Shard("m", ("p", "q")), [Shard("q", ("a", "b")), Shard("a", ("g",)), Shard("b", ("g",))]
+    family = a_family(STREAM, [merged], listed=[*lines, Shard("g"), Shard("p"), merged])
+    kinesis = Kinesis()
+    assert kinesis.why("m", family, positions(p=END)) == ["p ended", "q before-start"]
+    assert sorted(kinesis.asked) == ["before a", "before b", "before g", "before q", "holds all"]
+
+
+def test_a_child_that_is_not_in_the_scope_itself_says_nothing_of_its_parents_time() -> None:
+>>>>>>> afcf3d3 (While the retention covers the origin, Kinesis's word on a parent is enough)
     every = [Shard("p", closed=True), Shard("a", ("p",))]
     assert why("a", a_family(STREAM, [], listed=every), positions()) == [
         "waits: p may have been open at the stream's start: the listing of that time is late"

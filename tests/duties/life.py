@@ -55,11 +55,18 @@ class Life:
     shards: int = 1
     on_data_loss: OnDataLoss = OnDataLoss.STOP
     position: InitialPosition = InitialPosition.TRIM_HORIZON
+    timestamp: datetime | None = None
+    """Of AT_TIMESTAMP."""
     clock: MemoryClock = field(default_factory=MemoryClock)
     put: list[tuple[ShardKey, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        stream = StreamSettings(name=STREAM, initial_position=self.position, on_data_loss=self.on_data_loss)
+        stream = StreamSettings(
+            name=STREAM,
+            initial_position=self.position,
+            timestamp=self.timestamp,
+            on_data_loss=self.on_data_loss,
+        )
         self.settings = Settings(application="app", streams=(stream,))
         self.source = LateSource(self.clock)
         self.stream = self.source.create_stream(STREAM, self.shards)

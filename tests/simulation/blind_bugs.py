@@ -53,8 +53,8 @@ _ORDER: Final = (
         "listings-needn't-agree",
         "a parent counts as closed before the start by Kinesis's answer alone, without the listings' agreement",
         "core.order",
-        "before = _is_in_step(shard_id, parent, family, positions) and ended_before(key)",
-        "before = ended_before(key)",
+        "if _is_in_step(shard_id, parent, family, positions):",
+        "if True:",
     ),
     _mistake(
         "ended-without-a-position",

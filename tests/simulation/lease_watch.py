@@ -166,10 +166,15 @@ class WatchedLeases:
         token = shard.token if shard else None
         if shard is not None and shard.was is not None and not _is_beyond(row.checkpoint, shard.was):
             return  # the table was rolled back, and the row stands where the table stood before
-        if _is_beyond(row.checkpoint, token):
+        if _is_beyond(row.checkpoint, token) and not (row.checkpoint.is_end and self._counts_as_ended(shard)):
             raise Violation(
                 "I8", f"{by}: the row {row.key} stands at {row.checkpoint}, the table at {token}", row.key
             )
+
+    def _counts_as_ended(self, shard: ShardTruth | None) -> bool:
+        """Never read, and a descendant has a position: nothing of the shard was to be read, as that landing was judged."""
+        truth = self._world.truth
+        return shard is not None and shard.token is None and truth.is_passed(shard, truth.placed())
 
     def shard(self, row: Lease | None) -> ShardTruth | None:
         return None if row is None else self._shard(row)
@@ -184,7 +189,8 @@ class WatchedLeases:
         if shard is None or not self._world.truth.lives(shard.key.stream):
             return False
         said = (row.checkpoint, row.landed) if row.landed is not None else (row.checkpoint,)
-        return any(_is_beyond(each, shard.token) for each in said)
+        beyond = [each for each in said if _is_beyond(each, shard.token)]
+        return bool(beyond) and not (all(each.is_end for each in beyond) and self._counts_as_ended(shard))
 
     def require_turn(self, key: str, *, asked: float, by: str) -> None:
         """I27: a sensor asks for no run of a shard whose parent is still being read. `asked`: when the sensor's

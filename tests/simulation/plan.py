@@ -213,7 +213,7 @@ def stretched(plan: Plan, rng: Random) -> Plan:
         )
     plan = _named_elsewhere(plan, rng)
     dice = rng.random()
-    if dice < 0.08 and not plan.adopted and plan.starts_at <= 60.0:
+    if dice < 0.08 and not plan.adopted:
         retention = rng.uniform(60.0, 150.0)
         troubles = {"wipe_rows": rng.uniform(100.0, 300.0), **plan.troubles}
         hosts_off = retention * rng.uniform(1.0, 2.5)
@@ -231,18 +231,13 @@ def stretched(plan: Plan, rng: Random) -> Plan:
     return plan
 
 
-_ROWS_LOST = {"drop_row", "wipe_rows", "drop_tables"}
-
-
 def _named_elsewhere(plan: Plan, rng: Random) -> Plan:
     """For AT_TIMESTAMP: name a moment before the retention, or one in the future."""
     dice = rng.random()
     if plan.position is not InitialPosition.AT_TIMESTAMP or plan.adopted or dice > 0.4:
         return plan
     if dice > 0.2:
-        # No lost rows here: see "A start that is still to come" in docs/reliability.md.
-        kept = {kind: mean for kind, mean in plan.troubles.items() if kind not in _ROWS_LOST}
-        return replace(plan, starts_at=rng.uniform(60.0, 250.0), opens=0.0, puts_every=8.0, troubles=kept)
+        return replace(plan, starts_at=rng.uniform(60.0, 250.0), opens=0.0, puts_every=8.0)
     return replace(plan, starts_at=-400.0, opens=0.0, retention=rng.uniform(60.0, 300.0))
 
 

@@ -324,7 +324,7 @@ class WatchedTable(MemoryTable):
             is_gone = parent.token is None and (
                 self._world.is_unlisted(parent.key) or self._world.truth.is_passed(parent, placed)
             )
-            if not parent.ended and not is_gone and not self._world.truth.is_out_of_scope(parent, at):
+            if not parent.ended and not is_gone and not self._world.truth.is_before_start(parent, at):
                 raise Violation(
                     "I3",
                     f"{by}: {shard.key} landed before its parent {name} had ended ({parent.token})",

@@ -126,3 +126,11 @@ class Truth:
 
     def is_out_of_scope(self, shard: ShardTruth, origin: datetime | None) -> bool:
         return origin is not None and shard.closed is not None and shard.closed < origin
+
+    def is_before_start(self, shard: ShardTruth, origin: datetime | None) -> bool:
+        """Closed, and none of its records was put at the origin or later: nothing of it is ever to be read."""
+        return (
+            origin is not None
+            and shard.closed is not None
+            and self.first(shard, origin) == len(shard.sequences)
+        )
