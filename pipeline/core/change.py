@@ -377,6 +377,7 @@ def give_up(read: Lease, me: str) -> Change:
         read.key,
         f"{me} stops",
         holder=me,
+        requires={"run_claim": read.run_claim},  # a wave may have begun since
         add={"counter": 1},
         remove=frozenset({"owner", "checkpoint_owner", "run_claim"}),
         kind=ChangeKind.GIVE_UP,

@@ -281,7 +281,13 @@ CASES = {
         change.give_up(CLAIMED, "me"),
         CLAIMED,
         {"counter": 6, "owner": None, "run_claim": None},
-        refused_by=({"owner": "other"}, {"owner": None}, {"checkpoint_owner": "other"}),
+        refused_by=(
+            {"owner": "other"},
+            {"owner": None},
+            {"checkpoint_owner": "other"},
+            {"run_claim": "run/2"},
+            {"run_claim": None},
+        ),
     ),
     "give up during a handover": Case(
         change.give_up(replace(CLAIMED, **HANDING), "me"),

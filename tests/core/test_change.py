@@ -182,7 +182,7 @@ TAKING = {"owner", "checkpoint_owner", "run_claim", "wanted_by", "stream_epoch"}
         (lambda: change.redirect_handover(HELD, "w3", "why"), None, {"owner", "checkpoint_owner"}),
         (lambda: change.call_off_handover(HELD, "why"), None, {"owner", "checkpoint_owner", "counter"}),
         (lambda: change.complete_handover(HELD, "why"), None, {"owner", "checkpoint_owner", "run_claim"}),
-        (lambda: change.give_up(HELD, "me"), "me", set()),
+        (lambda: change.give_up(HELD, "me"), "me", {"run_claim"}),
         (lambda: change.note_children(HELD, frozenset("c")), "me", {"run_claim", "stream_epoch"}),
         (
             lambda: change.reposition(HELD, "run/1", at=AT, landed=None, why="why"),

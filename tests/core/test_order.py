@@ -325,9 +325,6 @@ def test_a_parent_counts_as_closed_before_the_start_only_if_none_of_its_ancestor
     assert why("a", a_child_of_a_closed_parent(positions=named), named) == [late]
 
 
-<<<<<<< HEAD
-def test_a_child_out_of_scope_doesnt_show_when_its_parents_closed() -> None:
-=======
 @dataclass
 class Kinesis:
     """What it answers, and the order of the questions."""
@@ -419,8 +416,7 @@ def test_a_shard_above_two_others_is_asked_about_once() -> None:
     assert sorted(kinesis.asked) == ["before a", "before b", "before g", "before q", "holds all"]
 
 
-def test_a_child_that_is_not_in_the_scope_itself_says_nothing_of_its_parents_time() -> None:
->>>>>>> afcf3d3 (While the retention covers the origin, Kinesis's word on a parent is enough)
+def test_a_child_out_of_scope_doesnt_show_when_its_parents_closed() -> None:
     every = [Shard("p", closed=True), Shard("a", ("p",))]
     assert why("a", a_family(STREAM, [], listed=every), positions()) == [
         "waits: p may have been open at the stream's start: the listing of that time is late"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from pipeline.core.change import Applied, claim
+from pipeline.core.change import Applied, Change, Outcome, claim
 from pipeline.core.worker import Worker
 from pipeline.duties.leader_report import LeaderMemory
 from pipeline.duties.preview import preview
@@ -73,6 +74,33 @@ def test_a_stopping_worker_gives_up_a_lease_only_after_its_runs_wave() -> None:
     world.rows.set_stopping("w2", stopping=True)
     assert "1 lease still being read" in str(world.work("w2"))
     assert owners(world) == {"w1": 1, "w2": 1}
+    world.runs.end("run")
+    world.work("w2")
+    assert owners(world) == {"w1": 1, None: 1}
+
+
+def test_a_claim_that_comes_after_the_look_of_a_stopping_worker_is_not_taken_away() -> None:
+    """The run of the worker begins its next wave between the tick's look at the rows and the tick's writes."""
+    world = World(workers=("w1", "w2"), shards=2)
+    world.settle()
+    world.runs.launch("run", "w2")
+    world.runs.start("run")
+    run = world.a_run("w2", "run")
+    run.beat()
+    world.rows.set_stopping("w2", stopping=True)
+    shard = next(row for row in world.leases.scan().leases if row.owner == "w2")
+    apply_all = world.leases.apply_all
+
+    def claimed_first(changes: Sequence[Change]) -> tuple[Outcome, ...]:
+        world.leases.apply_all = apply_all  # type: ignore[method-assign]
+        assert isinstance(world.leases.apply(claim(shard, "w2", run.claims.claim)), Applied)
+        return apply_all(changes)
+
+    world.leases.apply_all = claimed_first  # type: ignore[method-assign]
+    assert "0 leases given up, 1 wait for the end of their wave" in str(world.work("w2"))
+    row = world.leases.get(shard.key)
+    assert row is not None
+    assert (row.owner, row.run_claim) == ("w2", run.claims.claim)
     world.runs.end("run")
     world.work("w2")
     assert owners(world) == {"w1": 1, None: 1}

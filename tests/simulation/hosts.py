@@ -154,7 +154,7 @@ class Deployment:
         self._save(process, name, turn.cursor)
 
     def _worker_tick(self, process: Process, name: str) -> None:
-        process.began[name] = began = self.world.sim.now
+        began = self.world.sim.now
         instance = self.instance
         try:
             turn = self._wiring(process).worker_turn(

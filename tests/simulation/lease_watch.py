@@ -49,7 +49,6 @@ class WatchedLeases:
             self.store.hold_odd_row(ODD, "its form is unknown")
         self.made: dict[str, float] = {}
         """When each row was created, by key."""
-        self._claimed: dict[str, float] = {}
         self._handovers: dict[str, float] = {}
         """By key: when the row's handover was started."""
         self._ahead: dict[tuple[str, str], Checkpoint] = {}
@@ -240,7 +239,6 @@ class WatchedLeases:
         if before.checkpoint_owner is not None:
             raise Violation("I2", f"{by} claimed {key} during its handover to {before.owner}", key)
         self._judge_busy(before, by)
-        self._claimed[key] = world.sim.now
         if self.is_ahead(after):
             self._ahead[by.claim, key] = after.landed or after.checkpoint
         else:
@@ -310,16 +308,8 @@ class WatchedLeases:
             return
         if world.sim.now - world.workers.steady[claim] < _FOR_A_WHILE:
             return  # the acting process may have looked at a time when the run's beats were missing
-        if is_given_up and not self._was_known(key, by, before.holder or ""):
-            return
         what = "given up" if is_given_up else f"handed over after {since:.1f} s"
         raise Violation("I21", f"{by}: {key} was {what} while {before.run_claim} was reading it", key)
-
-    def _was_known(self, key: str, by: Process, worker: str) -> bool:
-        """Whether the row was claimed before the worker's tick began. A claim that comes after the tick has read
-        the rows is lost too, and that is allowed."""
-        mix = self._world.plan.mix
-        return not (mix.stale or mix.late) and self._claimed.get(key, 1e9) < by.began.get(worker, 0.0)
 
     def _judge_looked(self, row: Lease, change: Change, by: Process) -> None:
         """A release may say that the shard was looked at only if the run read the shard without trouble and the row

@@ -22,7 +22,6 @@ class Process:
 
     __slots__ = (
         "alive",
-        "began",
         "claim",
         "frozen_until",
         "host",
@@ -45,8 +44,6 @@ class Process:
         self.alive = True
         self.frozen_until = -1e9
         self.tasks: dict[Task, None] = {}
-        self.began: dict[str, float] = {}
-        """For each worker: when its latest tick began."""
         self.known: dict[str, Any] = {}
         """What the product's modules keep in memory between ticks."""
         self.loaded = 0.0
