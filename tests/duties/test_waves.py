@@ -9,6 +9,7 @@ import pytest
 
 from pipeline.core.change import Applied, Change, Refused, assign, claim
 from pipeline.core.checkpoint import Checkpoint
+from pipeline.core.due import Due
 from pipeline.duties.wave import Arrow
 from pipeline.errors import Unreachable
 from tests.duties.world import TICK, World
@@ -90,13 +91,21 @@ def test_a_kill_between_any_two_steps_of_a_wave_neither_loses_nor_doubles_a_reco
     world.check()
 
 
-def test_a_shard_of_a_run_that_dagster_calls_failed_is_due_at_the_next_tick() -> None:
-    world = World()
-    world.produce(0)
+@pytest.mark.parametrize("was_read", [False, True], ids=["never read", "at its tip before"])
+def test_a_shard_of_a_run_that_dagster_calls_failed_is_due_at_the_next_tick(*, was_read: bool) -> None:
+    """The claim that was left is the reason, also where the shard had been read to its tip before and has nothing new."""
+    world = World(shards=1)
     world.settle()
-    world.killed_run(Arrow.STAGED)
+    if was_read:
+        world.wave(run="before")
+        assert world.work().due == ()
+    world.produce(0)
+    world.killed_run(Arrow.COMMITTED if was_read else Arrow.STAGED)
     world.runs.end("killed")
-    assert next(d.why for d in world.work().due) == "run killed left its claim"
+    row = world.leases.get("shardId-000000000000")
+    assert row is not None
+    assert (row.looked_at is not None, row.behind_ms or 0) == (was_read, 0)
+    assert world.work().due == (Due(row.key, "run killed left its claim"),)
 
 
 def test_a_dead_run_that_dagster_calls_started_keeps_its_shards_for_the_lease_duration_and_is_then_reported() -> (
