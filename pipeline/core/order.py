@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from pipeline.core.lease import Lease
 from pipeline.core.lineage import ParentIs, ParentReason
@@ -55,6 +56,25 @@ class Family:
     def passed_by(self, shard_id: str, positions: Positions) -> str | None:
         """A descendant of the shard that has a position; None where none has."""
         return self.passed(positions).get(shard_id)
+
+    def lacks_a_parent(self, shard_id: str, positions: Positions) -> bool:
+        """Whether the shard seems to come from a merge of which one parent is known only: no listing shows the shard any
+        more, and the parent's END names no other child."""
+        its = self.parents.get(shard_id, frozenset())
+        if shard_id in self.listed or len(its) != 1:
+            return False
+        known = positions.of(ShardKey(self.stream, *its))
+        return known is not None and known.children == (shard_id,)
+
+    def is_cut_off(self, shard_id: str, positions: Positions) -> bool:
+        """Whether shards that descend from this one may have left the stream without a trace: it is closed, and a child of it
+        is unknown, or has no position and is in no listing."""
+        at = positions.of(ShardKey(self.stream, shard_id))
+        if at is None or not at.ended:
+            return at is not None and shard_id not in self.listed
+        seen = [c in self.listed or positions.of(ShardKey(self.stream, c)) is not None for c in at.children]
+        is_split = len(at.children) == 1 and self.parents[at.children[0]] == {shard_id}
+        return not seen or not all(seen) or is_split
 
     def counts_as_end(self, shard_id: str, positions: Positions) -> bool:
         return counts_as_end(ShardKey(self.stream, shard_id), positions, self.passed(positions))
@@ -156,6 +176,21 @@ def parents_of(
                 answer = _unlisted(parent, gone=is_gone(key))
         (reasons if isinstance(answer, ParentReason) else waiting).append(answer)  # type: ignore[arg-type]
     return tuple(reasons), tuple(waiting)
+
+
+def lost_above(
+    shard_id: str, family: Family, positions: Positions, reasons: Iterable[ParentReason]
+) -> tuple[datetime, ...] | None:
+    """None where every parent of the shard was read, or had nothing to read.
+
+    Otherwise a parent left the stream unread, and records of shards above that parent may be lost, too. They arrived after the
+    moments answered here: the witnesses of all shards below which others may have left the stream unseen.
+    """
+    if not family.lacks_a_parent(shard_id, positions) and all(r.why is not ParentIs.GONE for r in reasons):
+        return None
+    placed = ((key, at) for key, at in positions.shards.items() if key.stream == family.stream)
+    cut = (at.witness for key, at in placed if family.is_cut_off(key.shard_id, positions))
+    return tuple(sorted(witness for witness in cut if witness is not None))
 
 
 def _parent(

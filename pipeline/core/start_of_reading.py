@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from pipeline.core.batch import Batch
 from pipeline.core.checkpoint import Checkpoint
 from pipeline.core.lease import Lease
-from pipeline.core.lineage import ParentIs, ParentReason
+from pipeline.core.lineage import ParentReason
 from pipeline.core.order import InTheWay
 from pipeline.core.position import TRIM, Origin, Position, Positions, Start
 from pipeline.core.stream import ShardKey
@@ -63,25 +63,35 @@ class Stop:
 Begin = Read | Finish | Passed | Wait | Stop
 
 
+@dataclass(frozen=True, slots=True)
+class Above:
+    """The parents of an unread shard and the shards above them, as far as they decide where its reading starts."""
+
+    parents: tuple[ParentReason, ...] = ()
+    """The parents that are out of the way, each with the reason why."""
+    waiting: tuple[InTheWay, ...] = ()
+    """The parents that have to be read first."""
+    passed_by: str | None = None
+    """A descendant of the unread shard itself that has a position."""
+    lost: tuple[datetime, ...] | None = None
+    """Where records of shards above may be lost: the witnesses that these records came after (see `core.order.lost_above`)."""
+
+
 def plan_begin(
     row: Lease,
     key: ShardKey,
     positions: Positions,
     *,
     retention: timedelta,
-    parents: tuple[ParentReason, ...] = (),
-    waiting: tuple[InTheWay, ...] = (),
-    passed_by: str | None = None,
+    above: Above = Above(),
     goes_on: bool = False,
 ) -> Begin:
-    """What the run does with the shard. `parents`, `waiting`: the parents that are out of the way, and those that aren't.
-    `passed_by`: a descendant that has a position. `goes_on`: lost records are recorded as a gap and don't stop the shard.
-    """
+    """What the run does with the shard. `goes_on`: lost records are recorded as a gap and don't stop the shard."""
     position = positions.of(key)
     if position is not None and position.ended:
         return Finish(position)
-    if position is None and passed_by is not None:
-        return Passed(passed_by)
+    if position is None and above.passed_by is not None:
+        return Passed(above.passed_by)
     # Before the parents are looked at: a disagreement must be reported even while the shard waits.
     disagreement = _disagreement(row, key, position)
     if disagreement is not None:
@@ -90,15 +100,15 @@ def plan_begin(
     if origin is None:
         return Wait(f"no origin is decided yet for {key.stream}")
     # The parents come first also where a position has no record yet (I3 of docs/protocol.md).
-    if (position is None or position.sequence is None) and waiting:
-        return Wait("; ".join(w.why for w in waiting))
+    if (position is None or position.sequence is None) and above.waiting:
+        return Wait("; ".join(w.why for w in above.waiting))
     batch = Batch(
         key,
         after=position,
-        start=_start(key, position, positions, parents, origin),
-        witness=_witness(key, position, positions, parents, origin, retention),
+        start=_start(key, position, positions, above.parents, origin),
+        witness=_witness(key, position, positions, above, origin, retention),
         retention=retention,
-        parents=parents if position is None else (),
+        parents=above.parents if position is None else (),
         weight=row.throughput_kbps or 1.0,
         goes_on=goes_on or (position is not None and position.gap_accepted),
     )
@@ -153,7 +163,7 @@ def _witness(
     key: ShardKey,
     position: Position | None,
     positions: Positions,
-    parents: tuple[ParentReason, ...],
+    above: Above,
     origin: Origin,
     retention: timedelta,
 ) -> datetime:
@@ -162,13 +172,20 @@ def _witness(
     if own is not None:
         return own
     of_parents = [
-        at.witness for p in parents if (at := positions.of(ShardKey(key.stream, p.shard_id))) is not None
+        at.witness
+        for p in above.parents
+        if (at := positions.of(ShardKey(key.stream, p.shard_id))) is not None
     ]
     known = [t for t in of_parents if t is not None]
     # A parent that is gone without a position may have lost records that no run read, and no position tells when. So the witness
     # of the other parent isn't enough.
-    if known and all(p.why is not ParentIs.GONE for p in parents):
+    if known and above.lost is None:
         return max(known)
+    return min((_start_of_stream(key, positions, origin, retention), *(above.lost or ())))
+
+
+def _start_of_stream(key: ShardKey, positions: Positions, origin: Origin, retention: timedelta) -> datetime:
+    """The moment since which the records of the stream have to be read."""
     # A later life of the stream starts at TRIM_HORIZON, and none of its records is older than its creation.
     if any(s.arn == key.stream.arn and s.epoch < key.stream.epoch for s in positions.origins):
         return datetime.fromtimestamp(key.stream.epoch, UTC)

@@ -13,10 +13,9 @@ from functools import partial
 from pipeline.core import change
 from pipeline.core.change import Change
 from pipeline.core.lease import Lease
-from pipeline.core.lineage import ParentReason
-from pipeline.core.order import Family, InTheWay, parents_of
+from pipeline.core.order import Family, InTheWay, lost_above, parents_of
 from pipeline.core.position import Position, Positions
-from pipeline.core.start_of_reading import Begin, Finish, Passed, Read, Stop, Wait, plan_begin
+from pipeline.core.start_of_reading import Above, Begin, Finish, Passed, Read, Stop, Wait, plan_begin
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.sync import rows_of
 from pipeline.duties.chain import Claimed, Planned, WavePorts
@@ -140,39 +139,38 @@ class Planning:
     def _plans_of(
         self, held: Mapping[ShardKey, Lease], facts: StreamFacts, positions: Positions, family: Family
     ) -> dict[ShardKey, Begin]:
-        plans: dict[ShardKey, Begin] = {}
         passed = family.passed(positions)
         how = how_to_read(self.settings, facts.stream)
-        since = SinceOrigin(facts.stream, positions, self.ports.source)
-        for key, row in held.items():
-            if key.stream != facts.stream:
-                continue
-            reasons: tuple[ParentReason, ...] = ()
-            waiting: tuple[InTheWay, ...] = ()
-            # Only the first range of a shard names parents (I3), so Kinesis is asked about parents for unread shards only.
-            by = passed.get(key.shard_id) if positions.of(key) is None else None
-            if by is None and _is_unread(positions.of(key)) and facts.stream in positions.origins:
-                reasons, waiting = parents_of(
-                    key.shard_id,
-                    family,
-                    positions,
-                    self.ports.source.is_gone,
-                    passed=passed,
-                    ended_before=since.ended_before,
-                    holds_all=since.holds_all,
-                )
-                waiting += self._unlisted(key, family, positions)
-            plans[key] = plan_begin(
+        return {
+            key: plan_begin(
                 row,
                 key,
                 positions,
                 retention=facts.retention,
-                parents=reasons,
-                waiting=waiting,
-                passed_by=by,
+                above=self._above(key, family, positions, passed),
                 goes_on=how.on_data_loss is OnDataLoss.CONTINUE,
             )
-        return plans
+            for key, row in held.items()
+            if key.stream == facts.stream
+        }
+
+    def _above(self, key: ShardKey, family: Family, positions: Positions, passed: Mapping[str, str]) -> Above:
+        # Only the first range of a shard names parents (I3), so Kinesis is asked about parents for unread shards only.
+        by = passed.get(key.shard_id) if positions.of(key) is None else None
+        if by is not None or not _is_unread(positions.of(key)) or key.stream not in positions.origins:
+            return Above(passed_by=by)
+        since = SinceOrigin(key.stream, positions, self.ports.source)
+        reasons, waiting = parents_of(
+            key.shard_id,
+            family,
+            positions,
+            self.ports.source.is_gone,
+            passed=passed,
+            ended_before=since.ended_before,
+            holds_all=since.holds_all,
+        )
+        waiting += self._unlisted(key, family, positions)
+        return Above(reasons, waiting, lost=lost_above(key.shard_id, family, positions, reasons))
 
     def _unlisted(self, key: ShardKey, family: Family, positions: Positions) -> tuple[InTheWay, ...]:
         """Why the shard waits while no listing shows it: its parents may be unknown. A shard that Kinesis has forgotten is in

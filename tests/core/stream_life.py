@@ -14,7 +14,7 @@ from pipeline.core.lineage import Kind, ParentReason, Range
 from pipeline.core.order import Family, InTheWay, a_family, parents_of
 from pipeline.core.position import TRIM, Origin, Position, Positions, Start
 from pipeline.core.shard import Shard
-from pipeline.core.start_of_reading import Finish, Passed, Read, plan_begin
+from pipeline.core.start_of_reading import Above, Finish, Passed, Read, plan_begin
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.sync import a_lease, plan_sync, sync_token
 from tests.kcl.trees import a_tree
@@ -126,9 +126,7 @@ class World:
             key,
             self.positions,
             retention=timedelta(seconds=self.stream.keeps),
-            parents=reasons,
-            waiting=waiting,
-            passed_by=passed.get(name),
+            above=Above(reasons, waiting, passed.get(name)),
         )
         match plan:
             case Finish() | Passed():

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from pipeline.core.checkpoint import TRIM_HORIZON
 from pipeline.core.lease import Lease
 from pipeline.core.lineage import ParentIs, ParentReason
-from pipeline.core.order import Family, InTheWay, a_family, children_of_ends, parents_first, parents_of
+from pipeline.core.order import (
+    Family,
+    InTheWay,
+    a_family,
+    children_of_ends,
+    lost_above,
+    parents_first,
+    parents_of,
+)
 from pipeline.core.position import TRIM, Origin, Position, Positions
 from pipeline.core.shard import Shard
 from pipeline.core.stream import ShardKey, StreamId
@@ -408,6 +416,16 @@ def test_above_a_shard_that_has_ended_or_was_passed_nothing_is_asked() -> None:
     assert kinesis.asked == ["before q", "holds all"]
 
 
+@pytest.mark.parametrize("ended", ["a", "b"])
+def test_of_two_shards_above_a_parent_the_one_that_has_not_ended_is_asked_about(ended: str) -> None:
+    merged, above = Shard("m", ("p", "q")), [Shard("q", ("a", "b")), Shard("a"), Shard("b"), Shard("p")]
+    family = a_family(STREAM, [merged], listed=[*above, merged])
+    (unread,) = {"a", "b"} - {ended}
+    kinesis = Kinesis(has_records=frozenset({unread}))
+    assert kinesis.why("m", family, positions(p=END, **{ended: END})) == ["p ended", "q waits"]
+    assert kinesis.asked == ["before q", f"before {unread}"]
+
+
 def test_a_shard_above_two_others_is_asked_about_once() -> None:
     merged, lines = Shard("m", ("p", "q")), [Shard("q", ("a", "b")), Shard("a", ("g",)), Shard("b", ("g",))]
     family = a_family(STREAM, [merged], listed=[*lines, Shard("g"), Shard("p"), merged])
@@ -421,6 +439,78 @@ def test_a_child_out_of_scope_doesnt_show_when_its_parents_closed() -> None:
     assert why("a", a_family(STREAM, [], listed=every), positions()) == [
         "waits: p may have been open at the stream's start: the listing of that time is late"
     ]
+
+
+HOURS = [datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in range(10)]
+
+
+def seen(hour: int, *children: str, ended: bool = True) -> Position:
+    return Position(5, ended=ended, children=children, arrival=HOURS[hour])
+
+
+def lost(shard: str, family: Family, at: Positions, *reasons: ParentIs) -> list[int] | None:
+    found = lost_above(shard, family, at, [ParentReason(str(n), why) for n, why in enumerate(reasons)])
+    return None if found is None else [moment.hour for moment in found]
+
+
+def test_nothing_is_lost_above_a_shard_whose_parents_were_read_or_had_nothing_to_read() -> None:
+    family, at = a_split(), positions(p=seen(1))
+    assert lost("a", family, at) is None
+    assert lost("a", family, at, ParentIs.ENDED, ParentIs.PASSED, ParentIs.BEFORE_START) is None
+
+
+def test_above_a_parent_that_left_unread_records_are_lost_since_any_shard_whose_descendants_may_be_unknown() -> (
+    None
+):
+    shards = [Shard(name, closed=True) for name in ("open", "known", "listed")]
+    other = ShardKey(StreamId(STREAM.arn, STREAM.epoch + 1), "vanished")
+    at = positions(
+        open=seen(0, ended=False),
+        known=seen(0, "k1", "k2"),
+        k1=seen(0, "c"),
+        k2=seen(0, "c"),
+        listed=seen(0, "c", "c2"),
+        c2=seen(0, "x", "c"),
+        untold=seen(1),
+        left=seen(2, "k1", "nobody knows it"),
+        alone=seen(3, "single"),
+        single=seen(0, "k1", "k2"),
+        vanished=seen(4, ended=False),
+        silent=Position(5, ended=True),
+    )
+    family = a_family(
+        STREAM,
+        [*shards, Shard("x", ("gone",)), Shard("c", ("listed", "k1", "k2"))],
+        leases=[Lease("single", parents=frozenset({"alone"}))],
+        positions=at,
+    )
+    at = Positions(at.origins, {**at.shards, other: seen(5, ended=False)})
+    assert lost("x", family, at, ParentIs.ENDED, ParentIs.GONE) == [1, 2, 3, 4]
+    assert lost("x", family, at, ParentIs.ENDED) is None
+
+
+@pytest.mark.parametrize(
+    ("shard", "listed", "parents", "children", "lacks"),
+    [
+        ("m", ("z",), ("p",), ("m",), True),
+        ("m", ("m",), ("p",), ("m",), False),
+        ("m", ("z",), ("p", "q"), ("m",), False),
+        ("m", ("z",), ("p",), ("m", "n"), False),
+        ("m", ("z",), ("p",), (), False),
+    ],
+    ids=["a merge of which one parent is known", "listed", "both are known", "a split", "untold"],
+)
+def test_a_shard_that_a_parents_end_names_alone_comes_from_a_merge(
+    shard: str, listed: tuple[str, ...], parents: tuple[str, ...], children: tuple[str, ...], *, lacks: bool
+) -> None:
+    rows = [Lease(shard, parents=frozenset(parents))]
+    every = [Shard(name, parents if name == shard else ()) for name in listed]
+    family = a_family(STREAM, every, leases=rows)
+    at = positions(p=seen(3, *children))
+    assert family.lacks_a_parent(shard, at) is lacks
+    assert lost(shard, family, at) == ([3] if lacks else None)
+    assert not family.lacks_a_parent(shard, positions()), "that parent has no position"
+    assert not family.lacks_a_parent("a root", at)
 
 
 def test_shards_come_after_their_parents_and_otherwise_by_id() -> None:

@@ -12,7 +12,7 @@ from pipeline.core.lease import Lease
 from pipeline.core.lineage import ParentIs, ParentReason
 from pipeline.core.order import InTheWay
 from pipeline.core.position import TRIM, Origin, Position, Positions, Start
-from pipeline.core.start_of_reading import Finish, Passed, Read, Stop, Wait, is_rolled_back, plan_begin
+from pipeline.core.start_of_reading import Above, Finish, Passed, Read, Stop, Wait, is_rolled_back, plan_begin
 from pipeline.core.stream import ShardKey, StreamId
 
 STREAM = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/orders", 1_700_000_000)
@@ -28,12 +28,17 @@ def begin(
     position: Position | None = None,
     *,
     others: dict[ShardKey, Position] | None = None,
+    parents: tuple[ParentReason, ...] = (),
+    waiting: tuple[InTheWay, ...] = (),
+    passed_by: str | None = None,
+    lost: tuple[datetime, ...] | None = None,
     **more: object,
 ) -> object:
+    above = Above(parents, waiting, passed_by, lost)
     shards = dict(others or {})
     if position is not None:
         shards[KEY] = position
-    return plan_begin(row, KEY, Positions(ORIGINS, shards), retention=DAY, **more)  # type: ignore[arg-type]
+    return plan_begin(row, KEY, Positions(ORIGINS, shards), retention=DAY, above=above, **more)  # type: ignore[arg-type]
 
 
 def row(checkpoint: Checkpoint = TRIM_HORIZON, landed: Checkpoint | None = None) -> Lease:
@@ -60,15 +65,19 @@ def test_a_child_of_a_parent_with_a_position_begins_at_trim_horizon_and_takes_th
 
 
 def test_a_child_whose_other_parent_left_the_stream_unread_may_have_lost_records_since_the_origin() -> None:
-    """That parent's records were trimmed at times that no position shows."""
+    """That parent's records were trimmed at times that no position shows. The records came after the witness of any shard
+    that the parent may descend from.
+    """
     read = Position(7, ended=True, arrival=MOMENT + timedelta(hours=2), seen=MOMENT + timedelta(hours=3))
     reasons = (
         ParentReason(PARENT.shard_id, ParentIs.ENDED),
         ParentReason("shardId-000000000009", ParentIs.GONE),
     )
-    plan = begin(row(), others={PARENT: read}, parents=reasons)
-    assert isinstance(plan, Read)
-    assert plan.batch.witness == MOMENT
+    before, after = MOMENT - timedelta(hours=1), MOMENT + timedelta(hours=1)
+    for lost, witness in (((), MOMENT), ((after,), MOMENT), ((after, before), before)):
+        plan = begin(row(), others={PARENT: read}, parents=reasons, lost=lost)
+        assert isinstance(plan, Read)
+        assert plan.batch.witness == witness
 
 
 def test_a_child_of_a_parent_closed_before_the_start_begins_at_the_origin() -> None:

@@ -3,14 +3,16 @@ settings say so."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 import pytest
 
 from pipeline.core.batch import WITHIN_THE_SECOND
-from pipeline.core.lineage import Kind
+from pipeline.core.lineage import Kind, ParentIs
 from pipeline.errors import Unknown, Unreachable
 from pipeline.settings.choices import OnDataLoss
+from pipeline.settings.model import WaveSettings
 from tests.duties.life import DAY, Life
 
 HOUR = timedelta(hours=1)
@@ -216,6 +218,53 @@ def test_a_child_isnt_read_past_a_trimmed_parent_that_left_the_scoped_listing() 
         assert life.landed() == []
         told = {p.lease_key[-1]: p.why for p in report.problems}
         assert ("hasn't been read to its end" if with_row else "may have left the stream") in told["1"]
+
+
+def gaps_of(life: Life, shard: str) -> list[tuple[datetime | None, datetime | None]]:
+    return [(since, until) for which, since, until in life.skipped() if which == shard]
+
+
+def test_a_gap_below_a_shard_that_left_unread_begins_where_the_last_known_shard_was_read_to() -> None:
+    """Shard 1 had records from before the origin was decided. Its parent was being read then, so that they were to be read, too."""
+    life = Life(on_data_loss=GOES_ON)
+    life.settings = replace(life.settings, wave=WaveSettings(records=1))
+    life.produce(0)
+    life.source.split(life.key(0))
+    life.produce(1)
+    life.source.split(life.key(1))
+    life.later(HOUR)
+    life.sync()
+    life.wave()
+    read = life.at(0)
+    assert read is not None
+    life.later(DAY + HOUR)
+    life.sync()
+    life.wave()
+    assert {p.shard_id[-1]: p.why for r in life.ledger(Kind.SKIPPED) for p in r.parents}["1"] is ParentIs.GONE
+    for shard in "34":
+        assert [since for since, _ in gaps_of(life, shard)] == [read.witness], (
+            "before the first record of shard 1"
+        )
+    life.check(lost=life.put[1:])
+
+
+def test_a_gap_of_a_merges_child_allows_for_the_parent_that_nothing_names_any_more() -> None:
+    """Kinesis has forgotten shards 0, 1 and 2, and the rows of 1 and 2 are lost. The END of shard 0 names only shard 2."""
+    life = Life(shards=2, on_data_loss=GOES_ON)
+    life.sync()
+    begun = life.positions.origins[life.stream].decided
+    life.produce(1)
+    life.later(HOUR)
+    life.produce(0)
+    life.source.merge(life.key(0), life.key(1))
+    life.wave(["shardId-000000000000"])
+    life.source.split(life.key(2))
+    life.lose_rows(1, 2)
+    life.later(DAY + HOUR)
+    life.sync()
+    life.wave()
+    assert [since for since, _ in gaps_of(life, "2")] == [begun], "before the first record of shard 1"
+    life.check(lost=life.put[:3])
 
 
 def test_a_child_of_a_merge_waits_while_its_other_parent_is_in_no_listing_yet() -> None:

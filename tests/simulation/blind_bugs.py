@@ -77,7 +77,7 @@ _BEGIN: Final = (
         "child-without-witness",
         "a child isn't given the moment up to which its parents were read",
         "core.start_of_reading",
-        "    if known and all(p.why is not ParentIs.GONE for p in parents):",
+        "    if known and above.lost is None:",
         "    if False:",
     ),
     _mistake(

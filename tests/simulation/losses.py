@@ -10,8 +10,8 @@ A gap is a false alarm if earlier commits prove that nothing was lost up to a ti
     what is known                                  what it proves
     the arrival of a landed record                 every record before it has landed
     a committed look at the tip                    every record that had arrived by then has landed
-    a parent's proof, for a child without its own  the child's records came after the parent's last record
-                                                   (this doesn't hold where the other parent was never read)
+    a parent's proof, for a child without its own  the child's records came after the parent's last record; where a parent
+                                                   was never read, after the earliest proof of any shard that was read
     the stream's beginning                         nothing before the named timestamp is wanted, if that was within
                                                    the retention; else nothing before the origin's decision
 """
@@ -163,14 +163,24 @@ class Losses:
 
     def whole_until(self, shard: ShardTruth, at: float) -> datetime:
         """The latest time up to which the commits before `at` prove that no record of the shard was lost."""
-        own = next((proof for when, proof in reversed(shard.proofs) if when <= at), None)
+        own = _proof(shard, at)
         if own is not None:
             return own
         stream = shard.key.stream
         parents = [self.world.truth.shards[ShardKey(stream, name)] for name in shard.parents]
         placed = [self.whole_until(parent, at) for parent in parents if parent.token is not None]
         went_unread = any(each.token is None and self.world.is_unlisted(each.key) for each in parents)
-        return max(placed) if placed and not went_unread else self._begun(stream)
+        if went_unread or self._may_lack_a_parent(shard, parents):
+            # Which shard the unread one descends from, nobody can tell any more.
+            every = (each for each in self.world.truth.shards.values() if each.key.stream == stream)
+            proofs = (_proof(each, at) for each in every if each.token is not None)
+            return min((self._begun(stream), *(proof for proof in proofs if proof is not None)))
+        return max(placed, default=self._begun(stream))
+
+    def _may_lack_a_parent(self, shard: ShardTruth, parents: Iterable[ShardTruth]) -> bool:
+        """No listing shows it, and the table's END of a parent names it alone, as after a merge."""
+        alone = (shard.key.shard_id,)
+        return self.world.is_unlisted(shard.key) and any(parent.named == alone for parent in parents)
 
     def _begun(self, stream: StreamId) -> datetime:
         if stream not in self.decided or not self.is_first_with_an_origin(stream):
@@ -248,6 +258,10 @@ class Losses:
                 child = self.world.truth.shards[ShardKey(shard.key.stream, name)]
                 yield any(since <= arrival <= until for since, until in child.gaps)
                 yield from self._descendants_report(child, arrival)
+
+
+def _proof(shard: ShardTruth, at: float) -> datetime | None:
+    return next((proof for when, proof in reversed(shard.proofs) if when <= at), None)
 
 
 def _was_read_by_kcl(shard: ShardTruth) -> bool:

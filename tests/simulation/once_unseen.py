@@ -45,7 +45,7 @@ ONCE_UNSEEN: Final = (
         "a child counts as complete because one of its parents was read, though the other left the stream unread",
         (
             "core.start_of_reading",
-            "    if known and all(p.why is not ParentIs.GONE for p in parents):",
+            "    if known and above.lost is None:",
             "    if known:",
         ),
         seeds=200,

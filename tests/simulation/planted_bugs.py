@@ -86,7 +86,7 @@ _TABLE: Final = (
         "a child is read before its parents have ended",
         (
             "core.start_of_reading",
-            "if (position is None or position.sequence is None) and waiting:",
+            "if (position is None or position.sequence is None) and above.waiting:",
             "if False:",
         ),
     ),

@@ -215,7 +215,7 @@ class WatchedTable(MemoryTable):
         self._judge_end(shard, each, stop)
         self.landed += len(rows)
         if each.upto.ended:
-            stop = len(shard.sequences)
+            stop, shard.named = len(shard.sequences), each.upto.children
         shard.token, shard.read = upto, max(stop, shard.read)
         self._world.note(by, f"{about} landed to {upto} (+{len(rows)}), {each.kind}")
 

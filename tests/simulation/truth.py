@@ -48,6 +48,8 @@ class ShardTruth:
     stream could first be read."""
     was: tuple[int | None, int, bool] | None = None
     """The furthest position that the shard had before a person rolled the table back."""
+    named: tuple[str, ...] = ()
+    """The children that the END in the table names. Where the shard left the stream unread, some children may be missing."""
     begins: int | None = None
     """For an adopted shard: how many of `sequences` KCL has read."""
 
