@@ -40,7 +40,7 @@ class QuickPeek:
             keys = self._credentials.get_frozen_credentials()
             headers = signed_headers(body, self._url, self._region, keys, datetime.now(UTC))
             answer = self._http.send(
-                AWSPreparedRequest("POST", self._url, headers, body, stream_output=False)
+                AWSPreparedRequest("POST", self._url, headers, body, stream_output=False)  # type: ignore[arg-type]
             )
             if answer.status_code != 200:
                 return None

@@ -97,7 +97,7 @@ def test_a_claim_that_comes_after_the_look_of_a_stopping_worker_is_not_taken_awa
         return apply_all(changes)
 
     world.leases.apply_all = claimed_first  # type: ignore[method-assign]
-    assert "0 leases given up, 1 wait for the end of their wave" in str(world.work("w2"))
+    assert "0 leases given up, 1 lease still being read" in str(world.work("w2"))
     row = world.leases.get(shard.key)
     assert row is not None
     assert (row.owner, row.run_claim) == ("w2", run.claims.claim)
