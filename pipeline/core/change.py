@@ -17,7 +17,7 @@
     redirect      | the leader               | owner and checkpointOwner as observed
     call off      | the leader               | owner, checkpointOwner and leaseCounter as observed
     complete      | holder, next owner, leader | owner, checkpointOwner and runClaim as read
-    give up       | a stopping worker        | holder = me
+    give up       | a stopping worker        | holder = me, runClaim as read
     note children | a run at a shard's end   | holder, runClaim and streamEpoch as read
     note failure  | a worker's tick, a run   | holder = me, runClaim and streamEpoch as read, no failure noted yet
     hold          | a person's command       | owner, no handover, runClaim, wantedBy and streamEpoch as read
@@ -377,7 +377,8 @@ def give_up(read: Lease, me: str) -> Change:
         read.key,
         f"{me} stops",
         holder=me,
-        requires={"run_claim": read.run_claim},  # a wave may have begun since
+        # A run of this worker may have claimed the shard for another wave since the look.
+        requires={"run_claim": read.run_claim},
         add={"counter": 1},
         remove=frozenset({"owner", "checkpoint_owner", "run_claim"}),
         kind=ChangeKind.GIVE_UP,

@@ -1,14 +1,14 @@
-"""Parents before children: when is a shard's parent out of its way?
+"""Parents before children (I3 of docs/protocol.md): whether each parent of a shard is out of the way, and why.
 
-parent ... ended in the table                                   -> ENDED
-           no position, but a descendant has one                -> PASSED (counts as END everywhere)
-           a position that isn't END                            -> in the way
-           no position, but a row, or in scope of the origin,
-             or named as a child by an END in the table         -> in the way: it is to be read first
-           no position, no row, out of scope, still listed,
-             and Kinesis has no record of it since the origin   -> BEFORE_START
-           no position, no row, not listed, ResourceNotFound    -> GONE
-           no position, no row, not listed, yet it answers      -> in the way (a listing may be late)
+The table, the lease rows and the listings are asked first, and Kinesis only where they don't tell:
+
+the parent has ended in the table                                              ENDED
+the parent has a position that isn't END                                       in the way
+no position, but a descendant of the parent has one                            PASSED: the parent counts as ended
+no position, but a row, or in scope of the origin, or named by a parent's END  in the way: the parent is read first
+none of these, listed, and Kinesis has no record of it since the origin        BEFORE_START
+none of these, not listed, and Kinesis answers ResourceNotFound                GONE
+none of these, not listed, and Kinesis knows the parent                        in the way: the listings may be late
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ class Family:
         return self.passed(positions).get(shard_id)
 
     def lacks_a_parent(self, shard_id: str, positions: Positions) -> bool:
-        """Whether the shard seems to come from a merge of which one parent is known only: no listing shows the shard any
-        more, and the parent's END names no other child."""
+        """Whether the shard seems to come from a merge of which only one parent is known."""
+        # A split has two children, so a parent whose END names one child was merged. Listings name both parents of a merge, but a
+        # shard that has left them is known by its parents' ENDs and rows alone.
         its = self.parents.get(shard_id, frozenset())
         if shard_id in self.listed or len(its) != 1:
             return False
@@ -67,14 +68,19 @@ class Family:
         return known is not None and known.children == (shard_id,)
 
     def is_cut_off(self, shard_id: str, positions: Positions) -> bool:
-        """Whether shards that descend from this one may have left the stream without a trace: it is closed, and a child of it
-        is unknown, or has no position and is in no listing."""
+        """Whether descendants of the shard may have come and gone without Headrace knowing of them.
+
+        That is so where the shard has a position and can't be followed: it is in no listing before its END; or it has ended, and
+        one of its children isn't known, or has neither a position nor a place in a listing.
+        """
         at = positions.of(ShardKey(self.stream, shard_id))
         if at is None or not at.ended:
             return at is not None and shard_id not in self.listed
         seen = [c in self.listed or positions.of(ShardKey(self.stream, c)) is not None for c in at.children]
-        is_split = len(at.children) == 1 and self.parents[at.children[0]] == {shard_id}
-        return not seen or not all(seen) or is_split
+        # A single child whose only known parent is this shard: a split of which one child isn't known, or a merge of which one
+        # parent isn't.
+        lacks_one = len(at.children) == 1 and self.parents[at.children[0]] == {shard_id}
+        return not seen or not all(seen) or lacks_one
 
     def counts_as_end(self, shard_id: str, positions: Positions) -> bool:
         return counts_as_end(ShardKey(self.stream, shard_id), positions, self.passed(positions))
@@ -134,6 +140,8 @@ def children_of_ends(stream: StreamId, positions: Positions) -> dict[str, set[st
 
 @dataclass(frozen=True, slots=True)
 class InTheWay:
+    """A parent that has to be read before its child, and why."""
+
     shard_id: str
     why: str
 
@@ -148,11 +156,11 @@ def parents_of(
     ended_before: Callable[[ShardKey], bool] = lambda _: True,
     holds_all: Callable[[], bool] = lambda: False,
 ) -> tuple[tuple[ParentReason, ...], tuple[InTheWay, ...]]:
-    """Why each parent is out of the way, and those that aren't. Kinesis is asked only where nothing else knows.
+    """The parents that are out of the way, each with the reason, and the parents that aren't.
 
-    `passed`: what the family tells of the positions, where it was asked already. `ended_before`: whether Kinesis finds a
-    listed shard closed and without a record of the origin or later. `holds_all`: whether Kinesis still holds every record
-    since the origin; called after the answers that it vouches for.
+    `passed`: from `Family.passed`, where the caller has it already. The functions ask Kinesis: `is_gone` whether it answers
+    ResourceNotFound for a shard; `ended_before` whether a listed shard is closed and has no record since the origin; `holds_all`
+    whether Kinesis still has every record since the origin.
     """
     passed = family.passed(positions) if passed is None else passed
 
@@ -162,18 +170,19 @@ def parents_of(
     reasons: list[ParentReason] = []
     waiting: list[InTheWay] = []
     for parent in sorted(family.parents.get(shard_id, ())):
-        answer = _parent(parent, family, positions, passed=passed)
+        answer = _judge_without_kinesis(parent, family, positions, passed=passed)
         if answer is None:
             key = ShardKey(family.stream, parent)
             if parent in family.listed:
-                if _is_in_step(shard_id, parent, family, positions):
+                if _do_listings_agree(shard_id, parent, family, positions):
                     before = ended_before(key)
                 else:
-                    line = _unread_line(parent, family, positions, passed=passed)
-                    before = bool(line) and all(is_empty(each) for each in line) and holds_all()
-                answer = _listed(parent, before_start=before)
+                    unread = _unread_ancestors(parent, family, positions, passed=passed)
+                    # `holds_all` comes last: if Kinesis has all records then, it had them when it gave the other answers.
+                    before = bool(unread) and all(is_empty(each) for each in unread) and holds_all()
+                answer = _judge_listed(parent, before_start=before)
             else:
-                answer = _unlisted(parent, gone=is_gone(key))
+                answer = _judge_unlisted(parent, gone=is_gone(key))
         (reasons if isinstance(answer, ParentReason) else waiting).append(answer)  # type: ignore[arg-type]
     return tuple(reasons), tuple(waiting)
 
@@ -181,11 +190,10 @@ def parents_of(
 def lost_above(
     shard_id: str, family: Family, positions: Positions, reasons: Iterable[ParentReason]
 ) -> tuple[datetime, ...] | None:
-    """None where every parent of the shard was read, or had nothing to read.
-
-    Otherwise a parent left the stream unread, and records of shards above that parent may be lost, too. They arrived after the
-    moments answered here: the witnesses of all shards below which others may have left the stream unseen.
-    """
+    """Where records of a shard's ancestors may be lost: the moments after which these records arrived. None where every parent was
+    read, or had nothing to read."""
+    # A parent that is gone, or isn't known, left Kinesis unread, and so may shards above it have. Nothing tells which shards these
+    # were, so the witnesses of all shards count whose descendants may have come and gone unknown.
     if not family.lacks_a_parent(shard_id, positions) and all(r.why is not ParentIs.GONE for r in reasons):
         return None
     placed = ((key, at) for key, at in positions.shards.items() if key.stream == family.stream)
@@ -193,16 +201,16 @@ def lost_above(
     return tuple(sorted(witness for witness in cut if witness is not None))
 
 
-def _parent(
+def _judge_without_kinesis(
     parent: str, family: Family, positions: Positions, *, passed: Mapping[str, str]
 ) -> ParentReason | InTheWay | None:
     """What the table, the rows and the listings say about a parent; None where they say nothing, and Kinesis has to be asked."""
     key = ShardKey(family.stream, parent)
     at = positions.of(key)
+    if at is not None and at.ended:
+        return ParentReason(parent, ParentIs.ENDED)
     if at is not None:
-        return (
-            ParentReason(parent, ParentIs.ENDED) if at.ended else InTheWay(parent, f"{parent} stands at {at}")
-        )
+        return InTheWay(parent, f"{parent} hasn't ended: its position is {at}")
     if parent in passed:
         return ParentReason(parent, ParentIs.PASSED, passed[parent])
     if parent in family.with_row or parent in family.in_scope or parent in family.expected:
@@ -210,7 +218,7 @@ def _parent(
     return None
 
 
-def _is_in_step(child: str, parent: str, family: Family, positions: Positions) -> bool:
+def _do_listings_agree(child: str, parent: str, family: Family, positions: Positions) -> bool:
     """Whether both listings agree that the parent was closed before the origin."""
     # Listings can be late, and Kinesis's answer alone isn't enough: a closed shard whose records are trimmed gives the same answer as
     # one that never had any. So three things have to hold. The listing of the scope has the child: it knows the reshard. Both parents of
@@ -229,42 +237,42 @@ def _is_in_step(child: str, parent: str, family: Family, positions: Positions) -
     )
 
 
-def _unread_line(
+def _unread_ancestors(
     parent: str, family: Family, positions: Positions, *, passed: Mapping[str, str]
 ) -> tuple[ShardKey, ...]:
-    """The parent and every shard above it that hasn't ended in the table; none where one of them is to be read.
-
-    Where the listings don't agree, Kinesis's word on each of these is enough while it still holds every record since the
-    origin: a closed shard without such a record never had one, and nothing of it is to be read. So it is where a start
-    lay in the future: of two shards that were merged before it one may have been read to its (empty) end, while the row of
-    the other was lost. The shards above have to be asked about, too: they count as ended once the child has a position.
-    """
-    line: dict[str, ShardKey] = {}
+    """The parent and all shards above it that haven't ended in the table; empty where one of them has to be read first."""
+    # Where the listings disagree, Kinesis's answers are still enough while it has every record since the origin: a closed shard
+    # without such a record never had one. An example is an origin in the future: of two shards that were merged before it, one may
+    # have been read to its empty end while the row of the other was lost. The shards above are asked about as well, because they
+    # count as ended as soon as the child has a position.
+    unread: dict[str, ShardKey] = {}
     todo = [parent]
     while todo:
         each = todo.pop()
         key = ShardKey(family.stream, each)
-        if each in line or counts_as_end(key, positions, passed):
+        if each in unread or counts_as_end(key, positions, passed):
             continue
-        if _parent(each, family, positions, passed=passed) is not None:
+        if _judge_without_kinesis(each, family, positions, passed=passed) is not None:
             return ()
-        line[each] = key
+        unread[each] = key
         todo += sorted(family.parents.get(each, ()))
-    return tuple(line.values())
+    return tuple(unread.values())
 
 
-def _listed(parent: str, *, before_start: bool) -> ParentReason | InTheWay:
+def _judge_listed(parent: str, *, before_start: bool) -> ParentReason | InTheWay:
     if before_start:
         return ParentReason(parent, ParentIs.BEFORE_START)
     return InTheWay(
-        parent, f"{parent} may have been open at the stream's start: the listing of that time is late"
+        parent, f"{parent} may have been open at the origin, and the listing of that time may be late"
     )
 
 
-def _unlisted(parent: str, *, gone: bool) -> ParentReason | InTheWay:
+def _judge_unlisted(parent: str, *, gone: bool) -> ParentReason | InTheWay:
     if gone:
         return ParentReason(parent, ParentIs.GONE)
-    return InTheWay(parent, f"{parent} is in no listing, yet Kinesis still knows it")
+    return InTheWay(
+        parent, f"no listing shows {parent}, but Kinesis still knows it; the listings may be late"
+    )
 
 
 def parents_first(shards: Iterable[str], parents: Mapping[str, frozenset[str]]) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ def test_a_parent_that_ended_in_the_table_is_out_of_the_way() -> None:
 
 
 def test_a_parent_with_a_position_is_in_the_way_until_its_end() -> None:
-    assert why("a", a_split(), positions(p=OPEN)) == ["waits: p stands at 5"]
+    assert why("a", a_split(), positions(p=OPEN)) == ["waits: p hasn't ended: its position is 5"]
 
 
 def test_all_ancestors_of_a_shard_with_a_position_count_as_ended_not_only_its_parents() -> None:
@@ -89,14 +89,16 @@ def test_neither_parent_of_a_merge_counts_as_before_the_start_if_the_other_was_r
     every = [Shard("p", closed=True), Shard("q", closed=True), merged]
     family = a_family(STREAM, [merged], listed=every)
     assert why("m", family, positions()) == [ParentIs.BEFORE_START, ParentIs.BEFORE_START]
-    late = "q may have been open at the stream's start: the listing of that time is late"
+    late = "q may have been open at the origin, and the listing of that time may be late"
     assert why("m", family, positions(p=END)) == [ParentIs.ENDED, f"waits: {late}"]
 
 
 def test_a_parent_that_kinesis_forgot_is_out_of_the_way_and_one_it_knows_is_not() -> None:
     family = a_split(listed=("a", "b"))
     assert why("a", family, positions(), gone=True) == [ParentIs.GONE]
-    assert why("a", family, positions()) == ["waits: p is in no listing, yet Kinesis still knows it"]
+    assert why("a", family, positions()) == [
+        "waits: no listing shows p, but Kinesis still knows it; the listings may be late"
+    ]
 
 
 def test_a_child_named_by_an_end_is_in_the_way_of_its_own_children_though_kinesis_forgot_it() -> None:
@@ -117,7 +119,7 @@ def test_a_parent_without_a_position_counts_as_ended_if_its_other_child_has_one(
 
 
 def test_a_parents_own_position_counts_for_more_than_its_descendants_positions() -> None:
-    assert why("a", a_split(), positions(p=OPEN, b=OPEN)) == ["waits: p stands at 5"]
+    assert why("a", a_split(), positions(p=OPEN, b=OPEN)) == ["waits: p hasn't ended: its position is 5"]
 
 
 def test_a_family_in_which_a_shard_is_its_own_ancestor_ends_the_search() -> None:
@@ -274,7 +276,10 @@ def test_all_reasons_and_all_parents_in_the_way_come_in_the_order_of_the_parents
     at = positions(b=END, d=END, a=OPEN, c=OPEN)
     assert parents_of("m", family, at, lambda _: False) == (
         (ParentReason("b", ParentIs.ENDED), ParentReason("d", ParentIs.ENDED)),
-        (InTheWay("a", "a stands at 5"), InTheWay("c", "c stands at 5")),
+        (
+            InTheWay("a", "a hasn't ended: its position is 5"),
+            InTheWay("c", "c hasn't ended: its position is 5"),
+        ),
     )
     assert parents_of("b", family, at, lambda _: False) == ((), ())
 
@@ -303,7 +308,7 @@ def test_kinesis_is_asked_about_exactly_this_parent_and_only_if_nothing_else_tel
     reasons, waiting = parents_of("m", family, positions(), is_gone, ended_before=ended_before)
     assert asked == [("before", key("p")), ("gone", key("q"))]
     assert reasons == (ParentReason("q", ParentIs.GONE),)
-    late = "p may have been open at the stream's start: the listing of that time is late"
+    late = "p may have been open at the origin, and the listing of that time may be late"
     assert waiting == (InTheWay("p", late),)
     asked.clear()
     parents_of("m", family, positions(p=END, q=OPEN), is_gone, ended_before=ended_before)
@@ -321,7 +326,7 @@ def test_a_parent_counts_as_closed_before_the_start_only_if_none_of_its_ancestor
     None
 ):
     assert why("a", a_child_of_a_closed_parent(), positions()) == [ParentIs.BEFORE_START]
-    late = "waits: p may have been open at the stream's start: the listing of that time is late"
+    late = "waits: p may have been open at the origin, and the listing of that time may be late"
     for ancestor in ("g", "h"):
         assert why("a", a_child_of_a_closed_parent(leases=[Lease(ancestor)]), positions()) == [late]
         placed = a_child_of_a_closed_parent()
@@ -437,7 +442,7 @@ def test_a_shard_above_two_others_is_asked_about_once() -> None:
 def test_a_child_out_of_scope_doesnt_show_when_its_parents_closed() -> None:
     every = [Shard("p", closed=True), Shard("a", ("p",))]
     assert why("a", a_family(STREAM, [], listed=every), positions()) == [
-        "waits: p may have been open at the stream's start: the listing of that time is late"
+        "waits: p may have been open at the origin, and the listing of that time may be late"
     ]
 
 
@@ -547,7 +552,7 @@ def test_each_reason_and_each_wait_names_its_parent() -> None:
     )
     unlisted = a_family(STREAM, [Shard("a", ("p",))])
     assert parents_of("a", unlisted, positions(), lambda _: False)[1] == (
-        InTheWay("p", "p is in no listing, yet Kinesis still knows it"),
+        InTheWay("p", "no listing shows p, but Kinesis still knows it; the listings may be late"),
     )
     assert parents_of("a", a_split(), positions(), lambda _: False)[1] == (
         InTheWay("p", "p hasn't been read to its end"),

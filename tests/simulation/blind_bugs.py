@@ -53,7 +53,7 @@ _ORDER: Final = (
         "listings-needn't-agree",
         "a parent counts as closed before the start by Kinesis's answer alone, without the listings' agreement",
         "core.order",
-        "if _is_in_step(shard_id, parent, family, positions):",
+        "if _do_listings_agree(shard_id, parent, family, positions):",
         "if True:",
     ),
     _mistake(
