@@ -167,6 +167,7 @@ class Assigning:
         written = WrittenChanges(not_tried=len(plan.changes))
         if has_time():
             written = tally.write(self.leases, plan.changes, has_time=has_time)
+        # A row that fails for ever must not leave every pass unfinished: only transient failures count.
         unwritten = written.not_tried + (written.failed_rows if isinstance(written.trouble, Transient) else 0)
         if unwritten:
             tally.notes.append(

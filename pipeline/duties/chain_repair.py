@@ -81,6 +81,7 @@ class Repairing:
                 leases=[row for row in rows_of(stream, rows) if row.stream_epoch == stream.epoch],
             )
             found[stream] = _with_history(family, evidence)
+        # Streams that no longer exist, and earlier lives of streams: the table may still have their rows.
         for stream in {key.stream for key in evidence.rows} - found.keys():
             found[stream] = _with_history(a_family(stream, ()), evidence)
         return found

@@ -88,6 +88,7 @@ class Claims:
                 wanted.append(row)
             else:
                 log.problems.append(Problem(row.key, why, fatal=False, busy=busy is not None))
+        # If one of these rows names a waiting run, that is this run or a dead one: the claim removes its name.
         claims = [change.claim(row, self.me, self.claim, over=row.wanted_by is not None) for row in wanted]
         # Noted before the writes: a wave that ends in the middle of them releases the rows that were written.
         self._claiming = tuple(wanted)
@@ -164,16 +165,17 @@ class Claims:
         releases: list[Change] = []
         rows = {row.key: row for row in (*self._claiming, *self.held.values())}
         for row in rows.values():
-            staged = landed.get(
-                row.key
-            )  # also None where the commit failed: the shard stays as due as it was
+            # None also where the commit failed: the row keeps its times, so that the shard stays as due as it was.
+            staged = landed.get(row.key)
             looked_at = behind = kbps = None
             if staged is not None and row.key not in troubled:
+                # Kinesis's times, if there are any: a probe of a shard without a record begins at this time.
                 looked_at = staged.upto.seen or staged.last_arrival or self.clock.now()
                 # None: the wave's limits were reached before the shard was asked for a page. It may have records to read, and
                 # 1 ms behind makes it due.
                 behind = 1 if staged.behind is None else staged.behind // timedelta(milliseconds=1)
                 kbps = rate_after_quiet(row, staged, looked_at)
+            # A wave that broke off has failed for each shard that it hasn't read.
             is_read = staged is not None or row.has_ended
             why = failed.get(row.key, None if is_read else log.stopped_by)
             releases.append(
@@ -232,6 +234,7 @@ class Claims:
         return run_of_claim(claim)
 
     def _is_dead(self, run_claim: str) -> bool:
+        # The worker's tick has watched other claims for longer than this run has, so that its judgement comes earlier.
         if run_claim in self.dead_claims:
             return True
         patience = LivenessTimes(self.times.lease_duration, self.times.launch_grace)

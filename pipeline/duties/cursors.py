@@ -32,6 +32,7 @@ from pipeline.duties.worker_report import WorkerMemory
 
 
 def write_leader(memory: LeaderMemory, failures: int) -> str:
+    # The keys stay when names in the code change: after an upgrade the new code reads a cursor of the old one.
     return _as_text(
         {
             "look": time_to_cursor(memory.last_look),

@@ -106,6 +106,7 @@ def _recorded(landed: Iterable[Range], batches: Mapping[ShardKey, Batch], positi
         if stands.ended:
             gaps.ended[each.key] = stands
         else:
+            # If this is the shard's first range, it has named the parents already.
             gaps.batches[each.key] = replace(batches[each.key], after=stands, parents=())
         gaps.sentences.append(
             f"{each.key}: records that arrived between {each.first_arrival} and {each.last_arrival} may be lost "

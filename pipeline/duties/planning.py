@@ -88,6 +88,7 @@ class Planning:
                     log.problems.append(Problem(row.key, why, fatal=False))
                 case Stop(why):
                     log.problems.append(Problem(row.key, why, fatal=True))
+        # A shard whose row couldn't be written is left to a later wave: this run may have lost its claim.
         lost = repairs.keys() - claims.write_all(log, repairs)
         return {key: read for key, read in reads.items() if key not in lost}
 

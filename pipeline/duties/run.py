@@ -90,7 +90,10 @@ class Run:
                 return {}
             self.waiting.update({p.lease_key: p.why for p in report.problems if p.lease_key in self.waiting})
             if report.rows:
-                self._began = self.clock.monotonic()
+                self._began = (
+                    self.clock.monotonic()
+                )  # records land, so the time of `times.linger` begins again
+            # While another run is reading a shard, or this run gets on with one, only `times.linger` limits the waiting.
             busy = {p.lease_key for p in report.problems if p.busy} & self.waiting.keys()
             vain_tries = 0 if busy or report.goes_on else vain_tries + 1
             if self._must_end() or vain_tries >= _TRIES:

@@ -191,6 +191,7 @@ class ShardSync:
             done.synced.append(tracked.name)
             return
         mine = rows_of(facts.stream, listing.leases)
+        # First of all: the origin decides which shards are in scope, and so which rows are made.
         done.state = ensure_origin(self.table, done.state, facts, stream=tracked.settings, leases=mine)
         if lost := ends_lost(facts.stream, mine, done.state.positions):
             tally.notes.append(

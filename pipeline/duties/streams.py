@@ -125,6 +125,7 @@ class Tracking:
     def _find_when_due(self, memory: StreamsMemory, now: datetime) -> tuple[StreamsMemory, tuple[str, ...]]:
         how = self.settings.discovery
         if not how.is_asked_for:
+            # An empty result, not None: only the settings ask for streams, so every other stream with rows is a former one.
             return replace(memory, searched=None, found=()), ()
         if not is_time(memory.searched, now, every=FIND_EVERY):
             return memory, ()

@@ -68,6 +68,7 @@ class LandingStep:
                     parents=tuple(sorted(row.parents)),
                 )
             )
+        # Checkpoints go many at a time. The writes at the end of a shard depend on each other, and go one by one.
         self.claims.write_all(log, checkpoints)
         for staged in ended:
             self.ends.finish(log, staged.key, staged.upto, listed[staged.key.stream])
@@ -78,6 +79,7 @@ class LandingStep:
             read = wave.reads[staged.key]
             retention = wave.claimed.streams.facts[staged.key.stream].retention
             if _is_worth_a_range(staged, read.batch.witness, retention):
+                # A file may hold records of several shards, and is then named in the range of each of them.
                 files = [f for f in wave.manifest.files if staged.key in f.shards]
                 ranges.append(self._range(staged, read, tuple(f.path.rsplit("/", 1)[-1] for f in files)))
         return Proposal(tuple(ranges), wave.manifest.files)
@@ -112,7 +114,9 @@ class LandingStep:
 
     def _checkpoint(self, row: Lease, staged: Staged) -> dict[ShardKey, Change]:
         at = staged.upto.checkpoint
-        if at is None or at == row.checkpoint:
+        if (
+            at is None or at == row.checkpoint
+        ):  # None: no record has landed yet, so that there is nothing to checkpoint
             return {}
         kbps = throughput_after(row, staged)
         wanted = change.checkpoint(row, self.claims.me, self.claims.claim, at=at, throughput_kbps=kbps)

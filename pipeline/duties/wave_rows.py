@@ -62,7 +62,7 @@ class WaveRows:
             and self._round_ended is not None
             and next_wave < self._round_ended + self.settings.times.probe.total_seconds()
         ):
-            return set()
+            return set()  # the next wave is early enough for the next round
         if self._round_ended is None and self._probed_up_to is None:
             # Short runs make one wave each. If all began with the first shard, they would never come to the last ones. crc32 is
             # the same in every process, unlike Python's hash of a text (I31).
