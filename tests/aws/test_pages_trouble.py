@@ -64,7 +64,7 @@ def test_patience_ends_and_says_so():
     world = World()
     world.aws.inject("throttle", operation="GetRecords")
 
-    with pytest.raises(Throttled, match=r"this wave stopped trying after 20 s"):
+    with pytest.raises(Throttled, match=r"This wave stopped trying after 20 s"):
         until_tip(world.reader().pages(world.batch()))
 
     assert 10 < sum(world.sleeps) <= 20

@@ -162,7 +162,7 @@ def test_a_protected_table_is_named_and_nothing_goes(account: Account):
 def test_a_table_of_another_shape_is_not_touched(account: Account):
     mine = account.settings
     account.settings = replace(mine, coordination=CoordinationSettings(state_table=mine.worker_table))
-    with pytest.raises(WrongShape, match="some other table"):
+    with pytest.raises(WrongShape, match="a different table"):
         account.deletion.delete()
     account.settings = mine
     assert len(account.there) == 3
