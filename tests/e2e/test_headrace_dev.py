@@ -27,7 +27,7 @@ from tests.modes import open_to_others, usual_umask
 pytestmark = pytest.mark.slow
 
 DAEMON, WEBSERVER, CODE_SERVER = "dagster._daemon run", "dagster_webserver", "dagster api grpc"
-RELAY = "dagster code-server start"
+CODE_SERVER_PROXY = "dagster code-server start"
 FIRST_START_WITHIN = 240.0
 """Seconds: Spark starts, then Dagster, on a machine that runs other tests at the same time."""
 
@@ -184,14 +184,14 @@ def test_the_death_of_a_dagster_process_is_named_ends_the_others_and_is_no_succe
     assert not server or not is_server(server)
 
 
-def test_a_sensor_relay_that_dagster_starts_again_doesnt_end_headrace_dev(dev: Dev):
-    before = dev.pid_of(RELAY)
+def test_a_code_server_proxy_that_dagster_starts_again_doesnt_end_headrace_dev(dev: Dev):
+    before = dev.pid_of(CODE_SERVER_PROXY)
     os.kill(before, signal.SIGKILL)
     dev.await_told("Restarting the code server process")
     dev.app.produce(20)
     eventually(partial(_runs, dev.app), "the sensors tick again and ask for a run", within=240)
     eventually(lambda: len(dev.app.landed()) == 20, "every record that was put has landed", within=120)
     assert dev.process.poll() is None
-    assert dev.pid_of(RELAY) != before
+    assert dev.pid_of(CODE_SERVER_PROXY) != before
     dev.process.send_signal(signal.SIGINT)
     assert dev.process.wait(180) == 0, dev.text()

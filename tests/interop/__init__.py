@@ -1,1 +1,2 @@
-"""Real KCL fleets against the stand-in: `make interop`. README.md tells how; nothing here runs with `make test` but the small tests."""
+"""Real KCL fleets against the stand-in: `make interop`. README.md tells how. `make test` runs only the small tests
+here."""

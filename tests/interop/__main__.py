@@ -1,4 +1,4 @@
-"""`make interop`: all scenarios, or those that are named: `make interop ARGS="3.5.1 we-lead"`."""
+"""`make interop`: run all scenarios, or the named ones: `make interop ARGS="3.5.1 headrace-leads"`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def main() -> int:
     except NotAtHand as reason:
         print(f"make interop was skipped: {reason}, and real KCL workers can't be built without it.")
         return 0
-    from tests.interop.scenarios import SCENARIOS  # here: they bring the whole product along
+    from tests.interop.scenarios import (
+        SCENARIOS,
+    )  # imported only now, because the scenarios import the whole product
     from tests.interop.scene import Stage
 
     wanted = args.scenario or list(SCENARIOS)
@@ -47,7 +49,7 @@ def main() -> int:
 def _fails(scenario: Callable[[Stage], int], stage: Stage, name: str) -> bool:
     try:
         return scenario(stage) > 0
-    except Exception as broken_off:  # noqa: BLE001 # whatever it was: the scenarios after it are run all the same
+    except Exception as broken_off:  # noqa: BLE001 - the scenarios after this one are run, whatever went wrong
         traceback.print_exception(broken_off)
         print(f"{name}: FAILED: {broken_off}", flush=True)
         return True

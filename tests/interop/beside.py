@@ -1,4 +1,4 @@
-"""Our workers beside real KCL's: in one application with them, before them and after them."""
+"""Headrace's workers beside real KCL workers: in one application with them, before them and after them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from tests.interop.scene import A_BATCH, A_WAVE, APP, REBALANCE, START, Scene, S
 from tests.interop.verdict import readers
 
 _STEADY = 60.0
-_SLOW = 45.0  # KCL reads its first records about 10 s after its leader gave ours leases
-_UNADOPTED = 150.0  # three times that KCL 3.5.1 gives leases out: every second failover time, and its start
+_SLOW = 45.0  # KCL reads its first records about 10 s after its leader assigned leases to Headrace
+_UNADOPTED = 150.0  # three assignments of KCL 3.5.1, which come every second failover time, and its start
 
 
 def kcl_leads(stage: Stage) -> int:
-    """KCL 3.5.1 leads. Ours is handed leases, hands over, ends a shard, shares a merge with KCL, and is killed."""
+    """KCL 3.5.1 leads. Headrace's worker is assigned leases, hands leases over, ends a shard, shares a merge with
+    KCL, and is killed."""
     with scene("kcl leads", 4, stage) as play:
         lake = empty_lake(play)
         with play.traffic.flowing():
@@ -42,7 +43,8 @@ def kcl_leads(stage: Stage) -> int:
 
 
 def new_application(stage: Stage) -> int:
-    """Ours joins a new 3.5.1 application before its first checkpoint, and its first run starts long after that."""
+    """Headrace's worker joins a new 3.5.1 application before its first checkpoint, and its first run starts long
+    after that."""
     with scene("new application", 4, stage) as play:
         lake = empty_lake(play)
         with play.traffic.flowing():
@@ -56,9 +58,10 @@ def new_application(stage: Stage) -> int:
         return play.fails
 
 
-def kcls_leader_dies(stage: Stage) -> int:
-    """KCL 3.5.1 leads and is killed: ours takes the lock, its leases, and reads on where it checkpointed."""
-    with scene("kcls leader dies", 4, stage) as play:
+def kcl_leader_killed(stage: Stage) -> int:
+    """KCL 3.5.1 leads and is killed. Headrace's worker takes the lock and the leases, and reads on where KCL
+    checkpointed."""
+    with scene("kcl leader killed", 4, stage) as play:
         lake = empty_lake(play)
         with play.traffic.flowing():
             play.fleet.start("k1", "3.5.1")
@@ -73,9 +76,10 @@ def kcls_leader_dies(stage: Stage) -> int:
         return play.fails
 
 
-def we_lead(stage: Stage) -> int:
-    """Ours leads. KCL 3.5.1 joins, hands over when our leader asks, is killed, and gets all when ours stops cleanly."""
-    with scene("we lead", 4, stage) as play:
+def headrace_leads(stage: Stage) -> int:
+    """Headrace's worker leads. KCL 3.5.1 joins, hands leases over when the leader asks, and is killed. A second KCL
+    worker gets all leases when Headrace's worker stops."""
+    with scene("headrace leads", 4, stage) as play:
         lake = empty_lake(play)
         with play.traffic.flowing():
             play.fleet.start_ours("h1", lake.home, layout="S")
@@ -90,14 +94,14 @@ def we_lead(stage: Stage) -> int:
             play.kill("k1", "h1, k2")
             at = time.time()
             play.fleet.workers["h1"].stop()
-            play.say(f"ours stopped in {time.time() - at:.0f} s")
+            play.say(f"Headrace's worker stopped in {time.time() - at:.0f} s")
             play.await_readers(REBALANCE, "k2")
         play.finish(lake, both={Cause.KCL_CUT_OFF: A_BATCH})
         return play.fails
 
 
 def beside_2_7(stage: Stage) -> int:
-    """KCL 2.7.2 helps itself to leases of ours, keeps them, and is killed: ours takes them back."""
+    """KCL 2.7.2 steals leases from Headrace's worker, keeps them, and is killed. Headrace's worker takes them back."""
     with scene("beside 2.7.2", 4, stage) as play:
         lake = empty_lake(play)
         with play.traffic.flowing():
@@ -117,7 +121,8 @@ def beside_2_7(stage: Stage) -> int:
 
 
 def live_join(stage: Stage) -> int:
-    """KCL 3.5.1 is reading already. Ours adopts its positions, joins, is handed leases that KCL has read from, and is killed."""
+    """KCL 3.5.1 is reading already. Headrace adopts the application, joins, is assigned leases that KCL has read
+    from, and is killed."""
     with scene("live join", 4, stage) as play:
         lake = empty_lake(play)
         with play.traffic.flowing():
@@ -136,7 +141,8 @@ def live_join(stage: Stage) -> int:
 
 
 def not_adopted(stage: Stage) -> int:
-    """KCL 3.5.1 is reading and ours joins without `adopt`: ours offers itself for no lease. After `adopt` ours is handed some."""
+    """KCL 3.5.1 is reading and Headrace's worker joins without `adopt`: it must not be assigned a lease. After
+    `adopt` it is."""
     with scene("not adopted", 4, stage) as play:
         lake = empty_lake(play)
         with play.traffic.flowing():
@@ -144,8 +150,10 @@ def not_adopted(stage: Stage) -> int:
             play.await_readers(START, "k1")
             eventually(lambda: len(play.seen()) > 100, "KCL has read a hundred records", within=START)
             play.fleet.start_ours("h1", lake.home)
-            play.never(lambda: play.rows.naming("h1"), "no row names ours", seconds=_UNADOPTED)
-            play.check("adopt" in play.fleet.log_of("h1"), "our worker tells to adopt the fleet")
+            play.never(lambda: play.rows.naming("h1"), "no row names Headrace's worker", seconds=_UNADOPTED)
+            play.check(
+                "adopt" in play.fleet.log_of("h1"), "Headrace's worker says that the fleet has to be adopted"
+            )
             play.check(play.shards_of("k1") == sorted(play.traffic.open_shards()), "KCL reads every shard")
             adopt_live(play, lake)
             play.await_readers(REBALANCE, "k1", "h1")
@@ -153,9 +161,10 @@ def not_adopted(stage: Stage) -> int:
         return play.fails
 
 
-def helping_ourselves(stage: Stage) -> int:
-    """Mode 2.x beside KCL 2.7.2: ours steals from it, takes all when it dies, and a new one steals from ours."""
-    with scene("helping ourselves", 4, stage) as play:
+def mode_2_beside_2_7(stage: Stage) -> int:
+    """Mode 2.x beside KCL 2.7.2: Headrace's worker steals leases from KCL, takes all when KCL dies, and a new KCL
+    worker steals some back."""
+    with scene("mode 2.x", 4, stage) as play:
         lake = empty_lake(play)
         with play.traffic.flowing():
             play.fleet.start("k1", "2.7.2")
@@ -174,7 +183,7 @@ def helping_ourselves(stage: Stage) -> int:
 
 
 def adopted(stage: Stage) -> int:
-    """A stopped 3.4.2 application is observed, adopted, read by ours, given back, and read on by 3.4.2."""
+    """A stopped 3.4.2 application is observed, adopted, read by Headrace, given back, and read on by 3.4.2."""
     with scene("adopted", 4, stage) as play:
         lake = empty_lake(play)
         config = str(settings_file(play, lake))
@@ -207,18 +216,18 @@ def adopted(stage: Stage) -> int:
 BESIDE: dict[str, Callable[[Stage], int]] = {
     "kcl-leads": kcl_leads,
     "new-application": new_application,
-    "kcls-leader-dies": kcls_leader_dies,
-    "we-lead": we_lead,
+    "kcl-leader-killed": kcl_leader_killed,
+    "headrace-leads": headrace_leads,
     "beside-2.7.2": beside_2_7,
     "live-join": live_join,
     "not-adopted": not_adopted,
-    "helping-ourselves": helping_ourselves,
+    "mode-2.x": mode_2_beside_2_7,
     "adopted": adopted,
 }
 
 
 def _neighbours(play: Scene, one: str, other: str) -> tuple[str, str]:
-    """Two open shards that can be merged, each read by another worker."""
+    """Two open shards that can be merged, each read by another one of the two workers."""
     by, shards = readers(play.fleet.events()), play.traffic.open_shards()
     pairs = pairwise(shards)
     return next(pair for pair in pairs if {by.get(shard) for shard in pair} == {one, other})

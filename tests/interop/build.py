@@ -1,4 +1,4 @@
-"""Build the Java worker against one version of the KCL, with Maven as this machine has it."""
+"""Build the Java worker with one version of KCL, by the Maven of this machine."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 _SOURCE = Path(__file__).parent / "java"
 _BUILT = Path(__file__).parents[2] / "artifacts" / "interop"
 _SECONDS = 900.0
-# What Maven says when it is cut off, in its several ways.
+# What Maven says when its repository can't be reached, in different versions.
 _CUT_OFF = ("Could not transfer", "Could not resolve", "Unknown host", "Non-resolvable", "was not found in")
 
 
 class NotAtHand(Exception):
-    """Java, Maven or Maven Central isn't here: nothing can be said about interop."""
+    """Java, Maven or Maven Central can't be reached, so that nothing can be said about interoperation."""
 
 
 def class_path(kcl: str) -> str:
-    """Give the class path of the worker on a version of the KCL; built where it isn't yet."""
+    """The class path of the Java worker with a version of KCL. The worker is built if that hasn't been done."""
     for tool in ("mvn", "java"):
         if shutil.which(tool) is None:
             raise NotAtHand(f"{tool} is not on the PATH")
@@ -35,7 +35,7 @@ def _build(kcl: str, built: Path, marker: Path) -> None:
     command = ["mvn", "-B", "-q", f"-Dkcl={kcl}", f"-Dbuilt={built}", *goals]
     done = subprocess.run(command, cwd=_SOURCE, capture_output=True, text=True, timeout=_SECONDS, check=False)
     if done.returncode == 0 and marker.exists():
-        marker.touch()  # Maven leaves it alone where nothing changed
+        marker.touch()  # Maven builds nothing if nothing has changed
         return
     said = f"{done.stdout}{done.stderr}"
     if any(words in said for words in _CUT_OFF):

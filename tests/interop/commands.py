@@ -1,4 +1,5 @@
-"""The settings of somebody who joins or adopts the scene's application, and the `headrace` commands that they give."""
+"""The settings of a person who joins or adopts the scenario's application, and the `headrace` commands of that
+person."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ def empty_lake(play: Scene) -> Lake:
 
 
 def settings_file(play: Scene, lake: Lake, **more: object) -> Path:
-    """Write a settings file with what has to be said, and `more`; all else is our default."""
+    """Write a settings file with the required settings and `more`. All others have Headrace's defaults."""
     path = play.fleet.folder / "headrace.yaml"
     text = {
         "application": APP,
@@ -36,7 +37,7 @@ def settings_file(play: Scene, lake: Lake, **more: object) -> Path:
 
 
 def settings_beside(play: Scene, lake: Lake, **kcl: str) -> Path:
-    """Write a settings file that joins the live fleet, as docs/kcl.md has it."""
+    """Write a settings file that joins the live fleet as docs/kcl.md describes."""
     failover = f"{play.fleet.failover_seconds:.0f}s"
     beside = {"heartbeat": "lease", "failover": failover, "allow_foreign_checkpoints": True, **kcl}
     return settings_file(play, lake, kcl=beside, times={"lease_duration": failover})

@@ -1,4 +1,4 @@
-"""A whole deployment of ours, with our default times, beside a KCL fleet."""
+"""A whole deployment of Headrace with default times, beside a KCL fleet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tests.interop.scene import A_BATCH, REBALANCE, START, Scene, Stage, scene
 
 
 def with_dagster(stage: Stage) -> int:
-    """Dagster and Spark with our default times beside KCL 3.5.1: joins, splits, takes over from KCL, stops, KCL reads on."""
+    """Dagster and Spark with default times beside KCL 3.5.1: the deployment joins, splits a shard, takes over from
+    KCL, and stops; KCL reads on."""
     with scene("with dagster", 4, stage) as play:
         lake = empty_lake(play)
         with play.traffic.flowing():
@@ -39,7 +40,10 @@ def _stop(play: Scene, ours: Deployment) -> None:
     ours.stop()
     play.say(f"headrace dev stopped in {time.time() - at:.0f} s, exit code 0")
     held = play.rows.open_leases_of(ours.worker)
-    play.check(not held, f"no open lease is ours after a clean stop{': ' * bool(held)}{', '.join(held)}")
+    play.check(
+        not held,
+        f"Headrace's worker owns no open lease after a clean stop{': ' * bool(held)}{', '.join(held)}",
+    )
 
 
 DEPLOYED: dict[str, Callable[[Stage], int]] = {"with-dagster": with_dagster}

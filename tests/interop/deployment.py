@@ -1,4 +1,4 @@
-"""A whole deployment of ours: `headrace dev` with Dagster's daemon and UI, its runs, and Spark."""
+"""A whole deployment of Headrace: `headrace dev` with Dagster's daemon and UI, its runs, and Spark."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.interop.fleet import Event, Fleet
 from tests.interop.landed import Lake
 from tests.interop.overlaps import Commit
 
-_UP_SECONDS = 240.0  # Spark, then Dagster, on a machine that runs KCL workers meanwhile
+_UP_SECONDS = 240.0  # Spark starts, then Dagster, on a machine that runs KCL workers at the same time
 _STOP_SECONDS = 240.0
 _LOOK_EVERY = 2.0
 
 
 @dataclass(slots=True)
 class Deployment:
-    """It tells no events: what it read is known by the commits to its table."""
+    """A deployment prints no events. What it read is known by the commits to its table."""
 
     worker: str
     lake: Lake
@@ -39,7 +39,7 @@ class Deployment:
 
     @classmethod
     def start(cls, fleet: Fleet, worker: str, config: Path, lake: Lake) -> Deployment:
-        """Start it in the fleet, with a new DAGSTER_HOME; and wait until its UI answers."""
+        """Start the deployment in the fleet with a new DAGSTER_HOME, and wait until its UI answers."""
         folder = fleet.folder / f"{worker}-{time.time_ns()}"
         folder.mkdir()
         port = next(port for port in range(4950, 65536) if services.is_free(port))
@@ -61,21 +61,22 @@ class Deployment:
 
     def _is_up(self) -> bool:
         if self.process.poll() is not None:
-            raise RuntimeError(f"headrace dev ended: {self.told()}")
-        return "UI at http://" in self.told().rpartition("press Ctrl-C")[0]
+            raise RuntimeError(f"headrace dev ended: {self.output()}")
+        return "UI at http://" in self.output().rpartition("press Ctrl-C")[0]
 
-    def told(self) -> str:
+    def output(self) -> str:
         return (self.folder / "dev.log").read_text(errors="replace")
 
     def events(self) -> list[Event]:
-        """A commit proves that the shard was this worker's: each one counts as a beginning, too."""
+        """A commit proves that this worker read the shard. Each commit counts as a beginning of reading, too."""
         if time.monotonic() - self._looked > _LOOK_EVERY:
             self._known = [event for commit in self.lake.commits() for event in _events(self.worker, commit)]
             self._looked = time.monotonic()
         return self._known
 
     def kill(self) -> None:
-        """End the command, Dagster's own process group with its runs, and the Spark server, which would outlive them."""
+        """Kill the command, Dagster's process group with its runs, and the Spark server, which would go on
+        otherwise."""
         lock = self.folder / LOCK
         dagster = json.loads(lock.read_text() or "{}").get("dagster") if lock.exists() else None
         for group in filter(None, (self.process.pid, dagster)):
@@ -87,11 +88,11 @@ class Deployment:
                 end(server)
 
     def stop(self) -> None:
-        """Leases are given up, runs end, and the exit code is 0."""
+        """Stop it. The leases are given up, runs end, and the exit code is 0."""
         self.process.terminate()
         code = self.process.wait(_STOP_SECONDS)
         if code:
-            raise RuntimeError(f"headrace dev ended with {code}: {self.told()}")
+            raise RuntimeError(f"headrace dev ended with {code}: {self.output()}")
 
 
 def _events(worker: str, commit: Commit) -> list[Event]:

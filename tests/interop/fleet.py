@@ -1,4 +1,4 @@
-"""Processes of real KCL workers, and what they tell."""
+"""Processes of real KCL workers, and the events that they print."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STOP_SECONDS = 40.0
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A line that a worker told."""
+    """A line that a worker printed."""
 
     at: float  # seconds
     kind: str
@@ -38,40 +38,40 @@ class Event:
 
     @property
     def record(self) -> Record | None:
-        """The record that a KCL worker processed, where this event says so."""
+        """The record that a KCL worker processed, if this event is about one."""
         return Record(self.shard, self.more[0], self.more[2]) if self.kind == "record" else None
 
 
 class Member(Protocol):
-    """A worker of the application, whatever it runs on."""
+    """A worker of the application, of KCL or of Headrace."""
 
     @property
     def process(self) -> subprocess.Popen[bytes]: ...
 
     def events(self) -> list[Event]:
-        """Give what is known of it so far, in order of time."""
+        """What is known of the worker so far, in order of time."""
         ...
 
     def kill(self) -> None:
-        """End it as a dead host does."""
+        """Kill the worker as a dying host does."""
         ...
 
     def stop(self) -> None:
-        """Ask it to end, as an operator does, and wait."""
+        """Ask the worker to end, as an operator does, and wait until it has."""
         ...
 
 
 @dataclass(slots=True)
-class TellingWorker:
-    """A process that tells its events on standard output: a KCL worker, or `tests.interop.ours`."""
+class ReportingWorker:
+    """A process that prints its events: a KCL worker, or `tests.interop.ours`."""
 
     name: str
-    told: Path
+    output: Path
     process: subprocess.Popen[bytes]
 
     def events(self) -> list[Event]:
-        """A line that is being written is left out."""
-        whole = self.told.read_text().rpartition("\n")[0]
+        """The events so far. A line that is still being written is left out."""
+        whole = self.output.read_text().rpartition("\n")[0]
         return [Event.of(line) for line in whole.splitlines()]
 
     def kill(self) -> None:
@@ -85,7 +85,7 @@ class TellingWorker:
 
 @dataclass(slots=True)
 class Fleet:
-    """The workers of one application, on whatever versions; a context manager that leaves none behind."""
+    """The workers of one application, of any versions. As a context manager it leaves no worker running."""
 
     app: str
     stream: str
@@ -95,7 +95,8 @@ class Fleet:
     workers: dict[str, Member] = field(default_factory=dict)
 
     def start(self, name: str, kcl: str, *, position: str = "TRIM_HORIZON", **config: str) -> Member:
-        """Start a worker. `lease__failoverTimeMillis` is KCL's own setter of that room and name."""
+        """Start a KCL worker. `lease__failoverTimeMillis` calls KCL's own setter of that name on its lease
+        configuration."""
         given = {
             "app": self.app,
             "stream": self.stream,
@@ -103,13 +104,14 @@ class Fleet:
             "endpoint": self.endpoint,
             "position": position,
             "lease.failoverTimeMillis": str(round(self.failover_seconds * 1000)),
-            "lease.shardSyncIntervalMillis": "1000",  # else the first leader sleeps a minute
+            "lease.shardSyncIntervalMillis": "1000",  # otherwise the first leader sleeps for a minute
         } | {key.replace("__", "."): value for key, value in config.items()}
         command = [*_JAVA, *_LOG, "-cp", class_path(kcl), "headrace.interop.Worker"]
         return self._start(name, command + [f"{key}={value}" for key, value in given.items()])
 
     def start_ours(self, name: str, home: Path, **more: str | float) -> Member:
-        """Start one of our own workers in the same application; `home` is its lake, shared by all of ours."""
+        """Start a worker of Headrace in the same application. `home` is the folder of the lake table, which all of
+        them share."""
         given = {
             "worker": name,
             "app": self.app,
@@ -123,8 +125,8 @@ class Fleet:
         return self._start(name, command)
 
     def _start(self, name: str, command: list[str]) -> Member:
-        told = self.folder / f"{self.app}.{name}.events"
-        with told.open("ab") as out, told.with_suffix(".log").open("ab") as log:
+        output = self.folder / f"{self.app}.{name}.events"
+        with output.open("ab") as out, output.with_suffix(".log").open("ab") as log:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -133,12 +135,12 @@ class Fleet:
                 start_new_session=True,
                 env=self.environment,
             )
-        self.workers[name] = TellingWorker(name, told, process)
+        self.workers[name] = ReportingWorker(name, output, process)
         return self.workers[name]
 
     @property
     def environment(self) -> dict[str, str]:
-        """No real account's keys, whatever this shell has."""
+        """The environment of workers, without the keys of a real account that this shell may have."""
         return {
             **os.environ,
             "AWS_ACCESS_KEY_ID": "local",
@@ -151,11 +153,11 @@ class Fleet:
         }
 
     def log_of(self, name: str) -> str:
-        """Read what a worker's process wrote to standard error."""
+        """What a worker's process wrote to standard error."""
         return (self.folder / f"{self.app}.{name}.log").read_text()
 
     def events(self) -> list[Event]:
-        """Give what all of them told, in order of time."""
+        """The events of all workers, in order of time."""
         return sorted(
             (event for worker in self.workers.values() for event in worker.events()), key=lambda e: e.at
         )

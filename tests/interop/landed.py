@@ -1,4 +1,4 @@
-"""What our own workers have landed, read from their table."""
+"""What Headrace's workers have landed, read from their lake table."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """The table that all workers of ours share, in this folder; it may not be there yet."""
+    """The lake table in this folder that all of Headrace's workers share. It may not exist yet."""
 
     home: Path
 
     def records(self) -> list[Record]:
-        """All records, as often as each stands in the table."""
+        """All records of the table, each as often as it is there."""
         if not self.home.exists():
             return []
         found = rows(self._table, ["shard_id", "sequence_number", "data"]).to_pylist()
         return [Record(row["shard_id"], row["sequence_number"], bytes(row["data"]).decode()) for row in found]
 
     def commits(self) -> list[Commit]:
-        """What each commit brought of each shard, oldest first."""
+        """What each commit landed of each shard, oldest first."""
         if not self.home.exists():
             return []
         return [

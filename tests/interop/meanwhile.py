@@ -1,4 +1,4 @@
-"""What goes on beside a scenario, on a thread of its own."""
+"""Work that goes on beside a scenario, on a thread of its own."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from threading import Event, Thread
 
 
-class BrokenOff(Exception):
-    """What was to go on beside a scenario ended before the scenario did."""
+class WorkFailed(Exception):
+    """The work beside a scenario failed before the scenario ended."""
 
 
 @contextmanager
 def meanwhile(act: Callable[[], object], name: str, *, every: float) -> Iterator[None]:
-    """`act`, again and again until the block is left; `every`: the seconds between. If `act` fails, so does the block:
-    a scenario without its producer would judge fewer records, and hold."""
+    """Call `act` again and again until the block ends. `every`: the seconds between two calls. If `act` fails, the
+    block fails too: without its producer a scenario would judge fewer records, and could wrongly hold."""
     over = Event()
     failures: list[Exception] = []
 
@@ -22,7 +22,7 @@ def meanwhile(act: Callable[[], object], name: str, *, every: float) -> Iterator
         while not over.wait(every):
             try:
                 act()
-            except Exception as error:  # noqa: BLE001 # raised below, on the thread of the scenario
+            except Exception as error:  # noqa: BLE001 - raised below, on the thread of the scenario
                 failures.append(error)
                 return
 
@@ -34,4 +34,4 @@ def meanwhile(act: Callable[[], object], name: str, *, every: float) -> Iterator
         over.set()
         thread.join()
         if failures:
-            raise BrokenOff(f"{name} broke off: {failures[0]!r}") from failures[0]
+            raise WorkFailed(f"{name} failed: {failures[0]!r}") from failures[0]

@@ -1,9 +1,10 @@
-"""One of our workers as a process: the real duties on the system's clock, real DynamoDB and Kinesis clients, a real
-Iceberg table on disk. Only Dagster and Spark are left out: threads tick, and a run stages in this process.
+"""One worker of Headrace as a process: the real duties on the system's clock, real DynamoDB and Kinesis clients,
+and a real Iceberg table on disk. Only Dagster and Spark are left out: threads tick, and a run stages in this
+process.
 
     python -m tests.interop.ours '{"worker": "h1", "app": ..., "stream": ..., "endpoint": ..., "home": ...}'
 
-It tells its events as the Java worker does. SIGTERM is a clean stop: it gives its leases up and ends.
+It prints its events as the Java worker does. On SIGTERM it gives up its leases and ends.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ log = logging.getLogger("ours")
 
 
 def settings_of(given: dict[str, Any]) -> Settings:
-    """What a deployment beside a KCL fleet would have in its headrace.yaml."""
+    """The settings of a deployment beside a KCL fleet."""
     times = TimeSettings(
         lease_duration=timedelta(seconds=given["failover"]),
         linger=timedelta(seconds=30),
@@ -77,7 +78,7 @@ def _beside_kcl(given: dict[str, Any]) -> KclSettings:
 
 @dataclass(frozen=True, slots=True)
 class InThisProcess:
-    """The Stage port without Spark: what one of its tasks does."""
+    """The stage port without Spark: it does what a Spark task does."""
 
     pages: Pages
 
@@ -86,7 +87,7 @@ class InThisProcess:
 
 
 class WithoutSpark(Adapters):
-    """The product's own ports on the stand-in; only Spark is left out."""
+    """The product's own ports on the stand-in, except Spark."""
 
     def stage(self, worker_id: str) -> Stage:
         return InThisProcess(self.pages())
@@ -98,13 +99,13 @@ def tell(event: str, worker: str, shard: str, *more: object) -> None:
 
 @dataclass
 class OurWorker:
-    """Two threads tick as Dagster's sensors do, by the turns that the product's sensors take; a third one is the run."""
+    """Two threads tick as Dagster's sensors do, by the product's own turns. A third thread is the run."""
 
     settings: Settings
     first_run_after: timedelta = timedelta(0)
-    """How long the process of the first run takes to start, as where Spark is slow."""
+    """How long the process of the first run takes to start, as with a slow Spark."""
     over: threading.Event = field(default_factory=threading.Event)
-    """The process is to end."""
+    """Set when the process is to end."""
 
     def __post_init__(self) -> None:
         self.me = self.settings.workers[0].id
@@ -122,7 +123,8 @@ class OurWorker:
         cursor, every = None, self.settings.times.leader_tick
         while not self.over.wait(every.total_seconds()):
             cursor = self._lead_once(cursor)
-        self._lead_once(cursor)  # it sees that all workers here are stopping, and gives the lock up
+        # this tick sees that all workers of the deployment are stopping, and releases the lock
+        self._lead_once(cursor)
 
     def _lead_once(self, cursor: str | None) -> str | None:
         try:
@@ -154,7 +156,7 @@ class OurWorker:
     def _note(self, held: frozenset[str]) -> None:
         for key in sorted(self.held - held):
             tell("leaseLost", self.me, key)
-        self.held &= held  # what is new counts from the first claim on
+        self.held &= held  # records are new if they come after the first claim
 
     def _start(self, ask: RunAsk) -> None:
         if self.run is not None and self.run.is_alive():
@@ -187,7 +189,8 @@ class OurWorker:
         if arrow is Arrow.CLAIMED:
             for key in sorted(set(keys) - self.held):
                 tell("initialize", self.me, key)
-            for key in sorted(keys):  # after it: a claim's checkpoint is looked for up to the next beginning
+            # after the end of the run: a claim's checkpoint is looked for up to the next beginning
+            for key in sorted(keys):
                 tell("claimed", self.me, key)
             self.held |= set(keys)
 
@@ -196,7 +199,7 @@ class OurWorker:
         for landed in report.landed:
             if landed.staged.rows:
                 tell("landed", self.me, landed.lease_key, landed.staged.rows)
-            if landed.lease_key not in troubled:  # else its row may not be written
+            if landed.lease_key not in troubled:  # otherwise its row may not be written yet
                 tell("checkpoint", self.me, landed.lease_key)
             if landed.staged.upto.ended:
                 tell("shardEnded", self.me, landed.lease_key)
@@ -221,11 +224,11 @@ def main() -> None:
     if worker.settings.kcl.mode is Mode.OWN:
         duties.append(worker.lead)
     else:
-        worker.ports.tables().ensure()  # KCL 2.x finds the shards; nobody gives leases out
+        worker.ports.tables().ensure()  # KCL 2.x finds the shards, and no leader assigns leases
     threads = [threading.Thread(target=duty, daemon=True) for duty in duties]
     for thread in threads:
         thread.start()
-    # It mustn't outlive whoever started it.
+    # this process must not go on after the process that started it
     threading.Thread(target=_end_with_input, args=(worker.over,), daemon=True).start()
     for thread in threads:
         while thread.is_alive():

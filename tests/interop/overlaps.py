@@ -1,8 +1,13 @@
-"""Why a record is in both outputs: whose worker was cut off before its checkpoint. Pure: events and commits in, causes out.
+"""Why a record is in both outputs: a worker was cut off before its checkpoint. Events and commits go in, causes
+come out.
 
-KCL's workers checkpoint after each batch, ours after each commit. A worker that is killed, or whose lease is taken by force,
-between the two leaves a checkpoint that is older than its output, and the next owner reads from that checkpoint. Nothing
-else may bring a record into both outputs.
+KCL's workers checkpoint after each batch, Headrace's after each commit. A worker that is killed between the two, or
+whose
+
+lease is taken then, leaves a checkpoint that is older than its output, and the next owner reads from that
+checkpoint. A record
+
+may be in both outputs for no other reason.
 """
 
 from __future__ import annotations
@@ -19,16 +24,16 @@ _CHECKPOINTS = frozenset({"checkpoint", "shardEnded", "shutdownRequested"})
 
 class Cause(StrEnum):
     KCL_CUT_OFF = "processed by a KCL worker that was cut off before its checkpoint"
-    OURS_CUT_OFF = "landed by a run of ours that was cut off before its checkpoint"
+    OURS_CUT_OFF = "landed by a run of Headrace that was cut off before its checkpoint"
 
 
 Allowed = Mapping[Cause, int]
-"""How many records of each cause a scenario may bring into both outputs."""
+"""How many records of each cause may be in both outputs of a scenario."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """One shard's part of a commit to our table."""
+    """One shard's part of a commit to Headrace's table."""
 
     at: float
     shard: str
@@ -48,29 +53,29 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Overlaps:
-    """Records in both outputs, by the cause that explains each."""
+    """The records in both outputs, by the cause that explains each."""
 
     explained: Mapping[Cause, tuple[Record, ...]]
     unexplained: tuple[Record, ...]
 
     def faults(self, allowed: Allowed) -> list[str]:
-        """What a scenario that allows this many can't bear: one sentence each."""
+        """Why the scenario fails if this many records of each cause are allowed, a sentence for each."""
         found = []
         if self.unexplained:
-            found.append(f"{len(self.unexplained)} for no reason that is known, as {self.unexplained[0]}")
+            found.append(f"{len(self.unexplained)} without a known cause, such as {self.unexplained[0]}")
         for cause, records in self.explained.items():
             if len(records) > allowed.get(cause, 0):
                 found.append(f"{len(records)} {cause} ({allowed.get(cause, 0)} allowed), as {records[0]}")
         return found
 
     def __str__(self) -> str:
-        told = [f"{len(records)} {cause}" for cause, records in self.explained.items() if records]
-        told += [f"{len(self.unexplained)} unexplained"] * bool(self.unexplained)
-        return ", ".join(told) or "none"
+        counts = [f"{len(records)} {cause}" for cause, records in self.explained.items() if records]
+        counts += [f"{len(self.unexplained)} unexplained"] * bool(self.unexplained)
+        return ", ".join(counts) or "none"
 
 
 def explain(both: Iterable[Record], events: Sequence[Event], commits: Sequence[Commit]) -> Overlaps:
-    """Each record that both sides have, by its cause."""
+    """Each record that is in both outputs, by its cause."""
     explained: dict[Cause, list[Record]] = {cause: [] for cause in Cause}
     unexplained = []
     for record in both:
@@ -89,7 +94,8 @@ def _processed(record: Record, events: Sequence[Event]) -> list[int]:
 
 
 def _cause(record: Record, number: int, events: Sequence[Event], commit: Commit | None) -> Cause | None:
-    """Why KCL's worker processed it here though our table has it. `number`: of that event; `events`: of the shard."""
+    """Why a KCL worker processed the record though Headrace's table has it. `number`: the number of that event;
+    `events`: those of the shard."""
     if commit is None:
         return None
     processed = events[number]
@@ -108,7 +114,8 @@ def _cause(record: Record, number: int, events: Sequence[Event], commit: Commit 
 
 
 def _acknowledged(worker: str, events: Iterable[Event]) -> float | None:
-    """When this worker's next checkpoint was written; None where it began anew before that, or was refused for ever."""
+    """When this worker's next checkpoint was written; None if the worker began to read the shard anew before that,
+    or if no later checkpoint was accepted."""
     for event in events:
         if event.worker == worker and event.kind == "initialize":
             return None

@@ -1,4 +1,5 @@
-"""A record as Kinesis, KCL's workers and our table each name it: by shard, sequence number and payload."""
+"""A record as it is known to Kinesis, to KCL's workers and in Headrace's table: by shard, sequence number and
+payload."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ class Record:
 
     @property
     def number(self) -> int:
-        """The sequence number, to compare with others of the shard."""
+        """The sequence number as a number, to compare it with others of the shard."""
         return int(self.sequence)
 
     def __str__(self) -> str:

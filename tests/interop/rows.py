@@ -1,4 +1,4 @@
-"""Rows that real KCL workers wrote, seen while they ran: one of each shape, kept as fixtures in rows/."""
+"""Rows that real KCL workers wrote, seen while the workers ran: one row of each shape is kept as a fixture in rows/."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = dict[str, dict[str, Any]]
 
 
 def shape_of(row: Row) -> tuple[object, ...]:
-    """What makes a row another case than the rows so far: its attributes, and what sort of checkpoint it has."""
+    """What makes a row differ from the rows so far: its attributes, and the kind of its checkpoint."""
     checkpoint = row.get("checkpoint", {}).get("S", "")
     return (
         tuple(sorted((name, *value) for name, value in row.items())),
@@ -29,19 +29,19 @@ def shape_of(row: Row) -> tuple[object, ...]:
 
 @dataclass
 class Rows:
-    """Looks at every table of an application while it is watched."""
+    """Reads every table of an application while it is watched."""
 
     dynamodb: Any
     app: str
     found: dict[str, dict[tuple[object, ...], Row]] = field(default_factory=dict)
 
     def tables(self) -> dict[str, list[Row]]:
-        """What is in the application's tables now."""
+        """The rows that are in the application's tables now."""
         names = [n for n in self.dynamodb.list_tables()["TableNames"] if n.startswith(self.app)]
         return {name: self.dynamodb.scan(TableName=name)["Items"] for name in names}
 
     def naming(self, worker: str) -> list[str]:
-        """What names a worker now: tables, each with the row's key."""
+        """The tables that name the worker now, each with the row's key."""
         return [
             f"{table}: {row.get('leaseKey', row.get('wid', row.get('key', {})))}"
             for table, rows in self.tables().items()
@@ -50,13 +50,13 @@ class Rows:
         ]
 
     def open_leases_of(self, worker: str) -> list[str]:
-        """Shards. The row of a shard that has ended keeps its last owner."""
+        """The open shards whose lease the worker owns. The row of an ended shard keeps its last owner."""
         rows = self.tables().get(self.app, ())
         owned = [row for row in rows if row.get("leaseOwner", {}).get("S") == worker]
         return sorted(row["leaseKey"]["S"] for row in owned if row["checkpoint"]["S"] != "SHARD_END")
 
     def save(self, kcl: str) -> Path:
-        """Write a fixture: one row of each shape, by table."""
+        """Write a fixture with one row of each shape, by table."""
         path = FOLDER / f"{kcl}.json"
         tables = {name: list(shapes.values()) for name, shapes in sorted(self.found.items())}
         path.parent.mkdir(exist_ok=True)

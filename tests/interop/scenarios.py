@@ -1,4 +1,4 @@
-"""What fleets of real KCL workers are put through. Each prints what happened and returns how many checks failed."""
+"""The scenarios for fleets of real KCL workers. Each prints what happened and returns how many checks failed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.interop.scene import APP, REBALANCE, START, Stage, scene
 
 
 def kcl_3_5_alone(stage: Stage) -> int:
-    """3.5.1: two workers, a split, a merge, the leader killed."""
+    """KCL 3.5.1: two workers, a split, a merge, and the leader is killed."""
     with scene("3.5.1 alone", 4, stage) as play:
         with play.traffic.flowing():
             play.fleet.start("k1", "3.5.1")
@@ -30,7 +30,7 @@ def kcl_3_5_alone(stage: Stage) -> int:
 
 
 def kcl_3_4_stopped(stage: Stage) -> int:
-    """3.4.2: three tables, left by an application that was stopped in the midst of it."""
+    """KCL 3.4.2: three tables, left by an application that was stopped while it read."""
     with scene("3.4.2 stopped", 4, stage) as play:
         with play.traffic.flowing():
             play.fleet.start("k1", "3.4.2")
@@ -55,7 +55,7 @@ def kcl_3_4_stopped(stage: Stage) -> int:
 
 
 def kcl_2_7_alone(stage: Stage) -> int:
-    """2.7.2: lease rows only; one of two workers killed."""
+    """KCL 2.7.2: lease rows only; one of two workers is killed."""
     with scene("2.7.2 alone", 4, stage) as play:
         with play.traffic.flowing():
             play.fleet.start("k1", "2.7.2")

@@ -1,4 +1,5 @@
-"""The scene of a scenario: a stream with traffic, an application on it, and what is waited for, done and noted."""
+"""What a scenario consists of: a stream with traffic, an application on it, and the steps and checks of the
+scenario."""
 
 from __future__ import annotations
 
@@ -19,22 +20,22 @@ from tests.interop.verdict import Verdict, hand_overs, judge, read_again, reader
 
 STREAM = "orders"
 APP = "orders-app"
-START = 180.0  # KCL 3 takes a minute and more to read its first record
+START = 180.0  # KCL 3 takes a minute or more until it reads its first record
 REBALANCE = 240.0
-_TAKE_OVER = 330.0  # of a dead leader's leases: its lock first, then the leases
+_TAKE_OVER = 330.0  # for a dead leader's leases: its lock expires first, then the leases
 _CATCH_UP = 90.0
 _LOOK = 0.5
-A_BATCH = 100  # records that reach a fleet in 5 s: more than one batch of each shard that a KCL worker reads
-A_WAVE = 200  # ... in 10 s: `wave.seconds` of ours
+A_BATCH = 100  # records that arrive in 5 s: more than one batch of each shard that a KCL worker reads
+A_WAVE = 200  # records that arrive in 10 s, which is `wave.seconds` of Headrace
 
 
 class CommandFailed(Exception):
-    """A `headrace` command ended badly: what it said."""
+    """A `headrace` command failed. The message is what it printed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Where scenarios leave their logs, and whether they renew the rows that are kept in rows/."""
+    """Where scenarios leave their logs, and whether they renew the fixtures in rows/."""
 
     folder: Path
     keep_rows: bool = False
@@ -42,7 +43,7 @@ class Stage:
 
 @dataclass(slots=True)
 class Scene:
-    """A stream with traffic, an application on it, and what is noted of both."""
+    """A stream with traffic, an application on it, and the checks of both."""
 
     name: str
     fleet: Fleet
@@ -59,7 +60,7 @@ class Scene:
         self.say(f"{'ok' if holds else 'FAILED'}: {what}")
 
     def await_readers(self, seconds: float, *workers: str) -> None:
-        """Wait until every open shard is read, and each of these workers reads one."""
+        """Wait until every open shard is read, and each of these workers reads at least one."""
 
         def all_read() -> bool:
             now = readers(self.fleet.events())
@@ -71,24 +72,24 @@ class Scene:
         self.say(f"{what}, after {time.monotonic() - began:.0f} s")
 
     def shards_of(self, worker: str) -> list[str]:
-        """The open shards that a worker reads, by name."""
+        """The ids of the open shards that a worker reads."""
         now = readers(self.fleet.events())
         return sorted(shard for shard in self.traffic.open_shards() if now.get(shard) == worker)
 
     def seen(self) -> list[Event]:
-        """Records that KCL's workers were given so far."""
+        """The records that KCL's workers have been given so far."""
         return [event for event in self.fleet.events() if event.kind == "record"]
 
     def verdict(self, lake: Lake | None = None) -> Verdict:
         return judge(set(self.traffic.put.values()), self.fleet.events(), lake.records() if lake else ())
 
     def await_reshard(self) -> None:
-        """Wait until the stream is itself again: one reshard at a time."""
+        """Wait until the stream is ACTIVE again, because Kinesis allows one reshard at a time."""
         kinesis = self.traffic.kinesis
         kinesis.get_waiter("stream_exists").wait(StreamName=STREAM, WaiterConfig={"Delay": 1})
 
     def kill(self, name: str, *heirs: str) -> None:
-        """Kill a worker, and wait until others have read a record of each of its shards."""
+        """Kill a worker, and wait until other workers have read a record of each of its shards."""
         at = time.time()
         left = [shard for shard, worker in readers(self.fleet.events()).items() if worker == name]
         self.fleet.workers[name].kill()
@@ -99,15 +100,15 @@ class Scene:
             every=_LOOK,
         )
         took = sorted(read_again(self.fleet.events(), name, at).values())
-        told = f"{len(took)} shards, the first record read by {', '.join(heirs)} after {_seconds(took)}"
-        self.say(f"{name} killed: {told}")
+        result = f"{len(took)} shards, the first record read by {', '.join(heirs)} after {_seconds(took)}"
+        self.say(f"{name} killed: {result}")
 
     def keep_rows(self, kcl: str) -> None:
         if self.stage.keep_rows:
             self.say(f"rows kept in {self.rows.save(kcl)}")
 
     def never(self, wrong: Callable[[], object], what: str, *, seconds: float) -> None:
-        """Look for so long; the check fails at the first look that finds something."""
+        """Look for so many seconds. The check fails at the first look that finds something."""
         over = time.monotonic() + seconds
         found = wrong()
         while not found and time.monotonic() < over:
@@ -116,7 +117,8 @@ class Scene:
         self.check(not found, f"{what}, for {seconds:.0f} s{f': {found}' if found else ''}")
 
     def finish(self, lake: Lake | None = None, *, both: Allowed | None = None) -> None:
-        """The traffic is over: wait until all of it has come out, and judge. `both`: what may be in both outputs."""
+        """After the end of the traffic, wait until every record has come out, and judge. `both`: how many records
+        may be in both outputs."""
         try:
             eventually(
                 lambda: self.verdict(lake).holds, "every record came out", within=_CATCH_UP, every=_LOOK
@@ -134,7 +136,7 @@ class Scene:
 
 @contextmanager
 def scene(name: str, shards: int, stage: Stage, *, failover: float = 20.0) -> Iterator[Scene]:
-    """Set a scene up, and leave no process behind."""
+    """Set up a scenario, and leave no process running at its end."""
     place = stage.folder / name
     with local_aws() as aws, Fleet(APP, STREAM, aws.endpoint, place, failover) as fleet:
         for old in place.glob(f"{APP}.*"):

@@ -1,4 +1,5 @@
-"""Where real KCL workers can't be built, one sentence says why; where the build itself is wrong, it is an error."""
+"""If real KCL workers can't be built because something is missing, one sentence says so. If the build itself fails,
+that is an error."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from tests.interop.build import NotAtHand, class_path
 
 @pytest.fixture
 def tools(tmp_path, monkeypatch):
-    """A PATH with a Java and a Maven of the test's own."""
+    """A PATH with a Java and a Maven made by the test."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setattr(build, "_BUILT", tmp_path / "built")
@@ -30,7 +31,7 @@ def tools(tmp_path, monkeypatch):
     return put
 
 
-def test_without_maven_everything_is_skipped_in_one_sentence():
+def test_without_maven_make_interop_is_skipped_with_one_sentence():
     done = subprocess.run(
         [sys.executable, "-m", "tests.interop"],
         env={**os.environ, "PATH": "/nonexistent"},
@@ -49,7 +50,7 @@ def test_without_maven_everything_is_skipped_in_one_sentence():
     "Could not transfer artifact software.amazon.kinesis:amazon-kinesis-client:pom:3.5.1 from/to central",
     "Could not resolve dependencies for project headrace.interop:kcl-worker:jar:1",
 ])  # fmt: skip
-def test_a_maven_that_is_cut_off_is_not_at_hand(tools, said):
+def test_a_maven_that_cant_reach_its_repository_counts_as_missing(tools, said):
     tools("mvn", f"echo '[ERROR] {said}'; exit 1")
     with pytest.raises(NotAtHand, match=r"KCL 3\.5\.1"):
         class_path("3.5.1")
@@ -61,7 +62,7 @@ def test_a_worker_that_does_not_compile_is_an_error(tools):
         class_path("3.5.1")
 
 
-def test_what_is_built_is_not_built_again(tools, tmp_path):
+def test_a_worker_that_was_built_is_not_built_again(tools, tmp_path):
     place = '$(echo "$@" | sed "s/.*mdep.outputFile=//; s/ .*//")'
     tools("mvn", f'echo /some.jar > {place}; echo built >> "{tmp_path}/times"')
     assert class_path("3.5.1") == class_path("3.5.1") == f"{tmp_path}/built/3.5.1/classes:/some.jar"

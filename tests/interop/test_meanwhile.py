@@ -1,4 +1,4 @@
-"""A scenario whose producer dies fails, however few records it would have to judge."""
+"""A scenario whose producer fails, fails too, even if the records so far would hold."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.eventually import eventually
 from tests.interop import __main__ as runner
-from tests.interop.meanwhile import BrokenOff, meanwhile
+from tests.interop.meanwhile import WorkFailed, meanwhile
 from tests.interop.records import Record
 from tests.interop.scene import Stage
 from tests.interop.traffic import Traffic
@@ -17,7 +17,7 @@ A = "shardId-000000000000"
 
 
 class Stream:
-    """Takes records, except the turns that it fails and the places that it refuses."""
+    """A Kinesis client that fails in some turns and refuses some records."""
 
     def __init__(self, *, fails_at=None, refuses=()):
         self.turns, self.fails_at, self.refuses = 0, fails_at, refuses
@@ -36,16 +36,16 @@ class Stream:
         }
 
 
-def test_a_producer_that_dies_fails_the_scenario():
+def test_a_producer_that_fails_makes_the_scenario_fail():
     stream = Stream(fails_at=2)
     with (
-        pytest.raises(BrokenOff, match=r"the producer broke off: ConnectionError\('the stand-in is gone'\)"),
+        pytest.raises(WorkFailed, match=r"the producer failed: ConnectionError\('the stand-in is gone'\)"),
         Traffic(stream, "orders").flowing(),
     ):
         eventually(lambda: stream.turns == 2, "the producer's second turn", within=30)
 
 
-def test_the_reason_is_told_where_the_scenario_then_waits_in_vain():
+def test_the_producers_error_is_reported_if_the_scenario_waited_without_success():
     stream = Stream(fails_at=1)
 
     def scenario():
@@ -53,11 +53,11 @@ def test_the_reason_is_told_where_the_scenario_then_waits_in_vain():
             eventually(lambda: stream.turns == 1, "the producer's first turn", within=30)
             raise TimeoutError("no shard is read")
 
-    with pytest.raises(BrokenOff, match="the producer broke off"):
+    with pytest.raises(WorkFailed, match="the producer failed"):
         scenario()
 
 
-def test_while_nothing_fails_it_goes_on_until_the_block_is_left():
+def test_a_producer_without_errors_goes_on_until_the_block_ends():
     turns = []
     with meanwhile(lambda: turns.append(threading.current_thread()), "nothing", every=0.001):
         eventually(lambda: len(turns) > 3, "four turns", within=30)
@@ -66,7 +66,7 @@ def test_while_nothing_fails_it_goes_on_until_the_block_is_left():
     assert len(turns) == over
 
 
-def test_records_that_kinesis_refuses_are_not_put_and_their_payloads_are_not_used_again():
+def test_records_that_kinesis_refuses_are_not_expected_and_their_payloads_are_not_used_again():
     traffic = Traffic(Stream(refuses={1}), "orders", a_turn=3)
     traffic._produce()
     traffic._produce()
@@ -76,7 +76,7 @@ def test_records_that_kinesis_refuses_are_not_put_and_their_payloads_are_not_use
     }
 
 
-def test_whatever_breaks_a_scenario_off_fails_it_and_no_other(tmp_path, capsys):
+def test_an_error_in_one_scenario_fails_that_scenario_and_no_other(tmp_path, capsys):
     def scenario(stage):
         raise StopIteration
 

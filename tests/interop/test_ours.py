@@ -1,4 +1,4 @@
-"""What one of our workers tells the judge of its claims and waves."""
+"""The events that Headrace's worker prints about its claims and waves, which the judge reads."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ A, B = "shardId-000000000000", "shardId-000000000001"
 
 
 @pytest.fixture
-def told(tmp_path, capsys):
-    """A worker, and what it has told since the last look: (event, shard)."""
+def printing(tmp_path, capsys):
+    """A worker, and the events since the last look, as pairs of event and shard."""
     given = {"worker": "h1", "app": "app", "stream": "orders", "failover": 20.0}
     worker = OurWorker(settings_of(given | {"home": str(tmp_path), "endpoint": "http://127.0.0.1:9"}))
 
-    def told():
+    def printed():
         events = [Event.of(line) for line in capsys.readouterr().out.splitlines()]
         return [(event.kind, event.shard) for event in events]
 
-    return worker, told
+    return worker, printed
 
 
 def landed(shard, rows, *, ended=False):
@@ -33,8 +33,8 @@ def landed(shard, rows, *, ended=False):
     return Landed(shard, staged, snapshot=1, files=(), parents=())
 
 
-def test_a_claim_is_told_of_each_wave_and_after_the_beginning_of_its_shard(told):
-    worker, news = told
+def test_each_wave_prints_a_claim_and_the_first_one_the_beginning_of_the_shard(printing):
+    worker, news = printing
     worker._on_arrow(Arrow.CLAIMED, (A,))
     assert news() == [("initialize", A), ("claimed", A)]
     worker._on_arrow(Arrow.CLAIMED, (A, B))
@@ -43,21 +43,21 @@ def test_a_claim_is_told_of_each_wave_and_after_the_beginning_of_its_shard(told)
     assert news() == []
 
 
-def test_what_landed_counts_as_checkpointed_only_where_no_problem_is_told(told):
-    worker, news = told
+def test_a_landed_shard_counts_as_checkpointed_only_if_the_wave_had_no_problem_with_it(printing):
+    worker, news = printing
     refused = Problem(B, "its row was taken by k1 meanwhile; what was committed stays", fatal=False)
     worker._on_wave(WaveReport(landed=(landed(A, 5), landed(B, 5)), problems=(refused,)))
     assert news() == [("landed", A), ("checkpoint", A), ("landed", B)]
 
 
-def test_a_wave_that_found_nothing_landed_nothing(told):
-    worker, news = told
+def test_a_wave_that_found_no_record_prints_no_landing(printing):
+    worker, news = printing
     worker._on_wave(WaveReport(landed=(landed(A, 0),)))
     assert news() == [("checkpoint", A)]
 
 
-def test_an_end_and_a_loss_are_told(told):
-    worker, news = told
+def test_the_end_and_the_loss_of_a_shard_are_printed(printing):
+    worker, news = printing
     worker._on_arrow(Arrow.CLAIMED, (A, B))
     worker._on_wave(WaveReport(landed=(landed(A, 0, ended=True),)))
     worker._note(frozenset())

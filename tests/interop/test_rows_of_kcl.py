@@ -1,4 +1,4 @@
-"""Rows that real KCL workers wrote (rows/, kept by `make interop`) are understood: each of them, in each version."""
+"""Each row that real KCL workers wrote (rows/, kept by `make interop`) is understood, in each version of KCL."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_merged_shard_names_both_parents_and_a_split_one_its_children(version)
     assert max(len(lease.children) for lease in found) == 2
 
 
-def test_a_hand_over_under_way_shows_both_owners():
+def test_a_row_during_its_handover_shows_both_owners():
     under_way = [
         lease
         for row in leases("3.5.1")
@@ -51,7 +51,7 @@ def test_a_hand_over_under_way_shows_both_owners():
     assert all(lease.owner not in {None, lease.checkpoint_owner} for lease in under_way)
 
 
-def test_a_metric_row_is_understood_in_either_layout():
+def test_a_row_of_metrics_is_understood_in_either_layout():
     beside = [read_worker(row) for row in tables("3.4.2")[f"{APP}-WorkerMetricStats"]]
     within = [
         read_worker(row, key="leaseKey")
@@ -69,7 +69,7 @@ def test_the_leaders_row_is_understood_in_either_layout():
     assert {read_lock(row).duration.total_seconds() for row in [*beside, *within]} == {120.0}
 
 
-def test_the_oldest_version_leaves_lease_rows_only_and_none_says_what_it_is():
+def test_kcl_2_7_2_leaves_only_lease_rows_and_none_with_an_entity_type():
     assert set(tables("2.7.2")) == {APP}
     assert not [row for row in tables("2.7.2")[APP] if "entityType" in row or "checkpoint" not in row]
 

@@ -1,4 +1,5 @@
-"""What makes a scenario fail: each judgement once where it holds, and once with something planted that it must see."""
+"""What makes a scenario fail: each check is tried on an output that holds, and on one with a fault that the check
+must find."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ CHECKPOINT = Event(3, "checkpoint", "k1", A)
 
 
 class Lake:
-    """A table with these records, brought by one commit."""
+    """A table with these records, landed by one commit."""
 
     def __init__(self, *found):
         self.found = found
@@ -42,7 +43,7 @@ def a_scene(folder: Path, fleet: Any = None, traffic: Any = None) -> Scene:
 
 @pytest.fixture
 def judged(monkeypatch, tmp_path):
-    """How many checks fail of a scene in which r0 and r1 were put."""
+    """How many checks fail in a scenario in which r0 and r1 were put."""
     monkeypatch.setattr(scene, "_CATCH_UP", 0.0)
 
     def judged(events, *ours: Record, both=None):
@@ -55,34 +56,34 @@ def judged(monkeypatch, tmp_path):
     return judged
 
 
-def test_all_that_was_put_came_out_once(judged):
+def test_a_scenario_holds_if_each_record_came_out_once(judged):
     assert judged([*KCL_READS, CHECKPOINT], R1) == 0
 
 
-def test_a_record_is_missing(judged):
+def test_a_missing_record_fails_a_check(judged):
     assert judged([*KCL_READS, CHECKPOINT]) == 1
 
 
-def test_a_record_is_landed_at_another_sequence_number(judged):
+def test_a_record_that_landed_with_another_sequence_number_fails_a_check(judged):
     assert judged([*KCL_READS, CHECKPOINT], Record(A, "502", "r1")) == 1
 
 
-def test_a_record_is_landed_in_another_shard(judged):
+def test_a_record_that_landed_in_another_shard_fails_a_check(judged):
     assert judged([*KCL_READS, CHECKPOINT], Record(B, "501", "r1")) == 1
 
 
-def test_both_have_a_record_that_kcl_had_checkpointed(judged):
+def test_a_record_in_both_outputs_that_kcl_had_checkpointed_fails_a_check(judged):
     every = dict.fromkeys(Cause, 100)
     assert judged([*KCL_READS, CHECKPOINT], R0, R1, both=every) == 1
 
 
-def test_both_have_a_record_that_kcl_had_not_checkpointed(judged):
+def test_a_record_in_both_outputs_that_kcl_had_not_checkpointed_fails_a_check_unless_it_is_allowed(judged):
     assert judged(KCL_READS, R0, R1) == 1
     assert judged(KCL_READS, R0, R1, both={Cause.OURS_CUT_OFF: 100}) == 1
     assert judged(KCL_READS, R0, R1, both={Cause.KCL_CUT_OFF: 1}) == 0
 
 
-def test_what_must_never_be_is_seen_at_any_look(tmp_path, monkeypatch):
+def test_never_fails_if_any_single_look_finds_something(tmp_path, monkeypatch):
     monkeypatch.setattr(scene, "_LOOK", 0.001)
     play = a_scene(tmp_path)
     play.never(list, "nothing", seconds=0.01)
@@ -109,7 +110,7 @@ def row(key, checkpoint="495", **more):
     return {"leaseKey": {"S": key}, "checkpoint": {"S": checkpoint}} | {k: {"S": v} for k, v in more.items()}
 
 
-def test_whatever_names_a_worker_is_found():
+def test_each_row_that_names_the_worker_is_found():
     rows = (
         row(A, leaseOwner="k1"), row(B, checkpointOwner="h1"), row("h1"), row("c", counter="h11"),
     )  # fmt: skip
@@ -117,12 +118,12 @@ def test_whatever_names_a_worker_is_found():
     assert Rows(Tables(rows[0]), "app").naming("h1") == []
 
 
-def test_the_lease_of_an_ended_shard_is_not_held():
+def test_the_owner_of_an_ended_shard_doesnt_count_as_holding_it():
     rows = (row(A, leaseOwner="h1"), row(B, "SHARD_END", leaseOwner="h1"), row("c", leaseOwner="k1"))
     assert Rows(Tables(*rows), "app").open_leases_of("h1") == [A]
 
 
-def test_a_commit_tells_that_a_deployment_reads_the_shard_and_what_it_landed():
+def test_a_commit_gives_the_events_that_the_shard_was_begun_landed_and_ended():
     whole = _events("h1", Commit(at=7, shard=A, after=1, upto=9, rows=4, ended=True))
     assert [event.kind for event in whole] == ["initialize", "landed", "shardEnded"]
     quiet = _events("h1", Commit(at=7, shard=A, after=1, upto=1))

@@ -1,4 +1,4 @@
-"""The judge of real fleets is itself tried: on outputs where something is wrong."""
+"""The judge of real fleets, tried on outputs with faults."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ def processed(record, worker="k1", at=1.0):
     return Event(at, "record", worker, record.shard, (record.sequence, "0", record.payload))
 
 
-def test_every_record_seen_holds_whoever_saw_it():
+def test_a_verdict_holds_if_every_record_came_out_on_either_side():
     verdict = judge([R0, R1], [processed(R0)], [R1])
     assert verdict.holds
     assert (verdict.kcl_doubled, verdict.both) == (0, ())
 
 
-def test_a_record_that_nobody_gave_is_missing():
+def test_a_record_that_came_out_on_neither_side_is_missing():
     verdict = judge([R0, R1, R2], [processed(R0)], [R1])
     assert (verdict.holds, verdict.missing) == (False, (R2,))
 
 
-def test_a_record_that_we_landed_twice_does_not_hold():
+def test_a_record_that_headrace_landed_twice_does_not_hold():
     verdict = judge([R0, R1], [processed(R0)], [R1, R1])
     assert (verdict.holds, verdict.ours_doubled) == (False, (R1,))
 
 
-def test_kcl_may_repeat_and_what_both_have_is_named():
+def test_kcl_may_repeat_records_and_those_in_both_outputs_are_listed():
     verdict = judge([R0, R1], [processed(R0), processed(R0, "k2"), processed(R1)], [R1])
     assert verdict.holds
     assert (verdict.kcl_doubled, verdict.both) == (1, (R1,))
@@ -43,29 +43,29 @@ def test_kcl_may_repeat_and_what_both_have_is_named():
     [Record(B, R1.sequence, R1.payload), Record(A, "999", R1.payload), Record(A, R1.sequence, "r7")],
     ids=["shard", "sequence number", "payload"],
 )
-def test_a_record_that_came_out_as_another_one_does_not_hold(wrong):
+def test_a_record_that_came_out_with_another_shard_number_or_payload_does_not_hold(wrong):
     for verdict in (judge([R0, R1], [processed(R0)], [wrong]), judge([R0, R1], [processed(wrong)], [R0])):
         assert (verdict.holds, verdict.missing, verdict.unknown) == (False, (R1,), (wrong,))
 
 
-def test_a_record_more_than_was_put_does_not_hold():
+def test_a_record_that_kinesis_never_took_does_not_hold():
     verdict = judge([R0], [processed(R0)], [R2])
     assert (verdict.holds, verdict.unknown) == (False, (R2,))
-    assert "1 that Kinesis never took, as r2 of shardId-000000000000 at 497" in str(verdict)
+    assert "1 that Kinesis never took, such as r2 of shardId-000000000000 at 497" in str(verdict)
 
 
-def test_nothing_put_proves_nothing():
+def test_a_verdict_without_records_does_not_hold():
     assert not judge([], []).holds
 
 
-def test_a_line_is_read_as_it_was_told():
+def test_a_line_of_a_workers_output_is_read_as_it_was_printed():
     event = Event.of("1795243351006\trecord\tk1\tshardId-000000000000\t495\t0\tr7")
     assert (event.at, event.kind, event.worker, event.shard, event.more) == (
         1795243351.006, "record", "k1", A, ("495", "0", "r7"),
     )  # fmt: skip
 
 
-def test_a_shard_is_read_by_who_read_a_record_last_until_it_ends_or_is_lost():
+def test_a_shard_is_read_by_the_worker_that_read_its_last_record_until_it_ends_or_loses_the_shard():
     began = [Event(1, "initialize", "k1", A), processed(R0), Event(2, "landed", "h1", B, ("5",))]
     assert readers(began) == {A: "k1", B: "h1"}
     moved = [*began, Event(3, "initialize", "k2", A), processed(R1, "k2", 4), Event(5, "leaseLost", "k1", A)]
@@ -73,13 +73,15 @@ def test_a_shard_is_read_by_who_read_a_record_last_until_it_ends_or_is_lost():
     assert readers([*moved, Event(6, "shardEnded", "h1", B)]) == {A: "k2"}
 
 
-def test_who_began_a_shard_and_read_nothing_of_it_is_no_reader():
+def test_a_worker_that_began_a_shard_and_read_no_record_of_it_doesnt_count_as_its_reader():
     began = [Event(1, "claimed", "h1", A), Event(1, "initialize", "h1", A), Event(2, "checkpoint", "h1", A)]
     assert readers(began) == {}
-    assert readers([processed(R0), *began]) == {}, "and who read it before is none any more"
+    assert readers([processed(R0), *began]) == {}, (
+        "the worker that read the shard before doesn't count any more"
+    )
 
 
-def test_read_again_is_timed_from_the_death_to_the_first_record_elsewhere():
+def test_read_again_is_timed_from_the_death_to_the_first_record_of_another_worker():
     events = [
         processed(R0),
         processed(Record(B, "494", "r2"), "k2"),
@@ -91,7 +93,7 @@ def test_read_again_is_timed_from_the_death_to_the_first_record_elsewhere():
     assert read_again(events, "k1", 10) == {A: 30}
 
 
-def test_a_lease_or_a_claim_alone_is_no_reading():
+def test_a_lease_or_a_claim_alone_doesnt_count_as_reading():
     events = [
         processed(R0),
         Event(30, "claimed", "h1", A),
@@ -102,17 +104,17 @@ def test_a_lease_or_a_claim_alone_is_no_reading():
     assert read_again([*events, Event(35, "landed", "h1", A, ("5",))], "k1", 10) == {A: 25}
 
 
-def test_what_the_dead_worker_still_told_is_no_reading_again():
+def test_records_that_the_dead_worker_still_printed_dont_count_as_read_again():
     events = [processed(R2), processed(R0, "k1", 11), processed(R1, "k2", 40)]
     assert read_again(events, "k1", 10) == {A: 30}
 
 
-def test_a_shard_that_has_no_record_left_is_read_again_to_its_end():
+def test_a_shard_without_further_records_counts_as_read_again_at_its_end():
     events = [processed(R0), Event(40, "shardEnded", "k2", A)]
     assert read_again(events, "k1", 10) == {A: 30}
 
 
-def test_a_hand_over_is_timed_from_the_farewell_to_the_first_record():
+def test_a_handover_is_timed_from_the_old_workers_shutdown_request_to_the_first_record():
     events = [
         Event(1, "initialize", "k1", A),
         Event(20, "shutdownRequested", "k1", A),
@@ -124,7 +126,7 @@ def test_a_hand_over_is_timed_from_the_farewell_to_the_first_record():
     assert hand_overs(events) == [(A, "k1", "k2", 4.0)]
 
 
-def test_a_worker_that_ends_hands_nothing_over():
+def test_a_worker_that_ends_doesnt_hand_over():
     events = [
         Event(1, "initialize", "k1", A),
         Event(20, "stopping", "k1", "-"),

@@ -1,4 +1,4 @@
-"""Records that go into a stream all the while, each with a number of its own."""
+"""A producer that puts records into a stream all the time, each with a number."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _MAX_HASH = (1 << 128) - 1
 
 @dataclass
 class Traffic:
-    """A producer, while it flows. `put` has the records that Kinesis took, by payload."""
+    """A producer at work. `put` holds the records that Kinesis took, by payload."""
 
     kinesis: Any
     stream: str
     a_turn: int = 5
     made: int = 0
-    """Records, taken or not: each has a payload of its own."""
+    """How many payloads were used, whether Kinesis took the record or not. Each record has a payload of its own."""
     put: dict[str, Record] = field(default_factory=dict)
 
     def create(self, shards: int) -> None:
@@ -42,7 +42,7 @@ class Traffic:
         return found
 
     def open_shards(self) -> list[str]:
-        """By hash range, so that neighbours can be merged."""
+        """The open shards by hash range, so that neighbours can be merged."""
         found = [s for s in self.shards() if "EndingSequenceNumber" not in s["SequenceNumberRange"]]
         found.sort(key=lambda s: int(s["HashKeyRange"]["StartingHashKey"]))
         return [s["ShardId"] for s in found]
@@ -54,7 +54,7 @@ class Traffic:
         first = self.made
         self.made += self.a_turn
         names = [f"r{first + number}" for number in range(self.a_turn)]
-        # Evenly over the hash space, so that no shard is idle.
+        # Evenly over the hash keys, so that no shard is idle.
         hashes = [(first + number) * (_MAX_HASH // 17) % _MAX_HASH for number in range(self.a_turn)]
         records = [
             {"Data": name.encode(), "PartitionKey": name, "ExplicitHashKey": str(place)}

@@ -1,4 +1,4 @@
-"""What must hold over the outputs of all workers, and how long things took. Pure: events in, facts out."""
+"""What must hold for the outputs of all workers, and how long things took. Events go in, facts come out."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ from tests.interop.records import Record
 class Verdict:
     put: int
     missing: tuple[Record, ...]
-    """Put, and given to nobody."""
+    """Records that were put and came out on neither side."""
     unknown: tuple[Record, ...]
-    """Given to somebody, though Kinesis took no record of this payload in this shard at this sequence number."""
+    """Records that came out, though Kinesis took no record with this payload in this shard at this sequence number."""
     ours_doubled: tuple[Record, ...]
-    """Landed twice by us: never."""
+    """Records that Headrace landed twice. There must be none."""
     kcl_doubled: int
-    """KCL promises every record at least once."""
+    """Records that KCL processed twice. KCL promises to process every record at least once."""
     both: tuple[Record, ...]
-    """Landed by us and also processed by KCL: `overlaps.py` says why."""
+    """Records that Headrace landed and KCL processed. `overlaps.py` finds out why."""
 
     @property
     def holds(self) -> bool:
         return bool(self.put) and not self.missing and not self.unknown and not self.ours_doubled
 
     def __str__(self) -> str:
-        told = f"{self.put} records put, {len(self.missing)} missing, {len(self.ours_doubled)} landed twice by us"
+        counts = f"{self.put} records put, {len(self.missing)} missing, {len(self.ours_doubled)} landed twice by Headrace"
         wrong = self.unknown[:1]
-        misplaced = f", {len(self.unknown)} that Kinesis never took, as {wrong[0]}" if wrong else ""
-        return f"{told}{misplaced}, {self.kcl_doubled} processed twice by KCL, {len(self.both)} by both"
+        misplaced = f", {len(self.unknown)} that Kinesis never took, such as {wrong[0]}" if wrong else ""
+        return f"{counts}{misplaced}, {self.kcl_doubled} processed twice by KCL, {len(self.both)} by both"
 
 
 def judge(put: Collection[Record], events: Iterable[Event], ours: Sequence[Record] = ()) -> Verdict:
-    """`put`: what Kinesis took; `ours`: what we landed. Shard, sequence number and payload have to agree."""
+    """Judge. `put`: the records that Kinesis took; `ours`: those that Headrace landed. Shard, sequence number and
+    payload have to agree."""
     by_kcl = Counter(event.record for event in events if event.record is not None)
     by_us = Counter(ours)
     return Verdict(
@@ -50,20 +51,22 @@ def judge(put: Collection[Record], events: Iterable[Event], ours: Sequence[Recor
 
 
 def readers(events: Iterable[Event]) -> dict[str, str]:
-    """Who processed or landed a record of each shard last, and hasn't ended or lost the shard: shard -> worker."""
+    """Which worker processed or landed the last record of each shard, and hasn't ended or lost the shard: worker by
+    shard."""
     found: dict[str, str] = {}
     for event in events:
         if event.kind in {"record", "landed"}:
             found[event.shard] = event.worker
         elif event.kind == "initialize" and found.get(event.shard) != event.worker:
-            found.pop(event.shard, None)  # it may have begun a shard that it can't read
+            found.pop(event.shard, None)  # the worker may have begun a shard that it can't read
         elif event.kind in {"leaseLost", "shardEnded"} and found.get(event.shard) == event.worker:
             del found[event.shard]
     return found
 
 
 def read_again(events: Sequence[Event], dead: str, at: float) -> dict[str, float]:
-    """After a worker died: shard -> seconds until another worker processed or landed a record of it, or its end."""
+    """For each shard of a dead worker, the seconds until another worker processed or landed a record of it, or its
+    end."""
     left = [shard for shard, worker in readers(e for e in events if e.at <= at).items() if worker == dead]
     found: dict[str, float] = {}
     for event in events:
@@ -73,9 +76,12 @@ def read_again(events: Sequence[Event], dead: str, at: float) -> dict[str, float
 
 
 def hand_overs(events: Sequence[Event]) -> list[tuple[str, str, str, float]]:
-    """Those that KCL was asked for: (shard, from, to, seconds from the old worker's farewell to the new one's first record)."""
+    """The handovers that KCL asked for: shard, old worker, new worker, and the seconds from the old worker's
+    shutdown request to the new worker's first record."""
     found = []
-    stopping: set[str] = set()  # whoever ends says farewell to all that it has, and hands nothing over
+    stopping: set[str] = (
+        set()
+    )  # a worker that ends gets a shutdown request for all its shards, and hands none over
     for number, event in enumerate(events):
         if event.kind == "stopping":
             stopping.add(event.worker)
@@ -89,5 +95,6 @@ def hand_overs(events: Sequence[Event]) -> list[tuple[str, str, str, float]]:
 
 
 def _is_read(event: Event) -> bool:
-    """A claim or a lease proves no reading: only a record that came out does, or the end of a shard that has none left."""
+    """A claim or a lease proves no reading. Only a record that came out does, or the end of a shard without further
+    records."""
     return event.kind in {"record", "landed", "shardEnded"}

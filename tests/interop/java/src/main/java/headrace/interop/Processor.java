@@ -10,7 +10,7 @@ import software.amazon.kinesis.processor.RecordProcessorCheckpointer;
 import software.amazon.kinesis.processor.ShardRecordProcessor;
 import software.amazon.kinesis.retrieval.KinesisClientRecord;
 
-/** Tells every record, then checkpoints the batch. */
+/** Prints an event for every record, then checkpoints the batch. */
 final class Processor implements ShardRecordProcessor {
     private final String worker;
     private final long pause;

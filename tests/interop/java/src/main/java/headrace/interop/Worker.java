@@ -32,13 +32,13 @@ import software.amazon.kinesis.retrieval.RetrievalConfig;
 import software.amazon.kinesis.retrieval.polling.PollingConfig;
 
 /**
- * One worker of a KCL application, whatever the library's version. Arguments are name=value:
+ * One worker of a KCL application, for any version of the library. Arguments are name=value:
  * app, stream, worker, endpoint, position (TRIM_HORIZON, LATEST or milliseconds), table (default: app), pause
  * (milliseconds a batch takes), and any setter of the library's own configuration:
  * lease.failoverTimeMillis=20000, coordinator.coordinatorStateTableConfig.tableName=other.
  *
- * Each event is a line on standard output: milliseconds, event, worker, shard, and what belongs to it, by tabs.
- * It ends with its standard input, so it can't outlive whoever started it.
+ * Each event is a line on standard output: milliseconds, event, worker, shard, and further values, separated by tabs.
+ * The worker ends when its standard input is closed, so that it can't go on after the process that started it.
  */
 public final class Worker {
     private static final PrintStream OUT = System.out;
@@ -122,7 +122,7 @@ public final class Worker {
         return InitialPositionInStreamExtended.newInitialPosition(InitialPositionInStream.valueOf(text));
     }
 
-    /** Versions differ in what can be set, so it is looked up by name. */
+    /** Versions differ in their setters, so a setter is looked up by name. */
     private static void set(Object config, String path, String value) throws Exception {
         int dot = path.indexOf('.');
         if (dot > 0) {
@@ -171,7 +171,7 @@ public final class Worker {
                 continue;
             }
         } catch (java.io.IOException gone) {
-            // Closed is closed.
+            // Nothing to do: the stream is closed.
         }
         Runtime.getRuntime().halt(0);
     }
