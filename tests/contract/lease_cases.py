@@ -1,4 +1,5 @@
-"""Each write on a lease row: what it makes of the row it was decided on, what refuses it, what it leaves alone."""
+"""Cases of each write on a lease row: the row that the write leaves, the rows that refuse it, and the values that
+it leaves alone."""
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -28,12 +29,12 @@ FURTHER = Checkpoint("49590338271490256608559692538361571095921575989136588999",
 
 @dataclass(frozen=True)
 class Case:
-    """A change, the row that it was decided on, and what it makes of it."""
+    """A change, the row that it was decided on, and the row that it leaves."""
 
     change: Change
     read: Lease
     becomes: Row | None
-    """None: the row is gone."""
+    """None if the change deletes the row."""
     refused_by: tuple[Row, ...]
     allowed_by: tuple[Row, ...] = field(default=({"counter": 77}, {"throughput_kbps": 1.5}))
 

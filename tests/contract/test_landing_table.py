@@ -1,4 +1,4 @@
-"""What every landing table promises, whatever it is made of."""
+"""What every implementation of the lake table promises."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -27,14 +27,14 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
 
 @pytest.fixture
 def landed(lake: Lake) -> Lake:
-    """A table where shard A stands at 3."""
+    """A table in which the position of shard A is 3."""
     lake.table.commit(ORIGIN)
     land(lake, A, None, [1, 2, 3])
     return lake
 
 
 def land(lake: Lake, key: ShardKey, after: int | None, numbers: list[int]) -> bool:
-    """Whether it landed."""
+    """Whether the range landed."""
     proposal = a_landing(lake.table.staging_spec(), key, after=after, numbers=numbers)
     return not lake.table.commit(proposal).landing.refused
 
@@ -46,13 +46,13 @@ def chain_of(lake: Lake, key: ShardKey) -> list[Range]:
 # --- the origin ---------------------------------------------------------------------------------------------
 
 
-def test_an_untouched_table_stands_nowhere_and_may_get_an_origin(lake: Lake):
+def test_a_new_table_has_no_positions_and_accepts_an_origin(lake: Lake):
     state = lake.table.load()
     assert (state.positions.origins, state.positions.shards, state.snapshot) == ({}, {}, None)
     assert state.origin_allowed
 
 
-def test_an_origin_is_set_once_and_the_second_one_finds_the_first(lake: Lake):
+def test_an_origin_is_set_once_and_a_second_one_is_answered_with_the_first(lake: Lake):
     first = lake.table.commit(ORIGIN)
     other = Origin(Start(NOON), NOON)
     second = lake.handle().commit(Proposal(origins=((STREAM, other),)))
@@ -69,7 +69,7 @@ def test_no_range_lands_before_the_origin_is_set(lake: Lake):
     assert lake.table.load().origin_allowed
 
 
-def test_an_origin_and_the_first_range_may_come_together(lake: Lake):
+def test_an_origin_and_the_first_range_may_land_in_one_commit(lake: Lake):
     committed = lake.table.commit(
         with_origin(a_landing(lake.table.staging_spec(), A, after=None, numbers=[1]))
     )
@@ -98,7 +98,7 @@ def test_a_range_from_a_position_ahead_of_the_table_is_refused(landed: Lake):
     assert landed.numbers() == {A.shard_id: [1, 2, 3]}
 
 
-def test_a_shard_that_moved_holds_up_no_other(landed: Lake):
+def test_a_shard_that_was_refused_doesnt_keep_other_shards_from_landing(landed: Lake):
     spec = landed.table.staging_spec()
     stale, fresh = a_file(spec, {A: [1]}), a_file(spec, {B: [1]})
     proposal = Proposal(
@@ -109,8 +109,9 @@ def test_a_shard_that_moved_holds_up_no_other(landed: Lake):
     assert landed.numbers() == {A.shard_id: [1, 2, 3], B.shard_id: [1]}
 
 
-def test_a_refused_shard_takes_along_all_that_share_files_with_it_and_lands_in_no_part(landed: Lake):
-    """D10: its rows lie in two files, and a neighbour's neighbour in a third."""
+def test_all_shards_that_share_files_with_a_refused_shard_are_refused_and_none_lands_in_part(landed: Lake):
+    """D10. The refused shard's rows are in two files, and a third file holds rows of a shard that shares one of
+    these."""
     spec = landed.table.staging_spec()
     own = a_file(spec, {A: [1]}, arrival=NOON - timedelta(days=1))
     shared = a_file(spec, {A: [2], B: [1]})
@@ -124,7 +125,7 @@ def test_a_refused_shard_takes_along_all_that_share_files_with_it_and_lands_in_n
     assert landed.table.load().positions.shards.keys() == {A, D}
 
 
-def test_what_moves_between_look_and_swap_is_judged_anew(landed: Lake):
+def test_a_commit_is_judged_again_if_a_position_moved_before_the_swap(landed: Lake):
     other = landed.handle()
     theirs = a_landing(other.staging_spec(), A, after=3, numbers=[4, 5])
     landed.before_next_swap(lambda: other.commit(theirs))
@@ -132,7 +133,9 @@ def test_what_moves_between_look_and_swap_is_judged_anew(landed: Lake):
     assert landed.numbers() == {A.shard_id: [1, 2, 3, 4, 5]}
 
 
-def test_a_commit_of_others_between_look_and_swap_costs_nothing_but_a_second_look(landed: Lake):
+def test_after_another_engines_commit_before_the_swap_the_table_is_loaded_again_and_the_range_lands(
+    landed: Lake,
+):
     other = landed.handle()
     theirs = a_landing(other.staging_spec(), B, after=None, numbers=[1])
     landed.before_next_swap(lambda: other.commit(theirs))
@@ -163,7 +166,7 @@ def test_the_end_of_a_shard_keeps_its_children_and_its_last_record(landed: Lake)
     assert landed.handle().load().positions.of(A) == replace(ended, arrival=NOON)
 
 
-def test_an_end_can_be_let_go_of_and_the_ledger_tells(landed: Lake):
+def test_an_end_can_be_removed_and_the_ledger_names_it(landed: Lake):
     landed.table.commit(Proposal((a_range(A, 3, Position(3, ended=True, children=(B.shard_id,))),)))
     land(landed, B, None, [10])
     committed = landed.table.commit(Proposal(drop=(A, C)))
@@ -173,7 +176,7 @@ def test_an_end_can_be_let_go_of_and_the_ledger_tells(landed: Lake):
 
 
 def test_an_end_is_kept_while_a_child_of_it_has_no_position(landed: Lake):
-    """Without it the shard would count as unread, should a listing show it once more."""
+    """Otherwise the shard would count as unread if a listing showed it again."""
     landed.table.commit(
         Proposal((a_range(A, 3, Position(3, ended=True, children=(B.shard_id, C.shard_id))),))
     )
@@ -193,7 +196,7 @@ def test_every_commit_carries_all_positions_forward(landed: Lake):
     assert STREAM in positions.origins
 
 
-def test_an_empty_range_carries_the_moment_the_tip_was_seen(landed: Lake):
+def test_an_empty_range_carries_the_time_at_which_the_tip_was_seen(landed: Lake):
     seen = NOON + timedelta(hours=6)
     committed = landed.table.commit(Proposal((a_range(A, 3, Position(3, seen=seen)),)))
     assert committed.snapshot is not None
@@ -206,14 +209,14 @@ def test_a_range_never_moves_a_position_back(landed: Lake):
     assert landed.table.load().positions.of(A) == at(3)
 
 
-def test_a_persons_reposition_may_go_back(landed: Lake):
+def test_a_reposition_by_a_person_may_move_a_position_back(landed: Lake):
     landed.table.commit(Proposal((a_range(A, 3, 1, kind=Kind.REPOSITION),)))
     assert landed.handle().load().positions.of(A) == at(1)
     assert [r.kind for r in chain_of(landed, A)] == [Kind.LANDED, Kind.REPOSITION]
 
 
-def test_a_replay_lands_rows_and_moves_nothing(landed: Lake):
-    """I15. It also needs no particular position to start from."""
+def test_a_replay_lands_rows_and_moves_no_position(landed: Lake):
+    """I15 of docs/protocol.md. A replay also doesn't have to begin at the table's position."""
     land(landed, A, 3, [4])
     file = a_file(landed.table.staging_spec(), {A: [2]})
     landed.table.commit(Proposal((a_range(A, 1, 2, kind=Kind.REPLAY, files=[file]),), (file,)))
@@ -221,7 +224,7 @@ def test_a_replay_lands_rows_and_moves_nothing(landed: Lake):
     assert landed.numbers() == {A.shard_id: [1, 2, 2, 3, 4]}
 
 
-def test_the_ledger_tells_every_landing_in_order(landed: Lake):
+def test_the_ledger_names_every_landed_range_in_order(landed: Lake):
     land(landed, A, 3, [4, 5])
     assert [(r.after, r.upto, r.rows, r.run) for r in chain_of(landed, A)] == [
         (None, at(3), 3, "run-1"),
@@ -230,7 +233,7 @@ def test_the_ledger_tells_every_landing_in_order(landed: Lake):
     assert landed.pages()[0].origins == ORIGIN.origins
 
 
-def test_a_commit_answers_with_the_table_as_it_left_it(landed: Lake):
+def test_the_answer_to_a_commit_is_the_table_after_it(landed: Lake):
     committed = landed.table.commit(a_landing(landed.table.staging_spec(), A, after=3, numbers=[4]))
     assert committed.state == landed.handle().load()
     assert committed.snapshot == committed.state.snapshot
@@ -243,13 +246,13 @@ def test_an_empty_proposal_commits_nothing(landed: Lake):
     assert len(landed.pages()) == 2
 
 
-def test_two_ranges_of_one_shard_in_one_proposal_are_a_mistake_and_land_nothing(landed: Lake):
+def test_two_ranges_of_one_shard_in_one_proposal_are_an_error_and_neither_lands(landed: Lake):
     with pytest.raises(ValueError, match="at most one range"):
         landed.table.commit(Proposal((a_range(A, 3, 4), a_range(A, 4, 5))))
     assert landed.table.load().positions.of(A) == at(3)
 
 
-def test_files_staged_half_a_day_ago_are_not_named_any_more(landed: Lake):
+def test_files_that_were_staged_half_a_day_ago_are_refused(landed: Lake):
     proposal = a_landing(landed.table.staging_spec(), A, after=3, numbers=[4])
     landed.clock.at = NOON + timedelta(hours=12, seconds=1)
     with pytest.raises(Transient, match="Nothing was committed"):
@@ -257,10 +260,10 @@ def test_files_staged_half_a_day_ago_are_not_named_any_more(landed: Lake):
     assert landed.numbers() == {A.shard_id: [1, 2, 3]}
 
 
-# --- when requests and answers get lost ---------------------------------------------------------------------
+# --- lost requests and answers ---------------------------------------------------------------------
 
 
-def test_a_commit_whose_answer_was_lost_lands_once_and_says_so(landed: Lake):
+def test_a_commit_whose_answer_was_lost_lands_once_and_is_reported_as_landed(landed: Lake):
     landed.lose("answer")
     committed = landed.table.commit(a_landing(landed.table.staging_spec(), A, after=3, numbers=[4]))
     assert committed.landing.refused == ()
@@ -275,7 +278,7 @@ def test_a_commit_whose_request_was_lost_lands_once(landed: Lake):
     assert len(chain_of(landed, A)) == 2
 
 
-def test_a_commit_that_never_gets_through_is_reported_as_unknown_and_can_be_tried_again(landed: Lake):
+def test_a_commit_that_gets_no_answer_is_reported_as_unknown_and_can_be_tried_again(landed: Lake):
     proposal = a_landing(landed.table.staging_spec(), A, after=3, numbers=[4])
     landed.lose("request", times=3)
     with pytest.raises(CommitUnknown):
@@ -286,7 +289,7 @@ def test_a_commit_that_never_gets_through_is_reported_as_unknown_and_can_be_trie
 
 
 def test_a_proposal_sent_again_after_it_landed_is_refused(landed: Lake):
-    """D7: the first request was thought lost, and its caller comes back."""
+    """D7: the caller took the first request for lost, and sends it again."""
     proposal = a_landing(landed.table.staging_spec(), A, after=3, numbers=[4])
     landed.table.commit(proposal)
     assert landed.handle().commit(proposal).landing.refused
@@ -296,7 +299,7 @@ def test_a_proposal_sent_again_after_it_landed_is_refused(landed: Lake):
 # --- races --------------------------------------------------------------------------------------------------
 
 
-def test_writers_that_race_on_the_same_shards_make_one_chain_of_each(lake: Lake):
+def test_concurrent_writers_of_the_same_shards_make_one_chain_of_ranges_for_each_shard(lake: Lake):
     lake.table.commit(ORIGIN)
     keys = (A, B, C)
 
@@ -317,7 +320,7 @@ def test_writers_that_race_on_the_same_shards_make_one_chain_of_each(lake: Lake)
 
 
 def race_once(table: LandingTable, *keys: ShardKey) -> tuple[Range, ...]:
-    """Read on in some shards, all rows in one file, and commit: as a wave does."""
+    """Read on in some shards and commit as a wave does, with all rows in one file."""
     positions = table.load().positions
     stands = {key: position.sequence or 0 if (position := positions.of(key)) else 0 for key in keys}
     file = a_file(table.staging_spec(), {key: [n + 1, n + 2] for key, n in stands.items()})

@@ -1,4 +1,4 @@
-"""What every leader's lock promises: AWS's lock client's conditions."""
+"""What every implementation of the leader's lock promises: the conditions of AWS's lock client."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +26,7 @@ Locks = Callable[[LockRow | None], LeaderLock]
 
 @pytest.fixture(params=["memory", "dynamodb", "dynamodb, one table"])
 def lock(request: pytest.FixtureRequest) -> Iterator[Locks]:
-    """A lock whose row is as given: KCL never writes `isReleased`, but may find it."""
+    """A lock with this row. KCL never writes `isReleased`, but may find it."""
     if request.param == "memory":
         yield MemoryLeaderLock
         return
@@ -52,65 +52,65 @@ def lock(request: pytest.FixtureRequest) -> Iterator[Locks]:
     client.delete_table(TableName=table)
 
 
-def test_no_row_reads_as_none(lock: Locks):
+def test_a_missing_row_is_read_as_none(lock: Locks):
     assert lock(None).read() is None
 
 
-def test_a_row_reads_as_it_was_taken(lock: Locks):
+def test_a_row_is_read_as_it_was_written(lock: Locks):
     held = lock(None)
     assert held.take(MINE, seen=None)
     assert held.read() == MINE
 
 
-def test_a_row_that_came_meanwhile_refuses_who_saw_none(lock: Locks):
+def test_a_take_that_expects_no_row_is_refused_by_a_row_made_meanwhile(lock: Locks):
     held = lock(THEIRS)
     assert not held.take(MINE, seen=None)
     assert held.read() == THEIRS
 
 
-def test_a_row_unchanged_since_it_was_seen_is_taken(lock: Locks):
+def test_an_unchanged_row_is_taken(lock: Locks):
     held = lock(THEIRS)
     assert held.take(MINE, seen=THEIRS)
     assert held.read() == MINE
 
 
-def test_a_row_that_beat_since_refuses(lock: Locks):
+def test_a_row_that_was_beaten_meanwhile_refuses_the_take(lock: Locks):
     held = lock(THEIRS)
     assert held.beat(THEIRS, "v0.1")
     assert not held.take(MINE, seen=THEIRS)
     assert held.read() == replace(THEIRS, version="v0.1")
 
 
-def test_a_row_that_went_since_refuses_who_saw_it(lock: Locks):
+def test_a_take_that_expects_a_row_is_refused_if_the_row_was_deleted_meanwhile(lock: Locks):
     assert not lock(None).take(MINE, seen=THEIRS)
 
 
-def test_a_released_row_is_free_whatever_its_version(lock: Locks):
+def test_a_row_marked_as_released_is_taken_whatever_its_version(lock: Locks):
     held = lock(replace(THEIRS, released=True))
     assert held.read() == replace(THEIRS, released=True)
     assert held.take(MINE, seen=LockRow("w0", "another", timedelta(seconds=1), released=True))
     assert held.read() == MINE
 
 
-def test_a_row_that_is_not_released_any_more_refuses_who_saw_it_released(lock: Locks):
+def test_a_take_of_a_released_row_is_refused_if_the_row_was_taken_meanwhile(lock: Locks):
     held = lock(THEIRS)
     assert not held.take(MINE, seen=replace(THEIRS, released=True))
     assert held.read() == THEIRS
 
 
-def test_a_take_that_comes_twice_is_known_as_ones_own(lock: Locks):
+def test_a_take_that_arrives_twice_succeeds(lock: Locks):
     held = lock(THEIRS)
     assert held.take(MINE, seen=THEIRS)
     assert held.take(MINE, seen=THEIRS)
 
 
-def test_a_beat_changes_version_and_duration_only(lock: Locks):
+def test_a_beat_changes_only_version_and_duration(lock: Locks):
     held = lock(MINE)
     assert held.beat(replace(MINE, duration=timedelta(seconds=30)), "v2")
     assert held.read() == LockRow("w1", "v2", timedelta(seconds=30))
 
 
-def test_a_beat_that_comes_twice_is_known_as_ones_own(lock: Locks):
+def test_a_beat_that_arrives_twice_succeeds(lock: Locks):
     held = lock(MINE)
     assert held.beat(MINE, "v2")
     assert held.beat(MINE, "v2")
@@ -122,30 +122,30 @@ def test_a_beat_that_comes_twice_is_known_as_ones_own(lock: Locks):
     [None, THEIRS, replace(MINE, version="v9"), replace(MINE, owner="w0")],
     ids=["gone", "theirs", "newer", "same version"],
 )
-def test_a_beat_on_a_row_that_is_not_ones_own_any_more_fails(lock: Locks, row: LockRow | None):
+def test_a_beat_fails_if_the_row_was_deleted_or_taken_by_another_owner(lock: Locks, row: LockRow | None):
     held = lock(row)
     assert not held.beat(MINE, "v2")
     assert held.read() == row
 
 
-def test_release_deletes_ones_own_row(lock: Locks):
+def test_release_deletes_the_owners_row(lock: Locks):
     held = lock(MINE)
     assert held.release(MINE)
     assert held.read() is None
 
 
 @pytest.mark.parametrize("row", [THEIRS, replace(MINE, version="v9"), replace(MINE, owner="w0")])
-def test_release_leaves_a_row_that_is_not_ones_own(lock: Locks, row: LockRow):
+def test_release_leaves_the_row_of_another_owner(lock: Locks, row: LockRow):
     held = lock(row)
     assert not held.release(MINE)
     assert held.read() == row
 
 
-def test_a_lock_that_is_gone_is_released(lock: Locks):
+def test_release_of_a_deleted_lock_succeeds(lock: Locks):
     assert lock(None).release(MINE)
 
 
-def test_of_twelve_who_take_a_dead_leaders_lock_at_once_one_wins(lock: Locks):
+def test_of_twelve_takes_of_a_dead_leaders_lock_at_once_one_succeeds(lock: Locks):
     held = lock(THEIRS)
     start = Barrier(12)
 

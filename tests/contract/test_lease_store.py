@@ -1,4 +1,5 @@
-"""What every lease store promises: each write of core.change with its condition, both ways."""
+"""What every lease store promises: each write of core.change is applied where its condition holds, and refused
+where it doesn't."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -48,7 +49,7 @@ def variants(name: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_change_makes_of_the_row_it_was_decided_on_just_what_it_says(store: LeaseStore, name: str):
+def test_a_change_leaves_exactly_the_expected_row(store: LeaseStore, name: str):
     case = CASES[name]
     hold(store, case.read)
     expected = None if case.becomes is None else replace(case.read, **case.becomes)
@@ -57,7 +58,7 @@ def test_a_change_makes_of_the_row_it_was_decided_on_just_what_it_says(store: Le
 
 
 @pytest.mark.parametrize(("name", "odd"), variants("refused_by"))
-def test_a_change_is_refused_by_a_row_that_moved_on_and_is_shown_that_row(
+def test_a_change_is_refused_by_a_row_that_changed_meanwhile_and_the_answer_holds_that_row(
     store: LeaseStore, name: str, odd: Row
 ):
     moved = replace(CASES[name].read, **odd)
@@ -67,7 +68,7 @@ def test_a_change_is_refused_by_a_row_that_moved_on_and_is_shown_that_row(
 
 
 @pytest.mark.parametrize(("name", "odd"), variants("allowed_by"))
-def test_a_change_leaves_alone_what_it_does_not_speak_of(store: LeaseStore, name: str, odd: Row):
+def test_a_change_leaves_all_other_fields_alone(store: LeaseStore, name: str, odd: Row):
     case = CASES[name]
     moved = replace(case.read, **odd)
     hold(store, moved)
@@ -86,12 +87,12 @@ def test_a_change_leaves_alone_what_it_does_not_speak_of(store: LeaseStore, name
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_change_never_makes_a_row(store: LeaseStore, name: str):
+def test_a_change_that_isnt_a_create_makes_no_row(store: LeaseStore, name: str):
     assert store.apply(CASES[name].change) == Refused(None)
     assert store.scan().leases == ()
 
 
-def test_create_leaves_a_row_that_is_there_alone_and_shows_it(store: LeaseStore):
+def test_create_leaves_an_existing_row_alone_and_answers_with_it(store: LeaseStore):
     hold(store, CLAIMED)
     assert store.apply(change.create(Lease(KEY), "found in the listing")) == Refused(CLAIMED)
     assert store.get(KEY) == CLAIMED
@@ -143,8 +144,8 @@ def test_create_keeps_every_field_of_a_lease(store: LeaseStore):
         "KCL's take",
     ],
 )
-def test_a_write_that_comes_twice_is_known_as_ones_own(store: LeaseStore, name: str):
-    """So boto3 does it when an answer is lost."""
+def test_a_write_that_arrives_twice_counts_as_applied(store: LeaseStore, name: str):
+    """boto3 sends a request again if its answer was lost."""
     case = CASES[name]
     hold(store, case.read)
     first = store.apply(case.change)
@@ -152,13 +153,15 @@ def test_a_write_that_comes_twice_is_known_as_ones_own(store: LeaseStore, name: 
     assert store.get(KEY) == replace(case.read, **case.becomes or {})
 
 
-def test_a_write_of_another_claim_with_the_same_values_is_not_ones_own(store: LeaseStore):
+def test_a_row_with_the_same_values_and_another_claim_doesnt_count_as_this_write(store: LeaseStore):
     hold(store, replace(CLAIMED, checkpoint=FURTHER, landed=FURTHER, owner_switches=0, run_claim="run/2"))
     assert isinstance(store.apply(change.checkpoint(CLAIMED, "me", "run/1", at=FURTHER)), Refused)
 
 
 @pytest.mark.parametrize("name", ["KCL's assign", "KCL's renewal", "KCL's checkpoint", "redirect handover"])
-def test_a_write_that_leaves_no_mark_of_ours_is_never_taken_for_ones_own(store: LeaseStore, name: str):
+def test_a_write_without_a_recognizable_value_never_counts_as_applied_after_a_refusal(
+    store: LeaseStore, name: str
+):
     case = CASES[name]
     hold(store, case.read)
     first = store.apply(case.change)
@@ -171,7 +174,9 @@ def test_a_write_that_leaves_no_mark_of_ours_is_never_taken_for_ones_own(store: 
     [{"counter": 7}, {"owner": "other"}, {"checkpoint_owner": "other"}, {"run_claim": "run/2"}],
     ids=str,
 )
-def test_an_assignment_that_came_twice_is_not_ones_own_once_anybody_wrote_since(store: LeaseStore, odd: Row):
+def test_an_assignment_that_arrives_twice_is_refused_if_another_write_came_between(
+    store: LeaseStore, odd: Row
+):
     given = replace(CLAIMED, counter=6, owner="you", run_claim=None, owner_switches=3)
     hold(store, replace(given, **odd))
     answer = store.apply(change.assign(CLAIMED, "you", "its worker died"))
@@ -183,7 +188,7 @@ def test_an_assignment_that_came_twice_is_not_ones_own_once_anybody_wrote_since(
     [{"assigned_at": NOON + timedelta(seconds=1)}, {"owner": "third"}, {"checkpoint_owner": None}],
     ids=str,
 )
-def test_a_handover_of_another_leader_is_not_ones_own(store: LeaseStore, odd: Row):
+def test_a_handover_started_by_another_leader_doesnt_count_as_this_write(store: LeaseStore, odd: Row):
     begun = replace(CLAIMED, owner="you", checkpoint_owner="me", assigned_at=NOON)
     hold(store, replace(begun, **odd))
     answer = store.apply(change.initiate_handover(CLAIMED, "you", "more to read", at=NOON))
@@ -191,7 +196,7 @@ def test_a_handover_of_another_leader_is_not_ones_own(store: LeaseStore, odd: Ro
 
 
 @pytest.mark.parametrize("at", [FURTHER, SHARD_END], ids=["further", "end"])
-def test_a_checkpoint_clears_what_was_prepared(store: LeaseStore, at: Checkpoint):
+def test_a_checkpoint_removes_a_prepared_checkpoint(store: LeaseStore, at: Checkpoint):
     hold(store, CLAIMED)
     prepared = store.apply(change.prepare_checkpoint(CLAIMED, "me", "run/1", at=FURTHER, state=b"x"))
     assert isinstance(prepared, Applied)
@@ -202,7 +207,7 @@ def test_a_checkpoint_clears_what_was_prepared(store: LeaseStore, at: Checkpoint
 
 
 @pytest.mark.parametrize("last", [FURTHER, Checkpoint("100", 0)], ids=["the last number", "an earlier one"])
-def test_a_shard_ends_also_where_its_last_number_was_checkpointed_already(
+def test_a_row_gets_shard_end_even_if_the_last_record_was_checkpointed_before(
     store: LeaseStore, last: Checkpoint
 ):
     row = replace(CLAIMED, checkpoint=last)
@@ -212,7 +217,7 @@ def test_a_shard_ends_also_where_its_last_number_was_checkpointed_already(
     assert ended.lease.has_ended
 
 
-def test_get_many_finds_what_is_there_whatever_the_number(store: LeaseStore):
+def test_get_many_finds_all_existing_rows_however_many_are_asked_for(store: LeaseStore):
     rows = {Lease(f"shardId-{i:012d}") for i in range(130)}
     hold(store, *rows)
     keys = [row.key for row in rows]
@@ -220,7 +225,7 @@ def test_get_many_finds_what_is_there_whatever_the_number(store: LeaseStore):
     assert store.get_many([]).leases == ()
 
 
-def test_throughput_is_kept_to_six_places_and_still_known_as_ones_own(store: LeaseStore):
+def test_throughput_is_kept_to_six_places_and_its_write_is_recognized(store: LeaseStore):
     hold(store, CLAIMED)
     wanted = change.checkpoint(CLAIMED, "me", "run/1", at=FURTHER, throughput_kbps=1.23456789)
     first = store.apply(wanted)
@@ -229,12 +234,12 @@ def test_throughput_is_kept_to_six_places_and_still_known_as_ones_own(store: Lea
     assert store.apply(wanted) == first
 
 
-def test_get_of_a_row_that_is_not_there_is_none(store: LeaseStore):
+def test_get_of_a_missing_row_is_none(store: LeaseStore):
     hold(store, IDLE)
     assert store.get("shardId-000000000008") is None
 
 
-def test_many_rows_are_got_at_once_and_those_that_are_not_there_are_left_out(store: LeaseStore):
+def test_get_many_leaves_missing_rows_out(store: LeaseStore):
     keys = [f"shardId-{n:012d}" for n in range(120)]
     for key in keys[:110]:
         store.apply(change.create(Lease(key, owner="me"), "for the test"))
@@ -252,14 +257,14 @@ def test_scan_lists_every_row(store: LeaseStore):
     assert listing.skipped == ()
 
 
-def test_held_by_lists_what_a_worker_owns_and_nothing_of_others(store: LeaseStore):
+def test_held_by_lists_the_rows_that_a_worker_owns_and_no_others(store: LeaseStore):
     mine, coming = Lease("a", owner="me"), Lease("b", owner="me", checkpoint_owner="other")
     hold(store, mine, coming, Lease("c", owner="other"), Lease("d"))
     assert set(store.held_by("me").leases) == {mine, coming}
     assert store.held_by("nobody").leases == ()
 
 
-def test_of_twelve_who_claim_at_once_one_wins(store: LeaseStore):
+def test_of_twelve_claims_at_once_one_succeeds(store: LeaseStore):
     start = Barrier(12)
 
     def race(name: str) -> Applied | Refused:
@@ -280,7 +285,7 @@ def test_of_twelve_who_claim_at_once_one_wins(store: LeaseStore):
     )
 
 
-def test_many_changes_are_answered_in_their_order_and_a_refusal_holds_up_no_other(store: LeaseStore):
+def test_many_changes_are_answered_in_their_order_and_a_refusal_stops_no_other(store: LeaseStore):
     rows = [replace(IDLE, key=f"{KEY}-{n}", owner="w1") for n in range(40)]
     hold(store, *rows[::2])
     answers = store.apply_all([change.give_up(row, "w1") for row in rows])
@@ -301,7 +306,7 @@ def test_the_answer_to_a_change_on_a_row_that_is_not_understood_is_the_error(sto
     assert isinstance(bad, WrongShape)
 
 
-def test_no_changes_have_no_answers(store: LeaseStore):
+def test_an_empty_list_of_changes_has_no_answers(store: LeaseStore):
     assert store.apply_all([]) == ()
 
 
@@ -310,7 +315,7 @@ def odd() -> Lease:
 
 
 def spoil(store: LeaseStore, key: str) -> None:
-    """A row that nobody understands."""
+    """A row that isn't understood."""
     if isinstance(store, MemoryLeaseStore):
         store.hold_odd_row(key, "leaseCounter is a text")
         return

@@ -68,7 +68,7 @@ def table(dynamodb: "DynamoDBClient") -> Iterator[OneTable]:
     dynamodb.delete_table(TableName=made.name)
 
 
-def test_every_row_says_what_it_is(table: OneTable):
+def test_every_row_has_its_entity_type(table: OneTable):
     assert {key: row["entityType"]["S"] for key, row in table.rows().items()} == {
         LEASE.key: "LEASE",
         "Leader": "LEADER",
@@ -78,13 +78,13 @@ def test_every_row_says_what_it_is(table: OneTable):
     }
 
 
-def test_leases_are_the_leases_and_there_is_nothing_to_report(table: OneTable):
+def test_the_lease_store_lists_only_leases_and_reports_no_odd_row(table: OneTable):
     assert table.leases.scan() == Listing((LEASE,))
     assert table.leases.held_by("w1") == Listing((LEASE,))
     assert table.leases.get_many([LEASE.key, "Leader", "w1"]) == Listing((LEASE,))
 
 
-def test_workers_are_the_workers(table: OneTable):
+def test_the_worker_store_lists_only_workers(table: OneTable):
     assert {row.worker_id for row in table.workers.listing().workers} == {"w1", "w2"}
     assert table.workers.listing().skipped == ()
     for look in (table.workers.get_many, table.workers.glance):
@@ -95,7 +95,7 @@ def test_workers_are_the_workers(table: OneTable):
     assert (row.beat, row.last_update) == (1, START)
 
 
-def test_all_of_it_goes_on_living_beside_each_other(table: OneTable):
+def test_writes_of_one_store_dont_touch_the_rows_of_the_others(table: OneTable):
     claimed = table.leases.apply(change.claim(LEASE, "w1", "run/1"))
     assert isinstance(claimed, Applied)
     landed = table.leases.apply(change.checkpoint(claimed.lease, "w1", "run/1", at=Checkpoint("5")))
@@ -118,7 +118,7 @@ def test_all_of_it_goes_on_living_beside_each_other(table: OneTable):
     assert table.rows().keys() == {LEASE.key, "Migration3.0", "w1"}
 
 
-def test_a_row_of_another_kind_is_never_taken_for_a_worker(table: OneTable):
+def test_a_row_of_another_kind_is_refused_by_the_worker_store(table: OneTable):
     with pytest.raises(WrongShape, match=f"row {LEASE.key} "):
         table.workers.get(LEASE.key)
     found = table.workers.get_many([LEASE.key, "Leader", "w1"])
@@ -126,7 +126,7 @@ def test_a_row_of_another_kind_is_never_taken_for_a_worker(table: OneTable):
     assert {row.key for row in found.skipped} == {LEASE.key, "Leader"}
 
 
-def test_an_odd_worker_row_is_told_by_the_workers_and_no_business_of_the_leases(table: OneTable):
+def test_an_odd_worker_row_is_reported_by_the_worker_store_and_not_by_the_lease_store(table: OneTable):
     odd: Any = {
         "leaseKey": {"S": "w3"},
         "entityType": {"S": "WORKER_METRIC_STATS"},
@@ -142,7 +142,7 @@ def test_an_odd_worker_row_is_told_by_the_workers_and_no_business_of_the_leases(
 # --- the row of the client's version ------------------------------------------------------------------------
 
 
-def test_a_version_is_written_once_by_who_saw_none(table: OneTable):
+def test_a_version_is_written_only_if_there_is_none(table: OneTable):
     found = table.version.read()
     assert found is not None
     assert (found.version, found.by, found.at) == (ClientVersion.V3, "w1", NOON)
@@ -150,7 +150,7 @@ def test_a_version_is_written_once_by_who_saw_none(table: OneTable):
     assert table.version.read() == found
 
 
-def test_a_version_changes_for_who_saw_the_last_one_and_ten_are_remembered(table: OneTable):
+def test_a_version_changes_only_from_the_one_that_was_read_and_ten_old_ones_are_kept(table: OneTable):
     versions = [ClientVersion.WITH_ROLLBACK, ClientVersion.ROLLED_BACK] * 7
     seen = ClientVersion.V3
     for minute, to in enumerate(versions):
@@ -170,7 +170,7 @@ def test_a_version_changes_for_who_saw_the_last_one_and_ten_are_remembered(table
     }
 
 
-def test_a_version_that_we_do_not_know_is_told_and_left(table: OneTable):
+def test_an_unknown_version_is_reported_and_left_alone(table: OneTable):
     row = {**table.rows()["Migration3.0"], "cv": {"S": "CLIENT_VERSION_9X"}}
     table.client.put_item(TableName=table.name, Item=row)
     with pytest.raises(WrongShape, match=r"Migration3\.0 of table .*CLIENT_VERSION_9X.*Nothing was written"):

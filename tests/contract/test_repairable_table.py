@@ -1,4 +1,5 @@
-"""What every landing table tells when others have broken its chain, and how it is mended."""
+"""What every implementation of the lake table reports if other engines have broken its chain, and how `headrace
+repair` repairs it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ FAMILIES = {STREAM: a_family(STREAM, [Shard(A.shard_id), Shard(B.shard_id, (A.sh
 
 @pytest.fixture(params=[MemoryLake, IcebergLake], ids=["memory", "iceberg"])
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
-    """A stands at 3, in two landings, and C, which is no relation, at 7."""
+    """Shard A stands at 3, after two landings. Shard C, which is no relative of A, stands at 7."""
     made: Lake = request.param(tmp_path)
     made.table.commit(ORIGIN)
     land(made, None, [1, 2])
@@ -43,7 +44,7 @@ def repaired(lake: Lake, **origins: Origin) -> Repair | Stop:
         lake.table.evidence([STREAM]),
         FAMILIES,
         origins=dict.fromkeys([STREAM] if origins else [], Origin(TRIM, NOON)),
-        gone={a_key(999)},  # whose rows another engine inserts
+        gone={a_key(999)},  # another engine inserts these rows
         why="a test",
         run="shell",
     )
@@ -56,7 +57,7 @@ def standing(lake: Lake) -> dict[str, tuple[int | None, int, bool]]:
     return {key.shard_id[-1]: p.token for key, p in lake.handle().load().positions.shards.items()}
 
 
-def test_foreign_commits_are_walked_over_and_no_position_is_lost(lake: Lake):
+def test_positions_are_found_behind_commits_of_other_engines(lake: Lake):
     lake.append_as_others()
     before = lake.table.load().positions
     assert before.of(A) == at(3)
@@ -65,14 +66,14 @@ def test_foreign_commits_are_walked_over_and_no_position_is_lost(lake: Lake):
     land(lake, 3, [4])
 
 
-def test_a_table_that_only_others_wrote_may_get_an_origin(tmp_path: Path):
+def test_a_table_that_only_other_engines_wrote_accepts_an_origin(tmp_path: Path):
     for fresh in (MemoryLake(tmp_path / "a"), IcebergLake(tmp_path / "b")):
         fresh.append_as_others()
         assert fresh.table.load().origin_allowed
 
 
-def test_a_lost_way_breaks_the_chain_and_the_rows_mend_it(lake: Lake):
-    land(lake, 3, [4, 9, 10, 11])  # of which 9 is the last one as text
+def test_lost_snapshots_break_the_chain_and_the_positions_are_rebuilt_from_the_rows(lake: Lake):
+    land(lake, 3, [4, 9, 10, 11])  # compared as text, 9 would be the last one
     lake.append_as_others()
     lake.append_as_others()
     lake.expire_all_but_the_head(forget=True)
@@ -88,11 +89,11 @@ def test_a_lost_way_breaks_the_chain_and_the_rows_mend_it(lake: Lake):
     assert lake.numbers()[A.shard_id] == [1, 2, 3, 4, 9, 10, 11, 12]
 
 
-def test_a_rollback_and_a_lost_way_read_again_what_was_rolled_back(lake: Lake):
+def test_after_a_rollback_with_lost_snapshots_the_repair_lets_rolled_back_records_be_read_again(lake: Lake):
     lake.rollback(2)
     lake.append_as_others()
     known = lake.table.evidence([STREAM])
-    # The snapshots that were rolled back are still known to metadata, so that only the plan can be judged here.
+    # The metadata still names the snapshots that were rolled back, so only the plan can be checked here.
     plan = plan_repair(replace(known, reached=None), FAMILIES, origins={}, why="a test", run="shell")
     assert isinstance(plan, Repair)
     stands = plan.landing.positions.of(A)
@@ -102,7 +103,7 @@ def test_a_rollback_and_a_lost_way_read_again_what_was_rolled_back(lake: Lake):
     assert any("the table has no row of the shard" in told for told in plan.sentences)
 
 
-def test_main_that_never_was_ours_is_repaired_to_its_rows_though_snapshots_beside_it_know_more(
+def test_main_without_positions_is_repaired_to_its_rows_though_snapshots_beside_main_have_later_positions(
     tmp_path: Path,
 ):
     for made in (MemoryLake(tmp_path / "a"), IcebergLake(tmp_path / "b")):
@@ -118,7 +119,7 @@ def test_main_that_never_was_ours_is_repaired_to_its_rows_though_snapshots_besid
         assert made.numbers()[A.shard_id] == [1, 2, 3]
 
 
-def test_a_cherry_pick_that_goes_on_where_the_table_stands_is_taken_over(lake: Lake):
+def test_a_cherry_picked_range_that_begins_at_the_tables_position_is_taken_over(lake: Lake):
     picked = land(lake, 3, [4, 5])
     lake.rollback(1)
     lake.cherry_pick(picked)
@@ -142,7 +143,7 @@ def test_a_cherry_pick_over_a_gap_is_refused_and_says_what_to_delete(lake: Lake)
     assert "delete these rows" in plan.why
 
 
-def test_a_cherry_pick_of_others_rows_brings_none_of_ours(lake: Lake):
+def test_a_cherry_pick_of_another_engines_rows_moves_no_position(lake: Lake):
     lake.append_as_others()
     before = lake.table.load()
     assert before.snapshot is not None
@@ -152,7 +153,7 @@ def test_a_cherry_pick_of_others_rows_brings_none_of_ours(lake: Lake):
     assert lake.handle().load().positions.shards == before.positions.shards
 
 
-def test_a_shard_whose_child_has_rows_has_ended(lake: Lake):
+def test_a_shard_whose_child_has_rows_is_repaired_to_its_end(lake: Lake):
     spec = lake.table.staging_spec()
     file = a_file(spec, {B: [10]})
     lake.table.commit(Proposal((a_range(A, 3, Position(3, ended=True, children=(B.shard_id,))),)))
@@ -164,7 +165,7 @@ def test_a_shard_whose_child_has_rows_has_ended(lake: Lake):
     assert lake.handle().load().positions.shards[A].children == (B.shard_id,)
 
 
-def test_a_repair_is_in_the_ledger_by_its_kind_and_reason(lake: Lake):
+def test_a_repair_is_in_the_ledger_with_its_kind_and_reason(lake: Lake):
     picked = land(lake, 3, [4])
     lake.rollback(1)
     lake.cherry_pick(picked)
@@ -190,7 +191,7 @@ def test_a_repair_of_a_table_that_moved_meanwhile_changes_nothing(lake: Lake):
 
 
 def with_a_picked_landing(lake: Lake) -> Repair:
-    """A stands at 3, and 4 is picked."""
+    """Shard A stands at 3, and record 4 is cherry-picked."""
     picked = land(lake, 3, [4])
     lake.rollback(1)
     lake.cherry_pick(picked)
@@ -199,7 +200,7 @@ def with_a_picked_landing(lake: Lake) -> Repair:
     return plan
 
 
-def test_a_repair_is_told_as_done_though_a_run_landed_right_after_it(lake: Lake):
+def test_a_repair_is_reported_as_done_though_a_run_landed_right_after_it(lake: Lake):
     plan, other = with_a_picked_landing(lake), lake.handle()
     lake.after_next_swap(
         lambda: other.commit(a_landing(other.staging_spec(), A, after=4, numbers=[5], run="run-2"))
@@ -208,7 +209,7 @@ def test_a_repair_is_told_as_done_though_a_run_landed_right_after_it(lake: Lake)
     assert standing(lake)["0"] == (5, 0, False)
 
 
-def test_a_repair_whose_answer_was_lost_is_told_as_done(lake: Lake):
+def test_a_repair_whose_answer_was_lost_is_reported_as_done(lake: Lake):
     plan, other = with_a_picked_landing(lake), lake.handle()
     lake.lose("answer")
     made = lake.table.rebuild(plan.landing, plan.on)
@@ -224,7 +225,7 @@ def test_a_repair_whose_request_was_lost_says_that_it_may_have_landed_and_can_be
     assert standing(lake)["0"] == (4, 0, False)
 
 
-def test_a_repair_that_another_one_outran_changes_nothing(lake: Lake):
+def test_a_repair_changes_nothing_if_another_repair_came_first(lake: Lake):
     plan, other = with_a_picked_landing(lake), lake.handle()
     lake.before_next_swap(lambda: other.rebuild(plan.landing, plan.on))
     with pytest.raises(Transient, match="Nothing was changed"):
@@ -232,7 +233,7 @@ def test_a_repair_that_another_one_outran_changes_nothing(lake: Lake):
     assert len([page for page in lake.pages() if page.ranges and page.ranges[0].kind is Kind.REPAIR]) == 1
 
 
-def test_what_the_repaired_table_carries_survives_further_commits(lake: Lake):
+def test_repaired_positions_are_carried_forward_by_later_commits(lake: Lake):
     lake.append_as_others()
     lake.append_as_others()
     lake.expire_all_but_the_head(forget=True)

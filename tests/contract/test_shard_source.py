@@ -1,4 +1,4 @@
-"""What every source of shards promises."""
+"""What every implementation of the shard source promises."""
 
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -23,7 +23,7 @@ TRIM = Start()
 
 
 class World(Protocol):
-    """A source, and the hand that makes things happen to its streams."""
+    """A source, and methods by which a test changes its streams."""
 
     source: ShardSource
 
@@ -148,7 +148,9 @@ def test_a_stream_is_described_by_name_and_by_arn_alike(world: World, stream: St
     assert by_name.retention == timedelta(hours=24)
 
 
-def test_a_stream_is_described_by_kcls_name_for_it_whatever_life_that_means(world: World, stream: StreamId):
+def test_a_stream_is_described_by_its_serialized_name_whatever_epoch_that_contains(
+    world: World, stream: StreamId
+):
     assert world.source.describe(stream.serialized).stream == stream
     world.delete(stream.name)
     world.advance(timedelta(seconds=90))
@@ -158,7 +160,7 @@ def test_a_stream_is_described_by_kcls_name_for_it_whatever_life_that_means(worl
         world.source.describe(f"999999999999:{stream.name}:{stream.epoch}")
 
 
-def test_streams_are_found_by_what_their_names_begin_with(world: World):
+def test_streams_are_found_by_the_prefix_of_their_names(world: World):
     orders = [world.create(name) for name in ("orders-a", "orders-b")]
     world.create("returns-orders-")
     assert list(world.source.find_streams("orders-", {})) == orders
@@ -166,7 +168,7 @@ def test_streams_are_found_by_what_their_names_begin_with(world: World):
     assert world.source.find_streams("nothing", {}) == ()
 
 
-def test_streams_are_found_by_all_of_the_tags_together(world: World):
+def test_streams_are_found_only_if_all_tags_match(world: World):
     for name in ("orders-a", "orders-b", "orders-c", "returns"):
         world.create(name)
     world.tag("orders-a", team="shop", stage="live")
@@ -178,7 +180,7 @@ def test_streams_are_found_by_all_of_the_tags_together(world: World):
     assert world.source.find_streams(None, {"team": "sho"}) == ()
 
 
-def test_a_tag_taken_away_and_a_stream_deleted_are_noticed_at_the_next_look(world: World):
+def test_a_removed_tag_and_a_deleted_stream_are_noticed_at_the_next_look(world: World):
     for name in ("a", "b", "c"):
         world.create(name)
         world.tag(name, team="shop")
@@ -188,19 +190,19 @@ def test_a_tag_taken_away_and_a_stream_deleted_are_noticed_at_the_next_look(worl
     assert [s.name for s in world.source.find_streams(None, {"team": "shop"})] == ["c"]
 
 
-def test_a_long_list_of_streams_comes_whole_each_with_its_life(world: World):
+def test_a_long_list_of_streams_is_complete_and_each_has_its_epoch(world: World):
     made = {world.create(f"orders-{n:03d}") for n in range(120)}
     assert set(world.source.find_streams("orders-", {})) == made
 
 
-def test_the_date_of_a_description_is_the_sources_clock_to_the_second(world: World, stream: StreamId):
+def test_the_date_of_a_description_is_kinesis_time_in_whole_seconds(world: World, stream: StreamId):
     world.advance(timedelta(hours=3, milliseconds=300))
     asked = world.source.describe(stream.name).asked
     assert asked.tzinfo is not None
     assert timedelta(0) <= world.now() - asked < timedelta(seconds=1)
 
 
-def test_a_stream_made_again_under_its_name_is_another_one(world: World, stream: StreamId):
+def test_a_recreated_stream_has_another_epoch(world: World, stream: StreamId):
     world.delete(stream.name)
     world.advance(timedelta(seconds=90))
     again = world.create(stream.name)
@@ -209,7 +211,7 @@ def test_a_stream_made_again_under_its_name_is_another_one(world: World, stream:
 
 
 @pytest.mark.parametrize("ask", ["describe", "list_shards", "is_gone"])
-def test_a_missing_stream_is_unknown_and_named(world: World, ask: str):
+def test_the_error_for_a_missing_stream_names_it(world: World, ask: str):
     absent = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/absent", 1)
     asked = {
         "describe": lambda: world.source.describe("absent"),
@@ -240,7 +242,7 @@ def test_a_merged_shard_names_both_its_parents(world: World, stream: StreamId):
     assert set(merged.parents) == {"shardId-000000000000", "shardId-000000000001"}
 
 
-def test_from_a_moment_on_shards_closed_before_it_are_out_of_scope(world: World, stream: StreamId):
+def test_a_listing_from_a_moment_on_leaves_out_shards_closed_before_it(world: World, stream: StreamId):
     world.advance(timedelta(minutes=10))
     world.split(shard(stream, 0))
     world.advance(timedelta(minutes=10))
@@ -249,30 +251,28 @@ def test_from_a_moment_on_shards_closed_before_it_are_out_of_scope(world: World,
 
 
 @pytest.mark.parametrize("since", [None, TRIM])
-def test_from_the_trim_horizon_on_all_shards_are_in_scope(
-    world: World, stream: StreamId, since: Start | None
-):
+def test_a_listing_from_trim_horizon_on_has_all_shards(world: World, stream: StreamId, since: Start | None):
     world.advance(timedelta(minutes=10))
     world.split(shard(stream, 0))
     world.advance(timedelta(minutes=10))
     assert ids(world, stream, since) == [0, 1, 2, 3]
 
 
-def test_a_start_before_the_stream_was_made_is_its_beginning(world: World, stream: StreamId):
+def test_a_listing_from_before_the_streams_creation_has_all_shards(world: World, stream: StreamId):
     assert ids(world, stream, Start(datetime.fromtimestamp(stream.epoch, UTC) - timedelta(days=400))) == [
         0,
         1,
     ]
 
 
-def test_a_long_list_comes_whole(world: World):
+def test_a_long_list_of_shards_is_complete(world: World):
     wide = world.create("wide", 2_300)
     found = world.source.list_shards(wide)
     assert ids(world, wide) == list(range(2_300))
     assert len(found) == 2_300
 
 
-def test_a_shard_is_gone_once_its_last_record_is_past_retention(world: World, stream: StreamId):
+def test_a_closed_shard_is_gone_once_its_last_record_is_past_retention(world: World, stream: StreamId):
     world.put(shard(stream, 0))
     world.split(shard(stream, 0))
     assert not world.source.is_gone(shard(stream, 0))
@@ -281,7 +281,7 @@ def test_a_shard_is_gone_once_its_last_record_is_past_retention(world: World, st
     assert not world.source.is_gone(shard(stream, 1))
 
 
-def test_a_shard_that_never_was_is_gone(world: World, stream: StreamId):
+def test_a_shard_that_never_existed_counts_as_gone(world: World, stream: StreamId):
     assert world.source.is_gone(shard(stream, 99))
 
 
@@ -291,7 +291,7 @@ def test_an_empty_shard_has_no_news(world: World, stream: StreamId):
     assert world.source.has_news({}) == frozenset()
 
 
-def test_a_record_is_news_until_the_position_is_past_it(world: World, stream: StreamId):
+def test_a_shard_has_news_until_the_position_has_passed_its_last_record(world: World, stream: StreamId):
     first = world.put(shard(stream, 0))
     assert world.source.has_news({shard(stream, 0): TRIM, shard(stream, 1): TRIM}) == {shard(stream, 0)}
     assert world.source.has_news({shard(stream, 0): first}) == frozenset()
@@ -299,13 +299,13 @@ def test_a_record_is_news_until_the_position_is_past_it(world: World, stream: St
     assert world.source.has_news({shard(stream, 0): first}) == {shard(stream, 0)}
 
 
-def test_news_is_told_again_and_again_until_the_position_moves(world: World, stream: StreamId):
+def test_each_look_finds_the_news_until_the_position_moves(world: World, stream: StreamId):
     world.put(shard(stream, 0))
     for _ in range(3):
         assert world.source.has_news({shard(stream, 0): TRIM}) == {shard(stream, 0)}
 
 
-def test_a_record_put_between_two_looks_is_news(world: World, stream: StreamId):
+def test_a_record_that_was_put_between_two_looks_is_found(world: World, stream: StreamId):
     at = world.put(shard(stream, 0))
     for _ in range(3):
         assert world.source.has_news({shard(stream, 0): at}) == frozenset()
@@ -314,25 +314,25 @@ def test_a_record_put_between_two_looks_is_news(world: World, stream: StreamId):
     assert world.source.has_news({shard(stream, 0): at}) == {shard(stream, 0)}
 
 
-def test_looks_hours_apart_are_looks_all_the_same(world: World, stream: StreamId):
+def test_a_look_hours_after_the_last_one_finds_new_records(world: World, stream: StreamId):
     at = world.put(shard(stream, 0))
     assert world.source.has_news({shard(stream, 0): at}) == frozenset()
     world.advance(timedelta(hours=2))
     assert world.source.has_news({shard(stream, 0): at}) == frozenset()
 
 
-def test_the_end_of_a_shard_is_news(world: World, stream: StreamId):
+def test_the_end_of_a_shard_counts_as_news(world: World, stream: StreamId):
     at = world.put(shard(stream, 0))
     assert world.source.has_news({shard(stream, 0): at}) == frozenset()
     world.split(shard(stream, 0))
     assert world.source.has_news({shard(stream, 0): at}) == {shard(stream, 0)}
 
 
-def test_a_shard_that_cannot_be_asked_counts_as_one_with_news(world: World, stream: StreamId):
+def test_a_shard_that_cannot_be_looked_at_counts_as_having_news(world: World, stream: StreamId):
     assert world.source.has_news({shard(stream, 99): TRIM, shard(stream, 1): TRIM}) == {shard(stream, 99)}
 
 
-def test_many_idle_shards_are_told_apart(world: World):
+def test_of_many_shards_only_those_with_records_have_news(world: World):
     wide = world.create("wide", 40)
     fresh = {shard(wide, i) for i in range(0, 40, 7)}
     for key in sorted(fresh):
@@ -340,7 +340,7 @@ def test_many_idle_shards_are_told_apart(world: World):
     assert world.source.has_news({shard(wide, i): TRIM for i in range(40)}) == fresh
 
 
-def test_a_record_at_its_very_sequence_number_tells_when_it_arrived(world: World, stream: StreamId):
+def test_the_arrival_of_a_record_is_found_by_its_sequence_number(world: World, stream: StreamId):
     at = world.put(shard(stream, 0))
     then = world.now()
     world.put(shard(stream, 0))
@@ -349,7 +349,9 @@ def test_a_record_at_its_very_sequence_number_tells_when_it_arrived(world: World
     assert world.source.arrivals({}) == {}
 
 
-def test_a_record_that_was_trimmed_tells_nothing_though_later_ones_are_there(world: World, stream: StreamId):
+def test_the_arrival_of_a_trimmed_record_is_unknown_though_later_records_exist(
+    world: World, stream: StreamId
+):
     at = world.put(shard(stream, 0))
     world.advance(timedelta(hours=25))
     world.put(shard(stream, 0))
@@ -357,7 +359,7 @@ def test_a_record_that_was_trimmed_tells_nothing_though_later_ones_are_there(wor
     assert world.source.arrivals({shard(stream, 0): at, gone: at}) == {}
 
 
-def test_only_a_shard_that_was_closed_with_all_its_records_before_a_moment_had_ended_before_it(
+def test_a_shard_had_ended_before_a_moment_only_if_it_was_closed_and_has_no_later_record(
     world: World, stream: StreamId
 ):
     world.put(shard(stream, 0))
@@ -371,5 +373,7 @@ def test_only_a_shard_that_was_closed_with_all_its_records_before_a_moment_had_e
     world.split(shard(stream, 1))
     assert world.source.ended_before(shard(stream, 0), then)
     assert not world.source.ended_before(shard(stream, 0), then - timedelta(seconds=12))
-    assert not world.source.ended_before(shard(stream, 1), then), "it holds a record from after it"
-    assert not world.source.ended_before(shard(stream, 2), then), "it is open"
+    assert not world.source.ended_before(shard(stream, 1), then), (
+        "the shard holds a record from after that moment"
+    )
+    assert not world.source.ended_before(shard(stream, 2), then), "the shard is open"

@@ -58,7 +58,7 @@ def test_the_first_beat_makes_the_row(store: WorkerStore):
     assert store.listing().workers == (row,)
 
 
-def test_every_beat_counts_and_stamps_whole_seconds(store: WorkerStore, clock: MemoryClock):
+def test_every_beat_is_counted_and_stamped_in_whole_seconds(store: WorkerStore, clock: MemoryClock):
     store.beat("w1", "dagster-a", found=None)
     clock.advance(timedelta(seconds=5))
     row = store.beat("w1", "dagster-a", found="dagster-a")
@@ -72,13 +72,13 @@ def test_a_second_instance_that_saw_no_row_is_refused_and_changes_nothing(store:
     assert store.get("w1") == row
 
 
-def test_a_second_instance_that_saw_a_third_is_refused(store: WorkerStore):
+def test_an_instance_that_read_another_instance_in_the_row_is_refused(store: WorkerStore):
     row = store.beat("w1", "dagster-a", found=None)
     assert store.beat("w1", "dagster-b", found="dagster-c") is None
     assert store.get("w1") == row
 
 
-def test_an_instance_may_be_replaced_by_who_knows_it(store: WorkerStore):
+def test_an_instance_may_be_replaced_by_one_that_read_its_name_in_the_row(store: WorkerStore):
     store.beat("w1", "dagster-a", found=None)
     row = store.beat("w1", "dagster-b", found="dagster-a")
     assert row is not None
@@ -91,25 +91,25 @@ def test_a_replaced_instance_is_refused_from_then_on(store: WorkerStore):
     assert store.beat("w1", "dagster-a", found="dagster-a") is None
 
 
-def test_an_instance_is_never_refused_for_its_own_sake(store: WorkerStore):
-    """It asked with what it read before its own first write, whose answer was lost."""
+def test_an_instance_is_never_refused_because_of_its_own_row(store: WorkerStore):
+    """The instance read the row before its own first write, whose answer was lost."""
     store.beat("w1", "dagster-a", found=None)
     row = store.beat("w1", "dagster-a", found=None)
     assert row is not None
     assert (row.instance, row.beat) == ("dagster-a", 2)
 
 
-def test_no_instance_but_a_first_one_beats_a_row_that_is_not_there(store: WorkerStore):
+def test_an_instance_that_expects_a_row_doesnt_beat_a_missing_one(store: WorkerStore):
     assert store.beat("w1", "dagster-b", found="dagster-a") is None
     assert store.get("w1") is None
 
 
-def test_a_run_beats_before_its_worker_ever_did(store: WorkerStore):
+def test_a_run_can_beat_before_its_workers_first_beat(store: WorkerStore):
     store.beat_run("w1", CLAIM)
     assert store.get("w1") == Worker("w1", last_update=START, run_beats={CLAIM: 1})
 
 
-def test_runs_beat_each_for_itself_and_beside_the_worker(store: WorkerStore):
+def test_each_run_has_a_counter_of_its_own_beside_the_workers(store: WorkerStore):
     store.beat("w1", "dagster-a", found=None)
     for claim in (CLAIM, "run-2/b", CLAIM):
         store.beat_run("w1", claim)
@@ -119,7 +119,7 @@ def test_runs_beat_each_for_itself_and_beside_the_worker(store: WorkerStore):
     assert (row.beat, dict(row.run_beats)) == (2, {CLAIM: 2, "run-2/b": 1})
 
 
-def test_a_claim_may_hold_any_characters(store: WorkerStore):
+def test_a_claim_may_contain_any_characters(store: WorkerStore):
     odd = "run.with.dots[0]/#:é "
     store.beat_run("w1", odd)
     store.beat_run("w1", odd)
@@ -136,7 +136,7 @@ def test_beats_of_many_runs_at_once_are_all_counted(store: WorkerStore):
     assert dict(row.run_beats) == {f"run-{i}/a": 8 for i in range(3)}
 
 
-def test_forget_runs_forgets_those_and_no_other(store: WorkerStore):
+def test_forget_runs_removes_the_named_beats_and_no_others(store: WorkerStore):
     claims = [f"run-{i}/a" for i in range(130)]
     for claim in claims:
         store.beat_run("w1", claim)
@@ -146,13 +146,13 @@ def test_forget_runs_forgets_those_and_no_other(store: WorkerStore):
     assert dict(row.run_beats) == {claims[-1]: 1}
 
 
-def test_forgetting_nothing_and_forgetting_of_nobody_make_no_row(store: WorkerStore):
+def test_forget_runs_makes_no_row(store: WorkerStore):
     store.forget_runs("w1", ["run-1/a"])
     store.forget_runs("w1", [])
     assert store.listing().workers == ()
 
 
-def test_stopping_is_kept_until_it_is_taken_back(store: WorkerStore):
+def test_stopping_stays_set_until_it_is_removed(store: WorkerStore):
     store.beat("w1", "dagster-a", found=None)
     store.set_stopping("w1", stopping=True)
     after = store.beat("w1", "dagster-a", found="dagster-a")
@@ -162,7 +162,7 @@ def test_stopping_is_kept_until_it_is_taken_back(store: WorkerStore):
     assert [w.stopping for w in store.listing().workers] == [False]
 
 
-def test_a_worker_can_be_told_to_stop_before_it_starts(store: WorkerStore):
+def test_stopping_can_be_set_before_a_workers_first_beat(store: WorkerStore):
     store.set_stopping("w1", stopping=True)
     row = store.beat("w1", "dagster-a", found=None)
     assert row == Worker("w1", last_update=START, beat=1, instance="dagster-a", stopping=True)
@@ -190,13 +190,13 @@ def test_a_listing_shows_every_worker(store: WorkerStore):
     assert {w.worker_id for w in store.listing().workers} == {f"w{i}" for i in range(5)}
 
 
-def test_a_listing_has_nothing_skipped_where_all_is_understood(store: WorkerStore):
+def test_a_listing_skips_no_row_that_is_understood(store: WorkerStore):
     rows = {each: store.beat(each, "dagster-a", found=None) for each in ("w0", "w1", "w2")}
     listing = store.listing()
     assert (by_id(listing.workers), listing.skipped) == (rows, ())
 
 
-def test_a_glance_shows_all_of_a_table_of_their_own_and_among_leases_those_that_are_known(store: WorkerStore):
+def test_a_glance_reads_all_workers_in_layout_m_and_only_known_ones_in_layout_s(store: WorkerStore):
     rows = {each: store.beat(each, "dagster-a", found=None) for each in ("w0", "w1", "w2")}
     found = store.glance(["w2", "w-gone", "w1", "w2"])
     known = {"w1", "w2"} if is_among_leases(store) else rows.keys()
@@ -204,19 +204,19 @@ def test_a_glance_shows_all_of_a_table_of_their_own_and_among_leases_those_that_
     assert found.skipped == ()
 
 
-def test_a_glance_at_nobody_is_no_error(store: WorkerStore):
+def test_a_glance_at_no_worker_is_no_error(store: WorkerStore):
     store.beat("w1", "dagster-a", found=None)
     assert len(store.glance([]).workers) == (0 if is_among_leases(store) else 1)
 
 
-def test_a_glance_at_more_than_a_batch_shows_them_all(store: WorkerStore):
+def test_a_glance_at_more_workers_than_a_batch_shows_all(store: WorkerStore):
     ids = [f"w{i}" for i in range(110)]
     for each in ids:
         store.beat(each, "dagster-a", found=None)
     assert by_id(store.glance(iter(ids)).workers).keys() == set(ids)
 
 
-def test_get_many_shows_those_that_are_there_once_each(store: WorkerStore):
+def test_get_many_shows_each_existing_worker_once(store: WorkerStore):
     ids = [f"w{i}" for i in range(110)]
     rows = {each: store.beat(each, "dagster-a", found=None) for each in ids}
     found = store.get_many([*ids, "w-gone"])
@@ -224,7 +224,7 @@ def test_get_many_shows_those_that_are_there_once_each(store: WorkerStore):
     assert store.get_many([]).workers == ()
 
 
-def test_an_odd_row_hides_no_other_and_is_told(store: WorkerStore):
+def test_an_odd_row_is_reported_and_hides_no_other(store: WorkerStore):
     store.beat("w1", "dagster-a", found=None)
     hold_odd_row(store, "w2")
     for listing in (store.listing(), *(look(["w1", "w2", "w3"]) for look in (store.get_many, store.glance))):
@@ -234,7 +234,7 @@ def test_an_odd_row_hides_no_other_and_is_told(store: WorkerStore):
     assert [w.worker_id for w in store.listing().workers] == ["w1"]
 
 
-def test_get_of_a_worker_that_never_was_is_none(store: WorkerStore):
+def test_get_of_a_worker_that_never_existed_is_none(store: WorkerStore):
     store.beat("w1", "dagster-a", found=None)
     assert store.get("w2") is None
 
@@ -281,7 +281,7 @@ def test_a_report_before_the_first_beat_makes_the_row(store: WorkerStore):
     assert (row.last_update, row.beat, row.measured_at) == (START, 0, START)
 
 
-def test_of_two_reports_for_the_same_stretch_only_the_first_is_kept(store: WorkerStore):
+def test_of_two_reports_for_the_same_time_only_the_first_is_kept(store: WorkerStore):
     later = START + timedelta(seconds=30)
     store.report("w1", metrics(START, 5.0), seen=None)
     assert store.report("w1", metrics(later, 5.0, 6.0), seen=START)
@@ -292,12 +292,12 @@ def test_of_two_reports_for_the_same_stretch_only_the_first_is_kept(store: Worke
     assert (row.stats, row.measured_at) == ({"C": (5.0, 6.0)}, later)
 
 
-def test_a_report_on_a_row_that_is_gone_is_refused(store: WorkerStore):
+def test_a_report_on_a_deleted_row_is_refused(store: WorkerStore):
     assert not store.report("w1", metrics(START, 5.0), seen=START - timedelta(seconds=30))
     assert store.listing().workers == ()
 
 
-def test_beats_keep_fresh_metrics_and_take_outdated_ones_back(store: WorkerStore, clock: MemoryClock):
+def test_beats_keep_fresh_metrics_and_remove_outdated_ones(store: WorkerStore, clock: MemoryClock):
     store.beat("w1", "dagster-a", found=None)
     store.report("w1", metrics(START, 90.0), seen=None)
     clock.advance(timedelta(minutes=2, seconds=59))
@@ -310,7 +310,7 @@ def test_beats_keep_fresh_metrics_and_take_outdated_ones_back(store: WorkerStore
     assert store.get("w1") == row
 
 
-def test_metrics_that_were_taken_back_can_be_reported_again(store: WorkerStore, clock: MemoryClock):
+def test_metrics_that_were_removed_can_be_reported_again(store: WorkerStore, clock: MemoryClock):
     store.report("w1", metrics(START, 90.0), seen=None)
     clock.advance(timedelta(minutes=5))
     store.beat("w1", "dagster-a", found=None)
@@ -319,7 +319,7 @@ def test_metrics_that_were_taken_back_can_be_reported_again(store: WorkerStore, 
     assert store.report("w1", metrics(now, 10.0), seen=None)
 
 
-def test_a_stale_row_is_deleted_unless_its_worker_came_back(store: WorkerStore, clock: MemoryClock):
+def test_a_stale_row_is_deleted_unless_its_worker_beats_again(store: WorkerStore, clock: MemoryClock):
     stale = [store.beat(worker, "dagster-a", found=None) for worker in ("w1", "w2")]
     clock.advance(timedelta(days=2))
     back = store.beat("w2", "dagster-a", found="dagster-a")
@@ -327,7 +327,7 @@ def test_a_stale_row_is_deleted_unless_its_worker_came_back(store: WorkerStore, 
     assert store.listing().workers == (back,)
 
 
-def test_deleting_a_row_that_is_gone_or_never_had_a_time_changes_nothing(store: WorkerStore):
+def test_deleting_a_missing_row_or_one_without_a_time_stamp_changes_nothing(store: WorkerStore):
     row = store.beat("w1", "dagster-a", found=None)
     assert row is not None
     assert not store.delete_stale(Worker("w1"))
@@ -338,7 +338,7 @@ def test_deleting_a_row_that_is_gone_or_never_had_a_time_changes_nothing(store: 
     assert store.listing().workers == ()
 
 
-def test_a_worker_that_leaves_looks_long_gone_to_readers_of_its_stamp_until_it_may_work_again(
+def test_the_time_stamp_of_a_stopping_worker_is_old_until_the_worker_may_work_again(
     store: WorkerStore,
 ):
     beaten = store.beat("w1", "one", found=None)

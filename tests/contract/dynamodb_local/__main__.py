@@ -1,4 +1,5 @@
-"""`make contract DYNAMODB=local`: the DynamoDB suites once more, on AWS's own DynamoDB Local. Its conditions are AWS's code."""
+"""`make contract DYNAMODB=local`: run the DynamoDB suites on AWS's own DynamoDB Local, whose conditions are
+evaluated by AWS's code."""
 
 from __future__ import annotations
 
@@ -22,11 +23,11 @@ _SUITES = (
 )
 _SECONDS = 900.0
 _CUT_OFF = ("Could not transfer", "Could not resolve", "Unknown host", "Non-resolvable", "was not found in")
-"""What Maven says, in its several ways, when it can't reach a repository."""
+"""What Maven says when it can't reach a repository, in different versions."""
 
 
 class NotAtHand(Exception):
-    """Without Java, Maven and a repository nothing can be said."""
+    """Java, Maven or a repository can't be reached, so that nothing can be tested."""
 
 
 def main(arguments: list[str]) -> int:
@@ -40,7 +41,7 @@ def main(arguments: list[str]) -> int:
 
 
 def fetch() -> None:
-    """Into `artifacts`, where they aren't yet."""
+    """Download DynamoDB Local into `artifacts`, if it isn't there."""
     for tool in ("mvn", "java"):
         if shutil.which(tool) is None:
             raise NotAtHand(f"{tool} is not on the PATH")
@@ -58,7 +59,8 @@ def fetch() -> None:
 
 @contextmanager
 def served() -> Iterator[str]:
-    """It listens on loopback, at a port of its own choice, and ends when its input does."""
+    """Start DynamoDB Local. It listens on loopback at a port that it chooses, and ends when its standard input is
+    closed."""
     command = [
         "java",
         f"-Dsqlite4java.library.path={_LIB}",
