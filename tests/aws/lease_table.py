@@ -1,4 +1,4 @@
-"""A lease table of one test's own, the hand beside it, and what was asked of DynamoDB."""
+"""A lease table for one test, with direct writes to its rows, and a record of the requests to DynamoDB."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ CLAIMED = Lease(KEY, 5, Checkpoint("100", 3), owner="me", owner_switches=2, run_
 
 @dataclass
 class Table:
-    """A store of its own, the hand beside it, and what was asked of DynamoDB."""
+    """A lease store on a table of its own, with direct writes to its rows, and a record of the requests to DynamoDB."""
 
     aws: LocalAws
     client: "DynamoDBClient"
@@ -39,7 +39,7 @@ class Table:
         return dict(found.get("Item", {}))
 
     def edit(self, key: str = KEY, **attributes: Any) -> None:
-        """A hand, or a KCL worker, at the row."""
+        """Write the row directly, as a person or a KCL worker does."""
         for name, value in attributes.items():
             self.client.update_item(
                 TableName=self.name,

@@ -1,4 +1,4 @@
-"""A stream in this process, and a reader whose clock, sleep and dice the test holds."""
+"""A stream in this process, and a reader whose clock, pauses and random numbers the test controls."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ from pipeline.ports import RecordPage
 
 
 class World:
-    """A stream with one shard, unless told otherwise. Whoever sleeps moves the clock."""
+    """A stream, by default with one shard. A reader that pauses moves the clock."""
 
     def __init__(self, shards: int = 1, *, throttle: bool = False) -> None:
         self.aws = InProcessKinesis(throttle=throttle)
@@ -33,7 +33,8 @@ class World:
         return ShardKey(self.stream, f"shardId-{number:012d}")
 
     def put(self, *payloads: bytes, key: str = "customer") -> list[int]:
-        """The sequence numbers given. A moment later, so that what wasn't read yet shows as behind."""
+        """Put records and return their sequence numbers. The clock moves on a little, so that unread records show
+        as a lag."""
         given: list[int] = []
         at_once = 500 if len(payloads[0]) < 10_000 else 8
         for start in range(0, len(payloads), at_once):
@@ -72,7 +73,7 @@ class World:
 
 
 def until_tip(pages: Iterable[RecordPage]) -> list[RecordPage]:
-    """As the staging task reads: up to the tip or the end."""
+    """Read as a staging task does, up to the tip or the end."""
     read: list[RecordPage] = []
     for page in pages:
         read.append(page)

@@ -1,4 +1,5 @@
-"""What a process keeps of AWS between two ticks: made once, shared between threads, dropped with the credentials."""
+"""What a process keeps of AWS between two ticks is made once, shared by threads, and dropped when the credentials
+change."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ KEYS = "[default]\naws_access_key_id = {0}\naws_secret_access_key = secret\n"
 
 @pytest.fixture
 def adapters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Adapters:
-    """Of a process whose keys lie in a file."""
+    """The adapters of a process whose AWS keys are in a file."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     file = tmp_path / "credentials"
@@ -46,21 +47,19 @@ def test_each_port_is_made_once(adapters: Adapters):
     assert adapters.dynamodb() is adapters.dynamodb()
 
 
-def test_each_duty_has_a_source_of_its_own(adapters: Adapters):
+def test_each_duty_has_its_own_source(adapters: Adapters):
     assert adapters.source("leader") is adapters.source("leader")
     assert adapters.source("leader") is not adapters.source("sensor of w1")
 
 
-def test_keys_that_were_rotated_in_their_file_are_used_from_the_next_tick_on(
-    adapters: Adapters, tmp_path: Path
-):
+def test_new_keys_in_the_credentials_file_are_used_from_the_next_tick_on(adapters: Adapters, tmp_path: Path):
     before, leases = key_of(adapters), adapters.leases()
     (tmp_path / "credentials").write_text(KEYS.format("rotated"))
     assert (before, key_of(adapters)) == ("first", "rotated")
     assert adapters.leases() is not leases
 
 
-def test_an_endpoint_that_the_environment_names_anew_is_used_from_the_next_tick_on(
+def test_a_changed_endpoint_in_the_environment_is_used_from_the_next_tick_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     adapters = Adapters(
@@ -72,7 +71,7 @@ def test_an_endpoint_that_the_environment_names_anew_is_used_from_the_next_tick_
     assert (first, adapters.kinesis().meta.endpoint_url) == ("http://127.0.0.1:1", "http://127.0.0.1:2")
 
 
-def test_threads_that_ask_at_the_same_moment_share_one_client(
+def test_threads_that_ask_for_a_client_at_the_same_time_share_one(
     adapters: Adapters, monkeypatch: pytest.MonkeyPatch
 ):
     made = 0

@@ -1,4 +1,4 @@
-"""What KCL's workers have agreed on is read where their layout keeps it."""
+"""The client version on which KCL's workers have agreed is read from the table that their layout keeps it in."""
 
 import uuid
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
-def test_the_client_version_is_none_until_a_worker_of_kcls_wrote_it(dynamodb: "DynamoDBClient"):
+def test_the_client_version_is_none_until_a_kcl_worker_has_written_it(dynamodb: "DynamoDBClient"):
     settings = Settings(application=f"v-{uuid.uuid4().hex[:8]}", streams=(StreamSettings(name="s"),))
     tables = DynamoTables(dynamodb, settings, pause=lambda _: None)
     tables.ensure()
@@ -26,10 +26,10 @@ def test_the_client_version_is_none_until_a_worker_of_kcls_wrote_it(dynamodb: "D
 
 
 @pytest.mark.parametrize(("status", "moved"), [("DEPLOYED", True), ("DEPLOYED", False), ("PENDING", True)])
-def test_while_kcl_moves_its_rows_the_client_version_is_read_on_either_side(
+def test_during_a_migration_the_client_version_is_read_from_either_table(
     dynamodb: "DynamoDBClient", status: str, *, moved: bool
 ):
-    """A fleet that rolled back to 2.x is obeyed in the middle of its way to one table, too."""
+    """A fleet's rollback to 2.x counts also in the middle of its migration to one table."""
     settings = Settings(application=f"v-{uuid.uuid4().hex[:8]}", streams=(StreamSettings(name="s"),))
     tables = DynamoTables(dynamodb, settings, pause=lambda _: None)
     tables.ensure()

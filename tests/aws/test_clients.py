@@ -1,4 +1,4 @@
-"""Clients by the settings, and no secret in them."""
+"""AWS clients are made from the settings, which hold no secrets."""
 
 from dataclasses import fields
 
@@ -26,7 +26,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPa
 
 
 @pytest.mark.parametrize("make", [dynamodb_client, kinesis_client])
-def test_a_client_goes_where_the_settings_say_and_says_who_it_is(make):
+def test_a_client_uses_the_endpoint_and_region_of_the_settings_and_names_headrace(make):
     client = make(HERE)
     assert client.meta.region_name == "eu-west-1"
     assert client.meta.endpoint_url == "http://127.0.0.1:1"
@@ -42,7 +42,7 @@ def test_without_an_endpoint_a_client_goes_to_aws():
     )
 
 
-def test_no_setting_holds_a_key():
+def test_no_setting_is_an_aws_key():
     assert not [
         f.name for f in fields(AwsSettings) if "key" in f.name or "secret" in f.name or "token" in f.name
     ]
@@ -63,7 +63,7 @@ def test_credentials_in_an_endpoint_are_refused_and_not_repeated(endpoint: str):
         (AwsSettings(region="eu-west-1", endpoint="not an address"), "aws.endpoint"),
     ],
 )
-def test_a_setting_that_leads_nowhere_is_named(settings: AwsSettings, named: str):
+def test_the_error_for_an_unusable_setting_names_it(settings: AwsSettings, named: str):
     with pytest.raises(BadSetting, match=named):
         dynamodb_client(settings)
 
@@ -79,7 +79,7 @@ def test_a_setting_that_leads_nowhere_is_named(settings: AwsSettings, named: str
         ),
     ],
 )
-def test_a_profile_of_the_environment_that_is_nowhere_is_named_with_its_variable(
+def test_the_error_for_an_unknown_profile_of_the_environment_names_the_variable(
     environ: dict[str, str], named: str, monkeypatch: pytest.MonkeyPatch
 ):
     for variable, name in environ.items():

@@ -1,4 +1,5 @@
-"""Finding streams on Kinesis: pages, the budget of five questions a second, streams that come and go meanwhile."""
+"""Discovering streams on Kinesis: pages, at most five requests a second, and streams that are created and deleted
+meanwhile."""
 
 from collections import Counter
 from typing import Any
@@ -13,7 +14,7 @@ SHOP = {"team": "shop"}
 
 
 class Account:
-    """Streams on the stand-in in process, and what was asked about them."""
+    """Streams of a stand-in in this process, and the requests about them."""
 
     def __init__(self, streams: int, **how: Any) -> None:
         self.local = InProcessKinesis(**how)
@@ -40,14 +41,14 @@ class Account:
         self.asked.append(params)
 
 
-def test_pages_of_the_list_are_asked_for_by_their_token_alone():
+def test_further_pages_of_the_list_are_requested_by_their_token_alone():
     account = Account(230)
     assert [stream.name for stream in account.source.find_streams("orders-", {})] == account.names
     assert [set(each) for each in account.asked] == [set(), {"NextToken"}, {"NextToken"}]
-    assert account.calls == {"ListStreams": 3}, "without tags in question nobody asks for them"
+    assert account.calls == {"ListStreams": 3}, "without tags in the settings no tags are requested"
 
 
-def test_a_list_that_outlives_its_tokens_is_left_to_the_next_look():
+def test_a_list_that_takes_longer_than_its_tokens_are_valid_is_tried_at_the_next_look():
     account = Account(130)
     account.client.meta.events.register(
         "after-call.kinesis.ListStreams", lambda **_: account.local.clock.advance(301)
@@ -56,7 +57,7 @@ def test_a_list_that_outlives_its_tokens_is_left_to_the_next_look():
         account.source.find_streams(None, {})
 
 
-def test_after_the_first_look_twenty_streams_are_asked_for_their_tags_each_in_its_turn():
+def test_after_the_first_look_each_look_requests_the_tags_of_twenty_streams_in_turn():
     account = Account(50)
     assert account.found() == account.names
     assert account.calls["ListTagsForStream"] == 50
@@ -70,16 +71,16 @@ def test_after_the_first_look_twenty_streams_are_asked_for_their_tags_each_in_it
     assert left == [30, 10, 0]
 
 
-def test_a_look_that_is_throttled_half_way_is_not_in_vain():
+def test_tags_read_before_a_throttled_request_are_kept_for_the_next_look():
     account = Account(12, throttle=True)
     for _ in range(2):
         with pytest.raises(Throttled):
             account.found()
         account.local.clock.advance(1)
-    assert account.found() == account.names, "five a second"
+    assert account.found() == account.names, "at most five requests a second"
 
 
-def test_tags_that_are_known_do_for_another_look_where_kinesis_is_tired_and_each_gets_its_turn():
+def test_known_tags_are_used_while_kinesis_throttles_and_each_stream_gets_its_turn():
     account = Account(12, throttle=True)
     for _ in range(2):
         with pytest.raises(Throttled):
@@ -96,7 +97,7 @@ def test_tags_that_are_known_do_for_another_look_where_kinesis_is_tired_and_each
     assert left == [7, 2, 0]
 
 
-def test_streams_that_cannot_be_read_yet_or_any_more_are_not_found():
+def test_streams_that_are_being_created_or_deleted_are_not_discovered():
     account = Account(2, transition=60.0)
     account.client.create_stream(StreamName="orders-new", ShardCount=1)
     assert [s.name for s in account.source.find_streams("orders-", {})] == account.names
@@ -106,7 +107,7 @@ def test_streams_that_cannot_be_read_yet_or_any_more_are_not_found():
     assert [s.name for s in account.source.find_streams("orders-", {})] == ["orders-001", "orders-new"]
 
 
-def test_a_stream_that_goes_between_the_list_and_its_tags_is_not_found():
+def test_a_stream_that_is_deleted_between_the_list_and_its_tags_is_not_discovered():
     account = Account(2)
 
     def go(**_: Any) -> None:
@@ -117,7 +118,7 @@ def test_a_stream_that_goes_between_the_list_and_its_tags_is_not_found():
     assert account.found() == ["orders-000"]
 
 
-def test_a_tag_among_more_than_a_page_of_them_is_seen():
+def test_a_tag_on_a_later_page_of_tags_is_found():
     account = Account(1)
     account.client.add_tags_to_stream(StreamName="orders-000", Tags={f"a{n:02d}": "x" for n in range(10)})
     account.client.add_tags_to_stream(StreamName="orders-000", Tags={f"b{n:02d}": "x" for n in range(10)})
@@ -130,7 +131,7 @@ def test_a_tag_among_more_than_a_page_of_them_is_seen():
     assert account.calls["ListTagsForStream"] == 6
 
 
-def test_a_role_that_may_not_list_is_told_so():
+def test_a_role_without_the_right_to_list_streams_gets_an_error_that_says_so():
     account = Account(1)
     account.local.inject("error", operation="ListStreams", code="AccessDeniedException", status=400)
     with pytest.raises(Terminal, match="the list of streams: AWS refuses"):

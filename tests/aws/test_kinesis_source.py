@@ -23,7 +23,7 @@ TRIM = Start()
 
 
 class Kinesis:
-    """One stream on the stand-in in process, and what was asked of it."""
+    """One stream of a stand-in in this process, and the requests about it."""
 
     def __init__(self, shards: int = 1) -> None:
         self.local = InProcessKinesis()
@@ -56,7 +56,7 @@ def orders() -> Kinesis:
     return Kinesis()
 
 
-def test_a_missing_stream_is_named_with_region_and_endpoint(orders: Kinesis):
+def test_the_error_for_a_missing_stream_names_region_and_endpoint(orders: Kinesis):
     with pytest.raises(Unknown, match=r"no stream absent in us-east-1 at http://in-process\.invalid"):
         orders.source.describe("absent")
 
@@ -67,7 +67,7 @@ def test_an_epoch_is_the_whole_second_before_the_creation(orders: Kinesis):
     assert orders.stream.epoch <= moment < orders.stream.epoch + 1
 
 
-def test_an_answer_without_a_date_decides_nothing(orders: Kinesis):
+def test_an_answer_without_a_date_is_an_error(orders: Kinesis):
     def strip(parsed: Any, **_: Any) -> None:
         parsed["ResponseMetadata"]["HTTPHeaders"].pop("date")
 
@@ -76,7 +76,7 @@ def test_an_answer_without_a_date_decides_nothing(orders: Kinesis):
         orders.source.describe("orders")
 
 
-def test_pages_of_a_list_are_asked_for_by_their_token_alone():
+def test_further_pages_of_a_list_are_requested_by_their_token_alone():
     wide = Kinesis(1_500)
     assert len(wide.source.list_shards(wide.stream)) == 1_500
     first, second = wide.asked
@@ -84,7 +84,7 @@ def test_pages_of_a_list_are_asked_for_by_their_token_alone():
     assert set(second) == {"NextToken"}
 
 
-def test_a_token_that_expired_between_two_pages_starts_the_list_over():
+def test_the_list_is_requested_again_from_its_start_if_a_token_expires_between_two_pages():
     wide = Kinesis(1_500)
     pages = iter([301.0])
 
@@ -96,7 +96,7 @@ def test_a_token_that_expired_between_two_pages_starts_the_list_over():
     assert wide.calls["ListShards"] == 4
 
 
-def test_a_list_that_always_outlives_its_tokens_is_given_up():
+def test_a_list_whose_tokens_always_expire_ends_in_an_error():
     wide = Kinesis(1_500)
 
     def dawdle(**_: Any) -> None:
@@ -107,7 +107,7 @@ def test_a_list_that_always_outlives_its_tokens_is_given_up():
         wide.source.list_shards(wide.stream)
 
 
-def test_a_start_goes_as_a_filter_and_the_beginning_goes_without(orders: Kinesis):
+def test_a_start_is_sent_as_a_filter_and_the_streams_beginning_is_not(orders: Kinesis):
     since = orders.source.describe("orders").asked + timedelta(minutes=5)
     orders.local.clock.advance(600)
     orders.asked.clear()
@@ -127,7 +127,7 @@ def test_a_shard_of_a_missing_stream_is_not_gone_but_unknown(orders: Kinesis):
         orders.source.is_gone(orders.key())
 
 
-def test_an_idle_shard_costs_one_call_a_look_after_the_first(orders: Kinesis):
+def test_each_look_at_an_idle_shard_costs_one_request_after_the_first(orders: Kinesis):
     at = orders.put()
     for _ in range(4):
         assert orders.source.has_news({orders.key(): at}) == frozenset()
@@ -135,7 +135,7 @@ def test_an_idle_shard_costs_one_call_a_look_after_the_first(orders: Kinesis):
     assert orders.calls["GetRecords"] == 4
 
 
-def test_a_look_fetches_one_record_at_most(orders: Kinesis):
+def test_a_look_requests_one_record_at_most(orders: Kinesis):
     for _ in range(3):
         orders.put()
     orders.asked.clear()
@@ -160,7 +160,7 @@ def test_an_iterator_is_dropped_when_the_position_moves(orders: Kinesis):
     assert orders.calls["GetShardIterator"] == 2
 
 
-def test_shards_that_are_asked_in_turns_cost_one_call_a_look_too():
+def test_each_look_costs_one_request_also_if_shards_take_turns():
     wide = Kinesis(5)
     for _ in range(3):
         for number in range(5):
@@ -171,7 +171,7 @@ def test_shards_that_are_asked_in_turns_cost_one_call_a_look_too():
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_an_iterator_that_kinesis_keeps_no_more_is_not_kept_nor_tried(
+def test_an_iterator_older_than_five_minutes_is_neither_kept_nor_used(
     orders: Kinesis, monkeypatch: pytest.MonkeyPatch, *, asked: bool
 ):
     orders.source.has_news({orders.key(): TRIM})
@@ -185,7 +185,7 @@ def test_an_iterator_that_kinesis_keeps_no_more_is_not_kept_nor_tried(
     assert orders.calls["GetRecords"] == (3 if asked else 2)
 
 
-def test_an_empty_page_behind_the_tip_is_news(orders: Kinesis):
+def test_an_empty_page_behind_the_tip_counts_as_news(orders: Kinesis):
     orders.put()
     orders.local.clock.advance(60)
     orders.local.inject("empty", operation="GetRecords")
@@ -194,7 +194,7 @@ def test_an_empty_page_behind_the_tip_is_news(orders: Kinesis):
 
 @pytest.mark.parametrize("kind", ["throttle", "error", "lost"])
 @pytest.mark.parametrize("operation", ["GetShardIterator", "GetRecords"])
-def test_trouble_with_a_look_is_news_and_the_next_look_is_a_fresh_one(
+def test_a_failed_look_counts_as_news_and_the_next_look_makes_a_new_iterator(
     orders: Kinesis, kind: str, operation: str
 ):
     at = orders.put()
@@ -203,7 +203,7 @@ def test_trouble_with_a_look_is_news_and_the_next_look_is_a_fresh_one(
     assert orders.source.has_news({orders.key(): at}) == frozenset()
 
 
-def test_of_an_endpoint_that_is_down_only_a_few_shards_are_asked(orders: Kinesis):
+def test_if_the_endpoint_doesnt_answer_only_a_few_shards_are_looked_at(orders: Kinesis):
     orders.local.inject("lost")
     keys = {orders.key(number): TRIM for number in range(200)}
     assert orders.source.has_news(keys) == frozenset(keys)
@@ -213,7 +213,9 @@ def test_of_an_endpoint_that_is_down_only_a_few_shards_are_asked(orders: Kinesis
 @pytest.mark.parametrize(
     ("kind", "error"), [("throttle", Throttled), ("lost", Unreachable), ("error", Unreachable)]
 )
-def test_trouble_is_transient_and_named(orders: Kinesis, kind: str, error: type[Exception]):
+def test_throttling_and_lost_answers_are_transient_errors_that_name_the_stream(
+    orders: Kinesis, kind: str, error: type[Exception]
+):
     orders.local.inject(kind)
     asked = (
         lambda: orders.source.describe("orders"),
@@ -226,14 +228,14 @@ def test_trouble_is_transient_and_named(orders: Kinesis, kind: str, error: type[
         assert "isn't known" not in str(told.value)
 
 
-def test_a_refusal_of_the_policy_is_terminal(orders: Kinesis):
+def test_a_denial_by_the_policy_is_a_terminal_error(orders: Kinesis):
     orders.local.inject("error", code="AccessDeniedException", status=400)
     with pytest.raises(Terminal, match=r"AccessDeniedException.*policy"):
         orders.source.list_shards(orders.stream)
 
 
 @pytest.mark.usefixtures("no_backoff")
-def test_the_products_own_client_asks_a_throttled_kinesis_again(aws: LocalAws, kinesis: "KinesisClient"):
+def test_the_products_own_client_repeats_a_throttled_request(aws: LocalAws, kinesis: "KinesisClient"):
     kinesis.create_stream(StreamName="throttled", ShardCount=1)
     source = KinesisSource(kinesis_client(AwsSettings(region=aws.region, endpoint=aws.endpoint)))
     for operation in ("DescribeStreamSummary", "ListShards"):

@@ -1,4 +1,4 @@
-"""The wire form of a lease row: KCL's names and types, and no row that brings a list down."""
+"""The item of a lease row: KCL's attribute names and types. No row, whatever it holds, breaks a listing."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -41,7 +41,7 @@ VALUES = st.one_of(
 )
 
 
-def test_every_field_of_a_lease_has_attributes_and_no_two_share_one():
+def test_every_field_of_a_lease_has_attributes_of_its_own():
     names = [name for field in ATTRIBUTES.values() for name in field]
     assert set(ATTRIBUTES) == FIELDS
     assert len(names) == len(set(names))
@@ -53,7 +53,7 @@ def test_a_lease_comes_back_from_its_row_as_it_was(lease: Lease):
 
 
 @given(lease=LEASES, entity_type=st.booleans())
-def test_every_row_that_we_make_is_one_that_kcl_reads(lease: Lease, *, entity_type: bool):
+def test_kcl_can_read_every_row_that_headrace_writes(lease: Lease, *, entity_type: bool):
     item = write_lease(lease, entity_type=entity_type)
     assert item["leaseKey"] == {"S": lease.key}
     read_as_kcl(item, entity_type=entity_type)
@@ -80,7 +80,7 @@ def test_a_new_lease_is_written_as_kcls_create_does():
     }
 
 
-def test_a_range_of_one_hash_key_is_left_out_for_kcl_refuses_it():
+def test_a_range_of_one_hash_key_is_left_out_because_kcl_refuses_it():
     item = write_lease(Lease("shardId-0", hash_range=HashRange(5, 5)))
     assert not item.keys() & {"startingHashKey", "endingHashKey"}
 
@@ -105,7 +105,7 @@ def test_throughput_is_rounded_half_up_to_six_places_without_exponent(kbps: floa
     ],
     ids=str,
 )
-def test_a_throughput_that_makes_no_sense_counts_as_unmeasured_and_is_written_over(said: dict[str, Any]):
+def test_an_invalid_throughput_counts_as_unmeasured_and_is_overwritten(said: dict[str, Any]):
     read = read_lease({**ROW, "throughputKBps": said})
     assert read == read_lease(ROW)
     assert isinstance(read, Lease)
@@ -121,14 +121,14 @@ def test_a_throughput_that_makes_no_sense_counts_as_unmeasured_and_is_written_ov
     assert "throughputKBps" not in request["ConditionExpression"]
 
 
-def test_the_largest_throughput_that_is_believed_can_be_weighed_and_written():
+def test_the_largest_valid_throughput_can_be_balanced_by_and_written():
     read = read_lease({**ROW, "throughputKBps": {"N": "1E+9"}})
     assert isinstance(read, Lease)
     assert read.throughput_kbps == 1e9
     assert write_lease(read)["throughputKBps"] == {"N": "1000000000"}
 
 
-def test_a_row_with_what_is_mandatory_is_a_lease():
+def test_a_row_with_the_mandatory_attributes_is_a_lease():
     assert read_lease(ROW) == Lease("shardId-000000000007", 5)
 
 
@@ -137,7 +137,7 @@ def test_a_row_without_entity_type_is_a_lease_of_an_older_kcl():
     assert read_lease(ROW) == read_lease({**ROW, "entityType": {"S": "LEASE"}})
 
 
-def test_attributes_that_nobody_told_us_of_are_passed_over():
+def test_unknown_attributes_are_ignored():
     assert read_lease({**ROW, "fromTheFuture": {"M": {"x": {"N": "1"}}}}) == read_lease(ROW)
 
 
@@ -177,7 +177,7 @@ ODD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_a_row_that_we_do_not_understand_is_named_with_the_reason(name: str):
+def test_the_error_for_a_row_that_isnt_understood_names_it_and_the_reason(name: str):
     odd, reason = ODD[name]
     item = {key: value for key, value in {**ROW, **odd}.items() if value is not None}
     found = read_lease(item)
@@ -192,7 +192,7 @@ def test_a_row_that_we_do_not_understand_is_named_with_the_reason(name: str):
         st.sampled_from([n for names in ATTRIBUTES.values() for n in names] + ["entityType"]), VALUES
     )
 )
-def test_no_row_whatever_is_in_it_raises(odd: dict[str, Any]):
+def test_no_row_raises_an_unexpected_error(odd: dict[str, Any]):
     for item in (odd, {**ROW, **odd}):
         found = read_lease(item)
         assert isinstance(found, (Lease, SkippedRow))
@@ -220,7 +220,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("wanted", CHANGES, ids=lambda c: c.why)
-def test_every_write_but_create_needs_the_row_and_names_its_attributes(wanted: Change):
+def test_every_write_but_create_demands_that_the_row_exists_and_names_its_attributes(wanted: Change):
     operation, request = write_change(wanted)
     assert operation in {"update_item", "delete_item"}
     assert request["ConditionExpression"].startswith("attribute_exists(leaseKey)")
@@ -229,7 +229,7 @@ def test_every_write_but_create_needs_the_row_and_names_its_attributes(wanted: C
     assert names <= {name for names in ATTRIBUTES.values() for name in names}
 
 
-def test_a_condition_on_zero_holds_where_kcl_left_the_number_out():
+def test_a_condition_on_zero_holds_if_kcl_left_the_number_out():
     _, request = write_change(change.repair(LEASE, "run/1", SHARD_END))
     assert "attribute_not_exists(#checkpointSubSequenceNumber)" in request["ConditionExpression"]
     _, request = write_change(

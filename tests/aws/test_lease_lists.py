@@ -1,4 +1,4 @@
-"""Lists of leases in DynamoDB: pages, parts, the owner index, odd rows and rows of other kinds."""
+"""Listings of leases in DynamoDB: pages, segments, the owner index, odd rows and rows of other kinds."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.aws.lease_table import CLAIMED, KEY, Table
 # --- lists --------------------------------------------------------------------------------------------------
 
 
-def test_a_list_of_several_pages_comes_whole(table: Table):
+def test_a_listing_of_several_pages_is_complete(table: Table):
     rows = [
         Lease(f"shardId-{i:012d}", owner="me", pending=SHARD_END, pending_state=bytes(300_000))
         for i in range(9)
@@ -28,7 +28,7 @@ def test_a_list_of_several_pages_comes_whole(table: Table):
     assert table.calls["Scan"] > 1
 
 
-def test_rows_that_we_do_not_understand_are_reported_beside_the_others(table: Table):
+def test_rows_that_arent_understood_are_reported_and_the_others_listed(table: Table):
     table.hold(CLAIMED, Lease("broken"), Lease("ufo"))
     table.edit("broken", leaseCounter={"S": "five"})
     table.edit("ufo", entityType={"S": "UFO"})
@@ -43,7 +43,7 @@ def test_rows_that_we_do_not_understand_are_reported_beside_the_others(table: Ta
 @pytest.mark.parametrize(
     "kind", ["STREAM", "LEADER", "CLIENT_VERSION_MIGRATION", "TABLE_MIGRATION", "WORKER_METRIC_STATS"]
 )
-def test_rows_of_the_other_kinds_that_kcl_knows_are_no_leases_and_nothing_to_report(table: Table, kind: str):
+def test_rows_of_kcls_other_kinds_are_neither_listed_nor_reported(table: Table, kind: str):
     table.hold(CLAIMED)
     table.client.put_item(
         TableName=table.name,
@@ -68,7 +68,7 @@ def of_size(table: Table, gib: float) -> None:
 
 
 @pytest.mark.parametrize(("gib", "parts"), [(0.0, 1), (0.2, 1), (0.5, 3), (100, 32)])
-def test_a_scan_has_as_many_parts_as_the_table_is_large(table: Table, gib: float, parts: int):
+def test_a_scan_has_segments_by_the_size_of_the_table(table: Table, gib: float, parts: int):
     rows = {Lease(f"shardId-{i:012d}") for i in range(40)}
     table.hold(*rows)
     of_size(table, gib)
@@ -77,14 +77,14 @@ def test_a_scan_has_as_many_parts_as_the_table_is_large(table: Table, gib: float
     assert table.calls["Scan"] == parts
 
 
-def test_the_size_is_asked_once_in_a_while(table: Table):
+def test_the_size_of_the_table_is_requested_only_from_time_to_time(table: Table):
     for _ in range(3):
         table.store.scan()
     assert table.calls["DescribeTable"] == 1
 
 
 @pytest.mark.usefixtures("no_backoff")
-def test_a_size_that_was_never_to_be_had_means_ten_parts_and_no_failure(table: Table):
+def test_if_the_size_cant_be_read_a_scan_has_ten_segments(table: Table):
     table.hold(CLAIMED)
     table.trouble("error", "DescribeTable", code="AccessDeniedException", status=400)
     assert table.store.scan().leases == (CLAIMED,)
@@ -92,13 +92,13 @@ def test_a_size_that_was_never_to_be_had_means_ten_parts_and_no_failure(table: T
 
 
 @pytest.mark.usefixtures("no_backoff")
-def test_trouble_in_one_part_is_trouble_of_the_scan(table: Table):
+def test_an_error_in_one_segment_fails_the_scan(table: Table):
     table.trouble("throttle", "Scan", count=3)
     with pytest.raises(Throttled):
         table.store.scan()
 
 
-def test_an_odd_row_among_ones_own_is_reported_whether_scanned_or_indexed(table: Table):
+def test_an_odd_row_of_the_worker_is_reported_with_and_without_the_index(table: Table):
     table.hold(CLAIMED, Lease("broken", owner="me"), Lease("foreign", owner="other"))
     table.edit("broken", leaseCounter={"S": "five"})
     for indexed in (False, True):
@@ -109,7 +109,7 @@ def test_an_odd_row_among_ones_own_is_reported_whether_scanned_or_indexed(table:
         assert [row.key for row in listing.skipped] == ["broken"]
 
 
-def test_one_odd_row_asked_for_by_itself_says_what_to_do(table: Table):
+def test_the_error_for_a_single_odd_row_says_what_to_do(table: Table):
     table.hold(CLAIMED)
     table.edit(checkpoint={"S": "THE_MIDDLE"})
     for ask in (lambda: table.store.get(KEY), lambda: table.store.apply(change.create(CLAIMED, "again"))):
@@ -121,7 +121,7 @@ def test_one_odd_row_asked_for_by_itself_says_what_to_do(table: Table):
 # --- the owner index ----------------------------------------------------------------------------------------
 
 
-def test_without_an_index_held_rows_are_found_by_a_scan_pending_handovers_too(table: Table):
+def test_without_an_index_a_workers_rows_are_found_by_a_scan_with_pending_handovers(table: Table):
     handing = Lease("b", owner="next", checkpoint_owner="me")
     table.hold(CLAIMED, handing, Lease("c", owner="other"))
     assert set(table.store.held_by("me").leases) == {CLAIMED, handing}
@@ -129,7 +129,7 @@ def test_without_an_index_held_rows_are_found_by_a_scan_pending_handovers_too(ta
 
 
 @pytest.mark.parametrize("status", ["CREATING", "UPDATING", "DELETING"])
-def test_an_index_that_is_not_active_is_not_asked(table: Table, status: str):
+def test_an_index_that_is_not_active_is_not_used(table: Table, status: str):
     table.hold(CLAIMED)
     table.make_index()
 
@@ -141,7 +141,7 @@ def test_an_index_that_is_not_active_is_not_asked(table: Table, status: str):
     assert (table.calls["Scan"], table.calls["Query"]) == (1, 0)
 
 
-def test_an_active_index_is_asked_instead_of_a_scan_and_described_once(table: Table):
+def test_an_active_index_is_used_instead_of_a_scan_and_described_once(table: Table):
     rows = [Lease(f"shardId-{i:012d}", owner="me") for i in range(120)]
     table.hold(*rows, Lease("c", owner="other"))
     table.make_index()
@@ -149,7 +149,7 @@ def test_an_active_index_is_asked_instead_of_a_scan_and_described_once(table: Ta
         assert set(table.store.held_by("me").leases) == set(rows)
     assert table.calls["Scan"] == 0
     assert table.calls["DescribeTable"] == 1
-    assert table.calls["BatchGetItem"] == 6  # a hundred keys are the most of one
+    assert table.calls["BatchGetItem"] == 6  # one request holds a hundred keys at most
 
 
 def test_the_index_shows_the_next_owner_of_a_row_that_is_being_handed_over(table: Table):
@@ -159,7 +159,7 @@ def test_the_index_shows_the_next_owner_of_a_row_that_is_being_handed_over(table
     assert set(table.store.held_by("me").leases) == {CLAIMED, coming}
 
 
-def test_what_a_late_index_shows_of_rows_that_moved_or_went_is_dropped(table: Table):
+def test_rows_that_the_index_shows_too_late_are_left_out(table: Table):
     table.hold(CLAIMED, Lease("moved", owner="other"))
     table.make_index()
 
@@ -170,7 +170,7 @@ def test_what_a_late_index_shows_of_rows_that_moved_or_went_is_dropped(table: Ta
     assert table.store.held_by("me").leases == (CLAIMED,)
 
 
-def test_an_index_that_somebody_deleted_is_done_without(table: Table):
+def test_a_deleted_index_is_replaced_by_a_scan(table: Table):
     table.hold(CLAIMED)
     table.make_index()
     assert table.store.held_by("me").leases == (CLAIMED,)
@@ -182,7 +182,7 @@ def test_an_index_that_somebody_deleted_is_done_without(table: Table):
     assert table.calls["Scan"] == 1
 
 
-def test_rows_that_dynamodb_leaves_over_are_asked_for_again(table: Table):
+def test_unprocessed_keys_are_requested_again(table: Table):
     rows = [Lease(f"k{i}", owner="me") for i in range(4)]
     table.hold(*rows)
     table.make_index()
@@ -200,7 +200,7 @@ def test_rows_that_dynamodb_leaves_over_are_asked_for_again(table: Table):
     assert table.calls["BatchGetItem"] == 4
 
 
-def test_rows_that_dynamodb_leaves_over_for_ever_are_throttled(table: Table):
+def test_keys_that_always_stay_unprocessed_end_in_a_throttled_error(table: Table):
     table.hold(CLAIMED)
     table.make_index()
 

@@ -1,4 +1,4 @@
-"""Many writes on lease rows at once; and what a process needn't ask again."""
+"""Many writes on lease rows at once, and descriptions that aren't requested again."""
 
 from threading import Barrier
 from typing import Any
@@ -19,8 +19,8 @@ def created(table: Table) -> list[object]:
     return list(table.store.apply_all([change.create(row, "a test") for row in ROWS]))
 
 
-def test_writes_of_many_rows_are_under_way_together(table: Table):
-    """Each waits for fifteen others: one after the other they'd wait for ever."""
+def test_many_rows_are_written_at_the_same_time(table: Table):
+    """Each write waits for fifteen others. One after the other they would wait for ever."""
     together = Barrier(leases._AT_ONCE, timeout=20)
 
     def wait(**_: Any) -> None:
@@ -32,7 +32,7 @@ def test_writes_of_many_rows_are_under_way_together(table: Table):
 
 
 @pytest.mark.usefixtures("no_backoff")
-def test_a_row_that_is_throttled_for_good_is_told_so_and_the_others_are_written(table: Table):
+def test_a_row_that_stays_throttled_gets_that_error_and_the_others_are_written(table: Table):
     def too_many(params: Any, context: Any, **_: Any) -> None:
         if params["Item"]["leaseKey"]["S"] == ROWS[7].key:
             raise Throttled("this one")
@@ -44,8 +44,8 @@ def test_a_row_that_is_throttled_for_good_is_told_so_and_the_others_are_written(
 
 
 @pytest.mark.usefixtures("no_backoff")
-def test_where_every_second_row_is_throttled_all_are_tried(table: Table):
-    """Else the same last rows would never be, as long as that lasts."""
+def test_if_every_second_write_is_throttled_all_rows_are_tried(table: Table):
+    """Otherwise the same last rows would never be tried while the throttling lasts."""
 
     def too_many(params: Any, context: Any, **_: Any) -> None:
         if int(params["Item"]["leaseKey"]["S"][-1]) % 2:
@@ -58,7 +58,7 @@ def test_where_every_second_row_is_throttled_all_are_tried(table: Table):
 
 
 @pytest.mark.usefixtures("no_backoff")
-def test_where_everything_is_throttled_the_last_rows_are_not_even_tried(table: Table):
+def test_if_every_write_is_throttled_the_last_rows_are_not_tried(table: Table):
     table.trouble("throttle", "PutItem", count=10_000)
     answers = created(table)
     assert all(isinstance(each, Throttled) for each in answers)
@@ -74,7 +74,7 @@ def test_the_index_is_described_once(table: Table):
     assert (table.calls["DescribeTable"], table.calls["Query"], table.calls["Scan"]) == (1, 5, 0)
 
 
-def test_an_index_that_is_not_there_yet_is_asked_for_until_it_is(table: Table):
+def test_a_missing_index_is_looked_for_until_it_exists(table: Table):
     table.hold(CLAIMED)
     for _ in range(2):
         table.store.held_by("me")
@@ -85,7 +85,7 @@ def test_an_index_that_is_not_there_yet_is_asked_for_until_it_is(table: Table):
     assert (table.calls["DescribeTable"], table.calls["Query"]) == (3, 2)
 
 
-def test_an_index_that_went_is_asked_for_again(table: Table):
+def test_a_deleted_index_is_looked_for_again(table: Table):
     table.hold(CLAIMED)
     table.make_index()
     assert table.store.held_by("me").leases == (CLAIMED,)

@@ -1,4 +1,4 @@
-"""The lease table in DynamoDB: rows that others write too, lost answers, trouble."""
+"""The lease table in DynamoDB: rows that other programs write too, lost answers, and errors."""
 
 import random
 from dataclasses import replace
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-# --- rows that others write too -----------------------------------------------------------------------------
+# --- rows that other programs write too -----------------------------------------------------------------------------
 
 
-def test_attributes_that_we_do_not_know_survive_every_write_but_a_delete(table: Table):
+def test_unknown_attributes_survive_every_write_but_a_delete(table: Table):
     table.hold(CLAIMED)
     future = {"M": {"deep": {"L": [{"N": "1"}, {"BOOL": True}]}}}
     table.edit(fromTheFuture=future)
@@ -50,7 +50,7 @@ def test_attributes_that_we_do_not_know_survive_every_write_but_a_delete(table: 
         assert table.row()["fromTheFuture"] == future
 
 
-def test_a_row_of_kcls_without_sub_sequence_numbers_can_be_checkpointed(table: Table):
+def test_a_kcl_row_without_sub_sequence_numbers_can_be_checkpointed(table: Table):
     row = {
         "leaseKey": {"S": KEY},
         "leaseCounter": {"N": "5E+0"},
@@ -68,7 +68,7 @@ def test_a_row_of_kcls_without_sub_sequence_numbers_can_be_checkpointed(table: T
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_after_any_writes_of_ours_every_row_is_one_that_kcl_reads(table: Table, seed: int):
+def test_kcl_can_read_every_row_after_any_writes_of_headrace(table: Table, seed: int):
     dice = random.Random(seed)
     lease = Lease(KEY, parents=frozenset({"shardId-1"}), hash_range=HashRange(0, 9), stream_epoch=17)
     table.hold(lease)
@@ -101,7 +101,7 @@ def test_after_any_writes_of_ours_every_row_is_one_that_kcl_reads(table: Table, 
     assert applied > 10
 
 
-# --- trouble ------------------------------------------------------------------------------------------------
+# --- errors ------------------------------------------------------------------------------------------------
 
 OWN_WRITES = {
     "claim": (
@@ -124,7 +124,7 @@ UNCOUNTED = {
 
 @pytest.mark.usefixtures("no_backoff")
 @pytest.mark.parametrize("name", [*OWN_WRITES, *UNCOUNTED])
-def test_a_write_whose_answer_was_lost_is_applied_once_and_known_as_ones_own(table: Table, name: str):
+def test_a_write_whose_answer_was_lost_is_applied_once_and_counts_as_applied(table: Table, name: str):
     read, wanted = (OWN_WRITES | UNCOUNTED)[name]
     table.hold(read)
     table.trouble("lost", "UpdateItem", count=1)
@@ -137,10 +137,8 @@ def test_a_write_whose_answer_was_lost_is_applied_once_and_known_as_ones_own(tab
 
 @pytest.mark.usefixtures("no_backoff")
 @pytest.mark.parametrize("kind", ["complete", "release", "give up"])
-def test_a_write_that_leaves_no_mark_is_refused_when_its_answer_was_lost_and_shown_as_it_stands(
-    table: Table, kind: str
-):
-    """What it wanted is done; whether by it or by somebody else can't be told, and needn't be."""
+def test_a_write_without_a_recognizable_value_is_refused_if_its_answer_was_lost(table: Table, kind: str):
+    """The row is as the write wanted it. Which write did that can't be known, and doesn't matter."""
     handing = replace(CLAIMED, owner="next", checkpoint_owner="me")
     read, wanted, becomes = {
         "complete": (
@@ -161,7 +159,7 @@ def test_a_write_that_leaves_no_mark_is_refused_when_its_answer_was_lost_and_sho
 
 
 @pytest.mark.usefixtures("no_backoff")
-def test_a_write_between_the_lost_answer_and_the_second_try_is_not_ones_own(table: Table):
+def test_a_write_that_came_between_the_lost_answer_and_the_second_try_is_recognized_as_anothers(table: Table):
     table.hold(CLAIMED)
     table.trouble("lost", "UpdateItem", count=1)
     meanwhile = DynamoLeaseStore(table.aws.client("dynamodb"), table.name)
@@ -180,7 +178,7 @@ def test_a_write_between_the_lost_answer_and_the_second_try_is_not_ones_own(tabl
 
 
 @pytest.mark.usefixtures("no_backoff")
-def test_a_throttled_table_is_asked_again_a_few_times(table: Table):
+def test_throttled_requests_are_repeated_a_few_times(table: Table):
     table.hold(CLAIMED)
     table.trouble("throttle", "UpdateItem", count=2)
     assert isinstance(table.store.apply(change.beat(CLAIMED, "me")), Applied)
@@ -190,7 +188,7 @@ def test_a_throttled_table_is_asked_again_a_few_times(table: Table):
 @pytest.mark.parametrize(
     ("kind", "error"), [("throttle", Throttled), ("lost", Unreachable), ("error", Unreachable)]
 )
-def test_trouble_beyond_our_patience_is_transient_and_says_what_is_safe(
+def test_errors_after_the_last_repetition_are_transient_and_say_what_is_safe(
     table: Table, kind: str, error: type[Exception]
 ):
     table.hold(CLAIMED)
@@ -213,7 +211,7 @@ def test_trouble_beyond_our_patience_is_transient_and_says_what_is_safe(
         assert ("isn't known" in str(told.value)) is is_unsure
 
 
-def test_a_service_that_is_not_there_is_unreachable(table: Table):
+def test_a_missing_service_is_reported_as_unreachable(table: Table):
     client = dynamodb_client(AwsSettings(region="us-east-1", endpoint="http://127.0.0.1:1"))
     store = DynamoLeaseStore(client, "leases")
     with pytest.raises(
@@ -224,14 +222,14 @@ def test_a_service_that_is_not_there_is_unreachable(table: Table):
         store.apply(change.beat(CLAIMED, "me"))
 
 
-def test_a_refusal_of_the_policy_is_terminal(table: Table):
+def test_a_denial_by_the_policy_is_a_terminal_error(table: Table):
     table.trouble("error", "Scan", code="AccessDeniedException", status=400)
     with pytest.raises(Terminal, match=r"AccessDeniedException.*policy"):
         table.store.scan()
 
 
 @pytest.mark.parametrize("ask", ["get", "scan", "held_by", "apply"])
-def test_a_missing_table_is_named_with_the_command_that_makes_it(dynamodb: "DynamoDBClient", ask: str):
+def test_the_error_for_a_missing_table_names_the_command_that_makes_it(dynamodb: "DynamoDBClient", ask: str):
     store = DynamoLeaseStore(dynamodb, "nowhere")
     asked = {
         "get": lambda: store.get(KEY),

@@ -1,4 +1,4 @@
-"""The wire form of the leader's lock."""
+"""The item of the leader's lock."""
 
 from datetime import timedelta
 from typing import Any
@@ -17,11 +17,11 @@ KCL: dict[str, Any] = {
 }
 
 
-def test_the_row_is_the_lock_clients_to_the_letter():
+def test_the_row_has_exactly_the_form_of_awss_lock_client():
     assert write_lock(LockRow("w0", "r0", timedelta(seconds=120))) == KCL
 
 
-def test_in_one_table_the_row_says_what_it_is():
+def test_in_layout_s_the_row_has_an_entity_type():
     item = write_lock(LockRow("w0", "r0", timedelta(seconds=120)), key="leaseKey", entity_type=True)
     assert item == {
         "leaseKey": {"S": "Leader"},
@@ -30,12 +30,12 @@ def test_in_one_table_the_row_says_what_it_is():
     }
 
 
-def test_a_row_that_kcl_wrote_reads_as_it_was_meant():
+def test_a_row_that_kcl_wrote_is_understood():
     assert read_lock({**KCL, "entityType": {"S": "LEADER"}}) == LockRow("w0", "r0", timedelta(seconds=120))
 
 
 @pytest.mark.parametrize(("text", "released"), [("1", True), ("0", False)])
-def test_only_a_one_is_a_release(text: str, *, released: bool):
+def test_is_released_counts_only_with_the_value_1(text: str, *, released: bool):
     assert read_lock({**KCL, "isReleased": {"S": text}}).released is released
 
 
@@ -49,6 +49,6 @@ def test_only_a_one_is_a_release(text: str, *, released: bool):
         {"recordVersionNumber": {"N": "1"}},
     ],
 )
-def test_a_row_of_another_shape_is_said_to_be_so(odd: dict[str, Any]):
+def test_a_row_of_another_shape_is_refused(odd: dict[str, Any]):
     with pytest.raises(WrongShape):
         read_lock({**KCL, **odd})

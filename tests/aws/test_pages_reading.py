@@ -1,4 +1,4 @@
-"""What the executor's reader brings of a shard."""
+"""Which pages the reader in a Spark task gets from a shard."""
 
 import pickle
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ from tests.aws.pages_world import World, numbers_of, payloads_of, until_tip
 
 NOW = datetime(2099, 12, 31, 23, 59, 59, tzinfo=UTC)
 _MEBIBYTE = b"x" * (1024 * 1024 - len("customer"))
-"""The largest payload: with its partition key it takes 1 MiB."""
+"""The largest payload. With its partition key the record takes 1 MiB."""
 
 
 def test_every_record_of_a_shard_comes_once_and_in_order():
@@ -48,7 +48,7 @@ def test_a_shard_without_position_begins_at_its_timestamp():
     assert numbers_of(pages) == after
 
 
-def test_a_position_that_holds_no_record_begins_at_the_batchs_start():
+def test_a_position_without_a_record_begins_at_the_batchs_start():
     world = World()
     world.put(b"before")
     world.aws.clock.advance(60)
@@ -84,7 +84,7 @@ def test_rows_have_the_landing_tables_columns():
     assert page.records.schema.field("arrival_ts").type == pa.timestamp("us", tz="UTC")
 
 
-def test_a_page_tells_its_size_its_numbers_and_its_arrivals():
+def test_a_page_has_its_size_sequence_numbers_and_arrival_times():
     world = World()
     world.put(b"12345")
     number = world.put(b"678")[-1]
@@ -135,7 +135,7 @@ def test_the_last_page_of_a_closed_shard_names_the_children():
     assert all(child.parents == ("shardId-000000000000",) for child in pages[-1].children)
 
 
-def test_only_the_last_page_has_children():
+def test_only_the_last_page_names_children():
     world = World()
     world.put(*[_MEBIBYTE] * 15)
     world.split()
@@ -145,7 +145,7 @@ def test_only_the_last_page_has_children():
     assert [page.children is None for page in pages] == [True, False]
 
 
-def test_pages_come_whole_at_ten_thousand_records_and_at_ten_mebibytes():
+def test_pages_of_ten_thousand_records_and_of_ten_mebibytes_are_complete():
     many = World()
     numbers = many.put(*[b"x" for _ in range(10_500)])
     large = World()
@@ -160,7 +160,7 @@ def test_pages_come_whole_at_ten_thousand_records_and_at_ten_mebibytes():
     assert payloads_of(large_pages) == [_MEBIBYTE] * 15
 
 
-def test_answered_is_kinesis_clock_not_this_hosts():
+def test_the_time_of_an_answer_is_kinesis_time_not_the_hosts():
     world = World()
     world.aws.clock.advance(60)
 
@@ -170,7 +170,7 @@ def test_answered_is_kinesis_clock_not_this_hosts():
     assert abs(datetime.now(UTC) - page.answered) > timedelta(days=1)
 
 
-def test_a_shard_is_asked_five_times_a_second_at_most():
+def test_a_shard_is_read_at_most_five_times_a_second():
     world = World()
     world.put(b"one")
     world.aws.inject("empty", count=9)
@@ -182,7 +182,7 @@ def test_a_shard_is_asked_five_times_a_second_at_most():
     assert min(gaps) >= 0.2 - 1e-6
 
 
-def test_the_reader_travels_without_credentials(monkeypatch: pytest.MonkeyPatch):
+def test_the_pickled_reader_holds_no_credentials(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDCANARY")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret-canary")
     reader = KinesisPages(region="eu-west-1", endpoint="http://127.0.0.1:4567")
@@ -193,7 +193,7 @@ def test_the_reader_travels_without_credentials(monkeypatch: pytest.MonkeyPatch)
     assert b"canary" not in travelled.lower()
 
 
-def test_a_position_inside_an_aggregate_is_refused_and_nothing_is_read():
+def test_a_position_inside_an_aggregate_is_refused_and_no_page_is_read():
     world = World()
     (number,) = world.put(b"aggregate")
 
@@ -203,7 +203,7 @@ def test_a_position_inside_an_aggregate_is_refused_and_nothing_is_read():
     assert world.requests == []
 
 
-def test_unknown_fields_of_an_answer_are_passed_over():
+def test_unknown_fields_of_an_answer_are_ignored():
     key = World().key()
     body = b"""{"Records":[{"Data":"aGk=","PartitionKey":"k","SequenceNumber":"7","EncryptionType":"KMS",
         "ApproximateArrivalTimestamp":1.769E9}],"MillisBehindLatest":12,"NextShardIterator":"n","New":{"a":[1]}}"""

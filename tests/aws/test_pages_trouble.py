@@ -1,4 +1,4 @@
-"""What the executor's reader does when Kinesis or the way to it is in trouble."""
+"""What the reader in a Spark task does when Kinesis fails or can't be reached."""
 
 import json
 import re
@@ -26,7 +26,7 @@ def _no_date(http_response: Any = None, parsed: dict[str, Any] | None = None, **
         parsed["ResponseMetadata"]["HTTPHeaders"].pop("date", None)
 
 
-def test_a_throttled_shard_is_asked_again_with_growing_waits():
+def test_throttled_reads_are_repeated_after_growing_waits():
     world = World()
     numbers = world.put(b"one")
     world.aws.inject("throttle", operation="GetRecords", count=4)
@@ -37,7 +37,7 @@ def test_a_throttled_shard_is_asked_again_with_growing_waits():
     assert world.sleeps == [0.2, 0.4, 0.8, 1.6]
 
 
-def test_waits_are_jittered_so_that_readers_dont_come_back_together():
+def test_waits_are_random_so_that_readers_dont_come_back_at_the_same_time():
     world = World()
     world.put(b"one")
     world.aws.inject("throttle", operation="GetRecords", count=2)
@@ -49,7 +49,7 @@ def test_waits_are_jittered_so_that_readers_dont_come_back_together():
     assert world.sleeps == [0.1, 0.2]
 
 
-def test_full_pages_are_read_through_kinesis_own_throttle():
+def test_full_pages_are_read_at_kinesis_two_mebibytes_a_second():
     world = World(throttle=True)
     for _ in range(25):
         world.put(b"x" * 1000 * 1024)
@@ -60,7 +60,7 @@ def test_full_pages_are_read_through_kinesis_own_throttle():
     assert sum(world.sleeps) >= 9  # 20 MiB at 2 MiB/s
 
 
-def test_patience_ends_and_says_so():
+def test_a_read_that_is_throttled_for_too_long_ends_in_an_error_that_says_so():
     world = World()
     world.aws.inject("throttle", operation="GetRecords")
 
@@ -71,7 +71,7 @@ def test_patience_ends_and_says_so():
 
 
 @pytest.mark.parametrize("kind", ["lost", "error"])
-def test_a_broken_connection_or_a_5xx_is_tried_again_from_the_same_place(kind: str):
+def test_after_a_broken_connection_or_a_5xx_the_same_page_is_read_again(kind: str):
     world = World()
     numbers = world.put(*[b"x" for _ in range(10_500)])
     world.aws.inject(kind, operation="GetRecords", skip=1, count=2)
@@ -81,7 +81,7 @@ def test_a_broken_connection_or_a_5xx_is_tried_again_from_the_same_place(kind: s
     assert numbers_of(pages) == numbers
 
 
-def test_kinesis_out_for_longer_than_patience_is_unreachable():
+def test_an_outage_of_kinesis_that_lasts_too_long_is_reported_as_unreachable():
     world = World()
     world.aws.inject("lost")
 
@@ -103,7 +103,7 @@ def test_an_expired_iterator_goes_on_after_the_last_record_seen():
     assert [r["ShardIteratorType"] for r in iterators] == ["TRIM_HORIZON", "AFTER_SEQUENCE_NUMBER"]
 
 
-def test_an_iterator_that_expires_before_any_record_begins_where_the_batch_does():
+def test_after_an_iterator_expired_before_any_record_reading_begins_at_the_batchs_start():
     world = World()
     world.put(b"before")
     world.aws.clock.advance(10)
@@ -121,7 +121,7 @@ def test_an_iterator_that_expires_before_any_record_begins_where_the_batch_does(
     ] * 2
 
 
-def test_iterators_that_always_expire_end_in_a_sentence_not_in_a_loop():
+def test_iterators_that_always_expire_end_in_an_error():
     world = World()
     world.aws.inject("error", operation="GetRecords", code="ExpiredIteratorException", status=400)
 
@@ -129,14 +129,14 @@ def test_iterators_that_always_expire_end_in_a_sentence_not_in_a_loop():
         until_tip(world.reader().pages(world.batch()))
 
 
-def test_a_shard_that_vanished_is_data_loss():
+def test_a_shard_that_left_kinesis_unread_is_a_loss():
     world = World()
 
     with pytest.raises(DataLoss, match="is gone from Kinesis before its end was read"):
         next(world.reader().pages(world.batch(shard=7)))
 
 
-def test_a_stream_that_is_deleted_between_two_pages_is_data_loss_not_an_end():
+def test_a_stream_that_is_deleted_between_two_pages_is_a_loss_and_no_end_of_the_shard():
     world = World()
     pages = world.reader().pages(world.batch())
     next(pages)
@@ -146,7 +146,7 @@ def test_a_stream_that_is_deleted_between_two_pages_is_data_loss_not_an_end():
         next(pages)
 
 
-def test_an_answer_without_date_isnt_taken():
+def test_an_answer_without_a_date_is_an_error():
     world = World()
     world.put(b"one")
     reader = world.reader()
@@ -158,7 +158,7 @@ def test_an_answer_without_date_isnt_taken():
         next(reader.pages(world.batch()))
 
 
-def test_a_role_without_rights_is_told_what_it_needs():
+def test_the_error_for_a_role_without_rights_names_the_actions_it_needs():
     world = World()
     world.aws.inject("error", operation="GetRecords", code="AccessDeniedException", status=400)
 
@@ -168,7 +168,7 @@ def test_a_role_without_rights_is_told_what_it_needs():
     assert world.sleeps == []
 
 
-def test_a_refusal_that_waiting_cant_cure_is_not_tried_again():
+def test_an_error_that_doesnt_pass_is_not_tried_again():
     world = World()
 
     with pytest.raises(Terminal, match="InvalidArgumentException"):
@@ -177,7 +177,7 @@ def test_a_refusal_that_waiting_cant_cure_is_not_tried_again():
     assert world.sleeps == []
 
 
-def test_errors_name_no_payload_and_no_partition_key():
+def test_errors_contain_no_payload_and_no_partition_key():
     world = World()
     world.put(b"payload-canary", key="key-canary")
     world.aws.inject("error", operation="GetRecords", skip=0)
@@ -239,7 +239,7 @@ def a_child(start: object, end: object) -> dict[str, Any]:
         ),
     ],
 )
-def test_an_answer_that_cannot_be_right_is_not_taken_and_names_aws_request(
+def test_an_impossible_answer_is_an_error_with_the_aws_request_id(
     said: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch
 ):
     world = World()
@@ -259,20 +259,20 @@ def test_an_answer_that_cannot_be_right_is_not_taken_and_names_aws_request(
     assert re.search(r"AWS's request id: [\w-]{10,}", str(caught.value))
 
 
-def test_numbers_of_different_lengths_that_grow_are_taken():
+def test_growing_sequence_numbers_of_different_lengths_are_accepted():
     records = [a_record(each, ARRIVED) for each in ("9", "10", "11", "100")]
     body = json.dumps({"NextShardIterator": "n", "Records": records}).encode()
     answer = decode_answer(body, World().key(), datetime.fromtimestamp(ARRIVED, UTC))
     assert (answer.first_sequence, answer.last_sequence, answer.rows) == (9, 100, 4)
 
 
-def test_a_clock_that_differs_a_little_is_no_absurd_arrival():
+def test_an_arrival_slightly_in_the_future_is_accepted():
     body = json.dumps({"NextShardIterator": "n", "Records": NINE}).encode()
     early = datetime.fromtimestamp(ARRIVED - 3599, UTC)
     assert decode_answer(body, World().key(), early).rows == 9
 
 
-def test_a_shard_whose_second_page_is_absurd_keeps_its_first_and_holds_up_no_other(
+def test_a_shard_whose_second_page_is_impossible_lands_its_first_and_delays_no_other_shard(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     world = World(shards=2)
@@ -310,7 +310,9 @@ def test_a_shard_whose_second_page_is_absurd_keeps_its_first_and_holds_up_no_oth
     assert whole.rows == 1
 
 
-def test_an_answer_with_neither_a_next_iterator_nor_children_is_no_end(monkeypatch: pytest.MonkeyPatch):
+def test_an_answer_without_next_iterator_and_without_children_doesnt_end_the_shard(
+    monkeypatch: pytest.MonkeyPatch,
+):
     world = World()
     world.put(b"one")
     monkeypatch.setattr(

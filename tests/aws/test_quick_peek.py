@@ -1,4 +1,4 @@
-"""A look at an idle shard without botocore's layers: what it answers, and when it leaves the answer to the ordinary client."""
+"""A look at an idle shard that bypasses botocore: its answer, and when the ordinary client has to ask instead."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -58,7 +58,7 @@ def orders(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[Orders]:
     aws.clear_faults()
 
 
-def test_it_answers_as_the_ordinary_client_does(orders: Orders):
+def test_a_quick_look_gives_the_same_answer_as_the_ordinary_client(orders: Orders):
     empty = orders.peek(orders.iterator())
     number = orders.put()
     found = orders.peek(orders.iterator())
@@ -69,24 +69,22 @@ def test_it_answers_as_the_ordinary_client_does(orders: Orders):
 
 
 @pytest.mark.parametrize("fault", ["throttle", "error"])
-def test_whatever_is_no_plain_answer_is_left_to_the_ordinary_client(
-    orders: Orders, aws: LocalAws, fault: str
-):
+def test_after_any_unusual_answer_the_ordinary_client_asks(orders: Orders, aws: LocalAws, fault: str):
     iterator = orders.iterator()
     aws.inject(fault, operation="GetRecords", count=1)
     assert orders.peek(iterator) is None
 
 
-def test_an_iterator_that_is_none_is_left_to_the_ordinary_client(orders: Orders):
+def test_with_an_invalid_iterator_the_ordinary_client_asks(orders: Orders):
     assert orders.peek("nonsense") is None
 
 
-def test_where_nobody_answers_it_is_left_to_the_ordinary_client():
+def test_if_there_is_no_answer_the_ordinary_client_asks():
     nowhere = kinesis_client(AwsSettings(region="eu-west-1", endpoint="http://127.0.0.1:1"))
     assert QuickPeek(nowhere).first_record("it", "arn") is None
 
 
-def test_a_shard_that_was_looked_at_before_has_news_once_a_record_came(orders: Orders):
+def test_a_later_look_at_a_shard_finds_a_record_that_came_since(orders: Orders):
     at = {orders.key: Start()}
     assert orders.source.has_news(at) == frozenset()
     assert orders.source.has_news(at) == frozenset()

@@ -1,4 +1,4 @@
-"""`headrace tables delete`: only what nobody uses, and never the lake."""
+"""`headrace tables delete` deletes only unused coordination tables, and never the lake table."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -72,7 +72,7 @@ def account(aws: LocalAws, dynamodb: "DynamoDBClient") -> Iterator[Account]:
         dynamodb.delete_table(TableName=name)
 
 
-def test_all_three_tables_go(account: Account):
+def test_all_three_tables_are_deleted(account: Account):
     assert len(account.deletion.tables()) == 3
     assert len(account.deletion.delete()) == 3
     assert account.there == set()
@@ -81,19 +81,19 @@ def test_all_three_tables_go(account: Account):
 
 
 @pytest.mark.usefixtures("no_backoff")
-def test_without_an_answer_it_isnt_known_whether_a_table_goes(account: Account, aws: LocalAws):
+def test_the_error_for_a_lost_answer_says_that_the_table_may_be_deleted(account: Account, aws: LocalAws):
     aws.inject("error", operation="DeleteTable")
     with pytest.raises(Unreachable, match=r"deleting table.*Whether the write arrived isn't known"):
         account.deletion.delete()
     aws.clear_faults()
 
 
-def test_tables_that_nobody_ever_used_are_not_watched(account: Account):
+def test_tables_without_any_beats_are_not_watched_before_they_are_deleted(account: Account):
     account.deletion.refuse_if_in_use()
     assert account.waits == []
 
 
-def test_of_one_table_the_leftovers_go_too(account: Account):
+def test_in_layout_s_left_over_tables_are_deleted_too(account: Account):
     account.settings = replace(account.settings, kcl=KclSettings(layout=Layout.S))
     assert len(account.deletion.delete()) == 3
 
@@ -107,7 +107,7 @@ SIGNS: dict[str, Callable[[Account, int], None]] = {
 
 
 @pytest.mark.parametrize("sign", SIGNS)
-def test_any_sign_of_life_refuses(account: Account, sign: str):
+def test_any_counter_that_moves_refuses_the_deletion(account: Account, sign: str):
     SIGNS[sign](account, 0)
     account.meanwhile = lambda: SIGNS[sign](account, len(account.waits) // 2)
     with pytest.raises(
@@ -119,7 +119,7 @@ def test_any_sign_of_life_refuses(account: Account, sign: str):
 
 
 @pytest.mark.parametrize(("sign", "seconds"), list(zip(SIGNS, (20, 60, 20, 60), strict=True)))
-def test_who_is_silent_for_as_long_as_death_takes_is_in_nobody_s_way(
+def test_a_worker_that_is_silent_for_the_lease_duration_doesnt_refuse_the_deletion(
     account: Account, sign: str, seconds: int
 ):
     SIGNS[sign](account, 0)
@@ -128,13 +128,13 @@ def test_who_is_silent_for_as_long_as_death_takes_is_in_nobody_s_way(
     assert account.said[0].startswith("watching whether a worker still uses the tables")
 
 
-def test_a_lock_is_watched_for_as_long_as_its_holder_promised(account: Account):
+def test_a_lock_is_watched_for_the_duration_that_it_names(account: Account):
     account.lock("v", milliseconds=120_000)
     account.deletion.refuse_if_in_use()
     assert sum(account.waits) == 120
 
 
-def test_an_odd_lock_is_watched_for_the_settings_time(account: Account):
+def test_a_lock_that_isnt_understood_is_watched_for_the_settings_duration(account: Account):
     account.put(account.settings.state_table, key={"S": "Leader"}, ownerName={"S": "w1"})
     account.settings = replace(
         account.settings, times=replace(account.settings.times, leader_tick=timedelta(seconds=10))
@@ -143,13 +143,13 @@ def test_an_odd_lock_is_watched_for_the_settings_time(account: Account):
     assert sum(account.waits) == 40
 
 
-def test_an_unowned_lease_is_no_sign_of_life(account: Account):
+def test_an_unowned_lease_doesnt_refuse_the_deletion(account: Account):
     account.lease(5)
     account.deletion.refuse_if_in_use()
     assert account.waits == []
 
 
-def test_a_protected_table_is_named_and_nothing_goes(account: Account):
+def test_a_protected_table_is_named_and_no_table_is_deleted(account: Account):
     account.client.update_table(TableName=account.settings.state_table, DeletionProtectionEnabled=True)
     for ask in (account.deletion.tables, account.deletion.delete):
         with pytest.raises(
@@ -159,7 +159,7 @@ def test_a_protected_table_is_named_and_nothing_goes(account: Account):
     assert len(account.there) == 3
 
 
-def test_a_table_of_another_shape_is_not_touched(account: Account):
+def test_a_table_of_another_shape_is_not_deleted(account: Account):
     mine = account.settings
     account.settings = replace(mine, coordination=CoordinationSettings(state_table=mine.worker_table))
     with pytest.raises(WrongShape, match="a different table"):
@@ -168,7 +168,9 @@ def test_a_table_of_another_shape_is_not_touched(account: Account):
     assert len(account.there) == 3
 
 
-def test_a_table_that_goes_by_another_hand_is_as_good(account: Account, dynamodb: "DynamoDBClient"):
+def test_a_table_that_is_deleted_by_another_program_meanwhile_is_no_error(
+    account: Account, dynamodb: "DynamoDBClient"
+):
     def first(params: Any, **_: Any) -> None:
         dynamodb.delete_table(TableName=params["TableName"])
 

@@ -1,4 +1,5 @@
-"""Where rows lie, as real tables tell: KCL's rows go in, and the stores find the places."""
+"""In which tables rows are, found from real tables: KCL's rows are put in, and the stores find where to read and
+write."""
 
 import uuid
 from collections import Counter
@@ -44,7 +45,7 @@ class Application:
 
     @cached_property
     def resource(self) -> Adapters:
-        """As one process keeps them."""
+        """The stores as one process keeps them."""
         return Adapters(self.settings)
 
     def has_table(self, name: str, key: str) -> None:
@@ -100,7 +101,7 @@ def app(aws: LocalAws, dynamodb: "DynamoDBClient") -> Iterator[Application]:
 
 
 def write_one_of_each(app: Application) -> None:
-    """As an application does: a lease, a worker's beat, the lock."""
+    """Write what an application writes: a lease, a worker's beat, and the lock."""
     tables = app.resource
     assert isinstance(tables.leases().apply(change.create(Lease("shardId-0"), "found")), Applied)
     assert tables.workers().beat("w1", "dagster-a", found=None)
@@ -117,7 +118,7 @@ def write_one_of_each(app: Application) -> None:
         ("COMPLETE", "lease_table", "lease_table"),
     ],
 )
-def test_in_each_status_rows_go_where_kcl_s_workers_look_for_them(
+def test_in_each_status_rows_are_written_to_the_tables_in_which_kcls_workers_look_for_them(
     app: Application, status: str, workers: str, lock: str
 ):
     app.has_tables()
@@ -147,7 +148,9 @@ def test_in_each_status_rows_go_where_kcl_s_workers_look_for_them(
         ("COMPLETE", {"moved"}),
     ],
 )
-def test_in_each_status_workers_are_seen_where_they_may_be(app: Application, status: str, seen: set[str]):
+def test_in_each_status_workers_are_read_from_all_tables_that_may_hold_them(
+    app: Application, status: str, seen: set[str]
+):
     app.has_tables()
     app.in_workers("there")
     if status:
@@ -162,7 +165,7 @@ def test_in_each_status_workers_are_seen_where_they_may_be(app: Application, sta
     assert {name for name in ("there", "moved") if store.get(name)} == seen
 
 
-def test_of_a_worker_with_a_row_on_both_sides_the_one_that_is_written_counts(app: Application):
+def test_of_a_worker_with_rows_in_both_tables_the_row_in_the_table_now_written_counts(app: Application):
     app.has_tables()
     app.in_workers("w1")
     app.says("PENDING")
@@ -172,14 +175,14 @@ def test_of_a_worker_with_a_row_on_both_sides_the_one_that_is_written_counts(app
     assert app.resource.workers().get("w1") == row
 
 
-def test_a_side_table_that_is_gone_already_is_not_asked(app: Application):
+def test_a_deleted_worker_table_is_not_read(app: Application):
     app.has_table(app.settings.lease_table, "leaseKey")
     app.has_table(app.settings.state_table, "key")
     app.says("PENDING")
     assert app.resource.workers().listing().workers == ()
 
 
-def test_an_application_in_one_table_lives_in_it_from_its_first_start_on(app: Application):
+def test_an_application_in_layout_s_uses_one_table_from_its_first_start_on(app: Application):
     app.settings = app.with_layout(Layout.S)
     assert app.resource.tables().ensure()
     write_one_of_each(app)
@@ -205,7 +208,7 @@ def test_tables_have_the_names_that_the_settings_give_them(app: Application):
     assert {table for table in there if table.startswith(name)} == set(named.values())
 
 
-def test_an_application_in_three_tables_refuses_one(app: Application):
+def test_an_application_in_layout_m_refuses_the_setting_s(app: Application):
     assert app.resource.tables().ensure()
     write_one_of_each(app)
     with pytest.raises(BadSetting, match="layout is S, but the application has layout M already"):
@@ -213,7 +216,7 @@ def test_an_application_in_three_tables_refuses_one(app: Application):
     assert look(app.client, app.with_layout(Layout.M))[0].arrangement.layout is Layout.M
 
 
-def test_between_two_leaders_one_table_is_known_by_its_workers(app: Application):
+def test_without_a_lock_layout_s_is_recognized_by_its_worker_rows(app: Application):
     app.has_table(app.settings.lease_table, "leaseKey")
     app.in_leases("shardId-0", entityType={"S": "LEASE"}, **OLD_LEASE)
     app.in_leases("w1", entityType={"S": "WORKER_METRIC_STATS"})
@@ -224,10 +227,10 @@ def test_between_two_leaders_one_table_is_known_by_its_workers(app: Application)
         look(app.client, app.settings)
 
 
-def test_one_table_that_stopped_is_known_by_its_workers_though_a_stray_table_has_a_lock_by_now(
+def test_a_stopped_application_in_layout_s_is_recognized_though_a_stray_state_table_holds_a_lock(
     app: Application,
 ):
-    """KCL 3.5.1 goes on in the trap: a worker that starts there takes the lock in the stray table."""
+    """A KCL 3.5.1 worker that starts beside a stray state table takes the lock in that table."""
     app.settings = app.with_layout(Layout.S)
     app.resource.tables().ensure()
     write_one_of_each(app)
@@ -242,7 +245,7 @@ def test_one_table_that_stopped_is_known_by_its_workers_though_a_stray_table_has
             look(app.client, app.with_layout(wanted))
 
 
-def test_the_trap_stops_every_store_and_the_repair_frees_them(app: Application):
+def test_a_stray_state_table_stops_every_store_until_it_is_repaired(app: Application):
     app.has_table(app.settings.lease_table, "leaseKey")
     app.in_leases("Leader", entityType={"S": "LEADER"}, ownerName={"S": "w9"})
     app.has_table(app.settings.state_table, "key")
@@ -262,7 +265,7 @@ def test_the_trap_stops_every_store_and_the_repair_frees_them(app: Application):
 
 
 @pytest.mark.parametrize("wanted", [Layout.AUTO, Layout.M])
-def test_beside_older_workers_only_leases_go_into_the_lease_table_and_look_like_theirs(
+def test_beside_older_workers_the_lease_table_gets_only_leases_in_their_form(
     app: Application, wanted: Layout
 ):
     app.has_table(app.settings.lease_table, "leaseKey")
@@ -277,7 +280,7 @@ def test_beside_older_workers_only_leases_go_into_the_lease_table_and_look_like_
     assert "entityType" not in made
 
 
-def test_one_table_beside_older_workers_is_refused_before_anything_is_made(app: Application):
+def test_layout_s_beside_older_workers_is_refused_before_a_table_is_made(app: Application):
     app.has_table(app.settings.lease_table, "leaseKey")
     app.in_leases("shardId-9", **OLD_LEASE)
     app.settings = app.with_layout(Layout.S)
@@ -291,7 +294,7 @@ def test_one_table_beside_older_workers_is_refused_before_anything_is_made(app: 
     assert app.keys_in(app.settings.lease_table) == {"shardId-9"}
 
 
-def test_three_tables_of_ours_that_lost_two_are_three_again(app: Application):
+def test_deleted_worker_and_state_tables_of_layout_m_are_made_again(app: Application):
     app.resource.tables().ensure()
     write_one_of_each(app)
     lease = app.resource.leases().get("shardId-0")
@@ -301,12 +304,12 @@ def test_three_tables_of_ours_that_lost_two_are_three_again(app: Application):
     assert isinstance(claimed, Applied)
     for name in (app.settings.worker_table, app.settings.state_table):
         app.client.delete_table(TableName=name)
-    another = Adapters(app.settings)  # a process that knows nothing yet
+    another = Adapters(app.settings)  # a new process, which knows nothing yet
     assert another.tables().ensure() is True
     assert another.workers().listing().workers == ()
 
 
-def test_a_status_that_we_do_not_know_stops_us(app: Application):
+def test_an_unknown_status_of_a_migration_is_an_error(app: Application):
     app.has_tables()
     app.says("HALF_WAY")
     with pytest.raises(WrongShape, match=r"TableMigration3\.5 of table .*HALF_WAY.*kcl\.layout"):
@@ -316,7 +319,7 @@ def test_a_status_that_we_do_not_know_stops_us(app: Application):
 # --- how often it is asked ----------------------------------------------------------------------------------
 
 
-def test_places_are_asked_once_a_minute_and_without_a_scan_while_there_is_a_lock(app: Application):
+def test_the_layout_is_looked_at_once_a_minute_and_without_a_scan_while_there_is_a_lock(app: Application):
     app.has_tables()
     app.in_state("Leader", ownerName={"S": "w1"})
     app.calls.clear()
@@ -326,7 +329,7 @@ def test_places_are_asked_once_a_minute_and_without_a_scan_while_there_is_a_lock
     assert app.calls == {"DescribeTable": 3, "BatchGetItem": 2}
 
 
-def test_a_status_that_changes_is_seen_within_the_minute(app: Application):
+def test_a_changed_status_is_noticed_within_a_minute(app: Application):
     app.has_tables()
     app.says("PENDING")
     clock = MemoryClock()
@@ -339,7 +342,7 @@ def test_a_status_that_changes_is_seen_within_the_minute(app: Application):
 
 
 @pytest.mark.usefixtures("no_backoff")
-def test_while_dynamodb_can_not_be_asked_the_last_answer_holds(app: Application):
+def test_while_dynamodb_fails_the_last_known_layout_is_used(app: Application):
     app.has_tables()
     app.in_state("Leader", ownerName={"S": "w1"})
     clock = MemoryClock()
@@ -352,15 +355,17 @@ def test_while_dynamodb_can_not_be_asked_the_last_answer_holds(app: Application)
 
 @pytest.mark.usefixtures("no_backoff")
 @pytest.mark.parametrize(("kind", "error"), [("throttle", Throttled), ("lost", Unreachable)])
-def test_the_first_answer_can_not_be_done_without(app: Application, kind: str, error: type[Exception]):
+def test_without_any_known_layout_an_error_of_dynamodb_fails_the_call(
+    app: Application, kind: str, error: type[Exception]
+):
     app.has_tables()
     app.aws.inject(kind, operation="DescribeTable", resource=app.settings.worker_table, count=3)
-    store = app.resource.workers()  # trouble is told by who asks for a row
+    store = app.resource.workers()  # the store that asks for a row reports the error
     with pytest.raises(error):
         store.listing()
 
 
-def test_an_application_without_rows_is_looked_at_anew_each_time(app: Application):
+def test_the_layout_of_an_application_without_rows_is_looked_at_each_time(app: Application):
     assert look(app.client, app.settings)[1] is False
     app.has_table(app.settings.lease_table, "leaseKey")
     assert look(app.client, app.settings)[1] is False

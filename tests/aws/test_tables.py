@@ -1,4 +1,4 @@
-"""The coordination tables: made once, as KCL makes them, and written to only when something is missing."""
+"""The coordination tables are made once, as KCL makes them, and changed only if something is missing."""
 
 import uuid
 from collections import Counter
@@ -48,7 +48,7 @@ class Account:
         return self.client.describe_table(TableName=name)["Table"]
 
     def lead(self) -> None:
-        """Somebody holds the lock."""
+        """Put a lock that another worker holds."""
         row = {"key": {"S": "Leader"}, "ownerName": {"S": "w1"}}
         self.client.put_item(TableName=self.settings.state_table, Item=row)
 
@@ -98,7 +98,7 @@ def test_the_lease_table_gets_kcls_owner_index(account: Account):
     ]
 
 
-def test_existing_tables_are_only_looked_at(account: Account):
+def test_existing_tables_are_only_described(account: Account):
     account.tables().ensure()
     account.lead()
     tables = account.tables(point_in_time_recovery=True, tags={"team": "data"})
@@ -108,7 +108,7 @@ def test_existing_tables_are_only_looked_at(account: Account):
     assert account.calls == {"DescribeTable": 3}
 
 
-def test_where_the_rows_lie_is_asked_once_a_minute_and_without_a_scan_while_there_is_a_lock(account: Account):
+def test_the_layout_is_looked_at_once_a_minute_and_without_a_scan_while_there_is_a_lock(account: Account):
     account.tables().ensure()
     account.lead()
     account.calls.clear()
@@ -116,7 +116,7 @@ def test_where_the_rows_lie_is_asked_once_a_minute_and_without_a_scan_while_ther
     assert account.calls == {"DescribeTable": 6, "BatchGetItem": 2}
 
 
-def test_the_command_switches_backups_on_for_tables_that_are_there(account: Account):
+def test_the_command_switches_backups_on_for_existing_tables(account: Account):
     account.tables().ensure()
     assert account.tables(point_in_time_recovery=True).create() is False
     for name in account.names:
@@ -128,19 +128,19 @@ def test_the_command_switches_backups_on_for_tables_that_are_there(account: Acco
 
 
 def test_the_lease_table_is_made_last(account: Account):
-    """Beside no side table it would pass for the one table of KCL 3.5."""
+    """Without a worker or state table beside it, the lease table would look like the one table of KCL 3.5."""
     account.tables().ensure()
     made = [line.split(":")[0] for line in account.said if line.endswith("being created")]
     assert made == [f"table {name}" for name in reversed(account.names)]
 
 
-def test_in_one_table_the_lease_table_is_all_that_is_made(account: Account):
+def test_in_layout_s_only_the_lease_table_is_made(account: Account):
     assert account.tables(layout=Layout.S).ensure() is True
     assert [facts.status for facts in account.tables().describe()] == ["ACTIVE", None, None]
     assert account.tables(layout=Layout.S).ensure() is False
 
 
-def test_what_the_settings_say_goes_into_new_tables(account: Account):
+def test_new_tables_have_the_properties_of_the_settings(account: Account):
     account.tables(
         billing=Billing.PROVISIONED,
         read_capacity=7,
@@ -163,7 +163,7 @@ def test_what_the_settings_say_goes_into_new_tables(account: Account):
     assert index["ProvisionedThroughput"]["ReadCapacityUnits"] == 7
 
 
-def test_where_creation_is_not_allowed_missing_tables_are_named_with_the_command(account: Account):
+def test_if_creation_is_not_allowed_the_error_names_missing_tables_and_the_command(account: Account):
     with pytest.raises(TablesMissing, match=r"WorkerMetricStats.*`headrace tables create`") as error:
         account.tables(create=Create.NEVER).ensure()
     assert all(name in str(error.value) for name in account.names)
@@ -177,7 +177,7 @@ def test_the_command_makes_them_whatever_the_settings_say(account: Account):
     assert set(account.calls) <= READS
 
 
-def test_one_missing_table_of_three_is_made_and_the_others_left(account: Account):
+def test_one_missing_table_of_three_is_made_and_the_others_are_left_alone(account: Account):
     account.tables().ensure()
     account.client.delete_table(TableName=account.settings.state_table)
     account.calls.clear()
@@ -187,7 +187,7 @@ def test_one_missing_table_of_three_is_made_and_the_others_left(account: Account
     assert account.calls["UpdateTable"] == 0
 
 
-def test_an_index_that_a_killed_start_left_unmade_is_made_by_the_next(account: Account):
+def test_an_index_missing_after_a_killed_start_is_made_by_the_next_start(account: Account):
     account.tables().ensure()
     lease_table = account.settings.lease_table
     account.client.update_table(
@@ -199,7 +199,7 @@ def test_an_index_that_a_killed_start_left_unmade_is_made_by_the_next(account: A
     assert account.described(lease_table)["GlobalSecondaryIndexes"][0]["IndexName"] == INDEX
 
 
-def test_a_table_that_somebody_else_makes_at_the_same_moment_is_as_good(account: Account):
+def test_a_table_that_another_program_makes_at_the_same_time_is_no_error(account: Account):
     rival = account.aws.client("dynamodb")
 
     def first(params: Any, **_: Any) -> None:
@@ -213,7 +213,7 @@ def test_a_table_that_somebody_else_makes_at_the_same_moment_is_as_good(account:
 
 @pytest.mark.parametrize("code", ["ResourceInUseException", "LimitExceededException"])
 @pytest.mark.usefixtures("no_backoff")
-def test_losing_the_race_for_the_index_is_no_failure_and_made_good_by_the_next(account: Account, code: str):
+def test_an_index_that_another_program_makes_at_the_same_time_is_no_error(account: Account, code: str):
     account.aws.inject(
         "error",
         operation="UpdateTable",
@@ -228,7 +228,7 @@ def test_losing_the_race_for_the_index_is_no_failure_and_made_good_by_the_next(a
     assert account.described(account.settings.lease_table)["GlobalSecondaryIndexes"]
 
 
-def test_an_index_that_dynamodb_refuses_is_told(account: Account):
+def test_a_refused_index_is_reported(account: Account):
     account.aws.inject(
         "error",
         operation="UpdateTable",
@@ -240,7 +240,7 @@ def test_an_index_that_dynamodb_refuses_is_told(account: Account):
         account.tables().ensure()
 
 
-def test_a_table_is_waited_for_and_told_of_while_it_is_made(account: Account):
+def test_while_a_table_is_being_made_the_wait_is_reported(account: Account):
     states = iter(["CREATING", "CREATING", "UPDATING"])
 
     def slow(parsed: Any, **_: Any) -> None:
@@ -253,7 +253,7 @@ def test_a_table_is_waited_for_and_told_of_while_it_is_made(account: Account):
     assert any(f"table {account.settings.lease_table}: CREATING, waited 1 s" in line for line in account.said)
 
 
-def test_a_table_that_is_never_ready_is_given_up_with_its_name(account: Account):
+def test_the_error_for_a_table_that_never_becomes_active_names_it(account: Account):
     def stuck(parsed: Any, **_: Any) -> None:
         if "Table" in parsed:
             parsed["Table"]["TableStatus"] = "CREATING"
@@ -267,7 +267,7 @@ def test_a_table_that_is_never_ready_is_given_up_with_its_name(account: Account)
     assert len(account.waits) == 30
 
 
-def test_backups_that_are_not_available_yet_are_asked_for_again(account: Account):
+def test_switching_backups_on_is_repeated_while_they_are_unavailable(account: Account):
     account.aws.inject(
         "error",
         operation="UpdateContinuousBackups",
@@ -289,7 +289,9 @@ def test_backups_that_are_not_available_yet_are_asked_for_again(account: Account
         [("leaseKey", "HASH", "S"), ("at", "RANGE", "N")],
     ],
 )
-def test_a_table_of_another_shape_is_left_alone_and_named(account: Account, keys: list[tuple[str, Any, Any]]):
+def test_a_table_of_another_shape_is_left_alone_and_named_in_the_error(
+    account: Account, keys: list[tuple[str, Any, Any]]
+):
     account.client.create_table(
         TableName=account.settings.lease_table,
         KeySchema=[{"AttributeName": name, "KeyType": role} for name, role, _ in keys],
@@ -305,7 +307,7 @@ def test_a_table_of_another_shape_is_left_alone_and_named(account: Account, keys
     assert set(account.calls) <= READS
 
 
-def test_a_description_names_every_table_missing_or_not(account: Account):
+def test_a_description_names_existing_and_missing_tables(account: Account):
     assert [(facts.name, facts.status) for facts in account.tables().describe()] == [
         (name, None) for name in account.names
     ]
@@ -326,7 +328,7 @@ def test_a_description_names_every_table_missing_or_not(account: Account):
     ],
 )
 @pytest.mark.usefixtures("no_backoff")
-def test_without_an_answer_only_a_write_leaves_open_whether_it_arrived(
+def test_the_error_for_a_lost_answer_says_that_a_write_may_have_arrived_and_a_read_wrote_nothing(
     account: Account, operation: str, asked: str
 ):
     account.aws.inject("lost", operation=operation)
@@ -341,7 +343,7 @@ def test_without_an_answer_only_a_write_leaves_open_whether_it_arrived(
     assert "isn't known" not in str(told.value)
 
 
-def test_a_refusal_of_the_policy_names_the_table(account: Account):
+def test_the_error_for_a_denial_by_the_policy_names_the_table(account: Account):
     account.aws.inject(
         "error",
         operation="CreateTable",

@@ -1,4 +1,4 @@
-"""The wire form of a worker's row."""
+"""The item of a worker's row."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -31,7 +31,7 @@ OURS: dict[str, Any] = {
 }
 
 
-def test_a_row_that_kcl_wrote_is_a_worker_that_never_beat():
+def test_a_row_that_kcl_wrote_is_a_worker_without_beats():
     assert read_worker(KCL) == Worker(
         "w1",
         last_update=datetime.fromtimestamp(1_700_000_000, UTC),
@@ -41,7 +41,7 @@ def test_a_row_that_kcl_wrote_is_a_worker_that_never_beat():
     )
 
 
-def test_our_attributes_stand_beside_kcls():
+def test_headraces_attributes_are_beside_kcls_in_one_row():
     row = read_worker({**KCL, **OURS})
     assert isinstance(row, Worker)
     assert (row.beat, dict(row.run_beats), row.instance, row.stopping, row.assign_pass) == (
@@ -57,16 +57,16 @@ def test_our_attributes_stand_beside_kcls():
     )
 
 
-def test_a_row_with_nothing_but_its_key_is_a_worker():
+def test_a_row_with_only_a_key_is_a_worker():
     assert read_worker({"wid": {"S": "w1"}}) == Worker("w1")
 
 
-def test_in_one_table_the_key_is_leasekey():
+def test_in_layout_s_the_key_attribute_is_leasekey():
     row = {"leaseKey": {"S": "w1"}, "entityType": {"S": "WORKER_METRIC_STATS"}}
     assert read_worker(row, key="leaseKey") == Worker("w1")
 
 
-def test_in_one_table_a_row_without_a_type_is_a_lease():
+def test_in_layout_s_a_row_without_an_entity_type_is_a_lease():
     found = read_worker({"leaseKey": {"S": "shardId-000000000000"}}, key="leaseKey")
     assert isinstance(found, SkippedRow)
     assert "a lease" in found.why
@@ -88,7 +88,7 @@ def test_in_one_table_a_row_without_a_type_is_a_lease():
         ({"measuredAt": {"S": "now"}}, "measuredAt is of type S"),
     ],
 )
-def test_a_row_that_we_do_not_understand_is_named_with_the_reason(odd: dict[str, Any], reason: str):
+def test_the_error_for_a_row_that_isnt_understood_names_it_and_the_reason(odd: dict[str, Any], reason: str):
     found = read_worker({**KCL, **odd})
     assert isinstance(found, SkippedRow)
     assert found.key == "w1"
@@ -103,5 +103,5 @@ def test_a_row_that_we_do_not_understand_is_named_with_the_reason(odd: dict[str,
         ),
     )
 )
-def test_no_row_whatever_is_in_it_raises(odd: dict[str, Any]):
+def test_no_row_raises_an_unexpected_error(odd: dict[str, Any]):
     assert isinstance(read_worker({**KCL, **odd}), (Worker, SkippedRow))

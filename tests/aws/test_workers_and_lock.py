@@ -1,4 +1,4 @@
-"""The worker table and the leader's lock in DynamoDB: rows of KCL's, lost answers, odd rows."""
+"""The worker table and the leader's lock in DynamoDB: KCL's rows, lost answers, and odd rows."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -63,7 +63,7 @@ def tables(aws: LocalAws, dynamodb: "DynamoDBClient") -> Iterator[Tables]:
         dynamodb.delete_table(TableName=name)
 
 
-def test_a_row_that_we_make_is_kcls_worker_without_a_metric_source(tables: Tables):
+def test_a_worker_row_of_headrace_looks_to_kcl_like_a_worker_without_metrics(tables: Tables):
     makers = [
         lambda store: store.beat("w1", "dagster-a", found=None),
         lambda store: store.beat_run("w1", "run/1"),
@@ -78,10 +78,10 @@ def test_a_row_that_we_make_is_kcls_worker_without_a_metric_source(tables: Table
         tables.client.delete_item(TableName=tables.worker_table, Key={"wid": {"S": "w1"}})
 
 
-def test_attributes_of_the_future_survive_our_beats_and_metrics_of_a_kcl_worker_that_is_gone_do_not(
+def test_beats_keep_unknown_attributes_and_remove_the_metrics_of_a_kcl_worker_with_the_same_id(
     tables: Tables,
 ):
-    """It had this id before us: what it was busy with is over, and lut would make it look like now."""
+    """A KCL worker had this id before. Its metrics are outdated, and a new time stamp would make them look new."""
     kcl: dict[str, Any] = {
         "wid": {"S": "w1"},
         "lut": {"N": "1600000000"},
@@ -116,8 +116,8 @@ def test_a_report_is_written_as_kcl_writes_it(tables: Tables):
 
 
 @pytest.mark.parametrize("key", ["wid", "leaseKey"])
-def test_rows_of_kcl_35_carry_their_type_and_support_code(tables: Tables, key: str):
-    """In the lease table a row without a type would be a broken lease, whatever made it."""
+def test_rows_of_kcl_3_5_keep_their_entity_type_and_support_code(tables: Tables, key: str):
+    """In the lease table a row without an entity type would be a broken lease."""
     table = a_table(tables.client, key)
     store = DynamoWorkerStore(tables.client, table, clock=MemoryClock(), key=key, as_in_35=True)
     now = {"N": str(int(START.timestamp()))}
@@ -141,7 +141,7 @@ def test_rows_of_kcl_35_carry_their_type_and_support_code(tables: Tables, key: s
     tables.client.delete_table(TableName=table)
 
 
-def test_in_the_lease_table_every_row_has_a_type_without_being_told(tables: Tables):
+def test_in_the_lease_table_every_row_gets_an_entity_type(tables: Tables):
     table = a_table(tables.client, "leaseKey")
     store = DynamoWorkerStore(tables.client, table, clock=MemoryClock(), key="leaseKey")
     tables.client.put_item(TableName=table, Item={"leaseKey": {"S": "shardId-0"}, "leaseCounter": {"N": "0"}})
@@ -151,7 +151,7 @@ def test_in_the_lease_table_every_row_has_a_type_without_being_told(tables: Tabl
 
 
 @pytest.mark.usefixtures("no_backoff")
-def test_a_report_and_a_deletion_whose_answers_were_lost_are_done(tables: Tables):
+def test_a_report_and_a_deletion_whose_answers_were_lost_count_as_done(tables: Tables):
     tables.lose_an_answer("UpdateItem")
     assert tables.workers.report("w1", MEASURED, seen=None)
     row = tables.workers.get("w1")
@@ -161,7 +161,7 @@ def test_a_report_and_a_deletion_whose_answers_were_lost_are_done(tables: Tables
     assert tables.workers.get("w1") is None
 
 
-def test_an_odd_worker_row_hides_no_other_and_is_named_when_asked_for(tables: Tables):
+def test_an_odd_worker_row_hides_no_other_and_the_error_for_it_names_it(tables: Tables):
     tables.client.put_item(
         TableName=tables.worker_table, Item={"wid": {"S": "w1"}, "lut": {"S": "yesterday"}}
     )
@@ -172,7 +172,7 @@ def test_an_odd_worker_row_hides_no_other_and_is_named_when_asked_for(tables: Ta
 
 
 @pytest.mark.usefixtures("no_backoff")
-def test_a_first_beat_whose_answer_was_lost_is_a_beat(tables: Tables):
+def test_a_first_beat_whose_answer_was_lost_counts(tables: Tables):
     tables.lose_an_answer("UpdateItem")
     row = tables.workers.beat("w1", "dagster-a", found=None)
     assert row is not None
@@ -181,7 +181,7 @@ def test_a_first_beat_whose_answer_was_lost_is_a_beat(tables: Tables):
 
 
 @pytest.mark.usefixtures("no_backoff")
-def test_a_replacing_beat_whose_answer_was_lost_is_a_beat(tables: Tables):
+def test_a_beat_that_replaced_an_instance_and_whose_answer_was_lost_counts(tables: Tables):
     tables.workers.beat("w1", "dagster-a", found=None)
     tables.lose_an_answer("UpdateItem")
     row = tables.workers.beat("w1", "dagster-b", found="dagster-a")
@@ -190,7 +190,7 @@ def test_a_replacing_beat_whose_answer_was_lost_is_a_beat(tables: Tables):
 
 
 @pytest.mark.usefixtures("no_backoff")
-def test_a_take_whose_answer_was_lost_is_a_take(tables: Tables):
+def test_a_take_of_the_lock_whose_answer_was_lost_counts(tables: Tables):
     for seen in (None, THEIRS):
         if seen is not None:
             assert tables.lock.take(THEIRS, seen=None)
@@ -202,7 +202,7 @@ def test_a_take_whose_answer_was_lost_is_a_take(tables: Tables):
 
 
 @pytest.mark.usefixtures("no_backoff")
-def test_a_beat_of_the_lock_whose_answer_was_lost_is_a_beat(tables: Tables):
+def test_a_beat_of_the_lock_whose_answer_was_lost_counts(tables: Tables):
     assert tables.lock.take(MINE, seen=None)
     tables.lose_an_answer("UpdateItem")
     assert tables.lock.beat(MINE, "v2")
@@ -210,14 +210,14 @@ def test_a_beat_of_the_lock_whose_answer_was_lost_is_a_beat(tables: Tables):
 
 
 @pytest.mark.usefixtures("no_backoff")
-def test_a_release_whose_answer_was_lost_is_a_release(tables: Tables):
+def test_a_release_of_the_lock_whose_answer_was_lost_counts(tables: Tables):
     assert tables.lock.take(MINE, seen=None)
     tables.lose_an_answer("DeleteItem")
     assert tables.lock.release(MINE)
     assert tables.lock.read() is None
 
 
-def test_a_take_leaves_nothing_of_the_row_before_it(tables: Tables):
+def test_a_take_replaces_the_whole_row(tables: Tables):
     row: dict[str, Any] = {
         "key": {"S": "Leader"},
         "ownerName": {"S": "w0"},
@@ -237,7 +237,7 @@ def test_a_take_leaves_nothing_of_the_row_before_it(tables: Tables):
     }
 
 
-def test_an_odd_lock_row_is_named_with_what_to_do(tables: Tables):
+def test_the_error_for_an_odd_lock_row_says_what_to_do(tables: Tables):
     tables.client.put_item(
         TableName=tables.state_table, Item={"key": {"S": "Leader"}, "ownerName": {"S": "w0"}}
     )
@@ -246,7 +246,7 @@ def test_an_odd_lock_row_is_named_with_what_to_do(tables: Tables):
 
 
 @pytest.mark.usefixtures("no_backoff")
-def test_throttling_and_missing_tables_are_told_of_both(tables: Tables):
+def test_throttling_and_missing_tables_are_errors_of_workers_and_lock(tables: Tables):
     for table in (tables.worker_table, tables.state_table):
         tables.aws.inject("throttle", operation="GetItem", resource=table, count=3)
     for ask in (lambda: tables.workers.get("w1"), tables.lock.read):
