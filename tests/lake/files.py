@@ -1,4 +1,4 @@
-"""Real small Parquet files for landing tables, and the ranges that go with them."""
+"""Small real Parquet files for the lake table, and the ranges that land them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ _TYPES = {
 
 @dataclass
 class StandingClock:
-    """Stands at noon until a test moves it."""
+    """A clock that stands at noon until a test moves it."""
 
     at: datetime = NOON
 
@@ -91,7 +91,7 @@ def a_file(
     with_ids: bool = True,
     staged_at: datetime = NOON,
 ) -> StagedFile:
-    """Write a file as an executor does: shards and sequence numbers in order, field ids from the spec."""
+    """Write a file as a Spark task does: shards and sequence numbers in order, with the field ids of the spec."""
     table = pa.table(_columns(rows, arrival), _schema(spec, with_ids=with_ids))
     path = f"{spec.location}/{arrival:%Y-%m-%d}/{uuid4().hex}.parquet"
     storage, inside = _storage(spec, path)
@@ -115,7 +115,7 @@ def a_file(
 def a_landing(
     spec: StagingSpec, key: ShardKey, *, after: int | None, numbers: Sequence[int], run: str = "run-1"
 ) -> Proposal:
-    """One shard's rows in one file, with the range that says so."""
+    """The rows of one shard in one file, and their range."""
     file = a_file(spec, {key: numbers})
     return Proposal((a_range(key, after, numbers[-1], rows=len(numbers), files=[file], run=run),), (file,))
 
@@ -125,7 +125,7 @@ def with_origin(proposal: Proposal) -> Proposal:
 
 
 def numbers_in(table: pa.Table) -> dict[str, list[int]]:
-    """Shard id -> its sequence numbers, sorted: doubles stay visible."""
+    """For each shard id, its sequence numbers in order. A number that landed twice is there twice."""
     found: dict[str, list[int]] = {}
     for row in table.select(["shard_id", "sequence_number"]).to_pylist():
         found.setdefault(row["shard_id"], []).append(int(row["sequence_number"]))

@@ -1,4 +1,4 @@
-"""Hosts as folders: files of /proc and /sys as real machines have them; and a container's metadata, served."""
+"""Hosts as folders with files of /proc and /sys as on real machines, and a server of a container's metadata."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ Inter-|   Receive                                                |  Transmit
 
 
 def a_host(folder: Path, files: Mapping[str, str], **changed: str) -> Path:
-    """`changed` by the end of the name, with _ for . and /: cpu_max="max 100000"."""
+    """Make a host. `changed` replaces files by the end of their names, with _ for . and /, such as cpu_max="max
+    100000"."""
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +102,7 @@ class Container:
     shares: tuple[int, int] = (128, 128)
     asked: list[str] = field(default_factory=list)
     broken: str | None = None
-    """Answered in place of every document."""
+    """This text is answered instead of every document."""
     status: int = 200
 
     def document(self, path: str) -> Any:
@@ -146,8 +147,8 @@ def ecs(container: Container) -> Iterator[Container]:
             self.end_headers()
             self.wfile.write(body.encode())
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its parent's name
-            """Tests are quiet."""
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name for it
+            """Log nothing in tests."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Agent) as server:
         thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)

@@ -1,4 +1,4 @@
-"""A reader that gives what a test wrote down, and what a test needs to stage it."""
+"""A reader whose answers a test writes as a script, and helpers to stage them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -27,11 +27,12 @@ Step = RecordPage | Exception | Callable[[], object]
 
 @dataclass
 class Script:
-    """Shard id -> its answers in order. An exception is raised, a callable called on the way."""
+    """For each shard id, its answers in order. An exception among them is raised; a function is called before the
+    next answer."""
 
     steps: dict[str, Sequence[Step]]
     asked: list[str] = field(default_factory=list)
-    """Shard ids, one for each answer given, in the order they were asked in."""
+    """The shard ids of all answers so far, in order."""
 
     def pages(self, batch: Batch) -> Iterator[RecordPage]:
         for step in self.steps[batch.key.shard_id]:
@@ -45,7 +46,7 @@ class Script:
 
 
 def script(**steps: Sequence[Any]) -> Script:
-    """`s0=[...]` is shard 0."""
+    """A script by shards: `s0=[...]` is shard 0."""
     return Script({a_key(int(name[1:])).shard_id: each for name, each in steps.items()})
 
 
@@ -73,7 +74,7 @@ def a_page(
 
 
 def across_midnight(*arrivals: datetime) -> RecordPage:
-    """A page whose records 1, 2, 3... arrived at these moments."""
+    """A page whose records 1, 2, 3... arrived at these times."""
     numbers = range(1, len(arrivals) + 1)
     return RecordPage(
         records=_records(a_key(), numbers, arrivals, b"payload"),
@@ -101,7 +102,7 @@ def a_batch(
 
 
 def a_spec(folder: Path | str, **more: int) -> StagingSpec:
-    """Field ids that aren't simply 1, 2, 3, as an evolved table's aren't."""
+    """Field ids other than 1, 2, 3, as in a table whose schema was changed."""
     return StagingSpec(
         str(folder), (*((name, 10 + i) for i, name in enumerate(record_schema().names)), *more.items())
     )
@@ -115,7 +116,7 @@ def stage(
     limits: BatchLimits = ROOMY,
     threads: int = 1,
 ) -> Manifest:
-    """One thread, so that what happens first is the test's choice."""
+    """Stage with one thread, so that the order of reads is that of the script."""
     numbers = count()
     return stage_batches(
         batches,
@@ -133,7 +134,7 @@ def line(manifest: Manifest, shard: int = 0) -> Staged:
 
 
 def rows_of(manifest: Manifest) -> list[tuple[str, int]]:
-    """(shard id, sequence number) as they stand in the files."""
+    """Shard ids and sequence numbers in the order in which they are in the files."""
     found: list[tuple[str, int]] = []
     for file in manifest.files:
         table = pq.ParquetFile(file.path).read().to_pydict()

@@ -1,4 +1,4 @@
-"""The landing tables that the promises are checked on, each with what a test needs to disturb it."""
+"""The implementations of the lake table that the contract suites run on, with methods by which a test disturbs them."""
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
@@ -22,49 +22,49 @@ from tests.lake.files import STREAM, StandingClock, a_file, a_key, numbers_in
 
 
 class Lake(Protocol):
-    """One table and what can be seen of it from outside."""
+    """One table, with what can be seen of it from outside."""
 
     table: RepairableTable
     clock: StandingClock
 
     def handle(self) -> RepairableTable:
-        """The same table, as another process opens it."""
+        """Open the same table as another process does."""
         ...
 
     def lose(self, way: Way, *, times: int = 1) -> None:
-        """The next requests never arrive, or their answers don't."""
+        """Lose the next requests, or their answers."""
         ...
 
     def before_next_swap(self, act: Callable[[], object]) -> None:
-        """Something happens between the look and the request."""
+        """Call a function between loading the table and the commit request."""
         ...
 
     def after_next_swap(self, act: Callable[[], object]) -> None:
-        """Something happens between the request that landed and the next look."""
+        """Call a function between the commit request that landed and the next loading of the table."""
         ...
 
     def numbers(self) -> dict[str, list[int]]:
-        """Shard id -> the sequence numbers that a reader finds in the table."""
+        """For each shard id, the sequence numbers that a reader finds in the table."""
         ...
 
     def pages(self) -> list[LedgerPage]:
-        """The ledger, oldest first."""
+        """The ranges of the ledger, oldest first."""
         ...
 
     def append_as_others(self) -> None:
-        """Another engine commits."""
+        """Commit as another engine does."""
         ...
 
     def rollback(self, steps: int) -> None:
-        """Somebody sets main back by some snapshots."""
+        """Set main back by some snapshots, as a person does."""
         ...
 
     def cherry_pick(self, snapshot: int) -> None:
-        """Somebody brings the rows of a snapshot that isn't part of main."""
+        """Cherry-pick a snapshot that isn't part of main."""
         ...
 
     def expire_all_but_the_head(self, *, forget: bool) -> None:
-        """`forget`: no metadata file that knew them is left."""
+        """Expire all snapshots but the head. `forget`: also delete the metadata files that name them."""
         ...
 
 
@@ -200,7 +200,7 @@ def rows_in_file(file: StagedFile) -> Iterable[tuple[ShardKey, int]]:
 
 
 def append_as_others(table: Table, *, number: int = 1, summary: dict[str, str] | None = None) -> None:
-    """A foreign engine's INSERT: a row of a shard that is none of ours, by plain pyiceberg."""
+    """Insert a row of an unknown shard by pyiceberg alone, as another engine does."""
     spec = StagingSpec(f"{table.location()}/data", tuple(ids_of(table.schema()).items()))
     row = a_file(spec, {a_key(999): [number]})
     with (
@@ -211,12 +211,12 @@ def append_as_others(table: Table, *, number: int = 1, summary: dict[str, str] |
 
 
 def patch(thing: object, name: str, method: Callable[..., Any]) -> None:
-    """Put a fault into one test's own object."""
+    """Put a fault into an object that belongs to one test."""
     setattr(thing, name, method)
 
 
 def lose(catalog: Catalog, way: Way, *, times: int = 1) -> None:
-    """As a broken connection does: the request or its answer is gone, and nobody says which."""
+    """Lose the request or its answer, as a broken connection does, without saying which."""
     commit, left = catalog.commit_table, times
 
     def lossy(*args: Any) -> Any:

@@ -1,4 +1,5 @@
-"""Where a task finds how busy its CPUs are: real files in folders, a real server for ECS's metadata."""
+"""From which sources a task finds how busy its CPUs are: files as on real machines, and a server with ECS's
+metadata."""
 
 import socket
 from collections.abc import Iterator
@@ -48,13 +49,13 @@ def test_a_container_without_a_quota_is_measured_against_its_cpus(tmp_path: Path
     assert percent_of(source, lambda: (tmp_path / CGROUP / "cpu.stat").write_text(after)) == 25.0
 
 
-def test_a_quota_needs_no_list_of_cpus(tmp_path: Path):
+def test_a_container_with_a_quota_needs_no_list_of_cpus(tmp_path: Path):
     without = {name: text for name, text in POD.items() if "cpuset" not in name}
     assert isinstance(find_source(a_host(tmp_path, without), {}), Cgroup2)
 
 
 @pytest.mark.parametrize("mounted", ["cpu", "cpuacct"])
-def test_the_older_cgroups_count_nanoseconds_wherever_they_are_mounted(tmp_path: Path, mounted: str):
+def test_cgroups_of_version_1_count_nanoseconds_wherever_they_are_mounted(tmp_path: Path, mounted: str):
     usage = f"{CGROUP}/{mounted}/cpuacct.usage"
     files = {name: text for name, text in OLD_POD.items() if not name.endswith("usage")}
     source = find_source(a_host(tmp_path, {**files, usage: "52000000000\n"}), {})
@@ -62,7 +63,7 @@ def test_the_older_cgroups_count_nanoseconds_wherever_they_are_mounted(tmp_path:
     assert percent_of(source, lambda: (tmp_path / usage).write_text("52200000000\n")) == 40.0
 
 
-def test_the_older_cgroups_without_a_quota_are_measured_against_their_cpus(tmp_path: Path):
+def test_cgroups_of_version_1_without_a_quota_are_measured_against_their_cpus(tmp_path: Path):
     source = find_source(a_host(tmp_path, OLD_POD, quota_us="-1\n"), {})
     assert source is not None
     usage = tmp_path / CGROUP / "cpu/cpuacct.usage"
@@ -92,14 +93,14 @@ def test_a_limit_that_changes_while_a_task_runs_counts_from_then_on(tmp_path: Pa
         ({}, {}, type(None)),
     ],
 )
-def test_what_cannot_be_understood_is_passed_over_for_the_next_source(
+def test_a_source_that_isnt_understood_is_left_out_for_the_next_one(
     tmp_path: Path, files: dict[str, str], changed: dict[str, str], found: type[object]
 ):
     assert isinstance(find_source(a_host(tmp_path, files, **changed), {}), found)
 
 
-def test_a_container_of_a_task_is_measured_against_its_share_of_it(container: Container, tmp_path: Path):
-    """Half of a task of half a CPU: a quarter of a core."""
+def test_an_ecs_container_is_measured_against_its_share_of_the_task(container: Container, tmp_path: Path):
+    """The container has half of a task with half a CPU, so it may use a quarter of a core."""
     source = find_source(a_host(tmp_path, POD), {ECS_VARIABLE: container.uri})
     assert isinstance(source, Ecs)
 
@@ -110,7 +111,7 @@ def test_a_container_of_a_task_is_measured_against_its_share_of_it(container: Co
     assert percent_of(source, a_tenth_of_the_machine_s_second) == pytest.approx(40.0)
 
 
-def test_a_task_without_a_limit_may_use_all_cpus(container: Container):
+def test_a_container_of_a_task_without_a_limit_may_use_all_cpus(container: Container):
     container.task_cores = None
 
     def busy() -> None:
@@ -120,7 +121,7 @@ def test_a_task_without_a_limit_may_use_all_cpus(container: Container):
     assert percent_of(Ecs(container.uri), busy) == pytest.approx(10.0)
 
 
-def test_limits_are_asked_for_once(container: Container):
+def test_limits_are_requested_once(container: Container):
     source = Ecs(container.uri)
     for _ in range(3):
         source.read()
@@ -128,12 +129,13 @@ def test_limits_are_asked_for_once(container: Container):
     assert len(container.asked) == 5
 
 
-def test_two_readings_of_the_same_document_are_the_agents_own_stretch(container: Container):
-    """It refreshes now and then: KCL's formula would take a system that stood still for a busy one."""
+def test_if_the_document_hasnt_changed_the_agents_own_two_readings_are_used(container: Container):
+    """The agent renews the document from time to time. KCL's formula would call a system busy whose counters stood
+    still."""
     assert percent_of(Ecs(container.uri), lambda: None) == pytest.approx(40.0)
 
 
-def test_a_container_that_docker_has_looked_at_once_is_at_zero(container: Container):
+def test_a_container_with_a_single_reading_counts_as_idle(container: Container):
     container.earlier_own = container.earlier_system = 0
     assert percent_of(Ecs(container.uri), lambda: None) == 0.0
 
@@ -141,32 +143,32 @@ def test_a_container_that_docker_has_looked_at_once_is_at_zero(container: Contai
 @pytest.mark.parametrize(
     "broken", ["", "{", "[]", "null", '{"cpu_stats": 7}', '{"cpu_stats": {"cpu_usage": {}}}']
 )
-def test_metadata_that_cannot_be_understood_leaves_it_to_the_container_s_files(
+def test_if_metadata_isnt_understood_the_containers_files_are_used(
     container: Container, tmp_path: Path, broken: str
 ):
     container.broken = broken or " "
     assert isinstance(find_source(a_host(tmp_path, POD), {ECS_VARIABLE: container.uri}), Cgroup2)
 
 
-def test_metadata_that_is_refused_leaves_it_to_the_container_s_files(container: Container, tmp_path: Path):
+def test_if_metadata_is_refused_the_containers_files_are_used(container: Container, tmp_path: Path):
     container.status = 500
     assert isinstance(find_source(a_host(tmp_path, POD), {ECS_VARIABLE: container.uri}), Cgroup2)
 
 
-def test_metadata_that_hangs_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_metadata_that_dont_answer_delay_a_task_only_briefly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cpu_counters, "_ANSWER_IN", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         uri = f"http://127.0.0.1:{deaf.getsockname()[1]}/v4/x"
         assert isinstance(find_source(a_host(tmp_path, POD), {ECS_VARIABLE: uri}), Cgroup2)
 
 
-def test_metadata_is_not_asked_for_through_a_proxy(container: Container, monkeypatch: pytest.MonkeyPatch):
+def test_metadata_are_requested_without_a_proxy(container: Container, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     assert Ecs(container.uri).read().online == 2
 
 
 @pytest.mark.parametrize("uri", ["", "/", "file:///etc/hostname", "http://", "not an address"])
-def test_an_address_that_is_none_leaves_it_to_the_container_s_files(tmp_path: Path, uri: str):
+def test_if_the_address_of_metadata_is_invalid_the_containers_files_are_used(tmp_path: Path, uri: str):
     assert isinstance(find_source(a_host(tmp_path, POD), {ECS_VARIABLE: uri}), Cgroup2)
 
 

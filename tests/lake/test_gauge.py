@@ -1,4 +1,4 @@
-"""What a task tells of its host, from one reading as it begins and one as it ends."""
+"""The load that a task reports of its host, from a reading at its beginning and one at its end."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -17,7 +17,7 @@ from tests.lake.stage_script import ROOMY, a_batch, a_page, a_spec, script
 
 @dataclass
 class Host:
-    """One whose CPU time a test spends. Cores: one."""
+    """A host with one core, whose CPU time the test sets."""
 
     root: Path
     clock: StandingClock = field(default_factory=StandingClock)
@@ -53,7 +53,7 @@ def a_task(host: Host, gauge: Gauge, seconds: float, *, busy: float) -> list[tup
     return [(load.span.total_seconds(), load.cpu) for load in gauge.end()]
 
 
-def test_a_task_tells_how_busy_its_host_was_meanwhile(host: Host):
+def test_a_task_reports_how_busy_its_host_was_while_the_task_ran(host: Host):
     gauge = host.gauge()
     gauge.begin()
     host.spend(10, busy=0.25)
@@ -61,33 +61,33 @@ def test_a_task_tells_how_busy_its_host_was_meanwhile(host: Host):
     assert host.reads == 2
 
 
-def test_the_pause_before_a_task_counts_too(host: Host):
-    """A worker that is busy for one second in ten is not a busy worker."""
+def test_the_time_before_a_task_counts_too(host: Host):
+    """A worker that is busy for one second in ten must not look busy."""
     gauge = host.gauge()
     assert a_task(host, gauge, 2, busy=1.0) == [(2, 100.0)]
     host.spend(8, busy=0.0)
     assert a_task(host, gauge, 2, busy=1.0) == [(10, 20.0)]
 
 
-def test_short_tasks_are_told_together_once_they_come_to_two_seconds(host: Host):
+def test_short_tasks_are_reported_together_once_they_took_two_seconds(host: Host):
     gauge = host.gauge()
     assert a_task(host, gauge, 0.5, busy=1.0) == []
     assert a_task(host, gauge, 1.25, busy=1.0) == []
     assert a_task(host, gauge, 0.25, busy=0.0) == [(2, 87.5)]
 
 
-def test_a_long_task_is_told_whole(host: Host):
+def test_a_long_task_is_reported_completely(host: Host):
     assert a_task(host, host.gauge(), 119, busy=0.5) == [(119, 50.0)]
 
 
-def test_what_is_long_past_is_not_told(host: Host):
+def test_a_reading_from_long_ago_is_not_used(host: Host):
     gauge = host.gauge()
     a_task(host, gauge, 2, busy=1.0)
     host.spend(61, busy=0.0)
     assert a_task(host, gauge, 2, busy=1.0) == [(2, 100.0)]
 
 
-def test_a_source_that_fails_is_told_as_failing_and_the_next_answer_covers_it(host: Host):
+def test_a_failed_reading_is_reported_and_the_next_one_covers_its_time(host: Host):
     gauge = host.gauge()
     gauge.begin()
     host.broken = True
@@ -97,7 +97,7 @@ def test_a_source_that_fails_is_told_as_failing_and_the_next_answer_covers_it(ho
     assert a_task(host, gauge, 5, busy=1.0) == [(10, 75.0)]
 
 
-def test_a_source_that_failed_at_first_is_told_once_it_works(host: Host):
+def test_a_source_that_failed_at_first_is_reported_once_it_works(host: Host):
     gauge = host.gauge()
     host.broken = True
     gauge.begin()
@@ -107,8 +107,8 @@ def test_a_source_that_failed_at_first_is_told_once_it_works(host: Host):
     assert a_task(host, gauge, 5, busy=1.0) == [(5, 100.0)]
 
 
-def test_a_percentage_that_is_none_counts_as_failed(host: Host):
-    """As after a restart, when the counters begin anew."""
+def test_an_impossible_percentage_counts_as_failed(host: Host):
+    """After a restart counters begin anew."""
     gauge = host.gauge()
     host.used = 1_000
     gauge.begin()
@@ -118,7 +118,7 @@ def test_a_percentage_that_is_none_counts_as_failed(host: Host):
     assert a_task(host, gauge, 5, busy=0.5) == [(5, 50.0)]
 
 
-def test_counters_that_make_no_sense_count_as_failed(tmp_path: Path):
+def test_impossible_counters_count_as_failed(tmp_path: Path):
     clock = StandingClock()
     root = a_host(tmp_path, {"proc/stat": "cpu  many 0 0 0 0\n"})
     gauge = Gauge("host-1", find_source(root, {}), root=root, monotonic=clock.monotonic)
@@ -128,7 +128,7 @@ def test_counters_that_make_no_sense_count_as_failed(tmp_path: Path):
     assert [load.cpu for load in gauge.end()] == [None]
 
 
-def test_a_host_that_cannot_be_measured_tells_nothing(tmp_path: Path):
+def test_a_host_that_cannot_be_measured_reports_no_load(tmp_path: Path):
     clock = StandingClock()
     gauge = Gauge("host-1", None, root=tmp_path, monotonic=clock.monotonic)
     gauge.begin()
@@ -140,7 +140,9 @@ def test_a_host_that_cannot_be_measured_tells_nothing(tmp_path: Path):
     ("interface", "files"),
     [("eth0", {}), ("eth0", {"proc/net/route": "Iface\n"}), ("ens5", {"proc/net/route": ROUTES})],
 )
-def test_traffic_is_told_of_the_interface_that_leads_out(host: Host, interface: str, files: dict[str, str]):
+def test_traffic_is_that_of_the_interface_with_the_default_route(
+    host: Host, interface: str, files: dict[str, str]
+):
     a_host(host.root, {**files, "proc/net/dev": net_dev(interface, received=MIB, sent=7)})
     gauge = host.gauge()
     gauge.begin()
@@ -169,7 +171,7 @@ def test_traffic_that_cannot_be_read_is_unknown(host: Host, text: str):
     assert [(load.cpu, load.received, load.sent) for load in gauge.end()] == [(0.0, None, None)]
 
 
-def test_staging_reads_the_gauge_before_the_first_page_and_after_the_last_file(host: Host, tmp_path: Path):
+def test_staging_measures_before_the_first_page_and_after_the_last_file(host: Host, tmp_path: Path):
     from pipeline.lake.stage_task import stage_batches
 
     pages = script(

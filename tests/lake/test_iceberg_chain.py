@@ -1,4 +1,4 @@
-"""The walk to the newest positions, on snapshots as values."""
+"""The search from the head to the newest positions, tested on snapshots as values."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -19,12 +19,13 @@ def known(*links: Link) -> dict[int, Link]:
 
 
 def line(*numbers: int, ours: Sequence[int] = ()) -> dict[int, Link]:
-    """Each the child of the one before, its id being its sequence number; the first has an unknown parent."""
+    """Snapshots, each the child of the one before. A snapshot's id is its sequence number. The first one has an
+    unknown parent."""
     return known(*(Link(n, n - 1 if n > 1 else None, n, summary=OURS if n in ours else {}) for n in numbers))
 
 
 def never() -> Iterator[Known]:
-    """A metadata log that mustn't be read."""
+    """A metadata log whose reading fails the test."""
     return map(_read, range(1))
 
 
@@ -32,7 +33,7 @@ def _read(_: int) -> Known:
     raise AssertionError("the metadata log was read, though nothing is missing")
 
 
-def test_the_head_itself_is_the_nearest():
+def test_a_head_with_positions_is_the_nearest():
     found = nearest_ours(3, line(1, 2, 3, ours=[2, 3]), never())
     assert found is not None
     assert found.snapshot == 3
@@ -44,22 +45,23 @@ def test_a_pointer_to_a_state_file_counts_as_positions():
     assert found.snapshot == 2
 
 
-def test_foreign_snapshots_are_walked_over():
+def test_positions_are_found_behind_snapshots_of_other_engines():
     found = nearest_ours(9, line(*range(1, 10), ours=[1, 5]), never())
     assert found is not None
     assert found.snapshot == 5
 
 
-def test_a_root_without_positions_ends_the_walk_without_reading_the_log():
+def test_a_root_without_positions_ends_the_search_without_reading_the_log():
     assert nearest_ours(3, line(1, 2, 3), never()) is None
 
 
-def test_an_empty_table_has_nothing_to_walk():
+def test_an_empty_table_has_no_positions():
     assert nearest_ours(None, {}, never()) is None
 
 
-def test_compaction_rewritten_manifests_and_expiry_lead_through_the_log_to_the_landing():
-    """Walk 2b: the landing is 5; 6 to 8 are foreign, expiry left 7 and 8 (and the tagged 5, not trusted)."""
+def test_after_compaction_and_expiry_the_landing_is_found_through_the_metadata_log():
+    """The landing is 5. Snapshots 6 to 8 are of other engines. Expiry left 7 and 8, and 5 because of its tag, which
+    isn't used."""
     current = line(5, 7, 8, ours=[5])
     before_expiry = line(5, 6, 7, 8, ours=[5])
     seen = islice(ancestors(8, current, iter([before_expiry])), 4)
@@ -69,40 +71,40 @@ def test_compaction_rewritten_manifests_and_expiry_lead_through_the_log_to_the_l
     assert found.snapshot == 5
 
 
-def test_the_landing_is_found_in_the_log_when_it_has_expired_itself():
+def test_an_expired_landing_is_found_in_the_metadata_log():
     found = nearest_ours(8, line(7, 8), iter([line(7, 8), line(6, 7), line(4, 5, 6, ours=[4, 5])]))
     assert found is not None
     assert found.snapshot == 5
 
 
-def test_a_parent_that_expiry_took_from_its_child_is_found_in_the_log():
-    """pyiceberg makes orphans of the children of what it expires; they look like roots."""
+def test_a_parent_that_expiry_removed_from_its_child_is_found_in_the_metadata_log():
+    """pyiceberg removes the parent from the children of expired snapshots, so that they look like roots."""
     current = known(Link(8, None, 8))
     found = nearest_ours(8, current, iter([line(5, 6, 7, 8, ours=[5])]))
     assert found is not None
     assert found.snapshot == 5
 
 
-def test_a_root_that_isnt_the_first_is_believed_where_the_log_shows_its_birth():
-    """A replaced table begins anew, with a later sequence number."""
+def test_a_later_root_counts_as_root_if_the_metadata_log_shows_its_creation():
+    """A replaced table has a new root with a later sequence number."""
     current = known(Link(8, None, 8))
     before = line(1, 2, 3, ours=[2])
     assert nearest_ours(8, current, iter([current, before])) is None
 
 
-def test_a_root_whose_birth_nobody_knows_breaks_the_chain():
+def test_a_later_root_whose_creation_isnt_in_the_log_breaks_the_chain():
     current = known(Link(8, None, 8))
     with pytest.raises(ChainBroken, match="headrace repair"):
         nearest_ours(8, current, iter([current, current]))
 
 
-def test_a_lost_link_breaks_the_chain_and_the_tagged_snapshot_is_no_way_around():
+def test_a_missing_snapshot_breaks_the_chain_and_the_tagged_snapshot_isnt_used_instead():
     current = line(5, 7, 8, ours=[5])
     with pytest.raises(ChainBroken, match="snapshot 6"):
         nearest_ours(8, current, iter([current]))
 
 
-def test_after_a_rollback_what_is_ahead_of_main_is_not_seen():
+def test_after_a_rollback_snapshots_ahead_of_main_are_not_used():
     current = line(1, 2, 3, 4, ours=[2, 4])
     found = nearest_ours(3, current, never())
     assert found is not None
@@ -115,31 +117,31 @@ def test_a_cherry_pick_breaks_the_chain():
         nearest_ours(4, links, never())
 
 
-def test_a_cherry_pick_below_the_newest_positions_is_history():
+def test_a_cherry_pick_below_the_newest_positions_does_no_harm():
     links = line(1, ours=[1]) | known(Link(2, 1, 2, summary=PICKED), Link(3, 2, 3, summary=OURS))
     found = nearest_ours(3, links, never())
     assert found is not None
     assert found.snapshot == 3
 
 
-def test_a_try_has_landed_only_as_an_ancestor_of_main():
-    """D17: 4 is in the metadata, and main was rolled back to 3."""
+def test_a_commit_counts_as_landed_only_if_its_snapshot_is_an_ancestor_of_main():
+    """D17: snapshot 4 is in the metadata, but main was rolled back to 3."""
     links = line(1, 2, 3, 4)
     assert landed(3, links, never(), tries=[4], since=4) is None
     assert landed(4, links, never(), tries=[4], since=4) == 4
 
 
-def test_a_try_is_found_below_what_others_committed_on_it():
+def test_a_commit_is_found_below_later_commits_of_other_engines():
     assert landed(9, line(*range(1, 10)), never(), tries=[4, 77], since=4) == 4
 
 
-def test_the_search_for_a_try_ends_where_it_cannot_be_any_more():
-    links = line(5, 6, 7)  # 4 is missing: going on would break
+def test_the_search_for_a_commit_ends_at_its_base():
+    links = line(5, 6, 7)  # snapshot 4 is missing: searching further would fail
     assert landed(7, links, never(), tries=[66], since=6) is None
 
 
 @given(st.data())
-def test_whatever_expiry_takes_the_walk_finds_what_it_would_have_found_before(data: st.DataObject):
+def test_whatever_snapshots_expire_the_same_positions_are_found_as_before(data: st.DataObject):
     length = data.draw(st.integers(1, 12))
     ours = data.draw(st.sets(st.integers(1, length)))
     whole = line(*range(1, length + 1), ours=sorted(ours))

@@ -1,4 +1,4 @@
-"""When others work on the table: the walk, the tag, rollbacks and lost answers, on a real table."""
+"""Other engines work on the table: the search for positions, the tag, rollbacks and lost answers, on a real table."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -29,7 +29,7 @@ OTHERS = a_key(999).shard_id
 
 @pytest.fixture
 def lake(tmp_path: Path) -> IcebergLake:
-    """Shard A stands at 3, in two landings."""
+    """A table in which the position of shard A is 3, after two landings."""
     made = IcebergLake(tmp_path)
     made.iceberg.commit(ORIGIN)
     land(made, None, [1, 2])
@@ -59,10 +59,10 @@ def tag_of(lake: IcebergLake) -> int:
     return lake.iceberg.open().refs()["headrace"].snapshot_id
 
 
-# --- foreign snapshots --------------------------------------------------------------------------------------
+# --- snapshots of other engines --------------------------------------------------------------------------------------
 
 
-def test_foreign_appends_are_walked_over_and_landed_on(lake: IcebergLake):
+def test_ranges_land_on_appends_of_other_engines(lake: IcebergLake):
     append_as_others(lake.iceberg.open())
     assert lake.iceberg.load().positions.of(A) == at(3)
     land(lake, 3, [4])
@@ -70,13 +70,13 @@ def test_foreign_appends_are_walked_over_and_landed_on(lake: IcebergLake):
     assert [len(page.ranges) for page in lake.pages()] == [0, 1, 1, 1]
 
 
-def test_a_foreign_append_between_look_and_swap_is_walked_over_too(lake: IcebergLake):
+def test_a_range_lands_on_an_append_that_came_before_the_swap(lake: IcebergLake):
     lake.before_next_swap(lambda: append_as_others(lake.handle().open()))
     land(lake, 3, [4])
     assert lake.numbers() == {A.shard_id: [1, 2, 3, 4], OTHERS: [1]}
 
 
-def test_a_table_with_rows_of_others_alone_may_get_an_origin(tmp_path: Path):
+def test_a_table_with_rows_of_other_engines_only_accepts_an_origin(tmp_path: Path):
     lake = IcebergLake(tmp_path)
     append_as_others(lake.iceberg.open())
     assert lake.iceberg.load().origin_allowed
@@ -94,7 +94,7 @@ def test_a_cherry_pick_stops_the_landing(lake: IcebergLake):
 # --- expiry -------------------------------------------------------------------------------------------------
 
 
-def test_expiry_leaves_the_tagged_landing_and_the_walk_finds_it_through_the_metadata_log(lake: IcebergLake):
+def test_after_expiry_the_tagged_landing_is_found_through_the_metadata_log(lake: IcebergLake):
     for number in range(3):
         append_as_others(lake.iceberg.open(), number=number)
     head, landing = lake.iceberg.load().snapshot, tag_of(lake)
@@ -105,7 +105,7 @@ def test_expiry_leaves_the_tagged_landing_and_the_walk_finds_it_through_the_meta
     assert lake.numbers()[A.shard_id] == [1, 2, 3, 4]
 
 
-def test_expiry_without_the_tag_is_survived_by_the_metadata_log(lake: IcebergLake):
+def test_after_expiry_without_the_tag_positions_are_found_through_the_metadata_log(lake: IcebergLake):
     lake.iceberg.open().manage_snapshots().remove_tag("headrace").commit()
     append_as_others(lake.iceberg.open())
     expire_all(lake)
@@ -114,7 +114,7 @@ def test_expiry_without_the_tag_is_survived_by_the_metadata_log(lake: IcebergLak
     assert not lake.iceberg.load().origin_allowed
 
 
-def test_the_ledger_reaches_through_the_metadata_log_as_well(lake: IcebergLake):
+def test_the_ledger_is_read_through_the_metadata_log_too(lake: IcebergLake):
     before = [(entry.snapshot, entry.parent) for entry in read.ledger(lake.iceberg)]
     append_as_others(lake.iceberg.open())
     expire_all(lake)
@@ -122,7 +122,7 @@ def test_the_ledger_reaches_through_the_metadata_log_as_well(lake: IcebergLake):
     assert before[0][1] is None
 
 
-def test_where_the_metadata_files_are_gone_too_the_chain_is_broken_and_no_origin_is_chosen(lake: IcebergLake):
+def test_without_the_metadata_files_the_chain_is_broken_and_no_origin_is_decided(lake: IcebergLake):
     append_as_others(lake.iceberg.open())
     append_as_others(lake.iceberg.open())
     expire_all(lake)
@@ -135,7 +135,7 @@ def test_where_the_metadata_files_are_gone_too_the_chain_is_broken_and_no_origin
     assert list(read.ledger(lake.iceberg, partial=True)) == []
 
 
-def test_a_metadata_file_that_cannot_be_read_now_is_no_broken_chain(
+def test_a_metadata_file_that_cannot_be_read_now_isnt_reported_as_a_broken_chain(
     lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
 ):
     for number in range(2):
@@ -156,7 +156,7 @@ def test_a_metadata_file_that_cannot_be_read_now_is_no_broken_chain(
 # --- the tag and rollbacks ----------------------------------------------------------------------------------
 
 
-def test_the_tag_follows_what_moves_a_position_and_nothing_else(lake: IcebergLake):
+def test_the_tag_follows_only_commits_that_move_a_position(lake: IcebergLake):
     moved = tag_of(lake)
     assert moved == lake.iceberg.load().snapshot
     file = a_file(lake.iceberg.staging_spec(), {A: [2]})
@@ -172,7 +172,7 @@ def test_the_tag_follows_what_moves_a_position_and_nothing_else(lake: IcebergLak
     )
 
 
-def test_after_a_rollback_the_table_stands_where_main_does_not_where_the_tag_is(lake: IcebergLake):
+def test_after_a_rollback_the_positions_are_those_of_main_not_of_the_tag(lake: IcebergLake):
     rollback(lake, 1)
     assert tag_of(lake) != lake.iceberg.load().snapshot
     assert lake.iceberg.load().positions.of(A) == at(2)
@@ -181,14 +181,15 @@ def test_after_a_rollback_the_table_stands_where_main_does_not_where_the_tag_is(
 
 
 def test_a_rollback_between_look_and_swap_is_not_undone_by_the_commit(lake: IcebergLake):
-    """The base is still there and its sequence number the highest: only asserting main tells."""
+    """The base still exists and has the highest sequence number. Only the requirement on the branch main notices
+    the rollback."""
     proposal = a_landing(lake.iceberg.staging_spec(), A, after=3, numbers=[4])
     lake.before_next_swap(lambda: rollback(lake, 1))
     assert lake.iceberg.commit(proposal).landing.refused
     assert lake.numbers() == {A.shard_id: [1, 2]}
 
 
-def test_after_a_rollback_and_expiry_the_tag_is_still_not_trusted(lake: IcebergLake):
+def test_after_a_rollback_and_expiry_the_tag_is_still_not_used(lake: IcebergLake):
     rollback(lake, 1)
     append_as_others(lake.iceberg.open())
     expire_all(lake)
@@ -196,7 +197,7 @@ def test_after_a_rollback_and_expiry_the_tag_is_still_not_trusted(lake: IcebergL
 
 
 @pytest.mark.parametrize("trace", ["tag", "property", "snapshot"])
-def test_a_rollback_to_before_the_origin_chooses_no_new_one(tmp_path: Path, trace: str):
+def test_after_a_rollback_to_before_the_origin_no_new_origin_is_decided(tmp_path: Path, trace: str):
     lake = IcebergLake(tmp_path)
     append_as_others(lake.iceberg.open())
     lake.iceberg.commit(ORIGIN)
@@ -210,7 +211,7 @@ def test_a_rollback_to_before_the_origin_chooses_no_new_one(tmp_path: Path, trac
         lake.iceberg.commit(ORIGIN)
 
 
-def test_a_table_dropped_and_made_again_is_a_new_one_and_takes_no_range_of_the_old(lake: IcebergLake):
+def test_a_table_that_was_dropped_and_made_again_refuses_ranges_of_the_old_one(lake: IcebergLake):
     proposal = a_landing(lake.iceberg.staging_spec(), A, after=3, numbers=[4])
     lake.iceberg.catalog.drop_table("lake.records")
     lake.iceberg.ensure()
@@ -218,11 +219,12 @@ def test_a_table_dropped_and_made_again_is_a_new_one_and_takes_no_range_of_the_o
     assert lake.iceberg.load().origin_allowed
 
 
-# --- answers ------------------------------------------------------------------------------------------------
+# --- lost and late answers
+# ------------------------------------------------------------------------------------------------
 
 
 def wrap(lake: IcebergLake, act: Callable[[Callable[..., Any], tuple[Any, ...]], Any]) -> None:
-    """The next commit request goes through `act`; those after it don't."""
+    """Send the next commit request through `act`. Later requests are sent as usual."""
     commit = lake.iceberg.catalog.commit_table
 
     def wrapped(*args: Any) -> Any:
@@ -232,8 +234,8 @@ def wrap(lake: IcebergLake, act: Callable[[Callable[..., Any], tuple[Any, ...]],
     patch(lake.iceberg.catalog, "commit_table", wrapped)
 
 
-def test_a_commit_that_landed_and_was_rolled_back_before_the_look_lands_anew(lake: IcebergLake):
-    """D17: it is in the metadata, so a look for its mere presence would lose its rows."""
+def test_a_commit_that_was_rolled_back_before_it_was_looked_for_lands_again(lake: IcebergLake):
+    """D17: its snapshot is in the metadata. If that counted as landed, its rows would be lost."""
 
     def land_and_roll_back(commit: Callable[..., Any], args: tuple[Any, ...]) -> None:
         commit(*args)
@@ -246,8 +248,8 @@ def test_a_commit_that_landed_and_was_rolled_back_before_the_look_lands_anew(lak
     assert lake.handle().load().positions.of(A) == at(4)
 
 
-def test_a_request_that_was_thought_lost_and_arrives_late_lands_once(lake: IcebergLake):
-    """D7: it wins against its own repetition, and both are one landing."""
+def test_a_commit_request_that_arrives_after_its_repetition_was_sent_lands_once(lake: IcebergLake):
+    """D7: the late request lands before its repetition, and both count as one landing."""
     held: list[Callable[[], Any]] = []
 
     def hold(commit: Callable[..., Any], args: tuple[Any, ...]) -> None:
@@ -262,7 +264,8 @@ def test_a_request_that_was_thought_lost_and_arrives_late_lands_once(lake: Icebe
 
 
 def test_a_conflict_reported_for_a_commit_that_landed_deletes_nothing(lake: IcebergLake):
-    """Trap b: a client's own retry of the request meets its first."""
+    """The client sent the request twice, and the second one is refused because of the first (see
+    test_iceberg_library)."""
 
     def conflict_with_itself(commit: Callable[..., Any], args: tuple[Any, ...]) -> None:
         commit(*args)
@@ -273,7 +276,7 @@ def test_a_conflict_reported_for_a_commit_that_landed_deletes_nothing(lake: Iceb
     assert lake.numbers() == {A.shard_id: [1, 2, 3, 4]}
 
 
-def test_a_landing_is_recognised_below_what_others_put_on_it_before_the_look(lake: IcebergLake):
+def test_a_landing_is_found_below_commits_that_came_before_it_was_looked_for(lake: IcebergLake):
     def land_and_go_on(commit: Callable[..., Any], args: tuple[Any, ...]) -> None:
         commit(*args)
         append_as_others(lake.handle().open())
@@ -285,7 +288,7 @@ def test_a_landing_is_recognised_below_what_others_put_on_it_before_the_look(lak
     assert lake.numbers() == {A.shard_id: [1, 2, 3, 4, 5], OTHERS: [1]}
 
 
-def test_when_the_table_cannot_be_asked_the_outcome_is_unknown_and_the_files_stay(lake: IcebergLake):
+def test_if_the_catalog_doesnt_answer_the_outcome_is_unknown_and_the_files_stay(lake: IcebergLake):
     proposal = a_landing(lake.iceberg.staging_spec(), A, after=3, numbers=[4])
 
     def land_and_go_away(commit: Callable[..., Any], args: tuple[Any, ...]) -> None:
@@ -303,7 +306,7 @@ def test_when_the_table_cannot_be_asked_the_outcome_is_unknown_and_the_files_sta
     assert lake.handle().commit(proposal).landing.refused
 
 
-def test_a_locked_database_is_an_unknown_outcome_and_the_next_try_lands(
+def test_with_a_locked_database_the_outcome_is_unknown_and_the_next_try_lands(
     lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(catalogs, "_BUSY_MS", 20)

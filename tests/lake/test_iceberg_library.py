@@ -1,4 +1,4 @@
-"""Habits of pyiceberg that our commit works around. A failure here after an upgrade says that one changed:
+"""Behaviour of pyiceberg that Headrace's commit avoids. A failure after an upgrade shows that some of it has changed:
 read `pipeline/lake/append.py` and `pipeline/lake/position_chain.py` anew before going on.
 """
 
@@ -36,8 +36,8 @@ def plain(tmp_path: Path) -> Iterator[tuple[Catalog, Table]]:
     catalog.close()
 
 
-def test_a_its_retry_rebases_an_append_that_was_refused_on_its_base(plain: tuple[Catalog, Table]):
-    """A stale writer's rows land without anybody asking whether they still may."""
+def test_a_pyicebergs_retry_puts_a_refused_append_on_the_new_head(plain: tuple[Catalog, Table]):
+    """The rows of an outdated writer land without being judged again."""
     catalog, stale = plain
     append = stale.transaction()
     append.append(ROW)
@@ -46,10 +46,10 @@ def test_a_its_retry_rebases_an_append_that_was_refused_on_its_base(plain: tuple
     assert catalog.load_table("lake.plain").scan().count() == 2
 
 
-def test_b_without_retries_it_deletes_the_manifests_of_a_commit_that_landed_when_told_that_it_failed(
+def test_b_without_retries_pyiceberg_deletes_the_manifests_of_a_landed_commit_that_was_reported_as_failed(
     plain: tuple[Catalog, Table],
 ):
-    """A proxy or client that repeats a request gets a conflict with itself."""
+    """If a proxy or client repeats a request, the second one is refused because of the first."""
     catalog, table = plain
     with table.transaction() as change:
         change.set_properties({"commit.retry.num-retries": "0"})
@@ -88,7 +88,7 @@ def test_c_files_without_field_ids_commit_and_cannot_be_read(tmp_path: Path):
     assert lake.iceberg.open().current_snapshot() is not None
 
 
-def test_d_adding_files_reads_each_of_them_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_d_pyicebergs_add_files_reads_each_file_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     lake = IcebergLake(tmp_path)
     spec: StagingSpec = lake.iceberg.staging_spec()
     paths = [a_file(spec, {a_key(): [n]}, with_ids=False).path for n in (1, 2)]
@@ -104,7 +104,7 @@ def test_d_adding_files_reads_each_of_them_again(tmp_path: Path, monkeypatch: py
     assert set(paths) <= set(opened)
 
 
-def test_g_it_stamps_a_snapshot_before_its_parent_where_the_hosts_clock_is_behind(tmp_path: Path):
+def test_g_pyiceberg_stamps_a_snapshot_before_its_parent_if_the_hosts_clock_is_behind(tmp_path: Path):
     lake = IcebergLake(tmp_path)
     lake.clock.at = datetime.now(UTC) + timedelta(hours=1)
     lake.iceberg.commit(a_landing_of_one(lake))
@@ -114,8 +114,10 @@ def test_g_it_stamps_a_snapshot_before_its_parent_where_the_hosts_clock_is_behin
     assert lake.iceberg.open().metadata.last_updated_ms < ours - 3_500_000
 
 
-def test_its_expiry_takes_the_parent_from_the_children_of_what_it_removes(plain: tuple[Catalog, Table]):
-    """They look like roots: an origin could be chosen anew, and all be read twice."""
+def test_pyicebergs_expiry_removes_the_parent_from_the_children_of_expired_snapshots(
+    plain: tuple[Catalog, Table],
+):
+    """The children look like roots then. An origin could be decided again, and every record be read twice."""
     _, table = plain
     for _ in range(3):
         table.append(ROW)
@@ -129,8 +131,8 @@ def test_its_expiry_takes_the_parent_from_the_children_of_what_it_removes(plain:
     assert head.sequence_number == 3
 
 
-def test_it_takes_a_stamp_equal_to_the_bases_for_a_missing_one(tmp_path: Path):
-    """So ours is one millisecond later than the base's at least: see `pipeline.lake.append`."""
+def test_pyiceberg_takes_a_time_stamp_equal_to_the_bases_for_a_missing_one(tmp_path: Path):
+    """So Headrace's time stamps are at least one millisecond later than the base's: see `pipeline.lake.append`."""
     lake = IcebergLake(tmp_path)
     lake.clock.at = datetime.now(UTC) + timedelta(hours=1)
     lake.iceberg.commit(a_landing_of_one(lake))

@@ -1,4 +1,4 @@
-"""Real processes on one table, without any lease, killed at any moment."""
+"""Real processes commit to one table without any leases, and are killed at any time."""
 
 import multiprocessing
 import random
@@ -13,7 +13,7 @@ from tests.lake.tables import IcebergLake
 KILLS = 12
 
 
-def test_writers_killed_at_random_lose_and_double_nothing(tmp_path: Path):
+def test_writers_killed_at_random_neither_lose_nor_double_a_record(tmp_path: Path):
     lake = IcebergLake(tmp_path)
     lake.table.commit(ORIGIN)
     race(lake, str(tmp_path), random.Random(7))
@@ -27,7 +27,8 @@ def test_writers_killed_at_random_lose_and_double_nothing(tmp_path: Path):
 
 
 def race(lake: IcebergLake, folder: str, dice: random.Random) -> None:
-    """Three writers; one after the other is killed at work and replaced, and the last ones end once all shards have landed."""
+    """Run three writers. One after the other is killed and replaced, and the last ones end once all shards have
+    landed."""
     fresh = multiprocessing.get_context("forkserver")
     fresh.set_forkserver_preload(["tests.lake.writer_process"])
 
@@ -40,7 +41,7 @@ def race(lake: IcebergLake, folder: str, dice: random.Random) -> None:
     for _ in range(KILLS):
         victim = dice.randrange(3)
         writers[victim].join(dice.uniform(0.1, 0.5))
-        assert writers[victim].exitcode is None, "a writer ended by itself"
+        assert writers[victim].exitcode is None, "a writer ended without being killed"
         writers[victim].kill()
         writers[victim].join()
         writers[victim] = start()

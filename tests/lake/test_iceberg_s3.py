@@ -1,4 +1,4 @@
-"""The warehouse and the state on S3, as a stand-in speaks it."""
+"""The warehouse and the state files on S3, which the stand-in plays."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +41,9 @@ def open_table(folder: Path, endpoint: str) -> IcebergTable:
     return IcebergTable(properties, "lake.records", state="s3://state/headrace", clock=StandingClock())
 
 
-def test_rows_positions_and_state_live_on_s3(tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch):
+def test_rows_positions_and_state_files_are_on_s3(
+    tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch
+):
     table = open_table(tmp_path, endpoint)
     table.ensure()
     table.commit(ORIGIN)

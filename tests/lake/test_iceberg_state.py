@@ -1,4 +1,4 @@
-"""Positions and ledger of very many shards: a file outside the table, pointed to by the summary."""
+"""Positions and ledger of very many shards are in a file outside of the table, which the snapshot's summary names."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ DIGITS = 49_590_338_271_490_256_608_559_692_538_361_571_095_921_575_989_136_588_
 
 @pytest.fixture
 def lake(tmp_path: Path) -> IcebergLake:
-    """Thousands of shards, each with digits of their own: past what a summary may hold."""
+    """Positions of thousands of shards with different sequence numbers: more than a summary may hold."""
     made = IcebergLake(tmp_path)
     ranges = tuple(a_range(key, None, at(DIGITS + hash_of(key)), kind=Kind.ADOPT) for key in MANY)
     made.iceberg.commit(with_origin(Proposal(ranges)))
@@ -27,7 +27,7 @@ def lake(tmp_path: Path) -> IcebergLake:
 
 
 def hash_of(key: ShardKey) -> int:
-    """Digits that don't pack."""
+    """Sequence numbers that can't be compressed."""
     return pow(7, int(key.shard_id[-12:]) + 1, 10**30 + 57)
 
 
@@ -38,7 +38,7 @@ def summary_of(lake: IcebergLake) -> dict[str, str]:
     return head.summary.additional_properties
 
 
-def test_large_positions_go_to_a_file_and_come_back_whole(lake: IcebergLake):
+def test_large_positions_are_written_to_a_file_and_read_back_completely(lake: IcebergLake):
     summary = summary_of(lake)
     assert summary.keys() & {"headrace.positions", "headrace.ledger"} == set()
     assert sum(len(value) for value in summary.values()) < 2_000
@@ -54,7 +54,7 @@ def test_the_ledger_is_read_from_the_file_too(lake: IcebergLake):
     assert [r.key for r in entry.page.ranges] == MANY
 
 
-def test_landings_go_on_from_the_file_each_with_a_file_of_its_own(lake: IcebergLake):
+def test_each_landing_with_large_positions_has_a_file_of_its_own(lake: IcebergLake):
     key = a_key(5_000)
     lake.iceberg.commit(a_landing(lake.iceberg.staging_spec(), key, after=None, numbers=[1]))
     assert lake.iceberg.load().positions.of(key) == at(1)
@@ -62,7 +62,7 @@ def test_landings_go_on_from_the_file_each_with_a_file_of_its_own(lake: IcebergL
     assert len(list((lake.folder / "state").iterdir())) == 2
 
 
-def test_the_files_lie_where_cleaners_of_the_table_do_not_look(lake: IcebergLake):
+def test_the_files_lie_outside_of_the_tables_location_where_tools_remove_orphans(lake: IcebergLake):
     (file,) = (lake.folder / "state").iterdir()
     assert lake.iceberg.open().location() not in str(file)
     assert summary_of(lake)["headrace.state"].split(":")[1] == file.name
@@ -82,7 +82,7 @@ def test_a_missing_file_breaks_the_chain_and_is_named(lake: IcebergLake):
         lake.iceberg.load()
 
 
-def test_a_file_that_was_changed_is_not_believed(lake: IcebergLake):
+def test_a_file_that_was_changed_is_refused(lake: IcebergLake):
     (file,) = (lake.folder / "state").iterdir()
     file.write_text(file.read_text().replace("1:", "1: ", 1))
     with pytest.raises(ChainBroken, match="hash differs"):
@@ -90,6 +90,6 @@ def test_a_file_that_was_changed_is_not_believed(lake: IcebergLake):
 
 
 @pytest.mark.parametrize("pointer", ["2:a.json:00", "1", "1:../secrets:00", ""])
-def test_a_pointer_of_another_form_is_refused_with_advice(tmp_path: Path, pointer: str):
+def test_a_pointer_of_an_unknown_form_is_refused_with_what_to_do(tmp_path: Path, pointer: str):
     with pytest.raises(WrongShape, match="upgrade Headrace"):
         StateFiles(str(tmp_path)).read(pointer)

@@ -1,4 +1,4 @@
-"""The table itself: how it is made, kept in shape, stamped, and what it refuses to name."""
+"""The table itself: how it is made, which properties are kept, its time stamps, and which files a commit refuses."""
 
 import pickle
 from collections.abc import Callable
@@ -38,10 +38,11 @@ def land(lake: IcebergLake, after: int | None, numbers: list[int]) -> None:
     assert not lake.iceberg.commit(with_origin(proposal)).landing.refused
 
 
-# --- shape --------------------------------------------------------------------------------------------------
+# --- schema and properties
+# --------------------------------------------------------------------------------------------------
 
 
-def test_the_table_is_made_with_our_columns_days_order_and_properties(lake: IcebergLake):
+def test_the_table_is_made_with_headraces_columns_partitioning_order_and_properties(lake: IcebergLake):
     table = lake.iceberg.open()
     assert table.schema().as_struct() == SCHEMA.as_struct()
     assert [(field.name, field.transform) for field in table.spec().fields] == [
@@ -64,14 +65,14 @@ def test_any_number_of_processes_may_make_the_table_at_once(tmp_path: Path):
         assert len(set(makers.map(make, range(4)))) == 1
 
 
-def test_properties_that_others_removed_are_set_again_at_the_next_start(lake: IcebergLake):
+def test_removed_properties_are_set_again_at_the_next_start(lake: IcebergLake):
     with lake.iceberg.open().transaction() as change:
         change.remove_properties("write.metadata.previous-versions-max", "commit.manifest-merge.enabled")
     lake.handle().ensure()
     assert PROPERTIES.items() <= lake.iceberg.open().properties.items()
 
 
-def test_properties_that_others_set_to_their_liking_stay_but_for_a_history_too_short_to_walk(
+def test_changed_properties_stay_except_a_metadata_history_that_is_too_short(
     lake: IcebergLake,
 ):
     with lake.iceberg.open().transaction() as change:
@@ -84,13 +85,13 @@ def test_properties_that_others_set_to_their_liking_stay_but_for_a_history_too_s
     assert kept["write.metadata.previous-versions-max"] == "200"
 
 
-def test_a_start_that_finds_all_in_place_changes_nothing(lake: IcebergLake):
+def test_a_start_that_finds_all_properties_set_commits_nothing(lake: IcebergLake):
     before = lake.iceberg.open().metadata_location
     lake.handle().ensure()
     assert lake.iceberg.open().metadata_location == before
 
 
-def test_columns_that_others_add_do_not_disturb_the_landing(lake: IcebergLake):
+def test_additional_columns_dont_disturb_the_landing(lake: IcebergLake):
     land(lake, None, [1])
     with lake.iceberg.open().update_schema() as change:
         change.add_column("region", StringType())
@@ -100,7 +101,7 @@ def test_columns_that_others_add_do_not_disturb_the_landing(lake: IcebergLake):
     assert lake.numbers() == {A.shard_id: [1, 2]}
 
 
-def test_a_table_that_lacks_a_column_of_ours_is_refused_by_name(lake: IcebergLake):
+def test_the_error_for_a_missing_column_names_it(lake: IcebergLake):
     with lake.iceberg.open().update_schema() as change:
         change.rename_column("arrival_ts", "arrived")
     with pytest.raises(WrongShape, match="no column arrival_ts"):
@@ -109,7 +110,7 @@ def test_a_table_that_lacks_a_column_of_ours_is_refused_by_name(lake: IcebergLak
         lake.iceberg.commit(ORIGIN)
 
 
-def test_a_column_of_another_type_is_refused_by_name(tmp_path: Path):
+def test_the_error_for_a_column_of_another_type_names_it(tmp_path: Path):
     table = IcebergTable(
         embedded_catalog(tmp_path), "lake.records", state=str(tmp_path / "state"), clock=StandingClock()
     )
@@ -128,13 +129,13 @@ def test_another_partitioning_is_refused(lake: IcebergLake):
         lake.handle().ensure()
 
 
-def test_a_table_that_was_dropped_is_named(lake: IcebergLake):
+def test_the_error_for_a_dropped_table_names_it(lake: IcebergLake):
     lake.iceberg.catalog.drop_table("lake.records")
     with pytest.raises(Unknown, match=r"lake\.records isn't in the catalog"):
         lake.iceberg.load()
 
 
-def test_the_staging_spec_travels_and_holds_no_credentials(tmp_path: Path):
+def test_the_staging_spec_can_be_pickled_and_holds_no_credentials(tmp_path: Path):
     properties = embedded_catalog(tmp_path) | {
         "s3.endpoint": "http://127.0.0.1:9",
         "s3.region": "eu-west-1",
@@ -149,7 +150,8 @@ def test_the_staging_spec_travels_and_holds_no_credentials(tmp_path: Path):
     assert "canary" not in repr(spec)
 
 
-# --- what may be named --------------------------------------------------------------------------------------
+# --- files that a commit may name
+# --------------------------------------------------------------------------------------
 
 
 def no_ids(lake: IcebergLake) -> StagedFile:
@@ -184,7 +186,7 @@ def no_footer(lake: IcebergLake) -> StagedFile:
         (no_footer, "footer can't be read"),
     ],
 )
-def test_a_file_that_would_harm_the_table_stops_the_whole_commit(
+def test_a_file_that_would_harm_the_table_fails_the_whole_commit(
     lake: IcebergLake, bad: Callable[[IcebergLake], StagedFile], why: str
 ):
     good, wrong = a_file(lake.iceberg.staging_spec(), {B: [1]}), bad(lake)
@@ -205,7 +207,7 @@ def test_committing_reads_no_data_file_again(lake: IcebergLake):
     assert lake.numbers() == {A.shard_id: [1]}
 
 
-def test_files_as_executors_write_them_land_without_a_word_of_complaint(
+def test_files_as_spark_tasks_write_them_land_without_a_warning(
     lake: IcebergLake, caplog: pytest.LogCaptureFixture
 ):
     spec = lake.iceberg.staging_spec()
@@ -218,7 +220,7 @@ def test_files_as_executors_write_them_land_without_a_word_of_complaint(
     assert lake.numbers() == {A.shard_id: [1, 2], B.shard_id: [7]}
     assert caplog.records == []
     bounds = next(iter(lake.iceberg.open().scan().plan_files())).file.lower_bounds
-    assert set(bounds) == {1, 2, 3, 4, 5, 8}  # no payload and no partition key
+    assert set(bounds) == {1, 2, 3, 4, 5, 8}  # statistics hold no payload and no partition key
 
 
 def test_readers_find_rows_by_day_and_column_statistics(lake: IcebergLake):
@@ -233,7 +235,7 @@ def test_readers_find_rows_by_day_and_column_statistics(lake: IcebergLake):
     }
 
 
-def test_landed_files_tell_which_snapshot_brought_them_through_merged_manifests(lake: IcebergLake):
+def test_the_snapshot_of_a_landed_file_is_known_after_manifests_were_merged(lake: IcebergLake):
     for n in range(25):
         land(lake, n or None, [n + 1])
     head = lake.iceberg.open().current_snapshot()
@@ -252,8 +254,8 @@ def test_landed_files_tell_which_snapshot_brought_them_through_merged_manifests(
 # --- time ---------------------------------------------------------------------------------------------------
 
 
-def test_stamps_never_go_back_however_clocks_differ(lake: IcebergLake):
-    """Trap g: Java, Go and Rust refuse such a table."""
+def test_time_stamps_of_snapshots_never_go_back_however_clocks_differ(lake: IcebergLake):
+    """Iceberg in Java, Go and Rust refuses a table whose time stamps go back."""
     proposals = [ORIGIN] + [
         a_landing(lake.iceberg.staging_spec(), A, after=n or None, numbers=[n + 1]) for n in range(3)
     ]
@@ -284,7 +286,7 @@ def test_a_host_whose_clock_is_off_does_not_commit(tmp_path: Path, off: timedelt
     assert lake.iceberg.load().snapshot is None
 
 
-def test_a_clock_that_is_off_by_a_little_commits(tmp_path: Path):
+def test_a_host_whose_clock_is_slightly_off_commits(tmp_path: Path):
     lake = IcebergLake(tmp_path)
     table = IcebergTable(
         embedded_catalog(tmp_path),

@@ -56,7 +56,7 @@ def settings(lake: IcebergLake, tmp_path: Path) -> Path:
     return file
 
 
-def test_the_command_tells_the_lineage_of_one_shard(settings: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_command_prints_the_lineage_of_one_shard(settings: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["lineage", "--config", str(settings), "--shard", a_key(0).shard_id]) == 0
     said = capsys.readouterr().out
     assert said.splitlines()[-1] == "2 records in 2 ranges of 1 shard"
@@ -73,13 +73,13 @@ def test_the_command_writes_csv_that_pandas_reads_back(
 
 @pytest.fixture
 def leases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lease table with one more shard than has landed."""
+    """A lease table with one shard of which no record has landed."""
     store = MemoryLeaseStore([Lease(f"shardId-00000000000{n}") for n in (0, 1, 7)])
     monkeypatch.setattr(Adapters, "leases", lambda _: store)
 
 
 @pytest.mark.usefixtures("leases")
-def test_the_command_says_when_nothing_has_landed_of_a_shard(
+def test_the_command_says_if_no_record_of_a_shard_has_landed(
     settings: Path, capsys: pytest.CaptureFixture[str]
 ):
     assert main(["lineage", "--config", str(settings), "--shard", "shardId-000000000007"]) == 0
@@ -88,7 +88,7 @@ def test_the_command_says_when_nothing_has_landed_of_a_shard(
 
 @pytest.mark.usefixtures("leases")
 @pytest.mark.parametrize("more", [(), ("--csv",)])
-def test_a_shard_that_is_not_there_is_refused_with_near_names_as_consume_refuses_it(
+def test_the_error_for_an_unknown_shard_names_similar_ones_as_that_of_consume_does(
     more: tuple[str, ...], settings: Path, capsys: pytest.CaptureFixture[str]
 ):
     assert main(["lineage", "--config", str(settings), "--shard", "shardId-000000000002", *more]) == 2

@@ -1,4 +1,4 @@
-"""The local Spark server is joined or started, however slow the machine is; one that died is told with its log."""
+"""The local Spark server is found or started, however slow the machine is. If it dies, the error shows its log."""
 
 import json
 import os
@@ -24,7 +24,7 @@ JAVA = Path(os.environ.get("JAVA_HOME", "/usr"), "bin", "java")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where the files of this test's own server lie."""
+    """The folder with the files of this test's own server."""
     monkeypatch.setenv(DISCOVERY, str(tmp_path / "connect.json"))
     monkeypatch.delenv("SPARK_CONNECT_AUTHENTICATE_TOKEN", raising=False)
     yield tmp_path
@@ -62,10 +62,10 @@ def pid_of_the_server(folder: Path) -> int:
 
 
 @pytest.mark.slow
-def test_a_slow_start_is_waited_for_with_progress(
+def test_the_client_waits_for_a_slow_start_and_reports_progress(
     folder: Path, told: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
-    """Slower than PySpark's own patience, which is 120 s on a real machine."""
+    """The start takes longer than PySpark would wait, which is 120 s on a real machine."""
     monkeypatch.setattr("pyspark.sql.connect.local_server.ServerLauncher._READY_TIMEOUT", 1)
     assert counted(a_java(folder, f'sleep 2; exec {JAVA} "$@"')) == 3
     assert "still waiting for the local Spark server" in told.text
@@ -82,7 +82,7 @@ def test_a_server_that_dies_while_it_starts_is_an_error_with_its_log(folder: Pat
 
 
 @pytest.mark.slow
-def test_a_server_that_takes_longer_than_the_patience_is_an_error_with_its_log(
+def test_a_server_that_isnt_up_in_time_is_an_error_with_its_log(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(local_server.bring_up, "__kwdefaults__", {"patience": local_server.PATIENCE / 150})
@@ -91,7 +91,7 @@ def test_a_server_that_takes_longer_than_the_patience_is_an_error_with_its_log(
 
 
 @pytest.mark.slow
-def test_a_server_that_stopped_answering_is_waited_for(folder: Path, told: pytest.LogCaptureFixture):
+def test_the_client_waits_for_a_server_that_stopped_answering(folder: Path, told: pytest.LogCaptureFixture):
     assert counted() == 3
     server = pid_of_the_server(folder)
     os.kill(server, signal.SIGSTOP)
@@ -101,12 +101,12 @@ def test_a_server_that_stopped_answering_is_waited_for(folder: Path, told: pytes
     assert counted() == 3
     goes_on.join()
     assert time.monotonic() - began >= 3
-    assert pid_of_the_server(folder) == server, "the same one"
+    assert pid_of_the_server(folder) == server, "the same server is used"
     assert "still waiting for the local Spark server" in told.text
 
 
 @pytest.mark.slow
-def test_a_server_whose_starter_was_killed_before_it_told_how_to_reach_it_is_replaced(folder: Path):
+def test_a_server_is_replaced_if_its_starter_was_killed_before_it_wrote_the_address(folder: Path):
     assert counted() == 3
     first = pid_of_the_server(folder)
     (folder / "connect.json").unlink()
@@ -116,7 +116,7 @@ def test_a_server_whose_starter_was_killed_before_it_told_how_to_reach_it_is_rep
 
 
 @pytest.mark.slow
-def test_a_server_that_died_since_is_started_anew(folder: Path):
+def test_a_server_that_died_is_started_again(folder: Path):
     assert counted() == 3
     os.kill(first := pid_of_the_server(folder), signal.SIGKILL)
     assert counted() == 3

@@ -1,4 +1,5 @@
-"""Files that a landing leaves on local disks: only the user who ran it may read them, unless the settings say else."""
+"""Files that a landing leaves on local disks can be read only by the user who ran it, unless the settings say
+otherwise."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ from tests.modes import mode_of, modes_below, open_to_others, usual_umask
 
 KEY = a_key()
 MANY = [a_key(n) for n in range(1, 4_000)]
-"""Too many for a snapshot's summary: their positions go to a file."""
+"""More shards than a snapshot's summary can hold, so that their positions are written to a file."""
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +66,7 @@ def staged(spec: StagingSpec) -> tuple[StagedFile, ...]:
     return write_files(rows, spec, now=lambda: NOON, fresh=lambda: "part")
 
 
-def test_all_that_a_landing_leaves_is_private_also_while_the_catalog_is_written_to(tmp_path: Path):
+def test_all_files_of_a_landing_are_private_also_while_the_catalog_is_being_written(tmp_path: Path):
     home = tmp_path / "not" / "there" / "yet"
     landed(home)
     with sqlite3.connect(home / "catalog.db") as connection:
@@ -100,7 +101,7 @@ def test_folders_and_files_that_the_user_made_keep_their_modes(tmp_path: Path):
     assert open_to_others(home) == {".": "0o750", "warehouse": "0o750", "catalog.db": "0o640"}
 
 
-def test_a_missing_folder_is_made_private_up_to_the_first_one_that_is_there(tmp_path: Path):
+def test_missing_folders_are_made_private_below_the_first_existing_one(tmp_path: Path):
     (tmp_path / "mine").mkdir(0o755)
     make_folder(tmp_path / "mine" / "a" / "b", private=True)
     assert [mode_of(tmp_path / path) for path in ("mine", "mine/a", "mine/a/b")] == [
@@ -117,6 +118,6 @@ def test_remote_locations_are_accessed_as_before(location: str):
     assert with_private_io({"warehouse": location}, location) == {"warehouse": location}
 
 
-def test_a_file_io_of_the_users_choice_stays():
+def test_a_file_io_that_the_settings_choose_is_used():
     chosen = {PY_IO_IMPL: "pyiceberg.io.fsspec.FsspecFileIO"}
     assert with_private_io(chosen, "/lake") == chosen

@@ -1,4 +1,4 @@
-"""The same on classic Spark, in a process of its own: one process can't hold both of PySpark's clients."""
+"""Staging on classic Spark, in a process of its own, because one process can't hold both clients of PySpark."""
 
 import subprocess
 import sys
@@ -58,7 +58,7 @@ print("all of it held")
 """
 
 
-@pytest.mark.slow  # a JVM of its own: 10 s
+@pytest.mark.slow  # it starts a JVM, which takes 10 s
 def test_a_wave_is_staged_by_a_classic_session_too(tmp_path: Path):
     root = Path(__file__).parents[2]
     script = tmp_path / "classic.py"

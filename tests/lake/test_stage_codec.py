@@ -1,4 +1,4 @@
-"""What travels between driver and executor, and the zip that executors import."""
+"""What is sent between Spark's driver and executors, and the zip file that executors import."""
 
 import subprocess
 import sys
@@ -48,7 +48,7 @@ def test_a_manifest_arrives_as_it_was_sent(tmp_path: Path):
     assert decode_manifest(encode_manifest(sent)) == sent
 
 
-def test_another_version_is_named_not_misread():
+def test_the_error_for_data_of_another_version_names_it():
     other = msgspec.json.encode({"version": 2, "content": {"new": "form"}})
 
     with pytest.raises(WrongShape, match="different versions of Headrace"):
@@ -58,12 +58,12 @@ def test_another_version_is_named_not_misread():
 @pytest.mark.parametrize(
     "text", [b"", b"{", b"[]", b'{"version":1,"content":{"staged":7}}', b"\x80\x04pickle"]
 )
-def test_nonsense_is_refused_with_a_sentence(text: bytes):
+def test_invalid_data_is_refused_with_a_sentence(text: bytes):
     with pytest.raises(WrongShape, match="Nothing was committed"):
         decode_manifest(text)
 
 
-def test_the_zip_holds_what_executors_import_and_nothing_else():
+def test_the_zip_holds_the_modules_that_executors_import_and_no_others():
     with ZipFile(ship.engine_zip()) as archive:
         names = set(archive.namelist())
 
@@ -83,7 +83,7 @@ def test_the_zip_holds_what_executors_import_and_nothing_else():
 
 
 def test_every_module_in_the_zip_can_be_imported_from_the_zip_alone():
-    """Executors have never heard of this project."""
+    """Executors don't have this project installed."""
     zipped = ship.engine_zip()
     with ZipFile(zipped) as archive:
         modules = sorted(
@@ -99,7 +99,7 @@ def test_every_module_in_the_zip_can_be_imported_from_the_zip_alone():
     assert done.returncode == 0, done.stderr
 
 
-def test_the_same_content_makes_the_same_zip_and_other_content_another(
+def test_equal_content_gives_the_same_zip_and_other_content_another_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     package = tmp_path / "pipeline"
@@ -121,5 +121,5 @@ def test_the_same_content_makes_the_same_zip_and_other_content_another(
     assert first.name == again.name != changed.name
 
 
-def test_a_manifest_of_nothing_is_still_a_manifest():
+def test_an_empty_manifest_can_be_sent():
     assert decode_manifest(encode_manifest(Manifest(()))) == Manifest(())

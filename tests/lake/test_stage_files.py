@@ -1,4 +1,4 @@
-"""The data files that a staging task leaves, and what it says of them."""
+"""The data files that a staging task writes, and what its manifest says about them."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -31,7 +31,7 @@ from tests.lake.stage_script import (
 from tests.lake.tables import IcebergLake
 
 
-def test_a_task_writes_one_file_a_day_with_all_its_shards_in_order(tmp_path: Path):
+def test_a_task_writes_one_file_for_each_day_with_all_its_shards_in_order(tmp_path: Path):
     pages = script(
         **{f"s{n}": [a_page(5, 6, key=a_key(n), behind=1), a_page(7, key=a_key(n))] for n in range(3)}
     )
@@ -44,7 +44,7 @@ def test_a_task_writes_one_file_a_day_with_all_its_shards_in_order(tmp_path: Pat
     assert (file.rows, file.partition, file.staged_at) == (9, "2026-01-31", NOON)
 
 
-def test_a_file_lies_in_its_days_folder_under_a_fresh_name(tmp_path: Path):
+def test_a_file_is_in_its_days_folder_with_a_new_name(tmp_path: Path):
     manifest = stage([a_batch()], script(s0=[a_page(1)]), f"{tmp_path}/data/")
 
     assert manifest.files[0].path == f"{tmp_path}/data/arrival_ts_day=2026-01-31/file-0.parquet"
@@ -71,7 +71,7 @@ def test_a_file_uri_keeps_its_form_in_the_manifest(tmp_path: Path):
     assert len(left_in(tmp_path)) == 1
 
 
-def test_rows_around_midnight_utc_go_to_the_day_they_arrived_on(tmp_path: Path):
+def test_rows_around_midnight_utc_are_in_the_file_of_the_day_they_arrived_on(tmp_path: Path):
     midnight = datetime(2026, 2, 1, tzinfo=UTC)
     tick = timedelta(microseconds=1)
     arrivals = [
@@ -94,7 +94,7 @@ def test_rows_around_midnight_utc_go_to_the_day_they_arrived_on(tmp_path: Path):
     assert numbers == ["2", "3"]
 
 
-def test_arrivals_that_go_back_over_midnight_stay_in_sequence_order(tmp_path: Path):
+def test_rows_whose_arrivals_go_back_over_midnight_are_ordered_by_sequence_number(tmp_path: Path):
     midnight = datetime(2026, 2, 1, tzinfo=UTC)
     second = timedelta(seconds=1)
     page = across_midnight(midnight - second, midnight, midnight - second, midnight)
@@ -113,7 +113,7 @@ def test_every_column_carries_the_tables_field_id(tmp_path: Path):
     assert ids == dict(a_spec(tmp_path).field_ids)
 
 
-def test_columns_that_others_added_to_the_table_are_left_out(tmp_path: Path):
+def test_additional_columns_of_the_table_are_left_out(tmp_path: Path):
     spec = a_spec(tmp_path, added_by_spark=99)
 
     manifest = stage_batches([a_batch()], script(s0=[a_page(1)]), spec=spec, limits=ROOMY, threads=1)
@@ -121,7 +121,7 @@ def test_columns_that_others_added_to_the_table_are_left_out(tmp_path: Path):
     assert "added_by_spark" not in pq.ParquetFile(manifest.files[0].path).schema_arrow.names
 
 
-def test_a_table_that_lacks_a_column_is_refused_and_nothing_is_left(tmp_path: Path):
+def test_a_table_that_lacks_a_column_is_refused_and_no_file_is_left(tmp_path: Path):
     spec = a_spec(tmp_path)
     spec = replace(spec, field_ids=tuple(pair for pair in spec.field_ids if pair[0] != "data"))
 
@@ -131,7 +131,7 @@ def test_a_table_that_lacks_a_column_is_refused_and_nothing_is_left(tmp_path: Pa
     assert (manifest.files, left_in(tmp_path)) == ((), [])
 
 
-def test_the_footer_travels_and_equals_the_files_own(tmp_path: Path):
+def test_the_footer_in_the_manifest_equals_the_files_own(tmp_path: Path):
     (file,) = stage([a_batch()], script(s0=[a_page(1, 2, 3)]), tmp_path).files
 
     footer = pq.read_metadata(pa.BufferReader(file.footer))
@@ -142,7 +142,7 @@ def test_the_footer_travels_and_equals_the_files_own(tmp_path: Path):
     assert file.size == Path(file.path).stat().st_size
 
 
-def test_neither_payloads_nor_partition_keys_stand_in_the_footer(tmp_path: Path):
+def test_the_footer_holds_neither_payloads_nor_partition_keys(tmp_path: Path):
     (file,) = stage([a_batch()], script(s0=[a_page(1, payload=b"payload-canary")]), tmp_path).files
 
     assert b"canary" not in file.footer
@@ -150,13 +150,15 @@ def test_neither_payloads_nor_partition_keys_stand_in_the_footer(tmp_path: Path)
     assert b"shardId-000000000000" in file.footer
 
 
-def test_compression_is_what_the_spec_says(tmp_path: Path):
+def test_files_are_compressed_as_the_spec_says(tmp_path: Path):
     (file,) = stage([a_batch()], script(s0=[a_page(1)]), tmp_path).files
 
     assert pq.read_metadata(file.path).row_group(0).column(8).compression == "ZSTD"
 
 
-def test_row_groups_span_shards_and_hold_at_least_their_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_row_groups_may_hold_several_shards_and_have_a_least_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(stage_files, "_ROW_GROUP", 1_000_000)
     payload = b"x" * 100_000
     pages = script(**{f"s{n}": [a_page(*range(1, 9), key=a_key(n), payload=payload)] for n in range(4)})
@@ -170,7 +172,7 @@ def test_row_groups_span_shards_and_hold_at_least_their_size(tmp_path: Path, mon
     assert all(size * 100_000 >= 1_000_000 for size in sizes)
 
 
-def test_shards_of_two_streams_lie_side_by_side(tmp_path: Path):
+def test_a_file_may_hold_shards_of_two_streams(tmp_path: Path):
     other = ShardKey(
         StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/clicks", 5), "shardId-000000000000"
     )
@@ -182,14 +184,14 @@ def test_shards_of_two_streams_lie_side_by_side(tmp_path: Path):
     assert manifest.files[0].shards == {a_key(), other}
 
 
-def test_files_are_named_by_scheme_or_refused(tmp_path: Path):
+def test_files_are_written_by_the_scheme_of_their_location_or_refused(tmp_path: Path):
     manifest = stage([a_batch(after=1)], script(s0=[a_page(2)]), "ftp://somewhere/data")
 
     assert "Headrace writes to paths, file://, s3:// and s3a:// only" in (line(manifest).error or "")
     assert not line(manifest).moved
 
 
-def test_what_is_staged_can_be_committed_and_read_back(tmp_path: Path):
+def test_staged_files_can_be_committed_and_read_back(tmp_path: Path):
     lake = IcebergLake(tmp_path / "lake")
     spec = lake.table.staging_spec()
     pages = script(s0=[a_page(1, 2, 3)], s1=[a_page(4, key=a_key(1))])
@@ -211,7 +213,7 @@ def test_what_is_staged_can_be_committed_and_read_back(tmp_path: Path):
 
 
 def _full_disk_at_file(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The n-th file begun writes something, then there is no space."""
+    """The n-th file can be begun, and then the disk is full."""
     real, begun = pq.write_table, [0]
 
     def write_table(table: pa.Table, where: Any, **options: Any) -> None:
@@ -238,7 +240,7 @@ def test_a_full_disk_fails_every_shard_of_the_file_with_a_sentence(
     assert (manifest.files, left_in(tmp_path)) == ((), [])
 
 
-def test_a_full_disk_at_the_second_day_takes_the_first_days_file_along(
+def test_if_the_disk_is_full_at_the_second_day_the_first_days_file_is_deleted_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     _full_disk_at_file(2, monkeypatch)
@@ -253,7 +255,7 @@ def test_a_full_disk_at_the_second_day_takes_the_first_days_file_along(
     assert not line(manifest).moved
 
 
-def test_a_folder_that_cant_be_made_is_told(tmp_path: Path):
+def test_the_error_for_a_folder_that_cant_be_made_names_it(tmp_path: Path):
     (tmp_path / "data").write_text("a file where a folder should be")
 
     manifest = stage([a_batch(after=5)], script(s0=[a_page(6)]), tmp_path / "data")
@@ -262,7 +264,7 @@ def test_a_folder_that_cant_be_made_is_told(tmp_path: Path):
     assert not line(manifest).moved
 
 
-def test_wrong_shape_and_bad_setting_are_the_errors_behind_the_sentences(tmp_path: Path):
+def test_the_errors_for_unusable_tables_are_wrong_shape_and_bad_setting(tmp_path: Path):
     clock = StandingClock()
     rows = {a_key(): [page.records for page in [a_page(1)] if page.records]}
 

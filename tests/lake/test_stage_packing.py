@@ -1,4 +1,4 @@
-"""How shards are packed into tasks, and what a failed Spark job is taken for."""
+"""How shards are shared out to tasks, and which error a failed Spark job becomes."""
 
 from datetime import timedelta
 from itertools import permutations
@@ -20,7 +20,7 @@ from tests.lake.stage_script import ROOMY, a_batch, a_spec, script
 
 
 class _NoSession:
-    """Fails as Spark's clients do when something is asked of it."""
+    """A Spark session that fails at any use, as Spark's clients do."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -34,7 +34,7 @@ def _stage_failing_with(text: str) -> SparkStage:
     return SparkStage(lambda: _NoSession(text), script())  # type: ignore[arg-type, return-value]
 
 
-def test_heavy_shards_are_spread_and_light_ones_fill_up():
+def test_heavy_shards_are_spread_over_tasks_and_light_ones_added():
     weights = [10, 1, 9, 1, 1, 8]
 
     tasks = pack([a_batch(n, weight=w) for n, w in enumerate(weights)], 3)
@@ -42,7 +42,7 @@ def test_heavy_shards_are_spread_and_light_ones_fill_up():
     assert sorted(sum(batch.weight for batch in task) for task in tasks) == [10, 10, 10]
 
 
-def test_packing_doesnt_depend_on_the_order_of_the_batches():
+def test_the_shares_dont_depend_on_the_order_of_the_batches():
     batches = [a_batch(n, weight=n % 3 + 1) for n in range(5)]
 
     packings = {str(pack(order, 2)) for order in permutations(batches)}
@@ -54,20 +54,20 @@ def test_packing_doesnt_depend_on_the_order_of_the_batches():
     ("weights", "most", "tasks"),
     [([1] * 10, 4, 4), ([1], 4, 1), ([0.1] * 10, 4, 1), ([5], 4, 1), ([0] * 3, 2, 1), ([1.5], 0, 1)],
 )
-def test_there_are_as_many_tasks_as_there_is_work_for(weights: list[float], most: int, tasks: int):
+def test_the_number_of_tasks_depends_on_the_amount_of_work(weights: list[float], most: int, tasks: int):
     packed = pack([a_batch(n, weight=w) for n, w in enumerate(weights)], most)
 
     assert len(packed) == tasks
     assert sorted(b.key for task in packed for b in task) == [a_key(n) for n in range(len(weights))]
 
 
-def test_nothing_to_stage_asks_for_no_session():
+def test_without_batches_no_session_is_made():
     stage = SparkStage(lambda: pytest.fail("asked for a session"), script())
 
     assert stage.stage([], a_spec("unused"), ROOMY) == Manifest(())
 
 
-def test_a_package_missing_on_a_worker_is_named():
+def test_the_error_for_a_package_missing_on_a_spark_worker_names_it():
     stage = _stage_failing_with("Traceback ...\nModuleNotFoundError: No module named 'msgspec'\n")
 
     with pytest.raises(
@@ -125,14 +125,14 @@ org.apache.spark.SparkSQLException
         ("", "Spark gave no reason"),
     ],
 )
-def test_the_sentence_tells_what_the_worker_died_of(text: str, told: str):
+def test_the_sentence_says_why_the_spark_worker_died(text: str, told: str):
     with pytest.raises(Transient) as caught:
         _stage_failing_with(text).stage([a_batch()], a_spec("unused"), ROOMY)
 
     assert f"failed: {told}. Nothing was committed" in str(caught.value)
 
 
-def test_a_shard_that_spark_brings_nothing_back_of_is_noticed():
+def test_a_shard_without_a_result_from_spark_is_an_error():
     session = Mock()
     told = pa.table({"manifest": [encode_manifest(Manifest((Staged(a_key(0), None, Position()),)))]})
     session.range.return_value.mapInArrow.return_value.toArrow.return_value = told
@@ -141,7 +141,7 @@ def test_a_shard_that_spark_brings_nothing_back_of_is_noticed():
         SparkStage(lambda: session, script()).stage([a_batch(0), a_batch(1)], a_spec("unused"), ROOMY)
 
 
-def test_every_task_tells_of_its_host():
+def test_every_task_reports_the_load_of_its_host():
     session = Mock()
     loads = [HostLoad(host, timedelta(seconds=30), 12.5, 0.25) for host in ("host-1", "host-2")]
     tasks = [Manifest((Staged(a_key(n), None, Position()),), loads=(load,)) for n, load in enumerate(loads)]
@@ -153,7 +153,7 @@ def test_every_task_tells_of_its_host():
     assert manifest.loads == tuple(loads)
 
 
-def test_a_mistake_of_our_own_is_not_blamed_on_spark():
+def test_an_error_in_headraces_own_code_isnt_reported_as_sparks():
     def broken() -> None:
         raise ValueError("ours")
 
@@ -163,7 +163,7 @@ def test_a_mistake_of_our_own_is_not_blamed_on_spark():
         stage.stage([a_batch()], a_spec("unused"), ROOMY)
 
 
-def test_cancelling_when_nothing_runs_asks_for_no_session():
+def test_cancelling_without_a_job_makes_no_session():
     asked = Mock()
 
     SparkStage(asked, script()).cancel()
@@ -178,7 +178,7 @@ def test_cancelling_when_nothing_runs_asks_for_no_session():
         (SparkSettings(remote="http://h:1"), "may be sc://host:port"),
     ],
 )
-def test_a_spark_that_cant_be_reached_that_way_is_refused(settings: SparkSettings, why: str):
+def test_a_setting_by_which_spark_cant_be_reached_is_refused(settings: SparkSettings, why: str):
     with pytest.raises(BadSetting, match=why):
         spark_session(settings, "test")
 

@@ -1,4 +1,4 @@
-"""How far a staging task reads each shard, and what it says of it."""
+"""How far a staging task reads each shard, and what its manifest says about the shard."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -26,13 +26,13 @@ def test_a_shard_is_read_to_its_tip_and_no_further(tmp_path: Path):
     assert [number for _, number in rows_of(manifest)] == [1, 2, 3]
 
 
-def test_empty_pages_while_behind_dont_end_a_shard(tmp_path: Path):
+def test_empty_pages_behind_the_tip_dont_end_the_reading(tmp_path: Path):
     pages = script(s0=[a_page(behind=5), a_page(behind=5), a_page(1)])
 
     assert line(stage([a_batch()], pages, tmp_path)).upto.sequence == 1
 
 
-def test_an_idle_shard_moves_its_witness_and_nothing_else(tmp_path: Path):
+def test_reading_an_idle_shard_moves_only_its_witness(tmp_path: Path):
     before = Position(7, arrival=NOON - DAY / 2, seen=NOON - DAY / 4)
 
     manifest = stage([a_batch(after=before)], script(s0=[a_page(answered=NOON)]), tmp_path)
@@ -57,7 +57,7 @@ def test_a_shard_that_is_behind_doesnt_count_as_seen(tmp_path: Path):
     assert line(manifest).behind == timedelta(seconds=60)
 
 
-def test_the_end_of_a_closed_shard_carries_its_children(tmp_path: Path):
+def test_the_end_of_a_closed_shard_names_its_children(tmp_path: Path):
     children = ("shardId-000000000001", "shardId-000000000002")
 
     manifest = stage([a_batch(after=5)], script(s0=[a_page(6, children=children)]), tmp_path)
@@ -65,10 +65,10 @@ def test_the_end_of_a_closed_shard_carries_its_children(tmp_path: Path):
     assert line(manifest).upto == Position(6, ended=True, children=children, arrival=NOON)
 
 
-def test_the_witness_of_an_end_with_records_is_the_last_of_them_and_not_what_the_reading_began_with(
+def test_the_witness_of_an_end_with_records_is_the_arrival_of_the_last_one(
     tmp_path: Path,
 ):
-    """Where a child begins is where its parent ended, and that may be long before the origin was decided."""
+    """The child's witness is that of its parent's end, which may be long before the origin was decided."""
     early = NOON - DAY / 2
     page = a_page(6, arrival=early, children=("shardId-000000000001",))
 
@@ -77,7 +77,7 @@ def test_the_witness_of_an_end_with_records_is_the_last_of_them_and_not_what_the
     assert line(manifest).upto.witness == early
 
 
-def test_a_shard_that_ends_without_a_record_keeps_where_it_began(tmp_path: Path):
+def test_a_shard_that_ends_without_a_record_keeps_the_witness_it_began_with(tmp_path: Path):
     before = Position(seen=NOON)
 
     manifest = stage([a_batch(after=before)], script(s0=[a_page(children=())]), tmp_path)
@@ -102,7 +102,7 @@ def test_a_shard_stops_at_the_first_limit_that_is_reached(tmp_path: Path, limits
     assert line(manifest).error is None
 
 
-def test_no_time_left_reads_nothing_and_moves_nothing(tmp_path: Path):
+def test_without_time_left_no_page_is_read_and_no_position_moves(tmp_path: Path):
     pages = script(s0=[a_page(1)])
 
     manifest = stage([a_batch(after=5)], pages, tmp_path, limits=BatchLimits(100, 100, seconds=0))
@@ -112,7 +112,7 @@ def test_no_time_left_reads_nothing_and_moves_nothing(tmp_path: Path):
     assert not line(manifest).moved
 
 
-def test_shards_share_the_box_by_weight(tmp_path: Path):
+def test_shards_share_the_limit_of_bytes_by_their_weight(tmp_path: Path):
     endless = {f"s{n}": [a_page(i, key=a_key(n), behind=9) for i in range(1, 100)] for n in range(2)}
     box = BatchLimits(records=40, bytes=1 << 30, seconds=60)
 
@@ -122,7 +122,7 @@ def test_shards_share_the_box_by_weight(tmp_path: Path):
     assert 28 <= line(manifest, 1).rows <= 31
 
 
-def test_what_idle_shards_leave_over_goes_to_those_that_are_behind(tmp_path: Path):
+def test_shards_behind_their_tip_get_the_bytes_that_idle_shards_dont_use(tmp_path: Path):
     idle = {f"s{n}": [a_page(key=a_key(n))] for n in range(1, 10)}
     behind = [a_page(i, behind=9) for i in range(1, 200)]
     box = BatchLimits(records=100, bytes=1 << 30, seconds=60)
@@ -132,7 +132,7 @@ def test_what_idle_shards_leave_over_goes_to_those_that_are_behind(tmp_path: Pat
     assert line(manifest, 0).rows >= 100
 
 
-def test_memory_is_bounded_by_the_box_however_many_shards_there_are(tmp_path: Path):
+def test_the_limit_of_bytes_bounds_the_memory_however_many_shards_there_are(tmp_path: Path):
     full = b"x" * 1000
     many = {f"s{n}": [a_page(1, key=a_key(n), payload=full, behind=9)] * 5 for n in range(50)}
     box = BatchLimits(records=1 << 30, bytes=10_000, seconds=60)
@@ -142,7 +142,7 @@ def test_memory_is_bounded_by_the_box_however_many_shards_there_are(tmp_path: Pa
     assert sum(each.bytes for each in manifest.staged) == 10_000
 
 
-def test_a_shard_that_found_the_box_full_is_first_in_the_next_wave(tmp_path: Path):
+def test_a_shard_that_the_limit_of_bytes_stopped_is_first_in_the_next_wave(tmp_path: Path):
     pages = script(s0=[a_page(1, behind=9)], s1=[a_page(1, key=a_key(1), behind=9)])
     one = BatchLimits(records=1, bytes=1 << 30, seconds=60)
     batches = [a_batch(0, witness=NOON), a_batch(1, witness=NOON - timedelta(hours=1))]
@@ -164,7 +164,7 @@ def test_many_shards_are_read_at_the_same_time(tmp_path: Path):
 # --- data loss ----------------------------------------------------------------------------------------------
 
 
-def test_a_page_past_a_gap_is_judged_before_its_rows_are_taken(tmp_path: Path):
+def test_a_page_behind_a_gap_is_judged_before_its_rows_are_staged(tmp_path: Path):
     late = NOON + DAY + timedelta(seconds=1)
     pages = script(s0=[a_page(6, behind=9), a_page(7, 8, arrival=late, answered=late, behind=9), a_page(9)])
 
@@ -187,7 +187,7 @@ def test_the_first_page_is_judged_too(tmp_path: Path):
     assert manifest.files == ()
 
 
-def test_an_empty_page_and_an_end_are_judged_like_any_other(tmp_path: Path):
+def test_an_empty_page_and_an_end_are_judged_like_any_other_page(tmp_path: Path):
     old = NOON - DAY - timedelta(seconds=1)
     pages = script(s0=[a_page()], s1=[a_page(children=())])
 
@@ -197,8 +197,10 @@ def test_an_empty_page_and_an_end_are_judged_like_any_other(tmp_path: Path):
     assert [each.upto.ended for each in manifest.staged] == [False, False]
 
 
-def test_a_second_less_than_retention_is_not_yet_a_loss_and_a_date_within_it_is(tmp_path: Path):
-    """An answer's Date is cut to the second."""
+def test_a_witness_a_second_within_the_retention_means_no_loss_and_one_in_its_last_second_does(
+    tmp_path: Path,
+):
+    """The Date of an answer is cut to whole seconds."""
     whole = NOON - DAY + timedelta(seconds=1)
     manifest = stage([a_batch(after=5, witness=whole)], script(s0=[a_page(6)]), tmp_path)
     assert line(manifest).error is None
@@ -208,7 +210,7 @@ def test_a_second_less_than_retention_is_not_yet_a_loss_and_a_date_within_it_is(
     assert line(manifest).data_loss
 
 
-def test_records_read_on_the_way_are_witnesses(tmp_path: Path):
+def test_each_record_that_is_read_moves_the_witness(tmp_path: Path):
     steps = [
         a_page(n, arrival=NOON + n * DAY / 2, answered=NOON + n * DAY / 2, behind=9) for n in range(1, 9)
     ]
@@ -219,8 +221,8 @@ def test_records_read_on_the_way_are_witnesses(tmp_path: Path):
     assert not line(manifest).data_loss
 
 
-def test_an_answer_behind_the_tip_is_no_witness(tmp_path: Path):
-    """Only what was read, and an answer that nothing is left to read, prove that nothing was lost."""
+def test_an_empty_answer_behind_the_tip_doesnt_move_the_witness(tmp_path: Path):
+    """Only a record that was read, and an answer at the tip, prove that no record was lost."""
     old = NOON - timedelta(hours=20)
     steps = [a_page(6, arrival=old, behind=9), a_page(7, answered=NOON + timedelta(hours=10), behind=9)]
 
@@ -230,7 +232,7 @@ def test_an_answer_behind_the_tip_is_no_witness(tmp_path: Path):
     assert line(manifest).upto.sequence == 6
 
 
-def test_an_idle_shard_that_was_seen_within_retention_has_lost_nothing(tmp_path: Path):
+def test_no_loss_is_reported_for_an_idle_shard_that_was_read_within_the_retention(tmp_path: Path):
     long_ago = Position(5, arrival=NOON - 30 * DAY, seen=NOON - DAY / 2)
 
     manifest = stage([a_batch(after=long_ago, witness=NOON - DAY / 2)], script(s0=[a_page(6)]), tmp_path)
@@ -238,7 +240,7 @@ def test_an_idle_shard_that_was_seen_within_retention_has_lost_nothing(tmp_path:
     assert line(manifest).error is None
 
 
-def test_a_shard_that_vanished_is_data_loss_of_the_rest(tmp_path: Path):
+def test_a_shard_that_left_kinesis_is_a_loss_of_its_unread_records(tmp_path: Path):
     manifest = stage([a_batch(after=5)], script(s0=[a_page(6, behind=9), DataLoss("it is gone")]), tmp_path)
 
     done = line(manifest)
@@ -246,7 +248,7 @@ def test_a_shard_that_vanished_is_data_loss_of_the_rest(tmp_path: Path):
     assert done.upto.sequence == 6
 
 
-# --- going on over a gap ------------------------------------------------------------------------------------
+# --- passing over a gap ------------------------------------------------------------------------------------
 
 OLD = NOON - DAY - timedelta(hours=3)
 SECOND = timedelta(seconds=1)
@@ -256,7 +258,7 @@ def going_on(after: Position | int | None = 5, *, witness: datetime = OLD) -> Ba
     return replace(a_batch(after=after, witness=witness), goes_on=True)
 
 
-def test_a_batch_that_goes_on_notes_the_gap_and_takes_what_is_left(tmp_path: Path):
+def test_a_batch_that_may_pass_over_a_gap_reports_it_and_stages_the_records_that_are_left(tmp_path: Path):
     manifest = stage([going_on()], script(s0=[a_page(8, behind=9), a_page(9)]), tmp_path)
 
     done = line(manifest)
@@ -265,7 +267,7 @@ def test_a_batch_that_goes_on_notes_the_gap_and_takes_what_is_left(tmp_path: Pat
     assert done.upto.sequence == 9
 
 
-def test_empty_answers_at_the_horizon_make_one_gap_that_grows(tmp_path: Path):
+def test_empty_answers_at_trim_horizon_make_one_gap_that_grows(tmp_path: Path):
     later = NOON + timedelta(seconds=30)
     pages = script(s0=[a_page(behind=9), a_page(answered=later, behind=9), a_page(9, answered=later)])
 
@@ -275,7 +277,7 @@ def test_empty_answers_at_the_horizon_make_one_gap_that_grows(tmp_path: Path):
     assert line(manifest).upto.sequence == 9
 
 
-def test_a_gap_behind_rows_ends_the_batch_before_it_and_is_the_next_ones(tmp_path: Path):
+def test_a_gap_after_staged_rows_ends_the_batch_and_is_left_to_the_next_one(tmp_path: Path):
     late = NOON + DAY + timedelta(seconds=1)
     steps = [a_page(6, behind=9), a_page(8, arrival=late, answered=late, behind=9)]
 
@@ -286,7 +288,7 @@ def test_a_gap_behind_rows_ends_the_batch_before_it_and_is_the_next_ones(tmp_pat
     assert [number for _, number in rows_of(manifest)] == [6]
 
 
-def test_an_end_after_a_gap_is_no_witness_that_its_children_lost_nothing_meanwhile(tmp_path: Path):
+def test_an_end_after_a_gap_gives_its_children_no_later_witness(tmp_path: Path):
     manifest = stage(
         [going_on(Position(5, arrival=OLD))],
         script(s0=[a_page(children=("shardId-000000000001",))]),
@@ -297,10 +299,10 @@ def test_an_end_after_a_gap_is_no_witness_that_its_children_lost_nothing_meanwhi
     assert done.gap == Gap(OLD, NOON - DAY + SECOND)
     assert (done.upto.ended, done.upto.witness) == (True, OLD)
     read = stage([going_on()], script(s0=[a_page(8, children=("shardId-000000000001",))]), tmp_path)
-    assert line(read).upto.witness == NOON, "a record of it that was read is one"
+    assert line(read).upto.witness == NOON, "a record of the shard that was read moves the witness"
 
 
-def test_a_gap_that_a_person_accepted_is_accepted_once(tmp_path: Path):
+def test_a_gap_that_a_person_accepted_is_passed_over_once(tmp_path: Path):
     accepted = Position(5, arrival=OLD, gap_accepted=True)
 
     manifest = stage([going_on(accepted)], script(s0=[a_page(9)]), tmp_path)
@@ -310,16 +312,16 @@ def test_a_gap_that_a_person_accepted_is_accepted_once(tmp_path: Path):
     assert not line(empty).upto.gap_accepted
 
 
-def test_a_batch_that_goes_on_without_a_gap_notes_none(tmp_path: Path):
+def test_a_batch_that_may_pass_over_a_gap_reports_none_if_there_is_none(tmp_path: Path):
     manifest = stage([going_on(witness=NOON)], script(s0=[a_page(6)]), tmp_path)
 
     assert line(manifest).gap is None
 
 
-# --- one shard's trouble ------------------------------------------------------------------------------------
+# --- errors at one shard ------------------------------------------------------------------------------------
 
 
-def test_what_was_read_before_an_error_still_lands(tmp_path: Path):
+def test_records_that_were_read_before_an_error_still_land(tmp_path: Path):
     steps = [a_page(6, behind=9), Unreachable("Kinesis is away"), a_page(7)]
 
     manifest = stage([a_batch(after=5)], script(s0=steps), tmp_path)
@@ -329,7 +331,7 @@ def test_what_was_read_before_an_error_still_lands(tmp_path: Path):
     assert [number for _, number in rows_of(manifest)] == [6]
 
 
-def test_a_failing_shard_doesnt_hold_up_the_others(tmp_path: Path):
+def test_a_failing_shard_doesnt_delay_the_others(tmp_path: Path):
     pages = script(s0=[Unreachable("Kinesis is away")], s1=[a_page(1, key=a_key(1))])
 
     manifest = stage([a_batch(0), a_batch(1)], pages, tmp_path, threads=2)
@@ -338,19 +340,19 @@ def test_a_failing_shard_doesnt_hold_up_the_others(tmp_path: Path):
     assert manifest.files[0].shards == {a_key(1)}
 
 
-def test_an_unexpected_error_names_its_kind_but_quotes_nothing(tmp_path: Path):
+def test_an_unexpected_error_is_reported_by_its_kind_without_its_text(tmp_path: Path):
     manifest = stage([a_batch()], script(s0=[ValueError("payload-canary")]), tmp_path)
 
     assert "unexpected ValueError" in (line(manifest).error or "")
     assert "canary" not in (line(manifest).error or "")
 
 
-def test_a_missing_package_is_the_whole_tasks_trouble(tmp_path: Path):
+def test_a_missing_package_fails_the_whole_task(tmp_path: Path):
     with pytest.raises(ModuleNotFoundError):
         stage([a_batch()], script(s0=[ModuleNotFoundError("No module named 'x'", name="x")]), tmp_path)
 
 
-def test_lines_come_in_the_order_of_the_batches(tmp_path: Path):
+def test_results_come_in_the_order_of_the_batches(tmp_path: Path):
     pages = script(**{f"s{n}": [a_page(1, key=a_key(n))] for n in range(6)})
     order = [3, 0, 5, 1, 4, 2]
 

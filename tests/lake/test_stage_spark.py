@@ -58,7 +58,9 @@ def spark(aws: LocalAws, tmp_path_factory: pytest.TempPathFactory) -> Iterator["
         patch.chdir(tmp_path_factory.mktemp("elsewhere"))
         patch.setenv(DISCOVERY, str(tmp_path_factory.mktemp("spark") / "connect.json"))
         try:
-            yield spark_session(SparkSettings(remote="local[2,2]"), "headrace-test")  # a task may fail once
+            yield spark_session(
+                SparkSettings(remote="local[2,2]"), "headrace-test"
+            )  # Spark may repeat a task once
         finally:
             stop_local_server()
 
@@ -98,10 +100,10 @@ def test_a_wave_of_shards_is_staged_as_one_job(spark: "SparkSession", aws: Local
     assert len(manifest.files) == len(left_in(tmp_path)) == 2
 
 
-def test_waves_tell_how_busy_the_host_of_their_tasks_was(
+def test_waves_report_how_busy_the_hosts_of_their_tasks_were(
     spark: "SparkSession", aws: LocalAws, tmp_path: Path
 ):
-    """A wave may be too short to be told. What came before it is told with a later one, by the worker that stayed."""
+    """A wave may be too short for a report. The Spark worker, which stays, reports that time with a later wave."""
     stream = Stream(aws, shards=1)
     staging = _stage(spark, aws)
     waves = (staging.stage([stream.batch(0)], a_spec(tmp_path), ROOMY).loads for _ in range(200))
@@ -114,7 +116,7 @@ def test_waves_tell_how_busy_the_host_of_their_tasks_was(
     assert timedelta(seconds=2) <= load.span < timedelta(minutes=2)
 
 
-def test_workers_import_the_engine_that_was_shipped(spark: "SparkSession"):
+def test_spark_workers_import_the_modules_that_were_sent_to_them(spark: "SparkSession"):
     def where(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pipeline
         from pipeline.lake import stage_task
@@ -127,7 +129,7 @@ def test_workers_import_the_engine_that_was_shipped(spark: "SparkSession"):
 
     assert len(found) == 2
     assert all(f"/{engine_zip().name}/pipeline/" in file for file in found)
-    # Neither the checkout, nor the copy that the server's own daemon is started from.
+    # neither the checkout nor the copy from which the server's own daemon is started
     assert not [
         file for file in found if file.startswith((str(Path(__file__).parents[2]), str(engine_zip().parent)))
     ]
@@ -141,20 +143,20 @@ def test_the_local_servers_daemon_ends_when_it_has_no_worker():
         cwd=Path(__file__).parents[2],
     ) as daemon:
         assert daemon.stdout is not None
-        assert len(daemon.stdout.read(4)) == 4  # its port: it is up
+        assert len(daemon.stdout.read(4)) == 4  # the daemon prints its port, so it is up
         daemon.send_signal(signal.SIGALRM)
 
         assert daemon.wait(timeout=30) == 0
 
 
-def test_the_engine_is_shipped_once_per_session(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch):
+def test_the_modules_are_sent_once_per_session(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch):
     ship(spark)
     monkeypatch.setattr(type(spark), "addArtifacts", lambda *_, **__: pytest.fail("shipped again"))
 
     assert ship(spark) == engine_zip().name
 
 
-def test_a_shard_that_fails_fails_alone(spark: "SparkSession", aws: LocalAws, tmp_path: Path):
+def test_only_the_failing_shard_fails(spark: "SparkSession", aws: LocalAws, tmp_path: Path):
     stream = Stream(aws, shards=2)
     numbers = stream.put(50)
 
@@ -182,7 +184,7 @@ def test_files_go_to_s3_at_the_specs_endpoint(spark: "SparkSession", aws: LocalA
     assert [int(number) for number in found] == numbers
 
 
-def test_a_bucket_that_isnt_there_moves_nothing(spark: "SparkSession", aws: LocalAws):
+def test_with_a_missing_bucket_no_position_moves(spark: "SparkSession", aws: LocalAws):
     stream = Stream(aws, shards=1)
     stream.put(1)
     spec = replace(a_spec("s3://nowhere/data"), options=(("endpoint", aws.endpoint), ("region", aws.region)))
@@ -193,7 +195,7 @@ def test_a_bucket_that_isnt_there_moves_nothing(spark: "SparkSession", aws: Loca
     assert (manifest.files, manifest.staged[0].rows) == ((), 0)
 
 
-def test_a_package_missing_on_a_worker_is_named(spark: "SparkSession", tmp_path: Path):
+def test_the_error_for_a_package_missing_on_a_spark_worker_names_it(spark: "SparkSession", tmp_path: Path):
     class Pages:
         def pages(self, batch: Batch) -> Iterator[RecordPage]:
             import a_package_nobody_has  # type: ignore[import-not-found]
@@ -204,7 +206,9 @@ def test_a_package_missing_on_a_worker_is_named(spark: "SparkSession", tmp_path:
         SparkStage(lambda: spark, Pages()).stage([a_batch()], a_spec(tmp_path), ROOMY)
 
 
-def test_a_worker_that_dies_is_tried_again_and_every_row_counts_once(spark: "SparkSession", tmp_path: Path):
+def test_the_task_of_a_dead_spark_worker_is_repeated_and_every_row_counts_once(
+    spark: "SparkSession", tmp_path: Path
+):
     pages: Sequence[RecordPage] = [a_page(1, 2)]
     died = tmp_path / "died"
 
@@ -221,7 +225,7 @@ def test_a_worker_that_dies_is_tried_again_and_every_row_counts_once(spark: "Spa
     assert rows_of(manifest) == [(a_key().shard_id, 1), (a_key().shard_id, 2)]
 
 
-def test_a_wave_staged_twice_leaves_orphans_and_a_manifest_of_its_own(
+def test_a_wave_that_is_staged_twice_has_two_manifests_and_leaves_orphan_files(
     spark: "SparkSession", aws: LocalAws, tmp_path: Path
 ):
     stream = Stream(aws, shards=1)
@@ -236,7 +240,7 @@ def test_a_wave_staged_twice_leaves_orphans_and_a_manifest_of_its_own(
     assert len(left_in(tmp_path)) == 2
 
 
-def test_a_job_that_keeps_failing_is_one_sentence(spark: "SparkSession", tmp_path: Path):
+def test_a_job_that_keeps_failing_is_reported_in_one_sentence(spark: "SparkSession", tmp_path: Path):
     class Pages:
         def pages(self, batch: Batch) -> Iterator[RecordPage]:
             os._exit(1)
@@ -247,7 +251,7 @@ def test_a_job_that_keeps_failing_is_one_sentence(spark: "SparkSession", tmp_pat
     assert "\n" not in str(caught.value)
 
 
-def test_cancel_ends_the_job_that_runs(spark: "SparkSession", tmp_path: Path):
+def test_cancel_ends_the_running_job(spark: "SparkSession", tmp_path: Path):
     reached = tmp_path / "reached"
     os.mkfifo(reached)
 
@@ -261,7 +265,7 @@ def test_cancel_ends_the_job_that_runs(spark: "SparkSession", tmp_path: Path):
     stage = SparkStage(lambda: spark, Pages())
     with ThreadPoolExecutor(1) as pool:
         wave = pool.submit(stage.stage, [a_batch()], a_spec(tmp_path / "data"), ROOMY)
-        assert select([listening], [], [], 60)[0], "the job never came to its reader"
+        assert select([listening], [], [], 60)[0], "the job didn't start to read"
         stage.cancel()
 
         with pytest.raises(Unreachable, match=r"the job was cancelled\. Nothing was committed"):
@@ -271,7 +275,7 @@ def test_cancel_ends_the_job_that_runs(spark: "SparkSession", tmp_path: Path):
     assert left_in(tmp_path / "data") == []
 
 
-def test_the_session_goes_on_after_trouble(spark: "SparkSession", aws: LocalAws, tmp_path: Path):
+def test_the_session_can_be_used_after_an_error(spark: "SparkSession", aws: LocalAws, tmp_path: Path):
     stream = Stream(aws, shards=1)
     numbers = stream.put(3)
 

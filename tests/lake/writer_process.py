@@ -1,4 +1,4 @@
-"""A writer that a test kills: it lands in turn in some shards until somebody ends it."""
+"""A writer process that lands ranges in some shards until a test kills it."""
 
 import itertools
 import random
@@ -14,7 +14,7 @@ KEYS = tuple(a_key(i) for i in range(3))
 
 
 def land_once(table: LandingTable, dice: random.Random) -> None:
-    """Read on in two shards, all rows in one file, and commit: as a wave does."""
+    """Read on in two shards and commit as a wave does, with all rows in one file."""
     positions = table.load().positions
     stands = {key: at.sequence or 0 if (at := positions.of(key)) else 0 for key in dice.sample(KEYS, 2)}
     file = a_file(table.staging_spec(), {key: [n + 1, n + 2] for key, n in stands.items()})
@@ -28,5 +28,5 @@ def run(folder: str, seed: int) -> None:
     for _ in itertools.count():
         try:
             land_once(table, dice)
-        except Transient as error:  # as a run does: the next wave starts where the table stands
+        except Transient as error:  # as in a run, the next wave starts at the table's positions
             print(error)
