@@ -1,4 +1,4 @@
-"""What the stand-in's tests share: streams, puts, reads, and what a refusal looks like."""
+"""Helpers of the stand-in's tests: streams, puts, reads, and the form of an AWS error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def put(
 
 
 def shards_of(client: Any, stream: str = STREAM, **more: Any) -> list[dict[str, Any]]:
-    """Every page of ListShards, as AWS wants it: the token alone."""
+    """All pages of ListShards. Further pages are requested by the token alone, as AWS demands."""
     answer = client.list_shards(StreamName=stream, **more)
     found = list(answer["Shards"])
     while "NextToken" in answer:
@@ -60,7 +60,7 @@ def a_page(client: Any, shard: int = 0, kind: str = "TRIM_HORIZON", **more: Any)
 
 
 def read_out(client: Any, token: str | None, limit: int = 10_000) -> list[dict[str, Any]]:
-    """Read up to the tip or the shard's end."""
+    """Read the shard up to its tip or its end."""
     found: list[dict[str, Any]] = []
     while token is not None:
         page = client.get_records(ShardIterator=token, Limit=limit)
@@ -86,7 +86,7 @@ def merge(client: Any, lower: int, upper: int, *, stream: str = STREAM) -> None:
 
 @contextlib.contextmanager
 def refuses(code: str, match: str | None = None) -> Iterator[None]:
-    """The call answers with AWS's error, and never as the server's own failure."""
+    """Check that the call is answered with this AWS error, and not with an internal error of the stand-in."""
     with pytest.raises(ClientError, match=match) as raised:
         yield
     assert raised.value.response["Error"]["Code"] == code

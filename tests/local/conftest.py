@@ -21,6 +21,6 @@ def client(local: InProcessKinesis) -> Any:
 
 @pytest.fixture(scope="session")
 def served() -> Iterator[LocalAws]:
-    """One stand-in in a process of its own; tests use streams, tables and buckets of their own."""
+    """One stand-in in a process of its own. Each test uses its own streams, tables and buckets."""
     with local_aws("--transition", "0") as aws:
         yield aws

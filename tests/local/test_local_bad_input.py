@@ -1,4 +1,4 @@
-"""Bad input gets AWS's error, never a failure of the stand-in's own."""
+"""Bad input is answered with AWS's error, never with an internal error of the stand-in."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ anything = st.recursive(
     st.sampled_from(sorted(OPERATIONS)),
     st.dictionaries(st.sampled_from(FIELDS), st.sampled_from(PLAUSIBLE) | anything, max_size=6),
 )
-def test_no_request_whatever_breaks_the_stand_in(operation, request_):
+def test_no_request_causes_an_internal_error(operation, request_):
     kinesis = a_kinesis()
     try:
         answered = kinesis.call(operation, {"StreamName": "orders"} | request_)

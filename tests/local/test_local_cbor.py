@@ -1,4 +1,5 @@
-"""The codec: what it writes others read, what others write it reads, and hostile bytes are refused cheaply."""
+"""The CBOR codec: another library reads what it writes, it reads what others write, and hostile bytes are refused
+cheaply."""
 
 from __future__ import annotations
 
@@ -27,24 +28,24 @@ def read_by_botocore(body):
 
 
 def without_nothing(value):
-    """botocore drops keys without a value."""
+    """botocore leaves out keys without a value."""
     if isinstance(value, dict):
         return {key: without_nothing(item) for key, item in value.items() if item is not None}
     return [without_nothing(item) for item in value] if isinstance(value, list) else value
 
 
 @given(VALUES)
-def test_what_is_written_is_read_back(value):
+def test_a_written_value_is_read_back(value):
     assert decoded(encoded(value)) == value
 
 
 @given(VALUES)
-def test_what_is_written_another_reader_reads_too(value):
+def test_another_library_reads_a_written_value(value):
     assert read_by_botocore(encoded(value)) == without_nothing(value)
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_a_value_or_refused(body):
+def test_any_bytes_are_either_read_or_refused(body):
     try:
         decoded(body)
     except NotCborError:
@@ -69,7 +70,7 @@ def test_a_cut_value_is_refused(value, data):
     ("5f42010243030405ff", b"\1\2\3\4\5"), ("7f657374726561646d696e67ff", "streaming"), ("9fff", []),
     ("9f018202039f0405ffff", [1, [2, 3], [4, 5]]), ("bf61610161629f0203ffff", {"a": 1, "b": [2, 3]}),
 ])  # fmt: skip
-def test_every_form_is_read(spelled, value):
+def test_every_form_of_the_rfcs_examples_is_read(spelled, value):
     assert decoded(bytes.fromhex(spelled)) == value
 
 
@@ -80,13 +81,13 @@ def test_a_length_takes_the_shortest_form(number):
     assert decoded(head(0, number)) == number
 
 
-def test_tags_and_ready_made_parts_are_written():
+def test_tags_and_parts_that_are_encoded_already_are_written():
     assert encoded({"at": Tagged(1, 1_700_000_000_123), "x": Raw(b"\x81\x01")}) == bytes.fromhex(
         "a2626174c11b0000018bcfe5687b61788101"
     )
 
 
-def test_what_cbor_as_we_write_it_lacks_is_an_error_at_once():
+def test_a_value_that_cannot_be_written_is_an_error_at_once():
     with pytest.raises(TypeError, match="set"):
         encoded({"x": {1, 2}})
     with pytest.raises(OverflowError):
@@ -122,7 +123,7 @@ def test_hostile_bytes_are_refused(body, why):
         decoded(body)
 
 
-def test_an_announced_size_takes_no_memory_before_it_is_there():
+def test_an_announced_size_takes_no_memory_before_the_bytes_have_come():
     tracemalloc.start()
     try:
         for lead in (b"\x5a", b"\x7a", b"\x9a", b"\xba"):
@@ -133,6 +134,6 @@ def test_an_announced_size_takes_no_memory_before_it_is_there():
         tracemalloc.stop()
 
 
-def test_a_record_at_its_size_limit_passes():
+def test_a_record_at_the_size_limit_is_read():
     data = b"x" * (10 * 1024 * 1024)
     assert decoded(encoded({"Data": data})) == {"Data": data}

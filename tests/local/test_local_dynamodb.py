@@ -1,4 +1,4 @@
-"""What lease tables meet in DynamoDB, where moto alone would answer otherwise than AWS."""
+"""DynamoDB as lease tables use it, in cases in which moto alone would answer differently from AWS."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def renew(dynamodb, table, seen, **more):
     ("1E+126", "1" + "0" * 126), ("1E-130", "0." + "0" * 129 + "1"),
     ("NaN", "NaN"), ("Infinity", "Infinity"), ("1E+999999", "1E+999999"), ("x", "x"), ("", ""),
 ])  # fmt: skip
-def test_a_number_is_spelled_in_plain_decimals(spelled, plain):
+def test_a_number_is_answered_in_plain_decimals(spelled, plain):
     assert plain_number(spelled) == plain
 
 
-def test_a_javas_double_comes_back_in_plain_decimals_and_text_is_left_alone(dynamodb, table):
+def test_a_double_written_by_java_is_answered_in_plain_decimals_and_text_is_left_alone(dynamodb, table):
     told = '"N": "1.50"'
     dynamodb.put_item(
         TableName=table,
@@ -72,7 +72,7 @@ def test_a_javas_double_comes_back_in_plain_decimals_and_text_is_left_alone(dyna
     assert found["deep"] == {"M": {"N": {"L": [{"N": "1"}]}}}
 
 
-def test_a_number_is_compared_by_value_however_it_is_spelled(dynamodb, table):
+def test_numbers_are_compared_by_value_whatever_their_notation(dynamodb, table):
     dynamodb.put_item(TableName=table, Item={**A, "size1": {"N": "1.0E1"}})
     dynamodb.update_item(
         TableName=table,
@@ -84,7 +84,7 @@ def test_a_number_is_compared_by_value_however_it_is_spelled(dynamodb, table):
     assert row(dynamodb, table)["x"] == {"N": "10"}
 
 
-def test_a_refused_renewal_hands_over_the_row_it_met(dynamodb, table):
+def test_the_answer_to_a_refused_renewal_holds_the_row(dynamodb, table):
     dynamodb.put_item(TableName=table, Item=ROW)
     with pytest.raises(ClientError, match="ConditionalCheckFailed") as refused:
         renew(dynamodb, table, 3, ReturnValuesOnConditionCheckFailure="ALL_OLD")
@@ -92,7 +92,7 @@ def test_a_refused_renewal_hands_over_the_row_it_met(dynamodb, table):
     assert row(dynamodb, table) == ROW
 
 
-def test_a_refused_create_hands_over_the_row_it_met(dynamodb, table):
+def test_the_answer_to_a_refused_create_holds_the_row(dynamodb, table):
     dynamodb.put_item(TableName=table, Item=ROW)
     with pytest.raises(ClientError, match="ConditionalCheckFailed") as refused:
         dynamodb.put_item(
@@ -104,15 +104,15 @@ def test_a_refused_create_hands_over_the_row_it_met(dynamodb, table):
     assert dict(refused.value.response)["Item"] == ROW
 
 
-def test_who_does_not_ask_for_the_row_is_not_given_it(dynamodb, table):
+def test_the_answer_to_a_refused_write_holds_the_row_only_if_it_was_asked_for(dynamodb, table):
     dynamodb.put_item(TableName=table, Item=ROW)
     with pytest.raises(ClientError, match="ConditionalCheckFailed") as refused:
         renew(dynamodb, table, 3)
     assert "Item" not in refused.value.response
 
 
-def test_where_there_is_no_row_none_is_given(served, dynamodb, table):
-    """Asked without boto3, which passes over an empty item."""
+def test_the_answer_to_a_write_refused_by_a_missing_row_holds_no_row(served, dynamodb, table):
+    """This test doesn't use boto3, which leaves out an empty item."""
     body = {
         "TableName": table,
         "Key": A,
@@ -134,7 +134,7 @@ def test_where_there_is_no_row_none_is_given(served, dynamodb, table):
     assert "Item" not in answer
 
 
-def test_an_assignment_in_the_older_form_is_one_conditional_write(dynamodb, table):
+def test_an_assignment_with_expected_and_attribute_updates_is_one_conditional_write(dynamodb, table):
     dynamodb.put_item(TableName=table, Item=ROW)
     found = dynamodb.update_item(
         TableName=table,
@@ -154,8 +154,8 @@ def test_an_assignment_in_the_older_form_is_one_conditional_write(dynamodb, tabl
     assert found == {**A, "leaseOwner": {"S": "w2"}, "leaseCounter": {"N": "5"}}
 
 
-def test_bytes_and_truth_values_of_the_older_form_come_back_as_they_went_in(dynamodb, table):
-    """KCL writes `pendingCheckpointState` so."""
+def test_bytes_and_booleans_in_attribute_updates_come_back_as_they_were_written(dynamodb, table):
+    """KCL writes `pendingCheckpointState` in this way."""
     dynamodb.put_item(TableName=table, Item={**ROW, "gone": {"S": "x"}})
     renew(dynamodb, table, 4)
     updates = {
@@ -179,7 +179,7 @@ def test_bytes_and_truth_values_of_the_older_form_come_back_as_they_went_in(dyna
     }
 
 
-def test_an_index_that_is_there_is_refused_and_not_a_failure(dynamodb, table):
+def test_creating_an_existing_index_is_refused_with_awss_error(dynamodb, table):
     index = {
         "IndexName": INDEX,
         "KeySchema": [
@@ -199,7 +199,7 @@ def test_an_index_that_is_there_is_refused_and_not_a_failure(dynamodb, table):
     assert refused.value.response["Error"]["Code"] == "ValidationException"
 
 
-def test_segments_of_a_scan_part_the_rows_between_them(dynamodb, table):
+def test_segments_of_a_scan_share_the_rows(dynamodb, table):
     keys = {f"k{number}" for number in range(40)}
     for key in keys:
         dynamodb.put_item(TableName=table, Item={"leaseKey": {"S": key}})
@@ -211,7 +211,7 @@ def test_segments_of_a_scan_part_the_rows_between_them(dynamodb, table):
     assert (len(found), set(found)) == (40, keys)
 
 
-def test_a_transaction_is_done_whole_or_refused_whole(dynamodb, table):
+def test_a_transaction_is_applied_or_refused_completely(dynamodb, table):
     dynamodb.put_item(TableName=table, Item=ROW)
 
     def moved(owner):

@@ -1,4 +1,4 @@
-"""The fault plan: what strikes, whom, how often."""
+"""The fault plan: which fault happens to which call, and how often."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ def a_call(operation="GetRecords", service="kinesis", resource=STREAM, shard="sh
     ({"shard": shard_id(1)}, False),
     ({"operation": "GetRecords", "resource": STREAM, "shard": shard_id(0)}, True),
 ])  # fmt: skip
-def test_a_fault_strikes_what_matches_all_its_fields(fields, struck):
+def test_a_fault_happens_to_calls_that_match_all_its_fields(fields, struck):
     assert (a_plan(Fault(kind="throttle", **fields)).draw(DOING, a_call()) is not None) == struck
 
 
-def test_for_s3_the_resource_is_the_beginning_of_the_path():
+def test_for_s3_the_resource_of_a_fault_is_the_beginning_of_the_path():
     plan = a_plan(Fault(kind="throttle", service="s3", operation="PUT", resource="/lake/meta"))
     paths = ("/lake/metadata/1.json", "/lake/data/1.parquet")
     drawn = [plan.draw(DOING, a_call("PUT", "s3", path, "")) is not None for path in paths]
     assert drawn == [True, False]
 
 
-def test_skip_and_count_bound_a_fault():
+def test_skip_and_count_limit_how_often_a_fault_happens():
     plan = a_plan(Fault(kind="throttle", skip=2, count=3))
     assert [plan.draw(DOING, a_call()) is not None for _ in range(7)] == [False] * 2 + [True] * 3 + [
         False
@@ -64,7 +64,7 @@ def test_skip_and_count_bound_a_fault():
     assert [(item["seen"], item["taken"]) for item in plan.described()] == [(5, 3)]
 
 
-def test_probability_is_drawn_from_the_seed():
+def test_the_probability_of_a_fault_is_drawn_from_the_seed():
     draws = [
         [plan.draw(DOING, a_call()) is not None for _ in range(1000)]
         for plan in (a_plan(Fault(kind="throttle", probability=0.3)) for _ in range(2))
@@ -89,7 +89,7 @@ def test_a_misspelled_fault_is_refused(given):
         Fault.from_json(given)
 
 
-def test_a_throttled_call_has_done_nothing(local, client):
+def test_a_throttled_call_changes_nothing(local, client):
     a_stream(client)
     local.inject("throttle", count=1, operation="PutRecord")
     with refuses("ProvisionedThroughputExceededException"):
@@ -115,7 +115,7 @@ def test_an_error_has_the_code_and_status_that_was_asked_for(local, client):
     assert raised.value.response["ResponseMetadata"]["HTTPStatusCode"] == 500
 
 
-def test_a_lost_answer_was_done_all_the_same(local, client):
+def test_a_call_whose_answer_is_lost_is_applied(local, client):
     a_stream(client)
     local.inject("lost", operation="PutRecord", count=1)
     with pytest.raises(ConnectionClosedError):
@@ -132,7 +132,7 @@ def test_a_client_that_retries_a_lost_put_doubles_the_record():
     assert data_of(a_page(client)["Records"]) == [b"twice", b"twice"]
 
 
-def test_a_delay_takes_time_by_the_injected_clock(local, client):
+def test_a_delay_is_measured_by_the_stand_ins_clock(local, client):
     a_stream(client)
     before = local.clock()
     local.inject("delay", operation="PutRecord", seconds=7)
@@ -140,7 +140,7 @@ def test_a_delay_takes_time_by_the_injected_clock(local, client):
     assert local.clock() - before == 7
 
 
-def test_a_fault_may_be_for_one_shard(local, client):
+def test_a_fault_may_be_limited_to_one_shard(local, client):
     a_stream(client, 2)
     tokens = [an_iterator(client, shard) for shard in (0, 1)]
     local.inject("throttle", operation="GetRecords", shard=shard_id(1))
@@ -149,7 +149,7 @@ def test_a_fault_may_be_for_one_shard(local, client):
         client.get_records(ShardIterator=tokens[1])
 
 
-def test_partial_fails_some_records_of_a_put_and_takes_the_others(local, client):
+def test_the_fault_partial_fails_some_records_of_a_put_and_takes_the_others(local, client):
     a_stream(client, 2)
     local.inject("partial", shard=shard_id(0), count=2)
     sent = [(b"1", "0"), (b"2", "0"), (b"3", "0"), (b"4", str(2**127))]

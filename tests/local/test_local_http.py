@@ -1,4 +1,4 @@
-"""HTTP as it comes over a socket: in pieces."""
+"""HTTP requests that come over a socket in pieces."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_all(pieces):
 
 
 @given(st.lists(st.sampled_from([PLAIN, CHUNKED, BODILESS]), min_size=1, max_size=4), st.integers(1, 60))
-def test_requests_are_the_same_however_their_bytes_are_cut(requests, size):
+def test_requests_are_parsed_alike_however_their_bytes_are_cut(requests, size):
     stream = b"".join(requests)
     found = read_all(stream[at : at + size] for at in range(0, len(stream), size))
     expected = {
@@ -45,7 +45,7 @@ def test_header_names_are_lower_case_and_repeated_ones_joined():
     assert not request.keeps_alive
 
 
-def test_a_client_that_waits_for_100_continue_is_noticed_once_its_body_is_missing():
+def test_a_client_that_waits_for_100_continue_is_recognized_while_its_body_is_missing():
     reader = HttpReader()
     reader.feed(b"PUT /b/k HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
     assert reader.next_request() is None
@@ -68,12 +68,12 @@ def test_a_client_that_waits_for_100_continue_is_noticed_once_its_body_is_missin
     b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n",
     b"x" * 70_000,
 ])  # fmt: skip
-def test_what_is_no_http_is_refused(bytes_):
+def test_bytes_that_are_no_http_are_refused(bytes_):
     with pytest.raises(BadHttpError):
         read_all([bytes_])
 
 
-def test_an_answer_has_our_date_and_length_and_not_the_applications():
+def test_an_answer_has_the_servers_date_and_length_not_the_applications():
     headers = (("Date", "old"), ("Content-Length", "7"), ("ETag", "x"), ("Server", "moto"))
     text = b"".join(encoded(HttpAnswer(200, headers, b"hello"), date="now", method="GET", keep=True))
     assert (
@@ -93,7 +93,7 @@ def test_a_204_has_neither_length_nor_body():
     assert text.endswith(b"\r\n\r\n")
 
 
-def test_wsgi_sees_the_path_both_decoded_and_raw_and_metadata_as_it_was_spelled():
+def test_wsgi_gets_the_path_decoded_and_raw_and_metadata_headers_unchanged():
     headers = {
         "host": "127.0.0.1:80",
         "x-amz-meta-my_key": "v",

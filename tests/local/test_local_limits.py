@@ -1,4 +1,4 @@
-"""Quotas that depend on time: they bind with throttle only."""
+"""Quotas that depend on time. They are enforced only with the option throttle."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_shard_gives_5_iterators_a_second(strict, client):
 
 
 @pytest.mark.parametrize(("call", "rate"), [("describe_stream", 10), ("describe_stream_summary", 20)])
-def test_describing_has_its_rates(client, call, rate):
+def test_describe_calls_have_their_rate_limits(client, call, rate):
     answers = [getattr(client, call)(StreamName=STREAM) for _ in range(rate)]
     with refuses("LimitExceededException"):
         getattr(client, call)(StreamName=STREAM)

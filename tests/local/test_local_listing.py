@@ -28,7 +28,7 @@ def at(seconds):
 
 @pytest.fixture
 def family(local, client):
-    """0 and 1 from the start; 0 splits after 100 s into 2 and 3; 2 and 3 merge after 200 s into 4."""
+    """A stream with shards 0 and 1; after 100 s shard 0 is split into 2 and 3; after 200 s these are merged into 4."""
     start = local.clock()
     a_stream(client, 2)
     local.clock.advance(100)
@@ -45,7 +45,7 @@ def family(local, client):
     ({"Type": "AT_LATEST"}, [1, 4]),
     ({"Type": "AFTER_SHARD_ID", "ShardId": shard_id(2)}, [3, 4]),
 ])  # fmt: skip
-def test_filters(client, family, shard_filter, expected):
+def test_each_shard_filter_lists_its_shards(client, family, shard_filter, expected):
     assert ids_of(client, ShardFilter=shard_filter) == expected
     assert ids_of(client) == [0, 1, 2, 3, 4]
     assert family
@@ -58,13 +58,13 @@ def test_filters(client, family, shard_filter, expected):
     (250, [1, 4], [1, 4]),
     (200, [1, 2, 3, 4], [1, 2, 3, 4]),
 ])  # fmt: skip
-def test_filters_by_time(client, family, offset, at_then, from_then):
+def test_filters_with_a_timestamp_list_the_shards_of_that_time(client, family, offset, at_then, from_then):
     when = at(family + offset)
     assert ids_of(client, ShardFilter={"Type": "AT_TIMESTAMP", "Timestamp": when}) == at_then
     assert ids_of(client, ShardFilter={"Type": "FROM_TIMESTAMP", "Timestamp": when}) == from_then
 
 
-def test_the_trim_horizon_moves_with_the_clock_and_its_shards_always_tile_the_hash_range(
+def test_the_trim_horizon_moves_with_the_clock_and_its_shards_always_cover_all_hash_keys(
     local, client, family
 ):
     found = []
@@ -154,14 +154,14 @@ def test_a_token_works_for_300_seconds(local, client, family):
     {"ExclusiveStartShardId": "shardId-000000000000"},
     {"StreamCreationTimestamp": 1},
 ])  # fmt: skip
-def test_a_token_goes_alone(client, family, more):
+def test_a_token_cannot_be_combined_with_other_parameters(client, family, more):
     token = client.list_shards(StreamName=STREAM, MaxResults=1)["NextToken"]
     with refuses("InvalidArgumentException", "NextToken"):
         client.list_shards(NextToken=token, **more)
     assert family
 
 
-def test_a_token_doesnt_outlive_its_stream(client):
+def test_a_token_of_a_deleted_stream_is_refused(client):
     a_stream(client, 2)
     token = client.list_shards(StreamName=STREAM, MaxResults=1)["NextToken"]
     client.delete_stream(StreamName=STREAM)
@@ -181,7 +181,7 @@ def test_the_creation_time_tells_streams_of_one_name_apart(client, family):
         client.list_shards(StreamName=STREAM, StreamCreationTimestamp=at(family - 60))
 
 
-def test_a_shard_that_is_gone_is_not_at_any_position_of_the_list(local, client, family):
+def test_a_forgotten_shard_is_in_no_listing(local, client, family):
     put(client)
     local.clock.advance(24 * 3600 - 50)
     assert ids_of(client) == [1, 4]

@@ -1,4 +1,4 @@
-"""moto behind its one worker."""
+"""moto, which is called by one thread."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pipeline.local.moto_room import MotoRoom
 REQUEST = HttpRequest("GET", "/bucket/key", {"host": "127.0.0.1"}, b"")
 
 
-def test_moto_is_never_asked_two_things_at_once():
-    """Races inside moto are rare, so their absence shows little; here two requests that could meet would."""
+def test_moto_never_handles_two_requests_at_once():
+    """Races inside moto are rare, so that none would show here by chance. In this test two requests would meet if
+    they could."""
     meeting, met = Barrier(2), []
 
     def application(_environ, start):
@@ -31,7 +32,7 @@ def test_moto_is_never_asked_two_things_at_once():
     assert (bodies, met) == ([b"done"] * 4, [])
 
 
-def test_a_bug_of_motos_is_one_failed_answer_with_its_trace_logged(caplog):
+def test_an_exception_in_moto_fails_one_answer_and_its_stack_is_logged(caplog):
     def application(_environ, _start):
         raise KeyError("a bug")
 

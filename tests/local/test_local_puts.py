@@ -1,4 +1,4 @@
-"""Puts: routing, sizes, what is refused."""
+"""PutRecord and PutRecords: shards, sizes, and which requests are refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.local.builders import (
 
 
 @pytest.mark.parametrize("key", ["a", "order-17", "é", "日本", "🙂", '"\\\n\x00', "k" * 256])
-def test_a_key_goes_to_the_shard_that_holds_its_md5_and_comes_back_as_it_was(client, key):
+def test_a_record_goes_to_the_shard_of_its_partition_keys_md5_and_keeps_the_key(client, key):
     a_stream(client, 4)
     expected = int(hashlib.md5(key.encode()).hexdigest(), 16) * 4 // ALL_HASHES
     assert put(client, key=key)["ShardId"] == shard_id(expected)
@@ -50,7 +50,7 @@ def test_an_explicit_hash_key_out_of_range_is_refused(client, hash_key, code):
     assert a_page(client)["Records"] == []
 
 
-def test_what_is_put_is_read_with_number_arrival_and_data(local, client):
+def test_a_record_is_read_with_its_sequence_number_arrival_and_data(local, client):
     a_stream(client)
     local.clock.advance(0.123)
     answer = put(client, b"\x00\xff", key="k")
@@ -61,7 +61,7 @@ def test_what_is_put_is_read_with_number_arrival_and_data(local, client):
     assert record == {"SequenceNumber": answer["SequenceNumber"], "Data": b"\x00\xff", "PartitionKey": "k"}
 
 
-def test_numbers_grow_and_arrivals_never_fall_even_if_the_clock_does(local, client):
+def test_sequence_numbers_grow_and_arrivals_never_go_back_even_if_the_clock_does(local, client):
     a_stream(client)
     for step in (5, -60, 0, 1):
         local.clock.advance(step)
@@ -130,7 +130,7 @@ def test_one_bad_record_refuses_the_whole_request(client):
     assert a_page(client)["Records"] == []
 
 
-def test_an_ordering_number_is_accepted_if_it_is_one(client):
+def test_a_valid_sequence_number_for_ordering_is_accepted(client):
     a_stream(client)
     first = put(client, b"1")["SequenceNumber"]
     put(client, b"2", SequenceNumberForOrdering=first)
@@ -139,13 +139,13 @@ def test_an_ordering_number_is_accepted_if_it_is_one(client):
     assert data_of(a_page(client)["Records"]) == [b"1", b"2"]
 
 
-def test_no_data_is_data(client):
+def test_a_record_may_have_no_data(client):
     a_stream(client)
     put(client, b"")
     assert data_of(a_page(client)["Records"]) == [b""]
 
 
-def test_a_long_shard_is_read_out_in_pages_of_any_size(client):
+def test_a_shard_with_many_records_is_read_in_pages_of_any_size(client):
     a_stream(client)
     for start in range(0, 3000, 500):
         records = [{"Data": str(n).encode(), "PartitionKey": "k"} for n in range(start, start + 500)]

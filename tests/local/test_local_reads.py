@@ -25,7 +25,7 @@ def at(seconds):
 
 @pytest.fixture
 def numbers(local, client):
-    """Three records, 10 seconds apart."""
+    """A shard with three records, 10 seconds apart."""
     a_stream(client)
     found = []
     for data in (b"1", b"2", b"3"):
@@ -42,7 +42,7 @@ def test_trim_horizon_begins_at_the_oldest_and_latest_after_the_newest(client, n
     assert len(numbers) == 3
 
 
-def test_at_a_number_includes_it_and_after_a_number_doesnt(client, numbers):
+def test_at_sequence_number_includes_the_record_and_after_sequence_number_doesnt(client, numbers):
     def from_(kind, number):
         return data_of(a_page(client, 0, kind, StartingSequenceNumber=number)["Records"])
 
@@ -51,7 +51,7 @@ def test_at_a_number_includes_it_and_after_a_number_doesnt(client, numbers):
     assert from_("AFTER_SEQUENCE_NUMBER", numbers[2]) == []
 
 
-def test_the_shards_starting_and_ending_number_are_places_too(client, numbers):
+def test_the_shards_starting_and_ending_sequence_numbers_are_accepted(client, numbers):
     split(client, 0)
     parent = client.list_shards(StreamName=STREAM)["Shards"][0]["SequenceNumberRange"]
 
@@ -65,12 +65,12 @@ def test_the_shards_starting_and_ending_number_are_places_too(client, numbers):
 
 
 @pytest.mark.parametrize("change", [1, -1, 1 << 80, 1 << 90, 1 << 160, 10**55])
-def test_a_number_that_the_shard_never_gave_is_refused(client, numbers, change):
+def test_a_sequence_number_that_the_shard_never_gave_is_refused(client, numbers, change):
     with refuses("InvalidArgumentException", "StartingSequenceNumber"):
         an_iterator(client, 0, "AFTER_SEQUENCE_NUMBER", StartingSequenceNumber=str(int(numbers[2]) + change))
 
 
-def test_a_number_of_another_shard_is_refused(client):
+def test_a_sequence_number_of_another_shard_is_refused(client):
     a_stream(client, 2)
     number = put(client, ExplicitHashKey="0")["SequenceNumber"]
     with refuses("InvalidArgumentException", "StartingSequenceNumber"):
@@ -128,13 +128,13 @@ def test_an_iterator_works_for_300_seconds_and_may_be_used_again(local, client, 
     lambda token: token[:20] + "AAAA" + token[24:],
     lambda token: token + token,
 ])  # fmt: skip
-def test_garbage_for_an_iterator_is_refused(client, spoil):
+def test_an_invalid_iterator_is_refused(client, spoil):
     a_stream(client)
     with refuses("InvalidArgumentException", "Invalid ShardIterator"):
         client.get_records(ShardIterator=spoil(an_iterator(client)))
 
 
-def test_a_token_of_a_listing_is_no_iterator(client):
+def test_a_token_of_a_listing_is_refused_as_an_iterator(client):
     a_stream(client, 2)
     token = client.list_shards(StreamName=STREAM, MaxResults=1)["NextToken"]
     with refuses("InvalidArgumentException", "Invalid ShardIterator"):
@@ -176,7 +176,7 @@ def test_a_page_has_at_most_10_mib(client):
     assert (len(page["Records"]), len(rest["Records"])) == (10, 2)
 
 
-def test_an_empty_page_while_behind_stays_where_it_was(local, client, numbers):
+def test_an_empty_page_behind_the_tip_doesnt_move_the_iterator(local, client, numbers):
     local.inject("empty", count=2, resource=STREAM)
     token, pages = an_iterator(client), []
     for _ in range(3):

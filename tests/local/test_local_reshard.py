@@ -1,4 +1,4 @@
-"""Splits and merges, and that nothing is lost, doubled or put out of order by them."""
+"""Splits and merges neither lose nor double records, nor put them out of order."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_merge_closes_both_parents_and_opens_one_child_on_both_ranges(client):
     assert (child["ParentShardId"], child["AdjacentParentShardId"]) == (first["ShardId"], second["ShardId"])
 
 
-def test_childrens_numbers_are_above_all_of_their_parents_even_within_a_second(client):
+def test_childrens_sequence_numbers_are_above_their_parents_even_within_a_second(client):
     a_stream(client)
     put(client)
     for shard in (0, 1, 3):
@@ -72,15 +72,15 @@ def test_childrens_numbers_are_above_all_of_their_parents_even_within_a_second(c
     assert all(numbers(parent)[1] < numbers(child)[0] for parent, child in pairs)
 
 
-def test_childrens_numbers_are_above_where_an_index_spills_over_its_digit(client):
-    """An index's last hexadecimal digit comes before the ordinal: 15 is followed by 0."""
+def test_childrens_sequence_numbers_are_above_their_parents_if_the_shard_index_gets_another_digit(client):
+    """A sequence number holds the last hexadecimal digit of the shard's index: after 15 comes 0."""
     a_stream(client, 16)
     split(client, 15)
     listed = shards_of(client)
     assert [numbers(listed[15])[1] < numbers(child)[0] for child in listed[16:]] == [True, True]
 
 
-def test_the_ending_number_is_above_every_records(client):
+def test_the_ending_sequence_number_is_above_those_of_all_records(client):
     a_stream(client)
     last = int(put(client)["SequenceNumber"])
     split(client, 0)
@@ -184,7 +184,7 @@ def test_only_adjacent_open_shards_merge(client):
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32))
-def test_whatever_the_reshards_what_is_read_is_what_was_acked_in_order_per_key(seed):
+def test_through_random_reshards_all_acknowledged_records_are_read_in_order_per_partition_key(seed):
     dice = Random(seed)
     local = InProcessKinesis(seed=seed, transition=dice.choice([0, 2]))
     client = local.client()
@@ -226,7 +226,7 @@ def put_some(client, dice, acked, step):
 
 
 def read_by_family(client):
-    """Every shard after its parents; ids grow down a family, so the order of ids does it."""
+    """Read every shard after its parents. A child's id is greater than its parents', so the order of ids is enough."""
     found = defaultdict(list)
     for index in ids_of(client):
         for record in read_out(client, an_iterator(client, index), limit=7):

@@ -1,4 +1,4 @@
-"""UpdateShardCount: shards of one size, reached by splits and merges that lose nothing."""
+"""UpdateShardCount: splits and merges that lose no record lead to shards of equal size."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.local.builders import (
     split,
 )
 
-ALIKE = Fraction(1, 1 << 32)  # of the whole: what rounding leaves
+ALIKE = Fraction(1, 1 << 32)  # relative to all hash keys: the error of rounding
 
 
 def scale(client, target):
@@ -45,7 +45,7 @@ def parents_of(shard):
 
 @settings(max_examples=30)
 @given(st.integers(1, 12), st.lists(st.integers(50, 200), min_size=1, max_size=4))
-def test_any_walk_of_counts_leaves_equal_shards_that_cover_everything(first, percents):
+def test_after_any_sequence_of_counts_shards_are_equal_and_cover_all_hash_keys(first, percents):
     client = InProcessKinesis().client()
     a_stream(client, first)
     count = first
@@ -66,9 +66,7 @@ def test_any_walk_of_counts_leaves_equal_shards_that_cover_everything(first, per
     assert all(parent < shard["ShardId"] for shard in shards for parent in parents_of(shard))
 
 
-@pytest.mark.parametrize(
-    "count", [1, 3, 7, 100]
-)  # 2^128 leaves a rest over 7, and each border its own rounding
+@pytest.mark.parametrize("count", [1, 3, 7, 100])  # 2^128 isn't divisible by 7, so each border is rounded
 def test_doubling_splits_each_shard_once_and_halving_merges_each_pair_once(client, count):
     a_stream(client, count)
     scale(client, 2 * count)
@@ -116,7 +114,7 @@ def test_more_than_double_and_less_than_half_are_refused(client, count, target, 
 
 
 @pytest.mark.parametrize(("count", "target"), [(2, 4), (4, 2), (5, 3), (3, 3)])
-def test_the_bounds_themselves_are_allowed(client, count, target):
+def test_exactly_double_and_exactly_half_are_allowed(client, count, target):
     a_stream(client, count)
     scale(client, target)
     assert len(open_ranges(client)) == target
@@ -128,7 +126,7 @@ def test_more_than_ten_thousand_shards_are_refused(client):
         scale(client, 10_001)
 
 
-def test_the_accounts_shards_are_a_limit_for_scaling_too(client):
+def test_scaling_is_refused_above_the_accounts_limit_of_shards(client):
     for name, count in (("a", 10_000), ("b", 8_000), (STREAM, 2_000)):
         a_stream(client, count, name=name)
     with refuses("LimitExceededException", "shard limit"):
@@ -136,7 +134,7 @@ def test_the_accounts_shards_are_a_limit_for_scaling_too(client):
     scale(client, 1_999)
 
 
-def test_only_uniform_scaling_is_known(client):
+def test_only_uniform_scaling_is_accepted(client):
     a_stream(client)
     with refuses("ValidationException", "UNIFORM_SCALING"):
         client.update_shard_count(StreamName=STREAM, TargetShardCount=2, ScalingType="OTHER")

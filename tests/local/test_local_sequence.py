@@ -1,4 +1,4 @@
-"""Sequence numbers: what readers may rely on."""
+"""Sequence numbers: the properties that readers rely on."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ ordinals = st.integers(0, END_ORDINAL)
 
 
 @given(seconds, indexes, ordinals, seconds)
-def test_a_number_has_56_digits_and_its_parts_can_be_read_back(created, index, ordinal, second):
+def test_a_sequence_number_has_56_digits_and_its_parts_can_be_read_back(created, index, ordinal, second):
     base = base_of(created, index)
     number = number_at(base, ordinal, second)
     assert (len(str(number)), ordinal_of(base, number), second_of(number)) == (56, ordinal, second)
 
 
 @given(seconds, indexes, ordinals, seconds, seconds)
-def test_the_ordinal_orders_numbers_of_a_shard_whatever_the_clock_did(created, index, ordinal, one, other):
+def test_sequence_numbers_of_a_shard_grow_whatever_the_clock_did(created, index, ordinal, one, other):
     base = base_of(created, index)
     assert number_at(base, ordinal, one) < number_at(base, ordinal + 1, other)
 
 
 @given(seconds, indexes, indexes, ordinals, seconds)
-def test_a_shard_made_later_begins_above_all_that_an_earlier_one_can_give(
+def test_a_later_shard_begins_above_all_sequence_numbers_that_an_earlier_one_can_give(
     created, one, other, ordinal, second
 ):
     last_of_parent = number_at(base_of(created, one), END_ORDINAL, second)
@@ -34,13 +34,13 @@ def test_a_shard_made_later_begins_above_all_that_an_earlier_one_can_give(
 
 
 @given(seconds, indexes, indexes, ordinals, seconds)
-def test_a_number_is_read_by_its_own_shard_only(created, one, other, ordinal, second):
+def test_a_sequence_number_is_understood_only_by_its_own_shard(created, one, other, ordinal, second):
     number = number_at(base_of(created, one), ordinal, second)
     assert (ordinal_of(base_of(created, other), number) == ordinal) == (one == other)
 
 
 @given(seconds, indexes, st.integers(0, 10**129))
-def test_no_bogus_number_breaks_the_reading(created, index, number):
+def test_an_invalid_sequence_number_is_recognized_without_an_error(created, index, number):
     base = base_of(created, index)
     ordinal = ordinal_of(base, number)
     assert ordinal is None or number_at(base, ordinal, second_of(number)) == number

@@ -77,7 +77,7 @@ def clean_faults(served):
 
 
 def together(work):
-    """Do a piece of work in 12 threads that start at the same moment."""
+    """Call `work` in 12 threads that start at the same time."""
     barrier = Barrier(WRITERS)
 
     def one(writer):
@@ -88,7 +88,7 @@ def together(work):
         return list(pool.map(one, range(WRITERS)))
 
 
-def test_12_concurrent_writers_lose_and_double_nothing_while_shards_split(served, kinesis, name):
+def test_12_concurrent_writers_neither_lose_nor_double_a_record_while_shards_split(served, kinesis, name):
     a_stream(kinesis, 2, name=name)
     clients = [served.client("kinesis") for _ in range(WRITERS)]
 
@@ -179,7 +179,7 @@ def test_every_answers_date_is_the_stand_ins_time_not_the_hosts(
     before = dates()
     served.set_clock_off(seconds)
     moved = [after - earlier for earlier, after in zip(before, dates(), strict=True)]
-    # Wide bounds: between the two rounds the host's clock goes on, by less than half a minute.
+    # The bounds are wide because the host's clock goes on between the two rounds, by less than half a minute.
     assert all(seconds - 2 < difference < seconds + 30 for difference in moved)
 
 
@@ -196,7 +196,9 @@ def test_records_arrive_and_iterators_expire_by_the_stand_ins_clock(served, kine
 
 
 @pytest.mark.usefixtures("clean_faults")
-def test_a_renew_whose_answer_is_lost_comes_back_as_a_failed_condition_though_it_won(served, dynamodb, table):
+def test_a_repeated_renewal_whose_first_answer_was_lost_fails_its_condition_though_it_was_applied(
+    served, dynamodb, table
+):
     dynamodb.put_item(TableName=table, Item={"id": {"S": "lease"}, "counter": {"N": "1"}})
     retrying = served.client("dynamodb", config=Config(retries={"total_max_attempts": 2, "mode": "standard"}))
     served.inject("lost", service="dynamodb", operation="UpdateItem", resource=table, count=1)
@@ -215,7 +217,7 @@ def test_a_renew_whose_answer_is_lost_comes_back_as_a_failed_condition_though_it
 
 
 @pytest.mark.usefixtures("clean_faults")
-def test_throttling_is_spelled_as_each_service_does(served, name):
+def test_throttling_has_each_services_own_error_code(served, name):
     once = Config(retries={"total_max_attempts": 1})
     served.inject("throttle")
     calls = {
@@ -236,7 +238,7 @@ def test_throttling_is_spelled_as_each_service_does(served, name):
 
 
 @pytest.mark.usefixtures("clean_faults")
-def test_a_delayed_answer_still_comes(served, kinesis, name):
+def test_a_delayed_answer_comes_later(served, kinesis, name):
     a_stream(kinesis, name=name)
     served.inject("delay", operation="PutRecord", seconds=0.05, count=1)
     put(kinesis, b"late", stream=name)
@@ -244,13 +246,13 @@ def test_a_delayed_answer_still_comes(served, kinesis, name):
     assert served.faults()[0]["taken"] == 1
 
 
-def test_2000_shards_over_the_wire(kinesis, name):
+def test_2000_shards_are_listed_over_http(kinesis, name):
     a_stream(kinesis, 2000, name=name)
     listed = shards_of(kinesis, name)
     assert [int(shard["ShardId"][-12:]) for shard in listed] == list(range(2000))
 
 
-def test_large_records_go_through(kinesis, name):
+def test_large_records_are_put_and_read_over_http(kinesis, name):
     a_stream(kinesis, name=name, MaxRecordSizeInKiB=10240)
     data = os.urandom(10 * 1024 * 1024 - 3)
     put(kinesis, data, key="key", stream=name)
@@ -267,7 +269,7 @@ def test_a_region_is_taken_from_the_signature(served, kinesis, name):
     assert summary["StreamARN"] == f"arn:aws:kinesis:eu-west-1:123456789012:stream/{name}"
 
 
-def test_an_s3_object_comes_back_whole_in_part_and_by_head(s3, bucket):
+def test_an_s3_object_can_be_read_completely_in_part_and_by_head(s3, bucket):
     body, key = os.urandom(9_000_000), "lake/data/ü =1.parquet"
     s3.put_object(Bucket=bucket, Key=key, Body=body, Metadata={"my_key": "v"})
     head = s3.head_object(Bucket=bucket, Key=key)
@@ -310,13 +312,13 @@ def test_a_client_that_speaks_cbor_is_answered_in_cbor(served):
     headers = {"X-Amz-Target": "Kinesis_20131202.ListStreams", "Content-Type": CBOR}
     status, answer, found = a_request(
         served, "POST", "/", b"\xbf\xff", **headers
-    )  # as the Java SDK begins a map
+    )  # the first byte of a map as the Java SDK writes it
     assert (status, found["Content-Type"]) == (200, CBOR)
     assert "StreamNames" in decoded(answer)
 
 
 @pytest.mark.parametrize("body", [encoded({"StreamName": "unknown"}), b"\x9f" * 1000])
-def test_an_error_to_a_client_that_speaks_cbor_is_cbor(served, body):
+def test_an_error_for_a_client_that_speaks_cbor_is_in_cbor(served, body):
     headers = {"X-Amz-Target": "Kinesis_20131202.DescribeStream", "Content-Type": CBOR}
     status, answer, found = a_request(served, "POST", "/", body, **headers)
     assert (status, found["Content-Type"]) == (400, CBOR)
@@ -324,7 +326,7 @@ def test_an_error_to_a_client_that_speaks_cbor_is_cbor(served, body):
     assert decoded(answer)["message"]
 
 
-def test_an_injected_refusal_is_spelled_as_the_client_speaks(served):
+def test_an_injected_error_is_in_the_clients_format(served):
     served.inject(
         "throttle", service="kinesis", operation="DescribeStream", resource="no-such-stream", count=1
     )
@@ -345,14 +347,14 @@ def test_an_injected_refusal_is_spelled_as_the_client_speaks(served):
     ("POST", "faults", b'{"kind": "lost", "count": "many"}', 400),
     ("POST", "faults", b"", 400),
 ])  # fmt: skip
-def test_the_control_endpoints_say_what_is_wrong(served, method, path, body, status):
+def test_the_control_endpoints_answer_wrong_requests_with_the_reason(served, method, path, body, status):
     before = served.faults(), round(served.now() / 1000)
     answered = a_request(served, method, f"/_headrace/{path}", body)
     assert answered[0] == status
     assert (served.faults(), round(served.now() / 1000)) == before
 
 
-def test_bytes_that_are_no_http_end_their_connection_only(served, kinesis, name):
+def test_bytes_that_are_no_http_end_only_their_own_connection(served, kinesis, name):
     port = int(served.endpoint.rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
         connection.sendall(b"hello\r\n\r\n")

@@ -35,7 +35,7 @@ def test_a_server_in_a_thread_serves_until_its_context_ends():
     assert not is_open(server.port)
 
 
-def test_connections_that_come_while_it_stops_are_closed_as_well():
+def test_connections_that_come_while_the_server_stops_are_closed_too():
     for _ in range(20):
         with serve() as server:
             probes = [socket.create_connection(("127.0.0.1", server.port), timeout=30) for _ in range(5)]
@@ -48,7 +48,7 @@ def what_is_left(probe):
     return b""
 
 
-def test_a_server_may_stand_on_any_clock_and_throttle():
+def test_a_server_can_be_started_with_any_clock_and_with_throttling():
     with serve(throttle=True, transition=0, base=MovableClock()) as server:
         aws = LocalAws(server.endpoint)
         client = aws.client("kinesis", config=None)
@@ -70,7 +70,7 @@ def one_attempt():
     return Config(retries={"total_max_attempts": 1})
 
 
-def test_it_listens_on_loopback_only_and_a_taken_port_is_an_error(capsys):
+def test_the_server_listens_on_loopback_only_and_a_port_in_use_is_an_error(capsys):
     with serve() as server:
         assert server.endpoint == f"http://127.0.0.1:{server.port}"
         with pytest.raises(OSError, match="did not start"):
@@ -79,7 +79,7 @@ def test_it_listens_on_loopback_only_and_a_taken_port_is_an_error(capsys):
         assert "headrace local: port" in capsys.readouterr().err
 
 
-def test_two_seeds_name_streams_differently_and_one_seed_the_same():
+def test_equal_seeds_give_streams_the_same_ids_and_different_seeds_others():
     def stream_id(seed):
         with serve(seed=seed) as server:
             client = LocalAws(server.endpoint).client("kinesis")
@@ -91,14 +91,14 @@ def test_two_seeds_name_streams_differently_and_one_seed_the_same():
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
-def test_the_command_says_where_it_is_and_ends_well_on_a_signal(stop):
+def test_the_command_prints_its_address_and_ends_with_code_0_on_a_signal(stop):
     with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
         port = int(line.split()[5].rpartition(":")[2])
         connection = HTTPConnection(
             "127.0.0.1", port
-        )  # kept alive: an idle connection mustn't hold the stop up
+        )  # this connection stays open: an idle connection must not delay the stop
         connection.request("GET", "/_headrace/health")
         status = connection.getresponse().status
         process.send_signal(stop)
@@ -127,7 +127,7 @@ def test_boto3_understands_the_export_that_the_command_prints():
     assert (found.stdout, found.stderr, found.returncode) == ("[]\n", "", 0)
 
 
-def test_the_command_may_end_with_its_parent():
+def test_the_command_can_be_told_to_end_with_its_parent_process():
     with subprocess.Popen(
         [*COMMAND, "--while-stdin"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -149,7 +149,7 @@ def test_a_bad_option_is_refused(argv, capsys):
     assert "error: argument" in capsys.readouterr().err
 
 
-def test_reset_forgets_streams_tables_buckets_faults_and_the_clocks_offset():
+def test_reset_removes_streams_tables_buckets_faults_and_the_clocks_offset():
     with local_aws("--transition", "0") as aws:
         kinesis, s3 = aws.client("kinesis"), aws.client("s3")
         a_stream(kinesis)
@@ -164,7 +164,7 @@ def test_reset_forgets_streams_tables_buckets_faults_and_the_clocks_offset():
         )
 
 
-def test_the_environment_is_all_that_another_process_needs():
+def test_another_process_needs_only_the_environment_variables():
     code = "import boto3; print(boto3.client('kinesis').list_streams()['StreamNames'])"
     with local_aws("--transition", "0") as aws:
         a_stream(aws.client("kinesis"))
@@ -174,7 +174,7 @@ def test_the_environment_is_all_that_another_process_needs():
     assert said.stdout == "['orders']\n"
 
 
-def test_users_get_fixtures(tmp_path):
+def test_users_of_the_pytest_plugin_get_its_fixtures(tmp_path):
     (tmp_path / "test_mine.py").write_text(
         "def test_served(headrace_aws):\n"
         "    kinesis = headrace_aws.client('kinesis')\n"
@@ -186,14 +186,14 @@ def test_users_get_fixtures(tmp_path):
         "    headrace_kinesis.clock.advance(1)\n"
         "    assert client.list_streams()['StreamNames'] == ['mine']\n"
     )
-    # By path and not by entry point, so that it holds in a checkout that isn't installed as well.
+    # The plugin is named by its path and not by an entry point, so that a checkout that isn't installed works too.
     plugin = ["-p", "no:headrace", "-p", "pipeline.local.pytest_plugin", "-p", "no:cacheprovider"]
     command = [sys.executable, "-m", "pytest", "-q", *plugin, "--rootdir", str(tmp_path), str(tmp_path)]
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "2 passed" in said.stdout, said.stdout + said.stderr
 
 
-def test_the_plugin_costs_runs_that_dont_use_it_nothing():
+def test_the_plugin_imports_nothing_in_test_runs_that_dont_use_it():
     code = "import sys, pipeline.local.pytest_plugin; print({'moto', 'boto3', 'orjson', 'flask'} & set(sys.modules))"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout == "set()\n"

@@ -1,4 +1,4 @@
-"""Streams: making, states, deleting, names and ARNs, retention, tags."""
+"""Streams: creation, states, deletion, names and ARNs, retention, tags."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.local.builders import (
 
 @pytest.fixture
 def slow() -> InProcessKinesis:
-    """States last 10 seconds."""
+    """A stand-in in which CREATING and DELETING last 10 seconds."""
     return InProcessKinesis(transition=10)
 
 
@@ -52,7 +52,7 @@ def test_while_creating_records_are_refused_and_shards_not_listed(slow):
         client.delete_stream(StreamName=STREAM)
 
 
-def test_a_deleted_stream_is_deleting_and_readable_then_gone(slow):
+def test_a_deleted_stream_is_deleting_and_readable_and_then_unknown(slow):
     client = slow.client()
     a_stream(client)
     slow.clock.advance(10)
@@ -72,13 +72,13 @@ def test_a_deleted_stream_is_deleting_and_readable_then_gone(slow):
     assert client.list_streams()["StreamNames"] == []
 
 
-def test_a_name_is_taken_once(client):
+def test_two_streams_of_one_name_are_refused(client):
     a_stream(client)
     with refuses("ResourceInUseException", "already exists"):
         a_stream(client)
 
 
-def test_a_recreated_stream_has_the_same_shard_ids_another_id_and_honours_no_old_iterator(local, client):
+def test_a_recreated_stream_has_the_same_shard_ids_another_stream_id_and_refuses_old_iterators(local, client):
     def stream_id():
         return client.describe_stream_summary(StreamName=STREAM)["StreamDescriptionSummary"]["StreamId"]
 
@@ -96,7 +96,7 @@ def test_a_recreated_stream_has_the_same_shard_ids_another_id_and_honours_no_old
         an_iterator(client, 0, "AFTER_SEQUENCE_NUMBER", StartingSequenceNumber=old_number)
 
 
-def test_the_summary_is_complete(local, client):
+def test_a_stream_summary_has_all_fields(local, client):
     a_stream(client, 3, Tags={"team": "data"})
     summary = client.describe_stream_summary(StreamName=STREAM)["StreamDescriptionSummary"]
     created = summary.pop("StreamCreationTimestamp")
@@ -117,7 +117,7 @@ def test_the_summary_is_complete(local, client):
     }
 
 
-def test_a_stream_is_found_by_name_by_arn_and_by_both(client):
+def test_a_stream_can_be_named_by_its_name_its_arn_or_both(client):
     a_stream(client)
     arn = client.describe_stream_summary(StreamName=STREAM)["StreamDescriptionSummary"]["StreamARN"]
     by_arn = client.put_record(StreamARN=arn, Data=b"1", PartitionKey="k")
@@ -141,7 +141,7 @@ def test_name_and_arn_of_different_streams_are_refused(client):
     assert client.get_records(ShardIterator=an_iterator(client), StreamARN=arn)["Records"] == []
 
 
-def test_regions_are_worlds_of_their_own(local):
+def test_each_region_has_its_own_streams(local):
     here, there = local.client(), local.client("eu-west-1")
     a_stream(here)
     with refuses("ResourceNotFoundException"):
@@ -172,7 +172,7 @@ def test_describe_stream_pages_its_shards(client):
     assert [len(page["StreamDescription"]["Shards"]) for page in pages] == [100, 100, 50]
 
 
-def test_limits_count_open_shards(client):
+def test_describe_limits_counts_open_shards(client):
     a_stream(client, 3)
     split(client, 0)
     limits = client.describe_limits()
@@ -181,7 +181,7 @@ def test_limits_count_open_shards(client):
         a_stream(client, limits["ShardLimit"], name="large")
 
 
-def test_retention_forgets_by_the_clock(local, client):
+def test_records_are_trimmed_after_the_retention_by_the_stand_ins_clock(local, client):
     a_stream(client)
     put(client, b"old")
     local.clock.advance(3600)
@@ -194,7 +194,7 @@ def test_retention_forgets_by_the_clock(local, client):
         client.get_records(ShardIterator=token)
 
 
-def test_an_iterator_into_the_forgotten_goes_on_at_the_horizon(local, client):
+def test_an_iterator_at_a_trimmed_record_goes_on_at_the_trim_horizon(local, client):
     a_stream(client)
     numbers = [put(client, data)["SequenceNumber"] for data in (b"1", b"2")]
     local.clock.advance(24 * 3600 - 60)
@@ -228,7 +228,7 @@ def test_retention_is_24_to_8760_hours(client, hours):
     assert description["RetentionPeriodHours"] == 8760
 
 
-def test_increase_does_not_decrease_nor_decrease_increase(client):
+def test_increasing_to_a_shorter_retention_and_decreasing_to_a_longer_one_are_refused(client):
     a_stream(client)
     with refuses("InvalidArgumentException", "IncreaseRetentionPeriod"):
         client.decrease_stream_retention_period(StreamName=STREAM, RetentionPeriodHours=25)
@@ -237,7 +237,7 @@ def test_increase_does_not_decrease_nor_decrease_increase(client):
         client.increase_stream_retention_period(StreamName=STREAM, RetentionPeriodHours=47)
 
 
-def test_a_shard_closed_longer_than_retention_is_gone(local, client):
+def test_a_shard_that_was_closed_longer_ago_than_the_retention_is_forgotten(local, client):
     a_stream(client)
     put(client)
     token = an_iterator(client)
@@ -268,7 +268,7 @@ def test_tags_are_set_replaced_listed_in_pages_and_removed(client):
         client.add_tags_to_stream(StreamName=STREAM, Tags={f"k{n}": "" for n in range(50)})
 
 
-def test_on_demand_mode_is_refused_in_so_many_words(client):
+def test_on_demand_mode_is_refused_with_an_explanation(client):
     with refuses("ValidationException", "on-demand"):
         client.create_stream(StreamName=STREAM, StreamModeDetails={"StreamMode": "ON_DEMAND"})
     a_stream(client)

@@ -1,4 +1,4 @@
-"""JSON and CBOR are two spellings of one service."""
+"""Each operation answers alike in JSON and in CBOR."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def last_iterator(answers):
     return answers[-1]["ShardIterator"]
 
 
-# What a client asks, in JSON's form, each with the answers so far at hand.
+# A client's requests in JSON, each made from the answers so far.
 STORY = [
     ("CreateStream", lambda _: {**ORDERS, "ShardCount": 1, "Tags": {"team": "a", "é": "b"}}),
     ("DescribeStream", lambda _: ORDERS),
@@ -72,7 +72,7 @@ def a_kinesis():
 
 
 def spelled_as_java(field, value):
-    """A request as the Java SDK sends it: blobs as bytes, instants as milliseconds under tag 1."""
+    """A request in CBOR as the Java SDK sends it: blobs as bytes, times as milliseconds under tag 1."""
     if isinstance(value, dict):
         return {key: spelled_as_java(key, item) for key, item in value.items()}
     if isinstance(value, list):
@@ -83,7 +83,7 @@ def spelled_as_java(field, value):
 
 
 def as_json(field, value):
-    """An answer in CBOR, put into JSON's form."""
+    """An answer in CBOR, converted to JSON."""
     match value:
         case dict():
             return {key: as_json(key, item) for key, item in value.items()}
@@ -97,11 +97,11 @@ def as_json(field, value):
             return value
 
 
-def test_the_story_has_every_operation():
+def test_the_list_of_requests_has_every_operation():
     assert {operation for operation, _ in STORY} == set(OPERATIONS)
 
 
-def test_every_operation_answers_alike_in_both_spellings():
+def test_every_operation_answers_alike_in_json_and_cbor():
     json_side, cbor_side = a_kinesis(), a_kinesis()
     frozen = json_side.clock()
     json_side.clock = cbor_side.clock = lambda: frozen
@@ -129,7 +129,7 @@ def test_timestamps_in_cbor_are_whole_milliseconds_under_tag_1_and_blobs_are_byt
     assert (created.tag, created.value // 1000) == (1, 1_700_000_000)
 
 
-def test_an_empty_body_is_a_request_without_fields():
+def test_an_empty_body_counts_as_a_request_without_fields():
     assert decoded(a_kinesis().answer("ListStreams", b"", wire=CBOR))["StreamNames"] == []
 
 
@@ -157,18 +157,18 @@ def test_bytes_that_are_no_cbor_are_refused():
 @given(st.sampled_from(sorted(OPERATIONS)), st.dictionaries(
     st.sampled_from(["StreamName", "Data", "Timestamp", "Limit", "Records", "ShardFilter", "Tags", "ShardCount"]), VALUES
 ) | VALUES)  # fmt: skip
-def test_no_request_in_cbor_breaks_the_stand_in(operation, request_):
+def test_no_request_in_cbor_causes_an_internal_error(operation, request_):
     with suppress(AwsError):
         a_kinesis().answer(operation, encoded(request_), wire=CBOR)
 
 
-def test_the_content_type_names_the_wire():
+def test_the_content_type_decides_between_json_and_cbor():
     assert wire_of("application/x-amz-cbor-1.1") is CBOR
     assert wire_of("application/x-amz-json-1.1") is JSON
     assert wire_of(None) is JSON
 
 
-def test_the_fault_plan_knows_what_a_request_in_cbor_is_about():
+def test_the_fault_plan_matches_requests_in_cbor_too():
     kinesis = a_kinesis()
     kinesis.call("CreateStream", {**ORDERS, "ShardCount": 1})
     token = kinesis.call("GetShardIterator", {**ORDERS, "ShardId": shard(0), "ShardIteratorType": "LATEST"})
