@@ -140,11 +140,13 @@ class RunEnding:
     """Lease keys of the shards that the run couldn't read, each with the reason."""
     error: HeadraceError | None = None
     """The error that ended the whole run early; None if there was none."""
+    is_untried: bool = False
+    """The run ended before it began with any shard, for example because another deployment reads a shard that was asked for."""
 
     @property
     def is_passing(self) -> bool:
-        """The run broke off because of an error that passes, which says nothing about its shards."""
-        return isinstance(self.error, Transient)
+        """The run ended early for a reason that passes or that isn't its shards' own, and says nothing about its shards."""
+        return self.is_untried or isinstance(self.error, Transient)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -189,7 +191,7 @@ class Reading:
             # Every shard that the run was to read and hasn't read: none of their partitions may look done.
             waiting = self._run.waiting if self._run is not None else ()
             self._failed.update(dict.fromkeys((*self._unread, *waiting, *self._claimed), str(error)))
-            return RunEnding(self._failed, error)
+            return RunEnding(self._failed, error, is_untried=self._run is None)
         return RunEnding(self._failed)
 
     def _read_for(self, worker_id: str, keys: tuple[str, ...] | None) -> None:

@@ -136,9 +136,11 @@ def test_an_error_between_two_waves_doesnt_fail_the_shards_that_were_read() -> N
 def test_an_error_before_the_first_wave_fails_all_shards_that_were_asked_for() -> None:
     world = two_workers()
     reader = Reader(world, w1=Scripted(world, NOTHING))
-    ending = reader.reading.shards(("no-such-shard",))
-    assert list(ending.failed) == ["no-such-shard"]
-    assert ending.failed["no-such-shard"] == str(ending.error)
+    mine = owned(world, "w1")
+    ending = reader.reading.shards(("no-such-shard", mine))
+    why = str(ending.error)
+    assert ending == RunEnding({"no-such-shard": why, mine: why}, ending.error, is_untried=True)
+    assert ending.is_passing, "no shard is left alone for long over a request that can't be met"
     assert reader.opened == []
 
 
