@@ -129,6 +129,7 @@ class _Execution:
             context.run.run_id,
             DagsterRuns(context.instance),
             on_wave=self._on_wave,
+            on_waiting=context.log.info,
             on_arrow=self._on_arrow,
             hints=Hints(
                 dead_claims=frozenset(config.over),

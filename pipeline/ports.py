@@ -329,7 +329,16 @@ class RepairableTable(LandingTable, Protocol):
         ...
 
 
+OnWaiting = Callable[[str], None]
+"""Called with a sentence for people, every few seconds while something takes long; maybe from another thread."""
+
+
 class Stage(Protocol):
+    def open(self, on_waiting: OnWaiting) -> None:
+        """Return once `stage` needn't wait for the engine that it runs on. The first call may take minutes; a call on an
+        open stage returns at once. Raises where the engine doesn't start; the next call then tries again."""
+        ...
+
     def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
         """Read and stage all batches, in one Spark job. A shard that fails has an error in its line of the manifest, and doesn't
         stop the others."""

@@ -39,7 +39,7 @@ from pipeline.duties.wave import Arrow, OnArrow
 from pipeline.duties.wave_rows import WaveRows
 from pipeline.duties.worker_report import WorkerMemory
 from pipeline.duties.worker_tick import WorkerDuty
-from pipeline.ports import LatestRun, Ports, Runs, ShardSource
+from pipeline.ports import LatestRun, OnWaiting, Ports, Runs, ShardSource
 from pipeline.settings.model import Settings
 
 _Memory = TypeVar("_Memory")
@@ -214,12 +214,13 @@ class Wiring:
         runs: Runs,
         *,
         on_wave: OnWave,
+        on_waiting: OnWaiting,
         on_arrow: OnArrow = _ignore_arrow,
         hints: Hints = _NO_HINTS,
     ) -> Reading:
         """The reading of one run. `runs`: what Dagster knows of other runs."""
         return Reading(
-            open_run=partial(self._run, run_id, runs, hints),
+            open_run=partial(self._run, run_id, runs, hints, on_waiting),
             readers=self.readers(),
             on_wave=on_wave,
             on_arrow=on_arrow,
@@ -230,13 +231,20 @@ class Wiring:
 
     @contextmanager
     def _run(
-        self, run_id: str, runs: Runs, hints: Hints, worker_id: str, on_wave: OnWave, on_arrow: OnArrow
+        self,
+        run_id: str,
+        runs: Runs,
+        hints: Hints,
+        on_waiting: OnWaiting,
+        worker_id: str,
+        on_wave: OnWave,
+        on_arrow: OnArrow,
     ) -> Iterator[Run]:
         """A run of this worker, with a beat in a thread beside it.
 
         An error in the run ends its beat, too: other workers see that the beat stands still, and take the shards over.
         """
-        attempt = self.attempt(worker_id, run_id, runs, hints=hints, on_arrow=on_arrow)
+        attempt = self.attempt(worker_id, run_id, runs, hints=hints, on_arrow=on_arrow, on_waiting=on_waiting)
         workers = self.ports.workers()
 
         def is_stopping() -> bool:
@@ -260,6 +268,7 @@ class Wiring:
         run_id: str,
         runs: Runs,
         *,
+        on_waiting: OnWaiting,
         hints: Hints = _NO_HINTS,
         on_arrow: OnArrow = _ignore_arrow,
     ) -> Attempt:
@@ -290,6 +299,7 @@ class Wiring:
             rows=WaveRows(due=due, claim=claims.claim, clock=ports.clock, settings=settings, warm=hints.due),
             load=LoadReport(worker_id=worker_id, workers=workers, clock=ports.clock, settings=settings),
             on_arrow=on_arrow,
+            on_waiting=on_waiting,
             left_alone=hints.left_alone,
         )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.cli.options import add_config, load
-from pipeline.cli.telling import tell
+from pipeline.cli.telling import tell, tell_aside
 from pipeline.core.words import counted
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
 def _read(wiring: "Wiring", worker_id: str | None, keys: tuple[str, ...], output: "_Output") -> "RunEnding":
     from pipeline.wiring import NoDagster
 
-    reading = wiring.reading(f"shell-{wiring.ports.ids.fresh()}", NoDagster(), on_wave=output.show)
+    run_id = f"shell-{wiring.ports.ids.fresh()}"
+    reading = wiring.reading(run_id, NoDagster(), on_wave=output.show, on_waiting=tell_aside)
     if not keys and worker_id is not None:
         return reading.everything_due(worker_id)
     wiring.readers().require_known(keys)

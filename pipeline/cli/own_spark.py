@@ -46,8 +46,8 @@ def spark_of_its_own(dagster: Path) -> Iterator[None]:
 def warmed(env: Mapping[str, str]) -> None:
     """Wait until the local Spark server is up, in a child process that prints its progress on this terminal.
 
-    `headrace dev` waits before it starts Dagster, because a run that waits for Spark holds its shards meanwhile, and counts
-    as hung once its wave made no progress for too long (`Settings.hung_after`).
+    `headrace dev` waits before it starts Dagster, so that a Spark that can't start, as without Java, is told on the terminal
+    at once and not by the first run.
     """
     starter = Group(WARM, env=env)
     try:

@@ -1,8 +1,8 @@
 """One attempt of a run: wave after wave, all with the same claim. A run may be killed at each arrow; the next wave, or another
 run, goes on from what has been written.
 
-    claim -> the row, then the table -> stage -> (gaps) -> commit -> checkpoint -> (end of a shard: child leases,
-    childShardIds, SHARD_END) -> release
+    (open the stage) -> claim -> the row, then the table -> stage -> (gaps) -> commit -> checkpoint -> (end of a shard:
+    child leases, childShardIds, SHARD_END) -> release
 
 Reading always starts at the position in the lake table. `on_arrow` is called after each step: it makes Dagster's events, and
 tests and the simulator use it to see a wave, or to end it.
@@ -10,7 +10,7 @@ tests and the simulator use it to see a wave, or to end it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pipeline.core.change import require_some
@@ -27,7 +27,11 @@ from pipeline.duties.wave_landing import LandingStep
 from pipeline.duties.wave_rows import WaveRows
 from pipeline.duties.wave_streams import WaveStreams
 from pipeline.errors import HeadraceError
+from pipeline.ports import OnWaiting
 from pipeline.settings.model import Settings
+
+_OLD = 1.0
+"""Seconds. Lease rows that were read longer ago are read again before they are claimed."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,6 +46,8 @@ class Attempt:
     rows: WaveRows
     load: LoadReport
     on_arrow: OnArrow
+    on_waiting: OnWaiting
+    """Called with a sentence while the stage is slow to open."""
     left_alone: frozenset[str] = frozenset()
     """Lease keys of shards that failed lately, and that this run doesn't read."""
     failed: dict[str, str] = field(default_factory=dict)
@@ -89,7 +95,12 @@ class Attempt:
             self.claims.note_progress()
         claimed: tuple[str, ...] = ()
         try:
-            self.claims.take(log, streams.by_name, rows)
+            claimable = self.claims.claimable(log, streams.by_name, rows)
+            if claimable:
+                self._open_stage(log, claimable)
+            if log.waited >= _OLD:
+                claimable = self.claims.claimable(log, streams.by_name, self._read_again(claimable))
+            self.claims.take(log, streams.by_name, claimable)
             claimed = self.claims.keys
             if claimed:
                 self.on_arrow(Arrow.CLAIMED, claimed)
@@ -110,6 +121,28 @@ class Attempt:
         self.load.report_when_due()
         self.failed.update({p.lease_key: p.why for p in log.problems if p.fatal})
         return log.report(len(claimed))
+
+    def _open_stage(self, log: WaveLog, claimable: Sequence[Lease]) -> None:
+        """Open the stage before the first claim: Spark may take minutes to start, and no other run can read a claimed shard."""
+        began = self.claims.clock.monotonic()
+        try:
+            self.ports.stage.open(self._hear_waiting)
+        except HeadraceError as error:
+            self.failed.update({row.key: str(error) for row in claimable})
+            self.claims.note_unclaimed(claimable, str(error))
+            raise
+        log.waited = self.claims.clock.monotonic() - began
+        self.claims.note_progress()
+
+    def _hear_waiting(self, sentence: str) -> None:
+        """A run that waits for Spark goes on beating for as long as the stage tells of the wait."""
+        self.claims.note_progress()
+        self.on_waiting(sentence)
+
+    def _read_again(self, rows: Iterable[Lease]) -> list[Lease]:
+        found = self.ports.leases.get_many([row.key for row in rows]).leases
+        self.claims.living_claims(found)  # Claims goes by the beats of this look
+        return [row for row in found if not row.has_ended]
 
     def _read_and_land(self, claimed: Claimed) -> None:
         """The steps between claim and release, each with the value of the step before it. The wave ends early if there is

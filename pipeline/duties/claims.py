@@ -21,7 +21,7 @@ from pipeline.core.load import rate_after_quiet
 from pipeline.core.sighting import Sighting, look
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.sync import is_of_this_life
-from pipeline.duties.failing import Troubles, note_undescribed
+from pipeline.duties.failing import Troubles, note_unclaimed, note_undescribed
 from pipeline.duties.wave import Problem, WaveLog
 from pipeline.errors import HeadraceError, Terminal, Unreachable
 from pipeline.ports import Clock, LeaseStore, Runs, WorkerStore
@@ -74,20 +74,27 @@ class Claims:
     def time_without_progress(self) -> timedelta:
         return timedelta(seconds=self.clock.monotonic() - self._progress_at)
 
-    def take(self, log: WaveLog, streams: Mapping[str | None, StreamId], rows: Iterable[Lease]) -> None:
-        """Claim the rows that this run may claim. Each other row becomes a problem of the wave.
+    def claimable(
+        self, log: WaveLog, streams: Mapping[str | None, StreamId], rows: Iterable[Lease]
+    ) -> list[Lease]:
+        """The rows that this run may claim. Each other row becomes a problem of the wave.
 
         `streams`: the streams of the rows as Kinesis describes them now, by the rows' `streamName`.
         """
-        wanted: list[Lease] = []
+        free: list[Lease] = []
         for row in rows:
             why, busy = self._why_not(row, streams[row.stream]), None
             if why is None:
                 why = busy = self._why_busy(row)
             if why is None:
-                wanted.append(row)
+                free.append(row)
             else:
                 log.problems.append(Problem(row.key, why, fatal=False, busy=busy is not None))
+        return free
+
+    def take(self, log: WaveLog, streams: Mapping[str | None, StreamId], claimable: Iterable[Lease]) -> None:
+        """Claim these rows. A row that another process has claimed or given away since it was read becomes a problem of the wave."""
+        wanted = list(claimable)
         # If one of these rows names a waiting run, that is this run or a dead one: the claim removes its name.
         claims = [change.claim(row, self.me, self.claim, over=row.wanted_by is not None) for row in wanted]
         # Noted before the writes: a wave that ends in the middle of them releases the rows that were written.
@@ -155,6 +162,10 @@ class Claims:
     def note_undescribed(self, rows: Iterable[Lease], troubles: Troubles) -> None:
         """Note in the rows why their streams couldn't be described: these shards aren't even claimed."""
         note_undescribed(rows, troubles, me=self.me, leases=self.leases, at=self.clock.now())
+
+    def note_unclaimed(self, rows: Iterable[Lease], why: str) -> None:
+        """Note in the rows why this run claimed none of them."""
+        note_unclaimed(rows, why, me=self.me, leases=self.leases, at=self.clock.now())
 
     def release(self, log: WaveLog) -> None:
         """Release all rows after a wave, also after one that failed. A row that can't be released becomes free for other runs

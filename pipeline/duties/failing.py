@@ -24,16 +24,19 @@ def note_undescribed(
     Each row is written once. A transient error isn't noted: the note would cost a write for each shard, and one more wave to
     remove it. If a write fails, the next tick or wave makes it.
     """
+    undescribed = [row for row in rows if isinstance(troubles.get(row.stream), Terminal)]
     leases.apply_all(
-        [
-            note_failure(row, me, str(troubles[row.stream]), at=at)
-            for row in rows
-            if isinstance(troubles.get(row.stream), Terminal)
-            and row.failure is None
-            and row.holder == me
-            and not row.has_ended
-        ]
+        [note_failure(row, me, str(troubles[row.stream]), at=at) for row in _unnoted(undescribed, me)]
     )
+
+
+def note_unclaimed(rows: Iterable[Lease], why: str, *, me: str, leases: LeaseStore, at: datetime) -> None:
+    """Note in the rows why a run claimed none of them, such as a Spark that didn't start. Each row is written once."""
+    leases.apply_all([note_failure(row, me, why, at=at) for row in _unnoted(rows, me)])
+
+
+def _unnoted(rows: Iterable[Lease], me: str) -> list[Lease]:
+    return [row for row in rows if row.failure is None and row.holder == me and not row.has_ended]
 
 
 def failures_suffix(mine: Iterable[Lease]) -> str:

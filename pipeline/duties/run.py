@@ -58,11 +58,13 @@ class Run:
             report = self._wave(None)
             if report.rows or report.goes_on:
                 last_news = self.clock.monotonic()
+            else:
+                last_news += report.waited
             idle_for = self.clock.monotonic() - last_news
             if self._must_end() or idle_for >= self.settings.times.idle.total_seconds():
                 return
             if not report.goes_on:
-                self._pause_until(began + self.settings.wave.every.total_seconds())
+                self._pause_until(began + report.waited + self.settings.wave.every.total_seconds())
             elif report.rows == 0:
                 self.clock.pause(_EMPTY_PAUSE)
 
@@ -111,6 +113,7 @@ class Run:
 
     def _wave(self, keys: tuple[str, ...] | None) -> WaveReport:
         report = self.attempt.wave(keys)
+        self._began += report.waited  # the wait for Spark doesn't count against `times.linger`
         self.on_wave(report)
         return report
 

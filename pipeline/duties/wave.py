@@ -56,6 +56,8 @@ class WaveReport:
     snapshot: int | None = None
     notes: tuple[str, ...] = ()
     """Sentences that a person should see although nothing failed: recorded gaps, foreign ranges, rows that were left over."""
+    waited: float = 0.0
+    """Seconds that the wave waited for its stage to open."""
 
     @property
     def rows(self) -> int:
@@ -90,8 +92,15 @@ class WaveLog:
     snapshot: int | None = None
     stopped_by: str | None = None
     """The error that ended the wave, as a sentence: all shards of the wave have failed."""
+    waited: float = 0.0
+    """Seconds that the wave waited for its stage to open."""
 
     def report(self, claimed: int) -> WaveReport:
         return WaveReport(
-            claimed, tuple(self.landed), tuple(self.problems), self.snapshot, notes=tuple(self.notes)
+            claimed,
+            tuple(self.landed),
+            tuple(self.problems),
+            self.snapshot,
+            notes=tuple(self.notes),
+            waited=self.waited,
         )

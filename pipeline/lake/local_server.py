@@ -11,22 +11,22 @@ import logging
 import os
 import signal
 import subprocess
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.errors import Unreachable
+from pipeline.lake.waiting import PATIENCE, telling, warn
+from pipeline.ports import OnWaiting
 
 if TYPE_CHECKING:
+    import grpc
     from pyspark.sql.connect.local_server import Discovery, LocalConnectServer
 
-PATIENCE = timedelta(minutes=5)
-"""How long to wait for a server to start (5 s on an idle machine), or for a running one to answer again."""
-_TELL_EVERY = 10.0
 _LOOK_EVERY = 0.25
 _ENDS_WITHIN = 60.0
 """Seconds that a server has to end by itself; after that it is killed."""
@@ -34,12 +34,16 @@ _ENDS_WITHIN = 60.0
 _log = logging.getLogger("headrace")
 
 
-def bring_up(master: str, conf: Mapping[str, str], *, patience: timedelta = PATIENCE) -> str:
+def bring_up(
+    master: str, conf: Mapping[str, str], *, patience: timedelta = PATIENCE, on_waiting: OnWaiting = warn
+) -> str:
     """Start or join the local server, and return its address once it answers. Puts its token into this process's environment."""
     from pyspark.errors import PySparkException
     from pyspark.sql.connect.local_server import Discovery, LocalConnectServer
 
-    with _reporting(discovery := Discovery(), patience):
+    discovery = Discovery()
+    where = partial(_where_its_log_is, discovery)
+    with telling(on_waiting, "the local Spark server", at_most=patience, more=where):
         try:
             # A lock between processes. While one starts the server, the others wait here, and then join that server.
             with discovery:
@@ -105,16 +109,29 @@ def _await_answer(server: LocalConnectServer, discovery: Discovery, patience: ti
     """Wait until the server answers by gRPC. A port that accepts connections isn't enough: the JVM may still be starting."""
     import grpc
 
-    until = time.monotonic() + patience.total_seconds()
+    def require_alive() -> None:
+        if server.pid is None or not is_server(server.pid):
+            raise _failed("it died", discovery)
+
     with grpc.insecure_channel(f"{server.host}:{server.port}") as channel:
-        ready = grpc.channel_ready_future(channel)
-        while time.monotonic() < until:
-            with suppress(grpc.FutureTimeoutError):
-                ready.result(timeout=1)
-                return
-            if server.pid is None or not is_server(server.pid):
-                raise _failed("it died", discovery)
-    raise _failed(f"it didn't answer for {patience.total_seconds():.0f} s", discovery)
+        if not answers(channel, patience, meanwhile=require_alive):
+            raise _failed(f"it didn't answer for {patience.total_seconds():.0f} s", discovery)
+
+
+def answers(
+    channel: grpc.Channel, patience: timedelta, *, meanwhile: Callable[[], None] = lambda: None
+) -> bool:
+    """Whether a gRPC server answers within that time. `meanwhile` is called every second, and may raise."""
+    import grpc
+
+    until = time.monotonic() + patience.total_seconds()
+    ready = grpc.channel_ready_future(channel)
+    while time.monotonic() < until:
+        with suppress(grpc.FutureTimeoutError):
+            ready.result(timeout=1)
+            return True
+        meanwhile()
+    return False
 
 
 def _failed(why: str, discovery: Discovery) -> Unreachable:
@@ -123,31 +140,11 @@ def _failed(why: str, discovery: Discovery) -> Unreachable:
     )
 
 
+def _where_its_log_is(discovery: Discovery) -> str:
+    return f"; its log is {_log_file(discovery)}"
+
+
 def _log_file(discovery: Discovery) -> Path:
     """The newest log file; the folder of logs where none was written."""
     folder = Path(discovery.directory) / "logs"
     return max(folder.glob("*.out"), key=lambda file: file.stat().st_mtime, default=folder)
-
-
-@contextmanager
-def _reporting(discovery: Discovery, patience: timedelta) -> Iterator[None]:
-    """Log a sentence now and then while this process waits, because PySpark's start prints nothing."""
-    done = threading.Event()
-    began = time.monotonic()
-
-    def keep_reporting() -> None:
-        while not done.wait(_TELL_EVERY):
-            _log.warning(
-                "still waiting for the local Spark server, for %.0f s so far and at most %.0f s; its log is %s",
-                time.monotonic() - began,
-                patience.total_seconds(),
-                _log_file(discovery),
-            )
-
-    thread = threading.Thread(target=keep_reporting, name="headrace-spark-start", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()

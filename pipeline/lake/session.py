@@ -17,12 +17,15 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.errors import BadSetting, Unreachable
-from pipeline.lake.local_server import bring_up
+from pipeline.lake.local_server import answers, bring_up
 from pipeline.lake.ship import engine_zip, private_folder
+from pipeline.lake.waiting import PATIENCE, telling, warn
+from pipeline.ports import OnWaiting
 from pipeline.settings.model import SparkSettings
 
 if TYPE_CHECKING:
@@ -45,19 +48,29 @@ _LOCAL = {
 _SHARED = {**_LOCAL, "spark.python.daemon.module": "pipeline.lake.worker_daemon"}
 
 
-def spark_session(settings: SparkSettings, app: str, *, java_home: str | None = None) -> SparkSession:
-    """A Spark session by a worker's settings. The default is the local Connect server, which is started if none runs."""
+def spark_session(
+    settings: SparkSettings, app: str, *, java_home: str | None = None, on_waiting: OnWaiting = warn
+) -> SparkSession:
+    """A Spark session by a worker's settings. The default is the local Connect server, which is started if none runs.
+
+    A Spark that is slow to start is waited for, and `on_waiting` told meanwhile.
+    """
     # PySpark 4.3 warns at each import that it doesn't fully support pandas 3. Headrace's jobs use Arrow only, never pandas.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     if settings.remote and settings.master:
         raise BadSetting("spark.remote and spark.master are both set; choose one")
     remote = settings.remote or "local[2]"
     if settings.master:
-        return _classic(settings.master, {"spark.app.name": app, **settings.conf}, java_home)
+        with telling(on_waiting, f"Spark at {settings.master}"):
+            return _classic(settings.master, {"spark.app.name": app, **settings.conf}, java_home)
     if remote.startswith("sc://"):
-        return _connect(remote, {"spark.app.name": app, **settings.conf})
+        with telling(on_waiting, f"Spark at {remote}"):
+            _await_server(remote)
+            return _connect(remote, {"spark.app.name": app, **settings.conf})
     if is_local(settings):
-        return _local(remote, {**_SHARED, "spark.app.name": app, **settings.conf}, java_home)
+        return _local(
+            remote, {**_SHARED, "spark.app.name": app, **settings.conf}, java_home, on_waiting=on_waiting
+        )
     raise BadSetting(
         f"spark.remote is {remote!r}; it may be sc://host:port, or local[N] for the local server"
     )
@@ -83,7 +96,9 @@ def stop_local_server() -> bool:
         return bool(stop_local_connect_server())
 
 
-def _local(remote: str, conf: Mapping[str, str], java_home: str | None) -> SparkSession:
+def _local(
+    remote: str, conf: Mapping[str, str], java_home: str | None, *, on_waiting: OnWaiting
+) -> SparkSession:
     """A session on the local server, which is started if none runs.
 
     Only spark.sql.* options go to the session: the others count when a server starts, and one that already runs would answer
@@ -96,9 +111,27 @@ def _local(remote: str, conf: Mapping[str, str], java_home: str | None) -> Spark
         DISCOVERY: str(_discovery()),
     }
     with _environment(starting):
-        return _connect(
-            bring_up(remote, {**conf, "spark.local.connect.server.port": _free_port()}), session_conf
-        )
+        starting_conf = {**conf, "spark.local.connect.server.port": _free_port()}
+        return _connect(bring_up(remote, starting_conf, on_waiting=on_waiting), session_conf)
+
+
+def _await_server(url: str, patience: timedelta = PATIENCE) -> None:
+    """Wait until a remote server answers. PySpark by itself tries again and again for ten minutes, and says nothing."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    try:
+        channel = DefaultChannelBuilder(url).toChannel()
+    except PySparkException as error:
+        raise BadSetting(
+            f"spark.remote {url!r} isn't the address of a Spark Connect server: {error}; nothing was read"
+        ) from error
+    with channel:
+        if not answers(channel, patience):
+            raise Unreachable(
+                f"Spark at {url} didn't answer for {patience.total_seconds():.0f} s; nothing was read. Check "
+                "workers.N.spark.remote, and whether the server runs"
+            )
 
 
 def _connect(url: str, conf: Mapping[str, str]) -> SparkSession:

@@ -1,13 +1,14 @@
-"""The Spark session of a run. It is made for the run's first job, by the settings of the run's worker."""
+"""The Spark session of a run. It is made before the run claims its first shard, by the settings of the run's worker."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pipeline.errors import Unknown
 from pipeline.lake.session import spark_session
 from pipeline.lake.stage import SparkStage
-from pipeline.ports import Pages, Stage
+from pipeline.ports import OnWaiting, Pages, Stage
 from pipeline.settings.model import Settings, WorkerSettings
 
 if TYPE_CHECKING:
@@ -24,13 +25,14 @@ class Sessions:
 
     def stage(self, worker_id: str, pages: Pages) -> Stage:
         spark = self._settings_of(worker_id).spark
-        return SparkStage(lambda: self.of(worker_id), pages, threads=spark.threads, tasks=spark.tasks)
+        return SparkStage(partial(self.of, worker_id), pages, threads=spark.threads, tasks=spark.tasks)
 
-    def of(self, worker_id: str) -> SparkSession:
+    def of(self, worker_id: str, on_waiting: OnWaiting) -> SparkSession:
         if self._worker != worker_id:
             self.close()
         if self._session is None:
-            self._session = spark_session(self._settings_of(worker_id).spark, f"headrace {worker_id}")
+            settings = self._settings_of(worker_id).spark
+            self._session = spark_session(settings, f"headrace {worker_id}", on_waiting=on_waiting)
             self._worker = worker_id
         return self._session
 

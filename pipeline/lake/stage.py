@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 import re
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from pipeline.core.batch import Batch, BatchLimits, Manifest
@@ -17,7 +19,8 @@ from pipeline.core.words import counted
 from pipeline.errors import HeadraceError, MissingPackage, Unreachable
 from pipeline.lake.ship import is_connect, ship
 from pipeline.lake.stage_codec import decode_batches, decode_manifest, encode_batches, encode_manifest
-from pipeline.ports import Pages, StagingSpec
+from pipeline.lake.waiting import PATIENCE, telling, warn
+from pipeline.ports import OnWaiting, Pages, StagingSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,16 +42,50 @@ class _Task:
 
 
 class SparkStage:
-    """The Stage port on Spark. The session is made when there is something to stage, not before."""
+    """The Stage port on Spark. The session is made when the stage is opened, not before."""
 
     def __init__(
-        self, session: Callable[[], SparkSession], pages: Pages, *, threads: int = 16, tasks: int = 2
+        self,
+        session: Callable[[OnWaiting], SparkSession],
+        pages: Pages,
+        *,
+        threads: int = 16,
+        tasks: int = 2,
+        patience: timedelta = PATIENCE,
     ) -> None:
         self._session = session
         self._pages = pages
         self._threads = threads
         self._tasks = tasks
+        self._patience = patience
         self._running: SparkSession | None = None
+        self._opened: SparkSession | None = None
+
+    def open(self, on_waiting: OnWaiting) -> None:
+        session = self._session(on_waiting)
+        if session is self._opened:
+            return
+        self._running, gave_up = session, threading.Event()
+
+        def give_up() -> None:
+            gave_up.set()
+            self.cancel()
+
+        with telling(on_waiting, "Spark to run a first job", at_most=self._patience, then=give_up):
+            try:
+                ship(session)
+                session.range(1).collect()  # the first executor of a cluster may take minutes to come
+            except Exception as error:
+                if not _is_of_spark(error):
+                    raise
+                late = f"it took longer than {self._patience.total_seconds():.0f} s"
+                why = late if gave_up.is_set() else _cause(str(error))
+                raise Unreachable(
+                    f"Spark didn't run a first job: {why}; nothing was read, and the next run tries again"
+                ) from error
+            finally:
+                self._running = None
+        self._opened = session
 
     def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
         if not batches:
@@ -56,7 +93,7 @@ class SparkStage:
         packed = pack(batches, self._tasks)
         # The numbers of the tasks are the job's only input; the tasks themselves travel inside the pickled function.
         work = _work(_tasks(packed, limits), self._pages, spec, self._threads)
-        session = self._running = self._session()
+        session = self._running = self._session(warn)
         try:
             ship(session)
             lines = (
@@ -161,12 +198,8 @@ def _joined(manifests: Sequence[Manifest], batches: Sequence[Batch]) -> Manifest
 
 
 def _meaning(error: Exception) -> HeadraceError | None:
-    """The Headrace error for a failed Spark job; None for an exception that isn't Spark's.
-
-    Spark Connect raises PySparkException and sometimes plain gRPC errors; classic Spark also raises py4j's. They are recognized
-    by the name of their package, so that no client has to be installed only for its exceptions.
-    """
-    if type(error).__module__.partition(".")[0] not in {"pyspark", "grpc", "py4j"}:
+    """The Headrace error for a failed Spark job; None for an exception that isn't Spark's."""
+    if not _is_of_spark(error):
         return None
     text = str(error)
     if missing := _MISSING.search(text):
@@ -178,6 +211,13 @@ def _meaning(error: Exception) -> HeadraceError | None:
         f"the Spark job that stages records failed: {_cause(text)}. Nothing was committed, and files that the job left "
         "behind are removed as orphans. The next wave reads the same records again"
     )
+
+
+def _is_of_spark(error: Exception) -> bool:
+    """Spark Connect raises PySparkException and sometimes plain gRPC errors; classic Spark also raises py4j's. They are recognized
+    by the name of their package, so that no client has to be installed only for its exceptions.
+    """
+    return type(error).__module__.partition(".")[0] in {"pyspark", "grpc", "py4j"}
 
 
 def _cause(text: str) -> str:

@@ -12,23 +12,32 @@ from pipeline.core.position import Position
 from pipeline.core.stream import ShardKey
 from pipeline.errors import DataLoss, HeadraceError, Unknown
 from pipeline.memory.source import MemoryRecord, MemorySource
-from pipeline.ports import Clock, StagingSpec
+from pipeline.ports import Clock, OnWaiting, StagingSpec
 
 StagedRow = tuple[ShardKey, int]
 """A record as a test knows it: shard and sequence number."""
 
 
 class MemoryStage:
-    """`fault` is called for each shard before it is read, and may raise. One file holds a whole wave."""
+    """`start` is called when the stage is opened, and may wait, tell about it and raise. `fault` is called for each shard
+    before it is read, and may raise. One file holds a whole wave."""
 
     def __init__(self, source: MemorySource, clock: Clock) -> None:
         self.rows: dict[str, tuple[StagedRow, ...]] = {}
+        self.start: Callable[[OnWaiting], None] = lambda _: None
         self.fault: Callable[[ShardKey], None] = lambda _: None
+        self._is_open = False
         self._source = source
         self._clock = clock
         self._names = count(1)
 
+    def open(self, on_waiting: OnWaiting) -> None:
+        if not self._is_open:
+            self.start(on_waiting)
+            self._is_open = True
+
     def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
+        self.open(lambda _: None)
         read = [self._read(batch, limits.records // len(batches)) for batch in batches]
         rows = tuple((staged.key, r.sequence) for staged, records in read for r in records)
         if not rows:

@@ -65,7 +65,9 @@ class Place:
         )
 
     def take(self, *rows: Lease) -> None:
-        self.claims.take(self.log, {None: STREAM}, rows or self.rows.scan().leases)
+        streams: dict[str | None, StreamId] = {None: STREAM}
+        free = self.claims.claimable(self.log, streams, rows or self.rows.scan().leases)
+        self.claims.take(self.log, streams, free)
 
     def taken(self, *rows: Lease) -> tuple[str, ...]:
         self.take(*rows)

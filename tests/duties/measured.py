@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from pipeline.core.batch import Batch, BatchLimits, HostLoad, Manifest
 from pipeline.memory.stage import MemoryStage
-from pipeline.ports import StagingSpec
+from pipeline.ports import OnWaiting, StagingSpec
 
 
 @dataclass
@@ -19,6 +19,9 @@ class MeasuringStage:
     @property
     def rows(self) -> object:
         return self.stage_in_memory.rows
+
+    def open(self, on_waiting: OnWaiting) -> None:
+        self.stage_in_memory.open(on_waiting)
 
     def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
         return replace(self.stage_in_memory.stage(batches, spec, limits), loads=self.loads)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.duties.attempt import Attempt
 from pipeline.duties.wave import OnArrow
+from pipeline.ports import OnWaiting
 from pipeline.wiring import Hints, Wiring
 
 if TYPE_CHECKING:
@@ -63,10 +64,13 @@ def an_attempt(
     hints: Hints = Hints(),  # noqa: B008 - Hints is frozen
     dead_claims: Iterable[str] = (),
     on_arrow: OnArrow = lambda _arrow, _keys: None,
+    on_waiting: OnWaiting = lambda _: None,
 ) -> Attempt:
     known = Hints(
         dead_claims=hints.dead_claims | frozenset(dead_claims), left_alone=hints.left_alone, due=hints.due
     )
-    attempt = wiring_of(place).attempt(worker, run, place.runs, hints=known, on_arrow=on_arrow)
+    attempt = wiring_of(place).attempt(
+        worker, run, place.runs, hints=known, on_arrow=on_arrow, on_waiting=on_waiting
+    )
     attempt.policy = place.policy  # a test may have set a policy of its own
     return attempt

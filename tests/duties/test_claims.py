@@ -333,7 +333,8 @@ def test_rows_of_several_streams_are_held_under_the_stream_that_each_row_names()
         a_row("b", stream=other.serialized, shard="s1", stream_epoch=other.epoch, checkpoint=Checkpoint("3")),
     )
     place = Place(*rows)
-    place.claims.take(place.log, {STREAM.serialized: STREAM, other.serialized: other}, rows)
+    streams: dict[str | None, StreamId] = {STREAM.serialized: STREAM, other.serialized: other}
+    place.claims.take(place.log, streams, place.claims.claimable(place.log, streams, rows))
     assert set(place.claims.held) == {a_key(), ShardKey(other, "s1")}
 
 

@@ -21,7 +21,7 @@ from pipeline.duties.recover import Held, Recovery
 from pipeline.lake.stage_task import stage_batches
 from pipeline.local.endpoint import LocalAws, local_aws
 from pipeline.memory.table import MemoryTable
-from pipeline.ports import StagingSpec
+from pipeline.ports import OnWaiting, StagingSpec
 from pipeline.settings.choices import OnDataLoss
 from pipeline.settings.model import AwsSettings
 from tests.duties.life import STREAM, Life
@@ -44,6 +44,9 @@ class HostStage:
 
     pages: KinesisPages
     clock: Any
+
+    def open(self, on_waiting: OnWaiting) -> None:
+        """There is nothing to start."""
 
     def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
         return stage_batches(batches, self.pages, spec=spec, limits=limits, threads=2, clock=self.clock)

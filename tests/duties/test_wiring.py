@@ -31,7 +31,7 @@ class NamedPorts(PortsOf):
 
 MAKES: dict[str, Callable[[Wiring], object]] = {
     "the leader": lambda wiring: wiring.leader(),
-    "a run": lambda wiring: wiring.attempt("w1", "run", NoDagster()),
+    "a run": lambda wiring: wiring.attempt("w1", "run", NoDagster(), on_waiting=print),
     "a person's decision": lambda wiring: wiring.recovery("shell-1", NoDagster()),
     "a repair": lambda wiring: wiring.repairing("shell-1"),
     "an adoption": lambda wiring: wiring.adopting(),

@@ -28,7 +28,7 @@ from pipeline.duties.wave import Arrow, WaveReport
 from pipeline.errors import HeadraceError
 from pipeline.lake.stage_task import stage_batches
 from pipeline.memory.runs import MemoryRuns
-from pipeline.ports import Pages, Stage, StagingSpec
+from pipeline.ports import OnWaiting, Pages, Stage, StagingSpec
 from pipeline.settings.choices import Heartbeat, Layout, Mode
 from pipeline.settings.model import (
     AwsSettings,
@@ -81,6 +81,9 @@ class InThisProcess:
     """The stage port without Spark: it does what a Spark task does."""
 
     pages: Pages
+
+    def open(self, on_waiting: OnWaiting) -> None:
+        """There is nothing to start."""
 
     def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
         return stage_batches(batches, self.pages, spec=spec, limits=limits, threads=8)
@@ -178,7 +181,12 @@ class OurWorker:
             due=frozenset(ask.due),
         )
         reading = self.wiring.reading(
-            run_id, self.runs, on_wave=self._on_wave, on_arrow=self._on_arrow, hints=hints
+            run_id,
+            self.runs,
+            on_wave=self._on_wave,
+            on_waiting=log.info,
+            on_arrow=self._on_arrow,
+            hints=hints,
         )
         ending = reading.everything_due(self.me)
         if ending.error is not None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import Unreachable
-from pipeline.lake import local_server
+from pipeline.lake import local_server, waiting
 from pipeline.lake.local_server import is_server
 from pipeline.lake.session import DISCOVERY, spark_session, stop_local_server
 from pipeline.settings.model import SparkSettings
@@ -36,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    monkeypatch.setattr(local_server, "_TELL_EVERY", 0.5)
+    monkeypatch.setattr(waiting, "TELL_EVERY", 0.5)
     return caplog
 
 
@@ -85,7 +85,9 @@ def test_a_server_that_dies_while_it_starts_is_an_error_with_its_log(folder: Pat
 def test_a_server_that_isnt_up_in_time_is_an_error_with_its_log(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(local_server.bring_up, "__kwdefaults__", {"patience": local_server.PATIENCE / 150})
+    usual = local_server.bring_up.__kwdefaults__ or {}
+    impatient = {**usual, "patience": waiting.PATIENCE / 150}
+    monkeypatch.setattr(local_server.bring_up, "__kwdefaults__", impatient)
     with pytest.raises(Unreachable, match=r"did not become ready within 2 seconds.* its log is "):
         counted(a_java(folder, f'sleep 20; exec {JAVA} "$@"'))
 

@@ -14,6 +14,7 @@ from pipeline.errors import BadSetting, MissingPackage, Transient
 from pipeline.lake.session import spark_session
 from pipeline.lake.stage import SparkStage, pack
 from pipeline.lake.stage_codec import encode_manifest
+from pipeline.ports import OnWaiting
 from pipeline.settings.model import SparkSettings
 from tests.lake.files import a_key
 from tests.lake.stage_script import ROOMY, a_batch, a_spec, script
@@ -31,7 +32,7 @@ class _NoSession:
 
 
 def _stage_failing_with(text: str) -> SparkStage:
-    return SparkStage(lambda: _NoSession(text), script())  # type: ignore[arg-type, return-value]
+    return SparkStage(lambda _: _NoSession(text), script())  # type: ignore[arg-type, return-value]
 
 
 def test_heavy_shards_are_spread_over_tasks_and_light_ones_added():
@@ -62,7 +63,7 @@ def test_the_number_of_tasks_depends_on_the_amount_of_work(weights: list[float],
 
 
 def test_without_batches_no_session_is_made():
-    stage = SparkStage(lambda: pytest.fail("asked for a session"), script())
+    stage = SparkStage(lambda _: pytest.fail("asked for a session"), script())
 
     assert stage.stage([], a_spec("unused"), ROOMY) == Manifest(())
 
@@ -138,7 +139,7 @@ def test_a_shard_without_a_result_from_spark_is_an_error():
     session.range.return_value.mapInArrow.return_value.toArrow.return_value = told
 
     with pytest.raises(Transient, match=r"the Spark job returned 1 of 2 shards\. Nothing was committed"):
-        SparkStage(lambda: session, script()).stage([a_batch(0), a_batch(1)], a_spec("unused"), ROOMY)
+        SparkStage(lambda _: session, script()).stage([a_batch(0), a_batch(1)], a_spec("unused"), ROOMY)
 
 
 def test_every_task_reports_the_load_of_its_host():
@@ -148,13 +149,15 @@ def test_every_task_reports_the_load_of_its_host():
     told = pa.table({"manifest": [encode_manifest(manifest) for manifest in tasks]})
     session.range.return_value.mapInArrow.return_value.toArrow.return_value = told
 
-    manifest = SparkStage(lambda: session, script()).stage([a_batch(0), a_batch(1)], a_spec("unused"), ROOMY)
+    manifest = SparkStage(lambda _: session, script()).stage(
+        [a_batch(0), a_batch(1)], a_spec("unused"), ROOMY
+    )
 
     assert manifest.loads == tuple(loads)
 
 
 def test_an_error_in_headraces_own_code_isnt_reported_as_sparks():
-    def broken() -> None:
+    def broken(_on_waiting: OnWaiting) -> None:
         raise ValueError("ours")
 
     stage = SparkStage(broken, script())  # type: ignore[arg-type]

@@ -85,7 +85,7 @@ class Stream:
 
 
 def _stage(spark: "SparkSession", aws: LocalAws) -> SparkStage:
-    return SparkStage(lambda: spark, KinesisPages(region=aws.region, endpoint=aws.endpoint))
+    return SparkStage(lambda _: spark, KinesisPages(region=aws.region, endpoint=aws.endpoint))
 
 
 def test_a_wave_of_shards_is_staged_as_one_job(spark: "SparkSession", aws: LocalAws, tmp_path: Path):
@@ -203,7 +203,7 @@ def test_the_error_for_a_package_missing_on_a_spark_worker_names_it(spark: "Spar
             yield a_package_nobody_has.page(batch)
 
     with pytest.raises(MissingPackage, match="lacks the Python package 'a_package_nobody_has'"):
-        SparkStage(lambda: spark, Pages()).stage([a_batch()], a_spec(tmp_path), ROOMY)
+        SparkStage(lambda _: spark, Pages()).stage([a_batch()], a_spec(tmp_path), ROOMY)
 
 
 def test_the_task_of_a_dead_spark_worker_is_repeated_and_every_row_counts_once(
@@ -219,7 +219,7 @@ def test_the_task_of_a_dead_spark_worker_is_repeated_and_every_row_counts_once(
                 os._exit(1)
             yield from pages
 
-    manifest = SparkStage(lambda: spark, Pages()).stage([a_batch()], a_spec(tmp_path / "data"), ROOMY)
+    manifest = SparkStage(lambda _: spark, Pages()).stage([a_batch()], a_spec(tmp_path / "data"), ROOMY)
 
     assert died.exists()
     assert rows_of(manifest) == [(a_key().shard_id, 1), (a_key().shard_id, 2)]
@@ -246,7 +246,7 @@ def test_a_job_that_keeps_failing_is_reported_in_one_sentence(spark: "SparkSessi
             os._exit(1)
 
     with pytest.raises(Unreachable, match="failed: Python worker exited unexpectedly") as caught:
-        SparkStage(lambda: spark, Pages()).stage([a_batch()], a_spec(tmp_path), ROOMY)
+        SparkStage(lambda _: spark, Pages()).stage([a_batch()], a_spec(tmp_path), ROOMY)
 
     assert "\n" not in str(caught.value)
 
@@ -262,7 +262,7 @@ def test_cancel_ends_the_running_job(spark: "SparkSession", tmp_path: Path):
             yield from ()
 
     listening = os.open(reached, os.O_RDONLY | os.O_NONBLOCK)
-    stage = SparkStage(lambda: spark, Pages())
+    stage = SparkStage(lambda _: spark, Pages())
     with ThreadPoolExecutor(1) as pool:
         wave = pool.submit(stage.stage, [a_batch()], a_spec(tmp_path / "data"), ROOMY)
         assert select([listening], [], [], 60)[0], "the job didn't start to read"

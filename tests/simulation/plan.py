@@ -157,7 +157,8 @@ def a_plan(seed: int) -> Plan:
     )
     plan = widened(plan, Random(f"wide {seed}"))
     plan = replace(plan, odd_rows=Random(f"odd {seed}").random() < 0.1)
-    return stretched(plan, Random(f"stretch {seed}"))
+    plan = stretched(plan, Random(f"stretch {seed}"))
+    return cooled(plan, Random(f"cold {seed}"))
 
 
 def widened(plan: Plan, rng: Random) -> Plan:
@@ -228,6 +229,15 @@ def stretched(plan: Plan, rng: Random) -> Plan:
         troubles = {**plan.troubles, "ask": rng.uniform(20.0, 60.0)}
         busy = replace(plan, puts_every=0.4, wave_records=10, shards=1, fault_seconds=300.0)
         return replace(busy, troubles=troubles, wave_takes=0.0)
+    return plan
+
+
+def cooled(plan: Plan, rng: Random) -> Plan:
+    """Add runs whose Spark starts slowly or not at all, from a generator of their own."""
+    if rng.random() < 0.15:
+        # A shard whose runs often found no Spark isn't tried again for up to a minute.
+        mix = replace(plan.mix, cold=_between(rng, 0.03, 0.5))
+        return replace(plan, mix=mix, settle_seconds=max(plan.settle_seconds, 1000.0))
     return plan
 
 

@@ -278,6 +278,15 @@ _TIME: Final = (
         ),
     ),
     a_bug(
+        "claimed-before-spark",
+        "a run claims its shards, and then waits for Spark to start",
+        (
+            "duties.attempt",
+            "            if claimable:\n                self._open_stage(log, claimable)\n",
+            "",
+        ),
+    ),
+    a_bug(
         "the-dead-keep-theirs",
         "a dead worker's leases are never assigned to another worker",
         (

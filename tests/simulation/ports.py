@@ -11,9 +11,10 @@ from pipeline.core.change import Applied, Change, Outcome, Refused
 from pipeline.core.landing import Proposal
 from pipeline.errors import TablesMissing, Unreachable
 from pipeline.memory.leases import one_by_one
-from pipeline.ports import Committed, StagingSpec, TableState
+from pipeline.ports import Committed, OnWaiting, StagingSpec, TableState
 from tests.simulation.call_faults import ASK_KINESIS, LOAD, READ, READS, WRITE, CallKind
 from tests.simulation.scheduler import Killed, Process
+from tests.simulation.truth import Violation
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -231,15 +232,52 @@ class Table(Port):
 
 
 class Stage:
-    """The stage port. Reading takes time, sometimes far too long, and the stream may be recreated meanwhile."""
+    """The stage port of one run, whose Spark may have to start first. Reading takes time, sometimes far too long, and the stream
+    may be recreated meanwhile."""
 
     def __init__(self, calls: ServiceCalls) -> None:
         self._calls = calls
+        self._is_open = False
+
+    def open(self, on_waiting: OnWaiting) -> None:
+        calls, world = self._calls, self._calls.world
+        if self._is_open:
+            return
+        if not calls.process.alive:
+            raise Killed
+        self._require_no_claim()
+        if world.script is not None:
+            world.script(calls.process, "stage.open", (on_waiting,))
+        if world.call_faults.occurs("cold"):
+            self._start(on_waiting)
+        self._is_open = True
+
+    def _require_no_claim(self) -> None:
+        """I41."""
+        claim = self._calls.process.claim
+        for row in self._calls.world.leases.rows.values():
+            if row.run_claim == claim:
+                raise Violation("I41", f"{claim} holds {row.key} while its Spark starts", row.key)
+
+    def _start(self, on_waiting: OnWaiting) -> None:
+        """Start for longer than the lease duration, or than a run may make no progress; or in vain."""
+        calls, world = self._calls, self._calls.world
+        seconds, comes = world.rng.choice((15.0, 45.0, 130.0, 280.0)), world.rng.random() < 0.7
+        how = f"Spark starts for {seconds:.0f} s{'' if comes else ' in vain'}"
+        world.call_faults.note_fault(calls.process, "stage", how)
+        until = world.sim.now + seconds
+        while world.sim.now < until:
+            world.sim.pause(min(10.0, until - world.sim.now))
+            on_waiting("still waiting for Spark")
+            self._require_no_claim()
+        if not comes:
+            raise Unreachable("Spark didn't start")
 
     def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
         calls, world = self._calls, self._calls.world
         if not calls.process.alive:
             raise Killed
+        self.open(lambda _: None)
         world.sim.pause(0.1 + world.rng.random() * (1.0 + 2.0 * world.plan.wave_takes))
         if world.script is not None:
             world.script(calls.process, "stage.read", (batches,))

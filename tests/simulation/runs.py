@@ -62,6 +62,7 @@ class RunAtWork:
             self.run_id,
             Runs(ServiceCalls(self.world, self.process), self.instance),
             on_wave=self._on_wave,
+            on_waiting=lambda _: None,
             on_arrow=self._on_arrow,
             hints=hints,
         )

@@ -1,0 +1,134 @@
+"""What a run relies on when it opens its stage, in memory and on a real Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from pipeline.core.batch import Batch, BatchLimits, Manifest
+from pipeline.core.position import TRIM
+from pipeline.core.stream import ShardKey
+from pipeline.errors import BadSetting, HeadraceError
+from pipeline.lake.session import DISCOVERY, stop_local_server
+from pipeline.lake.sessions import Sessions
+from pipeline.memory.clock import MemoryClock
+from pipeline.memory.source import MemorySource
+from pipeline.memory.stage import MemoryStage
+from pipeline.ports import OnWaiting, RecordPage, Stage, StagingSpec
+from pipeline.settings.model import Settings, WorkerSettings
+from tests.lake.stage_script import a_batch, a_page, a_spec
+
+pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+
+LIMITS = BatchLimits(1_000, 1_000_000, 60.0)
+
+
+@dataclass
+class Opened:
+    """A stage, and whether its engine may start."""
+
+    stage: Stage
+    batch: Batch
+    spec: StagingSpec
+    forbid: Callable[[], None]
+    allow: Callable[[], None]
+
+    def rows(self) -> int:
+        return self.staged().staged[0].rows
+
+    def staged(self) -> Manifest:
+        return self.stage.stage([self.batch], self.spec, LIMITS)
+
+
+def in_memory() -> Opened:
+    clock = MemoryClock()
+    source = MemorySource(clock)
+    stream = source.create_stream("orders", 1)
+    key = ShardKey(stream, "shardId-000000000000")
+    for _ in range(2):
+        source.put(key)
+    stage = MemoryStage(source, clock)
+
+    def forbidden(_on_waiting: OnWaiting) -> None:
+        raise BadSetting("it may not start")
+
+    return Opened(
+        stage,
+        Batch(key, None, TRIM, clock.now(), timedelta(hours=24)),
+        StagingSpec("memory", ()),
+        forbid=lambda: setattr(stage, "start", forbidden),
+        allow=lambda: setattr(stage, "start", lambda _: None),
+    )
+
+
+def on_spark(sessions: Sessions, folder: Path, patch: pytest.MonkeyPatch) -> Opened:
+    pages: Sequence[RecordPage] = [a_page(1, 2)]
+
+    class Pages:
+        def pages(self, batch: Batch) -> Iterator[RecordPage]:
+            yield from pages
+
+    return Opened(
+        sessions.stage("w1", Pages()),
+        a_batch(),
+        a_spec(folder),
+        forbid=lambda: patch.setenv("JAVA_HOME", "/nowhere"),
+        allow=patch.undo,
+    )
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(DISCOVERY, str(tmp_path_factory.mktemp("spark") / "connect.json"))
+        try:
+            yield
+        finally:
+            stop_local_server()
+
+
+@pytest.fixture(params=["memory", "spark"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
+    if request.param == "memory":
+        yield in_memory()
+        return
+    request.getfixturevalue("server")
+    sessions = Sessions(Settings(application="app", workers=(WorkerSettings(id="w1"),)))
+    with pytest.MonkeyPatch.context() as patch:
+        yield on_spark(sessions, tmp_path / "data", patch)
+    sessions.close()
+
+
+def ignore(_sentence: str) -> None: ...
+
+
+def test_a_stage_that_was_opened_stages(opened: Opened) -> None:
+    opened.stage.open(ignore)
+    assert opened.rows() == 2
+
+
+def test_a_stage_that_nobody_opened_opens_itself(opened: Opened) -> None:
+    assert opened.rows() == 2
+
+
+def test_an_engine_that_doesnt_start_is_an_error_and_the_next_try_may_do_better(opened: Opened) -> None:
+    opened.forbid()
+    for _ in range(2):
+        with pytest.raises(HeadraceError):
+            opened.stage.open(ignore)
+    with pytest.raises(HeadraceError):
+        opened.staged()
+    opened.allow()
+    opened.stage.open(ignore)
+    assert opened.rows() == 2
+
+
+def test_an_open_stage_starts_nothing_again(opened: Opened) -> None:
+    opened.stage.open(ignore)
+    opened.forbid()
+    opened.stage.open(ignore)
+    assert opened.rows() == 2
