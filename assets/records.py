@@ -12,6 +12,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from assets.failure import RunFailed
 from assets.names import partitions_name, records_key
 from assets.reporter import Reporter
 from pipeline.clock import SystemClock
@@ -190,5 +191,4 @@ class _Execution:
         named = sorted(failed)[:_MOST_FAILED_KEYS]
         self._context.instance.add_run_tags(self._context.run.run_id, {FAILED_TAG: ",".join(named)})
         metadata = {key: dg.MetadataValue.text(failed[key]) for key in named}
-        # No retry by Dagster: the worker's sensor asks for the next run, which tries a shard that keeps failing less often.
-        raise dg.Failure(description=sentence, metadata=metadata, allow_retries=False)
+        raise RunFailed(sentence, metadata)

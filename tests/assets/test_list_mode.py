@@ -274,3 +274,19 @@ def test_no_output_is_emitted_so_that_nothing_is_pickled(make_world: MakeWorld):
     kinds = {event.event_type for event in result.all_events}
     assert dg.DagsterEventType.HANDLED_OUTPUT not in kinds
     assert dg.DagsterEventType.STEP_OUTPUT not in kinds
+
+
+def test_a_run_that_fails_is_shown_with_a_sentence_and_no_stack(make_world: MakeWorld):
+    world = make_world()
+    world.settle()
+
+    result = world.execute({})
+
+    sentence = "a run without partitions needs `worker` in its config"
+    assert sentence in why_failed(result)
+    shown = [
+        event.step_failure_data.error
+        for log in world.instance.all_logs(result.run_id)
+        if (event := log.dagster_event) is not None and event.is_step_failure
+    ]
+    assert [(error.to_string(), error.stack) for error in shown if error] == [(why_failed(result), [])]

@@ -78,3 +78,16 @@ def test_the_shells_run_says_why_it_waited_without_success(make_app: MakeApp):
 
     app.read_all()
     app.check()
+
+
+def test_a_job_without_a_worker_ends_in_a_sentence_and_no_stack_trace(make_app: MakeApp):
+    app = make_app()
+
+    shell = app.processes.start("job", "execute", "-m", "pipeline.definitions", "-j", app.job_name)
+
+    assert shell.wait(120) == 1
+    printed = app.processes.logs()
+    assert "a run without partitions needs `worker` in its config" in printed
+    assert "nothing was read" in printed
+    assert "Traceback" not in printed
+    assert "Stack Trace" not in printed

@@ -1,0 +1,23 @@
+"""A failed run, as Dagster shows it: one sentence, without the stack trace of Headrace's own functions."""
+
+from typing import Any
+
+import dagster as dg
+from dagster._core.errors import DagsterUserCodeProcessError
+from dagster._utils.error import SerializableErrorInfo
+
+
+class _WithoutStack(DagsterUserCodeProcessError):
+    """Dagster shows the error that such an exception carries, instead of the exception and its stack."""
+
+    def __init__(self, sentence: str) -> None:
+        shown = SerializableErrorInfo(message=sentence, stack=[], cls_name=dg.Failure.__name__)
+        super().__init__(sentence, user_code_process_error_infos=[shown])
+
+
+class RunFailed(dg.Failure, _WithoutStack):
+    """`dg.Failure` alone is shown with a stack of twenty lines, at the step and at the run, and the sentence is lost among them."""
+
+    def __init__(self, sentence: str, metadata: dict[str, Any]) -> None:
+        # No retry by Dagster: the worker's sensor asks for the next run, which tries a shard that keeps failing less often.
+        super().__init__(description=sentence, metadata=metadata, allow_retries=False)
