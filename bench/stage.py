@@ -138,7 +138,7 @@ class BotoPages:
 
 
 def _our_pages(client: Any) -> Pages:
-    return KinesisPages(region="eu-west-1", pace=0.0, host=Host(connect=lambda _region, _endpoint: client))
+    return KinesisPages(region="eu-west-1", pace=0.0, host=Host(connect=lambda _place: client))
 
 
 def _measure(pages: Pages, folder: str) -> tuple[float, int]:

@@ -109,7 +109,9 @@ class Adapters:
         from pipeline.aws.pages import KinesisPages
 
         # Not kept: it holds no connection, and is pickled to Spark's executors.
-        return KinesisPages(region=self.kinesis().meta.region_name, endpoint=self.settings.aws.endpoint)
+        aws = self.settings.aws
+        region = self.kinesis().meta.region_name
+        return KinesisPages(region=region, endpoint=aws.endpoint, profile=aws.profile)
 
     # -- the lake --------------------------------------------------------------------------------------------------
 

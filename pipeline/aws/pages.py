@@ -6,8 +6,8 @@
                     ^                                   |                                     iterator: the shard's end
                     +-- expired: after the last record -+
 
-Spark pickles this object and sends it to its workers with the task. So it holds only a region and an endpoint, and no
-credentials or connection: each reading process makes its own.
+Spark pickles this object and sends it to its workers with the task. So it holds only a region, an endpoint and the
+name of a profile, and no credentials or connection: each reading process makes its own.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, ProfileNotFound
 
 from pipeline.aws.pages_check import Absurd, check_after
-from pipeline.aws.pages_client import date_of, held_body, reader_client, request_id_of
+from pipeline.aws.pages_client import Place, date_of, held_body, reader_client, request_id_of
 from pipeline.aws.pages_decode import PageAnswer, decode_answer
 from pipeline.clock import dice
 from pipeline.core.batch import Batch
@@ -69,7 +69,7 @@ class _IteratorExpired(Exception):
 class Host:
     """Time, random numbers and connection of the reading process. All are module functions, which pickle as their names."""
 
-    connect: Callable[[str, str | None], KinesisClient] = reader_client
+    connect: Callable[[Place], KinesisClient] = reader_client
     sleep: Callable[[float], None] = time.sleep
     monotonic: Callable[[], float] = time.monotonic
     dice: Callable[[], float] = dice
@@ -79,11 +79,17 @@ class Host:
 class KinesisPages:
     region: str
     endpoint: str | None = None
+    profile: str | None = None
+    """The setting aws.profile: the reading process finds it in the AWS configuration files of its own host."""
     patience: float = 20.0
     """Seconds for which one request is tried again: far less than the time after which a run counts as hung (2 min or more)."""
     pace: float = 0.2
     """The least seconds between two requests to a shard: Kinesis allows five a second, for all readers of the shard together."""
     host: Host = Host()
+
+    @property
+    def place(self) -> Place:
+        return Place(self.region, self.endpoint, self.profile)
 
     def pages(self, batch: Batch) -> Iterator[RecordPage]:
         reading = _Reading(self, batch)
@@ -183,7 +189,7 @@ class _Reading:
     def _call(self, operation: str, **arguments: Any) -> Any:
         try:
             # Made inside the task, on the executor: a boto3 client can't be pickled.
-            client = self._host.connect(self._source.region, self._source.endpoint)
+            client = self._host.connect(self._source.place)
             return getattr(client, operation)(**arguments)
         except ClientError as error:
             raise _named(error, self._key) from error
@@ -192,6 +198,8 @@ class _Reading:
                 f"Kinesis could not be reached for {self._key} ({type(error).__name__}). Nothing was lost, and the request is sent "
                 "again"
             ) from error
+        except ProfileNotFound as error:
+            raise BadSetting(_no_profile(self._source.profile, self._key)) from error
         except BotoCoreError as error:
             raise BadSetting(
                 f"{self._key} can't be read with this worker's AWS configuration: {error}"
@@ -212,6 +220,21 @@ class _Reading:
                     raise _given_up(trouble, self._key, self._source.patience) from trouble
                 self._host.sleep(pause)
                 wait = min(wait * 2, _LONGEST_WAIT)
+
+
+def _no_profile(setting: str | None, key: ShardKey) -> str:
+    place = "aws.profile in the settings" if setting is not None else "AWS_PROFILE in its environment"
+    named = "" if setting is None else f" ({setting!r})"
+    remedy = (
+        "add the profile to ~/.aws/config there; or remove aws.profile, so that Spark's tasks use their hosts' own role or environment, "
+        "and give Headrace itself the profile by AWS_PROFILE"
+        if setting is not None
+        else "add the profile to ~/.aws/config there, or remove the variable"
+    )
+    return (
+        f"the host of the Spark task that reads {key} doesn't have the AWS profile that {place} names{named}; nothing was read, and landed "
+        f"records are safe; {remedy}"
+    )
 
 
 def _given_up(trouble: Exception, key: ShardKey, patience: float) -> Exception:

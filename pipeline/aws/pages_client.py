@@ -10,6 +10,7 @@ because `pipeline.aws.pages` retries with regard to the shard's limits.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
@@ -25,15 +26,25 @@ _HELD_BODY = "HeadraceBody"
 _making = Lock()
 
 
-def reader_client(region: str, endpoint: str | None) -> KinesisClient:
-    """This process's client. Credentials come from the process's environment, profile or role."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where Kinesis is, and which credentials the reading process uses. It holds the name of a profile, never its keys."""
+
+    region: str
+    endpoint: str | None = None
+    profile: str | None = None
+    """None: the credentials come from the process's environment or role."""
+
+
+def reader_client(place: Place) -> KinesisClient:
+    """This process's client."""
     # All threads of a task ask at its start, and making a client takes a tenth of a second of CPU: only one makes it.
     with _making:
-        return _client(region, endpoint)
+        return _client(place)
 
 
 @lru_cache(maxsize=8)
-def _client(region: str, endpoint: str | None) -> KinesisClient:
+def _client(place: Place) -> KinesisClient:
     import boto3
     from botocore.config import Config
 
@@ -44,7 +55,8 @@ def _client(region: str, endpoint: str | None) -> KinesisClient:
         read_timeout=30,
         tcp_keepalive=True,
     )
-    made = boto3.session.Session().client("kinesis", region_name=region, endpoint_url=endpoint, config=config)
+    session = boto3.session.Session(profile_name=place.profile)
+    made = session.client("kinesis", region_name=place.region, endpoint_url=place.endpoint, config=config)
     return tapped(made)
 
 

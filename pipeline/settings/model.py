@@ -290,7 +290,8 @@ class LandingSettings:
 class AwsSettings:
     region: str | None = _knob(doc="AWS region. Default: the region of the environment or of the profile.")
     profile: str | None = _knob(
-        doc="Name of a profile in AWS's own configuration files. Access keys are never settings."
+        doc="Name of a profile in AWS's own configuration files, by which Headrace calls DynamoDB and Kinesis, and Spark's tasks call "
+        "Kinesis: each of these hosts needs it. Files in S3 are read and written without it. Access keys are never settings."
     )
     endpoint: str | None = _knob(
         doc="Endpoint of all AWS services, for `headrace local` and other local replacements of AWS."

@@ -185,7 +185,7 @@ def test_a_shard_is_read_at_most_five_times_a_second():
 def test_the_pickled_reader_holds_no_credentials(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDCANARY")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret-canary")
-    reader = KinesisPages(region="eu-west-1", endpoint="http://127.0.0.1:4567")
+    reader = KinesisPages(region="eu-west-1", endpoint="http://127.0.0.1:4567", profile="streaming")
 
     travelled = pickle.dumps(reader)
 

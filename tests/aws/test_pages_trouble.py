@@ -150,9 +150,9 @@ def test_an_answer_without_a_date_is_an_error():
     world = World()
     world.put(b"one")
     reader = world.reader()
-    client = reader.host.connect("us-east-1", None)
+    client = reader.host.connect(reader.place)
     client.meta.events.register("after-call.kinesis.GetRecords", _no_date)
-    object.__setattr__(reader.host, "connect", lambda _region, _endpoint: client)
+    object.__setattr__(reader.host, "connect", lambda _place: client)
 
     with pytest.raises(Unreachable, match="has no Date"):
         next(reader.pages(world.batch()))

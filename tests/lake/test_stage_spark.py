@@ -57,12 +57,24 @@ def spark(aws: LocalAws, tmp_path_factory: pytest.TempPathFactory) -> Iterator["
         patch.delenv("PYTHONPATH", raising=False)
         patch.chdir(tmp_path_factory.mktemp("elsewhere"))
         patch.setenv(DISCOVERY, str(tmp_path_factory.mktemp("spark") / "connect.json"))
+        patch.setenv("AWS_CONFIG_FILE", str(_aws_configuration(tmp_path_factory.mktemp("aws"))))
         try:
             yield spark_session(
                 SparkSettings(remote="local[2,2]"), "headrace-test"
             )  # Spark may repeat a task once
         finally:
             stop_local_server()
+
+
+def _aws_configuration(folder: Path) -> Path:
+    """With the profile `streaming`, whose keys come from a command that leaves a file behind."""
+    keys = '{"Version": 1, "AccessKeyId": "local", "SecretAccessKey": "local"}'
+    command = folder / "keys"
+    command.write_text(f"#!/bin/sh\ntouch {folder}/was-asked\necho '{keys}'\n")
+    command.chmod(0o755)
+    configuration = folder / "config"
+    configuration.write_text(f"[profile streaming]\ncredential_process = {command}\n")
+    return configuration
 
 
 class Stream:
@@ -193,6 +205,33 @@ def test_with_a_missing_bucket_no_position_moves(spark: "SparkSession", aws: Loc
 
     assert "could not be written to s3://nowhere/data" in (manifest.staged[0].error or "")
     assert (manifest.files, manifest.staged[0].rows) == ((), 0)
+
+
+def test_a_task_reads_by_the_profile_of_the_settings(spark: "SparkSession", aws: LocalAws, tmp_path: Path):
+    stream = Stream(aws, shards=1)
+    numbers = stream.put(3)
+    asked = Path(os.environ["AWS_CONFIG_FILE"]).with_name("was-asked")
+    assert not asked.exists(), "the tasks of other tests have no profile"
+    pages = KinesisPages(region=aws.region, endpoint=aws.endpoint, profile="streaming")
+
+    manifest = SparkStage(lambda _: spark, pages).stage([stream.batch(0)], a_spec(tmp_path), ROOMY)
+
+    assert [number for _, number in rows_of(manifest)] == numbers
+    assert asked.exists()
+
+
+def test_a_profile_that_sparks_host_lacks_is_named(spark: "SparkSession", aws: LocalAws, tmp_path: Path):
+    stream = Stream(aws, shards=1)
+    pages = KinesisPages(region=aws.region, endpoint=aws.endpoint, profile="elsewhere")
+
+    manifest = SparkStage(lambda _: spark, pages).stage([stream.batch(0)], a_spec(tmp_path), ROOMY)
+
+    why = manifest.staged[0].error or ""
+    assert "doesn't have the AWS profile that aws.profile in the settings names ('elsewhere')" in why
+    assert (
+        "nothing was read, and landed records are safe; add the profile to ~/.aws/config there; or remove aws.profile"
+        in why
+    )
 
 
 def test_the_error_for_a_package_missing_on_a_spark_worker_names_it(spark: "SparkSession", tmp_path: Path):

@@ -1,0 +1,93 @@
+"""The reader that travels to Spark's tasks uses the profile of the settings, and of the reading host's files."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from pipeline.adapters import Adapters
+from pipeline.aws.pages import KinesisPages
+from pipeline.aws.pages_client import Place, reader_client
+from pipeline.core.batch import Batch
+from pipeline.core.position import TRIM
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.errors import BadSetting
+from pipeline.local.endpoint import LocalAws
+from pipeline.settings.model import AwsSettings, Settings
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+_KEYS = "[{0}]\naws_access_key_id = {0}\naws_secret_access_key = secret\n"
+
+
+@pytest.fixture
+def hosts_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host whose environment has no keys, and whose files have the profile `streaming` only."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "credentials").write_text(_KEYS.format("streaming"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture
+def batch(kinesis: "KinesisClient") -> Batch:
+    name = f"s-{uuid4().hex[:8]}"
+    kinesis.create_stream(StreamName=name, ShardCount=1)
+    facts = kinesis.describe_stream_summary(StreamName=name)["StreamDescriptionSummary"]
+    kinesis.put_record(StreamName=name, Data=b"one", PartitionKey="k")
+    created = facts["StreamCreationTimestamp"]
+    stream = StreamId(facts["StreamARN"], int(created.timestamp()))
+    return Batch(ShardKey(stream, "shardId-000000000000"), None, TRIM, created, timedelta(hours=24))
+
+
+def pages_of(aws: LocalAws, profile: str | None) -> KinesisPages:
+    """As the settings make it. Clients are kept by endpoint and profile: no other test calls the stand-in by this address."""
+    settings = Settings(
+        application="app", aws=AwsSettings(region=aws.region, endpoint=f"{aws.endpoint}/", profile=profile)
+    )
+    return Adapters(settings).pages()  # type: ignore[return-value]
+
+
+@pytest.mark.usefixtures("hosts_files")
+def test_records_are_read_by_the_profile_of_the_settings(aws: LocalAws, batch: Batch) -> None:
+    pages = pages_of(aws, "streaming")
+    assert next(pages.pages(batch)).rows == 1
+    credentials = reader_client(pages.place)._request_signer._credentials  # type: ignore[attr-defined]
+    assert credentials.access_key == "streaming"
+
+
+@pytest.mark.usefixtures("hosts_files")
+def test_a_profile_that_only_the_drivers_host_has_is_named_in_the_tasks_error(
+    aws: LocalAws, batch: Batch, tmp_path: Path
+) -> None:
+    (tmp_path / "credentials").write_text(_KEYS.format("gone"))
+    pages = pages_of(aws, "gone")
+    (tmp_path / "credentials").write_text("")
+    with pytest.raises(BadSetting) as error:
+        next(pages.pages(batch))
+    assert str(error.value).startswith(
+        f"the host of the Spark task that reads {batch.key} doesn't have the AWS profile that aws.profile in the settings "
+        "names ('gone'); nothing was read, and landed records are safe; add the profile to ~/.aws/config there; or"
+    )
+
+
+@pytest.mark.usefixtures("hosts_files")
+def test_a_profile_of_the_tasks_own_environment_is_told_as_such(
+    aws: LocalAws, batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = pages_of(aws, None)
+    monkeypatch.setenv("AWS_PROFILE", "absent")
+    with pytest.raises(
+        BadSetting, match="that AWS_PROFILE in its environment names; nothing was read"
+    ) as error:
+        next(pages.pages(batch))
+    assert "or remove the variable" in str(error.value)
+
+
+def test_without_a_profile_the_environment_of_the_task_counts(aws: LocalAws) -> None:
+    assert pages_of(aws, None).place == Place(aws.region, f"{aws.endpoint}/")
