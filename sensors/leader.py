@@ -8,17 +8,14 @@ import dagster as dg
 
 from pipeline.wiring import Wiring
 from resources.instance import KeptInstance
+from sensors.interval import interval
 from sensors.results import result
-
-INTERVAL = 4
-"""Seconds. Dagster's daemon looks every 5 s whether the interval has passed. With an interval of 5 the look after 5 s may come
-a moment too early, and the sensor would tick every 10 s."""
 
 
 def build_leader(wiring: Wiring, kept_instance: KeptInstance) -> dg.SensorDefinition:
     @dg.sensor(
         name="leader",
-        minimum_interval_seconds=INTERVAL,
+        minimum_interval_seconds=interval(wiring.settings.times.leader_tick),
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Elects a leader, who keeps the lease rows in step with Kinesis's shards and assigns leases to workers.",
     )

@@ -11,7 +11,7 @@ from pipeline.settings.model import Settings
 from pipeline.wiring import Wiring
 from resources.instance import KeptInstance
 from resources.runs import LATER_TAG, WORKER_TAG, DagsterRuns, instance_id
-from sensors.leader import INTERVAL
+from sensors.interval import interval
 from sensors.results import result
 
 
@@ -21,7 +21,7 @@ def build_worker(
     @dg.sensor(
         name=f"worker_{slug(worker_id)}",
         job=job,
-        minimum_interval_seconds=INTERVAL,
+        minimum_interval_seconds=interval(wiring.settings.times.worker_tick),
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=__doc__,
     )

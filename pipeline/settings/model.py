@@ -319,7 +319,8 @@ class WaveSettings:
 class TimeSettings:
     worker_tick: timedelta = _knob(
         timedelta(seconds=5),
-        doc="The time between two ticks of a worker's sensor. Dagster's daemon ticks every 5 s; say more where your daemon is slower.",
+        doc="The time between two ticks of a worker's sensor. Dagster's daemon looks every 5 s which sensors are due: other times are "
+        "rounded up to a multiple of 5 s. Say more where your daemon can't keep up, or where fewer requests matter more than latency.",
     )
     leader_tick: timedelta = _knob(
         timedelta(seconds=5),

@@ -1,7 +1,12 @@
 """What the composition root hands to Dagster."""
 
-import dagster as dg
+from datetime import timedelta
 
+import dagster as dg
+import pytest
+
+from pipeline.settings.model import TimeSettings
+from sensors.interval import interval
 from tests.dagster.fixtures import MakeWorld
 
 
@@ -33,7 +38,16 @@ def test_a_selection_of_partitions_becomes_one_run(make_world: MakeWorld):
     assert node.backfill_policy == dg.BackfillPolicy.single_run()
 
 
-def test_sensors_run_from_the_start_and_ask_for_less_than_dagsters_own_loop(make_world: MakeWorld):
-    for sensor in make_world(workers=("w1", "w2")).defs.get_repository_def().sensor_defs:
-        assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
-        assert sensor.minimum_interval_seconds == 4, "asking for the loop's 5 s would be asking for 10"
+def test_sensors_run_from_the_start_as_often_as_the_settings_say(make_world: MakeWorld):
+    times = TimeSettings(worker_tick=timedelta(seconds=10), leader_tick=timedelta(seconds=30))
+    sensors = make_world(workers=("w1", "w2"), times=times).defs.get_repository_def().sensor_defs
+
+    assert all(sensor.default_status is dg.DefaultSensorStatus.RUNNING for sensor in sensors)
+    asked = {sensor.name: sensor.minimum_interval_seconds for sensor in sensors}
+    assert asked == {"leader": 29, "worker_w1": 9, "worker_w2": 9}
+
+
+@pytest.mark.parametrize(("tick", "asked"), [(5.0, 4), (1.0, 1), (0.5, 1), (7.5, 6), (60.0, 59)])
+def test_a_sensor_asks_for_a_second_less_than_its_tick(tick: float, asked: int):
+    """Dagster's daemon looks every 5 s: asking for the loop's 5 s would be asking for 10. And 0 would mean Dagster's 30."""
+    assert interval(timedelta(seconds=tick)) == asked
