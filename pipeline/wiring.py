@@ -154,7 +154,7 @@ class Wiring:
             # The leader's lock and its counter of assignment passes go by a worker's row: that of the deployment's first worker.
             leader_id=self.settings.workers[0].id,
             settings=self.settings,
-            policy=self.policy,
+            policy=self.policy(),
             tables=ports.tables(),
             leases=ports.leases(),
             workers=ports.workers(),
@@ -178,7 +178,7 @@ class Wiring:
             runs=runs,
             clock=ports.clock,
             times=settings.times,
-            policy=self.policy,
+            policy=self.policy(),
             stream=lambda row: streams.facts(asked_by(settings, row)),
         )
 
@@ -189,8 +189,9 @@ class Wiring:
             sensor.streams = KnownStreams(source, self.ports.clock)
         return sensor.streams
 
-    @property
     def policy(self) -> Policy:
+        """Made once for each tick, run and command, on the ports of that moment. The parts of a policy keep nothing: a run asks them
+        anew at each wave."""
         ports = self.ports
         return policy_of(
             self.settings,
@@ -288,7 +289,7 @@ class Wiring:
         return Attempt(
             run_id=run_id,
             settings=settings,
-            policy=self.policy,
+            policy=self.policy(),
             claims=claims,
             ports=WavePorts(
                 leases=leases,
@@ -310,7 +311,7 @@ class Wiring:
         return Recovery(
             claim=f"{run_id}/{ports.ids.fresh()}",
             settings=self.settings,
-            policy=self.policy,
+            policy=self.policy(),
             leases=ports.leases(),
             workers=ports.workers(),
             runs=runs,

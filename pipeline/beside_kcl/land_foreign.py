@@ -5,16 +5,15 @@ First the ENDs of parents, the oldest first; then the checkpoints of the held sh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pipeline.beside_kcl.foreign_ranges import ahead_of_table, plan_ends, plan_foreign, unfinished_parents
 from pipeline.core.landing import Proposal
 from pipeline.core.lease import Lease
 from pipeline.core.lineage import Range
-from pipeline.core.position import Positions
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.ports import LandingTable, LeaseStore, ShardSource, TableState
+from pipeline.duties.policy import ClaimedShards
+from pipeline.ports import LeaseStore, TableState
 
 _GENERATIONS = 20
 """The most generations of parents that are looked up. A stream isn't expected to be resharded more often between two waves."""
@@ -26,45 +25,40 @@ class TakeInForeign:
 
     leases: LeaseStore
 
-    def record_foreign_ranges(
-        self,
-        stream: StreamId,
-        held: Mapping[ShardKey, Lease],
-        state: TableState,
-        *,
-        table: LandingTable,
-        source: ShardSource,
-        run: str,
-        claim: str,
-    ) -> tuple[TableState, list[str]]:
-        return take_in_foreign(
-            stream, held, state, table=table, leases=self.leases, source=source, run=run, claim=claim
+    def record_foreign_ranges(self, shards: ClaimedShards) -> tuple[TableState, list[str]]:
+        taken: list[Range] = []
+        state, table = shards.state, shards.table
+        for ranges in self._ended_parents(shards):
+            committed = table.commit(Proposal(ranges))
+            taken += committed.landing.page.ranges
+            state = committed.state
+        ahead = ahead_of_table(shards.rows, state.positions)
+        if not ahead:
+            return state, _sentences(taken)
+        arrivals = shards.source.arrivals(ahead)
+        ranges = plan_foreign(
+            shards.rows, state.positions, arrivals=arrivals, run=shards.run, claim=shards.claim
         )
-
-
-def take_in_foreign(
-    stream: StreamId,
-    held: Mapping[ShardKey, Lease],
-    state: TableState,
-    *,
-    table: LandingTable,
-    leases: LeaseStore,
-    source: ShardSource,
-    run: str,
-    claim: str,
-) -> tuple[TableState, list[str]]:
-    """Commits the foreign ranges. Returns the lake table's new state, and a sentence for each range."""
-    taken: list[Range] = []
-    for ranges in _ended_parents(stream, held, state.positions, leases=leases, run=run, claim=claim):
         committed = table.commit(Proposal(ranges))
-        taken += committed.landing.page.ranges
-        state = committed.state
-    ahead = ahead_of_table(held, state.positions)
-    if not ahead:
-        return state, _sentences(taken)
-    ranges = plan_foreign(held, state.positions, arrivals=source.arrivals(ahead), run=run, claim=claim)
-    committed = table.commit(Proposal(ranges))
-    return committed.state, _sentences([*taken, *committed.landing.page.ranges])
+        return committed.state, _sentences([*taken, *committed.landing.page.ranges])
+
+    def _ended_parents(self, shards: ClaimedShards) -> list[tuple[Range, ...]]:
+        """The ENDs of parents that KCL has read to their ends, as one commit for each generation. Ancestors come first, because
+        a shard may not land before its parents have ended (I3)."""
+        stream, positions = shards.stream, shards.state.positions
+        found: list[tuple[Range, ...]] = []
+        rows: tuple[Lease, ...] = tuple(shards.rows.values())
+        for _ in range(_GENERATIONS):
+            asked = unfinished_parents(stream, rows, positions)
+            if not asked:
+                break
+            # Each round goes one generation up: the parents found now are asked for their own parents next.
+            rows = self.leases.get_many(sorted(asked)).leases
+            ranges = plan_ends(stream, asked, rows, positions, run=shards.run, claim=shards.claim)
+            if not ranges:
+                break
+            found.insert(0, ranges)
+        return found
 
 
 def _sentences(taken: Iterable[Range]) -> list[str]:
@@ -73,29 +67,3 @@ def _sentences(taken: Iterable[Range]) -> list[str]:
         "table, and Headrace reads on after them"
         for each in taken
     ]
-
-
-def _ended_parents(
-    stream: StreamId,
-    held: Mapping[ShardKey, Lease],
-    positions: Positions,
-    *,
-    leases: LeaseStore,
-    run: str,
-    claim: str,
-) -> list[tuple[Range, ...]]:
-    """The ENDs of parents that KCL has read to their ends, as one commit for each generation. Ancestors come first, because
-    a shard may not land before its parents have ended (I3)."""
-    found: list[tuple[Range, ...]] = []
-    rows: tuple[Lease, ...] = tuple(held.values())
-    for _ in range(_GENERATIONS):
-        asked = unfinished_parents(stream, rows, positions)
-        if not asked:
-            break
-        # Each round goes one generation up: the parents found now are asked for their own parents next.
-        rows = leases.get_many(sorted(asked)).leases
-        ranges = plan_ends(stream, asked, rows, positions, run=run, claim=claim)
-        if not ranges:
-            break
-        found.insert(0, ranges)
-    return found

@@ -17,7 +17,6 @@ from pipeline.core.order import Family
 from pipeline.core.position import Positions, Start
 from pipeline.core.shard import Shard
 from pipeline.core.sighting import Sighting, Sightings, expired
-from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.sync import plan_sync
 from pipeline.core.worker import Worker
 from pipeline.duties.electing import Electing, LockState
@@ -26,6 +25,7 @@ from pipeline.duties.leader_watch import LeaderWatch, LeaderWatchMemory
 from pipeline.duties.part_memory import PartMemory
 from pipeline.duties.policy import (
     AssignmentView,
+    ClaimedShards,
     Elected,
     LeaderLook,
     MayAssign,
@@ -34,7 +34,7 @@ from pipeline.duties.policy import (
     SignsOfLife,
     TakenLeases,
 )
-from pipeline.ports import LandingTable, LeaderLock, LeaseStore, Listing, ShardSource, TableState, WorkerStore
+from pipeline.ports import LeaderLock, LeaseStore, Listing, TableState, WorkerStore
 from pipeline.settings.model import Settings, TimeSettings
 
 
@@ -222,15 +222,5 @@ def held_of(leases: LeaseStore, me: str, keys: Collection[str]) -> tuple[Lease, 
 class NoForeignRanges:
     """No other program reads these shards, so there is nothing to commit."""
 
-    def record_foreign_ranges(
-        self,
-        stream: StreamId,
-        held: Mapping[ShardKey, Lease],
-        state: TableState,
-        *,
-        table: LandingTable,
-        source: ShardSource,
-        run: str,
-        claim: str,
-    ) -> tuple[TableState, list[str]]:
-        return state, []
+    def record_foreign_ranges(self, shards: ClaimedShards) -> tuple[TableState, list[str]]:
+        return shards.state, []

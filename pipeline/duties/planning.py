@@ -21,7 +21,7 @@ from pipeline.core.sync import rows_of
 from pipeline.duties.chain import Claimed, Planned, WavePorts
 from pipeline.duties.family import SinceOrigin, family_of
 from pipeline.duties.origin import ensure_origin
-from pipeline.duties.policy import BeforeReading
+from pipeline.duties.policy import BeforeReading, ClaimedShards
 from pipeline.duties.shard_ends import ShardEnds
 from pipeline.duties.streams import how_to_read
 from pipeline.duties.wave import Problem
@@ -53,15 +53,16 @@ class Planning:
     def _record_foreign_ranges(self, claimed: Claimed, state: TableState) -> TableState:
         streams, claims = claimed.streams, claimed.claims
         for stream in sorted(streams.facts.keys() & state.positions.origins.keys()):
-            state, notes = self.before_reading.record_foreign_ranges(
-                stream,
-                {key: row for key, row in claims.held.items() if key.stream == stream},
-                state,
+            shards = ClaimedShards(
+                stream=stream,
+                rows={key: row for key, row in claims.held.items() if key.stream == stream},
                 table=self.ports.table,
+                state=state,
                 source=self.ports.source,
                 run=self.run_id,
                 claim=claims.claim,
             )
+            state, notes = self.before_reading.record_foreign_ranges(shards)
             claimed.log.notes.extend(notes)
         return state
 

@@ -2,7 +2,8 @@
 
 A duty asks the policy, and never asks the settings for a mode. A `Policy` is put together from parts. `alone.py` has the
 parts of a deployment whose tables no other program uses; read it first. The parts for shared tables are a package of their
-own, which duties don't import. A part decides anew at each tick and at each wave, because other workers come and go.
+own, which duties don't import. A policy is made once for each tick and each run. Its parts keep nothing: they decide anew at
+each tick and at each wave, because other workers come and go.
 """
 
 from __future__ import annotations
@@ -251,20 +252,24 @@ class OwnLeases(Protocol):
 # --- before a wave reads ------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedShards:
+    """Shards of one stream that a run has claimed and is about to read."""
+
+    stream: StreamId
+    rows: Mapping[ShardKey, Lease]
+    table: LandingTable
+    state: TableState
+    """The state of `table`, as the run last read it."""
+    source: ShardSource
+    run: str
+    claim: str
+
+
 class BeforeReading(Protocol):
     """What a wave commits before it reads, where another program reads the same shards."""
 
-    def record_foreign_ranges(
-        self,
-        stream: StreamId,
-        held: Mapping[ShardKey, Lease],
-        state: TableState,
-        *,
-        table: LandingTable,
-        source: ShardSource,
-        run: str,
-        claim: str,
-    ) -> tuple[TableState, list[str]]:
+    def record_foreign_ranges(self, shards: ClaimedShards) -> tuple[TableState, list[str]]:
         """Commit the ranges that another program has read of these shards.
 
         Returns the lake table's state after the commits, and sentences for a person.

@@ -46,5 +46,7 @@ class Sessions:
         found = self._settings.worker(worker_id)
         if found is None:
             configured = ", ".join(sorted(worker.id for worker in self._settings.workers))
-            raise Unknown(f"the settings have no worker {worker_id!r}; they have {configured}. Nothing was read")
+            raise Unknown(
+                f"the settings have no worker {worker_id!r}; they have {configured}. Nothing was read"
+            )
         return found

@@ -81,7 +81,7 @@ class Life:
 
     @property
     def policy(self) -> Policy:
-        return wiring_of(self).policy
+        return wiring_of(self).policy()
 
     # -- what happens --------------------------------------------------------------------------------------------
 

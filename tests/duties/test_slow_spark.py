@@ -175,7 +175,9 @@ def test_a_shard_that_was_given_away_while_spark_started_isnt_read() -> None:
 
     world.stage.start = start
     report = cold.attempt.wave()
-    assert [(each.lease_key, each.why) for each in report.problems] == [(gone, "worker w2 holds its lease, not w1")]
+    assert [(each.lease_key, each.why) for each in report.problems] == [
+        (gone, "worker w2 holds its lease, not w1")
+    ]
     assert [each.lease_key for each in report.landed] == [world.shard(1).shard_id]
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from pipeline.beside_kcl.choose_policy import PolicyPorts, policy_of
+from pipeline.duties.policy import Policy
+from pipeline.settings.model import Settings
 from pipeline.wiring import NoDagster, Wiring
 from tests.duties.reading import PortsOf
-from tests.duties.world import World
+from tests.duties.world import TICK, World
 
 
 class NamedPorts(PortsOf):
@@ -27,6 +31,18 @@ class NamedPorts(PortsOf):
     def table(self, writer: str) -> Any:
         self.tables_.add(writer)  # type: ignore[attr-defined]
         return super().table(writer)
+
+
+class TimedPorts(PortsOf):
+    """Nothing beats beside a tick or a run."""
+
+    @property
+    def timer(self) -> Any:
+        return self
+
+    @contextmanager
+    def beating(self, *_: object, **__: object) -> Iterator[None]:
+        yield
 
 
 MAKES: dict[str, Callable[[Wiring], object]] = {
@@ -55,7 +71,7 @@ def test_a_duty_asks_for_its_table_and_its_source_by_the_same_name(
 
 def test_the_tables_of_a_process_take_kinesis_time_from_the_source_of_the_same_name(tmp_path: Any):
     from pipeline.adapters import Adapters
-    from pipeline.settings.model import AwsSettings, LandingSettings, Settings
+    from pipeline.settings.model import AwsSettings, LandingSettings
 
     adapters = Adapters(
         Settings(
@@ -69,3 +85,31 @@ def test_the_tables_of_a_process_take_kinesis_time_from_the_source_of_the_same_n
 
     assert adapters.table("w1")._date_of_aws() == "Kinesis's clock"
     assert adapters.table("w2")._date_of_aws() is None
+
+
+def test_a_policy_is_made_once_for_each_tick_and_each_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(workers=("w1", "w2"))
+    wired = Wiring(world.settings, TimedPorts(world))  # type: ignore[arg-type]
+    made: list[object] = []
+    waves: list[object] = []
+
+    def counting(settings: Settings, ports: PolicyPorts) -> Policy:
+        made.append(policy_of(settings, ports))
+        return made[-1]  # type: ignore[return-value]
+
+    monkeypatch.setattr("pipeline.wiring.policy_of", counting)
+
+    def since(work: Callable[[], object]) -> int:
+        before = len(made)
+        work()
+        return len(made) - before
+
+    for _ in range(3):
+        assert since(lambda: wired.leader_turn(None)) == 1
+        assert since(lambda: wired.worker_turn("w1", None, instance="dagster", runs=world.runs)) == 1
+        assert since(lambda: wired.worker_turn("w2", None, instance="dagster", runs=world.runs)) == 1
+        world.clock.advance(TICK)
+    world.produce(0)
+    reading = wired.reading("run", NoDagster(), on_wave=waves.append, on_waiting=print)
+    assert since(lambda: reading.everything_due("w1")) == 1
+    assert len(waves) > 1

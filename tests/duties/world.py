@@ -135,7 +135,7 @@ class World:
     @property
     def policy(self) -> Policy:
         """The policy for the present settings."""
-        return wiring_of(self).policy
+        return wiring_of(self).policy()
 
     def lead(self, leader: str = "w1") -> LeaderReport:
         report = self.a_leader(leader).tick(self.leader_memory.get(leader, LeaderMemory()))
