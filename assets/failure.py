@@ -4,7 +4,7 @@ from typing import Any
 
 import dagster as dg
 from dagster._core.errors import DagsterUserCodeProcessError
-from dagster._utils.error import SerializableErrorInfo
+from dagster._utils.error import SerializableErrorInfo  # type: ignore[attr-defined] # as Dagster's own modules do
 
 
 class _WithoutStack(DagsterUserCodeProcessError):
@@ -12,7 +12,7 @@ class _WithoutStack(DagsterUserCodeProcessError):
 
     def __init__(self, sentence: str) -> None:
         shown = SerializableErrorInfo(message=sentence, stack=[], cls_name=dg.Failure.__name__)
-        super().__init__(sentence, user_code_process_error_infos=[shown])
+        super().__init__(sentence, user_code_process_error_infos=[shown])  # type: ignore[no-untyped-call] # Dagster's
 
 
 class RunFailed(dg.Failure, _WithoutStack):

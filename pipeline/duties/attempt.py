@@ -95,12 +95,7 @@ class Attempt:
             self.claims.note_progress()
         claimed: tuple[str, ...] = ()
         try:
-            claimable = self.claims.claimable(log, streams.by_name, rows)
-            if claimable:
-                self._open_stage(log, claimable)
-            if log.waited >= _OLD:
-                claimable = self.claims.claimable(log, streams.by_name, self._read_again(claimable))
-            self.claims.take(log, streams.by_name, claimable)
+            self._claim(log, streams, rows)
             claimed = self.claims.keys
             if claimed:
                 self.on_arrow(Arrow.CLAIMED, claimed)
@@ -121,6 +116,14 @@ class Attempt:
         self.load.report_when_due()
         self.failed.update({p.lease_key: p.why for p in log.problems if p.fatal})
         return log.report(len(claimed))
+
+    def _claim(self, log: WaveLog, streams: WaveStreams, rows: Iterable[Lease]) -> None:
+        claimable = self.claims.claimable(log, streams.by_name, rows)
+        if claimable:
+            self._open_stage(log, claimable)
+        if log.waited >= _OLD:
+            claimable = self.claims.claimable(log, streams.by_name, self._read_again(claimable))
+        self.claims.take(log, streams.by_name, claimable)
 
     def _open_stage(self, log: WaveLog, claimable: Sequence[Lease]) -> None:
         """Open the stage before the first claim: Spark may take minutes to start, and no other run can read a claimed shard."""
