@@ -17,6 +17,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from pipeline.errors import Unknown, Unreachable
 from pipeline.lake.private_files import make_folder, make_private_file
+from pipeline.lake.sql_catalog import KeepingSqlCatalog
 
 CATALOG_NAME = "headrace"
 """SqlCatalog stores this name in each row and finds only rows with it: another engine on the same database has to use it."""
@@ -47,6 +48,9 @@ def open_catalog(properties: Mapping[str, str], *, private: bool = True) -> Cata
 
 def _open(properties: Mapping[str, str]) -> Catalog:
     catalog = load_catalog(CATALOG_NAME, **properties)
+    if type(catalog) is SqlCatalog:  # a subclass is the user's own choice
+        catalog.engine.dispose()
+        catalog = KeepingSqlCatalog(CATALOG_NAME, **catalog.properties)
     if isinstance(catalog, SqlCatalog) and catalog.engine.dialect.name == "sqlite":
         # No pool: a SQLite connection that a forked child inherits may corrupt the database, and a
         # pooled connection that is still open at exit warns.

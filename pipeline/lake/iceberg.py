@@ -11,6 +11,7 @@ for a failure; the table itself is loaded again, and the walk over its snapshots
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -24,27 +25,37 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from sqlalchemy.exc import IntegrityError
 
+from pipeline.clock import dice
 from pipeline.core.batch import StagedFile
 from pipeline.core.landing import Landing, Proposal, decide_landing
 from pipeline.core.position import Positions
 from pipeline.core.repair_plan import TableEvidence
 from pipeline.core.stream import StreamId
+from pipeline.core.words import counted
 from pipeline.errors import ChainBroken, ClockOff, CommitUnknown, Transient, Unreachable
 from pipeline.lake.append import MARK, TAG, PreparedCommit, prepare
 from pipeline.lake.catalog import asking, open_catalog
 from pipeline.lake.data_files import data_files, ids_of
 from pipeline.lake.evidence import Remains, evidence_of
+from pipeline.lake.file_io import with_own_io
 from pipeline.lake.position_chain import Known, Link, ancestors, landed, nearest_ours
-from pipeline.lake.private_io import with_private_io
 from pipeline.lake.schema import ORDER, PARTITIONS, PROPERTIES, SCHEMA, check_shape, missing_properties
 from pipeline.lake.state_files import StateFiles
 from pipeline.lake.summary import positions_in, summary_of
 from pipeline.ports import Clock, Committed, RepairableTable, StagingSpec, TableState
 
-_TRIES = 20
-"""Commits of other writers that may come first before this one gives up. Several runs rarely commit at the same time."""
+_TRIES = 100
+"""Commits of other writers that may come first before this one gives up. Among 32 writers that commit without a break, one in
+a hundred commits takes 70 tries.
+"""
+_LONGEST_PAUSE = 16
+"""The longest pause after a first refusal, in durations of an attempt: with up to 16 writers each finds a gap."""
+_HALVED_AFTER = 8
+"""Durations of an attempt after which the longest pause is half as long, so that a commit that has waited long comes first."""
 _UNSURE_TRIES = 3
 """Errors without a clear answer in one commit before it raises CommitUnknown."""
+_LOOKS_AT_ONCE = 8
+"""Staged files whose existence is asked for at the same time: a wave on a cluster may have staged dozens of files."""
 _STALE = timedelta(hours=12)
 """Orphan removal may delete files that are a day old. With half of that, a late commit never names a deleted file."""
 _CLOCK_LEEWAY = timedelta(seconds=30)
@@ -80,11 +91,9 @@ class IcebergTable(RepairableTable):
         known. `private`: only this user may read local files that the table creates.
         """
         self.identifier = identifier
-        self.states = StateFiles(state, with_private_io(catalog, _place(state)) if private else catalog)
+        self.states = StateFiles(state, with_own_io(catalog, _place(state), private=private))
         self._private = private
-        self._properties = (
-            with_private_io(catalog, catalog.get("warehouse", "")) if private else dict(catalog)
-        )
+        self._properties = with_own_io(catalog, catalog.get("warehouse", ""), private=private)
         self._clock = clock
         self._writer = writer
         self._date_of_aws = date_of_aws
@@ -146,7 +155,6 @@ class IcebergTable(RepairableTable):
         )
 
     def commit(self, proposal: Proposal) -> Committed:
-        self._check_age(proposal.files)
         self._check_clock()
         # Every commit that was sent, by its snapshot id: an answer that was lost may belong to any of them.
         tries: dict[int, tuple[PreparedCommit, Landing]] = {}
@@ -163,12 +171,23 @@ class IcebergTable(RepairableTable):
 
     def _land(self, proposal: Proposal, tries: dict[int, tuple[PreparedCommit, Landing]]) -> Committed:
         unsure: list[Exception] = []
+        began = self._clock.monotonic()
         while True:
+            tried_at = self._clock.monotonic()
             base, mine = self._look_for(tries)
             # Before anything else: an earlier try that has landed must not be sent again (D7).
             if mine is not None:
                 return _committed(mine, tries[mine][1])
             self._check_patience(len(tries), unsure)
+            # After each look, not once: a process may have stood still for days since the last one.
+            try:
+                self._check_files(base.table, proposal.files)
+            except Transient as gone:
+                if not unsure:
+                    raise
+                raise CommitUnknown(
+                    f"whether a commit to {self.identifier} landed isn't known, and it can't be tried again: {gone}"
+                ) from gone
             # Decided anew on each base (D9): a range is accepted only if it begins at the position in this very snapshot, to
             # which the catalog's compare-and-swap then ties the commit. So each record lands once (I1), and the ranges of a shard
             # form one chain (I4).
@@ -182,6 +201,8 @@ class IcebergTable(RepairableTable):
                 attempt.send(base.table)
             except CommitFailedException:
                 # Another commit was faster: the catalog has certainly refused this one.
+                now = self._clock.monotonic()
+                self._clock.pause(_pause(now - tried_at, waited=now - began))
                 continue
             except Exception as error:  # noqa: BLE001 - of any error but a refusal the commit may have landed
                 unsure.append(error)
@@ -320,12 +341,21 @@ class IcebergTable(RepairableTable):
                 move_tag=landing.positions != base.state.positions,
             )
 
-    def _check_age(self, files: tuple[StagedFile, ...]) -> None:
+    def _check_files(self, table: Table, files: tuple[StagedFile, ...]) -> None:
+        """Iceberg would commit files that are gone, and every scan of the table would fail afterwards."""
         oldest = min((file.staged_at for file in files), default=None)
         if oldest is not None and self._clock.now() - oldest > _STALE:
             raise Transient(
                 f"files staged at {oldest.isoformat()} are older than {_STALE} and may be removed as orphans at any "
                 "time. Nothing was committed; the next wave reads their records again"
+            )
+        with asking(f"the storage of {self.identifier}"), ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
+            found = pool.map(lambda file: table.io.new_input(file.path).exists(), files)
+            gone = [file.path for file, there in zip(files, found, strict=True) if not there]
+        if gone:
+            raise Transient(
+                f"{counted(len(gone), 'staged file')} can't be found any more, the first is {gone[0]}: something else deleted "
+                "it. Nothing was committed; the next wave reads the records again"
             )
 
     def _check_clock(self) -> None:
@@ -347,6 +377,15 @@ class IcebergTable(RepairableTable):
                 f"{tried} times another commit to {self.identifier} was faster. Nothing was committed; the next wave reads "
                 "the same records again"
             )
+
+
+def _pause(attempt: float, *, waited: float) -> float:
+    """How many seconds to wait after a refusal. `attempt`: the seconds that the refused attempt took.
+
+    By chance, so that two writers that refused each other don't meet again, and shorter for a commit that has waited longer.
+    """
+    longest = attempt * _LONGEST_PAUSE / (1 + waited / (attempt * _HALVED_AFTER)) if attempt else 0.0
+    return dice() * longest
 
 
 def _head(table: Table) -> int | None:

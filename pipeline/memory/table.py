@@ -64,6 +64,8 @@ class MemoryTable(RepairableTable):
         """Called before and after each commit's compare-and-swap. It may raise `LostOnTheWay`, or act as another writer."""
         self.rows_of: Callable[[StagedFile], Iterable[tuple[ShardKey, int]]] = lambda _: ()
         """File -> shard and sequence number of each row, which a repair reads."""
+        self.removed: set[str] = set()
+        """Staged files that something else has deleted."""
         self._forgotten: set[int] = set()
         """Expired snapshots that no metadata file describes any more. Their rows are still in the table."""
         self._clock = clock
@@ -81,7 +83,6 @@ class MemoryTable(RepairableTable):
         return StagingSpec(self._location, tuple((name, i) for i, name in enumerate(COLUMNS, start=1)))
 
     def commit(self, proposal: Proposal) -> Committed:
-        self._check_age(proposal.files)
         tries: dict[int, Landing] = {}
         unsure = 0
         while True:
@@ -92,6 +93,7 @@ class MemoryTable(RepairableTable):
                     return self._committed(snapshot.id, tries[snapshot.id])
             if unsure >= _UNSURE_TRIES:
                 raise CommitUnknown(f"{unsure} commits got no clear answer, and the table shows none of them")
+            self._check_files(proposal.files, unsure=unsure)
             # Each try is decided anew: the decision on an older base says nothing about the new one (D9).
             landing = decide_landing(base.positions, proposal)
             if landing.is_empty:
@@ -223,7 +225,15 @@ class MemoryTable(RepairableTable):
     def _committed(self, snapshot: int, landing: Landing) -> Committed:
         return Committed(landing, snapshot, self._state(snapshot))
 
-    def _check_age(self, files: tuple[StagedFile, ...]) -> None:
-        oldest = min((file.staged_at for file in files), default=None)
-        if oldest is not None and self._clock.now() - oldest > _STALE:
-            raise Transient(f"files staged at {oldest} are older than {_STALE}. Nothing was committed")
+    def _check_files(self, files: tuple[StagedFile, ...], *, unsure: int) -> None:
+        oldest = min((file.staged_at for file in files), default=self._clock.now())
+        gone = [file.path for file in files if file.path in self.removed]
+        if self._clock.now() - oldest > _STALE:
+            why = f"files staged at {oldest} are older than {_STALE}"
+        elif gone:
+            why = f"the staged file {gone[0]} can't be found any more"
+        else:
+            return
+        if unsure:
+            raise CommitUnknown(f"{why}, and an earlier try got no clear answer")
+        raise Transient(f"{why}. Nothing was committed")

@@ -12,6 +12,7 @@ from pipeline.core.lineage import Kind, ParentIs, ParentReason, Range
 from pipeline.core.position import Origin, Position, Start
 from pipeline.core.stream import ShardKey
 from pipeline.errors import CommitUnknown, Transient
+from pipeline.memory.table import LostOnTheWay
 from pipeline.ports import LandingTable
 from tests.lake.files import NOON, ORIGIN, STREAM, a_file, a_key, a_landing, a_range, at, with_origin
 from tests.lake.tables import IcebergLake, Lake, MemoryLake
@@ -95,6 +96,60 @@ def test_a_range_from_an_old_position_is_refused_and_leaves_no_row(landed: Lake)
 
 def test_a_range_from_a_position_ahead_of_the_table_is_refused(landed: Lake):
     assert not land(landed, A, 7, [8])
+    assert landed.numbers() == {A.shard_id: [1, 2, 3]}
+
+
+def test_a_staged_file_that_was_deleted_lands_nothing(landed: Lake):
+    """Iceberg would commit the file's name, and every scan of the table would fail afterwards."""
+    before = landed.table.load()
+    proposal = a_landing(landed.table.staging_spec(), A, after=3, numbers=[4])
+    landed.remove(proposal.files[0])
+    with pytest.raises(Transient, match="can't be found any more"):
+        landed.table.commit(proposal)
+    assert landed.table.load() == before
+    assert landed.numbers() == {A.shard_id: [1, 2, 3]}
+
+
+def test_a_staged_file_that_is_deleted_while_another_commit_comes_first_lands_nothing(landed: Lake):
+    proposal = a_landing(landed.table.staging_spec(), A, after=3, numbers=[4])
+
+    def meanwhile() -> None:
+        land(landed, B, None, [1])
+        landed.remove(proposal.files[0])
+
+    landed.before_next_swap(meanwhile)
+    with pytest.raises(Transient, match="can't be found any more"):
+        landed.table.commit(proposal)
+    assert landed.numbers() == {A.shard_id: [1, 2, 3], B.shard_id: [1]}
+
+
+def test_files_that_grow_too_old_while_another_commit_comes_first_land_nothing(landed: Lake):
+    """A process may stand still for days between its look at the table and its request."""
+    proposal = a_landing(landed.table.staging_spec(), A, after=3, numbers=[4])
+
+    def meanwhile() -> None:
+        land(landed, B, None, [1])
+        landed.clock.at += timedelta(days=2)
+
+    landed.before_next_swap(meanwhile)
+    with pytest.raises(Transient, match="older than"):
+        landed.table.commit(proposal)
+    assert landed.numbers() == {A.shard_id: [1, 2, 3], B.shard_id: [1]}
+
+
+def test_after_a_request_without_an_answer_a_deleted_file_leaves_it_open_whether_the_commit_landed(
+    landed: Lake,
+):
+    """The request may still be on its way to the catalog."""
+    proposal = a_landing(landed.table.staging_spec(), A, after=3, numbers=[4])
+
+    def lost() -> None:
+        landed.remove(proposal.files[0])
+        raise LostOnTheWay("request")
+
+    landed.before_next_swap(lost)
+    with pytest.raises(CommitUnknown, match="can't be found any more"):
+        landed.table.commit(proposal)
     assert landed.numbers() == {A.shard_id: [1, 2, 3]}
 
 

@@ -43,6 +43,10 @@ class Lake(Protocol):
         """Call a function between the commit request that landed and the next loading of the table."""
         ...
 
+    def remove(self, file: StagedFile) -> None:
+        """Something else deletes a staged file."""
+        ...
+
     def numbers(self) -> dict[str, list[int]]:
         """For each shard id, the sequence numbers that a reader finds in the table."""
         ...
@@ -105,6 +109,9 @@ class MemoryLake:
 
         self.memory.fault = fault
 
+    def remove(self, file: StagedFile) -> None:
+        self.memory.removed.add(file.path)
+
     def numbers(self) -> dict[str, list[int]]:
         files = [file for snapshot in self.memory.history(self.memory.head) for file in snapshot.files]
         found: dict[str, list[int]] = {}
@@ -151,6 +158,9 @@ class IcebergLake:
 
     def after_next_swap(self, act: Callable[[], object]) -> None:
         after_next_swap(self.iceberg.catalog, act)
+
+    def remove(self, file: StagedFile) -> None:
+        Path(file.path.removeprefix("file://")).unlink()
 
     def numbers(self) -> dict[str, list[int]]:
         return numbers_in(read.rows(self.handle()))

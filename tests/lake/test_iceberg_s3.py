@@ -1,27 +1,45 @@
 """The warehouse and the state files on S3, which the stand-in plays."""
 
+import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import boto3
+import pyarrow as pa
 import pytest
 from moto.server import ThreadedMotoServer
 
+from pipeline.aws.pages_decode import record_schema
 from pipeline.core.landing import Proposal
 from pipeline.core.lineage import Kind
 from pipeline.lake import read, summary
 from pipeline.lake.catalog import embedded_catalog
 from pipeline.lake.iceberg import IcebergTable
-from tests.lake.files import ORIGIN, StandingClock, a_key, a_landing, a_range, at, numbers_in
+from pipeline.lake.stage_files import write_files
+from tests.lake.files import NOON, ORIGIN, StandingClock, a_key, a_landing, a_range, at, numbers_in
 
 A, B = a_key(0), a_key(1)
+
+
+def a_record(number: int) -> pa.RecordBatch:
+    row = {
+        "stream": A.stream.name,
+        "stream_epoch": A.stream.epoch,
+        "shard_id": A.shard_id,
+        "sequence_number": str(number),
+        "arrival_ts": NOON,
+        "data": b"payload",
+    }
+    return pa.RecordBatch.from_pylist([row], schema=record_schema())
 
 
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     for name, value in {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}.items():
         monkeypatch.setenv(name, value)
-    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server = ThreadedMotoServer("127.0.0.1", port=0)
     server.start()
     host, port = server.get_host_and_port()
     address = f"http://{host}:{port}"
@@ -56,3 +74,48 @@ def test_rows_positions_and_state_files_are_on_s3(
     assert [len(entry.page.ranges) for entry in read.ledger(again)] == [0, 1, 1]
     assert dict(again.staging_spec().options) == {"endpoint": endpoint, "region": "us-east-1"}
     assert not list((tmp_path / "warehouse").iterdir())
+
+
+class Requests(logging.Handler):
+    """Every request that the stand-in of S3 answered: method and path."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        found = re.search(r"(GET|PUT|POST|HEAD|DELETE) (\S+)", record.getMessage())
+        self.seen.append(found[0] if found else record.getMessage())
+
+
+@pytest.fixture
+def requests() -> Iterator[Requests]:
+    """The stand-in's web server logs a line for each request."""
+    handler, log = Requests(), logging.getLogger("werkzeug")
+    before = log.level
+    log.setLevel(logging.INFO)
+    log.addHandler(handler)
+    yield handler
+    log.removeHandler(handler)
+    log.setLevel(before)
+
+
+def test_a_wave_with_one_file_takes_at_most_twelve_requests(
+    tmp_path: Path, endpoint: str, requests: Requests
+):
+    """As a run does it: look at the table, write the file as a Spark task does, commit."""
+    table = open_table(tmp_path, endpoint)
+    table.ensure()
+    table.commit(ORIGIN)
+    for wave in range(1, 4):
+        requests.seen.clear()
+        table.ensure()
+        assert table.load().positions.of(A) == (at(wave - 1) if wave > 1 else None)
+        (file,) = write_files(
+            {A: [a_record(wave)]}, table.staging_spec(), now=lambda: NOON, fresh=lambda: uuid4().hex
+        )
+        landed = table.commit(Proposal((a_range(A, wave - 1 or None, wave, rows=1, files=[file]),), (file,)))
+        assert not landed.landing.refused
+        assert requests.seen, "the requests are counted"
+        assert len(requests.seen) <= 12, "\n".join(requests.seen)
+    assert numbers_in(read.rows(table)) == {A.shard_id: [1, 2, 3]}

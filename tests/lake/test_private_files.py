@@ -14,9 +14,9 @@ from pipeline.core.batch import StagedFile
 from pipeline.core.landing import Proposal
 from pipeline.core.lineage import Kind
 from pipeline.lake.catalog import embedded_catalog
+from pipeline.lake.file_io import with_own_io
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.private_files import make_folder
-from pipeline.lake.private_io import with_private_io
 from pipeline.lake.stage_files import write_files
 from pipeline.ports import StagingSpec
 from tests.lake.files import NOON, STREAM, StandingClock, a_key, a_range, at, with_origin
@@ -111,13 +111,11 @@ def test_missing_folders_are_made_private_below_the_first_existing_one(tmp_path:
     ]
 
 
-@pytest.mark.parametrize(
-    "location", ["s3://bucket/lake", "abfss://lake@account/x", "gs://bucket", "a-rest-warehouse", ""]
-)
-def test_remote_locations_are_accessed_as_before(location: str):
-    assert with_private_io({"warehouse": location}, location) == {"warehouse": location}
+@pytest.mark.parametrize("location", ["abfss://lake@account/x", "gs://bucket", "a-rest-warehouse", ""])
+def test_pyiceberg_chooses_the_access_to_locations_neither_on_this_machine_nor_on_s3(location: str):
+    assert with_own_io({"warehouse": location}, location, private=True) == {"warehouse": location}
 
 
 def test_a_file_io_that_the_settings_choose_is_used():
     chosen = {PY_IO_IMPL: "pyiceberg.io.fsspec.FsspecFileIO"}
-    assert with_private_io(chosen, "/lake") == chosen
+    assert with_own_io(chosen, "/lake", private=True) == chosen

@@ -1,0 +1,123 @@
+"""pyiceberg's SqlCatalog, which reads each metadata file once and copies no snapshots.
+
+pyiceberg's own SqlCatalog reads the table's metadata file at each load, and once more in each commit. It then copies all
+snapshots for each commit, and compares the copies: at 1,500 snapshots that is half of the commit's CPU. A metadata file never
+changes after it was written, so the metadata that was read or written once is kept by the file's location. Whether it is still the newest is asked of
+the database each time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.io import load_file_io
+from pyiceberg.serializers import FromInputFile, ToOutputFile
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import (
+    TableRequirement,
+    TableUpdate,
+    _apply_table_update,
+    _TableMetadataUpdateContext,
+    _update_table_metadata_log,
+)
+from sqlalchemy import CursorResult, update
+from sqlalchemy.orm import Session
+
+from pipeline.clock import SystemClock
+
+_KEPT = 4
+"""Metadata files whose content is kept in memory: those of two tables, before and after a commit."""
+
+
+class KeepingSqlCatalog(SqlCatalog):
+    def __init__(self, name: str, **properties: str) -> None:
+        self._kept: dict[str, TableMetadata] = {}
+        super().__init__(name, **properties)
+
+    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
+        location = orm_table.metadata_location
+        if not location:
+            raise NoSuchTableError(f"{orm_table.table_namespace}.{orm_table.table_name} has no metadata file")
+        metadata = self._kept.get(location)
+        if metadata is None:
+            io = load_file_io(properties=self.properties, location=location)
+            metadata = self._keep(location, FromInputFile.table_metadata(io.new_input(location)))
+        return Table(
+            (*Catalog.identifier_to_tuple(str(orm_table.table_namespace)), str(orm_table.table_name)),
+            metadata,
+            location,
+            self._load_file_io(metadata.properties, location),
+            self,
+        )
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """Write the new metadata file, then put its location into the table's row if the row still has the old location."""
+        current = self.load_table(table.name())
+        for requirement in requirements:
+            requirement.validate(current.metadata)
+        changed = applied(updates, current.metadata, current.metadata_location)
+        if changed is current.metadata:
+            return _answer(changed, current.metadata_location)
+        version = self._parse_metadata_version(current.metadata_location) + 1
+        places = load_location_provider(changed.location, changed.properties)
+        location = places.new_table_metadata_file_location(version)
+        # overwrite: the name has a new uuid, so that asking whether the file exists would cost two requests for nothing.
+        output = self._load_file_io(changed.properties, location).new_output(location)
+        ToOutputFile.table_metadata(changed, output, overwrite=True)
+        self._swap(table.name(), current.metadata_location, location)
+        return _answer(self._keep(location, changed), location)
+
+    def _swap(self, name: Any, old: str, new: str) -> None:
+        namespace, table = (
+            Catalog.namespace_to_string(Catalog.namespace_from(name)),
+            Catalog.table_name_from(name),
+        )
+        swap = (
+            update(IcebergTables)
+            .where(
+                IcebergTables.catalog_name == self.name,
+                IcebergTables.table_namespace == namespace,
+                IcebergTables.table_name == table,
+                IcebergTables.metadata_location == old,
+            )
+            .values(metadata_location=new, previous_metadata_location=old)
+        )
+        with Session(self.engine) as session:
+            if cast("CursorResult[Any]", session.execute(swap)).rowcount < 1:
+                raise CommitFailedException(f"another process has updated the table {namespace}.{table}")
+            session.commit()
+
+    def _keep(self, location: str, metadata: TableMetadata) -> TableMetadata:
+        # A new dictionary each time: another thread may read the old one at this moment.
+        newest = [*((at, kept) for at, kept in self._kept.items() if at != location), (location, metadata)]
+        self._kept = dict(newest[-_KEPT:])
+        return metadata
+
+
+def _answer(metadata: TableMetadata, location: str) -> CommitTableResponse:
+    return CommitTableResponse.model_validate({"metadata": metadata, "metadata-location": location})
+
+
+def applied(updates: tuple[TableUpdate, ...], base: TableMetadata, location: str) -> TableMetadata:
+    """The metadata after the updates. It shares with the base whatever didn't change: nobody changes metadata in place."""
+    context = _TableMetadataUpdateContext()
+    changed = base
+    for each in updates:
+        changed = _apply_table_update(each, changed, context)
+    if not context.has_changes():
+        return base
+    changed = _update_table_metadata_log(changed, location, base.last_updated_ms)
+    if changed.last_updated_ms == base.last_updated_ms:
+        # Other engines refuse a table whose time goes back, and this host's clock may be behind the last writer's.
+        now = round(SystemClock().now().timestamp() * 1000)
+        changed = changed.model_copy(update={"last_updated_ms": max(now, base.last_updated_ms + 1)})
+    changed.spec().check_compatible(changed.schema())
+    changed.sort_order().check_compatible(changed.schema())
+    return changed
