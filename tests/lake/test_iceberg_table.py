@@ -200,10 +200,11 @@ def test_a_file_that_would_harm_the_table_fails_the_whole_commit(
 
 def test_committing_reads_no_data_file_again(lake: IcebergLake):
     proposal = a_landing(lake.iceberg.staging_spec(), A, after=None, numbers=[1])
-    whole = Path(proposal.files[0].path)
-    whole.rename(whole.with_suffix(".away"))
+    file = Path(proposal.files[0].path)
+    content = file.read_bytes()
+    file.write_bytes(b"")  # the file exists, and can't be read as Parquet
     assert not lake.iceberg.commit(with_origin(proposal)).landing.refused
-    whole.with_suffix(".away").rename(whole)
+    file.write_bytes(content)
     assert lake.numbers() == {A.shard_id: [1]}
 
 
