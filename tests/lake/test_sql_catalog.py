@@ -59,7 +59,7 @@ def test_a_table_reads_no_metadata_file_that_it_has_read_or_written(lake: Iceber
     location = lake.iceberg.open().metadata_location
     Path(location.removeprefix("file://")).unlink()
     assert lake.iceberg.load().positions.of(A) is not None
-    with pytest.raises(Unreachable, match="the landing table"):
+    with pytest.raises(Unreachable, match="reached now"):
         lake.handle().load()
 
 
