@@ -1,7 +1,7 @@
 """The ports: what the duties need from outside, as Protocols.
 
-Each port has an adapter on AWS, Spark or Iceberg, and one in memory. The tests in `tests/contract` hold both to the same
-promises, so that a duty works alike on either.
+An adapter on AWS, Spark, Iceberg or Dagster implements each port, and most ports have one in memory as well. The tests in
+`tests/contract` hold both to the same promises, so that a duty works on either in the same way.
 """
 
 from __future__ import annotations

@@ -36,7 +36,8 @@ def plan_election(
         return Move.TAKE, None
     if found.owner == me:
         return Move.BEAT, None
-    # Counted in looks, not by a clock (`pipeline.core.sighting`). A new owner writes a new version, so it starts without credit.
+    # How long the lock stands still is counted in looks, not by a clock (`pipeline.core.sighting`). A new owner writes a new
+    # version, so it starts without credit.
     before = {} if seen is None else {found.owner: seen}
     now = look(before, {found.owner: found.version}, since=since, tick=tick)[found.owner]
     if now.credit > found.duration:
