@@ -26,7 +26,7 @@ _MISSING: Final = "ResourceNotFoundException"
 
 
 class Finder:
-    """Keeps the tags that it has read, so that a look which is throttled half-way isn't wasted."""
+    """Finds streams. Tags that were read are kept, so that the next look can use them if Kinesis throttles this one half-way."""
 
     def __init__(self, client: KinesisClient) -> None:
         self._client = client
@@ -64,7 +64,7 @@ class Finder:
         oldest = sorted(self._tags, key=lambda stream: self._tags[stream][0])
         for stream in new:
             self._tags[stream] = (time.monotonic(), self._tags_of(stream))
-        # The older tags are good enough until the next look.
+        # Without an answer, the older tags are used until the next look.
         with suppress(Throttled):
             for stream in oldest[: max(0, _AT_ONCE - len(new))]:
                 self._tags[stream] = (time.monotonic(), self._tags_of(stream))

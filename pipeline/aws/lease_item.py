@@ -200,7 +200,7 @@ def _write(field: str, value: Any) -> Item:
         case Failure():
             parts = (av.moment_value(value.since, av.MILLISECOND), av.text_value(value.why))
         case HashRange():
-            # KCL refuses a row unless start < end, and has to be able to read ours: a range of a single hash key is left out.
+            # KCL can't read a row unless start < end. So a range of a single hash key is left out.
             if value.start == value.end:
                 return {}
             parts = (av.text_value(str(value.start)), av.text_value(str(value.end)))

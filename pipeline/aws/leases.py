@@ -166,7 +166,7 @@ class DynamoLeaseStore:
             except TablesMissing:
                 raise
             except HeadraceError:
-                # The size only decides the number of segments: a scan must not fail because it isn't known.
+                # The size only decides the number of segments: a scan must not fail because the size isn't known.
                 return size
             self._size = (self._clock.monotonic() + _SIZE_HOLDS, size)
         return size

@@ -157,7 +157,7 @@ class _Reading:
                 "read before it are safe, and the request is sent again"
             ) from None
         if answer.next_iterator is None and not answer.children:
-            # An END is committed for ever, so it is believed only if the same answer names the child shards.
+            # An END is never taken back once it is committed. So it counts only if the same answer names the child shards.
             raise Unreachable(
                 f"an answer for {self._key} has neither a next iterator nor child shards, so it isn't the end of the shard. The "
                 "answer wasn't used, and the request is sent again"

@@ -2,7 +2,7 @@
 
     get_records ──> botocore: sign, send ──> before-parse event: keep the body aside ──> pages_decode
 
-botocore emits an event before it parses an answer. For a successful GetRecords our function keeps the body, and gives an
+botocore emits an event before it parses an answer. For a successful GetRecords a function of this module keeps the body, and gives an
 empty one to botocore's parser, which would take 15 us a record. botocore parses errors as always. Its retries are off,
 because `pipeline.aws.pages` retries with regard to the shard's limits.
 """

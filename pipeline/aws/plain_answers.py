@@ -23,7 +23,7 @@ _BINARY = re.compile(rb'"BS?" ?:')
 
 
 def with_plain_answers(client: DynamoDBClient) -> DynamoDBClient:
-    """The same client, with plain answers of its reads. Errors and writes are parsed by botocore as always."""
+    """The same client, whose reads return rows parsed by `json` alone. botocore parses errors and writes as always."""
     for operation in _READS:
         client.meta.events.register(f"before-parse.dynamodb.{operation}", _put_aside)
         client.meta.events.register(f"after-call.dynamodb.{operation}", _take_back)
@@ -31,7 +31,7 @@ def with_plain_answers(client: DynamoDBClient) -> DynamoDBClient:
 
 
 def _put_aside(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object) -> None:
-    # A text that happens to hold `"B":` only sends the answer the slow way through botocore.
+    # A text that happens to hold `"B":` matches too. Then botocore parses the answer, which is only slower.
     if response_dict["status_code"] == 200 and not _BINARY.search(response_dict["body"]):
         customized_response_dict[_BODY] = response_dict["body"]
         response_dict["body"] = b"{}"

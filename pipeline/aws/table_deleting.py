@@ -32,7 +32,7 @@ _BEATS: Final = (
     worker_item.RUN_BEATS,
     worker_item.LAST_UPDATE,
 )
-"""Attributes that change while a worker lives, in rows of leases, workers and the lock, of Headrace and of KCL."""
+"""Attributes that change while a worker is alive, in rows of leases, workers and the lock, of Headrace and of KCL."""
 
 Beats = dict[tuple[str, str], str]
 """(table, key) of a row -> its changing attributes, as text."""

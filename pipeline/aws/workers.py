@@ -132,7 +132,7 @@ class DynamoWorkerStore:
             )
 
     def set_stopping(self, worker_id: str, *, stopping: bool) -> None:
-        # A stamp in the past: KCL's leader then takes the worker for gone, and assigns it no leases.
+        # A time in the past: KCL's leader then counts the worker as gone, and assigns no leases to it.
         left = av.moment_value(self._clock.now() - BACKDATE_STOPPING, av.SECOND)
         stamp = {wire.LAST_UPDATE: left} if stopping else self._stamp()
         self._put(worker_id, {**stamp, wire.STOPPING: {"BOOL": stopping}})
@@ -213,7 +213,7 @@ class DynamoWorkerStore:
         )
 
     def _tables(self) -> tuple[Rows, ...]:
-        """The tables to read, first the one that is written: if a worker has a row in both, the first one is current."""
+        """The tables to read. The table that is written comes first: if a worker has a row in both, the row in that table is current."""
         also = self._also()
         return (
             (self._rows,) if also is None else (self._rows, Rows(self._rows.client, also.table, key=also.key))

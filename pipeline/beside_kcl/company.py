@@ -1,4 +1,4 @@
-"""How a deployment treats KCL workers in its tables: as part of its fleet if the settings join them, otherwise as a danger."""
+"""How a deployment treats KCL workers in its tables: as part of its fleet, or, if the settings don't join them, as a reason to stop."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class JoinedFleet:
 
     def presence(self, me: str, watch: LeaderWatchMemory, memory: PartMemory, now: datetime) -> Presence:
         """KCL's leader assigns leases to each worker with a recent row. A worker that may not read yet must have no such
-        row, or nobody would read the shards that it is assigned."""
+        row, or no worker would read the shards that it is assigned."""
         why, known = self.adopted.look(AdoptionMemory.of(memory), now)
         why_not = f"worker {me} may not read yet, and so asks for no leases: {why}" if why else None
         return Presence(why_not, known)

@@ -1,7 +1,7 @@
 """Watches whether a KCL worker that leads really assigns leases.
 
 A KCL 3.5.1 worker that lost the race for creating the index when it started has no assignment job, but can still get the
-leader's lock. Then the lock beats, and nobody assigns leases. A KCL leader doesn't count its assignment passes in its row, so
+leader's lock. Then the lock beats, but no leases are assigned. A KCL leader doesn't count its assignment passes in its row, so
 this watch looks at the leases: a lease that stands still for too long isn't assigned to a living worker.
 """
 

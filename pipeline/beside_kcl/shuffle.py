@@ -57,8 +57,8 @@ class Shuffle:
         """What to remember, and whether this deployment leads."""
         now = self.clock.now()
         if _is_due(memory, now):
-            # The row of an ended shard keeps its last owner until the leader deletes the row. That worker may be gone, and
-            # could never delete it.
+            # Only owners of open leases are shuffled. The row of an ended shard keeps its last owner until the leader deletes the
+            # row: if that worker were gone and came first, no worker would lead.
             rows = of_our_form(self.leases.scan(), multi=self.multi).leases
             order = leader.order_of_leadership(row.owner for row in rows if not row.has_ended)
             memory = ShuffleMemory(memory.first or now, now, order[0] if order else None)

@@ -30,7 +30,7 @@ _KINDS: Final[Mapping[str, str]] = {
 }
 """Key of a row -> its type, for rows that KCL before 3.5 writes without the attribute entityType."""
 _PAGE: Final = 1_000
-"""Rows of one answer. Larger answers of a slow endpoint could take longer than our client's read timeout, which is short
+"""Rows of one answer. Larger answers of a slow endpoint could take longer than the client's read timeout, which is short
 because Dagster's ticks use the same client settings.
 """
 _TELL_EVERY: Final = 2_000

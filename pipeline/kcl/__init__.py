@@ -1,9 +1,9 @@
-"""The rules of the Kinesis Client Library (KCL), as pure functions that decide exactly as KCL does.
+"""The rules of the Kinesis Client Library (KCL), as pure functions that decide as KCL does. docs/kcl.md lists the differences.
 
-Where Headrace has tables of its own, its defaults replace most of these rules (see docs/kcl.md). The rules are used in
-tables that KCL's workers share. `make vectors` compares the rules with what the Java library decided in the same cases.
+Where Headrace has tables of its own, its defaults replace most of these rules. The rules are used in tables that KCL's
+workers share. `make vectors` compares the rules with what the Java library decided in the same cases.
 
-No tick and no run uses these rules; this is why they are kept:
+The following rules are used by no tick and no run. This is why each of them is kept:
 
     checkpointer            a later step needs it: an application that reads beside KCL checkpoints by these rules
     deaggregate             a later step needs it: it unpacks records that the Kinesis Producer Library packed together

@@ -1,4 +1,4 @@
-"""KCL's periodic auditor: it decides whether a stream needs a shard sync, because its active leases leave out hash keys.
+"""KCL's periodic auditor: it decides whether a stream needs a shard sync, because the stream's active leases leave out hash keys.
 
 The auditor acts only on a hole that it has seen several times in a row, because reshards and clean-ups make holes that
 are gone soon.
@@ -13,7 +13,7 @@ from pipeline.core.lease import Lease
 from pipeline.core.shard import MAX_HASH_KEY, HashRange
 
 CONFIDENCE = 3
-"""KCL's leasesRecoveryAuditorInconsistencyConfidenceThreshold."""
+"""The default of KCL's leasesRecoveryAuditorInconsistencyConfidenceThreshold."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ Ranges = Mapping[str, Sequence[float]]
 FAILED = -1.0
 """Stands in `stats` for an interval in which the worker couldn't measure."""
 REPORT_PERIOD = timedelta(seconds=30)
-"""KCL's workerMetricsReporterFreqInMillis."""
+"""The default of KCL's workerMetricsReporterFreqInMillis."""
 ALPHA = 0.5
-"""KCL's workerMetricsEMAAlpha."""
+"""The default of KCL's workerMetricsEMAAlpha."""
 _SYNTHETIC = "THROUGHPUT"
 """A worker whose row has this metric counts as a worker without metrics."""
 

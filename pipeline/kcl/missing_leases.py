@@ -1,10 +1,12 @@
 """KCL's shard sync: which leases are missing in the lease table, and the checkpoint at which each of them starts.
 
-The table is empty: one lease for each shard of the filtered listing, at the initial position.
-The table has leases: for each open shard without a lease, KCL looks at its ancestors.
-    No ancestor has a lease or is given one: the shard itself gets a lease, at the initial position.
-    An ancestor has a lease or is given one: the shard gets no lease, because the end of its parent will create it. Leases
-    are created for the shards between that ancestor and the shard where they are missing.
+If the table is empty, each shard of the filtered listing gets a lease, at the initial position.
+
+If the table has leases, KCL looks at the ancestors of each open shard without a lease:
+
+- If no ancestor has a lease or is given one, the shard itself gets a lease, at the initial position.
+- If an ancestor has a lease or is given one, the shard gets none, because its lease is created when its parent ends. Missing
+  leases of the shards between that ancestor and the shard are created now.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from math import ceil
 _BYTES_PER_SEGMENT = 0.2  # GiB
 _MOST_SEGMENTS = 32
 _SEGMENTS_UNKNOWN = 10
-"""KCL's number if DescribeTable has never told the size of the table."""
+"""KCL's number of segments if DescribeTable has never returned the size of the table."""
 
 
 def scan_segments(table_bytes: int | None) -> int:

@@ -1,7 +1,7 @@
 """One append to one loaded state of the table (its base), attempted once.
 
-pyiceberg's own commit isn't used, for two reasons, for both of which there is a contract test. Its retry *rebases*: it puts
-the append on a newer base on which nobody has checked the positions, so that a range could land twice. And with retries off,
+pyiceberg's own commit isn't used, for two reasons; a contract test shows each of them. Its retry *rebases*: it puts
+the append on a newer base without a check of the positions, so that a range could land twice. And with retries off,
 it deletes the manifests of a commit whose answer was lost, though the commit may have landed. Here nothing is deleted: files
 that no snapshot names are orphans, and orphan removal deletes them by their age.
 """

@@ -1,4 +1,4 @@
-"""Opening the Iceberg catalog, and the meaning of its errors."""
+"""Opens the Iceberg catalog, and turns errors of the libraries below into Headrace's errors."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _EVERYWHERE: Final = "00000000"
 class _Reading:
     at: float
     cpu: Any
-    """The reading of the CPU's `Source`; None if it failed."""
+    """The reading of the CPU counters; None if it failed."""
     traffic: Traffic | None
 
 
@@ -112,7 +112,7 @@ def host_gauge() -> Gauge:
 
 
 def _interface(root: Path) -> str:
-    """The interface to measure: eth0, or the one of the default route where there is no eth0."""
+    """The interface to measure: eth0, or the interface of the default route where there is no eth0."""
     try:
         lines = (root / "proc/net/route").read_text(encoding="ascii").splitlines()
     except OSError:

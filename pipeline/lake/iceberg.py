@@ -4,7 +4,7 @@
       ^                                                                                     |
       '---------- refused, or any answer that isn't a clear success ------------------------'
 
-After an error nobody knows whether the commit landed: the answer may have been lost behind a success. So no error is taken
+After an error it isn't known whether the commit landed: the answer may have been lost behind a success. So no error is taken
 for a failure; the table itself is loaded again, and the walk over its snapshots shows whether the try is part of it.
 """
 
@@ -110,7 +110,7 @@ class IcebergTable(RepairableTable):
     def ensure(self) -> None:
         with asking(f"the catalog of {self.identifier}"):
             self._create()
-        # Other tools may remove or shorten our properties, and may do so again: each start looks at them.
+        # Other tools may remove or shorten Headrace's properties, and may do so again: each start checks them.
         for _ in range(_TRIES):
             table = self.open()
             check_shape(table)

@@ -1,8 +1,8 @@
-"""Starting the local Spark Connect server, or joining the one that runs, however slow the machine is.
+"""Starting the local Spark Connect server, or joining the server that runs already, however slow the machine is.
 
 PySpark's own start kills a server that isn't up after 120 s. It also refuses to start a server beside one that it can't
 reach: a server that is slow to answer, or one whose starting process was killed before it had written the server's address
-and token. This module waits for a server that lives, replaces one that no process can reach, and raises where one died.
+and token. This module waits for a server that is alive, replaces a server that no process can reach, and raises if a server died.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def ancestors(head: int | None, current: Known, older: Iterator[Known]) -> Itera
         while at not in known:
             read_older(at)
         yield known[at]
-        # Without a parent, and not the first: read on until a file has the parent, or is from before this snapshot's commit.
+        # This snapshot has no parent, but isn't the first: read on until a file has the parent, or is from before its commit.
         while known[at].parent is None and known[at].sequence > _FIRST and at in oldest:
             read_older(at)
         at = known[at].parent

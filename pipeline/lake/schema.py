@@ -36,7 +36,7 @@ SCHEMA = Schema(
         for i, (name, kind, doc) in enumerate(_COLUMNS, start=1)
     )
 )
-"""No column is required: a quarantined record may lack any of them."""
+"""No column is required: a record that couldn't be taken apart may lack any of them."""
 
 _ARRIVAL = SCHEMA.find_field("arrival_ts").field_id
 

@@ -4,7 +4,7 @@ Spark's workers, on a cluster or a Connect server, don't have this project insta
 content, so that two versions in one session are never mistaken for each other.
 
 The local server starts with the zip on its workers' path, and announces that in its configuration. If each session shipped
-the zip to it, Spark would keep a Python daemon (46 MB) for each session as long as the server lives: a run every few minutes
+the zip to it, Spark would keep a Python daemon (46 MB) for each session as long as the server runs: a run every few minutes
 would fill gigabytes.
 """
 

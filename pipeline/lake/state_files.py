@@ -27,7 +27,7 @@ class StateFiles:
     """The catalog's properties, which include endpoint and region of the file system."""
 
     def write(self, values: Mapping[str, str]) -> str:
-        """Store values and return the pointer to them. Always before the commit whose summary has the pointer: a crash in between
+        """Store values and return the pointer to them. It is called before the commit whose summary has the pointer: a crash in between
         leaves an unused file, and never a pointer without a file.
         """
         body = json.dumps(dict(values), indent=1).encode()

@@ -1,7 +1,7 @@
 """PySpark's daemon, the process that forks Spark's Python workers, changed to end when it has no workers.
 
-Spark keeps a daemon (46 MB) for each Connect session as long as the server lives, though the daemon's workers end after a
-minute without work. Each run of ours is a session, so a server that runs for days would fill the memory. When Spark needs a
+Spark keeps a daemon (46 MB) for each Connect session as long as the server runs, though the daemon's workers end after a
+minute without work. Each run of Headrace is a session, so a server that runs for days would fill the memory. When Spark needs a
 worker and the daemon has ended, it starts a new daemon (`spark.python.daemon.module` names this module).
 """
 

@@ -71,7 +71,7 @@ def head(major: int, number: int) -> bytes:
 def _write(out: bytearray, value: Any) -> None:
     write = _WRITERS.get(type(value))
     if write is None:
-        raise TypeError(f"CBOR as we write it has no {type(value).__name__}")
+        raise TypeError(f"the stand-in's CBOR has no {type(value).__name__}")
     write(out, value)
 
 

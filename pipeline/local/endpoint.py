@@ -27,7 +27,7 @@ class LocalAws:
         """Use a stand-in that is running."""
         self.endpoint = endpoint
         self.region = region
-        # Kept, since each new session reads the service models anew; locked, since making clients isn't thread-safe.
+        # The session is kept, since each new session reads the service models anew. Clients are made under a lock, since making them isn't thread-safe.
         self._session: Session | None = None
         self._lock = Lock()
 
@@ -106,7 +106,7 @@ def local_aws(*options: str) -> Iterator[LocalAws]:
 
     The stand-in ends when its standard input does, and so in any case when this process ends.
     """
-    # The child has to find our packages also where they aren't installed.
+    # The child process has to find Headrace's packages, also where they aren't installed.
     root = str(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))
     command = [sys.executable, "-m", "pipeline.local", "--port", "0", "--while-stdin", *options]

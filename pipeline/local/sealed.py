@@ -7,7 +7,7 @@ import binascii
 from hashlib import blake2b
 
 _DIGEST = 8
-# Not a secret: the key only makes our tokens different from other base64 text.
+# Not a secret: the key only makes these tokens different from other base64 text.
 _KEY = b"headrace stand-in"
 _SEPARATOR = "|"
 
