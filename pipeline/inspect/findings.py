@@ -127,7 +127,7 @@ def _assigning(seen: Observation, leader: LeaderSeen) -> Iterator[Finding]:
         return
     sure = _watched(seen, IDLE_AFTER)
     hint = (
-        f"stop {leader.worker_id}, so that another worker leads"
+        f"stop {leader.worker_id}, so that another one leads"
         if sure
         else f"watch for longer (--for {IDLE_AFTER.total_seconds():.0f}s) before you act"
     )
