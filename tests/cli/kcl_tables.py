@@ -14,7 +14,7 @@ Item = dict[str, Any]
 
 
 def a_lease(key: str, *, n: int = 0, of: int = 1, owner: str | None = None, **more: Any) -> Item:
-    """Slice `n` of `of` of the hash keys, as KCL 2.x writes it."""
+    """The attributes of part `n` of `of` equal parts of the hash keys, as KCL 2.x writes them."""
     slot = (MAX_HASH_KEY + 1) // of
     end = MAX_HASH_KEY if n == of - 1 else (n + 1) * slot - 1
     item: Item = {
@@ -40,7 +40,7 @@ TYPED = {"entityType": {"S": "LEASE"}}
 
 
 def a_worker(name: str, *, key: str, age: int = 0) -> Item:
-    """As KCL 3.x reports a worker's CPU; `age` in seconds."""
+    """The attributes by which KCL 3.x reports a worker's CPU. `age` is in seconds."""
     stats: Item = {
         key: {"S": name},
         "lut": {"N": str(int(time.time()) - age)},
@@ -62,7 +62,7 @@ def a_lock(owner: str, *, key: str, version: str = "5f0a") -> Item:
 
 
 class KclTables:
-    """The tables of one application, with a name of its own where none is given."""
+    """The tables of one application. If no name is given, the application gets one that no other test uses."""
 
     def __init__(self, client: "DynamoDBClient", name: str | None = None) -> None:
         self.client = client

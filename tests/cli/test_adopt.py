@@ -1,4 +1,4 @@
-"""`headrace adopt` and `headrace give-back`, on a table as KCL's workers leave it."""
+"""`headrace adopt` and `headrace give-back`, on a lease table as KCL's workers leave it."""
 
 import json
 from datetime import timedelta
@@ -20,7 +20,7 @@ __all__ = ["aws", "dynamodb", "kinesis"]
 
 @pytest.fixture
 def application(aws: LocalAws, dynamodb, kinesis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Two shards; KCL's worker stood after the first of three records in one of them."""
+    """A stream with two shards. In one of them KCL's worker has checkpointed the first of three records."""
     name = a_table(dynamodb, "leaseKey")
     kinesis.create_stream(StreamName=name, ShardCount=2)
     kinesis.get_waiter("stream_exists").wait(StreamName=name, WaiterConfig={"Delay": 1})
@@ -40,7 +40,9 @@ def application(aws: LocalAws, dynamodb, kinesis, tmp_path: Path, monkeypatch: p
     return name
 
 
-def test_what_would_be_adopted_is_shown_without_writing(application: str, capsys: pytest.CaptureFixture[str]):
+def test_without_a_confirmation_adopt_shows_the_positions_and_writes_nothing(
+    application: str, capsys: pytest.CaptureFixture[str]
+):
     assert main(["adopt", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)[0]
     assert [row["why"][:10] for row in told["shards"]] == ["goes on af", "starts at "]
@@ -72,7 +74,7 @@ def test_a_stopped_application_is_adopted_and_given_back(
     assert not any("leaseOwner" in row for row in rows)
 
 
-def test_leases_of_whoever_beats_are_not_given_back(
+def test_give_back_is_refused_while_leases_are_renewed(
     application: str, dynamodb, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     assert main(["adopt", "--watch", "50ms", "--yes"]) == 0
@@ -90,7 +92,7 @@ def test_leases_of_whoever_beats_are_not_given_back(
     assert "kcl-1 still hold leases" in capsys.readouterr().err
 
 
-def test_leases_of_a_worker_whose_row_beats_are_not_given_back(
+def test_give_back_is_refused_while_a_workers_row_is_beaten(
     application: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     assert main(["adopt", "--watch", "50ms", "--yes"]) == 0
@@ -100,7 +102,7 @@ def test_leases_of_a_worker_whose_row_beats_are_not_given_back(
     assert "kcl-1 still hold leases" in capsys.readouterr().err
 
 
-def test_an_application_that_still_beats_is_refused(
+def test_adopting_an_application_whose_leases_are_renewed_is_refused(
     application: str, dynamodb, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     def a_worker_renews(_seconds: float) -> None:
@@ -117,13 +119,15 @@ def test_an_application_that_still_beats_is_refused(
     file = Path("headrace.yaml")
     joined = "{failover: 20s, heartbeat: lease, allow_foreign_checkpoints: true}"
     file.write_text(file.read_text(encoding="utf-8") + f"kcl: {joined}\n", encoding="utf-8")
-    assert main(["adopt", "--yes"]) == 0, "who joins a live fleet takes in what it reads meanwhile"
+    assert main(["adopt", "--yes"]) == 0, (
+        "with allow_foreign_checkpoints the records that the fleet reads meanwhile are taken in"
+    )
 
 
-def test_giving_back_by_the_wrong_lake_table_is_refused_and_makes_none(
+def test_give_back_with_the_wrong_lake_table_is_refused_and_makes_no_table(
     application: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    assert main(["adopt", "--json"]) == 0, "which makes the table"
+    assert main(["adopt", "--json"]) == 0, "adopt makes the table"
     assert main(["give-back", "--yes"]) == 2
     assert "holds no positions: does landing.table name the table" in capsys.readouterr().err
     monkeypatch.setenv("HEADRACE__LANDING__TABLE", "lake.recrods")
@@ -134,7 +138,8 @@ def test_giving_back_by_the_wrong_lake_table_is_refused_and_makes_none(
 
 @pytest.fixture
 def two_streams(application: str, dynamodb, kinesis) -> str:
-    """As KCL's multi-stream mode leaves them, and a third one that Kinesis has forgotten; the settings name the first only."""
+    """Two streams as KCL's multi-stream mode leaves them, and a third one that was deleted. The settings name only
+    the first."""
     file = Path("headrace.yaml")
     file.write_text(file.read_text(encoding="utf-8") + "streams_mode: multi\n", encoding="utf-8")
     for n in range(2):
@@ -150,7 +155,7 @@ def two_streams(application: str, dynamodb, kinesis) -> str:
     return other
 
 
-def test_adopting_several_streams_that_died_between_two_goes_on_with_the_next(
+def test_an_adoption_that_died_between_two_streams_goes_on_with_the_next_stream(
     application: str, two_streams: str, dynamodb, capsys: pytest.CaptureFixture[str]
 ):
     for row in dynamodb.scan(TableName=application)["Items"]:
@@ -174,7 +179,7 @@ def test_adopting_several_streams_that_died_between_two_goes_on_with_the_next(
     assert "no stream is left to adopt" in capsys.readouterr().out
 
 
-def test_joining_that_died_between_two_streams_goes_on_though_the_fleet_has_read_on(
+def test_joining_a_fleet_goes_on_after_the_command_died_between_two_streams_though_the_fleet_has_read_on(
     application: str, two_streams: str, dynamodb, kinesis, capsys: pytest.CaptureFixture[str]
 ):
     file = Path("headrace.yaml")
@@ -205,7 +210,7 @@ def a_row_of(life: str, table: str, dynamodb) -> None:
     dynamodb.put_item(TableName=table, Item=write_lease(lease, entity_type=False))
 
 
-def test_streams_that_only_lease_rows_know_are_adopted_and_given_back_too(
+def test_streams_known_only_from_lease_rows_are_adopted_and_given_back_too(
     application: str, two_streams: str, dynamodb, capsys: pytest.CaptureFixture[str]
 ):
     assert main(["adopt", "--watch", "50ms", "--yes"]) == 0

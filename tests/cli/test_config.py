@@ -1,4 +1,4 @@
-"""`headrace config` shows the settings in force and where each came from."""
+"""`headrace config` shows the settings in effect, and where each came from."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,7 @@ def test_each_setting_is_a_line_with_value_and_source(
     assert lines["aws.profile"] == ["-", "default"]
 
 
-def test_the_same_as_json(file: Path, capsys: pytest.CaptureFixture[str]):
+def test_with_json_the_output_has_the_same_settings(file: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["config", "--json", "--config", str(file)]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["file"] == str(file)
@@ -63,7 +63,7 @@ def test_a_secret_is_never_printed(file: Path, form: list[str], bad: str, capsys
     assert err.count("\n") == (2 if "landing2" in bad else 1)
 
 
-def test_secrets_of_the_environment_are_nobodys_business(
+def test_other_variables_of_the_environment_are_not_shown(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CANARY)
@@ -72,7 +72,7 @@ def test_secrets_of_the_environment_are_nobodys_business(
     assert CANARY not in capsys.readouterr().out
 
 
-def test_a_missing_file_is_one_line_with_a_way_out(
+def test_a_missing_file_is_one_line_that_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(tmp_path)
@@ -81,7 +81,7 @@ def test_a_missing_file_is_one_line_with_a_way_out(
     assert "the smallest is: {application: my-app" in capsys.readouterr().err
 
 
-def test_the_document_is_renewed_in_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_settings_document_is_updated_in_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     document = tmp_path / "d.md"
     before, after = (
         "# Mine\n\n<!-- knobs: made by `headrace config --doc docs/settings.md` -->",

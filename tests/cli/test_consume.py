@@ -1,4 +1,4 @@
-"""`headrace consume`: shards read from the shell, through the claim, without Dagster."""
+"""`headrace consume` reads shards from the shell without Dagster, and claims their rows."""
 
 import os
 import subprocess
@@ -40,7 +40,7 @@ RECORDS = 60
 
 @dataclass
 class App:
-    """A stream with records, and its lease rows as a leader would have made them."""
+    """A stream with records, and the lease rows that a leader would have made."""
 
     folder: Path
     leases: DynamoLeaseStore
@@ -62,7 +62,7 @@ class App:
         )
 
     def imported_by(self, *command: str) -> set[str]:
-        """The packages that a fresh interpreter has imported once the command has come to its end."""
+        """The packages that a new interpreter has imported when the command ends."""
         words = [command[0], "--config", str(self.folder / "headrace.yaml"), *command[1:]]
         code = (
             f"import sys; from pipeline.cli import main; code = main({words!r}); "
@@ -137,7 +137,7 @@ def app(
         ([], "--shard KEY..., or --worker ID"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_before_anything_is_read(
+def test_wrong_arguments_are_refused_before_a_record_is_read(
     app: App, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ):
     assert main([*app.arguments, *arguments]) == 2
@@ -147,7 +147,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_read(
     assert all(row.run_claim is None for row in app.leases.scan().leases)
 
 
-def test_shards_land_from_the_shell_and_one_that_fails_holds_up_none(app: App):
+def test_shards_land_from_the_shell_and_a_failing_one_delays_no_other(app: App):
     with spark_of_its_own(app.folder / ".dagster"):
         first = app.shell("--shard", UNOWNED)
         assert first.returncode == 0, first.stderr
@@ -169,7 +169,7 @@ def test_shards_land_from_the_shell_and_one_that_fails_holds_up_none(app: App):
 
 
 def stand_ahead_of_the_table(app: App, key: str) -> None:
-    """As if another application of the same name had read it."""
+    """Write the row as if another application of the same name had read the shard."""
     row = app.leases.get(key)
     assert row is not None
     claimed = change.claim(row, "w1", "test/1")
@@ -182,7 +182,7 @@ def stand_ahead_of_the_table(app: App, key: str) -> None:
 @pytest.mark.parametrize(
     "command", [("status",), ("plan", "--for", "1s"), ("consume", "--shard", UNOWNED), ("lineage",)]
 )
-def test_a_command_imports_no_dagster_even_while_it_runs_to_its_end(app: App, command: tuple[str, ...]):
+def test_a_command_never_imports_dagster(app: App, command: tuple[str, ...]):
     with spark_of_its_own(app.folder / ".dagster"):
         imported = app.imported_by(*command)
     assert "pipeline" in imported

@@ -1,4 +1,4 @@
-"""The end of `headrace dev`, whatever becomes of the terminal: a program stands in for Dagster, all else is real."""
+"""How `headrace dev` ends, also without its terminal. A small program plays Dagster; everything else is real."""
 
 import os
 import signal
@@ -35,7 +35,8 @@ except KeyboardInterrupt:
     open("asked", "w").close()
 """
 PARTS = ["dagster_webserver", "dagster._daemon run", "dagster api grpc"]
-"""Its command line stands for those of Dagster's processes, by which `headrace dev` sees that they live."""
+"""The program's command line contains those of Dagster's processes, by which `headrace dev` sees that they are
+alive."""
 HEADRACE = f"""
 import sys
 from pipeline.cli import main, services
@@ -48,7 +49,7 @@ sys.exit(main(["dev", "--config", "h.yaml", "--port", sys.argv[1]]))
 def folder(tmp_path: Path, aws: LocalAws) -> Iterator[Path]:
     (tmp_path / "h.yaml").write_text(
         f"{{application: my-app, streams: [{{name: s}}], aws: {{region: {aws.region}, endpoint: '{aws.endpoint}'}}, "
-        "workers: [{id: w1, spark: {remote: 'sc://127.0.0.1:1'}}]}",  # no local Spark is started
+        "workers: [{id: w1, spark: {remote: 'sc://127.0.0.1:1'}}]}",  # with a remote Spark no local server is started
         encoding="utf-8",
     )
     yield tmp_path
@@ -80,7 +81,7 @@ def until(lines: Iterable[str], wanted: str) -> Iterator[str]:
         yield line
         if wanted in line:
             return
-    raise AssertionError(f"the command ended without a line that says {wanted!r}")
+    raise AssertionError(f"the command ended without printing {wanted!r}")
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,7 @@ def until(lines: Iterable[str], wanted: str) -> Iterator[str]:
     [(os.openpty, signal.SIGHUP), (os.pipe, signal.SIGTERM)],
     ids=["a closed terminal", "a pipe that nobody reads"],
 )
-def test_dagster_is_stopped_though_its_words_reach_nobody(
+def test_dagster_is_stopped_though_its_output_can_no_longer_be_written(
     folder: Path, aws: LocalAws, output: Callable[[], tuple[int, int]], number: int
 ):
     ours, theirs = output()
@@ -107,7 +108,7 @@ def test_dagster_is_stopped_though_its_words_reach_nobody(
 def a_run(
     folder: Path, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[DagsterInstance, DagsterRun]]:
-    """At work, in the Dagster of this folder; and the coordination tables are there."""
+    """A run at work in the Dagster of this folder. The coordination tables exist."""
     for variable, value in aws.environment.items():
         monkeypatch.setenv(variable, value)
     assert main(["tables", "create", "--config", str(folder / "h.yaml")]) == 0
@@ -117,10 +118,10 @@ def a_run(
         yield instance, instance.add_run(run)
 
 
-def test_a_run_at_work_ends_by_itself_before_dagster_is_stopped(
+def test_headrace_dev_lets_a_run_end_by_itself_before_it_stops_dagster(
     folder: Path, aws: LocalAws, a_run: tuple[DagsterInstance, DagsterRun]
 ):
-    """It may have begun just now, and hold no lease yet."""
+    """The run may have just begun, and have claimed no lease yet."""
     instance, run = a_run
     ours, theirs = os.pipe()
     headrace = started(folder, aws, theirs)
@@ -137,10 +138,10 @@ def test_a_run_at_work_ends_by_itself_before_dagster_is_stopped(
     assert status(instance, run) is DagsterRunStatus.SUCCESS
 
 
-def test_what_is_still_at_work_is_canceled_before_it_is_interrupted(
+def test_a_run_that_is_still_at_work_is_canceled_before_it_is_interrupted(
     folder: Path, aws: LocalAws, a_run: tuple[DagsterInstance, DagsterRun]
 ):
-    """Dagster calls it failed otherwise, and nobody knows why."""
+    """Otherwise Dagster calls the run failed, without a reason."""
     instance, run = a_run
     starting = instance.add_run(DagsterRun(job_name="j", run_id="2" * 32, status=DagsterRunStatus.STARTING))
     ours, theirs = os.pipe()
@@ -154,11 +155,11 @@ def test_what_is_still_at_work_is_canceled_before_it_is_interrupted(
     assert headrace.wait() == 0, told
     assert "2 runs still at work: canceled" in "".join(told)
     assert (folder / "asked").exists()
-    assert status(instance, run) is DagsterRunStatus.CANCELING, "it says itself when it is canceled"
-    assert status(instance, starting) is DagsterRunStatus.CANCELED, "it may never say anything"
+    assert status(instance, run) is DagsterRunStatus.CANCELING, "the run itself reports that it is canceled"
+    assert status(instance, starting) is DagsterRunStatus.CANCELED, "the run may report nothing"
 
 
-def test_a_second_one_on_the_same_dagster_home_is_refused_and_touches_nothing_of_the_first(
+def test_a_second_headrace_dev_on_the_same_dagster_home_is_refused_and_leaves_the_first_alone(
     folder: Path, aws: LocalAws, a_run: tuple[DagsterInstance, DagsterRun]
 ):
     instance, run = a_run
@@ -177,7 +178,7 @@ def test_a_second_one_on_the_same_dagster_home_is_refused_and_touches_nothing_of
         assert f"running on DAGSTER_HOME {folder / '.dagster'}" in refusal
         assert first.poll() is None
         assert status(instance, run) is DagsterRunStatus.STARTED
-        assert not (folder / "asked").exists(), "the first one's Dagster goes on"
+        assert not (folder / "asked").exists(), "the Dagster of the first one goes on"
         assert (folder / ".dagster" / LOCK).read_text() == before
         instance.report_dagster_event(DagsterEvent("PIPELINE_SUCCESS", run.job_name), run.run_id)
         first.send_signal(signal.SIGTERM)
@@ -185,7 +186,9 @@ def test_a_second_one_on_the_same_dagster_home_is_refused_and_touches_nothing_of
     assert first.wait() == 0, told
 
 
-def test_after_a_killed_one_the_next_stops_the_dagster_that_it_left_and_starts(folder: Path, aws: LocalAws):
+def test_headrace_dev_stops_the_dagster_that_a_killed_headrace_dev_left_and_starts(
+    folder: Path, aws: LocalAws
+):
     first, left = killed(folder, aws)
     os.kill(left, 0)
     assert not (folder / "asked").exists()
@@ -195,7 +198,7 @@ def test_after_a_killed_one_the_next_stops_the_dagster_that_it_left_and_starts(f
     with os.fdopen(ours, encoding="utf-8") as lines:
         told = [*until(lines, "UI at")]
         assert f"(process {first}) was killed; the Dagster that it left running was stopped" in "".join(told)
-        assert (folder / "asked").exists(), "by an interrupt, as at an end in order"
+        assert (folder / "asked").exists(), "by an interrupt, as at a normal end"
         with pytest.raises(ProcessLookupError):
             os.kill(left, 0)
         second.send_signal(signal.SIGTERM)
@@ -215,7 +218,7 @@ def killed(folder: Path, aws: LocalAws) -> tuple[int, int]:
         return headrace.pid, the_dagster(folder)
 
 
-def test_a_dagster_that_dies_by_itself_is_no_success(folder: Path, aws: LocalAws):
+def test_headrace_dev_fails_if_dagster_dies(folder: Path, aws: LocalAws):
     ours, theirs = os.pipe()
     headrace = started(folder, aws, theirs)
     with os.fdopen(ours, encoding="utf-8") as lines:

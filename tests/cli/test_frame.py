@@ -1,4 +1,4 @@
-"""The command line's frame: one line for what went wrong, a code for scripts, an answer at once."""
+"""What all commands share: one line for an error, an exit code for scripts, and a quick start."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ HEAVY = {
 
 
 def loaded_modules(code: str) -> set[str]:
-    """What a fresh interpreter has imported after some code."""
+    """The modules that a new interpreter has imported after running this code."""
     asked = f"import sys\n{code}\nprint(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, cwd=ROOT, check=True)
     return set(done.stdout.split("\n")[-2].split())
@@ -37,11 +37,11 @@ def loaded_modules(code: str) -> set[str]:
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """A subcommand of the test's own; `body` is what it does."""
+    """A command made by the test, which runs `body`."""
     made = SimpleNamespace(body=lambda args: 0)
     module = ModuleType("pipeline.cli.trial")
     attributes: dict[str, Any] = {"add": lambda sub: sub.add_parser("trial").add_argument("--n", type=int)}
-    attributes["run"] = lambda args: made.body(args)  # noqa: PLW0108 -- the body comes later
+    attributes["run"] = lambda args: made.body(args)  # noqa: PLW0108 -- the body is set later
     vars(module).update(attributes)
     monkeypatch.setitem(sys.modules, "pipeline.cli.trial", module)
     monkeypatch.setitem(frame.COMMANDS, "trial", "try")
@@ -64,7 +64,7 @@ def fail_with(error: BaseException) -> Any:
         (CommitUnknown("a long  story"), 75),
     ],
 )
-def test_an_error_is_one_line_and_a_code(
+def test_an_error_is_one_line_and_an_exit_code(
     command: SimpleNamespace, capsys: pytest.CaptureFixture[str], error: HeadraceError, code: int
 ):
     command.body = fail_with(error)
@@ -72,7 +72,7 @@ def test_an_error_is_one_line_and_a_code(
     assert capsys.readouterr() == ("", "headrace: a long story\n")
 
 
-def test_an_interrupt_ends_quietly_with_its_code(
+def test_an_interrupted_command_prints_nothing_and_ends_with_code_130(
     command: SimpleNamespace, capsys: pytest.CaptureFixture[str]
 ):
     command.body = fail_with(KeyboardInterrupt())
@@ -80,14 +80,14 @@ def test_an_interrupt_ends_quietly_with_its_code(
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_mistake_of_ours_is_not_dressed_up(command: SimpleNamespace):
+def test_an_error_in_headraces_own_code_shows_its_stack_trace(command: SimpleNamespace):
     command.body = fail_with(ZeroDivisionError())
     with pytest.raises(ZeroDivisionError):
         main(["trial"])
 
 
 @pytest.mark.parametrize("code", [0, 1, 2])
-def test_a_commands_own_code_is_the_exit_code(command: SimpleNamespace, code: int):
+def test_the_number_that_a_command_returns_is_the_exit_code(command: SimpleNamespace, code: int):
     command.body = lambda _: code
     assert main(["trial"]) == code
 
@@ -100,7 +100,7 @@ def test_a_command_gets_its_arguments(command: SimpleNamespace):
 @pytest.mark.parametrize(
     "argv", [["nosuch"], ["config", "--nosuch"], ["config", "--json", "--doc"], ["tables"]]
 )
-def test_a_mistyped_command_line_is_argparses_to_answer(argv: list[str], capsys: pytest.CaptureFixture[str]):
+def test_argparse_answers_a_mistyped_command_line(argv: list[str], capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as caught:
         main(argv)
     assert caught.value.code == 2
@@ -128,12 +128,12 @@ def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]):
     assert capsys.readouterr().out.startswith(f"usage: headrace {name}")
 
 
-def test_the_help_imports_no_command_at_all():
+def test_the_help_imports_no_commands_module():
     code = "from pipeline.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass"
     assert loaded_modules(code).isdisjoint(HEAVY)
 
 
-def test_arguments_are_read_and_settings_shown_without_anything_heavy(tmp_path: Path):
+def test_parsing_arguments_and_showing_settings_imports_nothing_heavy(tmp_path: Path):
     file = tmp_path / "h.yaml"
     file.write_text("{application: my-app, streams: [{name: s}]}", encoding="utf-8")
     code = f"from pipeline.cli import main\nmain(['config', '--config', {str(file)!r}])"
@@ -146,7 +146,7 @@ def test_a_commands_help_imports_nothing_heavy(name: str):
     assert loaded_modules(code).isdisjoint(HEAVY)
 
 
-def test_a_reader_that_leaves_is_no_traceback(tmp_path: Path):
+def test_a_closed_pipe_causes_no_stack_trace(tmp_path: Path):
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
@@ -160,7 +160,7 @@ def test_a_reader_that_leaves_is_no_traceback(tmp_path: Path):
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def test_the_stand_in_without_its_packages_says_what_to_install(
+def test_headrace_local_without_its_packages_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.delitem(sys.modules, "pipeline.local.__main__", raising=False)

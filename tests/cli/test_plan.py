@@ -1,4 +1,4 @@
-"""`headrace plan` prints what the leader would do, each change with its reason, and does nothing."""
+"""`headrace plan` prints what the leader would do, each change with its reason, and writes nothing."""
 
 import json
 from collections.abc import Callable
@@ -58,7 +58,7 @@ HANDING = Lease("shardId-2", 4, owner="w2", checkpoint_owner="w1")
     ],
     ids=lambda each: each.why if isinstance(each, Change) else "",
 )
-def test_a_change_is_told_by_what_becomes_of_the_lease(
+def test_each_change_is_printed_with_what_happens_to_the_lease(
     planned: Change, kind: str, before: str | None, after: str | None
 ):
     assert kind_of(planned) == kind
@@ -66,7 +66,7 @@ def test_a_change_is_told_by_what_becomes_of_the_lease(
     assert said == [{"kind": kind, "lease": planned.key, "from": before, "to": after, "why": planned.why}]
 
 
-def test_each_line_has_its_reason_and_the_last_one_the_sum():
+def test_each_line_has_its_reason_and_the_last_line_the_sum():
     changes = [change.assign(FREE, "w2", "unowned"), change.initiate_handover(MINE, "w2", "too much")]
     assert lines(changes) == [
         "assign     shardId-0  -> w2     unowned",
@@ -82,7 +82,7 @@ def test_an_empty_plan_says_so():
     assert document([]) == {"format": 1, "changes": [], "counts": {}}
 
 
-def test_the_plan_is_what_the_leader_then_does_and_nothing_is_written_before():
+def test_the_leader_then_does_what_the_plan_said_and_the_command_writes_nothing():
     world = World(workers=("w1", "w2"), shards=4)
     world.lead()
     rows = world.leases.scan().leases
@@ -91,7 +91,7 @@ def test_the_plan_is_what_the_leader_then_does_and_nothing_is_written_before():
     planned = seen.changes
     assert before(seen, "app") == []
     assert {kind_of(each) for each in planned} == {"assign"}
-    assert world.leases.scan().leases == rows, "nothing was written"
+    assert world.leases.scan().leases == rows, "the command wrote nothing"
     assert len(planned) == 4
     for each in planned:
         world.leases.apply(each)
@@ -109,8 +109,8 @@ def ticking(world: World) -> Callable[[float], None]:
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_whatever_the_strategy_what_is_uneven_is_shown_each_with_its_reason(strategy: Strategy):
-    """KCL's two even out in every third of a leader's runs only; a look isn't one of them."""
+def test_with_each_strategy_the_moves_are_shown_with_their_reasons(strategy: Strategy):
+    """KCL's two strategies balance in every third pass of a leader. The plan shows a pass that balances."""
     world = World(workers=("w1",), shards=6)
     assignment = replace(world.settings.assignment, strategy=strategy)
     world.settings = replace(world.settings, assignment=assignment)
@@ -125,7 +125,7 @@ def test_whatever_the_strategy_what_is_uneven_is_shown_each_with_its_reason(stra
     assert all(each.why.startswith("w1 ") for each in seen.changes)
 
 
-def test_where_kcls_workers_have_agreed_otherwise_nothing_is_shown_but_why():
+def test_if_kcls_client_version_contradicts_the_mode_only_the_reason_is_shown():
     world = shared(World(workers=("w1", "w2"), shards=4))
     world.lead()
     world.tables.version = ClientVersion.UPGRADE_FROM_2X
@@ -137,7 +137,7 @@ def test_where_kcls_workers_have_agreed_otherwise_nothing_is_shown_but_why():
 
 
 @pytest.mark.parametrize("stamped", [True, False], ids=["3.x", "2.x"])
-def test_beside_kcl_workers_that_the_settings_dont_join_it_says_so_as_the_leader_does(*, stamped: bool):
+def test_beside_kcl_workers_that_the_settings_dont_join_the_plan_says_so_as_the_leader_does(*, stamped: bool):
     world = owned_by_kcl(World(shards=4))
     if stamped:
         stamp(world)
@@ -157,7 +157,7 @@ def test_beside_kcl_workers_that_the_settings_dont_join_it_says_so_as_the_leader
     assert _start(seen)["why_not"] == told
 
 
-def test_it_says_so_before_a_first_start_too_when_they_have_read_nothing_yet():
+def test_the_plan_says_so_before_a_first_start_too_if_kcls_workers_have_read_nothing_yet():
     world = World(shards=1)
     row = Lease("shardId-000000000000", 1, checkpoint=TRIM_HORIZON, owner="kcl-1")
     world.leases.apply(change.create(row, "KCL"))
@@ -173,7 +173,7 @@ def test_it_says_so_before_a_first_start_too_when_they_have_read_nothing_yet():
     assert then == "application app hasn't started yet: the leader would first"
 
 
-def test_it_watches_as_long_as_it_is_told(capsys: pytest.CaptureFixture[str]):
+def test_the_command_watches_for_as_long_as_its_option_says(capsys: pytest.CaptureFixture[str]):
     world = World()
     world.lead()
     pauses: list[float] = []
@@ -184,7 +184,7 @@ def test_it_watches_as_long_as_it_is_told(capsys: pytest.CaptureFixture[str]):
 
 @pytest.fixture
 def file(tmp_path: Path, aws: LocalAws, kinesis: "KinesisClient") -> Path:
-    """Settings of an application that nobody has started yet; the stream, two shards, is named as it is."""
+    """The settings of an application that was never started, and its stream of two shards."""
     name = f"plan-{uuid4().hex[:8]}"
     kinesis.create_stream(StreamName=name, ShardCount=2)
     file = tmp_path / "headrace.yaml"
@@ -206,14 +206,14 @@ def planned(file: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return found
 
 
-def test_before_a_first_start_the_plan_says_so_and_what_the_leader_would_do_and_makes_nothing(
+def test_before_a_first_start_the_plan_says_what_the_leader_would_do_and_makes_no_table(
     file: Path, dynamodb: "DynamoDBClient", capsys: pytest.CaptureFixture[str]
 ):
     name = application_of(file)
     tables = set(dynamodb.list_tables()["TableNames"])
     assert main(["plan", "--config", str(file)]) == 0
     shown = capsys.readouterr()
-    assert shown.err == "", "nobody beats yet: there is nothing to watch"
+    assert shown.err == "", "no worker beats yet, so there is nothing to watch"
     assert shown.out.splitlines() == [
         f"application {name} hasn't started yet: the leader would first",
         "  make the coordination tables, which aren't there",
@@ -229,7 +229,7 @@ def test_before_a_first_start_the_plan_says_so_and_what_the_leader_would_do_and_
     assert set(dynamodb.list_tables()["TableNames"]) == tables
 
 
-def test_tables_that_nobody_may_make_are_an_error_that_names_the_command(
+def test_missing_tables_that_the_settings_dont_let_be_made_are_an_error_that_names_the_command(
     file: Path, capsys: pytest.CaptureFixture[str]
 ):
     with file.open("a", encoding="utf-8") as settings:
@@ -238,9 +238,7 @@ def test_tables_that_nobody_may_make_are_an_error_that_names_the_command(
     assert "create them by `headrace tables create`" in capsys.readouterr().err
 
 
-def test_what_a_first_start_has_done_already_is_not_named_again(
-    file: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_steps_of_a_first_start_that_are_done_are_not_listed(file: Path, capsys: pytest.CaptureFixture[str]):
     duty = wire(read_settings(str(file), {}).settings).leader()
     duty.tables.ensure()
     assert [each.split()[0] for each in planned(file, capsys)["first"]] == ["make", "commit"]
@@ -251,7 +249,7 @@ def test_what_a_first_start_has_done_already_is_not_named_again(
     assert (said["started"], said["first"], said["changes"]) == (True, [], [])
 
 
-def test_lost_tables_are_no_first_start_and_the_rows_come_from_the_lake(
+def test_deleted_tables_dont_count_as_a_first_start_and_rows_come_from_the_lake_tables_positions(
     file: Path, dynamodb: "DynamoDBClient", capsys: pytest.CaptureFixture[str]
 ):
     settings = read_settings(str(file), {}).settings
@@ -263,7 +261,7 @@ def test_lost_tables_are_no_first_start_and_the_rows_come_from_the_lake(
     assert said["counts"] == {"create": 2}
 
 
-def test_a_dropped_landing_table_under_rows_that_have_read_is_the_error_that_the_leader_would_have():
+def test_a_dropped_lake_table_under_rows_with_checkpoints_is_the_leaders_error():
     world = World(shards=1)
     world.settle()
     world.produce(0, 3)
@@ -289,7 +287,7 @@ def test_a_stream_without_an_origin_shows_its_start_and_its_rows_beside_one_that
     assert {stream.name for stream in world.table.load().positions.origins} == {STREAM}
 
 
-def test_the_command_shows_a_lease_that_is_missing_and_makes_none(
+def test_the_command_shows_a_missing_lease_and_makes_none(
     file: Path, dynamodb: "DynamoDBClient", capsys: pytest.CaptureFixture[str]
 ):
     name = application_of(file)

@@ -1,4 +1,5 @@
-"""`headrace skip`, `reposition` and `repair` on the stand-in: shown first, done only when asked to."""
+"""`headrace skip`, `reposition` and `repair` on the stand-in: the commands show their decision, and carry it out
+only after a confirmation."""
 
 import io
 import json
@@ -61,7 +62,7 @@ class App:
         return [r.kind for entry in read.ledger(self.table) for r in entry.page.ranges]
 
     def land(self, shard: str, upto: int) -> None:
-        """As a run does, row included, but without the rows."""
+        """Commit a range and write the row as a run does, but without data files."""
         key, at = ShardKey(self.stream, shard), self.position(shard)
         each = Range(Kind.LANDED, key, at, Position(upto), run="r", claim="r/1")
         assert not self.table.commit(Proposal((each,))).landing.refused
@@ -117,10 +118,12 @@ def app(
     made.table.ensure()
     made.table.commit(Proposal(origins=((facts.stream, Origin(TRIM, facts.asked)),)))
     yield made
-    assert all(row.run_claim is None for row in leases.scan().leases), "nothing is held when a command ends"
+    assert all(row.run_claim is None for row in leases.scan().leases), "no row is held when a command ends"
 
 
-def test_a_skip_is_shown_and_without_a_yes_nothing_is_changed(app: App, capsys: pytest.CaptureFixture[str]):
+def test_a_skip_is_shown_and_changes_nothing_without_a_confirmation(
+    app: App, capsys: pytest.CaptureFixture[str]
+):
     before = app.table.load()
     assert app("skip", "--shard", FIRST) == 2
     out, err = capsys.readouterr()
@@ -129,7 +132,7 @@ def test_a_skip_is_shown_and_without_a_yes_nothing_is_changed(app: App, capsys: 
     assert app.table.load() == before
 
 
-def test_a_skip_as_json_is_a_dry_run(app: App, capsys: pytest.CaptureFixture[str]):
+def test_a_skip_with_json_is_a_dry_run(app: App, capsys: pytest.CaptureFixture[str]):
     before = app.table.load()
     assert app("skip", "--shard", FIRST, "--to-tip", "--json") == 0
     told = json.loads(capsys.readouterr().out)
@@ -138,7 +141,7 @@ def test_a_skip_as_json_is_a_dry_run(app: App, capsys: pytest.CaptureFixture[str
     assert app.table.load() == before
 
 
-def test_a_gap_is_let_go_of(app: App):
+def test_a_gap_is_skipped(app: App):
     assert app("skip", "--shard", FIRST, "--yes") == 0
     at = app.position(FIRST)
     assert at is not None
@@ -146,7 +149,7 @@ def test_a_gap_is_let_go_of(app: App):
     assert app.kinds() == [Kind.SKIPPED]
 
 
-def test_a_shard_goes_on_after_a_record_or_at_its_tip(app: App):
+def test_a_shard_is_skipped_to_a_record_or_to_its_tip(app: App):
     second, last = app.put[FIRST][1], app.put[FIRST][-1]
     assert app("skip", "--shard", FIRST, "--to", str(second), "--yes") == 0
     assert (at := app.position(FIRST)) is not None
@@ -168,7 +171,7 @@ def test_a_shard_goes_on_after_a_record_or_at_its_tip(app: App):
         (["--shard", FIRST, "--end"], "the shard is still open, so it has no end yet"),
     ],
 )
-def test_what_cannot_be_skipped_is_refused(
+def test_impossible_skips_are_refused(
     app: App, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ):
     before = app.table.load()
@@ -193,7 +196,7 @@ def test_a_decision_needs_a_reason(
     assert app.table.load() == before
 
 
-def test_of_several_shards_those_that_are_done_are_named_when_another_fails(
+def test_if_one_of_several_shards_fails_the_error_names_those_that_are_done(
     app: App, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     for shard in (FIRST, SECOND):
@@ -217,7 +220,7 @@ def test_of_several_shards_those_that_are_done_are_named_when_another_fails(
     assert app("reposition", "--shard", SECOND, "--to", "lease", "--yes") == 0
 
 
-def test_a_lone_shards_error_is_told_as_it_is(
+def test_the_error_of_a_single_shard_is_shown_unchanged(
     app: App, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     first, second, third, *_ = app.put[FIRST]
@@ -239,10 +242,10 @@ def test_a_lone_shards_error_is_told_as_it_is(
 
 
 @pytest.mark.usefixtures("no_backoff")
-def test_what_was_done_is_told_where_only_letting_go_failed(
+def test_if_only_the_release_of_a_row_fails_the_command_says_what_was_done(
     app: App, aws: LocalAws, capsys: pytest.CaptureFixture[str]
 ):
-    aws.inject("error", operation="UpdateItem", skip=1)  # the first one holds the row
+    aws.inject("error", operation="UpdateItem", skip=1)  # the first command holds the row
     assert app("skip", "--shard", FIRST, "--yes") == 75
     aws.clear_faults()
     assert (
@@ -255,7 +258,7 @@ def test_what_was_done_is_told_where_only_letting_go_failed(
     app.leases.apply(change.release(row, row.run_claim or ""))
 
 
-def test_a_row_ahead_of_the_table_goes_back_or_takes_the_table_along(
+def test_reposition_moves_a_row_ahead_of_the_table_back_or_the_table_forward(
     app: App, capsys: pytest.CaptureFixture[str]
 ):
     first, second, *_ = app.put[FIRST]
@@ -276,7 +279,7 @@ def test_a_row_ahead_of_the_table_goes_back_or_takes_the_table_along(
     assert "agree" in capsys.readouterr().err
 
 
-def test_a_whole_table_is_not_repaired_and_one_whose_way_is_lost_is(
+def test_repair_leaves_a_table_with_whole_positions_alone_and_repairs_a_broken_chain(
     app: App, capsys: pytest.CaptureFixture[str]
 ):
     app.land(FIRST, app.put[FIRST][0])
@@ -289,7 +292,7 @@ def test_a_whole_table_is_not_repaired_and_one_whose_way_is_lost_is(
     assert "allowed: TRIM_HORIZON, or a moment with its time zone" in capsys.readouterr().err
 
 
-def test_a_cherry_pick_that_brought_nothing_of_ours_is_repaired(app: App, capsys: pytest.CaptureFixture[str]):
+def test_a_cherry_pick_without_headraces_ranges_is_repaired(app: App, capsys: pytest.CaptureFixture[str]):
     app.land(FIRST, app.put[FIRST][0])
     append_as_others(app.table.open())
     theirs = app.table.load().snapshot

@@ -1,4 +1,4 @@
-"""The shipped instance and workspace files load in the Dagster that we pin, and say what we mean."""
+"""The shipped dagster.yaml and workspace.yaml load in the pinned Dagster, and have the intended effects."""
 
 import logging
 import shutil
@@ -41,25 +41,25 @@ def test_one_run_per_worker_is_dequeued_at_once(instance: DagsterInstance):
     ]
 
 
-def test_sensors_tick_beside_each_other(instance: DagsterInstance):
+def test_sensors_tick_at_the_same_time(instance: DagsterInstance):
     sensors = instance.get_settings("sensors")
     assert sensors["use_threads"] is True
     assert sensors["num_workers"] >= 4
 
 
-def test_runs_are_watched_and_have_an_end(instance: DagsterInstance):
+def test_runs_are_monitored_and_have_a_time_limit(instance: DagsterInstance):
     assert instance.run_monitoring_enabled
     assert instance.run_monitoring_poll_interval_seconds < instance.run_monitoring_start_timeout_seconds
     assert 3600 <= instance.run_monitoring_max_runtime_seconds <= 24 * 3600
 
 
-def test_ticks_do_not_pile_up(instance: DagsterInstance):
+def test_ticks_are_kept_for_a_limited_number_of_days(instance: DagsterInstance):
     days = instance.get_tick_retention_settings(InstigatorType.SENSOR)
     assert set(days) == set(TickStatus)
     assert all(0 < kept <= 30 for kept in days.values())
 
 
-def test_nothing_is_sent_home(instance: DagsterInstance):
+def test_dagsters_telemetry_is_off(instance: DagsterInstance):
     assert not instance.telemetry_enabled
     assert not instance.nux_enabled
 
@@ -73,8 +73,8 @@ def test_the_workspace_is_one_location_called_headrace():
 KEPT_DAYS = {TickStatus.SKIPPED: 1, TickStatus.STARTED: 7, TickStatus.SUCCESS: 7, TickStatus.FAILURE: 7}
 
 
-def test_each_tick_of_a_sensor_purges_the_ticks_of_that_sensor_that_are_too_old(instance: DagsterInstance):
-    """By Dagster's own end of a tick, which is all that bounds DAGSTER_HOME at rest."""
+def test_each_tick_of_a_sensor_purges_its_old_ticks(instance: DagsterInstance):
+    """Dagster purges at the end of each tick. Nothing else limits the size of DAGSTER_HOME at rest."""
     now = time.time()
     day = timedelta(days=1).total_seconds()
     for status, days in KEPT_DAYS.items():
@@ -111,6 +111,6 @@ def _a_tick(status: TickStatus, at: float) -> TickData:
     )
 
 
-def test_what_headrace_logs_beside_a_run_stands_in_the_runs_log(instance: DagsterInstance):
-    """Such as the progress of a Spark server that is slow to start."""
+def test_what_headrace_logs_during_a_run_is_in_the_runs_log(instance: DagsterInstance):
+    """An example is the progress of a slow start of Spark."""
     assert instance.managed_python_loggers == ["headrace"]

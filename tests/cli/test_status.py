@@ -1,4 +1,4 @@
-"""`headrace status` reads any KCL application's tables, tells what they say, and writes nothing."""
+"""`headrace status` reads any KCL application's tables, prints what they say, and writes nothing."""
 
 import csv
 import io
@@ -44,7 +44,7 @@ def kcl(dynamodb: "DynamoDBClient") -> KclTables:
 
 @pytest.fixture
 def say(kcl: KclTables, aws: LocalAws, capsys: pytest.CaptureFixture[str]) -> Say:
-    """`headrace status --table` of this test's table: exit code, output, what went to stderr."""
+    """Run `headrace status --table` on this test's table. Returns exit code, stdout and stderr."""
 
     def run(*words: str) -> tuple[int, str, str]:
         where = ("--endpoint", aws.endpoint, "--region", aws.region)
@@ -62,7 +62,7 @@ def told(said: tuple[int, str, str]) -> Any:
 # --- layouts ------------------------------------------------------------------------------------------------
 
 
-def test_a_table_of_kcl_2_is_observed_without_settings(kcl: KclTables, say: Say):
+def test_status_reads_a_table_of_kcl_2_without_settings(kcl: KclTables, say: Say):
     kcl.put(leases_of("east-1", "east-1", "east-2", "east-2", "west-1", "west-2", None))
     seen = told(say("--json"))
     assert seen["layout"]["kind"] == "leases-only"
@@ -95,12 +95,12 @@ def test_the_three_tables_of_kcl_3_are_read_together(kcl: KclTables, say: Say):
         ("east-2", 1, True),
         ("east-3", 0, True),
     ]
-    assert seen["spread"] == 1, "a worker that lives and reads nothing counts"
+    assert seen["spread"] == 1, "a living worker without leases counts"
     assert seen["findings"] == []
     assert not seen["needs_person"]
 
 
-def test_rows_of_all_kinds_in_one_table_are_told_apart(kcl: KclTables, say: Say):
+def test_rows_of_all_kinds_in_one_table_are_distinguished(kcl: KclTables, say: Say):
     kcl.one("east-1", "east-2")
     seen = told(say("--json"))
     assert seen["layout"]["kind"] == "S"
@@ -110,7 +110,7 @@ def test_rows_of_all_kinds_in_one_table_are_told_apart(kcl: KclTables, say: Say)
     assert seen["odd_rows"] == []
 
 
-def test_rows_that_kcl_3_4_wrote_without_a_type_are_known_by_their_keys(kcl: KclTables, say: Say):
+def test_rows_that_kcl_3_4_wrote_without_a_type_are_recognized_by_their_keys(kcl: KclTables, say: Say):
     kcl.three("east-1", "east-2")
     migration = {"key": {"S": "Migration3.0"}, "cv": {"S": "CLIENT_VERSION_3X"}, "mb": {"S": "east-1"}}
     kcl.put([migration], table=f"{kcl.lease_table}-CoordinatorState")
@@ -119,7 +119,7 @@ def test_rows_that_kcl_3_4_wrote_without_a_type_are_known_by_their_keys(kcl: Kcl
     assert seen["odd_rows"] == []
 
 
-def test_a_stray_coordinator_table_is_told_with_its_repair(kcl: KclTables, say: Say):
+def test_a_stray_state_table_is_reported_with_its_repair(kcl: KclTables, say: Say):
     kcl.one("east-1", "east-2")
     kcl.beside("CoordinatorState", "key")
     code, out, _ = say("--strict")
@@ -132,7 +132,7 @@ def test_a_stray_coordinator_table_is_told_with_its_repair(kcl: KclTables, say: 
     assert (code, "layout: S" in out) == (0, True)
 
 
-def test_tables_beside_it_may_have_other_names(kcl: KclTables, say: Say):
+def test_worker_and_state_tables_may_have_other_names(kcl: KclTables, say: Say):
     kcl.put(leases_of("w-1"))
     workers = kcl.beside("w", "wid", [a_worker("w-1", key="wid")])
     state = kcl.beside("s", "key", [a_lock("w-1", key="key")])
@@ -140,7 +140,9 @@ def test_tables_beside_it_may_have_other_names(kcl: KclTables, say: Say):
     assert (seen["layout"]["kind"], seen["leader"]["worker"]) == ("M", "w-1")
 
 
-def test_who_owns_ended_leases_only_is_in_the_json_and_weighs_nothing(kcl: KclTables, say: Say):
+def test_an_owner_of_ended_leases_only_is_in_the_json_and_doesnt_count_for_the_balance(
+    kcl: KclTables, say: Say
+):
     kcl.put([*leases_of("a-1", "a-2", "b-1"), a_lease("old", owner="b-2", checkpoint={"S": "SHARD_END"})])
     seen = told(say("--json"))
     assert [(w["worker"], w["leases"], w["ended"]) for w in seen["workers"]][-1] == ("b-2", 0, 1)
@@ -151,7 +153,7 @@ def test_who_owns_ended_leases_only_is_in_the_json_and_weighs_nothing(kcl: KclTa
 # --- what may be wrong with a table -------------------------------------------------------------------------
 
 
-def test_no_row_can_hide_the_others(kcl: KclTables, say: Say):
+def test_no_odd_row_hides_the_others(kcl: KclTables, say: Say):
     broken = [
         {"leaseKey": {"S": "no-counter"}, "checkpoint": {"S": "LATEST"}},
         a_lease("counter-as-text", leaseCounter={"S": "7"}),
@@ -190,7 +192,7 @@ def test_holes_handovers_and_early_children_are_named(kcl: KclTables, say: Say):
     }
 
 
-def test_a_table_that_isnt_there_is_named_with_its_place(
+def test_the_error_for_a_missing_table_names_region_and_endpoint(
     aws: LocalAws, dynamodb: "DynamoDBClient", capsys: pytest.CaptureFixture[str]
 ):
     code = main(["status", "--table", "nosuch", "--endpoint", aws.endpoint, "--region", aws.region])
@@ -208,9 +210,7 @@ def test_a_table_of_another_kind_is_refused(kcl: KclTables, say: Say):
     assert "has the key id, not wid" in err
 
 
-def test_a_role_that_may_read_the_lease_table_only_still_sees_the_leases(
-    kcl: KclTables, aws: LocalAws, say: Say
-):
+def test_a_role_that_may_read_only_the_lease_table_sees_the_leases(kcl: KclTables, aws: LocalAws, say: Say):
     kcl.three("east-1", "east-2")
     denied = f"{kcl.lease_table}-CoordinatorState"
     aws.inject("error", operation="Scan", resource=denied, code="AccessDeniedException", status=400)
@@ -219,7 +219,7 @@ def test_a_role_that_may_read_the_lease_table_only_still_sees_the_leases(
     assert [(row["table"], row["key"]) for row in seen["odd_rows"]] == [(denied, "all of it")]
 
 
-def test_throttling_past_our_patience_asks_to_try_again_later(
+def test_after_long_throttling_the_error_says_to_try_again_later(
     kcl: KclTables, aws: LocalAws, say: Say, no_backoff: None
 ):
     kcl.put(leases_of("a"))
@@ -229,20 +229,22 @@ def test_throttling_past_our_patience_asks_to_try_again_later(
     assert "throttled" in err
 
 
-def test_a_table_of_many_pages_is_read_whole_and_its_progress_told(kcl: KclTables, say: Say):
+def test_a_table_of_many_pages_is_read_completely_with_progress(kcl: KclTables, say: Say):
     padding = {"note": {"S": "x" * 500}}
     kcl.put(leases_of(*(f"east-{n % 50}" for n in range(2_100)), **padding))
     code, out, err = say()
     assert code == 0
     assert "leases: 2,100 rows, 2,100 open" in out
-    assert "... 10 between" in out, "the busiest and the idlest twenty; --json has them all"
+    assert "... 10 between" in out, (
+        "the text has the twenty busiest and the twenty idlest workers, --json has all"
+    )
     assert err == f"table {kcl.lease_table}: 2,000 rows read\n"
 
 
 # --- nothing is written -------------------------------------------------------------------------------------
 
 
-def test_nothing_but_describe_and_scan_is_asked(kcl: KclTables, aws: LocalAws):
+def test_only_describe_and_scan_are_requested(kcl: KclTables, aws: LocalAws):
     kcl.three("east-1", "east-2", None)
     before = kcl.everything()
     client = dynamodb_client(AwsSettings(region=aws.region, endpoint=aws.endpoint))
@@ -250,11 +252,11 @@ def test_nothing_but_describe_and_scan_is_asked(kcl: KclTables, aws: LocalAws):
     client.meta.events.register("before-call.dynamodb", lambda model, **_: asked.append(model.name))
     look(client, kcl.lease_table, watch=timedelta(seconds=30), clock=MemoryClock())
     assert set(asked) == {"DescribeTable", "Scan"}
-    assert len(asked) == 12, "two calls for each of three tables, twice"
+    assert len(asked) == 12, "two requests for each of three tables, twice"
     assert kcl.everything() == before
 
 
-def test_a_table_reader_has_no_client_that_could_write(kcl: KclTables):
+def test_the_reader_of_tables_has_no_client_that_can_write(kcl: KclTables):
     reader = TableReader(kcl.client, TableNames.of(kcl.lease_table), clock=MemoryClock())
     assert {name for name in vars(reader._client) if not name.startswith("_")} == {
         "meta",
@@ -266,7 +268,7 @@ def test_a_table_reader_has_no_client_that_could_write(kcl: KclTables):
 # --- two looks ----------------------------------------------------------------------------------------------
 
 
-def test_two_looks_tell_dead_workers_and_an_idle_leader(kcl: KclTables, aws: LocalAws):
+def test_two_looks_show_dead_workers_and_a_leader_that_assigns_nothing(kcl: KclTables, aws: LocalAws):
     kcl.three("east-1", "east-2", None)
 
     class Meanwhile(MemoryClock):
@@ -289,7 +291,7 @@ def test_two_looks_tell_dead_workers_and_an_idle_leader(kcl: KclTables, aws: Loc
     }
 
 
-def test_for_looks_twice_and_says_so(kcl: KclTables, say: Say):
+def test_with_for_the_command_looks_twice_and_says_so(kcl: KclTables, say: Say):
     kcl.three("east-1", "east-2")
     code, out, err = say("--for", "1ms")
     assert code == 0
@@ -301,10 +303,10 @@ def test_for_looks_twice_and_says_so(kcl: KclTables, say: Say):
     )
 
 
-# --- shapes -------------------------------------------------------------------------------------------------
+# --- output formats -------------------------------------------------------------------------------------------------
 
 
-def test_csv_has_one_line_a_lease_under_kcls_names(kcl: KclTables, say: Say):
+def test_csv_has_one_line_for_each_lease_with_kcls_attribute_names(kcl: KclTables, say: Say):
     kcl.put([*leases_of("east-1", "west-1"), a_lease("ended", checkpoint={"S": "SHARD_END"})])
     rows = list(csv.DictReader(io.StringIO(say("--csv")[1])))
     assert [(row["leaseKey"], row["clusterName"], row["state"]) for row in rows] == [
@@ -315,7 +317,7 @@ def test_csv_has_one_line_a_lease_under_kcls_names(kcl: KclTables, say: Say):
     assert rows[1]["checkpoint"] == "49650000000000000000000000000000000000000000000000000002"
 
 
-def test_the_frame_answers_the_founding_scripts_questions(kcl: KclTables):
+def test_a_data_frame_of_leases_can_be_grouped_by_owner_and_cluster(kcl: KclTables):
     kcl.put(leases_of("east-1", "east-1", "east-2", "west-1", None))
     frame = observe_frame(kcl.client, kcl.lease_table)
     assert list(frame.columns) == list(COLUMNS)
@@ -335,7 +337,7 @@ def test_a_table_without_leases_is_a_frame_of_the_same_columns(kcl: KclTables):
     assert (frame.empty, list(frame.columns)) == (True, list(COLUMNS))
 
 
-def test_people_get_a_table_and_one_sentence_at_the_end(kcl: KclTables, say: Say):
+def test_the_text_is_a_table_with_one_sentence_at_the_end(kcl: KclTables, say: Say):
     kcl.three("east-1", "east-1", "east-2", "west-1")
     code, out, _ = say()
     assert code == 0
@@ -353,7 +355,7 @@ def test_people_get_a_table_and_one_sentence_at_the_end(kcl: KclTables, say: Say
     assert lines[-1].startswith(f"{kcl.lease_table}: ")
 
 
-def test_a_stopping_worker_is_called_so_and_not_old(kcl: KclTables, say: Say):
+def test_a_stopping_worker_is_shown_as_stopping_not_as_old(kcl: KclTables, say: Say):
     stopping = a_worker("east-2", key="wid") | {"stopping": {"BOOL": True}, "lut": {"N": "1"}}
     kcl.put(leases_of("east-1", "east-2"))
     kcl.beside("WorkerMetricStats", "wid", [a_worker("east-1", key="wid"), stopping])
@@ -363,14 +365,14 @@ def test_a_stopping_worker_is_called_so_and_not_old(kcl: KclTables, say: Say):
     assert " old *" in rows["east-1"]
 
 
-def test_the_rates_of_slow_streams_can_be_told_apart(kcl: KclTables, say: Say):
+def test_small_rates_are_shown_with_enough_digits(kcl: KclTables, say: Say):
     rates = {"east-1": "0.1415", "east-2": "0.0741", "west-1": "1234.56", "west-2": "0"}
     kcl.put([row | {"throughputKBps": {"N": rates[row["leaseOwner"]["S"]]}} for row in leases_of(*rates)])
     shown = [line.split()[4] for line in say()[1].splitlines() if line.startswith(tuple(rates))]
     assert shown == ["0.14", "0.07", "1,234.6", "0.0"]
 
 
-def test_clusters_may_be_cut_by_another_rule(kcl: KclTables, say: Say):
+def test_clusters_may_be_formed_by_another_rule(kcl: KclTables, say: Say):
     kcl.put(leases_of("a.zone1:1", "a.zone1:2", "b.zone2:3"))
     assert [c["cluster"] for c in told(say("--json", "--cluster-by", r"(zone\d)"))["clusters"]] == [
         "zone1",
@@ -379,16 +381,16 @@ def test_clusters_may_be_cut_by_another_rule(kcl: KclTables, say: Say):
 
 
 @pytest.mark.parametrize("words", [["--cluster-by", "("], ["--for", "soon"], ["--json", "--csv"]])
-def test_a_mistyped_word_is_argparses_to_answer(words: list[str], capsys: pytest.CaptureFixture[str]):
+def test_argparse_answers_a_mistyped_option(words: list[str], capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as caught:
         main(["status", "--table", "t", *words])
     assert caught.value.code == 2
     assert "usage: headrace status" in capsys.readouterr().err
 
 
-def test_strict_is_about_what_needs_a_person_only(kcl: KclTables, say: Say):
+def test_strict_fails_only_for_findings_that_need_a_person(kcl: KclTables, say: Say):
     kcl.put(leases_of("a", None))
-    assert say("--strict")[0] == 0, "one look doesn't condemn an unowned lease"
+    assert say("--strict")[0] == 0, "one look isn't enough to report an unowned lease"
     kcl.put([a_lease("broken", leaseCounter={"S": "x"})])
     assert say("--strict")[0] == 1
     assert say()[0] == 0
@@ -398,7 +400,7 @@ def test_strict_is_about_what_needs_a_person_only(kcl: KclTables, say: Say):
 
 
 def a_deployment(kcl: KclTables) -> World:
-    """Real duties at work on the stand-in's lease table."""
+    """The real duties run on the stand-in's lease table."""
     world = World()
     world.leases = DynamoLeaseStore(kcl.client, kcl.lease_table)  # type: ignore[assignment]
     for shard in (0, 1):
@@ -454,7 +456,7 @@ def test_a_failing_shard_needs_a_person_until_it_is_read_again(kcl: KclTables, s
         assert not {"failure", "failingSince"} & item.keys()
 
 
-def test_a_failing_row_is_one_that_kcl_reads(kcl: KclTables):
+def test_kcl_can_read_the_row_of_a_failing_shard(kcl: KclTables):
     world = a_deployment(kcl)
     deny(world, 1, "AccessDeniedException")
     world.wave()
@@ -464,10 +466,11 @@ def test_a_failing_row_is_one_that_kcl_reads(kcl: KclTables):
         read_as_kcl(item)
 
 
-# --- our own ------------------------------------------------------------------------------------------------
+# --- Headrace's own tables
+# ------------------------------------------------------------------------------------------------
 
 
-def test_with_settings_the_applications_own_tables_are_looked_at(
+def test_with_settings_the_applications_tables_are_read(
     kcl: KclTables, aws: LocalAws, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     kcl.put(leases_of("a", "b"))

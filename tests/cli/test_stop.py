@@ -1,4 +1,4 @@
-"""`headrace stop` tells workers to leave and looks on until they hold nothing; it never takes anything from them."""
+"""`headrace stop` asks workers to stop, and waits until they hold no lease. It takes no lease from them."""
 
 import json
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def stopping(
     meanwhile: Callable[[], object] | None = None,
     told: list[str] | None = None,
 ) -> Stopped:
-    """`meanwhile`: what goes on while it waits; the sensors' ticks, unless said otherwise."""
+    """`meanwhile`: called while the command waits; by default it lets the sensors tick."""
 
     def pause(seconds: float) -> None:
         (meanwhile or world.tick)()
@@ -67,7 +67,7 @@ def stopping(
     )
 
 
-def test_a_stopped_workers_leases_are_given_up_and_go_to_the_other(world: World):
+def test_a_stopped_worker_gives_up_its_leases_and_the_other_worker_gets_them(world: World):
     stopped = stopping(world, "w2")
     assert not stopped.left
     assert "w2 held no open lease any more" in str(stopped)
@@ -75,14 +75,14 @@ def test_a_stopped_workers_leases_are_given_up_and_go_to_the_other(world: World)
     assert {row.owner for row in world.leases.scan().leases} == {"w1"}
 
 
-def test_when_all_stop_nobody_owns_a_lease_and_the_lock_is_free(world: World):
+def test_if_all_workers_stop_no_lease_has_an_owner_and_the_lock_is_free(world: World):
     assert not stopping(world, "w1", "w2").left
     world.tick()
     assert {row.owner for row in world.leases.scan().leases} == {None}
     assert world.lock.read() is None
 
 
-def test_a_wave_at_work_is_waited_for_and_told(world: World):
+def test_the_command_waits_for_a_wave_at_work_and_says_so(world: World):
     busy = world.leases.held_by("w2").leases[0]
     world.leases.apply(change.claim(busy, "w2", "run/1"))
     world.runs.launch("run", "w2")
@@ -101,7 +101,7 @@ def test_a_wave_at_work_is_waited_for_and_told(world: World):
     assert told[-1].startswith("1 open lease still held (w2), waited ")
 
 
-def test_a_worker_that_nobody_beats_for_is_told_as_such(world: World):
+def test_a_worker_without_beats_is_reported(world: World):
     stopped = stopping(world, "w1", "w2", wait=timedelta(seconds=10), meanwhile=lambda: None)
     assert stopped.left == {"w1": 2, "w2": 2}
     assert stopped.silent == ("w1", "w2")
@@ -109,15 +109,15 @@ def test_a_worker_that_nobody_beats_for_is_told_as_such(world: World):
     assert "no sensor runs for it" in str(stopped)
 
 
-def test_leases_that_are_being_handed_over_are_waited_for_too(world: World):
-    """The owner index shows them under their next owner."""
+def test_the_command_waits_for_leases_during_their_handover_too(world: World):
+    """The owner index shows these leases under their next owner."""
     for row in world.leases.held_by("w2").leases:
         world.leases.apply(change.initiate_handover(row, "w1", "a test"))
     assert world.leases.held_by("w2").leases == ()
     assert stopping(world, "w2", wait=timedelta(seconds=3), meanwhile=lambda: None).left == {"w2": 2}
 
 
-def test_ended_leases_hold_nobody_up(world: World):
+def test_the_command_doesnt_wait_for_ended_leases(world: World):
     world.tick()
     for row in world.leases.held_by("w2").leases:
         ended = replace(row, checkpoint=replace(row.checkpoint, sequence="SHARD_END"))
@@ -126,7 +126,7 @@ def test_ended_leases_hold_nobody_up(world: World):
     assert not stopping(world, "w2", wait=timedelta(seconds=3), meanwhile=lambda: None).left
 
 
-def test_whoever_is_idle_stops_at_once(world: World):
+def test_a_worker_without_a_run_stops_at_once(world: World):
     told: list[str] = []
     assert stopping(world, "w3", told=told).after == timedelta(0)
     assert told == []
@@ -176,13 +176,13 @@ def test_all_workers_of_the_settings_stop_and_work_again(app: App, capsys: pytes
     assert capsys.readouterr().out == "none of these workers was stopped\n"
 
 
-def test_one_worker_stops_also_of_another_deployment(app: App):
+def test_one_worker_of_another_deployment_can_be_stopped(app: App):
     app.workers.beat("elsewhere", "x", found=None)
     assert app.say("--yes", "--worker", "elsewhere", "--worker", "w2") == 0
     assert app.stopped() == {"elsewhere", "w2"}
 
 
-def test_a_cancel_is_for_the_chosen_ones_only(app: App):
+def test_cancel_lets_only_the_named_workers_work_again(app: App):
     for name in ("elsewhere", "w1", "w2"):
         app.workers.set_stopping(name, stopping=True)
     assert app.say("--cancel", "--worker", "w1") == 0
@@ -191,7 +191,7 @@ def test_a_cancel_is_for_the_chosen_ones_only(app: App):
     assert app.stopped() == {"elsewhere"}
 
 
-def test_a_worker_that_nobody_knows_is_refused_with_near_names(app: App, capsys: pytest.CaptureFixture[str]):
+def test_the_error_for_an_unknown_worker_names_similar_ones(app: App, capsys: pytest.CaptureFixture[str]):
     assert app.say("--yes", "--worker", "w3") == 2
     said = capsys.readouterr().err
     assert "no worker 'w3'" in said
@@ -199,7 +199,7 @@ def test_a_worker_that_nobody_knows_is_refused_with_near_names(app: App, capsys:
     assert app.stopped() == set()
 
 
-def test_nobody_stops_anything_by_accident(app: App, capsys: pytest.CaptureFixture[str]):
+def test_without_a_terminal_the_command_needs_yes(app: App, capsys: pytest.CaptureFixture[str]):
     assert app.say() == 2
     assert "--yes" in capsys.readouterr().err
     assert app.stopped() == set()
@@ -208,7 +208,7 @@ def test_nobody_stops_anything_by_accident(app: App, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("answer", "code", "stopped"), [("y", 0, {"w1", "w2"}), ("", 2, set()), ("no", 2, set())]
 )
-def test_at_a_terminal_it_asks(
+def test_at_a_terminal_the_command_asks_for_a_confirmation(
     app: App, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, stopped: set[str]
 ):
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
@@ -217,7 +217,9 @@ def test_at_a_terminal_it_asks(
     assert app.stopped() == stopped
 
 
-def test_time_that_is_over_is_try_again_later(app: App, capsys: pytest.CaptureFixture[str]):
+def test_if_the_time_is_over_the_exit_code_says_to_try_again_later(
+    app: App, capsys: pytest.CaptureFixture[str]
+):
     app.leases.apply(change.create(Lease("shardId-0", owner="w1"), "a test"))
     assert app.say("--yes", "--wait", "1ms") == 75
     assert "w1 1" in capsys.readouterr().out
@@ -237,7 +239,7 @@ def stop_workers_before_runs(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize("step", [dev._start_workers, stop_workers_before_runs])
-def test_headrace_dev_starts_and_ends_also_where_aws_cant_be_asked(
+def test_headrace_dev_starts_and_ends_even_if_aws_doesnt_answer(
     app: App,
     aws: LocalAws,
     step: Callable[[Settings], None],
@@ -268,7 +270,7 @@ def test_a_second_ctrl_c_skips_the_wait_and_is_no_error(app: App, monkeypatch: p
     assert app.stopped() == {"w1", "w2"}
 
 
-def test_status_shows_who_was_told_to_stop(app: App, capsys: pytest.CaptureFixture[str]):
+def test_status_shows_which_workers_were_asked_to_stop(app: App, capsys: pytest.CaptureFixture[str]):
     assert app.say("--yes", "--worker", "w1") == 0
     capsys.readouterr()
     assert main(["status", "--config", str(app.file), "--json"]) == 0

@@ -28,7 +28,7 @@ def test_tables_are_created_once_and_then_described(account: None, capsys: pytes
     assert main(["tables", "describe"]) == 0
     out, _ = capsys.readouterr()
     assert out.count("doesn't exist") == 3
-    assert out.endswith("layout M, three tables (as they would be created)\n"), "nothing migrates yet"
+    assert out.endswith("layout M, three tables (as they would be created)\n"), "no migration has begun"
     assert main(["tables", "create"]) == 0
     out, err = capsys.readouterr()
     assert out == "the tables were created\n"
@@ -53,7 +53,7 @@ def names() -> list[str]:
     return [name for name in found if name.startswith("my-app")]
 
 
-def test_deleting_asks_for_the_application_s_name(
+def test_deleting_asks_for_the_applications_name(
     account: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     assert main(["tables", "create"]) == 0
@@ -72,7 +72,7 @@ def test_deleting_asks_for_the_application_s_name(
     assert capsys.readouterr().out == "there are no tables: nothing was deleted\n"
 
 
-def test_who_is_not_there_to_be_asked_names_the_application(
+def test_without_a_terminal_the_application_has_to_be_named(
     account: None, capsys: pytest.CaptureFixture[str]
 ):
     assert main(["tables", "create"]) == 0
@@ -82,7 +82,7 @@ def test_who_is_not_there_to_be_asked_names_the_application(
     assert names() == []
 
 
-def test_tables_in_use_go_only_when_that_is_said(
+def test_tables_in_use_are_deleted_only_with_the_option_for_it(
     account: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     assert main(["tables", "create"]) == 0
@@ -94,7 +94,7 @@ def test_tables_in_use_go_only_when_that_is_said(
         dynamodb.put_item(TableName="my-app-WorkerMetricStats", Item=row)
 
     beat(0)
-    monkeypatch.setattr("time.sleep", beat)  # between two looks somebody beats
+    monkeypatch.setattr("time.sleep", beat)  # a worker beats between two looks
     assert main(["tables", "delete", "--application", "my-app"]) != 0
     assert "in use: row w1" in capsys.readouterr().err
     assert len(names()) == 3

@@ -1,4 +1,4 @@
-"""Text for people is written in one place, and nothing that others put into a table steers a terminal."""
+"""Text for people is printed by one module, so that no control character from a table reaches a terminal."""
 
 import ast
 import csv
@@ -34,7 +34,7 @@ Status = Callable[..., str]
 
 @pytest.fixture
 def status(dynamodb: "DynamoDBClient", aws: LocalAws, capsys: pytest.CaptureFixture[str]) -> Status:
-    """Of a KCL table whose worker has that name: what went to stdout."""
+    """Run the command on a KCL table whose worker has this name, and return its stdout."""
 
     def run(owner: str, *words: str) -> str:
         kcl = KclTables(dynamodb)
@@ -56,24 +56,24 @@ def status(dynamodb: "DynamoDBClient", aws: LocalAws, capsys: pytest.CaptureFixt
         ("a\u2028b\ud800", "a\\u2028b\\ud800"),
     ],
 )
-def test_letters_stay_and_what_steers_a_terminal_is_spelled_out(raw: str, shown: str):
+def test_letters_are_printed_and_control_characters_are_escaped(raw: str, shown: str):
     assert clean(raw) == shown
     assert clean(shown) == shown
 
 
-def test_each_argument_is_one_line(capsys: pytest.CaptureFixture[str]):
+def test_each_argument_is_printed_on_one_line(capsys: pytest.CaptureFixture[str]):
     tell("a\nb", 3)
     assert capsys.readouterr().out == "a\\nb\n3\n"
 
 
-def test_a_cell_is_no_wider_than_a_terminal_can_bear_and_the_longest_lease_key_fits():
+def test_a_cell_has_a_greatest_width_which_the_longest_lease_key_fits():
     key = f"123456789012:{'s' * 128}:1700000000:shardId-000000000000"
     assert cell(key) == key
     assert len(cell("\x1b" * 2000)) == 200
     assert cell("x" * 2000).endswith("x...")
 
 
-def test_a_workers_name_steers_nothing_in_the_table_for_people_and_its_columns_stand(status: Status):
+def test_control_characters_in_a_workers_name_are_escaped_and_columns_stay_aligned(status: Status):
     out = status(EVIL)
     assert all(line.isprintable() for line in out.splitlines())
     head, evil, other = next(block for block in table_of(out))
@@ -99,21 +99,21 @@ def test_json_and_csv_keep_the_name(status: Status):
     assert sum(EVIL in row for row in rows) == 2
 
 
-def test_a_plan_is_one_line_a_change():
+def test_a_plan_has_one_line_for_each_change():
     told = lines([change.assign(Lease(EVIL, 1, owner=EVIL), EVIL, "unowned")])
     assert len(told) == 2
     assert told[0].count(SPELLED) == 3
 
 
-def test_an_error_steers_nothing_either(capsys: pytest.CaptureFixture[str]):
+def test_control_characters_in_an_error_are_escaped(capsys: pytest.CaptureFixture[str]):
     assert main(["plan", "--config", f"\x1b[2J{EVIL}"]) == 2
     err = capsys.readouterr().err
     assert err.startswith("headrace: ")
     assert err.removesuffix("\n").isprintable()
 
 
-def test_commands_print_in_one_place_only():
-    """JSON escapes by itself; the demo shows nobody's names but its own."""
+def test_commands_print_by_one_module_only():
+    """Exceptions are JSON, which is escaped anyway, and the demo, which prints only its own names."""
     found = [
         f"{file.name}:{call.lineno}"
         for file in sorted(Path(pipeline.cli.__file__).parent.glob("*.py"))

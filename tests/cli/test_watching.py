@@ -1,4 +1,4 @@
-"""Which of Dagster's processes is gone for good, by the command lines of those that live."""
+"""Which of Dagster's processes has died, found from the command lines of the living ones."""
 
 from pipeline.cli.watching import Watch
 
@@ -23,24 +23,24 @@ def dead_without(*gone: str) -> str | None:
     return watch.dead([each for each in ALL if each not in gone])
 
 
-def test_a_daemon_or_a_webserver_never_comes_back():
+def test_a_missing_daemon_or_webserver_is_reported_at_once():
     assert dead_without(DAEMON) == "daemon (`dagster-daemon`)"
     assert dead_without(WEBSERVER) == "webserver (`dagster-webserver`)"
 
 
-def test_the_relay_before_the_code_server_is_dagsters_own_business():
+def test_a_missing_code_server_proxy_isnt_reported_because_dagster_restarts_it():
     assert dead_without(PROXY) is None
     assert dead_without(PROXY, CODE_SERVER) is None
 
 
-def test_a_code_server_may_come_back_for_half_a_minute_each_time():
+def test_a_missing_code_server_is_reported_after_half_a_minute():
     seconds = Seconds()
     watch = Watch(seconds)
     without = [each for each in ALL if each != CODE_SERVER]
     assert watch.dead(without) is None
     seconds.now += 29
     assert watch.dead(without) is None
-    assert watch.dead(ALL) is None, "it came back"
+    assert watch.dead(ALL) is None, "the code server was started again"
     seconds.now += 10
     assert watch.dead(without) is None
     seconds.now += 29
