@@ -1,4 +1,4 @@
-"""One error tells everything that is wrong with the settings, in the file's order, and nothing that is only a consequence."""
+"""One error lists all mistakes in the settings, in the file's order, and no mere consequences of them."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def lines(text: str, **environ: str) -> list[str]:
     return str(caught.value).splitlines()
 
 
-def test_everything_wrong_is_told_at_once_in_the_files_order_and_the_environments_after_it() -> None:
+def test_all_mistakes_are_listed_in_the_files_order_and_then_those_of_the_environment() -> None:
     told = lines(
         WRONG, HEADRACE__AWS__REGIO="x", HEADRACE__WAVE__BYTES="0", HEADRACE__AWS__ENDPOINT="localhost"
     )
@@ -66,7 +66,7 @@ def test_everything_wrong_is_told_at_once_in_the_files_order_and_the_environment
 @pytest.mark.parametrize(
     ("text", "only"),
     [
-        # A rule has nothing to say of a value that could not be read, nor of one that is compared with such a value.
+        # A rule isn't applied to a value that could not be read, nor to one that is compared with such a value.
         ("times: {lease_duration: 9x, worker_tick: 15s}", "times.lease_duration is '9x'"),
         ("times: {lease_duration: 9s, worker_tick: 5x}", "times.worker_tick is '5x'"),
         ("times: {lease_duratoin: 60s, worker_tick: 15s}", "unknown key 'lease_duratoin' in times"),
@@ -86,17 +86,17 @@ def test_everything_wrong_is_told_at_once_in_the_files_order_and_the_environment
         ("workers: [{id: w, spark: {remote: [a], master: yarn}}]", "workers.0.spark.remote is a list"),
     ],
 )
-def test_a_consequence_of_another_mistake_is_not_told(text: str, only: str) -> None:
+def test_a_consequence_of_another_mistake_is_not_listed(text: str, only: str) -> None:
     (line,) = lines(f"application: app\nstreams: [{{name: s}}]\n{text}")
     assert only in line
 
 
-def test_a_name_that_no_table_can_have_is_told_once_and_not_for_each_table() -> None:
+def test_an_impossible_table_name_is_listed_once_and_not_for_each_table() -> None:
     (line,) = lines("application: a b c\nstreams: [{name: s}]")
     assert line.startswith("h.yaml:1: application is 'a b c'")
 
 
-def test_the_command_prints_one_line_for_each_mistake_and_exits_as_for_one(
+def test_the_command_prints_one_line_for_each_mistake_and_exits_with_the_same_code_as_for_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "h.yaml"
@@ -111,7 +111,7 @@ def test_the_command_prints_one_line_for_each_mistake_and_exits_as_for_one(
 
 
 @pytest.mark.parametrize("home", ["taken", "taken/below/it"])
-def test_a_home_that_is_a_file_is_refused_with_everything_else(home: str, tmp_path: Path) -> None:
+def test_a_home_that_is_a_file_is_listed_with_the_other_mistakes(home: str, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("", encoding="utf-8")
     file = tmp_path / "h.yaml"
     file.write_text(
@@ -126,7 +126,7 @@ def test_a_home_that_is_a_file_is_refused_with_everything_else(home: str, tmp_pa
     assert "unknown key 'zzz'" in second
 
 
-def test_a_home_that_nothing_uses_may_be_a_file(tmp_path: Path) -> None:
+def test_a_home_that_no_setting_uses_may_be_a_file(tmp_path: Path) -> None:
     (tmp_path / "headrace-data").write_text("", encoding="utf-8")
     file = tmp_path / "h.yaml"
     text = "application: app\nstreams: [{name: s}]\nlanding: {catalog: {type: rest}, state: 's3://b/state'}\n"

@@ -1,4 +1,4 @@
-"""docs/settings.md says what the code says."""
+"""docs/settings.md agrees with the code."""
 
 import re
 from pathlib import Path
@@ -21,17 +21,17 @@ def test_the_committed_tables_are_up_to_date():
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_the_examples_are_settings(example: str):
+def test_the_examples_are_valid_settings(example: str):
     assert parse_settings(example, {}, name="docs/settings.md").settings.application in {"my-app", "orders"}
 
 
-def test_the_full_example_speaks_of_every_section():
+def test_the_full_example_has_every_section():
     loaded = parse_settings(EXAMPLES[-1], {}, name="full")
     given = {key.partition(".")[0] for key, source in loaded.origins.items() if source.line}
     assert given == {key.partition(".")[0] for key, *_ in knobs(Settings)}
 
 
-def test_the_examples_variables_are_taken():
+def test_the_variables_of_the_examples_take_effect():
     block = re.findall(r"```sh\n(.*?)```", TEXT, flags=re.DOTALL)[0]
     environ = {
         name: value.strip("'")
@@ -42,7 +42,7 @@ def test_the_examples_variables_are_taken():
     assert {str(source) for source in loaded.origins.values()} >= set(environ)
 
 
-def test_every_knob_has_a_row_with_a_meaning():
+def test_every_setting_has_a_row_with_its_meaning():
     tables = knob_tables()
     for key, spec, _ in knobs(Settings, index="N"):
         assert len(re.findall(rf"^\| `{re.escape(key)}` \|.*\| \S.* \|$", tables, flags=re.MULTILINE)) == 1

@@ -1,4 +1,4 @@
-"""The settings stay few, each has a reader in shipped code, and KCL's own stand apart."""
+"""The number of settings is limited, shipped code reads each of them, and those of KCL are in one block."""
 
 import ast
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ VIA_A_PROPERTY = {
     "coordination.worker_table": "worker_table",
     "coordination.state_table": "state_table",
 }
-"""Knobs that a property of `Settings` reads for everybody."""
+"""Settings that are read by a property of `Settings`."""
 
 
 def test_there_are_at_most_seventy_five_settings() -> None:
@@ -32,7 +32,7 @@ def test_there_are_at_most_seventy_five_settings() -> None:
 
 @cache
 def _reads() -> frozenset[tuple[str, str]]:
-    """(what stands before the last dot, attribute) of each attribute that shipped code reads outside of pipeline/settings."""
+    """Each attribute that shipped code outside of pipeline/settings reads, with the expression before its dot."""
     files = (file for room in SHIPPED for file in (ROOT / room).rglob("*.py"))
     trees = (ast.parse(file.read_text(encoding="utf-8")) for file in files if file.parent.name != "settings")
     return frozenset(read for tree in trees for read in _reads_in(tree))
@@ -60,7 +60,7 @@ HOLDERS = {
     "aws": {"aws", "settings"},
     "wave": {"wave", "budget"},
 }
-"""What code calls the section where it holds one. Others are called by their own name only."""
+"""The variable names that code uses for a section of the settings. Other sections are only used by their own name."""
 
 
 @pytest.mark.parametrize("key", KNOBS)
@@ -69,22 +69,22 @@ def test_each_setting_is_read_by_shipped_code(key: str) -> None:
     if via := VIA_A_PROPERTY.get(key):
         section, name = "", via
     holders = HOLDERS.get(section, {section})
-    assert any((holder, name) in _reads() for holder in holders), f"nothing reads {key}"
+    assert any((holder, name) in _reads() for holder in holders), f"no shipped code reads {key}"
 
 
-def test_a_setting_that_nothing_reads_would_be_found() -> None:
+def test_a_setting_that_no_code_reads_would_be_found() -> None:
     assert ("times", "linger") in _reads()
     assert ("times", "lingered") not in _reads()
     assert list(_reads_in(ast.parse("times.linger = 5"))) == []
 
 
-def test_kcl_is_met_in_one_block_only() -> None:
-    """KCL's name for a setting has a column of its own; what a setting means is said without KCL."""
+def test_only_the_block_kcl_mentions_kcl() -> None:
+    """KCL's name for a setting has a column of its own. The meaning of a setting is described without KCL."""
     kcls = {"KCL", "variance", "2.x", "heartbeat", "foreign"}
     elsewhere = {
         key: spec.metadata["doc"]
         for key, spec, _ in knobs(Settings, index="N")
         if not key.startswith("kcl.") and any(word in spec.metadata["doc"] for word in kcls)
     }
-    # The choice between the strategies itself, and a default that differs from what a user of KCL expects.
+    # the choice of a strategy, and a default that differs from KCL's
     assert set(elsewhere) == {"assignment.strategy", "streams.N.initial_position"}

@@ -1,4 +1,5 @@
-"""A settings file with earlier names is read on: each of them works, is told once, and clashes with the current name."""
+"""A settings file with earlier names can still be read. Each earlier name works, is reported once, and conflicts
+with the current name."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -58,7 +59,7 @@ def refusal(text: str, **environ: str) -> str:
 
 
 def value_for(key: str) -> str:
-    """Some value that is allowed for a current setting."""
+    """A value that is allowed for the current setting."""
     rule = allowed(HINTS[key])
     samples = {"a number": "0.5", "true | false": "false"}
     if "duration" in rule:
@@ -66,7 +67,7 @@ def value_for(key: str) -> str:
     return samples.get(rule) or ("7" if "whole" in rule else rule.split(" | ")[-1])
 
 
-def test_a_file_with_earlier_names_means_what_it_meant() -> None:
+def test_a_file_with_earlier_names_gives_the_same_settings() -> None:
     settings = parse(EARLIER).settings
     assert settings.kcl == KclSettings(
         mode=Mode.KCL_2,
@@ -89,7 +90,7 @@ def test_a_file_with_earlier_names_means_what_it_meant() -> None:
     assert settings.is_shared
 
 
-def test_each_earlier_name_is_told_in_one_sentence_with_its_line() -> None:
+def test_each_earlier_name_is_reported_in_one_sentence_with_its_line() -> None:
     loaded = parse(EARLIER)
     told = [note.partition(":")[2].split()[1] for note in loaded.notes]
     assert set(told) == {*MOVED, *GONE} - {"discovery.every"}
@@ -104,12 +105,12 @@ def test_each_earlier_name_is_told_in_one_sentence_with_its_line() -> None:
     assert str(loaded.origins["kcl.mode"]) == "h.yaml:4"
 
 
-def test_of_a_file_with_current_names_nothing_is_told() -> None:
+def test_a_file_with_current_names_causes_no_report() -> None:
     assert parse(f"{HEAD}kcl: {{layout: S}}\ntimes: {{cleanup: 1m}}\n").notes == ()
 
 
 @pytest.mark.parametrize("old", MOVED)
-def test_each_variable_with_an_earlier_name_works_and_is_told(old: str) -> None:
+def test_each_variable_with_an_earlier_name_works_and_is_reported(old: str) -> None:
     new = MOVED[old]
     environ = {variable_for(old): value_for(new)}
     if new in {"kcl.mode", "kcl.failover", "kcl.allow_foreign_checkpoints"}:
@@ -128,20 +129,20 @@ def test_each_variable_with_an_earlier_name_works_and_is_told(old: str) -> None:
 
 
 @pytest.mark.parametrize("old", GONE)
-def test_each_variable_that_is_gone_has_no_effect_and_is_told(old: str) -> None:
+def test_each_removed_variable_has_no_effect_and_is_reported(old: str) -> None:
     loaded = parse(HEAD, **{variable_for(old): "whatever"})
     assert loaded.settings == parse(HEAD).settings
     (note,) = loaded.notes
     assert note.startswith(f"{variable_for(old)} has no effect any more: ")
 
 
-def test_a_variable_wins_over_the_file_where_both_use_the_earlier_name() -> None:
+def test_a_variable_overrides_the_file_if_both_use_the_earlier_name() -> None:
     loaded = parse(f"{HEAD}coordination: {{layout: M}}", HEADRACE__COORDINATION__LAYOUT="S")
     assert loaded.settings.kcl.layout is Layout.S
     assert len(loaded.notes) == 2
 
 
-def test_an_empty_variable_with_an_earlier_name_means_the_default_and_clashes_with_nothing() -> None:
+def test_an_empty_variable_with_an_earlier_name_means_the_default_and_causes_no_conflict() -> None:
     loaded = parse(HEAD, HEADRACE__COORDINATION__LAYOUT=" ", HEADRACE__KCL__LAYOUT="S")
     assert loaded.settings.kcl.layout is Layout.S
     assert (
@@ -192,7 +193,7 @@ def test_both_names_of_one_setting_are_an_error_that_names_both(
         ("aws: {wire: AKIAIOSFODNN7EXAMPLE}", "h.yaml:3: aws.wire looks like a secret"),
     ],
 )
-def test_a_mistake_under_an_earlier_name_keeps_its_line(text: str, expected: str) -> None:
+def test_a_mistake_under_an_earlier_name_is_reported_with_its_line(text: str, expected: str) -> None:
     message = refusal(HEAD + text)
     assert message.startswith(expected)
     assert "AKIA" not in message
@@ -220,7 +221,7 @@ def test_the_document_lists_every_earlier_name() -> None:
         assert f"| `{old}` | none: {why} |" in text
 
 
-def test_a_command_tells_an_earlier_name_once_and_beside_its_answer(
+def test_a_command_reports_an_earlier_name_once_on_stderr(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "h.yaml"

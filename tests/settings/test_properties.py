@@ -1,4 +1,4 @@
-"""For any settings: what is written is what is read. For any text: settings, or a BadSetting."""
+"""Any settings can be written and read back unchanged. Any text gives settings or a BadSetting."""
 
 import json
 from collections.abc import Mapping
@@ -109,7 +109,7 @@ settings_ = st.builds(
 
 
 def plain(value: Any, unit: str = "") -> Any:
-    """As a person would have written it."""
+    """Write the settings as YAML as a person would."""
     if is_dataclass(value):
         return {
             spec.name: plain(getattr(value, spec.name), spec.metadata.get("unit", ""))
@@ -155,7 +155,7 @@ def _environ(settings: Settings) -> dict[str, str]:
 
 
 def _at(value: Any, key: str) -> Any:
-    """The value of a dotted key; None where a list is shorter."""
+    """The value of a dotted key; None if a list is shorter."""
     for name in key.split("."):
         if isinstance(value, tuple):
             value = value[int(name)] if int(name) < len(value) else None
@@ -165,12 +165,12 @@ def _at(value: Any, key: str) -> Any:
 
 
 @given(durations)
-def test_a_duration_shown_is_read_as_it_was(duration: timedelta):
+def test_a_duration_is_read_as_it_was_shown(duration: timedelta):
     assert read_value(timedelta, show(duration)) == duration
 
 
 @given(st.text() | st.lists(st.sampled_from(list("{}[]:,-*&!|>'\"\n\t #ab%@`\\"))).map("".join))
-def test_any_text_is_settings_or_refused_in_words(text: str):
+def test_any_text_gives_settings_or_an_error_with_a_sentence(text: str):
     with pytest.raises(BadSetting) as caught:
         parse_settings(text, {}, name="h.yaml")
     assert "h.yaml" in str(caught.value)
@@ -180,7 +180,7 @@ SECTIONS = [(key, spec.name) for key, spec, _ in knobs(Settings) if "." in key a
 
 
 @given(st.sampled_from(SECTIONS), st.data())
-def test_a_slip_in_a_key_is_answered_with_the_key(knob: tuple[str, str], data: st.DataObject):
+def test_the_error_for_a_mistyped_key_names_the_right_key(knob: tuple[str, str], data: st.DataObject):
     key, name = knob
     at = data.draw(st.integers(0, len(name)))
     slipped = name[:at] + data.draw(st.sampled_from("qjx")) + name[at:]
@@ -197,7 +197,7 @@ def test_a_slip_in_a_key_is_answered_with_the_key(knob: tuple[str, str], data: s
 
 @dataclass(frozen=True, slots=True)
 class _Odd:
-    """Types that no knob of today has."""
+    """Types that no present setting has."""
 
     ratio: float = 0.5
 
@@ -214,7 +214,7 @@ def test_a_number_is_finite(text: str):
         read_value(float, text)
 
 
-def test_a_source_reads_like_a_place():
+def test_a_source_is_shown_as_file_and_line_or_variable():
     assert [str(ValueSource()), str(ValueSource("a.yaml", 7)), str(ValueSource("HEADRACE__X"))] == [
         "default",
         "a.yaml:7",

@@ -1,4 +1,4 @@
-"""What the file and the environment say is what the settings are, and each value knows where it came from."""
+"""Settings are read from the file and the environment, with the source of each value."""
 
 from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime, timedelta
@@ -44,11 +44,11 @@ def parse(text: str, **environ: str) -> Loaded:
     return parse_settings(text, environ, name="headrace.yaml")
 
 
-def test_the_smallest_file_is_the_one_that_errors_show():
+def test_the_example_in_error_messages_is_a_valid_smallest_file():
     assert parse(MINIMAL).settings == SMALLEST
 
 
-def test_a_file_gives_every_kind_of_value():
+def test_values_of_every_type_are_read_from_a_file():
     settings = parse(FILE).settings
     assert settings.streams == (
         StreamSettings(
@@ -84,7 +84,7 @@ def test_a_file_gives_every_kind_of_value():
         ("landing.catalog.uri", "HEADRACE__LANDING__CATALOG"),
     ],
 )
-def test_each_value_knows_where_it_came_from(key: str, source: str):
+def test_each_value_has_its_source(key: str, source: str):
     loaded = parse(
         FILE,
         HEADRACE__AWS__REGION="eu-west-1",
@@ -137,7 +137,7 @@ def _sample(key: str, hint: object) -> str:
 
 
 @pytest.mark.parametrize(("key", "hint"), [(key, hint) for key, _, hint in knobs(Settings)])
-def test_every_knob_can_be_set_by_its_variable(key: str, hint: object):
+def test_every_setting_can_be_set_by_its_variable(key: str, hint: object):
     variable = variable_for(key)
     environ = {variable: _sample(key, hint)}
     if key == "streams.0.timestamp":
@@ -171,13 +171,13 @@ def test_every_knob_can_be_set_by_its_variable(key: str, hint: object):
     assert loaded.origins[at] == ValueSource(variable)
 
 
-def test_the_environment_wins_over_the_file_and_the_file_over_the_default():
+def test_the_environment_overrides_the_file_and_the_file_the_default():
     text = f"{MINIMAL[:-1]}, wave: {{records: 5, every: 3s}}}}"
     wave = parse(text, HEADRACE__WAVE__RECORDS="6").settings.wave
     assert (wave.records, wave.every, wave.seconds) == (6, timedelta(seconds=3), timedelta(seconds=60))
 
 
-def test_a_variable_appends_to_a_list_and_overlays_its_entries():
+def test_a_variable_can_add_to_a_list_and_change_its_entries():
     workers = parse(
         FILE, HEADRACE__WORKERS__0__SPARK__THREADS="4", HEADRACE__WORKERS__2__ID="w3"
     ).settings.workers
@@ -185,12 +185,12 @@ def test_a_variable_appends_to_a_list_and_overlays_its_entries():
     assert workers[0].spark.remote == "sc://one:15002"
 
 
-def test_a_variable_overlays_the_default_worker():
+def test_a_variable_can_change_the_default_worker():
     workers = parse(MINIMAL, HEADRACE__WORKERS__0__SPARK__THREADS="4").settings.workers
     assert workers == (WorkerSettings(id="w1", spark=SparkSettings(threads=4)),)
 
 
-def test_a_mappings_variable_takes_the_place_of_the_files():
+def test_the_variable_of_a_mapping_replaces_the_files_mapping():
     text = f"{MINIMAL[:-1]}, landing: {{state: /s, catalog: {{type: sql, uri: 'sqlite://'}}}}}}"
     settings = parse(text, HEADRACE__LANDING__CATALOG='{"type": "rest"}').settings
     assert settings.landing.catalog == {"type": "rest"}
@@ -234,21 +234,23 @@ def three_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_given_file_comes_before_the_named_one_and_that_before_the_working_directorys(three_files: Path):
+def test_a_file_given_as_an_option_comes_before_that_of_the_variable_and_before_that_of_the_working_directory(
+    three_files: Path,
+):
     environ = {"HEADRACE_CONFIG": str(three_files / "named.yaml")}
     assert read_settings("given.yaml", environ).settings.application == "given"
     assert read_settings(None, environ).settings.application == "named"
     assert read_settings(None, {"HEADRACE_CONFIG": ""}).settings.application == "headrace"
 
 
-def test_a_missing_file_says_what_to_do(tmp_path: Path):
+def test_the_error_for_a_missing_file_says_what_to_do(tmp_path: Path):
     with pytest.raises(BadSetting) as caught:
         read_settings(tmp_path / "no.yaml", {})
     message = str(caught.value)
     assert all(part in message for part in ("no.yaml", "--config", "HEADRACE_CONFIG", MINIMAL))
 
 
-def test_a_folder_and_a_file_that_isnt_text_are_errors_with_their_name(tmp_path: Path):
+def test_the_errors_for_a_folder_and_for_a_file_that_isnt_text_name_it(tmp_path: Path):
     (tmp_path / "bytes.yaml").write_bytes(b"application: x\nstreams: \xff\xfe\n")
     with pytest.raises(BadSetting, match=r"bytes\.yaml:2: .*UTF-8"):
         read_settings(tmp_path / "bytes.yaml", {})
@@ -256,7 +258,7 @@ def test_a_folder_and_a_file_that_isnt_text_are_errors_with_their_name(tmp_path:
         read_settings(tmp_path, {})
 
 
-def test_relative_folders_lie_beside_the_settings_file(tmp_path: Path) -> None:
+def test_relative_folders_are_relative_to_the_settings_file(tmp_path: Path) -> None:
     file = tmp_path / "headrace.yaml"
     file.write_text("application: app\nstreams: [{name: s}]\nlanding: {home: data, state: states}\n")
     landing = read_settings(file, {}).settings.landing

@@ -1,4 +1,4 @@
-"""What is wrong is refused with its key, its place, its value and what is allowed."""
+"""Wrong settings are refused with their key, place, value and what is allowed."""
 
 import pytest
 
@@ -45,19 +45,19 @@ BAD_VALUES = [
 
 
 @pytest.mark.parametrize(("text", "expected"), BAD_VALUES)
-def test_a_bad_value_says_key_place_value_and_what_is_allowed(text: str, expected: str):
+def test_the_error_for_a_wrong_value_has_key_place_value_and_what_is_allowed(text: str, expected: str):
     assert expected in refusal(HEAD + text)
 
 
 @pytest.mark.parametrize(
     "stamp", ["2026-01-31", "2026-01-31T00:00:00", "yesterday", "1769817600", "2026-13-01T00:00:00Z"]
 )
-def test_a_moment_needs_its_time_zone(stamp: str):
+def test_a_timestamp_needs_a_time_zone(stamp: str):
     message = refusal(f"{HEAD}    initial_position: AT_TIMESTAMP\n    timestamp: {stamp}")
     assert f"h.yaml:5: streams.0.timestamp is {stamp!r}; allowed: a moment with its time zone" in message
 
 
-def test_a_long_value_is_cut():
+def test_a_long_value_is_shortened_in_the_error():
     assert len(refusal(f"{HEAD}wave: {{records: {'x' * 5000}}}")) < 200
 
 
@@ -74,7 +74,7 @@ BAD_NAMES = [
 
 
 @pytest.mark.parametrize(("text", "expected"), BAD_NAMES)
-def test_a_wrong_name_says_its_place_and_the_nearest_right_one(text: str, expected: str):
+def test_the_error_for_an_unknown_name_has_its_place_and_the_most_similar_name(text: str, expected: str):
     assert expected in refusal(HEAD + text)
 
 
@@ -95,7 +95,7 @@ BAD_VARIABLES = [
 
 
 @pytest.mark.parametrize(("variable", "expected"), BAD_VARIABLES)
-def test_an_unknown_variable_says_the_nearest_known_one(variable: str, expected: str):
+def test_the_error_for_an_unknown_variable_names_the_most_similar_one(variable: str, expected: str):
     message = refusal(HEAD, **{variable: "x"})
     assert message.startswith(variable)
     assert expected in message
@@ -111,7 +111,9 @@ def test_an_unknown_variable_says_the_nearest_known_one(variable: str, expected:
         ("HEADRACE__APPLICATION", "a", "HEADRACE__APPLICATION: application is 'a'"),
     ],
 )
-def test_a_variables_bad_value_is_refused_like_the_files(variable: str, value: str, expected: str):
+def test_a_wrong_value_in_a_variable_is_refused_like_one_in_the_file(
+    variable: str, value: str, expected: str
+):
     assert expected in refusal(HEAD, **{variable: value})
 
 

@@ -1,4 +1,4 @@
-"""Settings that don't fit together are refused, and those at the edge are not."""
+"""Settings that don't fit together are refused, and those that just fit are accepted."""
 
 import pytest
 
@@ -148,7 +148,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("text", "expected"), BROKEN)
-def test_what_does_not_fit_together_is_refused(text: str, expected: str):
+def test_settings_that_dont_fit_together_are_refused(text: str, expected: str):
     with pytest.raises(BadSetting) as caught:
         parse(text)
     assert expected in str(caught.value)
@@ -175,22 +175,22 @@ FITTING = [
 
 
 @pytest.mark.parametrize("text", FITTING)
-def test_what_just_fits_is_taken(text: str):
+def test_settings_that_just_fit_are_accepted(text: str):
     assert parse(text).application == "my-app"
 
 
 @pytest.mark.parametrize("name", ["s", "a.b_c-D9", "..", "x" * 128, ARN])
-def test_a_streams_name_follows_kinesis(name: str):
+def test_names_that_kinesis_allows_are_accepted_for_streams(name: str):
     assert parse(f"streams: [{{name: '{name}'}}]", head="application: app\n").streams[0].name == name
 
 
 @pytest.mark.parametrize("name", ["x" * 129, "a/b", "a b", "ä", "arn:aws:sqs:eu-west-1:123456789012:orders"])
-def test_what_kinesis_could_not_name_is_refused(name: str):
+def test_names_that_kinesis_doesnt_allow_are_refused_for_streams(name: str):
     with pytest.raises(BadSetting, match=r"h\.yaml:2: streams\.0\.name is "):
         parse(f"streams: [{{name: '{name}'}}]", head="application: app\n")
 
 
-def test_an_arn_and_the_region_agree():
+def test_an_arn_of_another_region_is_refused():
     text = f"streams: [{{name: '{ARN}'}}]\naws: {{region: %s}}"
     assert parse(text % "eu-west-1", head="application: app\n").aws.region == "eu-west-1"
     with pytest.raises(BadSetting, match=r"is in eu-west-1 by its ARN, but aws\.region is us-east-1"):
@@ -198,12 +198,12 @@ def test_an_arn_and_the_region_agree():
 
 
 @pytest.mark.parametrize("name", ["ab", "a b c", "x" * 256, "grün"])
-def test_an_application_must_be_able_to_name_a_table(name: str):
+def test_an_application_name_that_no_table_can_have_is_refused(name: str):
     with pytest.raises(BadSetting, match=r"h\.yaml:1: application is .*; allowed: 3 to 255"):
         parse("streams: [{name: s}]", head=f"application: {name}\n")
 
 
-def test_the_derived_tables_names_have_to_fit_too():
+def test_an_application_name_too_long_for_the_derived_tables_names_is_refused():
     longest = 255 - len("-WorkerMetricStats")
     assert parse("streams: [{name: s}]", head=f"application: {'x' * longest}\n").worker_table.startswith("x")
     with pytest.raises(BadSetting, match=r"coordination\.worker_table is .* \(256 characters\)"):

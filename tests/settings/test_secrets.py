@@ -1,4 +1,4 @@
-"""Secrets are refused wherever they stand, and no message repeats them."""
+"""Secrets are refused in every setting, and no message repeats them."""
 
 import random
 import string
@@ -91,7 +91,7 @@ def test_a_secret_in_a_variable_is_refused_without_being_repeated(variable: str,
         f"wave: {{unknown: {CANARY}}}",
     ],
 )
-def test_what_cannot_be_read_is_not_repeated(text: str):
+def test_a_file_that_cannot_be_read_is_not_quoted(text: str):
     with pytest.raises(BadSetting) as caught:
         parse_settings(HEAD + text, {}, name="h.yaml")
     assert CANARY not in str(caught.value)
@@ -118,7 +118,7 @@ ALLOWED = [
 
 
 @pytest.mark.parametrize("name", ALLOWED)
-def test_a_key_that_only_speaks_of_secrets_is_taken(name: str):
+def test_a_key_that_only_mentions_secrets_is_accepted(name: str):
     text = f"workers: [{{id: w, spark: {{conf: {{{name}: x}}}}}}]"
     loaded = parse_settings(HEAD + text, {}, name="h.yaml")
     assert loaded.settings.workers[0].spark.conf == {name: "x"}
@@ -128,12 +128,12 @@ def test_a_key_that_only_speaks_of_secrets_is_taken(name: str):
     "value",
     ["sc://host:15002/;user_id=me@example.com", "s3://bucket/a@b", "sqlite:///a.db", "postgresql://me@db/x"],
 )
-def test_a_value_that_only_looks_a_little_like_a_login_is_taken(value: str):
+def test_a_value_that_only_resembles_a_login_is_accepted(value: str):
     loaded = parse_settings(f"{HEAD}landing: {{state: /s, catalog: {{uri: '{value}'}}}}", {}, name="h.yaml")
     assert loaded.settings.landing.catalog == {"uri": value}
 
 
-def test_no_knob_of_ours_is_called_like_a_secret():
+def test_no_setting_has_the_name_of_a_secret():
     assert [key for key, *_ in knobs(Settings) if names_secret(key)] == []
 
 
@@ -168,17 +168,17 @@ AROUND = ["{}", "before {} after", "-Dx={}", "key:{};", "'{}'"]
 
 @pytest.mark.parametrize("around", AROUND)
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_value_with_the_shape_of_a_secret_is_known(name: str, around: str) -> None:
+def test_a_value_with_the_shape_of_a_secret_is_recognized(name: str, around: str) -> None:
     assert holds_secret(around.format(SHAPES[name]))
 
 
 @pytest.mark.parametrize("around", [*AROUND, "s3://bucket/{}/x", "https://host/?a={}&b=1"])
-def test_hardly_any_random_key_is_missed(around: str) -> None:
+def test_nearly_all_random_keys_are_recognized(around: str) -> None:
     missed = sum(not holds_secret(around.format(random_text(40, seed))) for seed in range(2_000))
-    assert missed <= 6, "of two thousand"
+    assert missed <= 6, "too many of two thousand keys were not recognized"
 
 
-def test_a_key_that_an_address_spells_is_known() -> None:
+def test_a_key_within_an_address_is_recognized() -> None:
     assert holds_secret("s3://bucket/" + FORTY.replace("/", "%2F"))
 
 
@@ -186,7 +186,7 @@ HINTS = {key: hint for key, _, hint in knobs(Settings)}
 
 
 def written(key: str, value: object) -> str:
-    """A file that says this of the key, and all that it must say besides."""
+    """A settings file with this value for the key, and with all required settings."""
     tree: dict[str, object] = {"application": "my-app", "streams": [{"name": "my-stream"}]}
     *sections, name = key.split(".")
     if key.startswith(("streams.", "workers.")):
@@ -223,7 +223,7 @@ def test_a_secret_of_every_shape_is_refused_in_every_kind_of_setting(secret: str
 
 
 def _repeats(message: str, secret: str) -> bool:
-    """Any eight signs of it."""
+    """Whether the text contains any eight characters of the secret in a row."""
     shown = message.replace("PRIVATE KEY", "")
     return any(secret[n : n + 8] in shown for n in range(len(secret) - 8))
 
@@ -248,13 +248,13 @@ UNREAD = [
 
 @pytest.mark.parametrize("text", UNREAD)
 @pytest.mark.parametrize("secret", ["AKIAIOSFODNN7EXAMPLE", f"'{FORTY}'"])
-def test_a_secret_is_told_and_not_repeated_where_nothing_is_read(text: str, secret: str) -> None:
+def test_a_secret_in_an_unused_place_is_reported_and_not_repeated(text: str, secret: str) -> None:
     with pytest.raises(BadSetting, match="secrets are never settings") as caught:
         parse_settings(HEAD + text.format(secret), {}, name="h.yaml")
     assert not _repeats(str(caught.value), secret.strip("'"))
 
 
-def test_a_secret_in_a_variable_of_no_setting_is_told_and_not_repeated() -> None:
+def test_a_secret_in_a_variable_of_no_setting_is_reported_and_not_repeated() -> None:
     for variable in ("HEADRACE__AWS__REGIO", "HEADRACE__AWS__WIRE", "HEADRACE__COORDINATION__LAYOUT"):
         with pytest.raises(BadSetting, match="secrets are never settings") as caught:
             parse_settings(HEAD, {variable: FORTY}, name="h.yaml")
@@ -308,7 +308,7 @@ ordinary = st.one_of(
 
 
 @given(ordinary)
-def test_ordinary_values_are_no_secrets(value: str) -> None:
+def test_ordinary_values_are_not_taken_for_secrets(value: str) -> None:
     assert not holds_secret(value)
 
 
@@ -333,5 +333,5 @@ def test_ordinary_values_are_no_secrets(value: str) -> None:
         "a/" * 100,
     ],
 )
-def test_values_as_people_have_them_are_no_secrets(value: str) -> None:
+def test_typical_values_of_users_are_not_taken_for_secrets(value: str) -> None:
     assert not holds_secret(value)
