@@ -15,6 +15,20 @@ from tests.duties.moves import in_lease_mode, owners, row_of, ticks_until, witho
 from tests.duties.world import TICK, World
 
 
+def test_leases_for_which_no_worker_has_room_stay_unassigned_and_each_pass_tells_how_many() -> None:
+    world = World(workers=("w1", "w2"), shards=6)
+    world.settings = replace(
+        world.settings, assignment=replace(world.settings.assignment, max_leases=2, tolerance=0.0)
+    )
+    world.settle()
+    assert owners(world) == {"w1": 2, "w2": 2, None: 2}
+    every = world.settings.times.assignment // TICK
+    assert ticks_until(world, lambda: "2 leases wait for room in a worker" in str(world.lead())) <= every
+    without(world, "w2")
+    ticks_until(world, lambda: "4 leases wait for room in a worker" in str(world.lead()))
+    assert owners(world) == {"w1": 2, "w2": 2, None: 2}, "w1 is full: nobody takes over from w2"
+
+
 @pytest.mark.parametrize("beside", [World, lambda **k: in_lease_mode(World(**k))])
 def test_a_dead_workers_leases_go_to_a_living_worker_within_the_lease_duration_and_four_ticks(beside) -> None:
     world = beside(workers=("w1", "w2"), shards=4)
