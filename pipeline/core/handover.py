@@ -35,7 +35,7 @@ def plan_overdue(
     """
     late = expired(watched, deadline)
     # A lease of a worker of Headrace without a claim isn't being read. The leader completes it, because the holder may not see the
-    # row any more: the owner index of the lease table shows it under the next owner. A KCL worker reads without a claim.
+    # row any more: the owner index of the lease table shows it under the next owner. A worker that isn't Headrace's reads without a claim.
     why = {
         row.key: f"{row.checkpoint_owner} took longer than {deadline} to hand over to {row.owner}"
         if row.key in late
@@ -61,7 +61,7 @@ def plan_take_over(
 ) -> list[Change]:
     """What the next owner completes: handovers to it whose holder's run is dead. `ours`: the holders that are workers of Headrace."""
     # Only with a claim, and only from Headrace's workers: their runs beat for each claim, so a claim without a beat is dead.
-    # KCL's workers write no claim, so nothing is known of whether they still read.
+    # A worker that isn't Headrace's writes no claim, so nothing is known of whether they still read.
     return [
         complete_handover(row, f"run {run_of_claim(row.run_claim)} is dead: {me} takes over")
         for row in mine

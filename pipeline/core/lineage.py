@@ -15,7 +15,7 @@ class Kind(StrEnum):
 
     LANDED = "landed"
     FOREIGN = "foreign"
-    """A KCL worker read this range; its records aren't in the lake table."""
+    """A worker that isn't Headrace's read this range; its records aren't in the lake table."""
     SKIPPED = "skipped"
     """These records were lost before they were read, or a person skipped them."""
     REPOSITION = "reposition"

@@ -88,8 +88,8 @@ class Family:
 
 def counts_as_end(key: ShardKey, positions: Positions, passed: Mapping[str, str]) -> bool:
     """Whether the shard has ended in the table, or has no position while a descendant has one. `passed`: from `Family.passed`."""
-    # A position of its own decides alone. KCL makes the rows of children before it ends the parent, and adopting turns all rows into
-    # positions, so a descendant's position proves nothing against an open one (D13 of docs/protocol.md).
+    # A position of its own decides alone. Workers that aren't Headrace's make the rows of children before they end the parent, and
+    # adopting turns all rows into positions, so a descendant's position proves nothing against an open one (D13 of docs/protocol.md).
     position = positions.of(key)
     return position.ended if position is not None else key.shard_id in passed
 

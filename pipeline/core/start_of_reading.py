@@ -140,7 +140,8 @@ def _disagreement(row: Lease, key: ShardKey, position: Position | None) -> str |
 
 def is_rolled_back(row: Lease | None, at: Position | None) -> bool:
     """Whether the row says that Headrace landed more of the shard than the table has."""
-    # A rollback is told apart from a KCL worker's checkpoint, because KCL didn't read the records that a rollback removed (D14).
+    # A rollback is told apart from another program's checkpoint, because that program didn't read the records that the
+    # rollback removed (D14).
     stands = at.checkpoint if at is not None else None
     return row is not None and row.landed is not None and (stands is None or row.landed > stands)
 

@@ -49,7 +49,7 @@ def rows_of(stream: StreamId, leases: Iterable[Lease]) -> tuple[Lease, ...]:
 
 
 def is_of_this_life(stream: StreamId, row: Lease) -> bool:
-    """Whether the row belongs to this life of the stream. A row that KCL made has no epoch, and counts as one of this life."""
+    """Whether the row belongs to this life of the stream. A row that another program made has no epoch, and counts as one of this life."""
     return row.stream in {None, stream.serialized} and row.stream_epoch in {None, stream.epoch}
 
 

@@ -30,7 +30,7 @@ ASKED_A_PASS = 100
 
 @dataclass(frozen=True, slots=True)
 class CleanupDue:
-    """Which of the two clean-ups are due. They have KCL's names and periods."""
+    """Which of the two clean-ups are due."""
 
     completed: bool = False
     """Rows that say SHARD_END."""
