@@ -19,7 +19,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from pipeline.core.change import Change, ChangeKind
+from pipeline.core.change import Change
+from pipeline.core.change_kind import ChangeKind
 from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST
 from pipeline.core.lease import Lease
 from pipeline.core.lineage import Kind, Range

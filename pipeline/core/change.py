@@ -1,32 +1,6 @@
 """Writes on a lease row as values: which row, what must still be true, what is written, and why.
 
-    kind          | made by                  | must still be true (me: this worker; mine: this run's or command's)
-    --------------+--------------------------+-------------------------------------------------------------------------
-    create        | shard sync, a run        | there is no such row
-    claim         | a run, before a wave     | owner = me, no handover, runClaim, wantedBy and streamEpoch as read
-    beat          | a run or a worker        | holder = me, runClaim as read
-    repair        | a run, before a wave     | holder as read, runClaim = mine, checkpoint as read
-    checkpoint    | a run, after a commit    | holder = me, runClaim = mine, checkpoint as read
-    prepare       | nothing yet              | as checkpoint
-    release       | a run, after a wave      | runClaim = mine
-    want          | a waiting run            | wantedBy as read
-    unwant        | a waiting run            | wantedBy = mine
-    assign        | the leader               | owner, checkpointOwner, leaseCounter and streamEpoch as observed
-    move          | the leader               | as assign
-    initiate      | the leader               | owner as observed, no handover, streamEpoch as observed
-    redirect      | the leader               | owner and checkpointOwner as observed
-    call off      | the leader               | owner, checkpointOwner and leaseCounter as observed
-    complete      | holder, next owner, leader | owner, checkpointOwner and runClaim as read
-    give up       | a stopping worker        | holder = me, runClaim as read
-    note children | a run at a shard's end   | holder, runClaim and streamEpoch as read
-    note failure  | a worker's tick, a run   | holder = me, runClaim and streamEpoch as read, no failure noted yet
-    hold          | a person's command       | owner, no handover, runClaim, wantedBy and streamEpoch as read
-    reposition    | a person's command       | runClaim = mine, checkpoint as read
-    retire        | the leader               | streamEpoch as observed
-    delete        | the leader               | ended: checkpoint, leaseCounter; else owners, checkpoint, runClaim, streamEpoch
-    stamp         | `headrace adopt`         | no streamEpoch yet
-    give back     | `headrace give-back`     | checkpoint, leaseCounter and runClaim as read
-    take, evict, renew, note range | `pipeline.kcl.writes` | as in KCL
+`pipeline.core.change_kind` has a table of them; this module has a function for each line.
 
 A run's own writes never require an exact counter, because beats count it up at the same time (D1 of docs/protocol.md). Writes that
 take a lease or give it away require the epoch as read, because a stream that is created again has rows with the same keys (D12).
@@ -37,52 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from enum import StrEnum
-from typing import Any, Final
+from typing import Any
 
+from pipeline.core.change_kind import DELETES, ChangeKind
 from pipeline.core.checkpoint import Checkpoint
 from pipeline.core.failure import Failure, failed_again
 from pipeline.core.lease import FIELDS, Lease
 from pipeline.errors import HeadraceError
-
-
-class ChangeKind(StrEnum):
-    """What a change is for. Each line of the table above has a kind."""
-
-    CREATE = "create"
-    CLAIM = "claim"
-    BEAT = "beat"
-    REPAIR = "repair"
-    CHECKPOINT = "checkpoint"
-    PREPARE = "prepare"
-    RELEASE = "release"
-    WANT = "want"
-    UNWANT = "unwant"
-    ASSIGN = "assign"
-    MOVE = "move"
-    INITIATE = "initiate"
-    REDIRECT = "redirect"
-    CALL_OFF = "call off"
-    COMPLETE = "complete"
-    GIVE_UP = "give up"
-    NOTE_CHILDREN = "note children"
-    NOTE_FAILURE = "note failure"
-    HOLD = "hold"
-    REPOSITION = "reposition"
-    RETIRE = "retire"
-    DELETE = "delete"
-    STAMP = "stamp"
-    GIVE_BACK = "give back"
-    TAKE = "take"
-    EVICT = "evict"
-    RENEW = "renew"
-    NOTE_RANGE = "note range"
-
-
-MOVES: Final = frozenset({ChangeKind.INITIATE, ChangeKind.MOVE})
-"""A lease goes from one living worker to another."""
-DELETES: Final = frozenset({ChangeKind.RETIRE, ChangeKind.DELETE})
-"""These delete the row."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from pipeline.core.assign import AssignmentInput, count_unplaced
-from pipeline.core.change import MOVES, Change
+from pipeline.core.change import Change
+from pipeline.core.change_kind import MOVES
 from pipeline.core.due import is_time
 from pipeline.core.handover import pending, plan_overdue
 from pipeline.core.lease import Lease

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from pipeline.core.change import MOVES, Applied, Change, ChangeKind, Refused
+from pipeline.core.change import Applied, Change, Refused
+from pipeline.core.change_kind import MOVES, ChangeKind
 from pipeline.core.words import counted
 from pipeline.errors import HeadraceError, Transient
 from pipeline.ports import LeaseStore

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline.core.change import Change, ChangeKind
+from pipeline.core.change import Change
+from pipeline.core.change_kind import ChangeKind
 from pipeline.core.checkpoint import Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.core.shard import HashRange

@@ -9,28 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
 from pipeline.settings.choices import (
     Billing,
     Create,
     FormerStreams,
-    Heartbeat,
     InitialPosition,
-    Layout,
-    Mode,
     OnDataLoss,
     Strategy,
     StreamsMode,
 )
-
-
-def _knob(default: Any = None, *, doc: str, kcl: str = "", unit: str = "", factory: Any = None) -> Any:
-    metadata = {"doc": doc, "kcl": kcl, "unit": unit}
-    if factory is not None:
-        return field(default_factory=factory, metadata=metadata)
-    return field(default=default, metadata=metadata)
-
+from pipeline.settings.kcl_block import KclSettings
+from pipeline.settings.knob import knob
 
 _LEAST_HUNG = timedelta(minutes=2)
 """After the reading, Spark's answer and the table's commit take a minute at times, however short the wave is."""
@@ -39,16 +29,16 @@ _LEAST_HUNG = timedelta(minutes=2)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSettings:
     name: str = field(metadata={"doc": "The stream's name or ARN.", "kcl": "streamName / streamArn"})
-    initial_position: InitialPosition = _knob(
+    initial_position: InitialPosition = knob(
         InitialPosition.TRIM_HORIZON,
         doc="Where Headrace starts in a stream that it has never read: TRIM_HORIZON, LATEST or AT_TIMESTAMP. KCL's default is "
         "LATEST.",
         kcl="initialPositionInStreamExtended",
     )
-    timestamp: datetime | None = _knob(
+    timestamp: datetime | None = knob(
         doc="With `initial_position: AT_TIMESTAMP`: the moment, with a time zone (2026-01-31T00:00:00Z)."
     )
-    on_data_loss: OnDataLoss = _knob(
+    on_data_loss: OnDataLoss = knob(
         OnDataLoss.STOP,
         doc="What happens when records have left the stream before they were read. stop: the shard isn't read until a person "
         "decides (`headrace skip`). continue: the gap is recorded in the table, and reading goes on with the oldest record that is "
@@ -58,20 +48,20 @@ class StreamSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscoverySettings:
-    prefix: str | None = _knob(
+    prefix: str | None = knob(
         doc="Headrace reads all streams of this account and region whose names begin with this text."
     )
-    tags: Mapping[str, str] = _knob(
+    tags: Mapping[str, str] = knob(
         factory=dict,
         doc="Headrace reads all streams that have all of these tags. With `prefix` too, a stream must match both.",
     )
-    initial_position: InitialPosition = _knob(
+    initial_position: InitialPosition = knob(
         InitialPosition.TRIM_HORIZON, doc="Where Headrace starts in a found stream that it has never read."
     )
-    timestamp: datetime | None = _knob(
+    timestamp: datetime | None = knob(
         doc="With `initial_position: AT_TIMESTAMP`: the moment, with a time zone."
     )
-    on_data_loss: OnDataLoss = _knob(
+    on_data_loss: OnDataLoss = knob(
         OnDataLoss.STOP, doc="As in `streams`, for all streams that `streams` doesn't name: stop or continue."
     )
 
@@ -82,18 +72,18 @@ class DiscoverySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
-    remote: str | None = _knob(
+    remote: str | None = knob(
         doc="A Spark Connect URL (sc://host:15002), or local[N] for the local Connect server that Headrace shares. "
         "Without `remote` and `master`: local[2]."
     )
-    master: str | None = _knob(
+    master: str | None = knob(
         doc="A classic Spark master (spark://..., yarn, k8s://...) instead of `remote`."
     )
-    conf: Mapping[str, str] = _knob(
+    conf: Mapping[str, str] = knob(
         factory=dict, doc="Spark configuration for the worker's sessions, key: value."
     )
-    threads: int = _knob(16, doc="The number of shards that one Spark task reads at the same time.")
-    tasks: int = _knob(
+    threads: int = knob(16, doc="The number of shards that one Spark task reads at the same time.")
+    tasks: int = knob(
         2, doc="The most Spark tasks of one wave. On a cluster, choose about the number of its cores."
     )
 
@@ -110,55 +100,55 @@ class WorkerSettings:
             "kcl": "workerIdentifier",
         }
     )
-    spark: SparkSettings = _knob(
+    spark: SparkSettings = knob(
         factory=lambda: SparkSettings(remote="local[2]"), doc="The Spark that this worker uses."
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinationSettings:
-    lease_table: str | None = _knob(
+    lease_table: str | None = knob(
         doc="Name of the lease table. Default: the application's name.", kcl="tableName"
     )
-    worker_table: str | None = _knob(
+    worker_table: str | None = knob(
         doc="Name of the worker table. Default: <application>-WorkerMetricStats.",
         kcl="workerMetricsTableConfig",
     )
-    state_table: str | None = _knob(
+    state_table: str | None = knob(
         doc="Name of the coordinator table. Default: <application>-CoordinatorState.",
         kcl="coordinatorStateTableConfig",
     )
-    create: Create = _knob(
+    create: Create = knob(
         Create.AUTO,
         doc="auto: the leader creates missing tables. never: a missing table is an error, which names the command that creates it.",
     )
-    billing: Billing = _knob(
+    billing: Billing = knob(
         Billing.ON_DEMAND,
         doc="DynamoDB's billing mode of created tables: PAY_PER_REQUEST or PROVISIONED.",
         kcl="billingMode",
     )
-    read_capacity: int = _knob(
+    read_capacity: int = knob(
         10,
         doc="With `billing: PROVISIONED`: read capacity units of a created table.",
         kcl="initialLeaseTableReadCapacity",
     )
-    write_capacity: int = _knob(
+    write_capacity: int = knob(
         10,
         doc="With `billing: PROVISIONED`: write capacity units of a created table.",
         kcl="initialLeaseTableWriteCapacity",
     )
-    point_in_time_recovery: bool = _knob(
+    point_in_time_recovery: bool = knob(
         default=False,
         doc="Created tables have continuous backups (point-in-time recovery).",
         kcl="leaseTablePitrEnabled",
     )
-    deletion_protection: bool = _knob(
+    deletion_protection: bool = knob(
         default=False,
         doc="Created tables have DynamoDB's deletion protection: DynamoDB refuses to delete them.",
         kcl="leaseTableDeletionProtectionEnabled",
     )
-    tags: Mapping[str, str] = _knob(factory=dict, doc="Tags of created tables.", kcl="tags")
-    cleanup: bool = _knob(
+    tags: Mapping[str, str] = knob(factory=dict, doc="Tags of created tables.", kcl="tags")
+    cleanup: bool = knob(
         default=True,
         doc="The leader deletes the lease rows of shards that were read to their end, once no child shard needs them.",
         kcl="cleanupLeasesUponShardCompletion",
@@ -167,25 +157,25 @@ class CoordinationSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentSettings:
-    strategy: Strategy = _knob(
+    strategy: Strategy = knob(
         Strategy.GAP,
         doc="How the leader balances leases. gap: a lease moves only if that makes the difference in load between two workers "
         "smaller. variance, lease-count: KCL 3.x's WORKER_UTILIZATION_AWARE and LEASE_COUNT_BASED.",
         kcl="leaseAssignmentStrategy",
     )
-    graceful: bool = _knob(
+    graceful: bool = knob(
         default=True,
         doc="A worker finishes its wave before its lease moves to another worker. false: leases move at once, and records that the "
         "worker had staged but not landed are read again.",
         kcl="isGracefulLeaseHandoffEnabled",
     )
-    max_leases: int | None = _knob(doc="The most open leases of one worker.", kcl="maxLeasesForWorker")
-    tolerance: float = _knob(
+    max_leases: int | None = knob(doc="The most open leases of one worker.", kcl="maxLeasesForWorker")
+    tolerance: float = knob(
         0.1,
         doc="A fraction of the average load. Leases don't move while no worker's load differs from the average by more than this.",
         kcl="reBalanceThresholdPercentage",
     )
-    cpu: bool = _knob(
+    cpu: bool = knob(
         default=True,
         doc="Workers report how busy the CPUs of the hosts are on which their Spark tasks run, and the leader weighs it. false: a "
         "worker's load is the throughput of its leases alone.",
@@ -194,92 +184,18 @@ class AssignmentSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KclSettings:
-    mode: Mode = _knob(
-        Mode.OWN,
-        doc="own: a leader assigns the leases. 2.x: each worker takes and steals leases for itself, as in KCL 2.x.",
-        kcl="clientVersionConfig (2.x: CLIENT_VERSION_CONFIG_COMPATIBLE_WITH_2X_PHASE1)",
-    )
-    failover: timedelta | None = _knob(
-        doc="Set this to work beside running KCL workers, in their tables: it is their failoverTimeMillis, at least 20s. Needs "
-        "`heartbeat: lease` and `allow_foreign_checkpoints: true`.",
-    )
-    heartbeat: Heartbeat = _knob(
-        Heartbeat.WORKER,
-        doc="How a worker shows that it lives. worker: by one write to its own row per tick. lease: also by a write to each of its "
-        "leases, as KCL's workers expect.",
-    )
-    allow_foreign_checkpoints: bool = _knob(
-        default=False,
-        doc="When KCL's workers write checkpoints, the lake table's positions follow them: the ledger records such ranges as foreign, "
-        "and the table has no rows of them. Exactly once then holds for the ranges that Headrace reads.",
-    )
-    layout: Layout = _knob(
-        Layout.AUTO,
-        doc="The layout of the coordination tables. M: three tables, as in KCL 3.0-3.4. S: one table, as in KCL 3.5. auto: the "
-        "layout that the application's tables have already, and M for a new application.",
-    )
-    steal_at_most: int = _knob(
-        1,
-        doc="With `mode: 2.x`: the most leases that a worker steals from other workers at one time.",
-        kcl="maxLeasesToStealAtOneTime",
-    )
-    very_old_first: bool = _knob(
-        default=True,
-        doc="With `mode: 2.x`: a worker takes every lease whose counter stood still for three lease durations, also beyond the "
-        "worker's fair share.",
-        kcl="enablePriorityLeaseAssignment",
-    )
-    balance_every: int = _knob(
-        3,
-        doc="With `strategy: variance` or `lease-count`: the leader balances in one of this many assignments (3: in every third). In "
-        "the others it only assigns leases that no worker holds.",
-        kcl="varianceBalancingFrequency",
-    )
-    max_throughput_kbps: float | None = _knob(
-        doc="With `strategy: variance`: a worker that reads more KB/s than this gets no more leases.",
-        kcl="maxThroughputPerHostKBps",
-    )
-    max_utilisation: int = _knob(
-        100,
-        doc="With `strategy: variance`: a worker whose CPU or network is busier than this percentage gives leases away.",
-        kcl="OperatingRange.maxUtilization",
-    )
-    network_mbps: int | None = _knob(
-        doc="With `strategy: variance`: the network traffic of a host, in MiB/s in or out, that counts as 100 % busy. Left out: the "
-        "network isn't measured.",
-        kcl="workerMetricList",
-    )
-    dampening: float = _knob(
-        0.6,
-        doc="With `strategy: variance`: the fraction of a worker's load above the average that one assignment moves away.",
-        kcl="dampeningPercentage",
-    )
-    overshoot: bool = _knob(
-        default=True,
-        doc="With `strategy: variance`: one lease moves even if each lease of the worker is more than the load that should move away.",
-        kcl="allowThroughputOvershoot",
-    )
-    ema_alpha: float = _knob(
-        0.5,
-        doc="With `strategy: variance`: the weight of the newest measurement in the moving average of a worker's load.",
-        kcl="workerMetricsEMAAlpha",
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LandingSettings:
-    table: str = _knob("lake.records", doc="Namespace and name of the lake table.")
-    catalog: Mapping[str, str] = _knob(
+    table: str = knob("lake.records", doc="Namespace and name of the lake table.")
+    catalog: Mapping[str, str] = knob(
         factory=dict,
         doc="pyiceberg's catalog properties (type, uri, warehouse, ...). Default: an embedded catalog, which is SQLite and files "
         "under `home`.",
     )
-    state: str | None = _knob(
+    state: str | None = knob(
         doc="Folder (URI or path) for positions that are too large for a snapshot's summary. It must lie outside the table's "
         "location. Required with `catalog`. Default: a folder in `home`."
     )
-    home: str = _knob(
+    home: str = knob(
         "headrace-data",
         doc="Folder of the embedded catalog and its warehouse, used where `catalog` is left out. A relative path starts at the folder "
         "of the settings file.",
@@ -288,28 +204,28 @@ class LandingSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwsSettings:
-    region: str | None = _knob(doc="AWS region. Default: the region of the environment or of the profile.")
-    profile: str | None = _knob(
+    region: str | None = knob(doc="AWS region. Default: the region of the environment or of the profile.")
+    profile: str | None = knob(
         doc="Name of a profile in AWS's own configuration files, by which Headrace calls DynamoDB and Kinesis, and Spark's tasks call "
         "Kinesis: each of these hosts needs it. Files in S3 are read and written without it. Access keys are never settings."
     )
-    endpoint: str | None = _knob(
+    endpoint: str | None = knob(
         doc="Endpoint of all AWS services, for `headrace local` and other local replacements of AWS."
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaveSettings:
-    records: int = _knob(
+    records: int = knob(
         1_000_000, doc="The most records of one wave, over all its shards.", kcl="maxRecords (per call there)"
     )
-    bytes: int = _knob(
+    bytes: int = knob(
         256 * 1024 * 1024, doc="The most payload bytes of one wave, over all its shards.", unit="bytes"
     )
-    seconds: timedelta = _knob(
+    seconds: timedelta = knob(
         timedelta(seconds=60), doc="The longest time that one wave reads, before it lands what it has read."
     )
-    every: timedelta = _knob(
+    every: timedelta = knob(
         timedelta(seconds=10),
         doc="The least time between the starts of two waves, once a run has read its shards up to the newest record.",
     )
@@ -317,63 +233,63 @@ class WaveSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSettings:
-    worker_tick: timedelta = _knob(
+    worker_tick: timedelta = knob(
         timedelta(seconds=5),
         doc="The time between two ticks of a worker's sensor. Dagster's daemon looks every 5 s which sensors are due: other times are "
         "rounded up to a multiple of 5 s. Say more where your daemon can't keep up, or where fewer requests matter more than latency.",
     )
-    leader_tick: timedelta = _knob(
+    leader_tick: timedelta = knob(
         timedelta(seconds=5),
         doc="The time between two ticks of the leader's sensor, as above. The leader's lock is valid for four ticks.",
     )
-    lease_duration: timedelta = _knob(
+    lease_duration: timedelta = knob(
         timedelta(seconds=20),
         doc="A worker or run that shows no beat for longer than this counts as dead.",
         kcl="failoverTimeMillis",
     )
-    linger: timedelta = _knob(
+    linger: timedelta = knob(
         timedelta(minutes=5), doc="The longest time that a run goes on from wave to wave."
     )
-    idle: timedelta = _knob(
+    idle: timedelta = knob(
         timedelta(seconds=20),
         doc="A run ends when no record came for this long. The worker's sensor then looks for new records, and asks for the next run.",
     )
-    launch_grace: timedelta = _knob(
+    launch_grace: timedelta = knob(
         timedelta(seconds=60),
         doc="A run that Dagster started less than this ago counts as living, also before its first beat.",
     )
-    dwell: timedelta = _knob(
+    dwell: timedelta = knob(
         timedelta(minutes=5),
         doc="The least time that a lease stays with a living worker before balancing moves it again.",
     )
-    handover_deadline: timedelta = _knob(
+    handover_deadline: timedelta = knob(
         timedelta(seconds=90),
         doc="A handover that takes longer than this is forced: the lease moves, the table refuses the records that the old worker was "
         "still reading, and the new worker reads them again.",
         kcl="gracefulLeaseHandoffTimeoutMillis",
     )
-    shard_sync: timedelta = _knob(
+    shard_sync: timedelta = knob(
         timedelta(seconds=30),
         doc="The time between two comparisons of the lease rows with Kinesis's list of shards (shard syncs).",
         kcl="leasesRecoveryAuditorExecutionFrequencyMillis",
     )
-    cleanup: timedelta = _knob(
+    cleanup: timedelta = knob(
         timedelta(minutes=5),
         doc="The time between two rounds in which the leader deletes rows of ended shards. In every sixth round the leader asks "
         "Kinesis which shards no longer exist, and deletes their rows, too.",
         kcl="completedLeaseCleanupIntervalMillis",
     )
-    assignment: timedelta = _knob(
+    assignment: timedelta = knob(
         timedelta(seconds=20),
         doc="The time between two assignments, each of which scans all leases.",
         kcl="leaseAssignmentIntervalMillis",
     )
-    probe: timedelta = _knob(
+    probe: timedelta = knob(
         timedelta(seconds=15),
         doc="The time between two looks for new records in an idle shard.",
         kcl="idleTimeBetweenReadsInMillis",
     )
-    materialize: timedelta = _knob(
+    materialize: timedelta = knob(
         timedelta(minutes=5), doc="The least time between two materialization events of one shard in a run."
     )
 
@@ -396,66 +312,66 @@ class Settings:
             "kcl": "applicationName",
         }
     )
-    streams: tuple[StreamSettings, ...] = _knob(
+    streams: tuple[StreamSettings, ...] = knob(
         factory=tuple, doc="The streams to read: one, or several with `streams_mode: multi`."
     )
-    streams_mode: StreamsMode = _knob(
+    streams_mode: StreamsMode = knob(
         StreamsMode.SINGLE,
         doc="single: lease and partition keys are shard ids. multi: the keys name the stream, too. Don't change it after the first "
         "start.",
     )
-    discovery: DiscoverySettings = _knob(
+    discovery: DiscoverySettings = knob(
         factory=DiscoverySettings,
         doc="With `streams_mode: multi`: Headrace reads more streams, which it finds by their names and tags.",
         kcl="MultiStreamTracker",
     )
-    former_streams: FormerStreams = _knob(
+    former_streams: FormerStreams = knob(
         FormerStreams.KEEP,
         doc="What happens to streams that have lease rows but are no longer in these settings. keep: Headrace reads them on. auto: "
         "their lease rows are deleted. provided: only the lease rows of streams in `former_streams_delete` are deleted.",
         kcl="formerStreamsLeasesDeletionStrategy",
     )
-    former_streams_delete: tuple[str, ...] = _knob(
+    former_streams_delete: tuple[str, ...] = knob(
         factory=tuple, doc="With `former_streams: provided`: names of streams whose lease rows are deleted."
     )
-    former_streams_wait: timedelta = _knob(
+    former_streams_wait: timedelta = knob(
         timedelta(hours=1),
         doc="How long a stream must have been missing from these settings before its lease rows are deleted. Until then Headrace reads "
         "it on.",
         kcl="waitPeriodToDeleteFormerStreams",
     )
-    workers: tuple[WorkerSettings, ...] = _knob(
+    workers: tuple[WorkerSettings, ...] = knob(
         factory=lambda: (WorkerSettings(id="w1"),),
         doc="The workers of this deployment. Each has a sensor, runs and a Spark of its own.",
     )
-    coordination: CoordinationSettings = _knob(
+    coordination: CoordinationSettings = knob(
         factory=CoordinationSettings, doc="The tables in DynamoDB by which workers share the shards."
     )
-    assignment: AssignmentSettings = _knob(
+    assignment: AssignmentSettings = knob(
         factory=AssignmentSettings, doc="How leases are assigned to workers."
     )
-    kcl: KclSettings = _knob(
+    kcl: KclSettings = knob(
         factory=KclSettings,
         doc="Only for applications that work beside the Kinesis Client Library (KCL), that have taken over its tables, or that assign "
         "leases by one of KCL's own strategies. All others leave this block out.",
     )
-    landing: LandingSettings = _knob(
+    landing: LandingSettings = knob(
         factory=LandingSettings, doc="The Iceberg table into which records are landed."
     )
-    private_files: bool = _knob(
+    private_files: bool = knob(
         default=True,
         doc="Only the user who runs Headrace can read and write the files and folders that Headrace makes on this machine (catalog, "
         "warehouse, state, DAGSTER_HOME). false: the umask decides. Existing and remote folders stay as they are.",
     )
-    aws: AwsSettings = _knob(
+    aws: AwsSettings = knob(
         factory=AwsSettings,
         doc="How to reach AWS. Credentials come from the environment or a role, never from these settings.",
     )
-    wave: WaveSettings = _knob(
+    wave: WaveSettings = knob(
         factory=WaveSettings,
         doc="How much one wave reads. A wave is one round of a run: read from Kinesis, stage files, commit them to the table.",
     )
-    times: TimeSettings = _knob(factory=TimeSettings, doc="Intervals and deadlines.")
+    times: TimeSettings = knob(factory=TimeSettings, doc="Intervals and deadlines.")
 
     @property
     def multi(self) -> bool:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pipeline.aws.lease_item import ATTRIBUTES, read_lease, write_change, write_lease
 from pipeline.core import change
 from pipeline.core.assign import AssignmentInput, GapRules, plan_assign
-from pipeline.core.change import Change, ChangeKind
+from pipeline.core.change import Change
+from pipeline.core.change_kind import ChangeKind
 from pipeline.core.checkpoint import SHARD_END, Checkpoint
 from pipeline.core.failure import Failure
 from pipeline.core.lease import FIELDS, Lease

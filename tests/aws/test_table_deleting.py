@@ -14,7 +14,8 @@ from pipeline.aws.tables import DynamoTables
 from pipeline.errors import BadSetting, Unreachable, WrongShape
 from pipeline.local.endpoint import LocalAws
 from pipeline.settings.choices import Layout
-from pipeline.settings.model import AwsSettings, CoordinationSettings, KclSettings, Settings
+from pipeline.settings.kcl_block import KclSettings
+from pipeline.settings.model import AwsSettings, CoordinationSettings, Settings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -23,7 +23,8 @@ from pipeline.errors import BadSetting, Throttled, Unreachable, WrongShape
 from pipeline.local.endpoint import LocalAws
 from pipeline.memory.clock import MemoryClock
 from pipeline.settings.choices import Layout
-from pipeline.settings.model import AwsSettings, CoordinationSettings, KclSettings, Settings
+from pipeline.settings.kcl_block import KclSettings
+from pipeline.settings.model import AwsSettings, CoordinationSettings, Settings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

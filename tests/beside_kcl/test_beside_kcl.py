@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.change import Applied, Change, ChangeKind, Refused, repair
+from pipeline.core.change import Applied, Change, Refused, repair
+from pipeline.core.change_kind import ChangeKind
 from pipeline.core.checkpoint import SHARD_END, Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.core.lineage import Kind

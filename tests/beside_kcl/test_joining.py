@@ -11,7 +11,8 @@ import pytest
 
 from pipeline.beside_kcl.adoption import Adopting, Adoption
 from pipeline.beside_kcl.adoption_plan import AdoptedShard, not_continued
-from pipeline.core.change import Change, ChangeKind, create
+from pipeline.core.change import Change, create
+from pipeline.core.change_kind import ChangeKind
 from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.core.lineage import Kind

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from pipeline.core import change
-from pipeline.core.change import Applied, Change, ChangeKind
+from pipeline.core.change import Applied, Change
+from pipeline.core.change_kind import ChangeKind
 from pipeline.core.election import LockRow
 from pipeline.core.worker import Metrics
 from pipeline.duties.cursors import read_worker, write_worker

@@ -9,7 +9,8 @@ import pytest
 from pipeline.beside_kcl.adoption import Adopting
 from pipeline.beside_kcl.renewal_pace import failover_warning, renewal_periods
 from pipeline.core import change
-from pipeline.core.change import Change, ChangeKind
+from pipeline.core.change import Change
+from pipeline.core.change_kind import ChangeKind
 from pipeline.core.checkpoint import Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.core.sighting import Sighting

@@ -10,7 +10,8 @@ from pipeline.core.change import Change
 from pipeline.core.worker import Worker
 from pipeline.duties.alone import LeasesBeat, WorkersBeat, rules_of
 from pipeline.settings.choices import Heartbeat, Strategy
-from pipeline.settings.model import AssignmentSettings, KclSettings, Settings, StreamSettings
+from pipeline.settings.kcl_block import KclSettings
+from pipeline.settings.model import AssignmentSettings, Settings, StreamSettings
 from tests.core.scenes import carried_out, counts, drawn, loads, unowned
 
 SETTINGS = Settings(application="app", streams=(StreamSettings(name="orders"),))

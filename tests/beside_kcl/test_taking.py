@@ -19,7 +19,8 @@ from pipeline.memory.clock import CountingIds, MemoryClock
 from pipeline.memory.leases import MemoryLeaseStore
 from pipeline.memory.workers import MemoryWorkerStore
 from pipeline.settings.choices import Heartbeat, Mode
-from pipeline.settings.model import KclSettings, Settings, StreamSettings
+from pipeline.settings.kcl_block import KclSettings
+from pipeline.settings.model import Settings, StreamSettings
 from tests.duties.world import MadeTables
 
 TICK, PERIOD = timedelta(seconds=5), timedelta(seconds=40)

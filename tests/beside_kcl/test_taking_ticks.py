@@ -4,7 +4,8 @@ from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
-from pipeline.core.change import Change, ChangeKind
+from pipeline.core.change import Change
+from pipeline.core.change_kind import ChangeKind
 from pipeline.kcl.migration import ClientVersion
 from pipeline.settings.choices import Heartbeat, Mode
 from tests.duties.world import TICK, World

@@ -8,7 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.change import Change, ChangeKind
+from pipeline.core.change import Change
+from pipeline.core.change_kind import ChangeKind
 from pipeline.core.election import LockRow
 from pipeline.core.lease import Lease
 from pipeline.core.sighting import Sighting

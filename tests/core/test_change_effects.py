@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from pipeline.core import change
-from pipeline.core.change import Applied, Change, ChangeKind, Outcome, Refused, is_own_write
+from pipeline.core.change import Applied, Change, Outcome, Refused, is_own_write
+from pipeline.core.change_kind import ChangeKind
 from pipeline.core.checkpoint import SHARD_END, Checkpoint
 from pipeline.core.failure import Failure
 from pipeline.core.lease import Lease

@@ -9,14 +9,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.core.change import (
-    Applied,
-    Change,
-    ChangeKind,
-    Outcome,
-    Refused,
-    initiate_handover,
-)
+from pipeline.core.change import Applied, Change, Outcome, Refused, initiate_handover
+from pipeline.core.change_kind import ChangeKind
 from pipeline.core.checkpoint import SHARD_END
 from pipeline.core.failure import Failure
 from pipeline.core.lease import Lease

@@ -26,7 +26,8 @@ from pipeline.aws.workers import DynamoWorkerStore
 from pipeline.clock import SystemClock
 from pipeline.duties.leader_tick import LeaderDuty
 from pipeline.settings.choices import Heartbeat, Layout
-from pipeline.settings.model import KclSettings, WorkerSettings
+from pipeline.settings.kcl_block import KclSettings
+from pipeline.settings.model import WorkerSettings
 from tests.duties.bill import Bill, Meter
 from tests.duties.world import TICK, World
 

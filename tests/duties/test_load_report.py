@@ -9,7 +9,8 @@ from pipeline.core.change import Applied, Change, Refused, assign
 from pipeline.core.worker import THROUGHPUT, Worker
 from pipeline.errors import Throttled
 from pipeline.memory.leases import MemoryLeaseStore
-from pipeline.settings.model import AssignmentSettings, KclSettings
+from pipeline.settings.kcl_block import KclSettings
+from pipeline.settings.model import AssignmentSettings
 from tests.duties.measured import MeasuringStage, a_load
 from tests.duties.world import World
 

@@ -30,9 +30,9 @@ from pipeline.lake.stage_task import stage_batches
 from pipeline.memory.runs import MemoryRuns
 from pipeline.ports import OnWaiting, Pages, Stage, StagingSpec
 from pipeline.settings.choices import Heartbeat, Layout, Mode
+from pipeline.settings.kcl_block import KclSettings
 from pipeline.settings.model import (
     AwsSettings,
-    KclSettings,
     LandingSettings,
     Settings,
     StreamSettings,

@@ -10,7 +10,8 @@ from pipeline.cli import main
 from pipeline.errors import BadSetting
 from pipeline.settings.choices import Heartbeat, Layout, Mode
 from pipeline.settings.file import Loaded, parse_settings
-from pipeline.settings.model import AssignmentSettings, KclSettings, Settings, TimeSettings
+from pipeline.settings.kcl_block import KclSettings
+from pipeline.settings.model import AssignmentSettings, Settings, TimeSettings
 from pipeline.settings.moved import GONE, MOVED
 from pipeline.settings.names import variable_for
 from pipeline.settings.problems import ValueSource

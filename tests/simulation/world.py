@@ -16,10 +16,10 @@ from pipeline.memory.clock import START, CountingIds
 from pipeline.memory.leader_lock import MemoryLeaderLock
 from pipeline.memory.stage import MemoryStage
 from pipeline.settings.choices import FormerStreams, InitialPosition, StreamsMode
+from pipeline.settings.kcl_block import KclSettings
 from pipeline.settings.model import (
     AssignmentSettings,
     DiscoverySettings,
-    KclSettings,
     Settings,
     StreamSettings,
     TimeSettings,

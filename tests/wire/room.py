@@ -14,7 +14,8 @@ from pipeline.aws.rows import Place
 from pipeline.aws.tables import DynamoTables
 from pipeline.local.endpoint import local_aws
 from pipeline.settings.choices import Layout
-from pipeline.settings.model import AwsSettings, KclSettings, Settings
+from pipeline.settings.kcl_block import KclSettings
+from pipeline.settings.model import AwsSettings, Settings
 from tests.eventually import eventually
 
 if TYPE_CHECKING:
