@@ -4,7 +4,7 @@
 
 A KCL worker measures as long as it runs. A Headrace worker measures only during a run, because only then it is known which
 hosts work for it. Time without runs adds no average. If no average was added for three minutes, the metrics are removed from
-the row, and all who read the row judge the worker by the throughput of its leases. If old averages stayed, an idle worker
+the row, and each leader judges the worker by the throughput of its leases. If old averages stayed, an idle worker
 would look as busy as it was in its last run; -1, which KCL writes where measuring failed, would keep leases away from it.
 """
 

@@ -154,7 +154,7 @@ def _to_move(fleet: FleetLoads, worker: str, kbps: float, *, dice: Dice | None) 
     if not held:
         return []
     if fleet.total.get(worker, 0.0) == 0:
-        # The weight of the leases isn't known. KCL then moves one lease, whichever.
+        # The weight of the leases isn't known. KCL then moves any one of them.
         return held[:1]
     chosen: list[str] = []
     left = kbps

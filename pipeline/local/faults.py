@@ -47,7 +47,7 @@ class Fault:
     service: str = ""  # kinesis, dynamodb, s3, sts
     resource: str = ""  # stream or table name; for S3 the path's beginning: /bucket/key
     shard: str = ""
-    count: int | None = None  # how many calls to take part in; None: all
+    count: int | None = None  # how many of the matching calls get the fault; None: all
     skip: int = 0  # matching calls to let pass first
     probability: float = 1.0
     seconds: float = 0.0

@@ -25,7 +25,7 @@ from pipeline.local.kinesis_stream import State, Stream
 _MOST_SHARDS = 10_000
 _MOST_A_DAY = 10
 _DAY = 24 * 3600
-_SAME_BORDER = 1 << 64  # of 2^128: dividing in one step or in two rounds borders differently
+_SAME_BORDER = 1 << 64  # of 2^128: borders differ a little if a range is divided in two steps instead of one
 
 
 def update_shard_count(region: Region, request: Request) -> dict[str, Any]:
