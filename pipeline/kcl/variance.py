@@ -4,7 +4,7 @@
     balancing       -> for the metric with the largest excess: workers above the tolerance, or above their operating
                        range, give a dampened part of their excess to workers that it doesn't raise above the average
 
-Of equal workers, the worker with fewer leases is chosen, then the first by name. KCL chooses whichever its heap has on top,
+Of equal workers, the worker with fewer leases is chosen, then the first by name. KCL chooses the worker on top of its heap,
 so that of three equal workers only two are given leases.
 """
 
