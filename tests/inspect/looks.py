@@ -1,4 +1,5 @@
-"""Looks at tables for the tests of observing: a fleet of two workers that reads two halves, and what befalls it."""
+"""Observations of tables for the tests of the inspector: a fleet of two workers that each read half of the hash
+keys, and changes to it."""
 
 import re
 from dataclasses import replace
@@ -37,7 +38,7 @@ def a_look(*leases: Lease, workers: tuple[Worker, ...] = (W1, W2), **more: Any) 
 
 
 def later(look: TablesRead, *, passed: timedelta = timedelta(seconds=30), **more: Any) -> TablesRead:
-    """All beats: each owned lease is renewed, each worker stamps its row, the leader its lock."""
+    """The same fleet later: each owned lease was renewed, each worker has stamped its row, and the leader its lock."""
     at = look.at + passed
     moved: dict[str, Any] = {
         "at": at,

@@ -1,4 +1,4 @@
-"""`python -m pipeline.inspect` is usable alone: without settings, and without importing the engine or what is heavy."""
+"""`python -m pipeline.inspect` can be used without settings, and imports neither the engine nor heavy packages."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def place(aws: LocalAws, kcl: KclTables) -> list[str]:
 
 
 @pytest.mark.parametrize("shape", [[], ["--json"], ["--csv"]])
-def test_a_fresh_interpreter_looks_at_a_table_and_imports_nothing_of_the_engine(
+def test_a_new_interpreter_inspects_a_table_without_importing_the_engine(
     aws: LocalAws, kcl: KclTables, tmp_path: Path, shape: list[str]
 ):
     kcl.put(leases_of("east-1", "west-1"))
@@ -61,7 +61,7 @@ def test_a_fresh_interpreter_looks_at_a_table_and_imports_nothing_of_the_engine(
         capture_output=True,
         text=True,
         check=False,
-        cwd=tmp_path,  # no settings lie here
+        cwd=tmp_path,  # a folder without settings
         env=environment | aws.environment | {"PYTHONPATH": str(ROOT)},
     )
     assert done.returncode == 0, done.stderr
@@ -72,7 +72,7 @@ def test_a_fresh_interpreter_looks_at_a_table_and_imports_nothing_of_the_engine(
     assert not ENGINE & loaded
 
 
-def test_it_answers_with_the_same_exit_codes_as_the_headrace_command(
+def test_the_inspector_has_the_same_exit_codes_as_the_headrace_command(
     aws: LocalAws, kcl: KclTables, no_backoff: None, capsys: pytest.CaptureFixture[str]
 ):
     kcl.put([*leases_of("a"), a_lease("broken", leaseCounter={"S": "x"})])

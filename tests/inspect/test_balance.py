@@ -1,4 +1,5 @@
-"""How leases are spread over workers and clusters, and the imbalance that no counting of leases per worker sees."""
+"""How leases are spread over workers and clusters, and an imbalance of clusters that the numbers of leases per
+worker don't show."""
 
 import re
 
@@ -18,7 +19,7 @@ RULE = re.compile(BEFORE_THE_FIRST_DASH)
 
 
 def a_fleet(**workers: int) -> Balance:
-    """`east_1=3`: worker east-1 reads three leases."""
+    """A fleet in which each worker reads so many leases: `east_1=3` is worker east-1."""
     names = [name.replace("_", "-") for name, count in workers.items() for _ in range(count)]
     leases = [Lease(f"shardId-{n:012d}", owner=name) for n, name in enumerate(names)]
     return balance_of(leases, [name.replace("_", "-") for name in workers], cluster_by=RULE)
@@ -37,17 +38,17 @@ def a_fleet(**workers: int) -> Balance:
         ("zone-", r"zone-(\w)?", "zone-"),
     ],
 )
-def test_a_cluster_is_what_the_rule_finds_in_a_workers_id(worker: str, rule: str, cluster: str):
+def test_a_workers_cluster_is_found_in_its_id_by_the_rule(worker: str, rule: str, cluster: str):
     assert cluster_of(worker, re.compile(rule)) == cluster
 
 
-def test_who_hands_a_lease_over_still_has_it():
+def test_a_lease_during_its_handover_counts_for_its_holder():
     lease = Lease("a", owner="next", checkpoint_owner="now")
     shares = {share.name: share.leases for share in balance_of([lease], ["next"], cluster_by=RULE).workers}
     assert shares == {"now": 1, "next": 0}
 
 
-def test_ended_leases_weigh_nothing():
+def test_ended_leases_dont_count():
     leases = [
         Lease("a", owner="w1", throughput_kbps=2.5),
         Lease("b", 3, SHARD_END, owner="w1", throughput_kbps=9.0),
@@ -59,7 +60,7 @@ def test_ended_leases_weigh_nothing():
     assert (w2.leases, w2.ended, w2.kbps, w2.share) == (1, 0, 0.0, 0.5)
 
 
-def test_who_neither_lives_nor_reads_is_told_aside():
+def test_workers_that_neither_live_nor_own_leases_are_listed_separately():
     leases = [
         Lease("a", owner="w1"),
         Lease("b", 3, SHARD_END, owner="w2"),
@@ -71,7 +72,7 @@ def test_who_neither_lives_nor_reads_is_told_aside():
     assert [(share.name, share.ended) for share in balance.leavers] == [("w2", 1)]
 
 
-def test_one_of_a_thing_is_told_as_one():
+def test_singular_and_plural_are_right_in_the_sentences():
     said = imbalance_of(a_fleet(east_1=1, west_1=3, west_2=3)) or ""
     assert "with 2 workers (3.00 each), cluster east 1 with 1 (1.00 each)" in said
     said = imbalance_of(a_fleet(east_1=5, west_1=1, west_2=1)) or ""
@@ -79,8 +80,8 @@ def test_one_of_a_thing_is_told_as_one():
     assert "differ by up to 4 leases" in said
 
 
-def test_the_founding_example_is_named_stable():
-    """500 shards, two clusters of 100 workers: KCL 2.x settles at 300 against 200 and says nothing."""
+def test_the_imbalance_of_two_clusters_that_kcl_2_x_leaves_is_called_stable():
+    """With 500 shards and two clusters of 100 workers, KCL 2.x stays at 300 against 200 leases without a warning."""
     workers = {f"east_{n}": 3 for n in range(100)} | {f"west_{n}": 2 for n in range(100)}
     balance = a_fleet(**workers)
     assert [(c.name, c.leases, c.workers, c.share) for c in balance.clusters] == [
@@ -94,22 +95,22 @@ def test_the_founding_example_is_named_stable():
     assert "stable" in said
 
 
-def test_the_same_workers_spread_fairly_are_no_imbalance():
+def test_an_even_spread_of_the_same_workers_is_no_imbalance():
     workers = {f"{zone}_{n}": 2 + n % 2 for zone in ("east", "west") for n in range(100)}
     assert imbalance_of(a_fleet(**workers)) is None
 
 
-def test_clusters_of_different_sizes_are_judged_by_their_workers():
+def test_clusters_of_different_sizes_are_judged_by_their_numbers_of_workers():
     assert imbalance_of(a_fleet(east_1=5, east_2=5, east_3=5, west_1=5, west_2=5)) is None
     assert imbalance_of(a_fleet(east_1=4, east_2=4, east_3=4, west_1=3, west_2=3)) is not None
 
 
-def test_what_one_move_wouldnt_better_is_no_imbalance():
-    """Five leases on two clusters: somebody has to have three."""
+def test_a_spread_that_no_single_move_improves_is_no_imbalance():
+    """Of five leases on two clusters, one cluster has to have three."""
     assert imbalance_of(a_fleet(east_1=2, east_2=1, west_1=1, west_2=1)) is None
 
 
-def test_an_uneven_fleet_may_still_settle():
+def test_an_uneven_fleet_that_will_still_change_isnt_called_stable():
     balance = a_fleet(east_1=6, east_2=6, west_1=1, west_2=0)
     assert balance.spread == 6
     assert "may still settle" in (imbalance_of(balance) or "")

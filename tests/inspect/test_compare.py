@@ -1,4 +1,4 @@
-"""What one look shows, and what only two can."""
+"""What one look at the tables shows, and what only two looks can show."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -19,53 +19,54 @@ from tests.inspect.looks import AT, HALF, LEFT, LOCK, RIGHT, W1, W2, a_look, lat
 FLEET = a_look(LEFT, RIGHT)
 
 
-# --- who lives ----------------------------------------------------------------------------------------------
+# --- which workers are alive
+# ----------------------------------------------------------------------------------------------
 
 
-def test_one_look_says_of_nobody_whether_it_lives():
+def test_one_look_doesnt_show_whether_a_worker_is_alive():
     assert {worker.moved for worker in seen(FLEET).workers} == {None}
     assert seen(FLEET).still == ()
 
 
-def test_a_worker_that_renews_or_stamps_lives():
+def test_a_worker_that_renews_leases_or_stamps_its_row_is_alive():
     renews = replace(later(FLEET), workers=FLEET.workers)
     stamps = replace(later(FLEET), leases=FLEET.leases)
     for last in (renews, stamps):
         assert [worker.moved for worker in seen(FLEET, last).workers] == [True, True]
 
 
-def test_a_worker_of_whom_nothing_moves_is_still():
+def test_a_worker_without_any_moving_counter_is_silent():
     last = later(FLEET, leases=(replace(LEFT, counter=11), RIGHT), workers=(W1, W2))
     observed = seen(FLEET, last)
     assert observed.still == ("w2",)
     assert {worker.worker_id: worker.moved for worker in observed.workers} == {"w1": True, "w2": False}
 
 
-def test_the_beat_of_one_run_is_a_sign_of_its_worker():
+def test_the_beat_of_a_run_shows_that_its_worker_is_alive():
     runs = replace(W2, run_beats={"run/1": 4})
     first = a_look(LEFT, RIGHT, workers=(W1, runs))
     last = replace(first, workers=(W1, replace(runs, run_beats={"run/1": 5})))
     assert seen(first, last).still == ("w1",)
 
 
-def test_a_lease_that_was_given_to_a_worker_is_no_sign_of_its_life():
+def test_a_lease_that_was_assigned_to_a_worker_doesnt_show_that_the_worker_is_alive():
     given = replace(LEFT, owner="w3", counter=11)
     (worker,) = (w for w in seen(FLEET, later(FLEET, leases=(given, RIGHT))).workers if w.worker_id == "w3")
     assert worker.moved is None
 
 
-def test_a_lease_whose_counter_fell_moved_too():
-    """A row that was deleted and made again starts from nothing."""
+def test_a_lower_counter_counts_as_moved():
+    """The counter of a row that was deleted and made again starts from 0."""
     assert seen(FLEET, later(FLEET, leases=(replace(LEFT, counter=0), RIGHT))).stood == {"right"}
 
 
-def test_a_stale_worker_with_an_ended_lease_is_no_reader_that_died():
+def test_a_silent_worker_with_only_an_ended_lease_isnt_a_dead_reader():
     ended = replace(RIGHT, checkpoint=SHARD_END)
     first = a_look(replace(LEFT, hash_range=HashRange(0, MAX_HASH_KEY)), ended)
     assert seen(first, later(first, leases=(replace(LEFT, counter=11), ended), workers=(W1, W2))).still == ()
 
 
-def test_living_workers_without_a_lease_count_in_the_spread():
+def test_living_workers_without_a_lease_count_for_the_balance():
     old = Worker("w4", AT - timedelta(hours=1))
     leaving = Worker("w5", AT, stopping=True)
     first = a_look(LEFT, RIGHT, workers=(W1, W2, Worker("w3", AT), old, leaving))
@@ -76,7 +77,7 @@ def test_living_workers_without_a_lease_count_in_the_spread():
 # --- leases -------------------------------------------------------------------------------------------------
 
 
-def test_a_lease_that_stands_still_while_its_worker_renews_others_was_dropped():
+def test_a_lease_that_isnt_renewed_while_its_worker_renews_others_is_reported():
     other = Lease("other", 5, owner="w1", hash_range=HashRange(0, HALF))
     first = a_look(LEFT, RIGHT, other)
     last = later(first, leases=(replace(LEFT, counter=11), replace(RIGHT, counter=21), other))
@@ -86,7 +87,7 @@ def test_a_lease_that_stands_still_while_its_worker_renews_others_was_dropped():
     assert seen(first, replace(last, workers=(ours, W2))).dropped == ()
 
 
-def test_an_unowned_lease_is_left_only_if_nobody_touched_it():
+def test_an_unowned_lease_counts_as_left_only_if_its_row_didnt_change():
     free = replace(RIGHT, owner=None)
     first = a_look(LEFT, free)
     assert seen(first).unowned == ("right",)
@@ -96,7 +97,7 @@ def test_an_unowned_lease_is_left_only_if_nobody_touched_it():
     assert seen(first, later(first, leases=(LEFT, taken_and_given_up))).left == ()
 
 
-def test_a_handover_is_told_with_whether_it_was_there_before():
+def test_a_handover_is_reported_with_whether_the_first_look_showed_it():
     handing = replace(RIGHT, owner="w1", checkpoint_owner="w2")
     new = later(FLEET, leases=(LEFT, handing))
     assert seen(FLEET, new).pending == (PendingHandover("right", "w2", "w1", all_the_while=False),)
@@ -108,7 +109,7 @@ def test_a_handover_is_told_with_whether_it_was_there_before():
 # --- the leader ---------------------------------------------------------------------------------------------
 
 
-def test_a_lock_that_changes_beats_and_one_that_hadnt_time_to_isnt_judged():
+def test_a_changed_lock_shows_a_living_leader_and_an_unchanged_one_nothing_within_a_short_time():
     leader = seen(FLEET, later(FLEET)).leader
     assert leader is not None
     assert leader.beats is True
@@ -119,11 +120,11 @@ def test_a_lock_that_changes_beats_and_one_that_hadnt_time_to_isnt_judged():
         assert leader.beats is beats
 
 
-def test_a_released_lock_is_nobodys():
+def test_a_released_lock_has_no_leader():
     assert seen(a_look(LEFT, RIGHT, lock=replace(LOCK, released=True))).leader is None
 
 
-def test_a_leader_assigned_where_a_lease_changed_hands_or_a_pass_was_counted():
+def test_a_leader_has_assigned_if_a_lease_changed_its_owner_or_a_pass_was_counted():
     def assigned(**last: Any) -> bool:
         leader = seen(FLEET, later(FLEET, **last)).leader
         assert leader is not None
@@ -131,7 +132,9 @@ def test_a_leader_assigned_where_a_lease_changed_hands_or_a_pass_was_counted():
 
     assert not assigned()
     assert assigned(leases=(replace(LEFT, owner="w2"), RIGHT))
-    assert not assigned(leases=(replace(LEFT, owner=None), RIGHT)), "giving up isn't giving out"
+    assert not assigned(leases=(replace(LEFT, owner=None), RIGHT)), (
+        "giving a lease up doesn't count as assigning it"
+    )
     assert assigned(workers=(replace(W1, assign_pass=1), W2))
 
 
@@ -142,7 +145,7 @@ def a_range(start: int, end: int, **more: object) -> Lease:
     return Lease(f"shardId-{start}-{end}", hash_range=HashRange(start, end), **more)  # type: ignore[arg-type]
 
 
-def test_every_hole_is_told_not_only_the_first():
+def test_every_hole_is_reported_not_only_the_first():
     leases = [a_range(5, 9), a_range(12, 20), a_range(15, MAX_HASH_KEY - 1)]
     assert uncovered(leases) == (
         UncoveredRange(None, HashRange(0, 4)),
@@ -151,14 +154,14 @@ def test_every_hole_is_told_not_only_the_first():
     )
 
 
-def test_ended_leases_cover_nothing_and_a_stream_with_only_those_is_all_hole():
+def test_ended_leases_cover_no_hash_keys_so_a_stream_with_only_those_is_one_hole():
     whole = HashRange(0, MAX_HASH_KEY)
     assert uncovered([a_range(0, MAX_HASH_KEY, checkpoint=SHARD_END)]) == (UncoveredRange(None, whole),)
     assert uncovered([a_range(0, MAX_HASH_KEY)]) == ()
     assert uncovered([]) == ()
 
 
-def test_streams_are_covered_each_by_its_own_and_unknown_ranges_are_no_holes():
+def test_each_streams_leases_cover_only_that_stream_and_unknown_ranges_are_no_holes():
     a, b = "1:a:5", "1:b:6"
     leases = [
         Lease(f"{a}:shardId-0", stream=a, shard="shardId-0", hash_range=HashRange(0, HALF)),
@@ -176,8 +179,9 @@ ENDS = st.integers(0, 15)
 
 
 @given(st.lists(st.tuples(ENDS, ENDS).map(sorted), min_size=1, max_size=8))
-def test_holes_are_where_kcls_auditor_sees_one(pairs: list[list[int]]):
-    """Sixteen slots for the whole range. KCL judges the end by the last start: then it sees more than there is."""
+def test_a_hole_is_reported_wherever_kcls_auditor_finds_one(pairs: list[list[int]]):
+    """The hash keys are divided into sixteen parts. KCL judges the end by the range that starts last, and so may
+    find holes that don't exist."""
     slot = (MAX_HASH_KEY + 1) // 16
     ranges = [HashRange(first * slot, (last + 1) * slot - 1) for first, last in pairs]
     leases = [Lease(f"shardId-{n}", hash_range=each) for n, each in enumerate(ranges)]
@@ -191,7 +195,7 @@ def test_holes_are_where_kcls_auditor_sees_one(pairs: list[list[int]]):
         assert find_hole(ranges) is None
 
 
-def test_a_hole_that_only_one_look_shows_was_a_reshard_caught_half_way():
+def test_a_hole_that_only_one_look_shows_isnt_reported_because_a_reshard_was_under_way():
     ended = replace(RIGHT, checkpoint=SHARD_END)
     child = Lease("child", hash_range=RIGHT.hash_range, parents=frozenset({"right"}))
     half_way = a_look(LEFT, ended)
@@ -201,7 +205,7 @@ def test_a_hole_that_only_one_look_shows_was_a_reshard_caught_half_way():
     assert seen(half_way, later(half_way)).uncovered
 
 
-def test_a_child_past_its_start_before_a_parents_end_is_told():
+def test_a_child_that_is_being_read_before_its_parents_end_is_reported():
     parent = Lease("p", checkpoint=Checkpoint("5"))
     other = Lease("q", checkpoint=SHARD_END)
 
@@ -214,7 +218,7 @@ def test_a_child_past_its_start_before_a_parents_end_is_told():
     assert child(TRIM_HORIZON) == child(LATEST) == ()
 
 
-def test_parents_are_found_in_their_own_stream():
+def test_parents_are_looked_up_in_the_childs_own_stream():
     leases = [
         Lease("1:a:5:shardId-0", checkpoint=Checkpoint("5")),
         Lease("1:b:6:shardId-0", checkpoint=SHARD_END),

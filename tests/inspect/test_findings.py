@@ -1,4 +1,4 @@
-"""What is worth a sentence, and what of it needs a person."""
+"""Which findings are reported in a sentence, and which of them need a person."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -22,7 +22,7 @@ MINUTE = timedelta(seconds=60)
 FREE = replace(RIGHT, owner=None)
 
 
-def test_a_healthy_fleet_is_worth_no_sentence_but_the_last():
+def test_for_a_healthy_fleet_only_the_last_sentence_is_printed():
     observed = seen(FLEET, later(FLEET))
     assert findings_of(observed) == ()
     assert (
@@ -32,7 +32,7 @@ def test_a_healthy_fleet_is_worth_no_sentence_but_the_last():
     assert conclusion(seen(a_look()), ()) == "app: the table holds no lease"
 
 
-def test_what_needs_a_person_comes_first_and_is_named_at_the_end():
+def test_findings_that_need_a_person_come_first_and_are_counted_at_the_end():
     first = a_look(LEFT, replace(FREE, hash_range=None), odd=(OddRow("app", "x", "leaseCounter is missing"),))
     findings = findings_of(seen(first))
     urgent = [finding.needs_person for finding in findings]
@@ -41,7 +41,9 @@ def test_what_needs_a_person_comes_first_and_is_named_at_the_end():
 
 
 @pytest.mark.parametrize(("watched", "sure"), [(MINUTE, True), (timedelta(seconds=59), False)])
-def test_a_leader_whose_lock_beats_while_leases_wait_gives_nothing_out(watched: timedelta, *, sure: bool):
+def test_a_leader_whose_lock_beats_while_leases_stay_unowned_is_reported_as_assigning_nothing(
+    watched: timedelta, *, sure: bool
+):
     first = a_look(LEFT, FREE)
     idle = found(seen(first, later(first), watched=watched))["leader-idle"]
     assert idle.needs_person is sure
@@ -50,7 +52,7 @@ def test_a_leader_whose_lock_beats_while_leases_wait_gives_nothing_out(watched: 
     assert ("watch for longer" in idle.sentence) is not sure
 
 
-def test_leases_of_the_dead_wait_for_the_leader_too():
+def test_leases_of_dead_workers_count_as_waiting_for_the_leader_too():
     last = later(FLEET, leases=(replace(LEFT, counter=11), RIGHT), workers=(W1, W2))
     findings = found(seen(FLEET, last, watched=MINUTE))
     assert findings["leader-idle"].names == ("right",)
@@ -59,14 +61,14 @@ def test_leases_of_the_dead_wait_for_the_leader_too():
 
 
 @pytest.mark.parametrize(("seconds", "sure"), [(19, False), (20, True)])
-def test_a_short_look_condemns_nobody(seconds: int, *, sure: bool):
+def test_a_silent_worker_needs_a_person_only_after_twenty_seconds_of_watching(seconds: int, *, sure: bool):
     last = later(FLEET, leases=(replace(LEFT, counter=11), RIGHT), workers=(W1, W2))
     findings = found(seen(FLEET, last, watched=timedelta(seconds=seconds)))
     assert findings["workers-still"].needs_person is sure
     assert ("dead, and 1 open lease unread" in findings["workers-still"].sentence) is sure
 
 
-def test_a_leader_that_gave_something_out_or_isnt_seen_to_beat_isnt_idle():
+def test_a_leader_that_has_assigned_or_whose_lock_doesnt_beat_isnt_reported_as_assigning_nothing():
     first = a_look(LEFT, FREE, replace(FREE, key="third"))
     gave = later(first, leases=(LEFT, replace(FREE, owner="w1", counter=21), replace(FREE, key="third")))
     assert "leader-idle" not in found(seen(first, gave, watched=MINUTE))
@@ -74,7 +76,7 @@ def test_a_leader_that_gave_something_out_or_isnt_seen_to_beat_isnt_idle():
     assert "leader-idle" not in found(seen(first))
 
 
-def test_a_lock_that_stands_still_longer_than_it_promises_is_a_dead_leaders():
+def test_a_lock_that_stands_still_longer_than_its_duration_is_reported_as_a_dead_leaders():
     findings = found(seen(FLEET, later(FLEET, lock=LOCK), watched=timedelta(seconds=121)))
     assert findings["leader-dead"].needs_person
     assert "120 s" in findings["leader-dead"].sentence
@@ -86,7 +88,7 @@ OURS = replace(W1, instance="dagster-1", beat=3)
 DENIED = Failure(AT - timedelta(minutes=3), "AWS doesn't let this worker read it")
 
 
-def test_a_shard_that_fails_needs_a_person_and_is_told_since_when_and_why():
+def test_a_failing_shard_needs_a_person_and_is_reported_with_beginning_and_reason():
     look = a_look(replace(LEFT, failure=DENIED), RIGHT, workers=(OURS, W2))
     failing = found(seen(look))["shards-failing"]
     assert (failing.needs_person, failing.names) == (True, ("left",))
@@ -97,7 +99,7 @@ def test_a_shard_that_fails_needs_a_person_and_is_told_since_when_and_why():
     assert "failing shards" not in "\n".join(text_of(seen(look)))
 
 
-def test_of_several_failing_shards_the_oldest_failure_is_told_first_and_the_text_lists_each():
+def test_failing_shards_are_listed_by_the_beginning_of_their_failure():
     longer = Failure(AT - timedelta(hours=2), "throttled")
     look = a_look(
         replace(LEFT, failure=DENIED), replace(RIGHT, owner=None, failure=longer), workers=(OURS, W2)
@@ -113,14 +115,14 @@ def test_of_several_failing_shards_the_oldest_failure_is_told_first_and_the_text
     assert "  left of worker w1, since 2026-01-31 11:57:00 UTC: AWS doesn't let this worker read it" in lines
 
 
-def test_many_failing_shards_are_cut_in_the_text_and_whole_in_the_json():
+def test_many_failing_shards_are_shortened_in_the_text_and_complete_in_the_json():
     rows = [replace(LEFT, key=f"shard-{n:02d}", owner=None, failure=DENIED) for n in range(25)]
     observed = seen(a_look(*rows))
     assert "  ... 5 more" in list(text_of(observed))
     assert len(document_of(observed)["failing"]) == 25
 
 
-def test_what_ended_or_is_read_by_a_worker_of_kcl_does_not_fail():
+def test_ended_shards_and_those_that_kcl_reads_arent_reported_as_failing():
     ended = replace(LEFT, checkpoint=SHARD_END, failure=DENIED)
     assert "shards-failing" not in found(seen(a_look(ended, RIGHT, workers=(OURS, W2))))
     of_kcl = replace(RIGHT, failure=DENIED)
@@ -132,11 +134,13 @@ def test_what_ended_or_is_read_by_a_worker_of_kcl_does_not_fail():
 # --- the leader ----------------------------------------------------------------------------------------------
 
 
-def test_nobody_leading_is_told_where_there_should_be_a_leader():
+def test_a_missing_leader_is_reported_if_there_should_be_one():
     first = a_look(LEFT, RIGHT, lock=None)
     assert not found(seen(first))["nobody-leads"].needs_person
     waits = a_look(LEFT, FREE, lock=None)
-    assert not found(seen(waits, later(waits)))["nobody-leads"].needs_person, "a short look"
+    assert not found(seen(waits, later(waits)))["nobody-leads"].needs_person, (
+        "the looks were too close to each other"
+    )
     alone = found(seen(waits, later(waits), watched=MINUTE))["nobody-leads"]
     assert alone.needs_person
     assert alone.names == ("right",)
@@ -145,8 +149,8 @@ def test_nobody_leading_is_told_where_there_should_be_a_leader():
     assert findings_of(seen(old)) == ()
 
 
-def test_workers_that_help_themselves_need_no_leader_as_long_as_no_lease_waits():
-    """kcl.mode 2.x in three tables: there is never a lock."""
+def test_workers_in_kcl_mode_2_x_need_no_leader_while_all_leases_are_owned():
+    """With kcl.mode 2.x in three tables there is never a lock."""
     first = a_look(LEFT, RIGHT, lock=None)
     well = found(seen(first, later(first), watched=MINUTE))
     assert well.keys() == {"nobody-leads"}
@@ -158,7 +162,7 @@ def test_workers_that_help_themselves_need_no_leader_as_long_as_no_lease_waits()
     assert dead.names == ("right",)
 
 
-def test_a_leader_without_a_row_among_workers_with_rows_is_kcls_zombie():
+def test_a_leader_without_a_row_among_workers_with_rows_is_reported():
     first = a_look(LEFT, RIGHT, workers=(W2,))
     assert not found(seen(first))["leader-without-row"].needs_person
     first = a_look(LEFT, FREE, workers=(W2,))
@@ -166,7 +170,7 @@ def test_a_leader_without_a_row_among_workers_with_rows_is_kcls_zombie():
     assert "leader-without-row" not in found(seen(a_look(LEFT, FREE, workers=())))
 
 
-def test_an_unowned_lease_needs_a_person_once_it_waited_for_a_minute():
+def test_an_unowned_lease_needs_a_person_after_a_minute():
     first = a_look(LEFT, FREE)
     assert not found(seen(first))["unowned"].needs_person
     assert not found(seen(first, later(first)))["unowned"].needs_person
@@ -186,7 +190,7 @@ def test_a_handover_needs_a_person_once_it_is_overdue():
     assert new.sentence.endswith("all of them new")
 
 
-def test_holes_early_children_and_unknown_ranges_are_told():
+def test_holes_early_children_and_unknown_ranges_are_reported():
     early = Lease("child", 0, Checkpoint("7"), parents=frozenset({"left"}))
     findings = found(seen(a_look(LEFT, early)))
     assert findings["child-before-parent"].names == ("child",)
@@ -199,7 +203,7 @@ def test_holes_early_children_and_unknown_ranges_are_told():
     assert str(RIGHT.hash_range.start) in hole.sentence
 
 
-def test_rows_that_look_old_are_a_hint_by_their_hosts_clocks():
+def test_rows_with_old_time_stamps_are_only_a_hint_because_they_depend_on_hosts_clocks():
     old, older = Worker("w3", AT - timedelta(seconds=61)), Worker("w4", AT - timedelta(days=2))
     quiet = found(seen(a_look(LEFT, RIGHT, workers=(W1, W2, old, older))))["workers-quiet"]
     assert not quiet.needs_person
@@ -210,7 +214,7 @@ def test_rows_that_look_old_are_a_hint_by_their_hosts_clocks():
     assert "workers-quiet" not in found(seen(a_look(LEFT, RIGHT, workers=(W1, W2, fresh))))
 
 
-def test_a_worker_told_to_stop_is_neither_quiet_nor_passed_over_though_its_stamp_is_set_back():
+def test_a_stopping_worker_isnt_reported_for_the_old_time_stamp_of_its_row():
     stopping = replace(W2, last_update=AT - timedelta(hours=1), stopping=True)
     first = a_look(LEFT, replace(RIGHT, owner="w1"), workers=(W1, stopping))
     assert found(seen(first)).keys() == {"workers-stopping"}
@@ -218,7 +222,7 @@ def test_a_worker_told_to_stop_is_neither_quiet_nor_passed_over_though_its_stamp
     assert found(seen(first, later(first, workers=(W1, beats)))).keys() == {"workers-stopping"}
 
 
-def test_a_worker_that_moves_with_an_old_row_is_passed_over_by_kcls_leader():
+def test_a_living_worker_whose_row_is_old_is_reported_because_kcls_leader_assigns_it_nothing():
     behind = (replace(W1, last_update=AT - timedelta(minutes=10)), W2)
     first = a_look(LEFT, RIGHT, workers=behind)
     findings = found(seen(first, later(first, workers=behind)))
@@ -227,7 +231,7 @@ def test_a_worker_that_moves_with_an_old_row_is_passed_over_by_kcls_leader():
     assert "workers-quiet" not in findings
 
 
-def test_broken_rows_need_a_person_and_unknown_ones_dont():
+def test_odd_rows_need_a_person_and_rows_of_unknown_kinds_dont():
     odd = (OddRow("app", "x", "checkpoint is missing"), OddRow("app", "y", "a row of type NEW", broken=False))
     findings = found(seen(a_look(LEFT, RIGHT, odd=odd)))
     assert findings["rows-broken"].needs_person
@@ -236,7 +240,7 @@ def test_broken_rows_need_a_person_and_unknown_ones_dont():
     assert findings["rows-unknown"].names == ("y",)
 
 
-def test_the_trap_is_told_with_its_repair():
+def test_a_stray_state_table_is_reported_with_its_repair():
     first = a_look(LEFT, RIGHT)
     trapped = replace(
         first,
@@ -262,7 +266,7 @@ def test_a_stable_imbalance_of_clusters_needs_a_person_and_uneven_workers_dont()
     assert not settling["workers-uneven"].needs_person
 
 
-def test_a_dead_worker_that_owns_ended_leases_only_makes_nothing_uneven():
+def test_a_dead_owner_of_ended_leases_only_doesnt_count_for_the_balance():
     owners = ("a-1", "a-1", "a-2", "a-2", "b-1", "b-1")
     rows = [Lease(f"s{n}", owner=owner) for n, owner in enumerate(owners)]
     ended = Lease("old", 3, SHARD_END, owner="b-2")
@@ -271,15 +275,15 @@ def test_a_dead_worker_that_owns_ended_leases_only_makes_nothing_uneven():
     assert "workers-uneven" not in found(seen(a_look(*rows, ended, workers=alive)))
     assert "workers-uneven" not in found(seen(a_look(*rows, ended, workers=(*alive, gone))))
     lives = a_look(*rows, ended, workers=(*alive, replace(gone, last_update=AT)))
-    assert "workers-uneven" in found(seen(lives)), "who lives and reads nothing counts"
+    assert "workers-uneven" in found(seen(lives)), "a living worker without leases counts"
 
 
-def test_workers_told_to_stop_are_named():
+def test_stopping_workers_are_named():
     findings = found(seen(a_look(LEFT, RIGHT, workers=(W1, replace(W2, stopping=True)))))
     assert findings["workers-stopping"].names == ("w2",)
 
 
-def test_long_lists_are_cut_in_the_sentence_and_whole_in_the_names():
+def test_long_lists_are_shortened_in_the_sentence_and_complete_in_the_json():
     rows = [Lease(f"s{n}") for n in range(12)]
     unowned = found(seen(a_look(*rows)))["unowned"]
     assert "and 7 more" in unowned.sentence
@@ -290,11 +294,11 @@ def test_long_lists_are_cut_in_the_sentence_and_whole_in_the_names():
     ("seconds", "said"),
     [(0, "0 s"), (299, "299 s"), (300, "5 min"), (7_199, "120 min"), (7_200, "2 h"), (172_800, "2 days")],
 )
-def test_a_period_is_told_as_people_tell_it(seconds: int, said: str):
+def test_a_duration_is_shown_in_a_readable_unit(seconds: int, said: str):
     assert in_words(timedelta(seconds=seconds)) == said
 
 
-def test_a_lease_is_a_plain_row_under_kcls_names():
+def test_a_lease_is_shown_as_a_row_with_kcls_attribute_names():
     handing = replace(
         RIGHT, owner="east-1", checkpoint_owner="w2", parents=frozenset({"q", "p"}), throughput_kbps=1.5
     )

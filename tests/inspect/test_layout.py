@@ -1,4 +1,4 @@
-"""Which layout an application has is told from its rows, and the stray table that stops KCL 3.5 is recognised."""
+"""An application's layout is recognized from its rows, and so is the stray state table that stops KCL 3.5."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -63,19 +63,19 @@ def tables(**found: object) -> LayoutFacts:
         ),
     ],
 )
-def test_the_layout_is_read_from_the_rows(found: LayoutFacts, kind: LayoutKind):
+def test_the_layout_is_recognized_from_the_rows(found: LayoutFacts, kind: LayoutKind):
     seen = layout_of(found)
     assert seen.kind is kind
     assert seen.repair is None
 
 
-def test_lease_rows_that_name_their_type_betray_kcl_3_5():
+def test_lease_rows_with_an_entity_type_show_kcl_3_5():
     assert "3.5" in layout_of(tables(typed_leases=True)).sentence
     assert "2.x" in layout_of(tables()).sentence
 
 
 @pytest.mark.parametrize("stray", [EMPTY, OtherRows(lock=LOCK)], ids=["empty", "second lock"])
-def test_a_stray_coordinator_table_beside_one_table_is_the_trap_and_its_repair_is_named(stray: OtherRows):
+def test_a_stray_state_table_beside_layout_s_is_reported_with_its_repair(stray: OtherRows):
     seen = layout_of(tables(beside_leases=OtherRows(lock=LOCK, workers=2), state=stray))
     assert seen.kind is LayoutKind.TRAPPED
     assert seen.repair is not None
@@ -83,12 +83,12 @@ def test_a_stray_coordinator_table_beside_one_table_is_the_trap_and_its_repair_i
     assert ("delete the empty table" in seen.repair) is (stray == EMPTY)
 
 
-def test_a_completed_migration_noted_in_the_lease_table_only_doesnt_mend_the_trap():
+def test_a_complete_status_in_the_lease_table_only_doesnt_repair_a_stray_state_table():
     here = OtherRows(workers=2, table_migration=f"{STATUS}COMPLETE")
     assert layout_of(tables(beside_leases=here, state=EMPTY)).kind is LayoutKind.TRAPPED
 
 
-def test_a_second_lock_while_the_tables_move_is_the_trap_too():
+def test_a_second_lock_during_a_migration_is_reported_too():
     moving = OtherRows(lock=LOCK, table_migration=f"{STATUS}PENDING")
     found = tables(beside_leases=OtherRows(lock=LOCK, workers=2), worker_rows=2, state=moving)
     assert layout_of(found).kind is LayoutKind.TRAPPED
@@ -102,7 +102,7 @@ def test_a_second_lock_while_the_tables_move_is_the_trap_too():
 @pytest.mark.parametrize(
     "here", [EMPTY, OtherRows(lock=LOCK), OtherRows(workers=1), OtherRows(lock=LOCK, workers=1)]
 )
-def test_status_sees_the_layout_that_our_own_workers_go_by(
+def test_status_shows_the_layout_that_headraces_workers_use(
     here: OtherRows, legacy: OtherRows | None, status: TableStatus | None, worker_rows: int | None
 ):
     state = legacy and replace(legacy, table_migration=status and f"{STATUS}{status}")
@@ -131,7 +131,7 @@ def _keys(place: OtherRows | None) -> frozenset[str]:
     )
 
 
-def test_rows_of_both_layouts_are_left_for_a_person_to_judge():
+def test_rows_of_both_layouts_need_a_person():
     seen = layout_of(tables(beside_leases=OtherRows(workers=2), worker_rows=2, state=OtherRows(lock=LOCK)))
     assert seen.kind is LayoutKind.TRAPPED
     assert seen.repair is not None

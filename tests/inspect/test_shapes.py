@@ -1,4 +1,4 @@
-"""What scripts read stays as it is, byte for byte: the same observation as text, JSON and CSV."""
+"""The output that scripts read doesn't change by a byte: one observation as text, JSON and CSV."""
 
 import io
 import json
@@ -44,21 +44,21 @@ def golden(name: str) -> str:
     return (GOLDEN / name).read_text(encoding="utf-8")
 
 
-def test_the_json_document_stays():
+def test_the_json_output_is_unchanged():
     assert json.dumps(document_of(an_observation()), indent=2) + "\n" == golden("look.json")
 
 
-def test_the_csv_lines_stay():
+def test_the_csv_output_is_unchanged():
     file = io.StringIO()
     write_csv(an_observation(), file)
     assert file.getvalue() == golden("look.csv")
 
 
-def test_the_text_stays():
+def test_the_text_output_is_unchanged():
     assert "\n".join(text_of(an_observation())) + "\n" == golden("look.txt")
 
 
-def test_names_from_a_table_cannot_steer_the_terminal():
+def test_control_characters_in_names_from_a_table_are_escaped():
     shown = "\n".join(text_of(seen(a_look(LEFT, odd=(OddRow("app", "a\x1b[2Jb", "it\u202eis odd"),)))))
     assert "a\\x1b[2Jb" in shown
     assert "it\\u202eis odd" in shown
