@@ -1,4 +1,4 @@
-"""How long a run that was asked for shards by name waits for those that it can't have."""
+"""How long a run for named shards waits for shards that it can't claim."""
 
 from datetime import timedelta
 
@@ -26,7 +26,7 @@ def waited(world: World, *shards: int) -> tuple[dict[str, str], timedelta]:
     return missed, world.clock.now() - began
 
 
-def test_a_shard_that_was_given_away_isnt_waited_for_though_its_worker_could_be_reading_others():
+def test_a_run_doesnt_wait_for_a_shard_that_moved_to_another_worker():
     world = World()
     world.settle()
     world.produce(0, 3)
@@ -42,7 +42,7 @@ def test_a_shard_that_was_given_away_isnt_waited_for_though_its_worker_could_be_
     assert len(world.landed()) == 3
 
 
-def test_a_shard_whose_parent_comes_first_isnt_waited_for_for_long():
+def test_a_run_waits_only_briefly_for_a_shard_whose_parent_comes_first():
     world = World(shards=1)
     world.settle()
     world.produce(0, 3)
@@ -58,7 +58,7 @@ def test_a_shard_whose_parent_comes_first_isnt_waited_for_for_long():
     assert took <= timedelta(seconds=30)
 
 
-def test_a_shard_that_another_run_is_reading_is_waited_for_as_long_as_runs_linger():
+def test_a_run_waits_for_the_linger_time_for_a_shard_that_another_run_is_reading():
     world = World(shards=1)
     world.settle()
     row = world.leases.get(world.shard(0).shard_id)

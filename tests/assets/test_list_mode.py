@@ -1,4 +1,4 @@
-"""A run that a worker's sensor asked for: whatever is due, and Dagster is told of each shard."""
+"""A run that a worker's sensor asked for reads all due shards, and reports each of them to Dagster."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -57,7 +57,7 @@ def test_a_run_adds_the_partitions_that_dagster_does_not_know_yet(make_world: Ma
     assert world.statuses() == {"MATERIALIZED": keys(0, 1)}
 
 
-def test_a_failing_shard_fails_alone_and_is_named_by_the_run(make_world: MakeWorld):
+def test_only_the_failing_shard_fails_and_the_run_names_it(make_world: MakeWorld):
     world = make_world(shards=3)
     world.settle()
     for shard in range(3):
@@ -111,11 +111,11 @@ def test_a_run_that_a_person_starts_without_a_worker_or_shards_is_refused_with_a
     assert "a run without partitions needs `worker` in its config" in why_failed(result)
     (failed,) = [e.step_failure_data for e in result.all_events if e.is_step_failure]
     assert failed.error is not None
-    assert failed.error.cause is None, "the stack trace of our own error would follow"
+    assert failed.error.cause is None, "otherwise the stack trace of Headrace's own error would follow"
     assert failed.error.context is None
 
 
-def test_named_shards_alone_are_read(make_world: MakeWorld):
+def test_only_the_named_shards_are_read(make_world: MakeWorld):
     world = make_world(shards=3)
     world.settle()
     for shard in range(3):
@@ -127,7 +127,7 @@ def test_named_shards_alone_are_read(make_world: MakeWorld):
     assert world.statuses() == {"MATERIALIZED": keys(1)}
 
 
-def test_an_unknown_shard_is_refused_by_naming_near_ones_and_becomes_no_partition(make_world: MakeWorld):
+def test_the_error_for_an_unknown_shard_names_similar_ones_and_no_partition_is_added(make_world: MakeWorld):
     world = make_world(shards=3)
     world.settle()
 
@@ -138,7 +138,7 @@ def test_an_unknown_shard_is_refused_by_naming_near_ones_and_becomes_no_partitio
     assert world.statuses() == {}
 
 
-def test_progress_is_told_at_once_and_then_only_now_and_then(make_world: MakeWorld):
+def test_progress_is_reported_at_once_and_then_only_from_time_to_time(make_world: MakeWorld):
     world = make_world(shards=1, wave_records=10)
     world.settle()
     world.world.produce(0, 50)
@@ -146,10 +146,10 @@ def test_progress_is_told_at_once_and_then_only_now_and_then(make_world: MakeWor
     assert world.read().success
 
     told = [each.metadata["records"].value for each in world.materializations(key(0))]
-    assert told == [10, 40], "the first wave's, and at the end what came after it"
+    assert told == [10, 40], "the progress of the first wave, and at the end that of all later ones"
 
 
-def test_beyond_fifty_shards_only_those_with_something_to_tell_are_announced(make_world: MakeWorld):
+def test_of_more_than_fifty_shards_only_those_with_records_or_errors_are_announced(make_world: MakeWorld):
     world = make_world(shards=51)
     world.settle()
     world.world.produce(3)
@@ -161,7 +161,7 @@ def test_beyond_fifty_shards_only_those_with_something_to_tell_are_announced(mak
     assert world.statuses() == {"FAILED": keys(9), "MATERIALIZED": keys(3, 7)}
 
 
-def test_beyond_fifty_shards_one_that_failed_is_materialized_after_its_recovery_without_a_record_too(
+def test_of_more_than_fifty_shards_a_failed_one_is_materialized_after_its_recovery_even_without_a_record(
     make_world: MakeWorld,
 ):
     world = make_world(shards=51)
@@ -177,7 +177,7 @@ def test_beyond_fifty_shards_one_that_failed_is_materialized_after_its_recovery_
     assert world.statuses() == {"MATERIALIZED": keys(3, 9)}
 
 
-def test_trouble_of_the_whole_wave_fails_the_shards_that_it_claimed(make_world: MakeWorld):
+def test_an_error_of_the_whole_wave_fails_the_shards_that_it_claimed(make_world: MakeWorld):
     world = make_world()
     world.settle()
     world.world.produce(0)
@@ -192,7 +192,7 @@ def test_trouble_of_the_whole_wave_fails_the_shards_that_it_claimed(make_world: 
     assert [row.run_claim for row in world.world.leases.scan().leases] == [None, None]
 
 
-def test_children_are_taken_up_by_the_run_that_ended_their_parent(make_world: MakeWorld):
+def test_the_run_that_ended_a_parent_reads_its_children(make_world: MakeWorld):
     world = make_world(shards=1)
     world.settle()
     world.world.produce(0)
@@ -236,7 +236,7 @@ def test_a_run_beats_on_a_timer_however_long_its_wave_takes(make_world: MakeWorl
     assert _beats(world) >= 3
     world.world.clock.advance(AN_HOUR)
     world.tick("worker_w1")
-    assert _beats(world) == 0, "a run that is over is waited for no more"
+    assert _beats(world) == 0, "the beats of a run that is over are removed"
 
 
 def _beats(world: DagsterWorld) -> int:
@@ -245,7 +245,7 @@ def _beats(world: DagsterWorld) -> int:
     return max(row.run_beats.values(), default=0)
 
 
-def test_a_run_that_lost_its_claim_leaves_the_new_claim_alone(make_world: MakeWorld):
+def test_a_run_that_lost_its_claim_leaves_the_new_claim_and_the_rows_checkpoint_alone(make_world: MakeWorld):
     def on_arrow(arrow: Arrow, _keys: tuple[str, ...]) -> None:
         if arrow is Arrow.STAGED:
             row = world.world.leases.get(key(0))
@@ -261,8 +261,8 @@ def test_a_run_that_lost_its_claim_leaves_the_new_claim_alone(make_world: MakeWo
     row = world.world.leases.get(key(0))
     assert row is not None
     assert row.run_claim == "successor/1"
-    assert not row.checkpoint.is_digits, "nor does it write the row's checkpoint"
-    assert len(world.world.landed()) == 10, "what was committed stays"
+    assert not row.checkpoint.is_digits, "the run must not write the row's checkpoint"
+    assert len(world.world.landed()) == 10, "the committed records stay"
 
 
 def test_no_output_is_emitted_so_that_nothing_is_pickled(make_world: MakeWorld):

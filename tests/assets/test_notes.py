@@ -1,4 +1,4 @@
-"""What a wave tells a person though nothing failed."""
+"""What a wave reports to a person though no shard failed."""
 
 import logging
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ def test_lost_records_are_a_warning_in_the_log_of_the_run(make_world: MakeWorld)
     assert {log.level for log in told} == {logging.WARNING}
 
 
-def test_the_shell_prints_each_on_a_line_of_its_own(capsys: pytest.CaptureFixture[str]):
+def test_headrace_consume_prints_each_note_on_a_line_of_its_own(capsys: pytest.CaptureFixture[str]):
     _Output().show(WaveReport(notes=(GAP, "another")))
     assert capsys.readouterr().out.splitlines() == [
         "wave: 0 records of 0 shards landed",
@@ -43,7 +43,7 @@ def test_the_shell_prints_each_on_a_line_of_its_own(capsys: pytest.CaptureFixtur
     ]
 
 
-def test_a_gap_that_was_recorded_is_told_by_the_wave():
+def test_the_waves_report_notes_a_recorded_gap():
     life = Life(on_data_loss=OnDataLoss.CONTINUE)
     life.sync()
     life.produce(0)

@@ -1,4 +1,5 @@
-"""A person or a backfill asks for shards by name: catch up to the tip as of now, through the same claim."""
+"""A person or a backfill starts a run for named shards: it reads each to the tip of the run's beginning, and claims
+rows as other runs do."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -93,7 +94,7 @@ def test_a_range_over_shards_of_two_workers_reads_each_as_its_worker(make_world:
     assert {row.key: row.owner for row in world.world.leases.scan().leases} == owners
 
 
-def test_a_shard_of_a_worker_elsewhere_is_refused_with_its_owners_name(make_world: MakeWorld):
+def test_the_error_for_a_shard_of_another_deployments_worker_names_the_worker(make_world: MakeWorld):
     world = make_world()
     world.settle()
     world.world.produce(0)
@@ -108,7 +109,7 @@ def test_a_shard_of_a_worker_elsewhere_is_refused_with_its_owners_name(make_worl
     assert world.statuses() == {"FAILED": keys(0)}
 
 
-def test_dagster_itself_refuses_a_partition_that_nobody_added(make_world: MakeWorld):
+def test_dagster_itself_refuses_an_unknown_partition(make_world: MakeWorld):
     world = make_world()
     world.settle()
 
@@ -116,7 +117,7 @@ def test_dagster_itself_refuses_a_partition_that_nobody_added(make_world: MakeWo
         world.execute(partition=key(7))
 
 
-def test_an_unowned_shard_is_taken_for_the_first_worker_here(make_world: MakeWorld):
+def test_an_unowned_shard_is_assigned_to_the_first_worker_of_the_deployment(make_world: MakeWorld):
     world = make_world()
     world.settle()
     world.world.produce(0)
@@ -130,7 +131,7 @@ def test_an_unowned_shard_is_taken_for_the_first_worker_here(make_world: MakeWor
     assert len(world.world.landed()) == 10
 
 
-def test_a_shard_that_a_living_run_reads_is_waited_for_and_then_read(
+def test_the_run_waits_for_a_shard_that_a_living_run_reads_and_then_reads_it(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ):
     world = make_world()
@@ -163,7 +164,7 @@ def test_a_shard_that_a_living_run_reads_is_waited_for_and_then_read(
     assert len(world.world.landed()) == 10
 
 
-def test_waiting_ends_after_the_linger_time_with_a_sentence(make_world: MakeWorld):
+def test_the_wait_ends_after_the_linger_time_with_a_sentence(make_world: MakeWorld):
     world = make_world(times=replace(TIMES, linger=timedelta(0)))
     world.settle()
     row = world.world.leases.get(key(0))
@@ -194,7 +195,7 @@ def test_a_shard_whose_parent_has_not_ended_is_not_read_before_it(make_world: Ma
     assert world.world.landed() == []
 
 
-def test_claims_are_released_when_a_wave_breaks(make_world: MakeWorld):
+def test_claims_are_released_if_a_wave_raises_an_error(make_world: MakeWorld):
     def on_arrow(arrow: Arrow, _keys: tuple[str, ...]) -> None:
         if arrow is Arrow.STAGED:
             raise RuntimeError("a bug of ours")
@@ -215,7 +216,7 @@ def _release(found: Lease) -> Change:
     return release(found, found.run_claim or "")
 
 
-def test_shards_of_a_worker_that_never_came_to_its_turn_are_failed_and_not_materialized(
+def test_shards_that_an_error_kept_from_being_read_are_failed_and_not_materialized(
     make_world: MakeWorld,
 ):
     world = make_world(shards=2, workers=("w1", "w2"))

@@ -1,4 +1,5 @@
-"""Both modes with several streams: one run reads what is due of all of them, and a partition is one shard of one."""
+"""Runs with several streams: one run reads the due shards of all streams, and a partition is one shard of one
+stream."""
 
 from pipeline.errors import Unknown
 from tests.dagster.fixtures import MakeWorld
@@ -12,7 +13,7 @@ def keys_of(world: DagsterWorld, stream: str, *shards: int) -> list[str]:
     return [f"{whole}:{key(n)}" for n in shards]
 
 
-def test_one_run_reads_what_is_due_of_all_streams(make_world: MakeWorld):
+def test_one_run_reads_the_due_shards_of_all_streams(make_world: MakeWorld):
     world = make_world(more_streams=(MORE,))
     for stream in ("orders", MORE):
         world.world.produce(0, stream=stream)
@@ -41,7 +42,7 @@ def test_a_partition_is_a_shard_of_one_stream(make_world: MakeWorld):
     assert sorted(world.statuses()["MATERIALIZED"]) == sorted([ours, theirs])
 
 
-def test_a_stream_that_is_gone_fails_its_own_partitions_and_no_others(make_world: MakeWorld):
+def test_a_deleted_stream_fails_only_its_own_partitions(make_world: MakeWorld):
     world = make_world(more_streams=(MORE,))
     world.settle()
     world.world.produce(0)
@@ -59,7 +60,7 @@ def test_a_stream_that_is_gone_fails_its_own_partitions_and_no_others(make_world
     world.world.check()
 
 
-def test_a_key_of_a_single_stream_is_refused_with_near_ones(make_world: MakeWorld):
+def test_the_error_for_a_key_without_a_stream_names_similar_keys(make_world: MakeWorld):
     world = make_world(more_streams=(MORE,))
     world.settle()
 

@@ -17,7 +17,8 @@ SMALLEST = "{application: my-app, streams: [{name: my-stream}]}"
 
 @pytest.fixture(scope="session")
 def definitions_module(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The module of the definitions reads a settings file when it is imported; here tests bring their own."""
+    """The module pipeline.definitions reads a settings file when it is imported. These tests use settings of their
+    own."""
     file = tmp_path_factory.mktemp("settings") / "headrace.yaml"
     file.write_text(SMALLEST)
     with pytest.MonkeyPatch.context() as patch:
@@ -27,7 +28,7 @@ def definitions_module(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture
 def make_instance(tmp_path: Path) -> Iterator[MakeInstance]:
-    """A Dagster of this test's own, with its history in memory."""
+    """A Dagster instance for one test, with its storage in memory."""
     with ExitStack() as stack:
 
         def make() -> dg.DagsterInstance:

@@ -1,4 +1,4 @@
-"""Each partition's status as Dagster's own UI shows it."""
+"""The status of each partition as Dagster's UI shows it."""
 
 import dagster as dg
 from dagster._core.storage.partition_status_cache import get_and_update_asset_status_cache_value
@@ -7,7 +7,7 @@ from dagster._core.storage.partition_status_cache import get_and_update_asset_st
 def partition_statuses(
     instance: dg.DagsterInstance, partitions: dg.PartitionsDefinition, asset: dg.AssetKey
 ) -> dict[str, list[str]]:
-    """Status -> keys, from Dagster's status cache; statuses that no partition has are left out.
+    """The partition keys by status, from Dagster's status cache. A status that no partition has is left out.
 
     A partition that was materialized once and failed since counts as failed, as in the UI.
     """

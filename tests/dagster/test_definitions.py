@@ -1,4 +1,4 @@
-"""What the composition root hands to Dagster."""
+"""The definitions that Dagster gets."""
 
 from datetime import timedelta
 
@@ -10,7 +10,7 @@ from sensors.interval import interval
 from tests.dagster.fixtures import MakeWorld
 
 
-def test_the_records_are_partitioned_by_shard_and_come_from_the_stream(make_world: MakeWorld):
+def test_the_asset_records_is_partitioned_by_shard_and_depends_on_the_stream(make_world: MakeWorld):
     world = make_world()
     node = world.defs.resolve_asset_graph().get(world.records)
 
@@ -19,7 +19,7 @@ def test_the_records_are_partitioned_by_shard_and_come_from_the_stream(make_worl
     assert node.kinds == {"kinesis", "pyspark", "iceberg"}
 
 
-def test_stream_and_tables_are_shown_but_not_materialized_here(make_world: MakeWorld):
+def test_stream_and_coordination_tables_are_external_assets(make_world: MakeWorld):
     world = make_world()
     graph = world.defs.resolve_asset_graph()
 
@@ -38,7 +38,7 @@ def test_a_selection_of_partitions_becomes_one_run(make_world: MakeWorld):
     assert node.backfill_policy == dg.BackfillPolicy.single_run()
 
 
-def test_sensors_run_from_the_start_as_often_as_the_settings_say(make_world: MakeWorld):
+def test_sensors_run_from_the_start_with_the_intervals_that_the_settings_say(make_world: MakeWorld):
     times = TimeSettings(worker_tick=timedelta(seconds=10), leader_tick=timedelta(seconds=30))
     sensors = make_world(workers=("w1", "w2"), times=times).defs.get_repository_def().sensor_defs
 
@@ -48,6 +48,6 @@ def test_sensors_run_from_the_start_as_often_as_the_settings_say(make_world: Mak
 
 
 @pytest.mark.parametrize(("tick", "asked"), [(5.0, 4), (1.0, 1), (0.5, 1), (7.5, 6), (60.0, 59)])
-def test_a_sensor_asks_for_a_second_less_than_its_tick(tick: float, asked: int):
-    """Dagster's daemon looks every 5 s: asking for the loop's 5 s would be asking for 10. And 0 would mean Dagster's 30."""
+def test_the_interval_of_a_sensor_is_a_second_less_than_its_tick(tick: float, asked: int):
+    """Dagster's daemon looks at its sensors every 5 s: an interval of 5 s would give a tick every 10 s. An interval of 0 means Dagster's 30 s."""
     assert interval(timedelta(seconds=tick)) == asked

@@ -1,4 +1,4 @@
-"""What Dagster's code server loads stays light, and no clock of ours starts Spark."""
+"""Dagster's code server imports nothing heavy, and no sensor starts Spark."""
 
 import json
 import os
@@ -22,7 +22,7 @@ json.dump({"loaded": sorted(sys.modules), "sensors": sorted(s.name for s in repo
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """A fresh process loads the definitions as Dagster does."""
+    """Load the definitions in a new process, as Dagster does."""
     folder = tmp_path_factory.mktemp("loading")
     (folder / "headrace.yaml").write_text(SMALLEST)
     env = {**os.environ, "HEADRACE_CONFIG": str(folder / "headrace.yaml")}
@@ -50,8 +50,8 @@ def test_loading_the_definitions_reaches_no_network_and_needs_no_table(loaded: d
     assert loaded["sensors"] == ["leader", "worker_w1"]
 
 
-def test_a_sensor_asks_dagster_for_no_resource(make_world: MakeWorld):
-    """Dagster would make each of them, and an instance, anew at every tick. Spark isn't for sensors at all."""
+def test_sensors_use_no_dagster_resource(make_world: MakeWorld):
+    """Dagster would make each resource, and an instance, again at every tick. And sensors must not start Spark."""
     repository = make_world(workers=("w1", "w2")).defs.get_repository_def()
 
     needed = {sensor.name: sensor.required_resource_keys for sensor in repository.sensor_defs}

@@ -1,4 +1,4 @@
-"""The one private API of Dagster that we use: what we rely on, so that an upgrade that changes it shows here."""
+"""The one private API of Dagster that Headrace uses. If an upgrade of Dagster changes it, these tests fail."""
 
 import inspect
 
@@ -30,7 +30,7 @@ def _a_run(instance: dg.DagsterInstance) -> dg.DagsterRun:
     return run
 
 
-def test_the_signatures_that_we_call_are_as_we_know_them():
+def test_the_private_methods_have_the_expected_signatures():
     build = inspect.signature(DagsterEvent.build_asset_materialization_planned_event)
     assert list(build.parameters) == ["job_name", "step_key", "asset_materialization_planned_data"]
     data = inspect.signature(AssetMaterializationPlannedData)
@@ -39,7 +39,7 @@ def test_the_signatures_that_we_call_are_as_we_know_them():
     assert list(report.parameters)[:3] == ["self", "dagster_event", "run_id"]
 
 
-def test_an_announced_partition_is_in_progress_while_the_run_is_and_failed_when_it_failed(
+def test_an_announced_partition_is_in_progress_during_the_run_and_failed_after_a_failed_run(
     make_instance: MakeInstance,
 ):
     instance = make_instance()
@@ -52,7 +52,9 @@ def test_an_announced_partition_is_in_progress_while_the_run_is_and_failed_when_
     assert partition_statuses(instance, SHARDS, records.key) == {"FAILED": ["a"]}
 
 
-def test_a_failed_run_fails_only_what_it_announced_and_did_not_materialize(make_instance: MakeInstance):
+def test_a_failed_run_fails_only_announced_partitions_that_it_did_not_materialize(
+    make_instance: MakeInstance,
+):
     instance = make_instance()
     run = _a_run(instance)
     for partition in ("a", "b"):

@@ -25,7 +25,7 @@ _NUMBERS = itertools.count(1)
 AN_HOUR = timedelta(hours=1)
 
 TIMES = TimeSettings(
-    worker_tick=AN_HOUR,  # a look after a long time counts in full: `later` makes time go by
+    worker_tick=AN_HOUR,  # a look counts completely even after a long time, so that `later` can let time pass
     leader_tick=AN_HOUR,
     launch_grace=timedelta(0),
     idle=timedelta(milliseconds=200),
@@ -37,7 +37,7 @@ TIMES = TimeSettings(
 
 @dataclass
 class Ports:
-    """The small world's ports. Time is the host's: Dagster's own is, too."""
+    """The ports of the small world, with the host's clock, which Dagster uses too."""
 
     world: World
     clock: SystemClock = field(default_factory=SystemClock)
@@ -131,7 +131,7 @@ class DagsterWorld:
         return result
 
     def later(self, by: timedelta) -> None:
-        """Every sensor's last look was longer ago."""
+        """Let time pass: every sensor's last look was longer ago."""
         for slot, text in self.cursors.items():
             said = json.loads(text or "{}")
             for name in ("look", "probe", "sync", "assign"):
@@ -181,14 +181,14 @@ class DagsterWorld:
         return self.instance.get_dynamic_partitions(partitions_name(self.settings))
 
     def materializations(self, partition: str) -> list[dg.AssetMaterialization]:
-        """Oldest first."""
+        """The materializations, oldest first."""
         wanted = dg.AssetRecordsFilter(self.records, asset_partitions=[partition])
         found = self.instance.fetch_materializations(wanted, limit=100).records
         return [each.asset_materialization for each in found if each.asset_materialization][::-1]
 
 
 def why_failed(result: dg.ExecuteInProcessResult) -> str:
-    """The sentence that the run's failure says."""
+    """The message of the run's failure."""
     assert not result.success
     data = result.failure_data_for_node(result.job_def.nodes[0].name)
     assert data is not None

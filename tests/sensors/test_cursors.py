@@ -11,12 +11,12 @@ from pipeline.duties.worker_report import WorkerMemory
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
-def test_that_a_kcl_worker_leads_is_kept():
+def test_the_cursor_keeps_that_a_kcl_worker_leads():
     seen = LeaderWatchMemory(NOW, "v2", other=Sighting("kcl-1:v2", timedelta(seconds=20), moved=True))
     assert read_worker(write_worker(WorkerMemory(leader=seen))).leader == seen
 
 
-def test_a_cursor_that_knew_nothing_of_it_yet_is_read_on():
+def test_a_cursor_written_before_that_field_existed_can_be_read():
     seen = LeaderWatchMemory(NOW, "v2", Sighting("w1:7", timedelta(seconds=20), moved=True))
     said = json.loads(write_worker(WorkerMemory(leader=seen)))
     said["leader"] = said["leader"][:3]

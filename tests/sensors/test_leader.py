@@ -1,4 +1,5 @@
-"""The leader's sensor: the lock, leases in step with the shards, given out evenly, and this Dagster's partitions."""
+"""The leader's sensor takes the lock, makes leases for new shards, assigns them evenly, and adds partitions to its
+Dagster."""
 
 from collections import Counter
 from datetime import timedelta
@@ -25,7 +26,7 @@ def test_the_first_tick_makes_the_leases_and_the_partitions_and_says_so(make_wor
     assert not result.run_requests
 
 
-def test_leases_wait_for_a_worker_that_beats(make_world: MakeWorld):
+def test_leases_stay_unowned_until_a_worker_beats(make_world: MakeWorld):
     world = make_world(shards=3)
     world.tick("leader")
 
@@ -33,7 +34,7 @@ def test_leases_wait_for_a_worker_that_beats(make_world: MakeWorld):
 
 
 @pytest.mark.parametrize(("shards", "each"), [(4, {2}), (5, {2, 3}), (9, {4, 5})])
-def test_leases_are_spread_evenly_over_beating_workers(make_world: MakeWorld, shards: int, each: set[int]):
+def test_leases_are_assigned_evenly_to_beating_workers(make_world: MakeWorld, shards: int, each: set[int]):
     world = make_world(workers=("w1", "w2"), shards=shards)
 
     world.settle()
@@ -43,7 +44,7 @@ def test_leases_are_spread_evenly_over_beating_workers(make_world: MakeWorld, sh
     assert set(counts.values()) == each
 
 
-def test_a_worker_that_never_beats_is_given_nothing(make_world: MakeWorld):
+def test_a_worker_that_never_beats_is_assigned_no_lease(make_world: MakeWorld):
     world = make_world(workers=("w1", "w2"), shards=4)
     for _ in range(3):
         world.tick("leader")
@@ -52,7 +53,7 @@ def test_a_worker_that_never_beats_is_given_nothing(make_world: MakeWorld):
     assert {row.owner for row in world.world.leases.scan().leases} == {"w1"}
 
 
-def test_partitions_are_added_as_differences_parents_first(make_world: MakeWorld):
+def test_only_new_partitions_are_added_and_parents_first(make_world: MakeWorld):
     world = make_world(shards=1)
     world.settle()
     assert world.tick("leader").dynamic_partitions_requests == []
@@ -67,7 +68,7 @@ def test_partitions_are_added_as_differences_parents_first(make_world: MakeWorld
     assert {*world.known()} == {*keys(0, 1, 2)}
 
 
-def test_a_follower_doesnt_scan_and_its_workers_add_their_shards_to_its_own_dagster(
+def test_a_follower_doesnt_scan_and_its_workers_add_their_own_partitions(
     make_world: MakeWorld, make_instance: MakeInstance
 ):
     world = make_world(shards=2)
@@ -80,12 +81,12 @@ def test_a_follower_doesnt_scan_and_its_workers_add_their_shards_to_its_own_dags
 
     assert "far-away leads" in str(result.skip_reason)
     assert world.world.leases.scans == scans
-    world.world.rows.wipe("w1")  # beaten by the other Dagster until now
+    world.world.rows.wipe("w1")  # the other Dagster has beaten until now
     world.tick("worker_w1", instance=mine)
     assert sorted(mine.get_dynamic_partitions(partitions_name(world.settings))) == keys(0, 1)
 
 
-def test_a_leader_that_stood_still_for_the_locks_time_is_replaced(make_world: MakeWorld):
+def test_a_leader_that_stood_still_for_the_locks_duration_is_replaced(make_world: MakeWorld):
     world = make_world()
     assert world.world.lock.take(LockRow("far-away", "1", timedelta(seconds=20)), seen=None)
     assert "far-away leads" in str(world.tick("leader").skip_reason)
@@ -95,7 +96,7 @@ def test_a_leader_that_stood_still_for_the_locks_time_is_replaced(make_world: Ma
     assert "shards added" in str(world.tick("leader").skip_reason)
 
 
-def test_a_leader_that_fails_three_times_in_a_row_gives_the_lock_up(make_world: MakeWorld):
+def test_a_leader_that_fails_three_times_in_a_row_releases_the_lock(make_world: MakeWorld):
     world = make_world()
     world.settle()
     world.world.source.fails = Throttled("Kinesis throttles")
@@ -110,7 +111,7 @@ def test_a_leader_that_fails_three_times_in_a_row_gives_the_lock_up(make_world: 
     assert "nothing to do" in str(_said(world))
 
 
-def test_a_leader_that_breaks_in_any_other_way_gives_the_lock_up_at_once(
+def test_a_leader_with_an_unexpected_error_releases_the_lock_at_once(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ):
     world = make_world()
@@ -125,7 +126,7 @@ def test_a_leader_that_breaks_in_any_other_way_gives_the_lock_up_at_once(
     assert world.world.lock.read() is None
 
 
-def test_a_leader_that_fails_at_every_second_tick_still_notices_a_death(make_world: MakeWorld):
+def test_a_leader_that_fails_at_every_second_tick_still_notices_a_dead_worker(make_world: MakeWorld):
     world = make_world(workers=("w1", "w2"), shards=2, times=TimeSettings())
     world.settle()
     rows, throttled = world.world.rows.listing, Throttled("DynamoDB throttles")
@@ -142,7 +143,7 @@ def test_a_leader_that_fails_at_every_second_tick_still_notices_a_death(make_wor
     assert {row.owner for row in world.world.leases.scan().leases} == {"w1"}
 
 
-def test_the_dead_dont_wait_for_a_stream_that_cant_be_listed(make_world: MakeWorld):
+def test_a_dead_workers_leases_move_even_if_a_stream_cant_be_listed(make_world: MakeWorld):
     world = make_world(workers=("w1", "w2"), shards=2, times=TimeSettings())
     world.settle()
     for _ in range(12):

@@ -1,4 +1,4 @@
-"""A worker's sensor: it beats, sees what is due and asks for one run; else it says why not in one sentence."""
+"""A worker's sensor beats, finds due shards and asks for one run. Otherwise it says in one sentence why it doesn't."""
 
 from datetime import timedelta
 from typing import Any
@@ -19,7 +19,7 @@ def a_settled_world(make_world: MakeWorld, **how: Any) -> DagsterWorld:
     return world
 
 
-def test_one_run_is_asked_for_however_many_shards_are_due(make_world: MakeWorld):
+def test_the_sensor_asks_for_one_run_however_many_shards_are_due(make_world: MakeWorld):
     world = a_settled_world(make_world, shards=5)
 
     request = world.asked()
@@ -42,14 +42,14 @@ def test_each_tick_beats(make_world: MakeWorld):
     assert after.beat == before.beat + 1
 
 
-def test_two_ticks_after_the_same_run_ask_for_the_same_run_and_a_tick_after_it_for_another(
+def test_two_ticks_after_one_run_ask_by_the_same_run_key_and_a_tick_after_the_next_run_by_another(
     make_world: MakeWorld,
 ):
     world = a_settled_world(make_world)
     first, again = world.asked(), world.asked()
     assert first is not None
     assert again is not None
-    assert first.run_key == again.run_key, "Dagster makes one run of a key"
+    assert first.run_key == again.run_key, "Dagster starts one run for each run key"
     world.world.produce(0)
     assert world.execute(first.run_config, tags=dict(first.tags)).success
     world.world.produce(0)
@@ -61,7 +61,7 @@ def test_two_ticks_after_the_same_run_ask_for_the_same_run_and_a_tick_after_it_f
     assert str(after.run_key).endswith(world.instance.get_runs(limit=1)[0].run_id)
 
 
-def test_a_lost_cursor_asks_for_no_second_run(make_world: MakeWorld):
+def test_a_tick_after_a_lost_cursor_asks_for_no_second_run(make_world: MakeWorld):
     world = a_settled_world(make_world)
     first = world.asked()
     world.cursors.clear()
@@ -76,25 +76,25 @@ def test_a_lost_cursor_asks_for_no_second_run(make_world: MakeWorld):
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"look": "yesterday"}', '{"claims": 3}', '{"backoff": {"a": 1}}']
 )
-def test_a_cursor_that_nobody_can_read_is_a_lost_one(make_world: MakeWorld, text: str):
+def test_an_unreadable_cursor_counts_as_lost(make_world: MakeWorld, text: str):
     world = a_settled_world(make_world)
     world.cursors = dict.fromkeys(world.cursors, text)
 
     assert world.asked() is not None
 
 
-def test_before_any_shard_is_assigned_it_skips_with_a_sentence(make_world: MakeWorld):
+def test_before_any_shard_is_assigned_the_sensor_skips_with_a_sentence(make_world: MakeWorld):
     assert _why_skipped(make_world()) == "worker w1: nothing due (no shard is assigned)"
 
 
-def test_while_a_run_of_its_worker_waits_for_its_start_it_skips_with_a_sentence(make_world: MakeWorld):
+def test_while_a_run_of_its_worker_is_queued_the_sensor_skips_with_a_sentence(make_world: MakeWorld):
     world = a_settled_world(make_world)
     run = world.instance.create_run_for_job(world.job, tags={WORKER_TAG: "w1"})
 
     assert _why_skipped(world) == f"worker w1: run {run.run_id} is at work"
 
 
-def test_with_every_shard_at_its_tip_it_skips_with_a_sentence(make_world: MakeWorld):
+def test_with_every_shard_at_its_tip_the_sensor_skips_with_a_sentence(make_world: MakeWorld):
     world = a_settled_world(make_world)
     assert world.read().success
 
@@ -111,7 +111,7 @@ def test_a_stopping_worker_skips_with_a_sentence(make_world: MakeWorld):
 
 
 @pytest.mark.parametrize("error", [Throttled("DynamoDB throttles"), TablesMissing("the tables aren't there")])
-def test_trouble_that_passes_is_a_sentence_and_keeps_the_cursor(
+def test_a_passing_error_is_reported_in_a_sentence_and_the_cursor_is_kept(
     make_world: MakeWorld, error: Exception, monkeypatch: pytest.MonkeyPatch
 ):
     world = a_settled_world(make_world)
@@ -126,7 +126,7 @@ def test_trouble_that_passes_is_a_sentence_and_keeps_the_cursor(
     assert world.cursors == before
 
 
-def test_a_second_dagster_under_the_same_worker_id_is_refused_with_a_sentence_while_the_first_beats(
+def test_a_second_dagster_with_the_same_worker_id_is_refused_with_a_sentence_while_the_first_one_beats(
     make_world: MakeWorld, make_instance: MakeInstance
 ):
     world = a_settled_world(make_world)
@@ -139,7 +139,7 @@ def test_a_second_dagster_under_the_same_worker_id_is_refused_with_a_sentence_wh
         assert "another Dagster instance beats under this id" in str(refused.skip_reason)
 
 
-def test_a_second_dagster_takes_over_once_the_first_has_been_silent_for_the_lease_duration(
+def test_a_second_dagster_takes_over_once_the_first_one_was_silent_for_the_lease_duration(
     make_world: MakeWorld, make_instance: MakeInstance
 ):
     world = a_settled_world(make_world)
@@ -150,7 +150,9 @@ def test_a_second_dagster_takes_over_once_the_first_has_been_silent_for_the_leas
     assert world.tick("worker_w1", instance=second).run_requests
 
 
-def test_a_run_that_dagster_believes_alive_but_that_stopped_beating_is_reported_failed(make_world: MakeWorld):
+def test_a_run_that_dagster_calls_started_but_that_stopped_beating_is_reported_as_failed(
+    make_world: MakeWorld,
+):
     world = a_settled_world(make_world)
     run = world.instance.create_run_for_job(world.job, tags={WORKER_TAG: "w1"})
     _start(world, run)
@@ -203,7 +205,7 @@ def test_shards_that_failed_are_left_to_a_later_run(make_world: MakeWorld):
     assert config["later"] == [key(1)]
 
 
-def test_two_workers_of_one_deployment_each_ask_for_a_run_of_their_own(make_world: MakeWorld):
+def test_the_sensors_of_two_workers_of_one_deployment_each_ask_for_a_run(make_world: MakeWorld):
     world = a_settled_world(make_world, workers=("w1", "w2"), shards=4)
 
     asked = [world.asked(worker) for worker in world.workers]
