@@ -1,4 +1,4 @@
-"""What all tests share: hypothesis profiles, and AWS's service models read once."""
+"""Shared by all tests: the hypothesis profiles, and AWS's service models, which are read once."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -10,9 +10,7 @@ import tests.hypothesis_profiles  # noqa: F401 - importing it registers and load
 
 @pytest.fixture(scope="session", autouse=True)
 def _service_models_are_read_once() -> Iterator[None]:
-    """botocore parses megabytes of JSON for each session, and so for each client that the product makes: most of the
-    time that a test of an adapter takes. The clients of one session share what was parsed, so those of many may.
-    """
+    """botocore parses megabytes of JSON for each session, and so for each client that the product makes. That takes most of the time of an adapter's test. Clients of one session share the parsed models, so clients of several sessions may do so too."""
     from botocore.loaders import JSONFileLoader
 
     read = cache(JSONFileLoader().load_file)

@@ -1,4 +1,4 @@
-"""quick for every change, few where tests run for `make coverage` and `make mutants`, long for the nights.
+"""The profile quick is for every change, few is for `make coverage` and `make mutants`, and long is for runs at night.
 
 HYPOTHESIS_PROFILE=long chooses."""
 
@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, settings
 settings.register_profile(
     "quick",
     max_examples=50,
-    deadline=None,  # wall-clock times are no test
-    derandomize=True,  # the same examples on every run: a red build is somebody's change
+    deadline=None,  # no test may depend on wall-clock time
+    derandomize=True,  # the same examples on every run, so that only a change of the code can make a test fail
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("few", settings.get_profile("quick"), max_examples=10)

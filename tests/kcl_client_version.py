@@ -1,4 +1,5 @@
-"""KCL's writes on the row `Migration3.0`, as its workers make them: Headrace only reads what they have agreed on."""
+"""The writes of KCL's workers on the row `Migration3.0`. Headrace only reads the client version on which they have
+agreed."""
 
 from __future__ import annotations
 
@@ -35,11 +36,11 @@ class KclClientVersion:
         return DynamoClientVersion(self.client, self.table, key=self.key).read()
 
     def change(self, to: ClientVersion, me: str, at: datetime, *, seen: ClientVersion | None) -> bool:
-        """Only if the row still says what was seen; None: there was no row."""
+        """Write the version only if the row still holds the version that was seen; None if there was no row."""
         return self._create(to, me, at) if seen is None else self._update(to, me, at, seen=seen)
 
     def _create(self, to: ClientVersion, me: str, at: datetime) -> bool:
-        """KCL's begins with INIT and goes on at once, so that the first entry of the history is that."""
+        """KCL first writes INIT and then the version, so that INIT is the first entry of the history."""
         began = _entry(VersionRow(ClientVersion.INIT, me, at))
         item = {
             **self._rows.key_of(CLIENT_VERSION),
@@ -83,7 +84,7 @@ def _version(version: ClientVersion) -> dict[str, Any]:
 
 
 def _entry(row: VersionRow) -> dict[str, Any]:
-    """One of the history."""
+    """An entry of the history."""
     return {
         "M": {
             wire.CLIENT_VERSION: _version(row.version),

@@ -1,4 +1,4 @@
-"""What the permissions of files are, for tests of who may read them."""
+"""The permissions of files, for tests of which users may read them."""
 
 import os
 import stat
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @contextmanager
 def usual_umask() -> Iterator[None]:
-    """As most systems have it: whoever is on the machine may read new files."""
+    """The umask of most systems, by which all users of the machine may read new files."""
     before = os.umask(0o022)
     try:
         yield
@@ -18,7 +18,7 @@ def usual_umask() -> Iterator[None]:
 
 
 def modes_below(folder: Path) -> dict[str, str]:
-    """Path from the folder -> octal mode, of all that lies in it and of the folder itself."""
+    """The octal modes of the folder and of everything in it, by relative path."""
     found = [folder, *folder.rglob("*")]
     return {path.relative_to(folder).as_posix(): mode_of(path) for path in found if not path.is_symlink()}
 

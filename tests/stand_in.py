@@ -1,4 +1,4 @@
-"""The stand-in, served for the tests of the adapters, and clients made as the product makes them."""
+"""The stand-in for the tests of the adapters, and clients made as the product makes them."""
 
 import os
 import uuid
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 SECOND_OPINION = "HEADRACE_TEST_DYNAMODB"
-"""Endpoint of another DynamoDB for what asks for no faults: `make contract DYNAMODB=local` sets it."""
+"""The endpoint of another DynamoDB for tests without faults. `make contract DYNAMODB=local` sets it."""
 
 
 @pytest.fixture(scope="session")
 def aws() -> Iterator[LocalAws]:
-    """Streams and tables have names of a test's own, and so have faults."""
+    """Each test uses its own names of streams and tables, also in faults."""
     with local_aws("--transition", "0") as served:
         yield served
 
@@ -46,12 +46,12 @@ def kinesis(aws: LocalAws) -> Iterator["KinesisClient"]:
 
 @pytest.fixture
 def no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
-    """boto3 asks again at once."""
+    """Let boto3 repeat requests without a pause."""
     monkeypatch.setattr("botocore.endpoint.time.sleep", lambda _: None)
 
 
 def a_table(client: "DynamoDBClient", key: str, *, name: str | None = None) -> str:
-    """A table with a key and nothing else, of this test's own where no name is given."""
+    """Make a table with only a key. If no name is given, the table gets one that no other test uses."""
     name = name or f"t-{uuid.uuid4().hex[:12]}"
     client.create_table(
         TableName=name,

@@ -1,4 +1,4 @@
-"""A demo's folder as a finished demo leaves it, with a small real table: no Spark, no Dagster, no AWS."""
+"""The folder of a finished demo with a small real table, made without Spark, Dagster and AWS."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ from pipeline.lake.stage_files import write_files
 from tests.lake.files import NOON, ORIGIN, STREAM, a_key
 
 PARENT, OTHER, CHILD = (a_key(n) for n in range(3))
-"""The child is the merge of the other two."""
+"""The child is the merge of the two parents."""
 SHARDS = (
     Shard(PARENT.shard_id, closed=True),
     Shard(OTHER.shard_id, closed=True),
@@ -33,7 +33,7 @@ Rows = list[dict[str, object]]
 
 
 def a_home(folder: Path) -> Home:
-    """Three commits: half of both parents in one file, the rest of them to their end, the child."""
+    """Make three commits: half of both parents in one file, the rest of both to their end, and the child."""
     home = Home(folder)
     table = the_table(home.lake)
     table.ensure()
@@ -50,7 +50,7 @@ def a_home(folder: Path) -> Home:
 
 
 def rewrite(home: Home, change: Callable[[Rows], Rows], *, with_row: str) -> None:
-    """Change the rows of the data file that holds a record, on disk, behind the table's back."""
+    """Change the rows of the data file that holds this record, on disk, without a commit."""
     for path in data_files(home):
         found = pq.read_table(path)
         rows = found.to_pylist()

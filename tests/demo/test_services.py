@@ -1,4 +1,5 @@
-"""What `headrace dev` and `headrace demo` start is stopped with all that it started; the user's files stay."""
+"""The processes that `headrace dev` and `headrace demo` start are stopped together with their own children; the
+user's files stay."""
 
 import os
 import signal
@@ -27,8 +28,8 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize("ours", [signal.default_int_handler, signal.SIG_IGN])
-def test_a_group_is_stopped_with_what_its_first_process_left_behind(tmp_path: Path, ours: Any):
-    """Also by a command that was started in the background of a script: such ones ignore Ctrl-C."""
+def test_a_process_group_is_stopped_with_the_children_of_its_first_process(tmp_path: Path, ours: Any):
+    """That holds also for a command that a script started in the background, which ignores Ctrl-C."""
     before = signal.signal(signal.SIGINT, ours)
     try:
         _stop_a_stubborn_group(tmp_path)
@@ -48,7 +49,7 @@ def _stop_a_stubborn_group(tmp_path: Path) -> None:
         os.kill(grandchild, 0)
 
 
-def test_a_group_can_be_stopped_twice(tmp_path: Path):
+def test_a_process_group_can_be_stopped_twice(tmp_path: Path):
     group = services.Group([sys.executable, "-c", "pass"], env=os.environ, log=tmp_path / "log")
     group.wait()
     group.stop()
@@ -56,7 +57,7 @@ def test_a_group_can_be_stopped_twice(tmp_path: Path):
     assert group.code == 0
 
 
-def test_a_new_dagster_home_gets_the_shipped_instance_and_an_old_one_keeps_its_own(tmp_path: Path):
+def test_a_new_dagster_home_gets_the_shipped_dagster_yaml_and_an_existing_one_keeps_its_own(tmp_path: Path):
     workspace = services.prepare_dagster_home(tmp_path / "home")
     assert "module_name: pipeline.definitions" in workspace.read_text(encoding="utf-8")
     instance = tmp_path / "home" / "dagster.yaml"
@@ -66,7 +67,7 @@ def test_a_new_dagster_home_gets_the_shipped_instance_and_an_old_one_keeps_its_o
     assert instance.read_text(encoding="utf-8") == "mine: true\n"
 
 
-def test_dagster_is_told_the_settings_by_their_full_path_and_finds_java(
+def test_dagster_gets_the_full_path_of_the_settings_and_finds_java(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
@@ -79,7 +80,7 @@ def test_dagster_is_told_the_settings_by_their_full_path_and_finds_java(
     assert services.environment({"JAVA_HOME": "/mine"}, Path("h.yaml"), tmp_path)["JAVA_HOME"] == "/mine"
 
 
-def test_a_taken_port_is_said_before_anything_starts(
+def test_a_port_in_use_is_reported_before_a_process_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(tmp_path)
@@ -93,20 +94,20 @@ def test_a_taken_port_is_said_before_anything_starts(
     assert [file.name for file in Path(".dagster").iterdir()] == [LOCK]
 
 
-def test_the_spark_of_a_deployment_is_told_to_children_and_forgotten_afterwards(
+def test_the_spark_server_of_a_deployment_is_passed_to_children_and_removed_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.delenv(DISCOVERY, raising=False)
     with own_spark.spark_of_its_own(tmp_path):
         assert os.environ[DISCOVERY] == str(discovery_in(tmp_path))
-        # A server of long ago, whose number is somebody else's now: ours, to be exact.
+        # A server that ended long ago, and whose process id now belongs to this process.
         stale = discovery_in(tmp_path).parent / "spark-x-1.pid"
         stale.write_text(str(os.getpid()), encoding="utf-8")
     assert DISCOVERY not in os.environ
     assert not stale.exists()
 
 
-def test_the_files_of_spark_never_lie_in_a_path_with_a_space(tmp_path: Path):
+def test_the_files_of_spark_are_never_in_a_path_with_a_space(tmp_path: Path):
     plain, spaced, other = (discovery_in(tmp_path / name) for name in ("a", "a b", "a c"))
     assert plain == tmp_path / "a" / "spark" / "connect.json"
     assert " " not in str(spaced)

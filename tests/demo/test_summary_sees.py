@@ -1,4 +1,4 @@
-"""The summary isn't blind: what is wrong in the table's files is named, and the exit code says so."""
+"""The demo's summary names every mistake in the table's files, and its exit code shows that there is one."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -52,7 +52,9 @@ def payloads_swapped(its: str, other: str) -> Callable[[Rows], Rows]:
     return change
 
 
-def test_a_table_that_holds_what_was_put_matches(home: Home, capsys: pytest.CaptureFixture[str]):
+def test_a_table_with_exactly_the_records_that_were_put_matches(
+    home: Home, capsys: pytest.CaptureFixture[str]
+):
     code, said = check(home, capsys)
     assert code == 0
     assert said.splitlines()[-2] == (
@@ -83,7 +85,7 @@ def test_a_doubled_row_is_named(home: Home, capsys: pytest.CaptureFixture[str]):
 
 @pytest.mark.parametrize(("one", "two"), [("r31", "r32"), ("r30", "r35"), ("r11", "r12"), ("r15", "r25")])
 def test_two_swapped_rows_are_named(home: Home, capsys: pytest.CaptureFixture[str], one: str, two: str):
-    """Neighbours, the ends of a file, within a shard and from shard to shard."""
+    """The two rows are neighbours, the ends of a file, of one shard, and of two shards."""
     rewrite(home, swapped(one, two), with_row=one)
     code, said = check(home, capsys)
     assert code == 1
@@ -102,7 +104,7 @@ def test_two_swapped_payloads_are_named(home: Home, capsys: pytest.CaptureFixtur
     assert "was put as" in said
 
 
-def test_a_payload_that_nobody_put_is_named(home: Home, capsys: pytest.CaptureFixture[str]):
+def test_a_payload_that_was_never_put_is_named(home: Home, capsys: pytest.CaptureFixture[str]):
     def foreign(rows: Rows) -> Rows:
         rows[0]["data"] = b"not json"
         return rows
@@ -114,7 +116,7 @@ def test_a_payload_that_nobody_put_is_named(home: Home, capsys: pytest.CaptureFi
     assert "a record without id (shardId-000000000002 30)" in said
 
 
-def test_many_wrong_rows_are_counted_and_some_named(home: Home, capsys: pytest.CaptureFixture[str]):
+def test_many_wrong_rows_are_counted_and_some_of_them_named(home: Home, capsys: pytest.CaptureFixture[str]):
     rewrite(home, lambda rows: rows[:1], with_row="r12")
     code, said = check(home, capsys)
     assert code == 1
@@ -127,7 +129,9 @@ def test_a_folder_without_a_finished_demo_is_refused(tmp_path: Path, capsys: pyt
     assert "no demo has run to its summary" in capsys.readouterr().err
 
 
-def test_a_folder_that_is_not_the_demos_is_never_emptied(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_folder_that_the_demo_didnt_make_is_never_emptied(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     mine = tmp_path / "thesis.txt"
     mine.write_text("years of work", encoding="utf-8")
     assert main(["demo", "--home", str(tmp_path)]) == 2
@@ -135,5 +139,5 @@ def test_a_folder_that_is_not_the_demos_is_never_emptied(tmp_path: Path, capsys:
     assert "nothing was touched" in capsys.readouterr().err
 
 
-def test_the_world_of_these_tests_has_a_file_for_each_commit(home: Home):
+def test_the_table_of_these_tests_has_a_file_for_each_commit(home: Home):
     assert len(list(data_files(home))) == 3

@@ -1,4 +1,4 @@
-"""What the summary says of a table whose ledger or files disagree with each other or with Kinesis."""
+"""What the summary says about a table whose ledger or files disagree with each other or with Kinesis."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,12 +31,12 @@ def wrong(evidence: DemoEvidence) -> dict[str, tuple[str, ...]]:
     return {finding.name: finding.wrong for finding in judge(evidence).findings if finding.wrong}
 
 
-def test_nothing_is_wrong_with_what_was_landed(good: DemoEvidence):
+def test_a_correct_table_has_no_faults(good: DemoEvidence):
     assert wrong(good) == {}
     assert judge(good).matches
 
 
-def test_a_gap_in_a_chain_is_named_with_its_snapshot(good: DemoEvidence):
+def test_a_hole_in_a_chain_of_ranges_is_named_with_its_snapshot(good: DemoEvidence):
     def gap(r: Range) -> Range:
         return replace(r, after=Position(12)) if r.key == PARENT and r.after else r
 
@@ -57,7 +57,7 @@ def test_a_closed_shard_without_its_end_is_named(good: DemoEvidence):
     )
 
 
-def test_a_child_that_came_before_its_parents_ended_is_named(good: DemoEvidence):
+def test_a_child_that_landed_before_its_parents_had_ended_is_named(good: DemoEvidence):
     first, early, late, child = good.pages
     swapped = replace(good, pages=(first, early, child, late))
     assert [sentence.split(",")[0] for sentence in wrong(swapped)["early children"]] == [
@@ -65,7 +65,7 @@ def test_a_child_that_came_before_its_parents_ended_is_named(good: DemoEvidence)
     ] * 2
 
 
-def test_a_child_is_judged_by_kinesis_parents_and_not_by_those_it_names(good: DemoEvidence):
+def test_a_child_is_judged_by_the_parents_that_kinesis_lists_not_by_those_in_its_range(good: DemoEvidence):
     def forgetful(r: Range) -> Range:
         return replace(r, parents=r.parents[:1])
 
@@ -73,14 +73,14 @@ def test_a_child_is_judged_by_kinesis_parents_and_not_by_those_it_names(good: De
     assert sentence.endswith(f"doesn't name its parent {OTHER.shard_id}")
 
 
-def test_a_range_that_the_ledger_forgot_leaves_rows_that_no_commit_tells(good: DemoEvidence):
+def test_rows_whose_range_is_missing_in_the_ledger_are_named(good: DemoEvidence):
     found = wrong(with_ranges(good, lambda r: None if r.key == CHILD else r))
     assert len(found["ledger errors"]) == 6
     assert "is outside of that snapshot's range, but the ledger has none" in found["ledger errors"][0]
 
 
 def test_files_of_a_shard_that_overlap_are_out_of_order(good: DemoEvidence):
-    """Each file is in order within itself."""
+    """The rows within each file are in order."""
     parents = [file for file in good.files if file.rows[0].shard_id == PARENT.shard_id]
     one, two = sorted(parents, key=lambda file: file.rows[0].sequence)
     files = (replace(one, snapshot=two.snapshot), replace(two, snapshot=one.snapshot))
@@ -93,7 +93,7 @@ def test_files_may_be_listed_in_any_order(good: DemoEvidence):
     assert wrong(replace(good, files=good.files[::-1])) == {}
 
 
-def test_a_file_of_a_snapshot_that_the_ledger_does_not_know_is_named(good: DemoEvidence):
+def test_a_file_of_a_snapshot_without_a_ledger_is_named(good: DemoEvidence):
     files: tuple[File, ...] = (*good.files[1:], replace(good.files[0], snapshot=1))
     assert any("of snapshot 1 is outside" in s for s in wrong(replace(good, files=files))["ledger errors"])
 

@@ -46,14 +46,16 @@ def demo(folder: Path) -> "subprocess.CompletedProcess[str]":
         )
 
 
-def test_everything_that_was_put_has_landed_once_and_in_order(demo: "subprocess.CompletedProcess[str]"):
+def test_every_record_that_was_put_has_landed_once_and_in_order(demo: "subprocess.CompletedProcess[str]"):
     assert demo.returncode == 0, demo.stdout + demo.stderr
     assert (
         "everything matches: 2,000 put, 2,000 landed, 0 missing, 0 duplicates, 0 out of order" in demo.stdout
     )
 
 
-def test_a_shard_was_split_and_two_were_merged_while_records_came(demo: "subprocess.CompletedProcess[str]"):
+def test_a_shard_was_split_and_two_were_merged_while_records_were_put(
+    demo: "subprocess.CompletedProcess[str]",
+):
     assert re.search(r"split shardId-0+ -> 4, 5, while [\d,]+ of 2,000 were put", demo.stdout)
     assert re.search(r"merged shardId-0+2 and shardId-0+3 -> 6, while [\d,]+ of 2,000 were put", demo.stdout)
     rows = dict(re.findall(r"^  shardId-(\d+) +([\d,]+)  ", demo.stdout, re.MULTILINE))
@@ -62,24 +64,24 @@ def test_a_shard_was_split_and_two_were_merged_while_records_came(demo: "subproc
     assert all(rows[f"{child:012d}"] != "0" for child in (4, 5, 6))
 
 
-def test_progress_and_the_ui_are_told_on_the_way(demo: "subprocess.CompletedProcess[str]"):
+def test_progress_and_the_address_of_the_ui_are_printed_meanwhile(demo: "subprocess.CompletedProcess[str]"):
     assert re.search(
         r"put [\d,]+ of 2,000 · landed [\d,]+ · \d of \d shards open · \d+ snapshots?", demo.stdout
     )
     assert re.search(r"Dagster's UI is at http://127\.0\.0\.1:\d+", demo.stdout)
 
 
-def test_all_that_the_demo_leaves_is_private(demo: "subprocess.CompletedProcess[str]", folder: Path):
+def test_all_files_that_the_demo_leaves_are_private(demo: "subprocess.CompletedProcess[str]", folder: Path):
     assert demo.returncode == 0
     assert open_to_others(folder / "home") == {}
 
 
-def test_nothing_is_left_running(demo: "subprocess.CompletedProcess[str]", folder: Path):
+def test_no_process_is_left_running(demo: "subprocess.CompletedProcess[str]", folder: Path):
     assert demo.returncode == 0
     assert [process for process in processes() if str(folder) in process] == []
 
 
 def processes() -> list[str]:
-    """Command lines with what each was started with, where the system shows it."""
+    """The command lines of all processes, with their environment where the system shows it."""
     shown = subprocess.run(["ps", "axeww", "-o", "pid,command"], capture_output=True, text=True, check=True)
     return shown.stdout.splitlines()

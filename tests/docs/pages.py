@@ -21,17 +21,17 @@ CODE = sorted(
 
 
 def named(page: Path) -> str:
-    """For the names of test cases."""
+    """The path of the page, for the names of test cases."""
     return str(page.relative_to(ROOT))
 
 
 def table_rows(text: str) -> list[list[str]]:
-    """The cells of all tables' rows but their heads."""
+    """The cells of the rows of all tables, without the head rows."""
     tables = re.findall(r"^\|.*\n\|[-|]+\|\n((?:\|.*\n?)+)", text, re.MULTILINE)
     lines = [line for table in tables for line in table.splitlines()]
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))] for line in lines]
 
 
 def anchor(title: str) -> str:
-    """What GitHub makes of a heading."""
+    """The anchor that GitHub makes for a heading."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")

@@ -41,7 +41,7 @@ def test_every_make_target_in_the_documents_exists(said: list[str]) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
-def test_every_command_that_a_sentence_names_exists(page: Path) -> None:
+def test_every_command_named_in_a_sentence_exists(page: Path) -> None:
     known = {"make": set(targets()), "headrace": set(COMMANDS)}
     said = _INLINE.findall(page.read_text())
     assert [each for each in said if each[1] not in known[each[0]]] == []
@@ -53,7 +53,7 @@ def test_every_headrace_command_in_the_documents_parses(said: list[str]) -> None
     assert _parser(words[0]).parse_args(words).command == words[0]
 
 
-def test_the_documents_tell_of_both_commands() -> None:
+def test_the_documents_mention_make_demo_and_make_test() -> None:
     assert ["make", "demo"] in commands("make")
     assert ["make", "test"] in commands("make")
 
@@ -65,6 +65,6 @@ def test_every_settings_example_in_the_readme_is_valid(page: str, text: str) -> 
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_has_a_target(page: Path) -> None:
     dead = [to for to in _LINK.findall(page.read_text()) if not (page.parent / to).exists()]
     assert dead == []

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md's map, and the workflow of CI, are those of the repository."""
+"""The map in CONTRIBUTING.md and the workflow of CI agree with the repository."""
 
 import re
 from typing import Any
@@ -15,7 +15,7 @@ WORKFLOW: dict[str, Any] = yaml.safe_load(
     (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
 )
 _UNSHOWN = {"pipeline/clock"}
-"""Too small for a map."""
+"""These modules are too small for the map."""
 STEPS: list[dict[str, Any]] = [step for job in WORKFLOW["jobs"].values() for step in job["steps"]]
 
 
@@ -29,7 +29,7 @@ def test_the_map_shows_every_layer_of_the_code():
     assert {name for name in there - _UNSHOWN if not re.search(rf"{name}(/|\.py)", MAP)} == set()
 
 
-def test_the_bug_that_the_page_plants_is_one_of_the_list():
+def test_the_bug_that_the_page_plants_is_in_the_list_of_planted_bugs():
     assert set(re.findall(r"--plant ([\w-]+)", TEXT)) <= BUGS.keys()
 
 
@@ -40,11 +40,11 @@ def test_the_workflow_runs_the_targets_of_the_ci_script_and_measures_coverage():
 
 
 @pytest.mark.parametrize("action", sorted({step["uses"] for step in STEPS if "uses" in step}))
-def test_actions_are_pinned_by_commit(action: str):
+def test_the_actions_of_the_workflow_are_pinned_by_commit(action: str):
     assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", action)
 
 
-def test_every_python_of_the_matrix_is_one_that_the_project_runs_on():
+def test_the_project_supports_every_python_of_the_workflows_matrix():
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     oldest, beyond = re.findall(r'requires-python = ">=3\.(\d+),<3\.(\d+)"', project)[0]
     pythons = [

@@ -1,4 +1,4 @@
-"""docs/decisions.md: each entry stands in the index once, with a status, and the index names nothing else."""
+"""docs/decisions.md: each entry is in the index once, with a status, and the index names nothing else."""
 
 import re
 from collections import Counter
@@ -13,7 +13,7 @@ LINES = re.findall(r"^- \[(.+)\]\(#([\w-]+)\): (.+)$", INDEX.partition("<!-- ind
 _STATUS = re.compile(r"stands|open|(?:amended|replaced) by \[.+\]\(#([\w-]+)\)")
 
 
-def test_every_entry_stands_in_the_index_once_and_the_index_names_nothing_else() -> None:
+def test_every_entry_is_in_the_index_once_and_the_index_names_nothing_else() -> None:
     listed = Counter(to for _, to, _ in LINES)
     written = Counter(anchor(title) for title in TITLES)
     assert written - listed == Counter(), "entries that the index lacks: add a line under their subject"
@@ -32,6 +32,6 @@ def test_every_entry_has_a_status_and_names_the_entry_that_amends_or_replaces_it
         assert match[1] is None or match[1] in anchors
 
 
-def test_entries_are_appended() -> None:
+def test_entries_are_in_the_order_of_their_dates() -> None:
     days = [title[:10] for title in TITLES]
     assert days == sorted(days)

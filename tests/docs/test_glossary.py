@@ -23,15 +23,15 @@ def test_every_word_is_defined_once() -> None:
 def test_every_word_is_used_in_code_or_documents(word: str) -> None:
     said = re.escape(word.removeprefix("to ").lower()).replace(r"\ ", r"[\s_-]+")
     assert re.search(rf"(?<![a-z]){said}(s|ed|d|es|ing)?(?![a-z])", ELSEWHERE), (
-        f"nothing but the glossary says {word!r}"
+        f"only the glossary uses {word!r}"
     )
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
-def test_every_word_has_a_meaning_and_says_what_others_call_it(row: list[str]) -> None:
+def test_every_word_has_a_meaning_and_the_words_of_other_products(row: list[str]) -> None:
     _, meaning, elsewhere = row
     assert len(meaning.split()) > 2
-    assert elsewhere == "-" or ": " in elsewhere, "which product calls it so?"
+    assert elsewhere == "-" or ": " in elsewhere, "the product that uses this word isn't named"
 
 
 @pytest.mark.parametrize(
@@ -60,5 +60,5 @@ def test_every_word_has_a_meaning_and_says_what_others_call_it(row: list[str]) -
         "partition",
     ],
 )
-def test_the_words_that_a_newcomer_meets_first_are_there(word: str) -> None:
+def test_the_glossary_has_the_words_that_a_newcomer_meets_first(word: str) -> None:
     assert word in WORDS

@@ -1,4 +1,4 @@
-"""docs/kcl.md's table of KCL's settings and pipeline/settings/model.py name each other."""
+"""The table of KCL's settings in docs/kcl.md agrees with the names of KCL in pipeline/settings/model.py."""
 
 import re
 from pathlib import Path
@@ -29,7 +29,7 @@ def settings_in(cell: str) -> list[str]:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0].partition(",")[0].strip("`"))
-def test_each_row_names_settings_that_there_are_or_says_why_there_is_none(row: list[str]) -> None:
+def test_each_row_names_existing_settings_or_says_why_there_is_none(row: list[str]) -> None:
     here = row[2]
     if settings_in(here):
         assert [key for key in settings_in(here) if key not in KNOBS] == []
@@ -39,7 +39,7 @@ def test_each_row_names_settings_that_there_are_or_says_why_there_is_none(row: l
 
 
 @pytest.mark.parametrize("key", NAMED)
-def test_each_setting_that_says_what_kcl_calls_it_stands_in_that_row(key: str) -> None:
+def test_each_setting_with_a_name_of_kcl_is_in_the_row_of_that_name(key: str) -> None:
     rows = [row for row in ROWS if key in settings_in(row[2]) or key in _parents(row[2])]
     names = {name for row in rows for name in _WORD.findall(row[0])}
     said = re.sub(r"\(.*?\)", "", NAMED[key])
@@ -47,16 +47,16 @@ def test_each_setting_that_says_what_kcl_calls_it_stands_in_that_row(key: str) -
 
 
 def _parents(cell: str) -> set[str]:
-    """`discovery` is meant where one of its settings is named."""
+    """A setting of `discovery` counts as `discovery`."""
     return {key.partition(".")[0] for key in settings_in(cell)}
 
 
-def test_no_name_stands_twice() -> None:
+def test_no_name_is_in_the_table_twice() -> None:
     names = [name for row in ROWS for name in _WORD.findall(row[0])]
     assert len(names) == len(set(names))
 
 
-def test_links_within_the_page_lead_to_its_sections() -> None:
+def test_links_within_the_page_have_a_section_as_target() -> None:
     titles = re.findall(r"^## (.+)$", TEXT, re.MULTILINE)
     anchors = {re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in titles}
     asked = set(re.findall(r"\]\(#([^)]+)\)", TEXT))
@@ -105,6 +105,6 @@ workerStateChangeListener workerUtilizationAwareAssignmentConfig writeCapacity
 """The fields of KCL 3.5.1's configuration classes."""
 
 
-def test_no_setting_of_kcls_is_left_out() -> None:
+def test_no_setting_of_kcl_is_left_out() -> None:
     told = {name for row in ROWS for name in _WORD.findall(row[0])}
     assert set(KCLS.split()) - told == set()

@@ -1,4 +1,4 @@
-"""Code and documents point to what is in the repository, and to nothing else."""
+"""Code and documents refer only to files and numbers that exist in the repository."""
 
 import re
 from collections.abc import Callable
@@ -17,15 +17,15 @@ _DOCUMENT = re.compile(r"\b(?:[\w-]+/)*[\w-]+\.md\b")
 _NUMBERED = re.compile(r'\(([A-Z]\d{1,2})[):,; ]|"""([A-Z]\d{1,2})[.:,]')
 _SECTION = re.compile(r"docs/protocol\.md, section (\d+)")
 _MADE_UP = {"d.md"}
-"""A file that a test makes."""
+"""Files that a test makes."""
 
 
-def test_the_protocol_numbers_its_invariants_and_interleavings_without_a_hole() -> None:
+def test_the_protocols_invariants_and_interleavings_are_numbered_without_gaps() -> None:
     assert {f"I{n}" for n in range(1, 34)} | {f"D{n}" for n in range(1, 19)} == RULES
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
-def test_every_path_that_a_page_names_is_there(page: Path) -> None:
+def test_every_path_that_a_page_names_exists(page: Path) -> None:
     said = set(_PATH.findall(page.read_text(encoding="utf-8")))
     assert {
         path for path in said if not (ROOT / path).exists() and not (page.parent / path).exists()
@@ -33,12 +33,12 @@ def test_every_path_that_a_page_names_is_there(page: Path) -> None:
 
 
 def in_code(found: Callable[[Path, str], set[str]]) -> dict[str, set[str]]:
-    """What of each file isn't right."""
+    """The wrong references of each file."""
     each = {named(path): found(path, path.read_text(encoding="utf-8")) for path in CODE}
     return {name: wrong for name, wrong in each.items() if wrong}
 
 
-def test_code_names_no_document_that_is_not_there() -> None:
+def test_every_document_that_code_names_exists() -> None:
     def missing(path: Path, text: str) -> set[str]:
         places = (ROOT, ROOT / "docs", path.parent)
         said = set(_DOCUMENT.findall(text)) - _MADE_UP
@@ -47,7 +47,7 @@ def test_code_names_no_document_that_is_not_there() -> None:
     assert in_code(missing) == {}
 
 
-def test_numbers_of_rules_in_code_are_those_of_the_protocol() -> None:
+def test_numbers_of_rules_in_code_exist_in_the_protocol() -> None:
     def unknown(_: Path, text: str) -> set[str]:
         said = {number or first for number, first in _NUMBERED.findall(text)}
         return {number for number in said if number[0] in "ABCDEFGHI"} - RULES
@@ -55,13 +55,13 @@ def test_numbers_of_rules_in_code_are_those_of_the_protocol() -> None:
     assert in_code(unknown) == {}
 
 
-def test_sections_of_the_protocol_that_code_names_are_there() -> None:
+def test_sections_of_the_protocol_that_code_names_exist() -> None:
     sections = set(re.findall(r"^## (\d+)\.", PROTOCOL, re.MULTILINE))
     assert in_code(lambda _, text: set(_SECTION.findall(text)) - sections) == {}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
-def test_links_to_a_section_lead_to_one(page: Path) -> None:
+def test_links_to_a_section_have_a_target(page: Path) -> None:
     dead = []
     for target, fragment in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text(encoding="utf-8")):
         other = (page.parent / target) if target else page
@@ -71,13 +71,13 @@ def test_links_to_a_section_lead_to_one(page: Path) -> None:
     assert dead == []
 
 
-def test_every_write_on_a_lease_row_stands_in_the_protocol() -> None:
+def test_every_write_on_a_lease_row_is_in_the_protocol() -> None:
     section = PROTOCOL.partition("\n## 5. ")[2].partition("\n## ")[0]
     untold = [kind for kind in ChangeKind if not re.search(rf"^\|[^|]*\b{kind}\b", section, re.MULTILINE)]
     assert untold == []
 
 
-def test_every_interleaving_is_a_test_of_its_number() -> None:
+def test_every_interleaving_has_a_test_with_its_number() -> None:
     tests = "\n".join(path.read_text() for path in (ROOT / "tests" / "simulation").glob("test_d*.py"))
     told = {f"D{number}" for number in re.findall(r"^def test_d(\d+)_", tests, re.MULTILINE)}
     assert told == {rule for rule in RULES if rule.startswith("D")}

@@ -1,4 +1,4 @@
-"""docs/operations.md names the rights that a role needs: exactly what the code calls."""
+"""docs/operations.md names exactly the rights for the AWS calls that the code makes."""
 
 import ast
 import re
@@ -18,11 +18,11 @@ SECTION = (
 )
 ROWS = [line.split("|")[1:-1] for line in SECTION.splitlines() if line.startswith("| `")]
 ASKED_FOR_BY_A_FIELD = {"dynamodb": {("Tags", "TagResource")}}
-"""A request's field that wants a right of its own."""
+"""Fields of a request that need a right of their own."""
 
 
 def words_of(code: Path) -> Iterator[str]:
-    """Methods and texts: a call may be made by its name."""
+    """All attribute names and strings in the code, because a call may be made by its name."""
     for node in ast.walk(ast.parse(code.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Attribute):
             yield node.attr
@@ -31,7 +31,7 @@ def words_of(code: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("service", ["kinesis", "dynamodb"])
-def test_the_rights_in_the_docs_are_those_that_the_code_needs(service: str) -> None:
+def test_the_documented_rights_are_those_that_the_code_needs(service: str) -> None:
     words = {word for code in (ROOT / "pipeline" / "aws").rglob("*.py") for word in words_of(code)}
     operations = get_session().get_service_model(service).operation_names
     called = {name for name in operations if xform_name(name) in words}
@@ -40,5 +40,5 @@ def test_the_rights_in_the_docs_are_those_that_the_code_needs(service: str) -> N
     assert sorted(named) == sorted(called)
 
 
-def test_only_what_knows_no_resource_asks_for_all_of_them() -> None:
+def test_only_rights_without_a_resource_are_given_for_all_resources() -> None:
     assert [row[0].strip() for row in ROWS if "`*`" in row[1]] == ["`kinesis:ListStreams`"]

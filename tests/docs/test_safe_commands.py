@@ -1,4 +1,4 @@
-"""What the documents tell people to type, typed: those that only look, against the stand-in."""
+"""The commands of the documents that change nothing are run against the stand-in."""
 
 import re
 import shlex
@@ -39,13 +39,14 @@ def said() -> list[list[str]]:
 
 
 def _only_looks(words: tuple[str, ...]) -> bool:
-    """With the settings of this test: commands on a file that the page brings are run by tests/examples."""
+    """The command with the settings of this test. Commands with a settings file of the page are run by
+    tests/examples."""
     looks = words[0] in LOOKING or words[:2] == ("tables", "describe") or "--cancel" in words
     return looks and "--config" not in words
 
 
 def quick(words: list[str]) -> list[str]:
-    """Nobody wants to watch for half a minute here."""
+    """Let the command watch for a moment only, not for half a minute."""
     return [
         "1s" if before in {"--for", "--wait"} else word
         for before, word in zip(["", *words], words, strict=False)
@@ -54,7 +55,7 @@ def quick(words: list[str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """`orders` as its first tick would leave it, and the tables of somebody's KCL application."""
+    """The stream `orders` with the rows of a first tick, and the tables of a KCL application."""
     folder = tmp_path_factory.mktemp("orders")
     with local_aws("--transition", "0") as served, pytest.MonkeyPatch.context() as patch:
         for name, value in served.environment.items():
@@ -70,7 +71,7 @@ def application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("words", said(), ids=" ".join)
-def test_a_command_that_only_looks_does_as_the_documents_say(
+def test_a_command_that_changes_nothing_runs_as_the_documents_say(
     application: Path, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(quick(words)) == 0, capsys.readouterr()

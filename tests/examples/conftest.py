@@ -1,4 +1,5 @@
-"""Each example has a stand-in of AWS of its own, for all of them call their stream `orders`; and a Spark of its own."""
+"""Each example has a stand-in of its own, because all examples call their stream `orders`, and a Spark server of
+its own."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ def aws() -> Iterator[LocalAws]:
 
 @pytest.fixture
 def own_spark(tmp_path: Path) -> Iterator[Path]:
-    """Not the server that a user's processes share: it would keep the endpoint of another test's stand-in."""
+    """A Spark server for one test. The server that a user's processes share would keep the endpoint of another
+    test's stand-in."""
     with spark_of_its_own(tmp_path / "spark"):
         yield tmp_path / "spark"

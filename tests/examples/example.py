@@ -1,4 +1,4 @@
-"""A copy of one folder of examples/, and the commands of its README, typed into a shell."""
+"""A copy of one folder of examples/, in which the commands of its README are run by a shell."""
 
 import os
 import re
@@ -24,14 +24,15 @@ class Example:
 
     @property
     def commands(self) -> list[str]:
-        """The lines that the README tells people to type."""
+        """The commands of the README."""
         blocks = re.findall(
             r"^```sh\n(.*?)^```", (self.folder / "README.md").read_text(), re.MULTILINE | re.DOTALL
         )
         return [line for block in blocks for line in block.splitlines()]
 
     def type(self, command: str, *, quickly: bool = False) -> str:
-        """What the command prints. It has to stand in the README, and to succeed. `quickly`: nobody looks for 30 s."""
+        """Run a command and return what it prints. The command must be in the README and must succeed. `quickly`:
+        watch only briefly."""
         assert command in self.commands
         typed = re.sub(r"--(for|watch) \S+", r"--\1 1s", command) if quickly else command
         done = subprocess.run(
@@ -48,7 +49,8 @@ class Example:
 
     @contextmanager
     def sensors(self, config: str, *, home: str) -> Iterator["subprocess.Popen[bytes]"]:
-        """The sensors of one deployment tick meanwhile, in a process of their own; it has to live to the end."""
+        """Let the sensors of one deployment tick during the block, in a process of their own, which must not end
+        before the block."""
         dagster_home = self.folder / home
         dagster_home.mkdir()
         shutil.copy(ROOT / "dagster.yaml", dagster_home)
@@ -73,14 +75,14 @@ class Example:
 
 
 def alive_until(look: Callable[[], bool], what: str, *processes: "subprocess.Popen[bytes]") -> None:
-    """Waits for what the sensors bring about; ends early where one of their processes has ended."""
+    """Wait for an effect of the sensors. The wait ends early if one of their processes has ended."""
     ended = "a process of sensors has ended"
     found = eventually(lambda: ended if any(p.poll() is not None for p in processes) else look(), what)
     assert found is True
 
 
 def owners(aws: LocalAws, table: str) -> Counter[str | None]:
-    """How many leases each worker owns; nothing while there is no lease table."""
+    """How many leases each worker owns; empty while there is no lease table."""
     dynamodb = aws.client("dynamodb")
     try:
         rows = dynamodb.scan(TableName=table, ConsistentRead=True)["Items"]

@@ -1,4 +1,4 @@
-"""examples/beside-kcl, on tables as a KCL 3.x application leaves them."""
+"""The example beside-kcl, on tables as a KCL 3.x application leaves them."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ KCLS = ("east-1",)
 
 @pytest.fixture
 def example(aws: LocalAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Example:
-    """KCL's worker has read the first record of the only shard."""
+    """A KCL application of one shard, whose worker has checkpointed the first record."""
     for name, value in aws.environment.items():
         monkeypatch.setenv(name, value)
     aws.client("kinesis").create_stream(StreamName="orders", ShardCount=1)
@@ -30,7 +30,7 @@ def example(aws: LocalAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> E
     return copied("beside-kcl", tmp_path, aws)
 
 
-def test_a_kcl_application_is_looked_at_adopted_and_planned_for(example: Example):
+def test_a_kcl_application_is_inspected_adopted_and_planned_for(example: Example):
     look = example.type("headrace status --table orders-consumer --for 30s", quickly=True)
     assert "east-1" in look
     assert "failover" in example.type("headrace config")

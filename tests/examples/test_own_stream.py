@@ -1,4 +1,4 @@
-"""examples/own-stream, from the first command of its README to the last that reads."""
+"""The example own-stream, from the first command of its README to the last one that reads."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from tests.examples.example import alive_until, copied, owners
 SHARDS = ("shardId-000000000000", "shardId-000000000001")
 
 
-def test_records_that_were_put_are_consumed_and_told_by_the_lineage(
+def test_records_that_were_put_are_consumed_and_shown_by_the_lineage(
     aws: LocalAws, own_spark: Path, tmp_path: Path
 ):
     example = copied("own-stream", tmp_path, aws)

@@ -1,4 +1,4 @@
-"""examples/two-deployments: the worker of each deployment is known to the other, and they share the leases."""
+"""The example two-deployments: the workers of both deployments share the leases."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def test_two_deployments_share_the_leases_of_one_stream(aws: LocalAws, tmp_path:
 
 
 @pytest.mark.parametrize("name", ["first.yaml", "second.yaml"])
-def test_the_two_files_differ_in_their_workers_alone(name: str):
+def test_the_two_settings_files_differ_only_in_their_workers(name: str):
     folder = Path(__file__).parents[2] / "examples" / "two-deployments"
     first = read_settings(str(folder / "first.yaml"), {}).settings
     settings = read_settings(str(folder / name), {}).settings

@@ -1,4 +1,5 @@
-"""`python -m tests.mutants [MODULE ...]`: plants small mistakes in the code, one at a time, and tells which of them no test notices."""
+"""`python -m tests.mutants [MODULE ...]`: plant small mistakes in the code, one at a time, and print those that no
+test notices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of the mutants of one module, against the survivors that were accepted with a reason."""
+"""Compares the surviving mutants of a module with the survivors that were accepted with a reason."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from tests.mutants.work import Mutant, Result
 
 HERE = Path(__file__).resolve().parent
 MOST_SURVIVORS = 0.05
-"""Of a module's mutants. More are no list of reasons any more."""
+"""The greatest share of a module's mutants that may survive, even with reasons."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Empty everywhere where all is as it should be."""
+    """What is wrong with a module's mutants; all parts are empty if nothing is."""
 
     new: tuple[Mutant, ...]
-    """No test notices these, and nobody gave a reason."""
+    """Survivors that no test notices and that have no reason."""
     gone: tuple[Mutant, ...]
-    """Accepted, and noticed by a test today, or not made any more: these lines of the list can go."""
+    """Accepted survivors that a test notices now, or that aren't made any more. Their lines in the list can be
+    deleted."""
     too_many: bool
 
     @property
@@ -39,12 +40,12 @@ def judge(result: Result, accepted: Iterable[Mutant]) -> Verdict:
 
 
 def modules() -> dict[str, list[str]]:
-    """Module -> the tests that have to notice its mutants."""
+    """The tests that have to notice the mutants, by module."""
     return tomllib.loads((HERE / "modules.toml").read_text(encoding="utf-8"))
 
 
 def accepted_of(module: str) -> dict[Mutant, str]:
-    """The reason for each survivor of a module."""
+    """The accepted survivors of a module, each with its reason."""
     listed = tomllib.loads((HERE / "accepted.toml").read_text(encoding="utf-8")).get("survivor", [])
     return {
         Mutant(each["function"], each["was"], each["became"]): each["why"]
@@ -54,7 +55,7 @@ def accepted_of(module: str) -> dict[Mutant, str]:
 
 
 def as_entry(module: str, mutant: Mutant) -> str:
-    """A survivor as the list has it, its reason left open."""
+    """A survivor in the form of the list, with an empty reason."""
     lines = ["[[survivor]]", f'module = "{module}"', f'function = "{mutant.function}"']
     lines += [f"was = '''{mutant.was}'''", f"became = '''{mutant.became}'''", 'why = ""']
     return "\n".join(lines)

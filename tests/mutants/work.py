@@ -1,4 +1,4 @@
-"""mutmut at work on a copy of the project, so that nothing in the user's folder changes.
+"""mutmut runs on a copy of the project, so that nothing in the user's folder changes.
 
 the project  --copy-->  a scratch folder  --mutmut-->  mutants/*.meta: the exit code of pytest for each mutant
 """
@@ -24,12 +24,12 @@ _ENVIRONMENT = {
 KILLED = frozenset({1, 3})
 """pytest: a test failed, or pytest broke down."""
 TIMED_OUT = frozenset({36, 24, -24, 152, 255})
-"""The mutant loops: whoever runs the tests notices."""
+"""The mutant never ends; the time limit of the tests notices that."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Mutant:
-    """One change of one line, told so that edits elsewhere in the module don't change what it is called."""
+    """One change of one line. Its name doesn't depend on other lines of the module."""
 
     function: str
     was: str
@@ -50,7 +50,7 @@ def copy_project(to: Path) -> None:
 
 
 def run_mutants(folder: Path, module: str, tests: Sequence[str], *, processes: int) -> Result:
-    """`folder`: holds a copy of the project, and is changed by this."""
+    """Run mutmut on a module. `folder` holds a copy of the project, which is changed."""
     shutil.rmtree(folder / "mutants", ignore_errors=True)
     (folder / "pyproject.toml").write_text(
         (ROOT / "pyproject.toml").read_text(encoding="utf-8") + _configuration(module, tests),

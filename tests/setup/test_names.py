@@ -1,4 +1,4 @@
-"""A public name of the product stands for one thing, and the product uses what it defines."""
+"""Each public name of the product means one thing, and the product uses every name that it defines."""
 
 import ast
 from collections import Counter
@@ -15,9 +15,9 @@ MODULES = {
     for path in sorted((ROOT / package).rglob("*.py"))
 }
 FOR_TESTS = "pipeline.memory."
-"""The ports in memory are what duties and the simulator are tested on."""
+"""The ports in memory are used by the tests of the duties and by the simulator."""
 COMMANDS = ("add", "run")
-"""What each module of a command has: `headrace` imports the modules by their names."""
+"""Names that each module of a command has. `headrace` imports these modules by their names."""
 UNUSED = {
     "pipeline.cli.__init__.main": "the headrace command of pyproject.toml",
     "pipeline.core.change.prepare_checkpoint": "a later step needs it, with the rules of `prepare` in pipeline/kcl",
@@ -27,9 +27,9 @@ UNUSED = {
     "pipeline.local.pytest_plugin.headrace_kinesis": "for users: a fixture, which pytest finds by its name",
     "pipeline.local.server.serve": "for users: docs/local.md",
 }
-"""What no part of the product uses, and why it stays."""
+"""Names that no part of the product uses, each with the reason why it stays."""
 KCL_UNUSED = ("checkpointer", "deaggregate", "iterator", "lease_count.assign_free", "writes")
-"""Rules of KCL's that no tick uses. The docstring of `pipeline.kcl` says why each is kept."""
+"""Rules of KCL that no tick uses. The docstring of `pipeline.kcl` says why each is kept."""
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -40,7 +40,8 @@ def definitions(tree: ast.Module) -> Iterator[Definition]:
 
 
 def uses(modules: Iterable[tuple[str, ast.Module]]) -> set[str]:
-    """The full names of what modules use: what they import, and what they define and read elsewhere in the module."""
+    """The full names that modules use: those that they import, and those that they define and read elsewhere in the
+    module."""
     return {name for module, tree in modules for name in (*_imported(tree), *_used_at_home(module, tree))}
 
 
@@ -93,7 +94,7 @@ def test_no_two_modules_of_the_inner_packages_share_a_name() -> None:
     assert [name for name, times in names.items() if times > 1] == []
 
 
-def test_the_product_uses_what_it_defines() -> None:
+def test_the_product_uses_every_name_that_it_defines() -> None:
     found = {name for name in unused(MODULES) if not name.startswith(FOR_TESTS)}
     found -= {
         f"{module}.{name}" for module in MODULES if module.startswith("pipeline.cli.") for name in COMMANDS
@@ -104,7 +105,7 @@ def test_the_product_uses_what_it_defines() -> None:
     assert found - kcl == set(UNUSED)
 
 
-def test_each_rule_of_kcl_s_that_no_tick_uses_is_kept_for_a_reason_that_is_written_down() -> None:
+def test_each_rule_of_kcl_that_no_tick_uses_is_kept_for_a_documented_reason() -> None:
     reasons = ast.get_docstring(MODULES["pipeline.kcl.__init__"]) or ""
     assert [kept for kept in KCL_UNUSED if f"    {kept} " not in reasons] == []
 

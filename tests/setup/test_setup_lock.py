@@ -28,7 +28,7 @@ def test_the_lock_names_no_index_host_link_or_file():
 
 
 @pytest.mark.parametrize("requirement", DECLARED)
-def test_what_is_declared_is_locked(requirement):
+def test_every_declared_package_is_locked(requirement):
     name = re.match(r"[\w-]+", requirement)
     assert name
     assert name[0].lower() in LOCKED
@@ -39,7 +39,7 @@ def test_every_locked_package_has_a_hash():
     assert not without
 
 
-def test_dagster_is_one_release():
+def test_all_packages_of_dagster_are_of_one_release():
     versions = {
         name: re.findall(rf"^{name}==1\.13\.(\d+)", LOCK, re.MULTILINE)
         for name in ("dagster", "dagster-webserver")

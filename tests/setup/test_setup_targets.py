@@ -37,7 +37,7 @@ def test_ci_calls_the_same_targets_as_people():
     assert re.findall(r"^make (.+)$", script, re.MULTILINE) == ["check", "test"]
 
 
-def test_what_check_lets_dagster_load_is_there():
+def test_the_module_that_make_check_lets_dagster_load_exists():
     named = re.search(r"HEADRACE_CONFIG=(\S+)", (ROOT / "Makefile").read_text(encoding="utf-8"))
     assert named
     assert (ROOT / named[1]).is_file()

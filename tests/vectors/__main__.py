@@ -1,4 +1,5 @@
-"""`python -m tests.vectors PATH`: one line per failure, one per group that isn't built, then the sum."""
+"""`python -m tests.vectors PATH`: print one line for each failure, one for each group that Headrace doesn't
+implement, and the sum."""
 
 import json
 import sys
@@ -21,7 +22,9 @@ def main(arguments: list[str]) -> int:
         return 2
     report = run_all(cases)
     for line in report.lines:
-        print(line.encode(errors="backslashreplace").decode())  # JSON may hold half a surrogate pair
+        print(
+            line.encode(errors="backslashreplace").decode()
+        )  # a text in JSON may hold half of a surrogate pair
     print(f"{report.passed} passed, {report.failed} failed")
     return 1 if report.failed else 0
 

@@ -1,4 +1,4 @@
-"""Cases of who gets which lease: the 2.x taker and the 3.x leader."""
+"""Cases of lease assignment: by the 2.x lease taker and by the 3.x leader."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -17,7 +17,8 @@ from tests.vectors.rules.assignment import Term, plan_assignment, remember
 MS = 1_000_000  # nanoseconds
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 _BETWEEN_RUNS = 1_000
-"""Milliseconds. A case with several runs says nothing of the time between them: leases that were seen don't run out by it."""
+"""Milliseconds. A case with several passes doesn't say how much time lies between them; it is too short for leases
+to expire."""
 _KNOBS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "failover_ms": ("duration_ns", lambda ms: ms * MS),
     "handoff_ms": ("handover_ns", lambda ms: ms * MS),
@@ -52,7 +53,7 @@ def _rows(leases: Any) -> list[Lease]:
 
 
 def _workers(rows: Any, now_s: int = 0) -> list[Worker]:
-    """`lut` counts from the case's own now."""
+    """A worker row of the case. Its `lut` is relative to the case's own time."""
     return [
         Worker(
             row["id"],
@@ -81,7 +82,7 @@ def lam(case: Any, expected: Any, graphs: Any) -> Any:
 
 
 def lam_seq(case: Any, expected: Any, graphs: Any) -> Any:
-    """The expectations stand in the steps; None when all of them hold."""
+    """Run the steps of a case, which hold the expectations. Returns None if all of them hold."""
     store, term, rules = MemoryLeaseStore(), Term(), _rules(case["config"])
     for number, step in enumerate(case["steps"]):
         if "reset" in step:
@@ -163,7 +164,7 @@ def take(case: Any, expected: Any, graphs: Any) -> Any:
     )
     pick = taker.plan_take(seen, case["me"], at_ns=case["now_ms"] * MS, rules=rules)
     if "take" in expected:
-        # Where KCL leaves nothing to the dice, nothing may be left to them here.
+        # Where KCL's result doesn't depend on random numbers, Headrace's must not either.
         got = sorted(pick.among) if pick.count == len(pick.among) else list(pick.keys())
         return {"take": expected["take"] if got == sorted(expected["take"]) else got}
     fits = set(pick.among) <= set(expected["among"])

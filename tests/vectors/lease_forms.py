@@ -1,4 +1,4 @@
-"""Cases of one lease's life: its checkpoints, its handover, its end; and who leads."""
+"""Cases of the life of one lease: its checkpoints, its handover, its end; and of which worker leads."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ MS = 1_000_000  # nanoseconds
 
 
 def _checkpoint(given: Any) -> Checkpoint:
-    """A sequence number with the user record's; a bare one means user record 0."""
+    """A sequence number with a sub-sequence number, which is 0 if it isn't given."""
     sequence, sub = given if isinstance(given, list) else (given, 0)
     return Checkpoint(sequence or "", sub)
 
@@ -27,7 +27,7 @@ def esn_cmp(case: Any, expected: Any, graphs: Any) -> Any:
 
 
 class _Consumer:
-    """Plays an application's calls against a row."""
+    """Applies an application's calls to a row."""
 
     def __init__(self, case: Any) -> None:
         initial = case.get("initial")
@@ -101,7 +101,7 @@ def handoff_blocked(case: Any, expected: Any, graphs: Any) -> Any:
         owner=row.get("leaseOwner"),
         checkpoint_owner=row.get("checkpointOwner"),
     )
-    # Rows hold no flags. What else is said of this one is what KCL keeps of it in memory: isExpiredOrUnassigned.
+    # A row has no flags. The other values of the case are what KCL keeps in memory: isExpiredOrUnassigned.
     free = any(value is True for value in row.values())
     deadline = (row.get("handoffDeadlineMs") or 0) * MS
     return lease_availability.is_blocked(lease, deadline, at_ns=case["now_ms"] * MS, free=free)
@@ -118,7 +118,9 @@ def cleanup_completed(case: Any, expected: Any, graphs: Any) -> Any:
     try:
         return shard_end.may_clean_up(children, parents_present=case["parent_leases_present"])
     except Unknown:
-        return "error" if isinstance(expected, bool) else expected  # a refusal's text is the file's own
+        return (
+            "error" if isinstance(expected, bool) else expected
+        )  # the text of a refusal is only in the file
 
 
 def shutdown_reason(case: Any, expected: Any, graphs: Any) -> Any:
@@ -141,7 +143,7 @@ def shard_end_merge(case: Any, expected: Any, graphs: Any) -> Any:
     present = case.get("parent_leases_present")
     plan = shard_end.plan_shard_end(children, (True, True) if present is None else present)
     word = next((word for word, ending in _ENDINGS.items() if ending is plan.ending), None)
-    if word is None:  # the third ending goes by whatever word the file has for it
+    if word is None:  # the file may have any word for the third ending
         word = "retry" if expected["outcome"] in _ENDINGS else expected["outcome"]
     return {"outcome": word, "children_created": len(plan.create)}
 

@@ -1,4 +1,4 @@
-"""Cases of reading a shard and of what a worker measures about itself."""
+"""Cases of reading a shard, and of what a worker measures about its host."""
 
 from datetime import timedelta
 from typing import Any
@@ -21,7 +21,9 @@ def start(case: Any, expected: Any, graphs: Any) -> Any:
             configured=case.get("configured_timestamp"),
         )
     except WrongShape:
-        return "error" if isinstance(expected, dict) else expected  # a refusal's text is the file's own
+        return (
+            "error" if isinstance(expected, dict) else expected
+        )  # the text of a refusal is only in the file
     every = {"type": found.type, "sequence": found.sequence, "timestamp": found.timestamp}
     return {name: value for name, value in every.items() if value is not None}
 

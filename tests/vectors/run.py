@@ -1,4 +1,5 @@
-"""Runs cases and compares. A `form` turns one case into the product's answer, in the shape of what is expected."""
+"""Runs cases and compares the results. A `form` turns one case into the product's answer, in the format of the
+expected value."""
 
 import json
 import math
@@ -10,7 +11,7 @@ from typing import Any
 from tests.vectors import assignment_forms, lease_forms, reading_forms, sync_forms
 
 Form = Callable[[Any, Any, Any], Any]
-"""(input, expected, graphs) -> got"""
+"""A function of input, expected value and graphs that returns the answer."""
 
 FORMS: dict[str, Form] = {
     **sync_forms.FORMS,
@@ -19,7 +20,7 @@ FORMS: dict[str, Form] = {
     **reading_forms.FORMS,
 }
 NOT_BUILT: dict[str, str] = {}
-"""fn -> why it isn't built."""
+"""Why a group of cases isn't implemented, by the name of its function."""
 
 
 @dataclass
@@ -48,19 +49,19 @@ def run_all(document: Any, forms: dict[str, Form] | None = None) -> Report:
 
 
 def _wrong(form: Form | None, case: Any, graphs: Any) -> str:
-    """What came out instead of what is expected; empty: as expected."""
+    """The result, if it differs from the expected value; else empty."""
     if form is None:
         return f"unknown fn {case.get('fn')!r}"
     try:
         got = form(case["input"], case["expected"], graphs)
         fine = is_same(got, case["expected"]) and _is_in_order(got, case)
-    except Exception as error:  # noqa: BLE001 - one case that breaks is a failure of its own, and the others still run
+    except Exception as error:  # noqa: BLE001 - an error in one case is a failure of that case, and the others still run
         return f"raised {type(error).__name__}: {error}"
     return "" if fine else f"got {_text(got)}"
 
 
 def _is_in_order(got: Any, case: Any) -> bool:
-    """Dictionaries are equal in any order; where the order counts, the case's note says so."""
+    """Dictionaries are equal in any order, unless the case's note says that the order counts."""
     return "ordered list" not in str(case.get("note")) or list(got) == list(case["expected"])
 
 

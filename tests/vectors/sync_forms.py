@@ -78,7 +78,7 @@ def hole(case: Any, expected: Any, graphs: Any) -> Any:
     if found is None:
         return None
     sides = [[str(side.start), str(side.end)] for side in (found.before, found.after) if side is not None]
-    return sides or [None] * len(expected or ())  # a hole without ranges has no sides to name
+    return sides or [None] * len(expected or ())  # a hole of all hash keys has no ranges beside it
 
 
 def audit(case: Any, expected: Any, graphs: Any) -> Any:
@@ -87,7 +87,7 @@ def audit(case: Any, expected: Any, graphs: Any) -> Any:
         leases = [
             Lease(
                 f"shardId-{number}",
-                # Without a checkpoint a lease is as little active as with SHARD_END.
+                # A lease without a checkpoint counts as inactive, as one with SHARD_END does.
                 checkpoint=Checkpoint(row.get("checkpoint") or SHARD_END.sequence),
                 hash_range=None if row.get("hash") is None else _range(row["hash"]),
             )

@@ -1,4 +1,4 @@
-"""The harness itself, on cases of the project's own."""
+"""The harness itself, tried on cases of this project."""
 
 import json
 from collections import Counter
@@ -15,7 +15,7 @@ def a_case(number, fn, given, expected, **more):
 
 
 OURS = json.loads(Path(__file__).with_name("cases.json").read_text(encoding="utf-8"))
-"""Cases of our own: answers of KCL 3.5.1 to random input, and by hand from the rules."""
+"""The project's own cases: answers of KCL 3.5.1 to random input, and answers written by hand from the rules."""
 CASES = [
     a_case(1, "target", {"leases": 7, "workers": 2}, 4),
     a_case(2, "ema", {"values": [4, 8], "alpha": 0.5}, 6.0),
@@ -30,7 +30,7 @@ def a_file(folder, *cases):
     return [str(path)]
 
 
-def test_a_file_that_agrees_ends_well(tmp_path, capsys):
+def test_a_file_whose_cases_all_agree_succeeds(tmp_path, capsys):
     assert main(a_file(tmp_path, *CASES)) == 0
     assert capsys.readouterr().out == "4 passed, 0 failed\n"
 
@@ -44,7 +44,7 @@ def test_each_failure_is_a_line_with_what_was_expected_and_found(tmp_path, capsy
     ]
 
 
-def test_the_order_counts_where_the_note_says_so():
+def test_the_order_counts_if_the_note_says_so():
     shards = [
         {"id": name, "parents": [], "start": start, "end": None, "hash": ["0", "9"]}
         for name, start in (("b", "1"), ("a", "2"))
@@ -55,7 +55,7 @@ def test_the_order_counts_where_the_note_says_so():
     assert run_all({"vectors": [{**backwards, "note": "expected is an ordered list"}]}).failed == 1
 
 
-def test_an_unknown_group_and_a_broken_case_fail_by_themselves():
+def test_an_unknown_group_and_a_broken_case_fail_without_stopping_the_others():
     report = run_all({"vectors": [a_case(1, "tarot", {}, 1), a_case(2, "target", {}, 1), *CASES[:1]]})
     assert (report.passed, report.failed) == (1, 2)
     assert "unknown fn 'tarot'" in report.lines[0]
@@ -80,12 +80,12 @@ def test_an_unknown_group_and_a_broken_case_fail_by_themselves():
         a_case(9, "target", {"leases": 10**400, "workers": 1}, 1.5),
     ],
 )
-def test_a_malformed_case_is_a_failure_of_its_own(odd):
+def test_a_malformed_case_is_one_failure(odd):
     report = run_all({"vectors": [odd, *CASES]})
     assert (report.passed, report.failed, len(report.lines)) == (len(CASES), 1, 1)
 
 
-def test_a_note_of_any_kind_and_an_unprintable_name_hurt_nothing(tmp_path, capsys):
+def test_any_note_and_an_unprintable_name_are_accepted(tmp_path, capsys):
     odd = [{**CASES[0], "note": 7}, {**CASES[0], "id": "\ud800", "expected": "\ud800"}]
     assert main(a_file(tmp_path, *odd)) == 1
     assert capsys.readouterr().out.splitlines() == [
@@ -94,7 +94,7 @@ def test_a_note_of_any_kind_and_an_unprintable_name_hurt_nothing(tmp_path, capsy
     ]
 
 
-def test_what_is_not_built_is_counted_apart_with_its_reason(monkeypatch):
+def test_groups_that_arent_implemented_are_counted_separately_with_their_reason(monkeypatch):
     monkeypatch.setitem(NOT_BUILT, "target", "no step uses it")
     report = run_all({"vectors": [*CASES, CASES[0]]})
     assert (report.passed, report.failed) == (3, 0)
@@ -102,7 +102,7 @@ def test_what_is_not_built_is_counted_apart_with_its_reason(monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "7", "{}", '{"vectors": {}}', "no json", "[" * 10**5])
-def test_what_is_no_file_of_cases_is_told(text, tmp_path, capsys):
+def test_the_error_for_a_file_without_cases_says_so(text, tmp_path, capsys):
     path = tmp_path / "cases.json"
     path.write_text(text, encoding="utf-8")
     assert main([str(path)]) == 2
@@ -110,17 +110,17 @@ def test_what_is_no_file_of_cases_is_told(text, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("case", OURS["vectors"], ids=lambda case: case["id"])
-def test_our_own_cases_hold(case):
+def test_the_projects_own_cases_agree(case):
     assert run_all({"graphs": OURS["graphs"], "vectors": [case]}).lines == []
 
 
-def test_our_own_cases_are_of_nearly_every_group():
+def test_the_projects_own_cases_cover_nearly_every_group():
     counts = Counter(case["fn"] for case in OURS["vectors"])
     elsewhere = {
         "sync_nonempty",
         "sync_empty",
         "sync_inconsistent",
-    }  # these need the graphs of the file they come with
+    }  # cases of these groups need the graphs of their file
     assert counts.keys() == FORMS.keys() - elsewhere
     assert min(counts.values()) >= 2
 
@@ -146,12 +146,12 @@ def test_our_own_cases_are_of_nearly_every_group():
         ("table_status", {}, "COMPLETE"),
     ],
 )
-def test_what_is_optional_may_be_left_out(fn, given, expected):
+def test_optional_fields_may_be_left_out(fn, given, expected):
     assert run_all({"vectors": [a_case(1, fn, given, expected)]}).lines == []
 
 
 @pytest.mark.parametrize("arguments", [[], ["a", "b"]])
-def test_without_a_file_it_says_how_it_is_called(arguments, capsys):
+def test_without_a_file_the_usage_is_printed(arguments, capsys):
     assert main(arguments) == 2
     assert "make vectors VECTORS=path" in capsys.readouterr().err
 
@@ -172,11 +172,11 @@ def test_without_a_file_it_says_how_it_is_called(arguments, capsys):
         ({"a": [1.0]}, {"a": [1]}, True),
     ],
 )
-def test_answers_are_compared_by_value_and_kind(got, expected, same):
+def test_answers_are_compared_by_value_and_type(got, expected, same):
     assert is_same(got, expected) is same
 
 
-def test_every_group_of_the_form_is_built():
+def test_every_group_of_cases_has_a_form():
     groups = (
         "sync_nonempty sync_empty sync_tiles sync_inconsistent sync_custom hole auditor taker target lam lam_seq "
         "metric_failing metric_valid ema esn_cmp lease_available handoff_blocked block_on_parent cleanup_completed "

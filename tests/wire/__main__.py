@@ -1,4 +1,5 @@
-"""`python -m tests.wire PATH`: one line per failure, one per operation that isn't built, then the sum."""
+"""`python -m tests.wire PATH`: print one line for each failure, one for each operation that Headrace doesn't
+implement, and the sum."""
 
 import json
 import sys
@@ -23,7 +24,9 @@ def main(arguments: list[str]) -> int:
     with a_room() as room:
         report = run_all(cases, room)
     for line in report.lines:
-        print(line.encode(errors="backslashreplace").decode())  # JSON may hold half a surrogate pair
+        print(
+            line.encode(errors="backslashreplace").decode()
+        )  # a text in JSON may hold half of a surrogate pair
     print(f"{report.passed} passed, {report.failed} failed")
     return 1 if report.failed else 0
 

@@ -1,4 +1,4 @@
-"""Each operation as the product's own function, with what the caller had read (`seen_*`) as its arguments."""
+"""Each operation as a call of the product's own function. Its arguments are what the caller had read (`seen_*`)."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 Args = Mapping[str, Any]
 Operation = Callable[["DynamoDBClient", Place, Args], Any]
-"""Answers what the product answers."""
+"""Performs the operation and returns the product's answer."""
 KeysOf = Callable[["DynamoDBClient", Place, Args], list[str]]
 LOCK = timedelta(seconds=120)
-"""KCL's dynamoDbLockBasedLeaderLeaseDurationInMillis, where a case says nothing of it."""
+"""KCL's dynamoDbLockBasedLeaderLeaseDurationInMillis, for cases that don't set it."""
 
 
 # --- leases -------------------------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ def _lease(plan: Callable[[Args], Change]) -> Operation:
 
 
 def _seen(args: Args, **more: Any) -> Lease:
-    """The lease as the caller had read it."""
+    """The lease that the caller had read."""
     return Lease(
         args["lease_key"],
         args.get("seen_counter") or 0,
@@ -111,14 +111,14 @@ def _note_hash_range(args: Args) -> Change:
 
 
 def _delete(client: DynamoDBClient, place: Place, args: Args) -> Any:
-    """Ours never deletes but what it has read."""
+    """Headrace deletes only rows that it has read."""
     store = DynamoLeaseStore(client, place.table)
     read = store.get(args["lease_key"])
     return read is None or store.apply(change.delete_garbage(read, "wire"))
 
 
 def _held(client: DynamoDBClient, place: Place, args: Args) -> list[str]:
-    me = next(value for value in args.values() if isinstance(value, str))  # there is one text: whose they are
+    me = next(value for value in args.values() if isinstance(value, str))  # the only text names the owner
     found = DynamoLeaseStore(client, place.table).held_by(me)
     return [lease.key for lease in found.leases if lease.owner == me and lease.checkpoint_owner is None]
 
@@ -134,7 +134,7 @@ def _acquire(client: DynamoDBClient, place: Place, args: Args) -> bool:
     lock = DynamoLeaderLock(client, place.table, key=place.key)
     found = lock.read()
     seen = None if args.get("seen") is None else LockRow("somebody", args["seen"], LOCK)
-    if found is not None and found.released:  # the first look of every acquisition
+    if found is not None and found.released:  # every acquisition begins with a look
         seen = found
     return lock.take(LockRow(args["me"], args["new_version"], _duration(args)), seen=seen)
 
@@ -216,10 +216,10 @@ OPERATIONS: dict[str, Operation] = {
     "set_client_version": _set_version,
 }
 KEYS_OF: dict[str, KeysOf] = {"leases_of_by_index": _held}
-"""Operations that read: they answer keys of leases."""
+"""Operations that read. They return keys of leases."""
 NOT_BUILT: dict[str, str] = {
     "set_table_migration": "moving rows between tables is left to KCL's own leader; ours goes by what it wrote",
     "create_stream": "KCL's stream rows are off by default and reserved for future use there",
     "delete_stream": "KCL's stream rows are off by default and reserved for future use there",
 }
-"""op -> why it isn't built."""
+"""Why an operation isn't implemented, by its name."""

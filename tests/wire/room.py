@@ -1,4 +1,4 @@
-"""Real tables of the stand-in's DynamoDB, one for each key that KCL's rows have, emptied between cases."""
+"""Real tables in the stand-in's DynamoDB, one for each key attribute of KCL's rows. They are emptied between cases."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Row = Mapping[str, Any]
 
 
 class Room:
-    """`refused` counts the conditions that DynamoDB found broken."""
+    """`refused` counts the conditions that didn't hold."""
 
     def __init__(self, client: DynamoDBClient) -> None:
         self.client = client
@@ -37,7 +37,7 @@ class Room:
         )
         tables = DynamoTables(client, three)
         tables.create()
-        # The product needn't wait for the index, but AWS's DynamoDB Local fails writes while it makes one.
+        # The product doesn't wait for the index, but AWS's DynamoDB Local fails writes while it makes one.
         eventually(lambda: tables.describe()[0].index == "ACTIVE", "the owner index is ACTIVE")
         self._places = {
             "leaseKey": Place(three.lease_table, "leaseKey"),
@@ -50,7 +50,7 @@ class Room:
         self.refused += parsed.get("Error", {}).get("Code") == "ConditionalCheckFailedException"
 
     def place_of(self, *rows: Row | None) -> Place:
-        """Where rows like these lie; the lease table for none."""
+        """The table for rows like these; the lease table if there are none."""
         names = (name for row in rows if row for name in self._places if name in row)
         return self._places[next(names, "leaseKey")]
 

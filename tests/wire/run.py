@@ -1,6 +1,4 @@
-"""Runs cases: the row before is put into a table, the product's own function is called, and DynamoDB's outcome and the
-rows after are compared.
-"""
+"""Runs cases: the rows before are put into a table, the product's own function is called, and DynamoDB's answer and the rows after are compared."""
 
 import base64
 import json
@@ -19,7 +17,7 @@ from tests.wire.room import Room
 OURS = frozenset(
     {name for field in lease_item.OUR_FIELDS for name in lease_item.ATTRIBUTES[field]} | worker_item.OURS
 )
-"""Attributes that KCL's readers pass over: a case of KCL's says nothing about them."""
+"""Attributes that KCL's readers ignore, and that KCL's cases don't mention."""
 
 
 @dataclass
@@ -49,13 +47,13 @@ def run_all(cases: Any, room: Room) -> Report:
 
 
 def _wrong(op: str, case: Any, room: Room) -> list[str]:
-    """What isn't as the case has it."""
+    """How the result differs from the case."""
     try:
         if op in KEYS_OF:
             return _wrong_keys(KEYS_OF[op], case, room)
         if op in OPERATIONS:
             return _wrong_write(case, OPERATIONS[op], room)
-    except Exception as error:  # noqa: BLE001 - one case that breaks is a failure of its own, and the others still run
+    except Exception as error:  # noqa: BLE001 - an error in one case is a failure of that case, and the others still run
         return [f"raised {type(error).__name__}: {error}"]
     return [f"unknown op {op!r}"]
 
@@ -84,7 +82,7 @@ def _wrong_write(case: Any, operation: Operation, room: Room) -> list[str]:
 
 
 def _wrong_keys(keys_of: KeysOf, case: Any, room: Room) -> list[str]:
-    """A case that reads: a list of rows goes in, and a list of keys is what comes out."""
+    """Whether the case reads: its rows are a list, and its result is a list of keys."""
     args = case["args"]
     lists = [each for each in (*case.values(), *args.values()) if isinstance(each, list)]
     rows = [decoded(row) for each in lists for row in each if isinstance(row, dict)]
@@ -101,7 +99,7 @@ def without_ours(row: Mapping[str, Any], *, like: Mapping[str, Any] | None) -> M
 
 
 def decoded(value: Any) -> Any:
-    """JSON has no bytes: {"B64": ...} stands for them."""
+    """A value with bytes in place of {"B64": ...}, because JSON has no bytes."""
     match value:
         case {"B64": str(text)}:
             return base64.b64decode(text)
@@ -114,7 +112,7 @@ def decoded(value: Any) -> Any:
 
 
 def canonical(value: Any) -> Any:
-    """Alike for what DynamoDB takes for alike: numbers by value, sets in any order."""
+    """A form in which values are equal if DynamoDB takes them as equal: numbers by value, sets in any order."""
     match value:
         case {"N": number}:
             return ("N", Decimal(number))

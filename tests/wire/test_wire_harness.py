@@ -1,4 +1,4 @@
-"""The harness itself, on cases of the project's own, one for each operation and way it can end."""
+"""The harness itself, tried on cases of this project, one for each operation and result."""
 
 import copy
 import json
@@ -52,7 +52,7 @@ SEEN: dict[str, Any] = {"lease_key": KEY, "seen_owner": "ann", "seen_checkpoint_
 
 
 def but(row: dict[str, Any], **odd: Any) -> dict[str, Any]:
-    """None: without that attribute."""
+    """A row. An attribute given as None is left out."""
     return {name: value for name, value in {**row, **odd}.items() if value is not None}
 
 
@@ -302,7 +302,7 @@ def room(dynamodb: "DynamoDBClient") -> Room:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c["name"])
-def test_every_operation_does_as_kcl_does(room: Room, case: Any):
+def test_every_operation_does_what_kcl_does(room: Room, case: Any):
     report = run_all([case], room)
     assert report.lines == []
     assert (report.passed, report.failed) == (1, 0)
@@ -310,7 +310,7 @@ def test_every_operation_does_as_kcl_does(room: Room, case: Any):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c["name"])
 def test_a_case_that_expects_something_else_fails(room: Room, case: Any):
-    """Another row, another outcome, another value: each is seen."""
+    """The case expects another row, another outcome, or another value."""
     wrong = []
     if "accepted" in case:
         wrong = [{**case, "accepted": ["b"]}]
@@ -328,7 +328,7 @@ def test_a_case_that_expects_something_else_fails(room: Room, case: Any):
     assert all(line.startswith(case["name"]) for line in report.lines)
 
 
-def test_the_form_s_operations_are_all_known():
+def test_all_operations_of_the_cases_format_are_known():
     said = (
         "create_lease take renew assign initiate_handover evict checkpoint set_child_shards lock_acquire lock_heartbeat "
         "lock_release delete_worker_metrics set_client_version leases_of_by_index"
@@ -336,19 +336,19 @@ def test_the_form_s_operations_are_all_known():
     assert set(said.split()) <= OPERATIONS.keys() | KEYS_OF.keys()
 
 
-def test_the_name_of_a_case_is_never_looked_at(room: Room):
+def test_the_name_of_a_case_doesnt_matter(room: Room):
     report = run_all([{**case, "name": ""} for case in CASES], room)
     assert (report.passed, report.failed) == (len(CASES), 0)
 
 
-def test_what_is_not_built_has_a_line_with_the_reason(room: Room):
+def test_an_operation_that_isnt_implemented_has_a_line_with_the_reason(room: Room):
     (op, why), *_ = NOT_BUILT.items()
     report = run_all([{"op": op}, {"op": op}, CASES[0]], room)
     assert (report.passed, report.failed) == (1, 0)
     assert report.lines == [f"not built: {op} (2 cases): {why}"]
 
 
-def test_an_unknown_operation_and_a_broken_case_fail_by_themselves(room: Room):
+def test_an_unknown_operation_and_a_broken_case_fail_without_stopping_the_others(room: Room):
     report = run_all([a_case("fly", {}, None, None), a_case("take", {}, None, None), CASES[0]], room)
     assert (report.passed, report.failed) == (1, 2)
     assert "unknown op 'fly'" in report.lines[0]
@@ -356,13 +356,13 @@ def test_an_unknown_operation_and_a_broken_case_fail_by_themselves(room: Room):
 
 
 @pytest.mark.parametrize("odd", [None, 7, "a case", {}, {"op": "take"}, {"op": ["take"], "args": {}}])
-def test_a_malformed_case_is_a_failure_of_its_own(room: Room, odd: Any):
+def test_a_malformed_case_is_one_failure(room: Room, odd: Any):
     report = run_all([odd, CASES[0]], room)
     assert (report.passed, report.failed, len(report.lines)) == (1, 1, 1)
 
 
 @pytest.mark.parametrize("text", ["{}", "7", "no json"])
-def test_what_is_no_file_of_cases_is_told(text: str, tmp_path, capsys):
+def test_the_error_for_a_file_without_cases_says_so(text: str, tmp_path, capsys):
     path = tmp_path / "cases.json"
     path.write_text(text, encoding="utf-8")
     assert main([str(path)]) == 2
@@ -381,14 +381,14 @@ def test_what_is_no_file_of_cases_is_told(text: str, tmp_path, capsys):
         ({"me": "ben"}, {"rows": [ROW], "accepted": []}),
     ],
 )
-def test_a_case_that_reads_is_known_by_its_rows_and_keys_whatever_they_are_called(
-    room: Room, args: Any, around: Any
-):
+def test_a_case_that_reads_is_recognized_by_its_rows_and_keys(room: Room, args: Any, around: Any):
     report = run_all([{"op": "leases_of_by_index", "args": args, "note": "", **around}], room)
     assert report.lines == []
 
 
-def test_a_row_that_dynamodb_wrote_and_the_product_denies_fails(room: Room, monkeypatch: pytest.MonkeyPatch):
+def test_a_case_fails_if_dynamodb_wrote_the_row_and_the_product_says_it_didnt(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+):
     held = OPERATIONS["lock_release"]
     monkeypatch.setitem(OPERATIONS, "lock_release", lambda *args: not held(*args))
     report = run_all([a_case("lock_release", {"me": "ann", "seen": "v1"}, LOCK, None)], room)
@@ -405,11 +405,11 @@ def test_a_row_that_dynamodb_wrote_and_the_product_denies_fails(room: Room, monk
         ({"M": {"a": {"N": "1"}}}, {"M": {"a": {"N": "1.0"}}}, True),
     ],
 )
-def test_values_are_alike_where_dynamodb_takes_them_for_alike(one: Any, other: Any, *, alike: bool):
+def test_values_are_equal_if_dynamodb_takes_them_as_equal(one: Any, other: Any, *, alike: bool):
     assert (canonical(one) == canonical(other)) is alike
 
 
-def test_a_file_is_run_and_summed_up(tmp_path, capsys):
+def test_a_file_is_run_and_its_results_counted(tmp_path, capsys):
     path = tmp_path / "cases.json"
     wrong = {**CASES[0], "name": "\ud800", "after": None, "note": "somebody's slip"}
     path.write_text(json.dumps([*CASES[:2], wrong]), encoding="utf-8")
@@ -421,6 +421,6 @@ def test_a_file_is_run_and_summed_up(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("arguments", [[], ["a", "b"]])
-def test_without_a_file_it_says_how_it_is_called(arguments, capsys):
+def test_without_a_file_the_usage_is_printed(arguments, capsys):
     assert main(arguments) == 2
     assert "make wire WIRE=path" in capsys.readouterr().err

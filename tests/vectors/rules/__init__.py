@@ -1,3 +1,1 @@
-"""Rules of KCL's that no part of the product uses: they are kept for `make vectors`, which shows by their cases that what was
-read from KCL's code is understood. They build on `pipeline.kcl`, so the cases of a whole assignment hold its parts too.
-"""
+"""Rules of KCL that no part of the product uses. `make vectors` runs their cases, to show that KCL's code was understood. They use `pipeline.kcl`, so the cases of a whole assignment test its parts too."""

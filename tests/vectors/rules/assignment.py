@@ -1,4 +1,4 @@
-"""KCL 3.x's lease assignment manager: one run of the leader, and what it remembers until the next.
+"""KCL 3.x's lease assignment manager: one pass of the leader, and what the leader remembers until the next pass.
 
     rows, worker rows -> plan: what is free? -> assign the free -> every third run: balance -> writes
                           ^                                                                      |
@@ -25,7 +25,7 @@ from pipeline.kcl.writes import assign, begin_handover
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """What a leader remembers; empty when it gains leadership."""
+    """What a leader remembers; empty when it begins to lead."""
 
     leases: Mapping[str, SeenLease] = field(default_factory=dict)
     runs: int = 0
@@ -67,7 +67,7 @@ def plan_assignment(
 
 
 def remember(term: Term, applied: Iterable[Lease], *, rules: KclRules, at_ns: int) -> Term:
-    """The term after those writes of the plan that succeeded, given as the rows they left behind."""
+    """The memory after the writes of the plan that succeeded. Their rows are given."""
     leases = dict(term.leases)
     for row in applied:
         before = leases[row.key]
@@ -84,7 +84,7 @@ def _observe(lease: Lease, before: SeenLease | None, rules: KclRules, *, at_ns: 
     elif lease.counter > before.lease.counter:
         moved = at_ns
     else:
-        moved = before.moved_ns  # a counter that fell is no sign of life
+        moved = before.moved_ns  # a lower counter doesn't count as a renewal
     free = lease.holder is None or is_expired(moved, duration_ns=rules.duration_ns, at_ns=at_ns)
     return SeenLease(lease, moved, _pending_until(lease, before, rules, at_ns=at_ns), free)
 
@@ -104,7 +104,7 @@ def _deadline(rules: KclRules, at_ns: int) -> int:
 
 
 def _changes(fleet: FleetLoads, at_ns: int) -> tuple[Change, ...]:
-    """Handovers that aren't due yet are left alone, whatever the plan would like."""
+    """Handovers whose deadline hasn't passed are left alone."""
     changes: list[Change] = []
     for key, to in sorted(fleet.moves.items()):
         each = fleet.seen[key]
@@ -119,5 +119,5 @@ def _changes(fleet: FleetLoads, at_ns: int) -> tuple[Change, ...]:
 
 
 def may_hand_over(lease: Lease, *, free: bool) -> bool:
-    """Whether the present holder is to be asked to finish first; otherwise the lease is simply assigned."""
+    """Whether the present holder is asked to hand the lease over; otherwise the lease is assigned at once."""
     return not free and not lease.has_ended and lease.checkpoint_owner is None

@@ -1,4 +1,4 @@
-"""KCL's clientVersionConfig: with which version of KCL's client does a worker start?"""
+"""KCL's clientVersionConfig: in which client version does a worker start?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ClientConfig(StrEnum):
 
 
 def first_version(config: ClientConfig, stored: ClientVersion | None) -> ClientVersion:
-    """Only a rollback that is still open is decided by the configuration; otherwise the row decides."""
+    """The configuration decides only while a rollback is open; otherwise the row decides."""
     if stored is ClientVersion.WITH_ROLLBACK:
         return ClientVersion.V3 if config is ClientConfig.V3 else stored
     if stored is not None and stored is not ClientVersion.INIT:

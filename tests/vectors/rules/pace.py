@@ -1,4 +1,4 @@
-"""KCL's periods and pauses: how often its workers do what, and how long they wait."""
+"""KCL's periods and pauses: how often its workers perform their duties, and how long they wait."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _MS = timedelta(milliseconds=1)
 class Intervals:
     renew: timedelta
     take: timedelta
-    """2.x only."""
+    """Used by KCL 2.x only."""
     discover: timedelta
-    """3.x only: how often a worker looks for leases that were assigned to it."""
+    """How often a worker looks for leases that were assigned to it; used by KCL 3.x only."""
 
 
 def intervals(
@@ -26,7 +26,7 @@ def intervals(
     *,
     epsilon: timedelta = timedelta(milliseconds=25),
 ) -> Intervals:
-    """In whole milliseconds, rounded down where they are divided. `assignment` defaults to two failover times."""
+    """The intervals in whole milliseconds; divisions are rounded down. `assignment` defaults to two failover times."""
     every = 2 * failover if assignment is None else assignment
     return Intervals(
         renew=_whole(failover / 3) - epsilon,
@@ -46,13 +46,13 @@ def pause_before_call(
     behind: timedelta | None = None,
     threshold: timedelta | None = None,
 ) -> timedelta:
-    """Before the next GetRecords. `elapsed` since the last that succeeded; None: there was none.
+    """The pause before the next GetRecords. `elapsed`: since the last one that succeeded; None if there was none.
 
-    `threshold` (millisBehindLatestThresholdForReducedTps) slows a reader down that is less than that behind.
+    `threshold` (millisBehindLatestThresholdForReducedTps): a reader that is less behind than this reads more slowly.
     """
     if elapsed is None:
         return idle
-    since = abs(elapsed)  # a clock that was set back must not stop the reader
+    since = abs(elapsed)  # if the clock was set back, the reader must not stop
     pause = max(timedelta(0), idle - since)
     if behind is not None and threshold is not None and behind < threshold:
         pause = max(pause, threshold - since)
@@ -62,8 +62,7 @@ def pause_before_call(
 def throughput_kbps(read: Iterable[int], period: timedelta, *, previous: float | None = None) -> float | None:
     """What a renewal writes as throughputKBps: payload bytes read since the last one, smoothed.
 
-    None before any record. KCL feeds a new owner the stored value as one second's bytes, so that a lease looks a
-    third as heavy after each move (10 becomes 3.02 at default settings); ours goes on from the stored value.
+    None before any record. KCL gives a new owner the stored value as the bytes of one second, so that a lease seems to have a third of its throughput after each move (10 becomes 3.02 at default settings). Headrace goes on from the stored value.
     """
     sizes = tuple(read)
     if not sizes and previous is None:

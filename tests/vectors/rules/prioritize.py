@@ -1,4 +1,5 @@
-"""KCL's optional ParentsFirst shard prioritization: no shard before its unfinished ancestors, none too deep."""
+"""KCL's optional ParentsFirst shard prioritization: a shard comes after its unfinished ancestors, and shards below
+a given depth are left out."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from pipeline.errors import BadSetting, WrongShape
 
 
 def depths(parents: Mapping[str, Collection[str]], done: Collection[str] = ()) -> dict[str, int]:
-    """Unfinished shard -> its level below the finished and the unknown, which stand at 0.
+    """The depth of each unfinished shard. Finished and unknown shards have depth 0.
 
     `parents` has a key for each shard that the worker holds. A loop, not a recursion: chains can be long.
     """

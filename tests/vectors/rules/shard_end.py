@@ -1,6 +1,6 @@
-"""A shard's life as KCL's consumer sees it: may it start, may its reason to stop change, how does it end?
+"""A shard's life as KCL's consumer sees it: may reading start, may the reason to stop change, and how does the shard end?
 
-The end, in this order, so that a crash in between is repaired by the next try:
+The steps of the end are in this order, so that the next try completes them after a crash:
 
     children's leases (TRIM_HORIZON) -> childShardIds in the own row -> the application's SHARD_END -> clean-up
 """
@@ -30,14 +30,15 @@ def may_become(reason: Reason | None, new: Reason | None) -> bool:
 
 
 def is_blocked_on_parents(parents: Iterable[Checkpoint | None]) -> bool:
-    """`parents`: the checkpoint of each parent's lease. None: there is no such lease, which counts as finished."""
+    """`parents`: the checkpoint of each parent's lease. None if there is no such lease; the parent counts as
+    finished then."""
     return any(at is not None and not at.is_end for at in parents)
 
 
 def is_whole(next_iterator: str | None, parents_of_children: Sequence[Sequence[str] | None]) -> bool:
-    """Whether an answer to GetRecords makes sense: it goes on, or it ends in children that name their parents.
+    """Whether an answer to GetRecords is complete: it has a next iterator, or children that name their parents.
 
-    Anything else is asked again with the same iterator.
+    For any other answer the request is repeated with the same iterator.
     """
     goes_on, ends = next_iterator is not None, bool(parents_of_children)
     return goes_on != ends and all(parents_of_children)
@@ -45,9 +46,9 @@ def is_whole(next_iterator: str | None, parents_of_children: Sequence[Sequence[s
 
 class ShardEnding(Enum):
     END = "end"
-    """The children are provided for: the application may write SHARD_END."""
+    """The children have leases, and the application may write SHARD_END."""
     RETRY = "retry"
-    """Blocked on the other parent: back off and try again, still holding the lease."""
+    """The other parent isn't ready: wait and try again, still holding the lease."""
     GIVE_UP = "give up"
     """Drop the lease; another worker tries."""
 
@@ -68,7 +69,7 @@ def plan_shard_end(
 ) -> EndPlan:
     """`parent_leases`: whether each parent of a merge's child has a lease. `with_lease`: children that have one.
 
-    `give_up` is a throw of the dice, one in thirty: whether to pass the lease on rather than to wait.
+    `give_up`, which is true at random once in thirty times: give the lease up instead of waiting.
     """
     if len(children) != 1:
         return EndPlan(
@@ -86,7 +87,7 @@ def plan_shard_end(
         )
     leases = _leases(children, with_lease)
     if present == 0:
-        # So the ended shard's own row is gone too, and childShardIds can't be written.
+        # So the row of the ended shard is deleted too, and childShardIds can't be written.
         return EndPlan(ShardEnding.GIVE_UP, leases, "the ended shard's own lease is gone")
     return EndPlan(ShardEnding.END, leases, "both merged shards have a lease")
 

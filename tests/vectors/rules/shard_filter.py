@@ -1,4 +1,4 @@
-"""What KCL's first listing of a stream asks for."""
+"""The shard filter of KCL's first listing of a stream."""
 
 from __future__ import annotations
 
