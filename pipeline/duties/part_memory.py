@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, TypeAlias, TypeVar
 
 _Memory = TypeVar("_Memory")
 PartMemory: TypeAlias = Any
@@ -14,20 +14,13 @@ returned from `as_json`, as the cursor kept it.
 """
 
 
-@runtime_checkable
-class StorableMemory(Protocol):
-    """A part's memory that can be put into a cursor."""
-
-    def as_json(self, *, whole: bool) -> Any:
-        """The memory as a small JSON value; None to keep nothing.
-
-        `whole`: whether the cursor also has room for the keys of all leases that the worker holds.
-        """
-        ...
-
-
 def as_json(memory: PartMemory, *, whole: bool) -> Any:
-    return memory.as_json(whole=whole) if isinstance(memory, StorableMemory) else memory
+    """The memory as a small JSON value, which the memory's own method `as_json` returns; None to keep nothing.
+
+    `whole`: whether the cursor also has room for the keys of all leases that the worker holds.
+    """
+    # Asked at each tick, so it is no runtime-checkable protocol: that check took a fourteenth of the simulator's time.
+    return memory.as_json(whole=whole) if hasattr(memory, "as_json") else memory
 
 
 def from_json(read: Callable[[Any], _Memory], stored: Any, lost: _Memory) -> _Memory:
