@@ -55,7 +55,8 @@ def signed_headers(
 ) -> Mapping[str, str]:
     """The headers of a GetRecords request with this body, with their signature.
 
-    botocore's signer gives the same signature, but it takes most of the time of such a short request, because it is made for any request.
+    botocore's signer gives the same signature, but it is made for requests of any kind, and takes most of the time of such a
+    short one.
     """
     place = urlsplit(url)
     at = f"{now:%Y%m%dT%H%M%SZ}"

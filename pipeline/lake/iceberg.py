@@ -49,7 +49,9 @@ _TRIES = 100
 a hundred commits takes 70 tries.
 """
 _LONGEST_PAUSE = 16
-"""The longest pause after a first refusal, in durations of an attempt: with up to 16 writers each finds a gap."""
+"""The longest pause after a first refusal, in durations of an attempt. A pause is a random part of it, so that up to 16
+writers seldom commit at the same moment.
+"""
 _HALVED_AFTER = 8
 """Durations of an attempt after which the longest pause is half as long, so that a commit that has waited long comes first."""
 _UNSURE_TRIES = 3

@@ -79,8 +79,10 @@ PROPERTIES: Mapping[str, str] = {
 
 
 def missing_properties(found: Mapping[str, str]) -> dict[str, str]:
-    """Headrace's properties that another tool removed, and the length of a metadata log that was made too short. Other changed
-    values stay."""
+    """Properties to set: Headrace's own that another tool removed, and the log's length if another tool made it too short.
+
+    Other changed values stay.
+    """
     missing = {key: value for key, value in PROPERTIES.items() if key not in found}
     kept = found.get(_HISTORY, "0")
     if not kept.isdecimal() or int(kept) < _HISTORY_LENGTH:

@@ -2,8 +2,8 @@
 
 pyiceberg's own SqlCatalog reads the table's metadata file at each load, and once more in each commit. It then copies all
 snapshots for each commit, and compares the copies: at 1,500 snapshots that is half of the commit's CPU. A metadata file never
-changes after it was written, so the metadata that was read or written once is kept by the file's location. Whether it is still the newest is asked of
-the database each time.
+changes after it was written, so its content is kept by its location. Which file is the newest is looked up in the database
+each time.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _log = logging.getLogger("headrace")
 
 
 def warn(sentence: str) -> None:
-    """For callers with no better place for such a sentence."""
+    """Write such a sentence into the log: for callers that don't show it elsewhere."""
     _log.warning(sentence)
 
 
@@ -34,7 +34,7 @@ def telling(
 ) -> Iterator[None]:
     """Tell every ten seconds, in a thread of its own, how long the block has waited; after `at_most` call `then` once.
 
-    A run beats only as long as it hears these sentences: one that waits for ever is to count as hung.
+    Each sentence counts as the run's progress. None comes after `at_most`, so that a run that waits for ever counts as hung.
     """
     done = threading.Event()
     began = time.monotonic()

@@ -33,7 +33,7 @@ _DIGITS = Context(prec=38)
 
 
 def mended(request: HttpRequest, ask: Callable[[HttpRequest], HttpAnswer]) -> HttpAnswer:
-    """Answer a DynamoDB request as AWS would, with moto's answer corrected."""
+    """Answer a DynamoDB request as AWS would: moto answers it, and both request and answer are corrected."""
     request = replace(request, body=_NUMBER.sub(_plain, request.body))
     if _UPDATES in request.body:
         request = replace(request, body=_by_expression(request.body))
