@@ -15,14 +15,15 @@ _PRIVATE = "headrace.private-files"
 
 
 class HeadraceFileIO(PyArrowFileIO):
-    """pyiceberg makes this object itself, from the class name in the catalog's properties."""
+    """A FileIO that pyiceberg itself makes, from the class name in the catalog's properties."""
 
     def _initialize_local_fs(self) -> FileSystem:
         return PrivateFiles() if self.properties.get(_PRIVATE) == "true" else super()._initialize_local_fs()
 
     def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
         files = super()._initialize_s3_fs(netloc)
-        # pyiceberg passes no option on for it, so that the file system is made again from what pickle would save of it.
+        # No property of pyiceberg sets this option. So a second file system is made, from the options that pickle would save
+        # of the first.
         _, (options,) = cast("tuple[Any, tuple[dict[str, Any]]]", files.__reduce__())
         return S3FileSystem(**{**options, **SMALL_FILES})
 

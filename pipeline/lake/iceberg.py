@@ -344,7 +344,7 @@ class IcebergTable(RepairableTable):
             )
 
     def _check_files(self, table: Table, files: tuple[StagedFile, ...]) -> None:
-        """Iceberg would commit files that are gone, and every scan of the table would fail afterwards."""
+        """Refuse staged files that are old or gone: Iceberg would commit a file that doesn't exist, and then every scan fails."""
         oldest = min((file.staged_at for file in files), default=None)
         if oldest is not None and self._clock.now() - oldest > _STALE:
             raise Transient(
@@ -384,7 +384,7 @@ class IcebergTable(RepairableTable):
 def _pause(attempt: float, *, waited: float) -> float:
     """How many seconds to wait after a refusal. `attempt`: the seconds that the refused attempt took.
 
-    By chance, so that two writers that refused each other don't meet again, and shorter for a commit that has waited longer.
+    Random, so that two writers that met once don't meet again, and shorter for a commit that has waited longer.
     """
     longest = attempt * _LONGEST_PAUSE / (1 + waited / (attempt * _HALVED_AFTER)) if attempt else 0.0
     return dice() * longest

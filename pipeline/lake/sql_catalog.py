@@ -106,7 +106,7 @@ def _answer(metadata: TableMetadata, location: str) -> CommitTableResponse:
 
 
 def applied(updates: tuple[TableUpdate, ...], base: TableMetadata, location: str) -> TableMetadata:
-    """The metadata after the updates. It shares with the base whatever didn't change: nobody changes metadata in place."""
+    """The metadata after the updates. Parts that didn't change are the base's own objects, because no code changes metadata in place."""
     context = _TableMetadataUpdateContext()
     changed = base
     for each in updates:

@@ -236,7 +236,7 @@ class TimeSettings:
     worker_tick: timedelta = knob(
         timedelta(seconds=5),
         doc="The time between two ticks of a worker's sensor. Dagster's daemon looks every 5 s which sensors are due: other times are "
-        "rounded up to a multiple of 5 s. Say more where your daemon can't keep up, or where fewer requests matter more than latency.",
+        "rounded up to a multiple of 5 s. Set a longer time if your daemon can't keep up, or if fewer requests matter more than latency.",
     )
     leader_tick: timedelta = knob(
         timedelta(seconds=5),
