@@ -276,7 +276,7 @@ def test_no_output_is_emitted_so_that_nothing_is_pickled(make_world: MakeWorld):
     assert dg.DagsterEventType.STEP_OUTPUT not in kinds
 
 
-def test_a_run_that_fails_is_shown_with_a_sentence_and_no_stack(make_world: MakeWorld):
+def test_dagster_shows_a_failed_run_with_a_sentence_and_no_stack_trace(make_world: MakeWorld):
     world = make_world()
     world.settle()
 

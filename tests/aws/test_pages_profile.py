@@ -1,4 +1,4 @@
-"""The reader that travels to Spark's tasks uses the profile of the settings, and of the reading host's files."""
+"""The reader that Spark's tasks use takes the profile named in the settings from the AWS files of the task's host."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -24,7 +24,7 @@ _KEYS = "[{0}]\naws_access_key_id = {0}\naws_secret_access_key = secret\n"
 
 
 @pytest.fixture
-def hosts_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def files_of_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A host whose environment has no keys, and whose files have the profile `streaming` only."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
@@ -46,23 +46,24 @@ def batch(kinesis: "KinesisClient") -> Batch:
 
 
 def pages_of(aws: LocalAws, profile: str | None) -> KinesisPages:
-    """As the settings make it. Clients are kept by endpoint and profile: no other test calls the stand-in by this address."""
+    """The reader that the settings make. Clients are kept by endpoint and profile, and no other test uses this
+    endpoint with the slash at its end."""
     settings = Settings(
         application="app", aws=AwsSettings(region=aws.region, endpoint=f"{aws.endpoint}/", profile=profile)
     )
     return Adapters(settings).pages()  # type: ignore[return-value]
 
 
-@pytest.mark.usefixtures("hosts_files")
-def test_records_are_read_by_the_profile_of_the_settings(aws: LocalAws, batch: Batch) -> None:
+@pytest.mark.usefixtures("files_of_the_host")
+def test_records_are_read_with_the_profile_of_the_settings(aws: LocalAws, batch: Batch) -> None:
     pages = pages_of(aws, "streaming")
     assert next(pages.pages(batch)).rows == 1
     credentials = reader_client(pages.place)._request_signer._credentials  # type: ignore[attr-defined]
     assert credentials.access_key == "streaming"
 
 
-@pytest.mark.usefixtures("hosts_files")
-def test_a_profile_that_only_the_drivers_host_has_is_named_in_the_tasks_error(
+@pytest.mark.usefixtures("files_of_the_host")
+def test_the_error_names_a_profile_that_the_drivers_host_has_and_the_tasks_host_lacks(
     aws: LocalAws, batch: Batch, tmp_path: Path
 ) -> None:
     (tmp_path / "credentials").write_text(_KEYS.format("gone"))
@@ -76,8 +77,8 @@ def test_a_profile_that_only_the_drivers_host_has_is_named_in_the_tasks_error(
     )
 
 
-@pytest.mark.usefixtures("hosts_files")
-def test_a_profile_of_the_tasks_own_environment_is_told_as_such(
+@pytest.mark.usefixtures("files_of_the_host")
+def test_the_error_for_a_missing_profile_says_that_the_tasks_environment_names_it(
     aws: LocalAws, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pages = pages_of(aws, None)
@@ -89,5 +90,5 @@ def test_a_profile_of_the_tasks_own_environment_is_told_as_such(
     assert "or remove the variable" in str(error.value)
 
 
-def test_without_a_profile_the_environment_of_the_task_counts(aws: LocalAws) -> None:
+def test_a_reader_without_a_profile_leaves_the_choice_to_the_tasks_environment(aws: LocalAws) -> None:
     assert pages_of(aws, None).place == Place(aws.region, f"{aws.endpoint}/")

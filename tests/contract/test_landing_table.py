@@ -100,7 +100,7 @@ def test_a_range_from_a_position_ahead_of_the_table_is_refused(landed: Lake):
 
 
 def test_a_staged_file_that_was_deleted_lands_nothing(landed: Lake):
-    """Iceberg would commit the file's name, and every scan of the table would fail afterwards."""
+    """Without the check, Iceberg would commit the file's name, and each scan of the table would fail afterwards."""
     before = landed.table.load()
     proposal = a_landing(landed.table.staging_spec(), A, after=3, numbers=[4])
     landed.remove(proposal.files[0])
@@ -124,7 +124,7 @@ def test_a_staged_file_that_is_deleted_while_another_commit_comes_first_lands_no
 
 
 def test_files_that_grow_too_old_while_another_commit_comes_first_land_nothing(landed: Lake):
-    """A process may stand still for days between its look at the table and its request."""
+    """A process may be frozen for days between its reading of the table and its commit request."""
     proposal = a_landing(landed.table.staging_spec(), A, after=3, numbers=[4])
 
     def meanwhile() -> None:
@@ -137,10 +137,10 @@ def test_files_that_grow_too_old_while_another_commit_comes_first_land_nothing(l
     assert landed.numbers() == {A.shard_id: [1, 2, 3], B.shard_id: [1]}
 
 
-def test_after_a_request_without_an_answer_a_deleted_file_leaves_it_open_whether_the_commit_landed(
+def test_after_a_commit_request_without_an_answer_a_deleted_file_makes_the_outcome_unknown(
     landed: Lake,
 ):
-    """The request may still be on its way to the catalog."""
+    """The commit request may still reach the catalog."""
     proposal = a_landing(landed.table.staging_spec(), A, after=3, numbers=[4])
 
     def lost() -> None:

@@ -1,4 +1,4 @@
-"""What a run relies on when it opens its stage, in memory and on a real Spark."""
+"""Promises of the stage port that a run needs when it opens its stage, in memory and on a real Spark."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LIMITS = BatchLimits(1_000, 1_000_000, 60.0)
 
 @dataclass
 class Opened:
-    """A stage, and whether its engine may start."""
+    """A stage, and functions that let its engine start or keep it from starting."""
 
     stage: Stage
     batch: Batch
@@ -54,7 +54,7 @@ def in_memory() -> Opened:
     stage = MemoryStage(source, clock)
 
     def forbidden(_on_waiting: OnWaiting) -> None:
-        raise BadSetting("it may not start")
+        raise BadSetting("the test forbids the start")
 
     return Opened(
         stage,
@@ -106,16 +106,16 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
 def ignore(_sentence: str) -> None: ...
 
 
-def test_a_stage_that_was_opened_stages(opened: Opened) -> None:
+def test_an_opened_stage_stages_records(opened: Opened) -> None:
     opened.stage.open(ignore)
     assert opened.rows() == 2
 
 
-def test_a_stage_that_nobody_opened_opens_itself(opened: Opened) -> None:
+def test_a_stage_opens_itself_when_it_is_asked_to_stage(opened: Opened) -> None:
     assert opened.rows() == 2
 
 
-def test_an_engine_that_doesnt_start_is_an_error_and_the_next_try_may_do_better(opened: Opened) -> None:
+def test_opening_fails_while_the_engine_doesnt_start_and_succeeds_once_it_does(opened: Opened) -> None:
     opened.forbid()
     for _ in range(2):
         with pytest.raises(HeadraceError):
@@ -127,7 +127,7 @@ def test_an_engine_that_doesnt_start_is_an_error_and_the_next_try_may_do_better(
     assert opened.rows() == 2
 
 
-def test_an_open_stage_starts_nothing_again(opened: Opened) -> None:
+def test_opening_an_open_stage_again_starts_nothing(opened: Opened) -> None:
     opened.stage.open(ignore)
     opened.forbid()
     opened.stage.open(ignore)

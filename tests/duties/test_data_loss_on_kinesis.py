@@ -46,7 +46,7 @@ class HostStage:
     clock: Any
 
     def open(self, on_waiting: OnWaiting) -> None:
-        """There is nothing to start."""
+        """Nothing needs to start."""
 
     def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
         return stage_batches(batches, self.pages, spec=spec, limits=limits, threads=2, clock=self.clock)

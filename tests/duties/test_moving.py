@@ -15,7 +15,7 @@ from tests.duties.moves import in_lease_mode, owners, row_of, ticks_until, witho
 from tests.duties.world import TICK, World
 
 
-def test_leases_for_which_no_worker_has_room_stay_unassigned_and_each_pass_tells_how_many() -> None:
+def test_leases_for_which_no_worker_has_room_stay_unassigned_and_each_leader_pass_says_how_many() -> None:
     world = World(workers=("w1", "w2"), shards=6)
     world.settings = replace(
         world.settings, assignment=replace(world.settings.assignment, max_leases=2, tolerance=0.0)
@@ -26,7 +26,7 @@ def test_leases_for_which_no_worker_has_room_stay_unassigned_and_each_pass_tells
     assert ticks_until(world, lambda: "2 leases wait for room in a worker" in str(world.lead())) <= every
     without(world, "w2")
     ticks_until(world, lambda: "4 leases wait for room in a worker" in str(world.lead()))
-    assert owners(world) == {"w1": 2, "w2": 2, None: 2}, "w1 is full: nobody takes over from w2"
+    assert owners(world) == {"w1": 2, "w2": 2, None: 2}, "w1 is full, so no worker takes w2's leases"
 
 
 @pytest.mark.parametrize("beside", [World, lambda **k: in_lease_mode(World(**k))])

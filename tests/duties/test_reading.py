@@ -140,7 +140,7 @@ def test_an_error_before_the_first_wave_fails_all_shards_that_were_asked_for() -
     ending = reader.reading.shards(("no-such-shard", mine))
     why = str(ending.error)
     assert ending == RunEnding({"no-such-shard": why, mine: why}, ending.error, is_untried=True)
-    assert ending.is_passing, "no shard is left alone for long over a request that can't be met"
+    assert ending.is_passing, "a request that can't be met doesn't delay a shard's next run for long"
     assert reader.opened == []
 
 

@@ -19,19 +19,20 @@ from tests.duties.world import World
 SECOND = timedelta(seconds=1)
 
 
-class Cold:
-    """Spark takes so long to start, and tells so every ten seconds. Meanwhile the sensors tick, and the run beats."""
+class SlowSpark:
+    """Spark takes the given time to start, and the run says so every ten seconds. Meanwhile the worker ticks and
+    the run beats."""
 
     def __init__(self, world: World, takes: timedelta, *, in_vain: HeadraceError | None = None) -> None:
         self.world = world
         self.takes = takes
         self.in_vain = in_vain
         self.starts = 0
-        self.held: set[str] = set()
-        """Shards that a run had claimed at any moment of the start."""
+        self.claimed: set[str] = set()
+        """Shards that a run had claimed at any moment while Spark started."""
         self.told: list[str] = []
         self.ticks: list[str] = []
-        """What the worker's ticks said meanwhile."""
+        """The sentences of the worker's ticks while Spark started."""
         self.beats: list[bool] = []
         self.attempt = an_attempt(world, "run", on_waiting=self.told.append)
         world.runs.launch("run", "w1")
@@ -44,7 +45,7 @@ class Cold:
         while passed < self.takes:
             self.world.clock.advance(5 * SECOND)
             passed += 5 * SECOND
-            self.held |= {row.key for row in self.world.leases.scan().leases if row.run_claim}
+            self.claimed |= {row.key for row in self.world.leases.scan().leases if row.run_claim}
             self.ticks.append(self.world.work("w1").sentence)
             self.beats.append(self.attempt.beat())
             if passed % (10 * SECOND) == timedelta(0):
@@ -71,18 +72,18 @@ def a_world(**more: int) -> World:
 
 def test_no_shard_is_claimed_before_spark_has_started() -> None:
     world = a_world()
-    cold = Cold(world, 60 * SECOND)
+    cold = SlowSpark(world, 60 * SECOND)
     report = cold.attempt.wave()
-    assert cold.held == set()
+    assert cold.claimed == set()
     assert report.rows == 3
     assert cold.starts == 1
     assert report.waited == pytest.approx(60)
     world.check()
 
 
-def test_a_start_longer_than_a_run_may_hang_is_told_and_keeps_the_run_alive() -> None:
+def test_a_run_says_that_it_waits_for_spark_and_beats_for_longer_than_a_run_may_hang() -> None:
     world = a_world()
-    cold = Cold(world, world.settings.hung_after + 90 * SECOND)
+    cold = SlowSpark(world, world.settings.hung_after + 90 * SECOND)
     cold.attempt.wave()
     assert all(cold.beats)
     assert {sentence.partition(":")[2].partition(",")[0] for sentence in cold.ticks} == {
@@ -93,26 +94,26 @@ def test_a_start_longer_than_a_run_may_hang_is_told_and_keeps_the_run_alive() ->
     world.check()
 
 
-def test_a_start_that_tells_nothing_for_too_long_counts_as_hung() -> None:
+def test_a_run_whose_spark_reports_no_progress_for_too_long_counts_as_hung() -> None:
     world = a_world()
-    cold = Cold(world, world.settings.hung_after + 90 * SECOND)
+    cold = SlowSpark(world, world.settings.hung_after + 90 * SECOND)
     start = cold.start
     world.stage.start = lambda _: start(lambda _: None)
     cold.attempt.wave()
     assert (cold.beats[0], cold.beats[-1]) == (True, False)
 
 
-def test_a_run_with_nothing_to_claim_starts_no_spark() -> None:
+def test_a_run_without_a_due_shard_starts_no_spark() -> None:
     world = World()
     world.settle()
-    cold = Cold(world, 60 * SECOND)
+    cold = SlowSpark(world, 60 * SECOND)
     cold.attempt.wave()  # reads both shards once
     world.stage.start = lambda _: pytest.fail("Spark was started")
     quiet = an_attempt(world, "another")
     assert quiet.wave() == WaveReport()
 
 
-def test_a_run_whose_shards_others_are_reading_starts_no_spark() -> None:
+def test_a_run_whose_shards_other_runs_are_reading_starts_no_spark() -> None:
     world = a_world(shards=1)
     key = world.shard(0).shard_id
     row = world.leases.get(key)
@@ -127,24 +128,26 @@ def test_a_run_whose_shards_others_are_reading_starts_no_spark() -> None:
 
 
 @pytest.mark.parametrize("error", [Unreachable("Spark didn't start"), BadSetting("Spark needs Java")])
-def test_a_spark_that_doesnt_start_ends_the_run_without_a_claim(error: HeadraceError) -> None:
+def test_a_run_whose_spark_doesnt_start_fails_and_claims_no_shard(error: HeadraceError) -> None:
     world = a_world()
-    cold = Cold(world, 300 * SECOND, in_vain=error)
+    cold = SlowSpark(world, 300 * SECOND, in_vain=error)
     with pytest.raises(type(error), match=str(error)):
         cold.a_run().all_that_is_due()
     rows = world.leases.scan().leases
-    assert cold.held == set()
+    assert cold.claimed == set()
     assert [row.run_claim for row in rows] == [None, None]
     assert cold.attempt.failed == {row.key: str(error) for row in rows}, (
-        "they are tried again later, not at once"
+        "the worker tries the shards again later, not at once"
     )
-    assert [row.failure.why for row in rows if row.failure] == [str(error)] * 2, "people see it in the rows"
+    assert [row.failure.why for row in rows if row.failure] == [str(error)] * 2, (
+        "the lease rows show the error"
+    )
 
 
-def test_the_next_run_reads_what_a_run_without_spark_left() -> None:
+def test_the_next_run_reads_the_shards_of_a_run_whose_spark_didnt_start() -> None:
     world = a_world()
     with pytest.raises(Unreachable):
-        Cold(world, 5 * SECOND, in_vain=Unreachable("Spark didn't start")).attempt.wave()
+        SlowSpark(world, 5 * SECOND, in_vain=Unreachable("Spark didn't start")).attempt.wave()
     world.runs.end("run")
     world.stage.start = lambda _: None
     world.wave(run="next")
@@ -152,19 +155,19 @@ def test_the_next_run_reads_what_a_run_without_spark_left() -> None:
     assert [row.failure for row in world.leases.scan().leases] == [None, None]
 
 
-def test_rows_that_were_written_while_spark_started_are_claimed_all_the_same() -> None:
-    """With `heartbeat: lease` each tick of the worker writes them."""
+def test_leases_that_were_renewed_while_spark_started_are_claimed() -> None:
+    """With `heartbeat: lease` each tick of the worker writes the lease rows."""
     world = a_world()
     world.settings = replace(world.settings, kcl=replace(world.settings.kcl, heartbeat=Heartbeat.LEASE))
-    cold = Cold(world, 60 * SECOND)
+    cold = SlowSpark(world, 60 * SECOND)
     report = cold.attempt.wave()
     assert (report.problems, report.rows) == ((), 3)
     world.check()
 
 
-def test_a_shard_that_was_given_away_while_spark_started_isnt_read() -> None:
+def test_a_shard_whose_lease_moved_while_spark_started_isnt_read() -> None:
     world = a_world()
-    cold = Cold(world, 5 * SECOND)
+    cold = SlowSpark(world, 5 * SECOND)
     gone = world.shard(0).shard_id
 
     def start(on_waiting: OnWaiting) -> None:
@@ -181,16 +184,16 @@ def test_a_shard_that_was_given_away_while_spark_started_isnt_read() -> None:
     assert [each.lease_key for each in report.landed] == [world.shard(1).shard_id]
 
 
-def test_the_start_takes_nothing_of_the_time_that_a_run_has() -> None:
+def test_the_time_that_spark_takes_to_start_doesnt_count_as_reading_time_of_the_run() -> None:
     world = a_world()
     takes = world.settings.times.linger + 10 * SECOND
     waves: list[WaveReport] = []
-    cold = Cold(world, takes)
+    cold = SlowSpark(world, takes)
     cold.a_run(on_wave=waves.append).all_that_is_due()
-    assert len(waves) == 3, "as a run without a start: records, and then the idle time"
+    assert len(waves) == 3, "as many waves as in a run whose Spark has already started"
 
     world = a_world(shards=1)
-    cold = Cold(world, takes)
+    cold = SlowSpark(world, takes)
     began = world.clock.monotonic()
     assert cold.a_run().catch_up((world.shard(0).shard_id,)) == {}
     assert world.clock.monotonic() - began == pytest.approx(takes.total_seconds())
@@ -198,7 +201,7 @@ def test_the_start_takes_nothing_of_the_time_that_a_run_has() -> None:
 
 def test_the_stage_is_opened_once_for_all_waves_of_a_run() -> None:
     world = a_world()
-    cold = Cold(world, 15 * SECOND)
+    cold = SlowSpark(world, 15 * SECOND)
     cold.attempt.wave()
     world.produce(1, 2)
     assert cold.attempt.wave().waited == 0.0

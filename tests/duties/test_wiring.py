@@ -34,7 +34,7 @@ class NamedPorts(PortsOf):
 
 
 class TimedPorts(PortsOf):
-    """Nothing beats beside a tick or a run."""
+    """Ports whose timer starts no thread for the beats of a tick or a run."""
 
     @property
     def timer(self) -> Any:
@@ -87,7 +87,7 @@ def test_the_tables_of_a_process_take_kinesis_time_from_the_source_of_the_same_n
     assert adapters.table("w2")._date_of_aws() is None
 
 
-def test_a_policy_is_made_once_for_each_tick_and_each_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_tick_and_each_run_makes_one_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(workers=("w1", "w2"))
     wired = Wiring(world.settings, TimedPorts(world))  # type: ignore[arg-type]
     made: list[object] = []

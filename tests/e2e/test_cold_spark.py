@@ -1,4 +1,5 @@
-"""`dagster job execute` without a Spark server: the run starts one, and claims its shards once it works."""
+"""`dagster job execute` without a Spark server: the run starts a server, and claims its shards when the server
+works."""
 
 import os
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ JAVA = Path(os.environ.get("JAVA_HOME", "/usr"), "bin", "java")
 
 @pytest.fixture
 def cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Runs find no server. JAVA_HOME is a folder whose `java` a test writes."""
+    """A folder for runs that find no Spark server; their JAVA_HOME is a folder in it whose `java` a test writes."""
     (tmp_path / "jvm" / "bin").mkdir(parents=True)
     with monkeypatch.context() as patch:
         patch.setenv(DISCOVERY, str(tmp_path / "spark" / "connect.json"))
@@ -42,7 +43,7 @@ def a_request(app: App) -> dg.RunRequest:
 
 
 def log_of(app: App) -> str:
-    """What Dagster shows of the latest run, errors included."""
+    """The log of the latest run as Dagster shows it, with errors."""
     runs = app.instance.get_runs(limit=1)
     events = app.instance.all_logs(runs[0].run_id) if runs else ()
     return "\n".join(f"{event.user_message} {_error_of(event)}" for event in events)
@@ -53,22 +54,26 @@ def _error_of(entry: dg.EventLogEntry) -> str:
     return event.step_failure_data.error_display_string if event is not None and event.is_step_failure else ""
 
 
-def test_shards_are_free_while_spark_starts_and_its_log_tells_of_the_wait(make_app: MakeApp, cold: Path):
+def test_no_shard_is_claimed_while_spark_starts_and_the_runs_log_tells_of_the_wait(
+    make_app: MakeApp, cold: Path
+):
     go = cold / "go"
     write_java(cold, f'[ "$1" = -version ] || while [ ! -e {go} ]; do sleep 0.2; done; exec {JAVA} "$@"')
     app = make_app()
     request = a_request(app)
     process = app.start_run(request)
-    eventually(lambda: "still waiting for the local Spark server" in log_of(app), "the run tells")
+    eventually(
+        lambda: "still waiting for the local Spark server" in log_of(app), "the run's log tells of the wait"
+    )
     assert [row.run_claim for row in app.leases.scan().leases] == [None, None]
-    assert len(app.worker().run_beats) == 1, "the run beats meanwhile"
-    assert app.asked() is None, "the sensor starts no second run beside it"
+    assert len(app.worker().run_beats) == 1, "the run beats while Spark starts"
+    assert app.asked() is None, "the sensor asks for no second run while the first one waits"
     go.touch()
     assert process.wait(180) == 0, app.processes.logs()
     app.check()
 
 
-def test_a_spark_that_doesnt_start_fails_the_run_with_nothing_claimed(make_app: MakeApp, cold: Path):
+def test_a_run_whose_spark_doesnt_start_fails_and_claims_no_shard(make_app: MakeApp, cold: Path):
     write_java(cold, "echo no memory is left >&2; exit 1")
     app = make_app()
     request = a_request(app)

@@ -80,7 +80,7 @@ def test_the_shells_run_says_why_it_waited_without_success(make_app: MakeApp):
     app.check()
 
 
-def test_a_job_without_a_worker_ends_in_a_sentence_and_no_stack_trace(make_app: MakeApp):
+def test_a_job_without_a_worker_in_its_config_fails_with_a_sentence_and_no_stack_trace(make_app: MakeApp):
     app = make_app()
 
     shell = app.processes.start("job", "execute", "-m", "pipeline.definitions", "-j", app.job_name)

@@ -44,7 +44,7 @@ class Lake(Protocol):
         ...
 
     def remove(self, file: StagedFile) -> None:
-        """Something else deletes a staged file."""
+        """Delete a staged file, as a process other than Headrace might."""
         ...
 
     def numbers(self) -> dict[str, list[int]]:

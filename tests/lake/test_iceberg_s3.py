@@ -103,7 +103,7 @@ def requests() -> Iterator[Requests]:
 def test_a_wave_with_one_file_takes_at_most_twelve_requests(
     tmp_path: Path, endpoint: str, requests: Requests
 ):
-    """As a run does it: look at the table, write the file as a Spark task does, commit."""
+    """The test does what a run does: read the table, write a file as a Spark task does, commit."""
     table = open_table(tmp_path, endpoint)
     table.ensure()
     table.commit(ORIGIN)
@@ -116,6 +116,6 @@ def test_a_wave_with_one_file_takes_at_most_twelve_requests(
         )
         landed = table.commit(Proposal((a_range(A, wave - 1 or None, wave, rows=1, files=[file]),), (file,)))
         assert not landed.landing.refused
-        assert requests.seen, "the requests are counted"
+        assert requests.seen, "the log of the stand-in has lines for the requests"
         assert len(requests.seen) <= 12, "\n".join(requests.seen)
     assert numbers_in(read.rows(table)) == {A.shard_id: [1, 2, 3]}

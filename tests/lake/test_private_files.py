@@ -112,7 +112,7 @@ def test_missing_folders_are_made_private_below_the_first_existing_one(tmp_path:
 
 
 @pytest.mark.parametrize("location", ["abfss://lake@account/x", "gs://bucket", "a-rest-warehouse", ""])
-def test_pyiceberg_chooses_the_access_to_locations_neither_on_this_machine_nor_on_s3(location: str):
+def test_the_file_io_for_locations_neither_on_this_machine_nor_on_s3_is_left_to_pyiceberg(location: str):
     assert with_own_io({"warehouse": location}, location, private=True) == {"warehouse": location}
 
 

@@ -35,10 +35,10 @@ def test_a_commit_makes_the_metadata_that_pyiceberg_would_make(lake: IcebergLake
     land(lake.iceberg, 1)
     base = lake.iceberg.open()
     change = (SetPropertiesUpdate(updates={"a": "b"}),)
-    ours = applied(change, base.metadata, base.metadata_location)
-    theirs = update_table_metadata(base.metadata, change, metadata_location=base.metadata_location)
-    assert without_time(ours) == without_time(theirs)
-    assert ours.last_updated_ms > base.metadata.last_updated_ms
+    by_headrace = applied(change, base.metadata, base.metadata_location)
+    by_pyiceberg = update_table_metadata(base.metadata, change, metadata_location=base.metadata_location)
+    assert without_time(by_headrace) == without_time(by_pyiceberg)
+    assert by_headrace.last_updated_ms > base.metadata.last_updated_ms
 
 
 def without_time(metadata: TableMetadata) -> dict[str, object]:
@@ -54,7 +54,7 @@ def test_a_commit_copies_no_snapshot(lake: IcebergLake):
     assert all(kept is former for kept, former in zip(after, before, strict=False))
 
 
-def test_a_table_reads_no_metadata_file_that_it_has_read_or_written(lake: IcebergLake):
+def test_a_table_doesnt_read_again_a_metadata_file_that_it_has_read_or_written(lake: IcebergLake):
     land(lake.iceberg, 1)
     location = lake.iceberg.open().metadata_location
     Path(location.removeprefix("file://")).unlink()
@@ -72,7 +72,7 @@ def test_a_commit_of_another_process_is_seen_at_once(lake: IcebergLake):
 
 
 def test_a_commit_on_metadata_that_another_process_replaced_is_refused(lake: IcebergLake):
-    """Between the look at the database and the swap: nothing but the swap itself can notice it."""
+    """The other process commits after the database was read and before the swap, so only the swap can notice."""
     catalog = lake.iceberg.catalog
     assert isinstance(catalog, KeepingSqlCatalog)
     stale = lake.iceberg.open()

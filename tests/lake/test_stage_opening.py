@@ -1,4 +1,5 @@
-"""Opening the stage on Spark: what is slow is waited for and told, and what doesn't come is one sentence."""
+"""Opening the stage on Spark: a slow Spark is waited for with progress messages; a Spark that doesn't come is an
+error of one sentence."""
 
 import socket
 import threading
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully suppo
 
 
 class _SlowSession:
-    """Runs its first job once somebody lets it, or cancels it."""
+    """A session whose first job ends when the test sets `over` or when the job is cancelled."""
 
     def __init__(self) -> None:
         self.sparkContext = self
@@ -37,7 +38,7 @@ class _SlowSession:
 
     def collect(self) -> None:
         self.jobs += 1
-        assert self.over.wait(60), "nobody lets this job go on"
+        assert self.over.wait(60), "the test neither released nor cancelled this job"
         if self.is_cancelled:
             raise PySparkException("[OPERATION_CANCELED] by a call")
 
@@ -50,7 +51,7 @@ def _stage_on(session: _SlowSession, *, patience: timedelta = PATIENCE) -> Spark
     return SparkStage(lambda _: session, script(), patience=patience)  # type: ignore[arg-type, return-value]
 
 
-def test_a_first_job_that_is_slow_is_waited_for_with_progress(monkeypatch: pytest.MonkeyPatch):
+def test_opening_waits_for_a_slow_first_job_and_says_so(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(waiting, "TELL_EVERY", 0.01)
     session = _SlowSession()
     told: list[str] = []
@@ -68,7 +69,7 @@ def test_a_first_job_that_is_slow_is_waited_for_with_progress(monkeypatch: pytes
     assert session.jobs == 1
 
 
-def test_a_first_job_that_never_comes_is_cancelled_and_one_sentence():
+def test_a_first_job_that_never_ends_is_cancelled_and_reported_in_one_sentence():
     session = _SlowSession()
 
     with pytest.raises(Unreachable, match=r"it took longer than 0 s; nothing was read.*tries again"):
@@ -77,7 +78,7 @@ def test_a_first_job_that_never_comes_is_cancelled_and_one_sentence():
     assert session.is_cancelled
 
 
-def test_a_sentence_that_cant_be_told_ends_no_start(monkeypatch: pytest.MonkeyPatch):
+def test_an_error_while_a_progress_message_is_written_doesnt_end_the_opening(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(waiting, "TELL_EVERY", 0.01)
     session = _SlowSession()
     tries = []
@@ -93,7 +94,7 @@ def test_a_sentence_that_cant_be_told_ends_no_start(monkeypatch: pytest.MonkeyPa
     assert len(tries) >= 3
 
 
-def test_a_spark_that_runs_nothing_is_one_sentence():
+def test_a_first_job_that_fails_is_reported_in_one_sentence():
     session = Mock()
     session.range.return_value.collect.side_effect = PySparkException("no executor\nfor you")
 
@@ -101,11 +102,11 @@ def test_a_spark_that_runs_nothing_is_one_sentence():
         SparkStage(lambda _: session, script()).open(warn)
 
 
-def test_a_mistake_of_our_own_while_opening_is_not_blamed_on_spark():
+def test_an_error_of_headraces_own_code_isnt_reported_as_sparks():
     session = Mock()
-    session.range.return_value.collect.side_effect = ValueError("ours")
+    session.range.return_value.collect.side_effect = ValueError("of Headrace")
 
-    with pytest.raises(ValueError, match="ours"):
+    with pytest.raises(ValueError, match="of Headrace"):
         SparkStage(lambda _: session, script()).open(warn)
 
 
@@ -115,7 +116,7 @@ def _a_free_port() -> int:
         return int(asked.getsockname()[1])
 
 
-def test_a_remote_server_that_comes_late_is_waited_for():
+def test_opening_waits_for_a_remote_server_that_starts_late():
     port = _a_free_port()
     server = grpc.server(ThreadPoolExecutor(1))
     server.add_insecure_port(f"127.0.0.1:{port}")
@@ -128,13 +129,13 @@ def test_a_remote_server_that_comes_late_is_waited_for():
     server.stop(None)
 
 
-def test_a_remote_server_that_doesnt_come_is_one_sentence():
+def test_a_remote_server_that_doesnt_answer_is_reported_in_one_sentence():
     url = f"sc://127.0.0.1:{_a_free_port()}"
 
     with pytest.raises(Unreachable, match=f"Spark at {url} didn't answer for 1 s; nothing was read. Check"):
         _await_server(url, timedelta(seconds=1))
 
 
-def test_an_address_that_is_none_is_refused():
+def test_an_address_that_isnt_that_of_a_spark_connect_server_is_refused():
     with pytest.raises(BadSetting, match=r"'sc://host/path' isn't the address of a Spark Connect server"):
         spark_session(SparkSettings(remote="sc://host/path"), "test")

@@ -67,7 +67,8 @@ def spark(aws: LocalAws, tmp_path_factory: pytest.TempPathFactory) -> Iterator["
 
 
 def _aws_configuration(folder: Path) -> Path:
-    """With the profile `streaming`, whose keys come from a command that leaves a file behind."""
+    """An AWS configuration with the profile `streaming`. The command that prints its keys also writes the file
+    `was-asked`."""
     keys = '{"Version": 1, "AccessKeyId": "local", "SecretAccessKey": "local"}'
     command = folder / "keys"
     command.write_text(f"#!/bin/sh\ntouch {folder}/was-asked\necho '{keys}'\n")
@@ -207,7 +208,7 @@ def test_with_a_missing_bucket_no_position_moves(spark: "SparkSession", aws: Loc
     assert (manifest.files, manifest.staged[0].rows) == ((), 0)
 
 
-def test_a_task_reads_by_the_profile_of_the_settings(spark: "SparkSession", aws: LocalAws, tmp_path: Path):
+def test_a_task_reads_with_the_profile_of_the_settings(spark: "SparkSession", aws: LocalAws, tmp_path: Path):
     stream = Stream(aws, shards=1)
     numbers = stream.put(3)
     asked = Path(os.environ["AWS_CONFIG_FILE"]).with_name("was-asked")
@@ -220,7 +221,9 @@ def test_a_task_reads_by_the_profile_of_the_settings(spark: "SparkSession", aws:
     assert asked.exists()
 
 
-def test_a_profile_that_sparks_host_lacks_is_named(spark: "SparkSession", aws: LocalAws, tmp_path: Path):
+def test_the_error_names_a_profile_that_sparks_host_lacks(
+    spark: "SparkSession", aws: LocalAws, tmp_path: Path
+):
     stream = Stream(aws, shards=1)
     pages = KinesisPages(region=aws.region, endpoint=aws.endpoint, profile="elsewhere")
 

@@ -56,7 +56,7 @@ class Mix:
     half_done: float = 0.0
     """Only a part of a portion of writes is done, in any order; then the process dies, or the other writes fail."""
     cold: float = 0.0
-    """A run's Spark starts slowly or not at all, as a share of the runs that open it."""
+    """The share of the runs whose Spark starts slowly or not at all, among the runs that open their stage."""
 
     def __str__(self) -> str:
         rates = [f"{f.name} {getattr(self, f.name):.2%}" for f in fields(self) if getattr(self, f.name)]

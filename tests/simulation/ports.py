@@ -232,8 +232,8 @@ class Table(Port):
 
 
 class Stage:
-    """The stage port of one run, whose Spark may have to start first. Reading takes time, sometimes far too long, and the stream
-    may be recreated meanwhile."""
+    """The stage port of one run, whose Spark may have to start first. Reading takes time, sometimes far too long,
+    and the stream may be recreated while a run reads."""
 
     def __init__(self, calls: ServiceCalls) -> None:
         self._calls = calls
@@ -253,14 +253,14 @@ class Stage:
         self._is_open = True
 
     def _require_no_claim(self) -> None:
-        """I41."""
+        """The check of I41: a run claims no shard while its Spark starts."""
         claim = self._calls.process.claim
         for row in self._calls.world.leases.rows.values():
             if row.run_claim == claim:
                 raise Violation("I41", f"{claim} holds {row.key} while its Spark starts", row.key)
 
     def _start(self, on_waiting: OnWaiting) -> None:
-        """Start for longer than the lease duration, or than a run may make no progress; or in vain."""
+        """Spark takes up to longer than a run may go without progress, and sometimes doesn't start."""
         calls, world = self._calls, self._calls.world
         seconds, comes = world.rng.choice((15.0, 45.0, 130.0, 280.0)), world.rng.random() < 0.7
         how = f"Spark starts for {seconds:.0f} s{'' if comes else ' in vain'}"

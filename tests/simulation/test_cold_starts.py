@@ -1,4 +1,4 @@
-"""A run whose Spark is slow to start holds up nobody, and isn't taken for dead."""
+"""A run whose Spark is slow to start delays no other run, and doesn't count as dead."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tests.simulation.scheduler import Process
 
 
 def start_slowly(scene: Scene, seconds: float, *, in_vain: int = 0) -> list[str]:
-    """Spark takes so long to start in each run; so many times it doesn't come. The claims of the runs that waited."""
+    """Make Spark take `seconds` to start in each run, and fail to start the first `in_vain` times. Returns the run
+    claims that waited."""
     waited: list[str] = []
 
     def wait(process: Process, what: str, args: tuple[Any, ...]) -> None:
@@ -33,7 +34,7 @@ def start_slowly(scene: Scene, seconds: float, *, in_vain: int = 0) -> list[str]
 
 @pytest.mark.parametrize("heartbeat", list(Heartbeat))
 @pytest.mark.parametrize("seconds", [30.0, 150.0, 290.0])
-def test_a_start_longer_than_a_lease_lasts_moves_no_lease_and_ends_no_run(
+def test_no_lease_moves_and_no_run_fails_while_spark_starts_for_longer_than_the_lease_duration(
     seconds: float, heartbeat: Heartbeat
 ) -> None:
     with a_scene(heartbeat=heartbeat) as scene:
@@ -46,7 +47,7 @@ def test_a_start_longer_than_a_lease_lasts_moves_no_lease_and_ends_no_run(
         scene.run_until(lambda: scene.is_read_up(0) and scene.is_read_up(1), within=seconds + 60)
         assert [scene.row(shard).owner for shard in (0, 1)] == owners
         assert [scene.row(shard).owner_switches for shard in (0, 1)] == counters
-        assert len(waited) == 2, "no other run was started beside one that waits"
+        assert len(waited) == 2, "no other run was started while two runs waited"
         assert scene.said("is reported failed") == []
         scene.settled()
 
@@ -56,13 +57,13 @@ def test_another_run_reads_a_shard_while_a_run_waits_for_its_spark() -> None:
         waited = start_slowly(scene, 280.0)
         scene.put(0)
         scene.run_until(lambda: len(waited) == 1, within=60)
-        scene.world.script = None  # the Spark of the next run runs already
+        scene.world.script = None  # the Spark of the next run has started already
         deployment = scene.world.deployments[0]
         deployment.consume(deployment.workers[0], (scene.row(0).key,))
         assert scene.run_until(lambda: scene.is_read_up(0), within=60) < 60
 
 
-def test_shards_are_read_once_a_spark_that_didnt_start_does() -> None:
+def test_shards_are_read_when_spark_starts_after_two_failures() -> None:
     with a_scene(hosts=1, shards=2) as scene:
         waited = start_slowly(scene, 30.0, in_vain=2)
         scene.put(0)
