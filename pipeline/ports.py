@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Protocol
 
 from pipeline.core.batch import Batch, BatchLimits, Manifest
 from pipeline.core.change import Applied, Change, Outcome, Refused
@@ -134,6 +135,9 @@ class Listing:
     skipped: tuple[SkippedRow, ...] = ()
 
 
+NO_ROWS: Final[Mapping[str, Lease]] = MappingProxyType({})
+
+
 class LeaseStore(Protocol):
     @property
     def at_once(self) -> int:
@@ -152,8 +156,9 @@ class LeaseStore(Protocol):
         """All rows. Only the leader scans, because a scan costs by the size of the table."""
         ...
 
-    def held_by(self, worker_id: str) -> Listing:
-        """The rows whose owner is this worker, from the owner index."""
+    def held_by(self, worker_id: str, known: Mapping[str, Lease] = NO_ROWS) -> Listing:
+        """The rows whose owner is this worker, from the owner index. A row of `known` (by lease key) that the worker still owns
+        is answered as it is, without being read."""
         # During a handover `leaseOwner` is the next owner. So the index doesn't show the holder the rows that it is handing over.
         # A DynamoDB index is eventually consistent, too: the row itself decides, by the condition of each write.
         ...
@@ -376,9 +381,8 @@ class Pages(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class LatestRun:
-    run_id: str
-    failed: tuple[str, ...]
+class RunOutcome:
+    failed: tuple[str, ...] = ()
     """Lease keys of the shards that failed in the run."""
     left_alone: tuple[str, ...] = ()
     """Lease keys of the shards that the run was asked not to read, because they failed lately."""
@@ -393,8 +397,12 @@ class Runs(Protocol):
         """The ids of this worker's runs that Dagster doesn't count as over."""
         ...
 
-    def latest(self, worker_id: str) -> LatestRun | None:
-        """The newest run of this worker, over or not."""
+    def latest(self, worker_id: str) -> str | None:
+        """Id of the newest run of this worker, over or not."""
+        ...
+
+    def outcome(self, run_id: str) -> RunOutcome:
+        """What is to be remembered of a run that is over."""
         ...
 
 

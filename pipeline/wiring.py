@@ -25,6 +25,7 @@ from pipeline.duties.chain import WavePorts
 from pipeline.duties.chain_repair import Repairing
 from pipeline.duties.claims import Claims
 from pipeline.duties.due_rows import DueRows
+from pipeline.duties.known_tables import KnownTables
 from pipeline.duties.leader_report import LeaderMemory
 from pipeline.duties.leader_tick import LeaderDuty
 from pipeline.duties.load_report import LoadReport
@@ -39,7 +40,8 @@ from pipeline.duties.wave import Arrow, OnArrow
 from pipeline.duties.wave_rows import WaveRows
 from pipeline.duties.worker_report import WorkerMemory
 from pipeline.duties.worker_tick import WorkerDuty
-from pipeline.ports import LatestRun, OnWaiting, Ports, Runs, ShardSource
+from pipeline.errors import TablesMissing
+from pipeline.ports import OnWaiting, Ports, RunOutcome, Runs, ShardSource
 from pipeline.settings.model import Settings
 
 _Memory = TypeVar("_Memory")
@@ -61,6 +63,7 @@ class _Sensor(Generic[_Memory]):
     The lock works within one process. Between processes, conditional writes to DynamoDB keep two ticks from harm.
     """
     streams: KnownStreams | None = None
+    tables: KnownTables | None = None
 
 
 @dataclass(slots=True)
@@ -101,8 +104,11 @@ class NoDagster:
     def open_runs(self, worker_id: str) -> tuple[str, ...]:
         return ()
 
-    def latest(self, worker_id: str) -> LatestRun | None:
+    def latest(self, worker_id: str) -> str | None:
         return None
+
+    def outcome(self, run_id: str) -> RunOutcome:
+        return RunOutcome()
 
 
 def _ignore_arrow(_arrow: Arrow, _keys: tuple[str, ...]) -> None: ...
@@ -125,13 +131,17 @@ class Wiring:
         if not sensor.at_work.acquire(blocking=False):
             return Turn(sentence="leader: the previous tick is still at work", cursor=cursor)
         try:
+            duty = replace(self.leader(), tables=self._known_tables())
             return leader_turn(
-                self.leader(),
+                duty,
                 cursor,
                 last_tick=sensor.last_tick,
                 times=self.settings.times,
                 timer=self.ports.timer,
             )
+        except TablesMissing:
+            sensor.tables = None
+            raise
         finally:
             sensor.at_work.release()
 
@@ -188,6 +198,12 @@ class Wiring:
         if sensor.streams is None or sensor.streams.source is not source:
             sensor.streams = KnownStreams(source, self.ports.clock)
         return sensor.streams
+
+    def _known_tables(self) -> KnownTables:
+        sensor, tables = self.remembered.leader, self.ports.tables()
+        if sensor.tables is None or sensor.tables.tables is not tables:
+            sensor.tables = KnownTables(tables, self.ports.clock)
+        return sensor.tables
 
     def policy(self) -> Policy:
         """Made once for each tick, run and command, on the ports of that moment. The parts of a policy keep nothing: a run asks them

@@ -1,12 +1,46 @@
 """Dagster's instance, kept by the code server from tick to tick.
 
 A sensor's context would open the instance anew at each tick, and check the migrations of three databases each time: half of
-the CPU of a tick that has nothing to do. One instance may serve many threads, as in Dagster's own daemon.
+the CPU of a tick that has nothing to do. One instance may serve many threads, as in Dagster's own daemon. What
+hardly ever changes in Dagster's databases is kept beside it, because Dagster opens a database anew for each question.
 """
 
 import threading
+import time
+from collections.abc import Iterable
+from functools import cached_property
 
 import dagster as dg
+
+from resources.runs import instance_id
+
+_PARTITIONS_HOLD = 60.0
+"""Seconds. A partition that a person deletes in Dagster's UI comes back after this time."""
+
+
+class KnownInstance:
+    """An instance, and what is known of it."""
+
+    def __init__(self, instance: dg.DagsterInstance) -> None:
+        self.instance = instance
+        self._partitions: dict[str, tuple[frozenset[str], float]] = {}
+        """By name of the partitions: those that were there at the last look, and until when they count as being there."""
+
+    @cached_property
+    def id(self) -> str:
+        return instance_id(self.instance)
+
+    def missing_partitions(self, name: str, keys: Iterable[str]) -> list[str]:
+        """Those of these keys that Dagster doesn't have as dynamic partitions of that name, in their order."""
+        keys = tuple(keys)
+        if not keys:
+            return []
+        there, until = self._partitions.get(name, (frozenset[str](), 0.0))
+        now = time.monotonic()
+        if now > until or not there.issuperset(keys):
+            there = frozenset(self.instance.get_dynamic_partitions(name))
+            self._partitions[name] = there, now + _PARTITIONS_HOLD
+        return [key for key in keys if key not in there]
 
 
 class KeptInstance:
@@ -15,13 +49,13 @@ class KeptInstance:
     def __init__(self) -> None:
         self._making = threading.Lock()
         self._ref: object = None
-        self._instance: dg.DagsterInstance | None = None
+        self._known: KnownInstance | None = None
 
-    def of(self, context: dg.SensorEvaluationContext) -> dg.DagsterInstance:
+    def of(self, context: dg.SensorEvaluationContext) -> KnownInstance:
         ref = context.instance_ref
         if ref is None:  # a context that a test built on an instance of its own
-            return context.instance
+            return KnownInstance(context.instance)
         with self._making:
-            if self._instance is None or ref != self._ref:
-                self._ref, self._instance = ref, dg.DagsterInstance.from_ref(ref)
-            return self._instance
+            if self._known is None or ref != self._ref:
+                self._ref, self._known = ref, KnownInstance(dg.DagsterInstance.from_ref(ref))
+            return self._known

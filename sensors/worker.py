@@ -10,7 +10,7 @@ from pipeline.duties.turns import RunAsk
 from pipeline.settings.model import Settings
 from pipeline.wiring import Wiring
 from resources.instance import KeptInstance
-from resources.runs import LATER_TAG, WORKER_TAG, DagsterRuns, instance_id
+from resources.runs import LATER_TAG, WORKER_TAG, DagsterRuns
 from sensors.interval import interval
 from sensors.results import result
 
@@ -26,13 +26,12 @@ def build_worker(
         description=__doc__,
     )
     def worker(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        instance = kept_instance.of(context)
-        turn = wiring.worker_turn(
-            worker_id, context.cursor, instance=instance_id(instance), runs=DagsterRuns(instance)
-        )
+        known = kept_instance.of(context)
+        instance = known.instance
+        turn = wiring.worker_turn(worker_id, context.cursor, instance=known.id, runs=DagsterRuns(instance))
         _report_dead(instance, turn.dead_runs)
         requests = [] if turn.ask is None else [_request(wiring.settings, turn.ask)]
-        return result(context, instance, wiring.settings, turn, requests)
+        return result(context, known, wiring.settings, turn, requests)
 
     return worker
 

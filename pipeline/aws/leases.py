@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -26,7 +26,7 @@ from pipeline.core.change import Applied, Change, Outcome, Refused, is_own_write
 from pipeline.core.lease import Lease
 from pipeline.errors import HeadraceError, TablesMissing, Transient, WrongShape
 from pipeline.kcl.scan_segments import scan_segments
-from pipeline.ports import Clock, Listing, SkippedRow
+from pipeline.ports import NO_ROWS, Clock, Listing, SkippedRow
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -70,12 +70,12 @@ class DynamoLeaseStore:
         """
         return _listing(self._rows.scan_in_segments(scan_segments(self._bytes())))
 
-    def held_by(self, worker_id: str) -> Listing:
+    def held_by(self, worker_id: str, known: Mapping[str, Lease] = NO_ROWS) -> Listing:
         """The leases of a worker. Once the owner index is ACTIVE, leases that the worker is handing over are missing here, because
         leaseOwner already names the next owner. A worker that still reads such a shard knows the row's key, and reads the row by its key.
         """
         if self._has_index():
-            found = self._held_by_index(worker_id)
+            found = self._held_by_index(worker_id, known)
             if found is not None:
                 return found
         return self._held_by_scan(worker_id)
@@ -131,9 +131,9 @@ class DynamoLeaseStore:
             )
         )
 
-    def _held_by_index(self, worker_id: str) -> Listing | None:
+    def _held_by_index(self, worker_id: str, known: Mapping[str, Lease]) -> Listing | None:
         """The worker's leases by the owner index; None if the index was deleted. The index lags behind the table, so it only gives
-        keys, and the rows are then read consistently.
+        keys, and rows that aren't known are then read consistently.
         """
         try:
             keys = self._keys_of(worker_id)
@@ -142,12 +142,10 @@ class DynamoLeaseStore:
                 raise
             self._is_indexed = False
             return None
-        found = _listing(self._rows.get_many(keys))
+        found = _listing(self._rows.get_many([key for key in keys if key not in known]))
         # Checked again, because the index may still name this worker for a lease that another worker has by now.
-        return Listing(
-            tuple(lease for lease in found.leases if worker_id in {lease.owner, lease.checkpoint_owner}),
-            found.skipped,
-        )
+        read = [lease for lease in found.leases if worker_id in {lease.owner, lease.checkpoint_owner}]
+        return Listing((*(known[key] for key in keys if key in known), *read), found.skipped)
 
     def _keys_of(self, worker_id: str) -> list[str]:
         rows = self._rows.query(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -62,8 +63,8 @@ class JoinedWork:
             failover_warning(after.renewal_period, self.settings.kcl.failover),
         )
 
-    def own_rows(self, me: str, held: frozenset[str]) -> tuple[Lease, ...]:
-        return self._given.own_rows(me, held)
+    def own_rows(self, me: str, held: frozenset[str], known: Mapping[str, Lease]) -> tuple[Lease, ...]:
+        return self._given.own_rows(me, held, known)
 
     def take_leases(self, me: str, memory: PartMemory) -> TakenLeases:
         return TakenLeases(memory)

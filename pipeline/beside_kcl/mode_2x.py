@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -69,8 +69,8 @@ class TakesLeases:
         """There is no leader that assigns leases, so there is nothing to watch."""
         return LeaderLook(seen, memory)
 
-    def own_rows(self, me: str, held: frozenset[str]) -> tuple[Lease, ...]:
-        """The rows of `held` and of their children. KCL 2.x makes no owner index that could be asked."""
+    def own_rows(self, me: str, held: frozenset[str], known: Mapping[str, Lease]) -> tuple[Lease, ...]:
+        """The rows of `held` and of their children. KCL 2.x makes no owner index that could be asked, so all rows are read."""
         own = held_of(self.leases, me, held)
         # At a shard's end this worker's run makes the children's rows. They must be counted up from the next tick on: the
         # next scan comes after two lease durations, when they would have expired.

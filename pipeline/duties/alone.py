@@ -203,10 +203,10 @@ class AssignedLeases:
         watch, alarm = LeaderWatch(self.lock, self.workers, self.times).look(seen, now)
         return LeaderLook(watch, memory, alarm)
 
-    def own_rows(self, me: str, held: frozenset[str]) -> tuple[Lease, ...]:
+    def own_rows(self, me: str, held: frozenset[str], known: Mapping[str, Lease]) -> tuple[Lease, ...]:
         # The index is keyed by leaseOwner, which already names the next owner while a lease is handed over. The rows that
         # this worker still has to hand over are therefore read by the keys that its last tick remembered.
-        found = {row.key: row for row in self.leases.held_by(me).leases}
+        found = {row.key: row for row in self.leases.held_by(me, known).leases}
         found |= {row.key: row for row in held_of(self.leases, me, held - found.keys())}
         return tuple(found.values())
 

@@ -240,8 +240,9 @@ class OwnLeases(Protocol):
         """See whether the leader, which should assign leases, does so."""
         ...
 
-    def own_rows(self, me: str, held: frozenset[str]) -> tuple[Lease, ...]:
-        """The rows that this worker owns, or holds for their next owner. `held`: keys as the last tick knew them."""
+    def own_rows(self, me: str, held: frozenset[str], known: Mapping[str, Lease]) -> tuple[Lease, ...]:
+        """The rows that this worker owns, or holds for their next owner. `held`: keys as the last tick knew them. `known`: rows,
+        by lease key, that needn't be read again as long as the worker owns them."""
         ...
 
     def take_leases(self, me: str, memory: PartMemory) -> TakenLeases:

@@ -88,6 +88,8 @@ def leader_turn(
         # Four beats in the lock's time, so that a single slow or failing beat doesn't lose the lock.
         with timer.beating(duty.beat_lock, times.leader_lock / 4, at_most=TICK_DEADLINE):
             report = duty.tick(memory)
+        if isinstance(report.trouble, TablesMissing):
+            raise report.trouble
     except Transient as error:
         # The memory from before the tick is kept: a leader that fails at every second tick must still notice a death.
         next_cursor = _after_failure(duty, memory, failures + 1, last_tick)

@@ -11,6 +11,7 @@ from pipeline.core.due import Due, DuePlan
 from pipeline.core.lease import Lease
 from pipeline.core.sighting import Sighting
 from pipeline.core.words import counted
+from pipeline.duties.at_rest import KnownRows
 from pipeline.duties.leader_watch import LeaderWatchMemory
 from pipeline.duties.part_memory import PartMemory
 
@@ -35,6 +36,8 @@ class WorkerMemory:
     """By lease key: shards that failed in the last runs, with the time of the next try."""
     held: frozenset[str] = frozenset()
     """Keys of the leases that the worker holds. The index doesn't show those that it has to hand over (see `own_rows`)."""
+    known: KnownRows = field(default_factory=KnownRows)
+    """The rows of a worker at rest, as they were last read. They aren't in the cursor."""
     leader: LeaderWatchMemory = field(default_factory=LeaderWatchMemory)
     own_leases_memory: PartMemory = None
     """What the policy's part `own_leases` remembers."""

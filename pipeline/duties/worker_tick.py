@@ -5,25 +5,27 @@ beat -> the worker's rows -> stopping? give them up -> handovers -> is a run at 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from pipeline.core import change
 from pipeline.core.backoff import after_run, held_off
 from pipeline.core.change import Change, applied, require_some
-from pipeline.core.due import Due, LivenessTimes, RunState, is_time, run_lives
+from pipeline.core.due import Due, is_time
 from pipeline.core.handover import plan_hand_over, plan_take_over
-from pipeline.core.lease import Lease, run_of_claim
+from pipeline.core.lease import Lease
 from pipeline.core.sighting import Sighting, look
 from pipeline.core.stream import StreamId
 from pipeline.core.words import counted
 from pipeline.core.worker import Worker
+from pipeline.duties.at_rest import KnownRows
 from pipeline.duties.due_rows import PROBES_A_TICK, DueRows, describe_streams
 from pipeline.duties.failing import failures_suffix, note_undescribed
+from pipeline.duties.own_runs import OwnRuns
 from pipeline.duties.policy import Policy
 from pipeline.duties.worker_report import WorkerMemory, WorkerReport, claims_on, sentence_of
-from pipeline.ports import Clock, LatestRun, LeaseStore, Runs, ShardSource, WorkerStore
+from pipeline.ports import Clock, LeaseStore, Runs, ShardSource, WorkerStore
 from pipeline.settings.model import TimeSettings
 
 
@@ -86,18 +88,24 @@ class WorkerDuty:
 
     def _look(self, row: Worker, memory: WorkerMemory, now: datetime) -> WorkerReport:
         watched = self.policy.own_leases.watch_leader(memory.leader, memory.own_leases_memory, now)
-        memory = replace(memory, leader=watched.watch, own_leases_memory=watched.memory)
-        memory, mine, previous = self._read_rows(row, replace(memory, rival=None), now)
-        latest = self.runs.latest(self.worker_id)
-        memory = self._count_failures(memory, latest, now)
-        living = self._living_claims(memory.claims)
+        known = memory.known.at(now, tick=self.times.worker_tick)
+        runs = self._own_runs(memory.latest_run if known.read else None)
+        if row.run_beats or runs.open or runs.latest != memory.latest_run:
+            known = KnownRows()  # a run may have changed the rows since they were read
+        memory = replace(
+            memory, leader=watched.watch, own_leases_memory=watched.memory, rival=None, known=KnownRows()
+        )
+        memory, mine, previous = self._read_rows(row, memory, now, known)
+        memory = self._count_failures(memory, runs, now)
+        living = runs.living_claims(memory.claims)
         mine, handed = self._hand_over(mine, living)
         mine = self._complete_for_dead_runs(mine, living, previous)
         memory = replace(memory, held=frozenset(lease.key for lease in mine))
         life, tick = self.policy.signs_of_life, self.times.worker_tick
-        self._apply(life.beats_of_worker(self.worker_id, mine, living, now=now, since=tick))
+        beats = life.beats_of_worker(self.worker_id, mine, living, now=now, since=tick)
+        self._apply(beats)
         memory, mine, taking = self._take_leases(memory, mine)
-        alive, dead = self._judge_runs(memory.claims)
+        alive, dead = runs.judge(memory.claims)
         report = WorkerReport(
             memory, "", dead_runs=dead, partitions=tuple(sorted(memory.held)), alarm=watched.alarm
         )
@@ -105,7 +113,7 @@ class WorkerDuty:
         suffix += failures_suffix(mine) + (f", {watched.note}" if watched.note else "")
         if alive:
             return replace(report, sentence=f"worker {self.worker_id}: run {alive[0]} is at work{suffix}")
-        self._forget_dead_runs(row, mine, living)
+        self._forget_dead_runs(row, mine, living, runs)
         later = held_off(memory.backoff, now)
         rows = self._due_rows
         asked = describe_streams(mine, self.stream)
@@ -123,29 +131,32 @@ class WorkerDuty:
         if not due and (memory.probed is not None or is_time(memory.last_probe, now, every=self.times.probe)):
             due, probed = rows.probe(plan, streams, memory.probed, at_most=PROBES_A_TICK)
             memory = replace(memory, probed=probed, last_probe=memory.last_probe if probed else now)
+        stirs = due or beats or dead or memory.claims or asked.failed
+        if not stirs and all(lease.checkpoint_owner is None for lease in mine):
+            memory = replace(memory, known=known.after(mine, now))
         return replace(
             report,
             memory=memory,
             sentence=sentence_of(self.worker_id, plan, due=due, later=len(later)) + suffix,
             due=due,
             left_alone=tuple(sorted(later)),
-            latest_run=latest.run_id if latest else None,
+            latest_run=runs.latest,
             dead_claims=tuple(sorted({claim for lease in mine for claim in claims_on(lease)} - living)),
         )
 
     def _read_rows(
-        self, row: Worker, memory: WorkerMemory, now: datetime
+        self, row: Worker, memory: WorkerMemory, now: datetime, known: KnownRows
     ) -> tuple[WorkerMemory, tuple[Lease, ...], frozenset[str]]:
         """The worker's rows, with the beats of all claims on them; and the workers that still hold some of these leases."""
-        mine = self.policy.own_leases.own_rows(self.worker_id, memory.held)
+        mine = self.policy.own_leases.own_rows(self.worker_id, memory.held, known.rows)
         beats = {claim: str(count) for claim, count in row.run_beats.items()}
         previous = self._previous_holders(mine)
         for holder in previous:
             beats |= {claim: str(count) for claim, count in holder.run_beats.items()}
         for claim in (claim for lease in mine for claim in claims_on(lease)):
-            known = memory.claims.get(claim)
+            seen = memory.claims.get(claim)
             # A beat that was removed from the worker's row counts as one that stands still.
-            beats.setdefault(claim, known.token if known else "none")
+            beats.setdefault(claim, seen.token if seen else "none")
         claims = look(memory.claims, beats, since=self._since(memory, now), tick=self.times.worker_tick)
         return replace(memory, last_look=now, claims=claims), mine, frozenset(g.worker_id for g in previous)
 
@@ -183,8 +194,9 @@ class WorkerDuty:
 
     def _stop(self, row: Worker, memory: WorkerMemory, now: datetime) -> WorkerReport:
         """Give up all leases that no run is reading. The beat after it makes the leader look for leases without an owner."""
-        memory, mine, _ = self._read_rows(row, memory, now)
-        living = self._living_claims(memory.claims)
+        memory, mine, _ = self._read_rows(row, memory, now, KnownRows())
+        runs = self._own_runs()
+        living = runs.living_claims(memory.claims)
         mine, handed = self._hand_over(mine, living)
         left = [lease for lease in mine if lease.holder == self.worker_id and not lease.has_ended]
         free = [lease for lease in left if lease.run_claim not in living and lease.checkpoint_owner is None]
@@ -192,7 +204,7 @@ class WorkerDuty:
         if left or handed:
             self.workers.beat(self.worker_id, self.instance, found=row.instance, leaving=True)
         waiting = len(left) - len(given)
-        _, dead = self._judge_runs(memory.claims)
+        _, dead = runs.judge(memory.claims)
         state = (
             f"stopping, {counted(len(given) + handed, 'lease')} given up, {counted(waiting, 'lease')} still being read"
             if left or handed
@@ -201,48 +213,28 @@ class WorkerDuty:
         memory = replace(memory, held=frozenset(lease.key for lease in mine) - given.keys())
         return WorkerReport(memory, f"worker {self.worker_id}: {state}", dead_runs=dead)
 
-    def _count_failures(self, memory: WorkerMemory, latest: LatestRun | None, now: datetime) -> WorkerMemory:
-        if (
-            latest is None
-            or latest.run_id == memory.latest_run
-            or latest.run_id in self.runs.open_runs(self.worker_id)
-        ):
+    def _count_failures(self, memory: WorkerMemory, runs: OwnRuns, now: datetime) -> WorkerMemory:
+        latest = runs.latest
+        if latest is None or latest == memory.latest_run or latest in runs.open:
             return memory
+        run = self.runs.outcome(latest)
         backoff = after_run(
-            memory.backoff, latest.failed, now, left_alone=latest.left_alone, transient=latest.transient
+            memory.backoff, run.failed, now, left_alone=run.left_alone, transient=run.transient
         )
-        return replace(memory, latest_run=latest.run_id, backoff=backoff)
+        return replace(memory, latest_run=latest, backoff=backoff)
 
-    def _judge_runs(self, claims: Mapping[str, Sighting]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The worker's runs that Dagster doesn't count as over: those that live, and those that have stopped beating."""
-        alive: list[str] = []
-        dead: list[str] = []
-        for run_id in self.runs.open_runs(self.worker_id):
-            its = [seen for claim, seen in claims.items() if run_of_claim(claim) == run_id]
-            lives = run_lives(self.runs.verdict(run_id), its, self._patience)
-            (alive if lives else dead).append(run_id)
-        return tuple(alive), tuple(dead)
+    def _own_runs(self, over: str | None = None) -> OwnRuns:
+        return OwnRuns(self.worker_id, self.runs, self.times, over)
 
-    @property
-    def _patience(self) -> LivenessTimes:
-        return LivenessTimes(self.times.lease_duration, self.times.launch_grace)
-
-    def _living_claims(self, claims: Mapping[str, Sighting]) -> frozenset[str]:
-        return frozenset(
-            claim
-            for claim, seen in claims.items()
-            if run_lives(self.runs.verdict(run_of_claim(claim)), [seen], self._patience)
-        )
-
-    def _forget_dead_runs(self, row: Worker, mine: tuple[Lease, ...], living: frozenset[str]) -> None:
+    def _forget_dead_runs(
+        self, row: Worker, mine: tuple[Lease, ...], living: frozenset[str], runs: OwnRuns
+    ) -> None:
         """Remove from the worker's row the beats of runs that are over and have no claim left. Else the row would only grow."""
         held = {claim for lease in mine for claim in claims_on(lease)}
         gone = [
             claim
             for claim in row.run_beats
-            if claim not in living
-            and claim not in held
-            and self.runs.verdict(run_of_claim(claim)).state in {RunState.OVER, RunState.UNKNOWN}
+            if claim not in living and claim not in held and runs.is_over(claim)
         ]
         if gone:
             self.workers.forget_runs(self.worker_id, gone)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from pipeline.core.change import Applied, Change, Outcome, Refused, is_own_write
 from pipeline.core.lease import Lease
 from pipeline.errors import HeadraceError, WrongShape
-from pipeline.ports import Listing, SkippedRow
+from pipeline.ports import NO_ROWS, Listing, SkippedRow
 
 _ABSENT: dict[str, Any] = {
     name: field.default
@@ -49,11 +49,13 @@ class MemoryLeaseStore:
             self.scans += 1
             return Listing(tuple(self._rows.values()), self._skipped)
 
-    def held_by(self, worker_id: str) -> Listing:
+    def held_by(self, worker_id: str, known: Mapping[str, Lease] = NO_ROWS) -> Listing:
         with self._lock:
             found = tuple(self._rows.values())
         if self._index:
-            return Listing(tuple([lease for lease in found if lease.owner == worker_id]))
+            return Listing(
+                tuple([known.get(lease.key, lease) for lease in found if lease.owner == worker_id])
+            )
         return Listing(tuple(lease for lease in found if worker_id in {lease.owner, lease.checkpoint_owner}))
 
     def apply(self, change: Change) -> Applied | Refused:

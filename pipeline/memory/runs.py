@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from pipeline.core.due import RunState, RunVerdict
-from pipeline.ports import Clock, LatestRun
+from pipeline.ports import Clock, RunOutcome
 
 
 class MemoryRuns:
@@ -32,11 +32,12 @@ class MemoryRuns:
             if state is not RunState.OVER and self._workers.get(run) == worker_id
         )
 
-    def latest(self, worker_id: str) -> LatestRun | None:
+    def latest(self, worker_id: str) -> str | None:
         mine = [run for run, worker in self._workers.items() if worker == worker_id]
-        if not mine:
-            return None
-        return LatestRun(mine[-1], self._failed.get(mine[-1], ()), self._left_alone.get(mine[-1], ()))
+        return mine[-1] if mine else None
+
+    def outcome(self, run_id: str) -> RunOutcome:
+        return RunOutcome(self._failed.get(run_id, ()), self._left_alone.get(run_id, ()))
 
     def launch(self, run_id: str, worker_id: str) -> None:
         """Dagster has queued a run for this worker."""

@@ -10,7 +10,7 @@ theirs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -103,8 +103,8 @@ class TickCounter:
     def watch_leader(self, seen: LeaderWatchMemory, memory: PartMemory, now: Any) -> Any:
         return self.given.watch_leader(seen, memory, now)
 
-    def own_rows(self, me: str, held: frozenset[str]) -> tuple[Lease, ...]:
-        rows: tuple[Lease, ...] = self.given.own_rows(me, held)
+    def own_rows(self, me: str, held: frozenset[str], known: Mapping[str, Lease]) -> tuple[Lease, ...]:
+        rows: tuple[Lease, ...] = self.given.own_rows(me, held, known)
         return rows
 
     def take_leases(self, me: str, memory: PartMemory) -> TakenLeases:

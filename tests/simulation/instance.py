@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipeline.core.due import RunState, RunVerdict
-from pipeline.ports import LatestRun
+from pipeline.ports import RunOutcome
 from tests.simulation.ports import ServiceCalls
 
 
@@ -75,10 +75,11 @@ class Runs:
         self._calls.world.sim.pause(0.001)
         return tuple(self._instance.open.get(worker_id, ())) if self._instance else ()
 
-    def latest(self, worker_id: str) -> LatestRun | None:
+    def latest(self, worker_id: str) -> str | None:
         self._calls.world.sim.pause(0.001)
-        newest = self._instance.newest.get(worker_id) if self._instance else None
-        if newest is None or self._instance is None:
-            return None
-        run = self._instance.runs[newest]
-        return LatestRun(newest, run.failed, run.left_alone, transient=run.passing)
+        return self._instance.newest.get(worker_id) if self._instance else None
+
+    def outcome(self, run_id: str) -> RunOutcome:
+        self._calls.world.sim.pause(0.001)
+        run = self._instance.runs.get(run_id) if self._instance else None
+        return RunOutcome() if run is None else RunOutcome(run.failed, run.left_alone, transient=run.passing)

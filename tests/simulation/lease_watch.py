@@ -17,7 +17,7 @@ from pipeline.core.worker import Worker
 from pipeline.errors import TablesMissing
 from pipeline.memory.leases import MemoryLeaseStore
 from pipeline.memory.workers import MemoryWorkerStore
-from pipeline.ports import Listing
+from pipeline.ports import NO_ROWS, Listing
 from pipeline.settings.choices import Heartbeat
 from tests.simulation.scheduler import Process
 from tests.simulation.truth import ShardTruth, Violation
@@ -78,13 +78,13 @@ class WatchedLeases:
             return Listing(tuple(self._old.values()), self.store.scan().skipped)
         return self.store.scan()
 
-    def held_by(self, worker_id: str) -> Listing:
+    def held_by(self, worker_id: str, known: Mapping[str, Lease] = NO_ROWS) -> Listing:
         self._require_table()
         world = self._world
         if world.call_faults.occurs("stale"):
             world.note("dynamo", f"a stale index for {worker_id}")
             return Listing(tuple(row for row in self._old.values() if row.owner == worker_id))
-        return self.store.held_by(worker_id)
+        return self.store.held_by(worker_id, known)
 
     def apply(self, change: Change, by: Process, *, looked: float | None = None) -> Applied | Refused:
         """`looked`: when the sending process had last read the worker rows. It is passed in because the request may

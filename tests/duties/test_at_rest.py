@@ -1,0 +1,177 @@
+"""A worker at rest reads its rows at every third tick, and notices in time whatever changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from pipeline.core import change
+from pipeline.core.change import Applied
+from pipeline.core.checkpoint import TRIM_HORIZON
+from pipeline.core.lease import Lease
+from pipeline.memory.leases import MemoryLeaseStore
+from pipeline.ports import NO_ROWS, Listing
+from pipeline.settings.choices import Heartbeat
+from pipeline.settings.kcl_block import KclSettings
+from tests.duties.world import TICK, World
+
+THIRD = 3
+
+
+class CountingLeases(MemoryLeaseStore):
+    """Notes how many rows each look at a worker's leases had to read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: list[int] = []
+
+    def held_by(self, worker_id: str, known: Mapping[str, Lease] = NO_ROWS) -> Listing:
+        found = super().held_by(worker_id, known)
+        self.read.append(sum(row.key not in known for row in found.leases))
+        return found
+
+    def get_many(self, keys: Sequence[str]) -> Listing:
+        if self.read:
+            self.read[-1] += len(keys)
+        return super().get_many(keys)
+
+
+class Resting(World):
+    """One worker with four shards, all read to their ends and found idle."""
+
+    def __init__(
+        self, *, heartbeat: Heartbeat = Heartbeat.WORKER, workers: tuple[str, ...] = ("w1",)
+    ) -> None:
+        super().__init__(shards=4, workers=workers)
+        self.settings = replace(self.settings, kcl=KclSettings(heartbeat=heartbeat))
+        self.leases: CountingLeases = CountingLeases()
+        self.settle()
+        for worker in workers:
+            self.wave(worker, f"first-of-{worker}")
+        self.tick(4)
+
+    def reads_of(self, ticks: int) -> list[int]:
+        """The rows that each of so many ticks of the worker had to read."""
+        found = []
+        for _ in range(ticks):
+            self.leases.read.clear()
+            self.work()
+            found.append(sum(self.leases.read))
+            self.clock.advance(TICK)
+        return found
+
+    def ticks_until_due(self, most: int) -> int:
+        for ticks in range(1, most + 1):
+            if self.work().due:
+                return ticks
+            self.clock.advance(TICK)
+        raise AssertionError(f"nothing was due for {most} ticks")
+
+
+def test_the_rows_of_a_worker_at_rest_are_read_at_every_third_tick() -> None:
+    reads = Resting().reads_of(9)
+    assert sorted(reads) == [0] * 6 + [4] * 3
+    assert reads[:3] == reads[3:6] == reads[6:]
+
+
+def test_a_process_that_starts_anew_reads_the_rows_at_its_first_tick() -> None:
+    world = Resting()
+    world.worker_memory.clear()
+    assert world.reads_of(1) == [4]
+
+
+@pytest.mark.parametrize("at", range(THIRD))
+def test_a_lease_that_the_leader_gives_is_read_at_the_next_tick(at: int) -> None:
+    world = Resting()
+    world.reads_of(at)
+    given = Lease("shardId-000000000009", owner="w1", stream_epoch=world.stream.epoch)
+    world.leases.apply(change.create(given, "for the test"))
+    assert [(due.lease_key, due.why) for due in world.work().due] == [(given.key, "never read")]
+
+
+@pytest.mark.parametrize("at", range(THIRD))
+def test_a_lease_that_the_leader_takes_away_is_held_no_more_at_the_next_tick(at: int) -> None:
+    world = Resting(workers=("w1", "w2"))
+    world.reads_of(at)
+    row = world.leases.held_by("w1").leases[0]
+    assert isinstance(world.leases.apply(change.assign(row, "w2", "for the test")), Applied)
+    assert row.key not in world.work().partitions
+
+
+@pytest.mark.parametrize("at", range(THIRD))
+def test_a_lease_that_is_to_be_handed_over_goes_at_the_next_tick(at: int) -> None:
+    world = Resting(workers=("w1", "w2"))
+    world.reads_of(at)
+    row = world.leases.held_by("w1").leases[0]
+    world.leases.apply(change.initiate_handover(row, "w2", "for the test"))
+    assert "1 shard handed over" in str(world.work())
+
+
+def test_the_rows_are_read_at_each_tick_while_one_is_handed_over_to_the_worker() -> None:
+    world = Resting()
+    row = world.leases.held_by("w1").leases[0]
+    world.leases.apply(change.assign(row, "other", "for the test"))
+    world.work()
+    moved = world.leases.get(row.key)
+    assert moved is not None
+    world.leases.apply(change.initiate_handover(moved, "w1", "for the test"))
+    assert min(world.reads_of(6)) > 0
+
+
+def test_after_a_run_the_rows_are_read_at_the_next_tick() -> None:
+    world = Resting()
+    world.produce(0)
+    world.wave(run="second")
+    assert world.reads_of(1) == [4]
+
+
+def test_while_a_run_is_open_the_rows_are_read_at_each_tick() -> None:
+    world = Resting()
+    world.runs.launch("second", "w1")
+    assert world.reads_of(4) == [4] * 4
+
+
+def test_while_a_run_of_another_process_beats_the_rows_are_read_at_each_tick() -> None:
+    """`headrace consume`, of which Dagster doesn't know."""
+    world = Resting()
+    world.rows.beat_run("w1", "somebody/1")
+    assert world.reads_of(4) == [4] * 4
+
+
+@pytest.mark.parametrize("at", range(THIRD))
+def test_a_new_record_is_noticed_as_soon_as_where_the_rows_are_read_at_each_tick(at: int) -> None:
+    world = Resting()
+    world.reads_of(at)
+    world.produce(2)
+    probe, tick = world.settings.times.probe, world.settings.times.worker_tick
+    assert world.ticks_until_due(most=probe // tick + 1)
+
+
+@pytest.mark.parametrize("at", range(THIRD))
+def test_a_row_that_a_person_put_back_is_due_within_three_ticks(at: int) -> None:
+    world = Resting()
+    world.reads_of(at)
+    row = world.leases.held_by("w1").leases[0]
+    held = world.leases.apply(change.hold(row, "person/1", "for the test"))
+    assert isinstance(held, Applied)
+    back = change.reposition(held.lease, "person/1", at=TRIM_HORIZON, landed=None, why="for the test")
+    put = world.leases.apply(back)
+    assert isinstance(put, Applied)
+    assert isinstance(world.leases.apply(change.release(put.lease, "person/1")), Applied)
+    assert world.ticks_until_due(most=THIRD)
+
+
+def test_ticks_that_fail_for_long_make_nobody_believe_old_rows() -> None:
+    """The memory of a tick that failed is the one before."""
+    world = Resting()
+    assert 0 in world.reads_of(2)
+    world.clock.advance(timedelta(minutes=5))
+    assert world.reads_of(1) == [4]
+
+
+def test_where_each_lease_beats_for_itself_the_rows_are_read_at_each_tick() -> None:
+    """The beat goes by what the row says, and changes it."""
+    assert Resting(heartbeat=Heartbeat.LEASE).reads_of(4) == [4] * 4

@@ -1,0 +1,100 @@
+"""The leader's sensor looks at the coordination tables twice a minute, and at once after a tick that missed one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from pipeline.clock import SystemTimer
+from pipeline.duties.turns import Turn
+from pipeline.errors import TablesMissing
+from pipeline.memory.leases import MemoryLeaseStore
+from pipeline.ports import Listing
+from pipeline.wiring import Wiring
+from tests.duties.reading import PortsOf
+from tests.duties.world import TICK, MadeTables, World
+
+
+@dataclass
+class CountedTables(MadeTables):
+    looks: int = 0
+
+    def ensure(self) -> bool:
+        self.looks += 1
+        return super().ensure()
+
+
+@dataclass(frozen=True)
+class TimedPorts(PortsOf):
+    timer: SystemTimer = field(default_factory=SystemTimer)
+
+
+class Deployment(World):
+    """A leader's sensor in one process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables: CountedTables = CountedTables(missing=True)
+        self.leases: MemoryLeaseStore = _Rows(self)
+        ports: Any = TimedPorts(self)
+        self.wiring = Wiring(self.settings, ports)
+        self.cursor: str | None = None
+
+    def turn(self) -> Turn:
+        turn = self.wiring.leader_turn(self.cursor)
+        self.cursor = turn.cursor
+        self.clock.advance(TICK)
+        return turn
+
+
+class _Rows(MemoryLeaseStore):
+    def __init__(self, world: Deployment) -> None:
+        super().__init__()
+        self._world = world
+
+    def scan(self) -> Listing:
+        if self._world.tables.missing:
+            raise TablesMissing("the lease table isn't there")
+        return super().scan()
+
+
+def test_the_first_tick_makes_the_tables() -> None:
+    world = Deployment()
+    assert "coordination tables created" in world.turn().sentence
+
+
+def test_tables_that_are_there_are_looked_at_twice_a_minute() -> None:
+    world = Deployment()
+    for _ in range(timedelta(minutes=5) // TICK):
+        world.turn()
+    assert world.tables.looks == 10
+
+
+def test_a_table_that_a_person_deletes_is_made_again_by_the_tick_after_the_one_that_missed_it() -> None:
+    world = Deployment()
+    world.turn()
+    world.tables.missing = True
+    failed = 0
+    while world.tables.missing:
+        try:
+            made = world.turn()
+        except TablesMissing:
+            failed += 1
+            world.clock.advance(TICK)
+    assert failed == 1
+    assert "coordination tables created" in made.sentence
+
+
+def test_tables_that_may_not_be_made_fail_each_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Deployment()
+
+    def never() -> bool:
+        raise TablesMissing("the tables don't exist")
+
+    monkeypatch.setattr(world.tables, "ensure", never)
+    for _ in range(3):
+        with pytest.raises(TablesMissing):
+            world.turn()
