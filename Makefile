@@ -9,9 +9,10 @@ parts := $(wildcard bin pipeline assets resources sensors tests bench examples)
 in_venv := env -u SPARK_HOME -u PYTHONPATH -u PYTHONHOME -u PYTHONDONTWRITEBYTECODE \
 	JAVA_HOME="$$(cat .venv/java_home)" PATH="$(CURDIR)/.venv/bin:$$PATH" DAGSTER_DISABLE_TELEMETRY=yes
 
-# make test WORKERS=2 runs the tests in two processes. A process takes its tests in their order, so that neighbours share
-# a module's fixtures; one that has none left takes half of another's rest. Each starts stand-ins and a Spark of its own.
-WORKERS ?= 0
+# The number of processes that `make test` and `make coverage` run tests in. A process takes its tests in their order, so that
+# neighbours share a module's fixtures; a process that has no test left takes half of the other's rest. Each process starts a
+# stand-in of AWS and a Spark server of its own. WORKERS=0: in pytest's own process, where a debugger works.
+WORKERS ?= 2
 in_parallel := -n $(WORKERS) --dist worksteal
 
 .PHONY: help setup fmt check test test-all coverage mutants vectors wire contract interop sim local dev demo bench lock
@@ -35,7 +36,7 @@ check: setup ## check lint, formatting, types, layers and dependencies, and that
 	@$(in_venv) deptry . --no-ansi
 	@$(in_venv) HEADRACE_CONFIG=tests/setup/headrace.yaml dagster definitions validate -m pipeline.definitions
 
-test: setup ## run the tests that every change needs (WORKERS=2: in two processes)
+test: setup ## run the tests that every change needs, in two processes (WORKERS=4: in four, WORKERS=0: in none but pytest's)
 	@$(in_venv) pytest $(in_parallel) -m "not slow" $(ARGS)
 
 test-all: setup ## run all tests one after the other, also the slow ones

@@ -1,4 +1,5 @@
-"""Shared by all tests: the hypothesis profiles, and AWS's service models, which are read once."""
+"""Shared by all tests: the hypothesis profiles, AWS's service models, which are read once, one stand-in of AWS and one
+Spark server."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -6,6 +7,19 @@ from functools import cache
 import pytest
 
 import tests.hypothesis_profiles  # noqa: F401 - importing it registers and loads the profile
+from tests.spark import a_jvm_that_compiles_little, joined_spark, spark_server
+from tests.stand_in import aws, dynamodb, kinesis, no_backoff, only_the_stand_ins_credentials
+
+__all__ = [
+    "a_jvm_that_compiles_little",
+    "aws",
+    "dynamodb",
+    "joined_spark",
+    "kinesis",
+    "no_backoff",
+    "only_the_stand_ins_credentials",
+    "spark_server",
+]
 
 
 @pytest.fixture(scope="session", autouse=True)

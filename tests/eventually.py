@@ -18,6 +18,6 @@ def eventually(look: Callable[[], T | None], what: str, *, within: float = 180, 
             return found
         if time.monotonic() > deadline:
             raise TimeoutError(f"after {within} s still not so: {what} (last seen: {found!r})")
-        took = time.monotonic() - began
-        # a slow look is followed by as long a pause, so that the processes waited for get CPU
+        took = min(time.monotonic() - began, 1.0)
+        # a slow look is followed by as long a pause, up to a second, so that the processes waited for get CPU
         Event().wait(max(every, took))

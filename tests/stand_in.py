@@ -1,4 +1,7 @@
-"""The stand-in for the tests of the adapters, and clients made as the product makes them."""
+"""The stand-in, served once for the tests of one process, and clients made as the product makes them.
+
+tests/conftest.py gives these fixtures to all tests.
+"""
 
 import os
 import uuid
@@ -7,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.aws.clients import dynamodb_client, kinesis_client
 from pipeline.local.endpoint import LocalAws, local_aws
 from pipeline.settings.model import AwsSettings
 
@@ -20,28 +22,40 @@ SECOND_OPINION = "HEADRACE_TEST_DYNAMODB"
 """The endpoint of another DynamoDB for tests without faults. `make contract DYNAMODB=local` sets it."""
 
 
+@pytest.fixture(scope="session", autouse=True)
+def only_the_stand_ins_credentials() -> Iterator[None]:
+    """Nothing of the shell that runs the tests leads to an account of AWS, nor to the endpoint of another stand-in."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            patch.delenv(name)
+        patch.setenv("AWS_ACCESS_KEY_ID", "local")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "local")
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        yield
+
+
 @pytest.fixture(scope="session")
 def aws() -> Iterator[LocalAws]:
-    """Each test uses its own names of streams and tables, also in faults."""
+    """Each test uses its own names of streams and tables, also in faults. A test that resets the stand-in, moves its clock or
+    needs a fixed name starts a stand-in of its own.
+    """
     with local_aws("--transition", "0") as served:
         yield served
 
 
 @pytest.fixture(scope="session")
-def dynamodb(aws: LocalAws) -> Iterator["DynamoDBClient"]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in aws.environment.items():
-            patch.setenv(name, value)
-        endpoint = os.environ.get(SECOND_OPINION, aws.endpoint)
-        yield dynamodb_client(AwsSettings(region=aws.region, endpoint=endpoint))
+def dynamodb(aws: LocalAws) -> "DynamoDBClient":
+    from pipeline.aws.clients import dynamodb_client  # here, since tests without AWS needn't wait for boto3
+
+    endpoint = os.environ.get(SECOND_OPINION, aws.endpoint)
+    return dynamodb_client(AwsSettings(region=aws.region, endpoint=endpoint))
 
 
 @pytest.fixture(scope="session")
-def kinesis(aws: LocalAws) -> Iterator["KinesisClient"]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in aws.environment.items():
-            patch.setenv(name, value)
-        yield kinesis_client(AwsSettings(region=aws.region, endpoint=aws.endpoint))
+def kinesis(aws: LocalAws) -> "KinesisClient":
+    from pipeline.aws.clients import kinesis_client
+
+    return kinesis_client(AwsSettings(region=aws.region, endpoint=aws.endpoint))
 
 
 @pytest.fixture
@@ -60,3 +74,9 @@ def a_table(client: "DynamoDBClient", key: str, *, name: str | None = None) -> s
         BillingMode="PAY_PER_REQUEST",
     )
     return name
+
+
+def table_names(client: "DynamoDBClient") -> set[str]:
+    """Of all tables that the stand-in has; they may be more than one answer tells."""
+    pages = client.get_paginator("list_tables").paginate()
+    return {name for page in pages for name in page["TableNames"]}

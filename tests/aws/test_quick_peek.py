@@ -17,12 +17,9 @@ from pipeline.core.position import Start
 from pipeline.core.stream import ShardKey
 from pipeline.local.endpoint import LocalAws
 from pipeline.settings.model import AwsSettings
-from tests.stand_in import aws
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
-
-__all__ = ["aws"]
 
 
 class Orders:

@@ -16,6 +16,7 @@ from pipeline.local.endpoint import LocalAws
 from pipeline.settings.choices import Layout
 from pipeline.settings.kcl_block import KclSettings
 from pipeline.settings.model import AwsSettings, CoordinationSettings, Settings
+from tests.stand_in import table_names
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -40,7 +41,7 @@ class Account:
     @property
     def there(self) -> set[str]:
         mine = {self.settings.lease_table, self.settings.worker_table, self.settings.state_table}
-        return mine & set(self.client.list_tables()["TableNames"])
+        return mine & table_names(self.client)
 
     def put(self, table: str, **item: Any) -> None:
         self.client.put_item(TableName=table, Item=item)

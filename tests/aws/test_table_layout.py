@@ -25,6 +25,7 @@ from pipeline.memory.clock import MemoryClock
 from pipeline.settings.choices import Layout
 from pipeline.settings.kcl_block import KclSettings
 from pipeline.settings.model import AwsSettings, CoordinationSettings, Settings
+from tests.stand_in import table_names
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -97,7 +98,7 @@ def app(aws: LocalAws, dynamodb: "DynamoDBClient") -> Iterator[Application]:
     yield made
     aws.clear_faults()
     names = {name for each in (settings, made.settings) for name in names_of(each)}
-    for name in names & set(dynamodb.list_tables()["TableNames"]):
+    for name in names & table_names(dynamodb):
         dynamodb.delete_table(TableName=name)
 
 
@@ -205,7 +206,7 @@ def test_tables_have_the_names_that_the_settings_give_them(app: Application):
     write_one_of_each(app)
     held = {kind: app.keys_in(table) for kind, table in named.items()}
     assert held == {"lease_table": {"shardId-0"}, "worker_table": {"w1"}, "state_table": {"Leader"}}
-    there = app.client.list_tables()["TableNames"]
+    there = table_names(app.client)
     assert {table for table in there if table.startswith(name)} == set(named.values())
 
 

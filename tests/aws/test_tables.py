@@ -15,6 +15,7 @@ from pipeline.errors import TablesMissing, Terminal, Unreachable, WrongShape
 from pipeline.local.endpoint import LocalAws
 from pipeline.settings.choices import Billing, Create, Layout
 from pipeline.settings.model import AwsSettings, CoordinationSettings, Settings, StreamSettings
+from tests.stand_in import table_names
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -68,7 +69,7 @@ def account(aws: LocalAws, dynamodb: "DynamoDBClient") -> Iterator[Account]:
     client.meta.events.register("before-call.dynamodb", count)
     yield made
     aws.clear_faults()
-    for name in set(made.names) & set(dynamodb.list_tables()["TableNames"]):
+    for name in set(made.names) & table_names(dynamodb):
         dynamodb.update_table(TableName=name, DeletionProtectionEnabled=False)
         dynamodb.delete_table(TableName=name)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipeline.core.shard import MAX_HASH_KEY
-from tests.stand_in import a_table
+from tests.stand_in import a_table, table_names
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -112,5 +112,5 @@ class KclTables:
             )
 
     def everything(self) -> Mapping[str, list[Any]]:
-        names = [n for n in self.client.list_tables()["TableNames"] if n.startswith(self.lease_table)]
+        names = [n for n in table_names(self.client) if n.startswith(self.lease_table)]
         return {name: self.client.scan(TableName=name)["Items"] for name in names}

@@ -13,9 +13,7 @@ from pipeline.core.lease import Lease
 from pipeline.local.endpoint import LocalAws
 from pipeline.settings.file import read_settings
 from pipeline.wiring import wire
-from tests.stand_in import a_table, aws, dynamodb, kinesis
-
-__all__ = ["aws", "dynamodb", "kinesis"]
+from tests.stand_in import a_table
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from pipeline.aws.kinesis import KinesisSource
 from pipeline.aws.leases import DynamoLeaseStore
 from pipeline.aws.tables import DynamoTables
 from pipeline.cli import main
-from pipeline.cli.own_spark import spark_of_its_own
 from pipeline.core import change
 from pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
 from pipeline.core.position import Positions
@@ -24,13 +23,10 @@ from pipeline.demo.reading import the_table
 from pipeline.lake import read
 from pipeline.local.endpoint import LocalAws
 from pipeline.settings.file import read_settings
-from tests.stand_in import aws, dynamodb, kinesis
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_kinesis import KinesisClient
-
-__all__ = ["aws", "dynamodb", "kinesis"]
 
 ROOT = Path(__file__).parents[2]
 UNOWNED, MINE, ELSEWHERE = (f"shardId-{n:012d}" for n in range(3))
@@ -147,15 +143,14 @@ def test_wrong_arguments_are_refused_before_a_record_is_read(
     assert all(row.run_claim is None for row in app.leases.scan().leases)
 
 
-def test_shards_land_from_the_shell_and_a_failing_one_delays_no_other(app: App):
-    with spark_of_its_own(app.folder / ".dagster"):
-        first = app.shell("--shard", UNOWNED)
-        assert first.returncode == 0, first.stderr
-        assert f"{UNOWNED}: {len(app.put[UNOWNED])} records landed, now at " in first.stdout
-        assert app.landed() == {UNOWNED: app.put[UNOWNED]}
+def test_shards_land_from_the_shell_and_a_failing_one_delays_no_other(app: App, joined_spark: None):
+    first = app.shell("--shard", UNOWNED)
+    assert first.returncode == 0, first.stderr
+    assert f"{UNOWNED}: {len(app.put[UNOWNED])} records landed, now at " in first.stdout
+    assert app.landed() == {UNOWNED: app.put[UNOWNED]}
 
-        stand_ahead_of_the_table(app, MINE)
-        second = app.shell("--shard", UNOWNED, MINE)
+    stand_ahead_of_the_table(app, MINE)
+    second = app.shell("--shard", UNOWNED, MINE)
     assert second.returncode == 1, second.stderr
     assert f"{UNOWNED}: 0 records landed, now at {app.put[UNOWNED][-1]}, its newest record" in second.stdout
     assert f"{MINE}: FAILED: " in second.stdout
@@ -182,9 +177,8 @@ def stand_ahead_of_the_table(app: App, key: str) -> None:
 @pytest.mark.parametrize(
     "command", [("status",), ("plan", "--for", "1s"), ("consume", "--shard", UNOWNED), ("lineage",)]
 )
-def test_a_command_never_imports_dagster(app: App, command: tuple[str, ...]):
-    with spark_of_its_own(app.folder / ".dagster"):
-        imported = app.imported_by(*command)
+def test_a_command_never_imports_dagster(app: App, joined_spark: None, command: tuple[str, ...]):
+    imported = app.imported_by(*command)
     assert "pipeline" in imported
     assert {name for name in imported if name.startswith("dagster")} == set()
     assert imported.isdisjoint({"assets", "sensors", "resources"})

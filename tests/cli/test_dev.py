@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -14,9 +14,7 @@ from dagster import DagsterEvent, DagsterInstance, DagsterRun, DagsterRunStatus
 from pipeline.cli import main, services
 from pipeline.cli.holding import LOCK
 from pipeline.local.endpoint import LocalAws
-from tests.stand_in import aws
-
-__all__ = ["aws"]
+from tests.ports import free_port
 
 DAGSTER = """
 import os, sys
@@ -61,19 +59,23 @@ def the_dagster(folder: Path) -> int:
     return int((folder / "dagster").read_text())
 
 
-def started(folder: Path, aws: LocalAws, output: int) -> "subprocess.Popen[bytes]":
-    port = next(port for port in range(3900, 65536) if services.is_free(port))
-    headrace = subprocess.Popen(
-        [sys.executable, "-c", HEADRACE, str(port)],
+@contextmanager
+def started(folder: Path, aws: LocalAws, output: int) -> Iterator["subprocess.Popen[bytes]"]:
+    """A `headrace dev` that doesn't outlive the block, also where an assertion fails; `folder` ends its Dagster."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HEADRACE, str(free_port())],
         cwd=folder,
         env={**os.environ, **aws.environment, "PYTHONPATH": str(services.ROOT)},
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
         start_new_session=True,
-    )
-    os.close(output)
-    return headrace
+    ) as headrace:
+        os.close(output)
+        try:
+            yield headrace
+        finally:
+            headrace.kill()
 
 
 def until(lines: Iterable[str], wanted: str) -> Iterator[str]:
@@ -93,11 +95,11 @@ def test_dagster_is_stopped_though_its_output_can_no_longer_be_written(
     folder: Path, aws: LocalAws, output: Callable[[], tuple[int, int]], number: int
 ):
     ours, theirs = output()
-    headrace = started(folder, aws, theirs)
-    with os.fdopen(ours, encoding="utf-8") as lines:
-        told = list(until(lines, "UI at"))
-    headrace.send_signal(number)
-    code = headrace.wait()
+    with started(folder, aws, theirs) as headrace:
+        with os.fdopen(ours, encoding="utf-8") as lines:
+            told = list(until(lines, "UI at"))
+        headrace.send_signal(number)
+        code = headrace.wait()
     assert code == 0, told
     assert (folder / "asked").exists()
     with pytest.raises(ProcessLookupError):
@@ -124,15 +126,14 @@ def test_headrace_dev_lets_a_run_end_by_itself_before_it_stops_dagster(
     """The run may have just begun, and have claimed no lease yet."""
     instance, run = a_run
     ours, theirs = os.pipe()
-    headrace = started(folder, aws, theirs)
-    with os.fdopen(ours, encoding="utf-8") as lines:
+    with started(folder, aws, theirs) as headrace, os.fdopen(ours, encoding="utf-8") as lines:
         told = [*until(lines, "UI at")]
         headrace.send_signal(signal.SIGINT)
         told += until(lines, "held no open lease any more")
         assert not (folder / "asked").exists()
         instance.report_dagster_event(DagsterEvent("PIPELINE_SUCCESS", run.job_name), run.run_id)
         told += lines
-    assert headrace.wait() == 0, told
+        assert headrace.wait() == 0, told
     assert (folder / "asked").exists()
     assert "canceled" not in "".join(told)
     assert status(instance, run) is DagsterRunStatus.SUCCESS
@@ -145,14 +146,13 @@ def test_a_run_that_is_still_at_work_is_canceled_before_it_is_interrupted(
     instance, run = a_run
     starting = instance.add_run(DagsterRun(job_name="j", run_id="2" * 32, status=DagsterRunStatus.STARTING))
     ours, theirs = os.pipe()
-    headrace = started(folder, aws, theirs)
-    with os.fdopen(ours, encoding="utf-8") as lines:
+    with started(folder, aws, theirs) as headrace, os.fdopen(ours, encoding="utf-8") as lines:
         told = [*until(lines, "UI at")]
         headrace.send_signal(signal.SIGINT)
         told += until(lines, "held no open lease any more")
         headrace.send_signal(signal.SIGINT)
         told += lines
-    assert headrace.wait() == 0, told
+        assert headrace.wait() == 0, told
     assert "2 runs still at work: canceled" in "".join(told)
     assert (folder / "asked").exists()
     assert status(instance, run) is DagsterRunStatus.CANCELING, "the run itself reports that it is canceled"
@@ -164,15 +164,16 @@ def test_a_second_headrace_dev_on_the_same_dagster_home_is_refused_and_leaves_th
 ):
     instance, run = a_run
     ours, theirs = os.pipe()
-    first = started(folder, aws, theirs)
-    with os.fdopen(ours, encoding="utf-8") as lines:
+    with started(folder, aws, theirs) as first, os.fdopen(ours, encoding="utf-8") as lines:
         told = [*until(lines, "UI at")]
         before = (folder / ".dagster" / LOCK).read_text()
         second_ours, second_theirs = os.pipe()
-        second = started(folder, aws, second_theirs)
-        with os.fdopen(second_ours, encoding="utf-8") as second_lines:
+        with (
+            started(folder, aws, second_theirs) as second,
+            os.fdopen(second_ours, encoding="utf-8") as second_lines,
+        ):
             refusal = "".join(second_lines)
-        assert second.wait() == 2, refusal
+            assert second.wait() == 2, refusal
         assert f"`headrace dev` (process {first.pid}, since 20" in refusal
         assert f"UI at {told[-1].split()[4]}" in refusal
         assert f"running on DAGSTER_HOME {folder / '.dagster'}" in refusal
@@ -183,7 +184,7 @@ def test_a_second_headrace_dev_on_the_same_dagster_home_is_refused_and_leaves_th
         instance.report_dagster_event(DagsterEvent("PIPELINE_SUCCESS", run.job_name), run.run_id)
         first.send_signal(signal.SIGTERM)
         told += lines
-    assert first.wait() == 0, told
+        assert first.wait() == 0, told
 
 
 def test_headrace_dev_stops_the_dagster_that_a_killed_headrace_dev_left_and_starts(
@@ -194,8 +195,7 @@ def test_headrace_dev_stops_the_dagster_that_a_killed_headrace_dev_left_and_star
     assert not (folder / "asked").exists()
 
     ours, theirs = os.pipe()
-    second = started(folder, aws, theirs)
-    with os.fdopen(ours, encoding="utf-8") as lines:
+    with started(folder, aws, theirs) as second, os.fdopen(ours, encoding="utf-8") as lines:
         told = [*until(lines, "UI at")]
         assert f"(process {first}) was killed; the Dagster that it left running was stopped" in "".join(told)
         assert (folder / "asked").exists(), "by an interrupt, as at a normal end"
@@ -203,15 +203,14 @@ def test_headrace_dev_stops_the_dagster_that_a_killed_headrace_dev_left_and_star
             os.kill(left, 0)
         second.send_signal(signal.SIGTERM)
         told += lines
-    assert second.wait() == 0, told
+        assert second.wait() == 0, told
     assert (folder / ".dagster" / LOCK).read_text() == ""
 
 
 def killed(folder: Path, aws: LocalAws) -> tuple[int, int]:
     """The process ids of a `headrace dev` that ended by SIGKILL, and of its Dagster."""
     ours, theirs = os.pipe()
-    headrace = started(folder, aws, theirs)
-    with os.fdopen(ours, encoding="utf-8") as lines:
+    with started(folder, aws, theirs) as headrace, os.fdopen(ours, encoding="utf-8") as lines:
         list(until(lines, "UI at"))
         headrace.kill()
         headrace.wait()
@@ -220,12 +219,11 @@ def killed(folder: Path, aws: LocalAws) -> tuple[int, int]:
 
 def test_headrace_dev_fails_if_dagster_dies(folder: Path, aws: LocalAws):
     ours, theirs = os.pipe()
-    headrace = started(folder, aws, theirs)
-    with os.fdopen(ours, encoding="utf-8") as lines:
+    with started(folder, aws, theirs) as headrace, os.fdopen(ours, encoding="utf-8") as lines:
         told = [*until(lines, "UI at")]
         os.kill(the_dagster(folder), signal.SIGKILL)
         told += lines
-    assert headrace.wait() == 75, told
+        assert headrace.wait() == 75, told
     assert " died. The other processes are stopped" in told[-1]
 
 

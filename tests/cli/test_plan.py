@@ -29,13 +29,11 @@ from tests.beside_kcl.test_beside_kcl import kcl_writes
 from tests.beside_kcl.test_uninvited import owned_by_kcl, stamp
 from tests.duties.moves import shared
 from tests.duties.world import STREAM, World
-from tests.stand_in import aws, dynamodb, kinesis
+from tests.stand_in import table_names
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_kinesis import KinesisClient
-
-__all__ = ["aws", "dynamodb", "kinesis"]
 
 FREE = Lease("shardId-0", 4)
 MINE = Lease("shardId-1", 4, owner="w1")
@@ -210,7 +208,7 @@ def test_before_a_first_start_the_plan_says_what_the_leader_would_do_and_makes_n
     file: Path, dynamodb: "DynamoDBClient", capsys: pytest.CaptureFixture[str]
 ):
     name = application_of(file)
-    tables = set(dynamodb.list_tables()["TableNames"])
+    tables = table_names(dynamodb)
     assert main(["plan", "--config", str(file)]) == 0
     shown = capsys.readouterr()
     assert shown.err == "", "no worker beats yet, so there is nothing to watch"
@@ -226,7 +224,7 @@ def test_before_a_first_start_the_plan_says_what_the_leader_would_do_and_makes_n
     ]
     said = planned(file, capsys)
     assert (said["started"], len(said["first"]), said["counts"]) == (False, 3, {"create": 2})
-    assert set(dynamodb.list_tables()["TableNames"]) == tables
+    assert table_names(dynamodb) == tables
 
 
 def test_missing_tables_that_the_settings_dont_let_be_made_are_an_error_that_names_the_command(

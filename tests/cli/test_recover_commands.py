@@ -28,13 +28,10 @@ from pipeline.lake.iceberg import IcebergTable
 from pipeline.local.endpoint import LocalAws
 from pipeline.settings.file import read_settings
 from tests.lake.tables import append_as_others
-from tests.stand_in import aws, dynamodb, kinesis, no_backoff
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_kinesis import KinesisClient
-
-__all__ = ["aws", "dynamodb", "kinesis", "no_backoff"]
 
 RECORDS = 9
 FIRST, SECOND = (f"shardId-{n:012d}" for n in range(2))

@@ -27,12 +27,9 @@ from pipeline.settings.model import AwsSettings
 from tests.aws.kcl_reader import read_as_kcl
 from tests.cli.kcl_tables import KclTables, a_lease, a_lock, a_worker, leases_of
 from tests.duties.world import World
-from tests.stand_in import aws, dynamodb, no_backoff
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-
-__all__ = ["aws", "dynamodb", "no_backoff"]
 
 Say = Callable[..., tuple[int, str, str]]
 
@@ -233,7 +230,7 @@ def test_a_table_of_many_pages_is_read_completely_with_progress(kcl: KclTables, 
     padding = {"note": {"S": "x" * 500}}
     kcl.put(leases_of(*(f"east-{n % 50}" for n in range(2_100)), **padding))
     code, out, err = say()
-    assert code == 0
+    assert code == 0, err
     assert "leases: 2,100 rows, 2,100 open" in out
     assert "... 10 between" in out, (
         "the text has the twenty busiest and the twenty idlest workers, --json has all"

@@ -19,12 +19,9 @@ from pipeline.core.lease import Lease
 from pipeline.core.words import cell, clean
 from pipeline.local.endpoint import LocalAws
 from tests.cli.kcl_tables import KclTables, leases_of
-from tests.stand_in import aws, dynamodb
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-
-__all__ = ["aws", "dynamodb"]
 
 EVIL = 'w-\x1b[2J\x1b]0;owned\x07\r\nnext, "line"\u202e'
 SPELLED = 'w-\\x1b[2J\\x1b]0;owned\\x07\\r\\nnext, "line"\\u202e'

@@ -1,5 +1,6 @@
 """Fixtures of tests/dagster, tests/assets and tests/sensors; their conftest files import them."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +14,27 @@ from tests.dagster.world import DagsterWorld
 MakeInstance = Callable[[], dg.DagsterInstance]
 MakeWorld = Callable[..., DagsterWorld]
 SMALLEST = "{application: my-app, streams: [{name: my-stream}]}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def migrations_are_read_once() -> Iterator[None]:
+    """Dagster marks each new storage with the newest of its ninety migrations, which alembic imports anew each time: a third of
+    the time of a test that has a Dagster of its own.
+    """
+    import alembic.util
+
+    read, kept = alembic.util.load_python_file, dict[tuple[str, str], Any]()
+
+    def load(folder: str | os.PathLike[str], name: str) -> Any:
+        if name == "env.py":  # it works by being imported
+            return read(folder, name)
+        if (key := (str(folder), name)) not in kept:
+            kept[key] = read(folder, name)
+        return kept[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(alembic.util, "load_python_file", load)
+        yield
 
 
 @pytest.fixture(scope="session")

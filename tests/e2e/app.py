@@ -132,6 +132,10 @@ class App:
 
         return build_definitions(self.settings)
 
+    def reload(self) -> None:
+        """As a reload of the code location in Dagster's UI: the cursors stay, and what the process remembered is gone."""
+        del self.defs
+
     @property
     def job(self) -> dg.JobDefinition:
         return self.defs.resolve_job_def(self.job_name)
@@ -243,9 +247,14 @@ class App:
 
     # -- what the tables and Dagster hold ----------------------------------------------------------------------------
 
+    @cached_property
+    def _ports(self) -> Adapters:
+        """The tests' own: a client that is made for each look takes a tenth of a second from the processes that are waited for."""
+        return Adapters(self.settings)
+
     @property
     def leases(self) -> Any:
-        return Adapters(self.settings).leases()
+        return self._ports.leases()
 
     def lease(self, shard: int) -> Lease:
         found = self.leases.get(key(shard))
@@ -253,13 +262,13 @@ class App:
         return found
 
     def worker(self, worker: str = "w1") -> Worker:
-        found = Adapters(self.settings).workers().get(worker)
+        found = self._ports.workers().get(worker)
         assert found is not None
         return found
 
     @property
     def table(self) -> IcebergTable:
-        return Adapters(self.settings).table("test")
+        return self._ports.table("test")
 
     def landed(self) -> list[str]:
         return [bytes(each or b"").decode() for each in rows(self.table, ["data"])["data"].to_pylist()]

@@ -1,5 +1,5 @@
-"""One stand-in of AWS and one Spark server for all these tests. Each test has an application and a stream of its
-own."""
+"""Each test has an application and a stream of its own. The stand-in of AWS and the Spark server are those that all
+tests of a process share."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -9,39 +9,31 @@ from typing import Any
 
 import pytest
 
-from pipeline.lake.session import DISCOVERY, spark_session, stop_local_server
-from pipeline.local.endpoint import LocalAws, local_aws
-from pipeline.settings.model import SparkSettings
-from tests.dagster.fixtures import definitions_module
+from pipeline.lake.session import DISCOVERY
+from pipeline.local.endpoint import LocalAws
+from tests.dagster.fixtures import definitions_module, migrations_are_read_once
 from tests.e2e.app import App
+from tests.spark import SparkServer
 
-__all__ = ["definitions_module"]
+__all__ = ["definitions_module", "migrations_are_read_once"]
 
 MakeApp = Callable[..., App]
 _NUMBERS = itertools.count(1)
 
 
 @pytest.fixture(scope="package")
-def aws() -> Iterator[LocalAws]:
-    with local_aws("--transition", "0") as served:
-        yield served
-
-
-@pytest.fixture(scope="package")
-def _spark_server(aws: LocalAws, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """All processes of the tests find the one Spark Connect server by their environment. It runs by then."""
+def _environment(aws: LocalAws, spark_server: SparkServer) -> Iterator[None]:
+    """Every process here finds the stand-in and the Spark server by its environment."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in aws.environment.items():
             patch.setenv(name, value)
-        patch.setenv(DISCOVERY, str(tmp_path_factory.mktemp("spark") / "connect.json"))
-        spark_session(SparkSettings(remote="local[2]"), "headrace-e2e").stop()
+        patch.setenv(DISCOVERY, str(spark_server.discovery))
         yield
-        stop_local_server()
 
 
 @pytest.fixture
 def make_app(
-    aws: LocalAws, _spark_server: None, definitions_module: None, tmp_path: Path
+    aws: LocalAws, _environment: None, definitions_module: None, tmp_path: Path
 ) -> Iterator[MakeApp]:
     with _apps(aws, tmp_path) as make:
         yield make
@@ -49,7 +41,7 @@ def make_app(
 
 @pytest.fixture(scope="module")
 def shared_app(
-    aws: LocalAws, _spark_server: None, definitions_module: None, tmp_path_factory: pytest.TempPathFactory
+    aws: LocalAws, _environment: None, definitions_module: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[App]:
     """One application for tests that each add to its stream and check all that is there."""
     with _apps(aws, tmp_path_factory.mktemp("shared")) as make:

@@ -12,6 +12,9 @@ from tests.e2e.app import App, keys
 from tests.e2e.conftest import MakeApp
 from tests.eventually import eventually
 
+PATIENCE = 280.0
+"""Seconds. On a busy machine Dagster's daemon and then a run need minutes to come up."""
+
 
 def _daemon(app: App) -> Popen[str]:
     return app.processes.start("run", "-m", "tests.e2e.cut_definitions", program="dagster-daemon")
@@ -23,7 +26,9 @@ def _stop(daemon: Popen[str]) -> None:
 
 
 def _await_landed(app: App) -> None:
-    eventually(lambda: len(app.landed()) >= len(app.put), "every record that was put has landed", within=120)
+    eventually(
+        lambda: len(app.landed()) >= len(app.put), "every record that was put has landed", within=PATIENCE
+    )
 
 
 def _an_app(make_app: MakeApp) -> App:
@@ -44,7 +49,7 @@ def _runs(app: App, *statuses: dg.DagsterRunStatus) -> set[str]:
 
 
 def _held_run(app: App) -> str:
-    app.cuts.await_held(within=120)
+    app.cuts.await_held(within=PATIENCE)
     [run] = _runs(app, dg.DagsterRunStatus.STARTED)
     return run
 
@@ -54,7 +59,7 @@ def test_under_the_daemon_no_record_is_lost_or_doubled_by_a_killed_and_a_cancell
     app.cuts.kill(Arrow.COMMITTED)
     app.produce(20)
     daemon = _daemon(app)
-    app.cuts.await_killed(within=120)
+    app.cuts.await_killed(within=PATIENCE)
     app.produce(20)
     _await_landed(app)
     killed = eventually(lambda: _runs(app, dg.DagsterRunStatus.FAILURE), "Dagster calls the run failed")
@@ -86,7 +91,7 @@ def test_under_the_daemon_no_record_is_lost_or_doubled_if_run_after_run_is_kille
     for _ in range(3):
         app.cuts.kill(arrow)
         app.produce(20)
-        app.cuts.await_killed(within=120)
+        app.cuts.await_killed(within=PATIENCE)
     _await_landed(app)
     _stop(daemon)
     app.check()
@@ -109,7 +114,7 @@ def test_after_a_daemon_was_killed_with_its_runs_another_daemon_goes_on(make_app
     _await_landed(app)
 
     eventually(
-        lambda: held not in _runs(app, dg.DagsterRunStatus.STARTED), "no run stays started", within=120
+        lambda: held not in _runs(app, dg.DagsterRunStatus.STARTED), "no run stays started", within=PATIENCE
     )
     _stop(second)
     app.check()

@@ -23,6 +23,7 @@ from tests.e2e.app import App
 from tests.e2e.conftest import MakeApp
 from tests.eventually import eventually
 from tests.modes import open_to_others, usual_umask
+from tests.ports import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -108,13 +109,12 @@ def dev(app: App) -> Iterator[Dev]:
 
 
 def _started(app: App, log: str) -> "subprocess.Popen[bytes]":
-    port = next(port for port in range(3950, 65536) if services.is_free(port))
     env = {
         k: v for k, v in os.environ.items() if k != DISCOVERY
     }  # this process has a Spark server of its own
     with (app.home / log).open("wb") as out:
         return subprocess.Popen(
-            [sys.executable, "-m", "pipeline.cli", "dev", "--port", str(port)],
+            [sys.executable, "-m", "pipeline.cli", "dev", "--port", str(free_port())],
             cwd=app.home,
             env={
                 **env,

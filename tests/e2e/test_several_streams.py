@@ -1,5 +1,9 @@
 """Two streams in one application, one named and one discovered by its tag: each record lands once, and each shard
-belongs to its stream."""
+belongs to its stream.
+
+The leader looks for streams by their tags once a minute, and at its first tick after a reload. The test reloads instead of
+waiting for the minute. tests/duties/test_streams.py has the minute, in virtual time.
+"""
 
 from collections import Counter
 
@@ -27,6 +31,7 @@ def test_a_named_and_a_discovered_stream_land_through_a_reshard_and_a_former_str
     app.produce(10, stream=found)
     app.split(0, stream=found)
     app.produce(10, within=(0.0, 0.5), stream=found)
+    app.reload()
 
     def is_found() -> bool:
         app.tick("leader")
@@ -42,6 +47,7 @@ def test_a_named_and_a_discovered_stream_land_through_a_reshard_and_a_former_str
     assert Counter(landed) == {app.name: 10, found: 20}
     app.kinesis.remove_tags_from_stream(StreamName=found, TagKeys=list(tag))
     app.produce(5, within=(0.5, 1.0), stream=found)
+    app.reload()
     app.read_all()
     app.check()
 

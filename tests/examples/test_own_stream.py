@@ -10,9 +10,10 @@ SHARDS = ("shardId-000000000000", "shardId-000000000001")
 
 
 def test_records_that_were_put_are_consumed_and_shown_by_the_lineage(
-    aws: LocalAws, own_spark: Path, tmp_path: Path
+    aws: LocalAws, joined_spark: None, tmp_path: Path
 ):
     example = copied("own-stream", tmp_path, aws)
+    example.variables["HEADRACE__AWS__ENDPOINT"] = aws.endpoint  # the Spark server knows no stand-in
     assert "200 records put into orders" in example.type("python put_records.py 200")
     assert "lake.orders" in example.type("headrace config")
 

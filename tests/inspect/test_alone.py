@@ -12,12 +12,9 @@ import pytest
 from pipeline.inspect.__main__ import main
 from pipeline.local.endpoint import LocalAws
 from tests.cli.kcl_tables import KclTables, a_lease, leases_of
-from tests.stand_in import aws, dynamodb, no_backoff
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-
-__all__ = ["aws", "dynamodb", "no_backoff"]
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"dagster", "pandas", "pyarrow", "pyiceberg", "pyspark", "yaml"}

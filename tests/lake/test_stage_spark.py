@@ -1,8 +1,4 @@
-"""Staging through a real Spark Connect server, which one session of tests boots once (5 s).
-
-The server starts in an empty folder with a Python path that doesn't have this project on it, so its workers
-know of the engine only what is shipped to them.
-"""
+"""Staging through a real Spark Connect server, whose workers know of the engine only what is shipped to them: tests/spark.py."""
 
 import os
 import signal
@@ -28,14 +24,15 @@ from pipeline.core.batch import Batch
 from pipeline.core.position import TRIM
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.errors import MissingPackage, Unreachable
-from pipeline.lake.session import DISCOVERY, spark_session, stop_local_server
+from pipeline.lake.session import DISCOVERY, spark_session
 from pipeline.lake.ship import engine_zip, ship
 from pipeline.lake.stage import SparkStage
-from pipeline.local.endpoint import LocalAws, local_aws
+from pipeline.local.endpoint import LocalAws
 from pipeline.ports import RecordPage
 from pipeline.settings.model import SparkSettings
 from tests.lake.files import a_key
 from tests.lake.stage_script import ROOMY, a_batch, a_page, a_spec, left_in, rows_of
+from tests.spark import SparkServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,38 +41,15 @@ pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully suppo
 
 
 @pytest.fixture(scope="module")
-def aws() -> Iterator[LocalAws]:
-    with local_aws("--transition", "0") as served:
-        yield served
-
-
-@pytest.fixture(scope="module")
-def spark(aws: LocalAws, tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+def spark(spark_server: SparkServer) -> Iterator["SparkSession"]:
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patch.setenv(name, aws.environment[name])
-        patch.delenv("PYTHONPATH", raising=False)
-        patch.chdir(tmp_path_factory.mktemp("elsewhere"))
-        patch.setenv(DISCOVERY, str(tmp_path_factory.mktemp("spark") / "connect.json"))
-        patch.setenv("AWS_CONFIG_FILE", str(_aws_configuration(tmp_path_factory.mktemp("aws"))))
+        patch.setenv(DISCOVERY, str(spark_server.discovery))
+        patch.setenv("AWS_CONFIG_FILE", str(spark_server.aws_config))
+        session = spark_session(SparkSettings(), "headrace-test")
         try:
-            yield spark_session(
-                SparkSettings(remote="local[2,2]"), "headrace-test"
-            )  # Spark may repeat a task once
+            yield session
         finally:
-            stop_local_server()
-
-
-def _aws_configuration(folder: Path) -> Path:
-    """An AWS configuration with the profile `streaming`. The command that prints its keys also writes the file
-    `was-asked`."""
-    keys = '{"Version": 1, "AccessKeyId": "local", "SecretAccessKey": "local"}'
-    command = folder / "keys"
-    command.write_text(f"#!/bin/sh\ntouch {folder}/was-asked\necho '{keys}'\n")
-    command.chmod(0o755)
-    configuration = folder / "config"
-    configuration.write_text(f"[profile streaming]\ncredential_process = {command}\n")
-    return configuration
+            session.stop()
 
 
 class Stream:

@@ -1,3 +1,0 @@
-from tests.stand_in import aws, dynamodb
-
-__all__ = ["aws", "dynamodb"]

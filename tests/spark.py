@@ -1,0 +1,70 @@
+"""A local Spark server for all tests of one process that need a real one, because its start takes a core for 10 s or more."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pipeline.lake.session import DISCOVERY, spark_session, stop_local_server
+from pipeline.settings.model import SparkSettings
+
+
+@pytest.fixture(scope="session", autouse=True)
+def a_jvm_that_compiles_little() -> Iterator[None]:
+    """Half of the CPU time of a Spark server that lives for a test is spent on compiling Java code a second time, better."""
+    given = os.environ.get("SPARK_SUBMIT_OPTS", "")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_SUBMIT_OPTS", f"{given} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC".strip())
+        yield
+
+
+@dataclass(frozen=True)
+class SparkServer:
+    discovery: Path
+    """The file by which processes find the server."""
+    aws_config: Path
+    """AWS's configuration file of the server's processes, with the profile `streaming`. The command that prints the profile's keys
+    also writes the file `was-asked` beside it."""
+
+
+@pytest.fixture(scope="session")
+def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkServer]:
+    """Spark may repeat a task once.
+
+    The server has the stand-ins' AWS credentials and no endpoint. An endpoint travels with each task, so the tasks of one
+    server reach several stand-ins. The server starts in an empty folder with a Python path that doesn't have this project on it,
+    so its workers know of the engine only what is shipped to them.
+    """
+    discovery = tmp_path_factory.mktemp("spark") / "connect.json"
+    server = SparkServer(discovery, _aws_configuration(tmp_path_factory.mktemp("aws")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(DISCOVERY, str(discovery))
+        patch.setenv("AWS_CONFIG_FILE", str(server.aws_config))
+        patch.delenv("AWS_ENDPOINT_URL", raising=False)
+        patch.delenv("PYTHONPATH", raising=False)
+        patch.chdir(tmp_path_factory.mktemp("elsewhere"))
+        spark_session(SparkSettings(remote="local[2,2]"), "headrace-tests").stop()
+    try:
+        yield server
+    finally:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(DISCOVERY, str(discovery))
+            stop_local_server()
+
+
+def _aws_configuration(folder: Path) -> Path:
+    keys = '{"Version": 1, "AccessKeyId": "local", "SecretAccessKey": "local"}'
+    command = folder / "keys"
+    command.write_text(f"#!/bin/sh\ntouch {folder}/was-asked\necho '{keys}'\n")
+    command.chmod(0o755)
+    configuration = folder / "config"
+    configuration.write_text(f"[profile streaming]\ncredential_process = {command}\n")
+    return configuration
+
+
+@pytest.fixture
+def joined_spark(spark_server: SparkServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process and its children use that server as the local one."""
+    monkeypatch.setenv(DISCOVERY, str(spark_server.discovery))
