@@ -94,10 +94,13 @@ def test_a_worker_whose_run_beats_counts_as_alive_though_its_sensor_is_silent() 
 
 def test_an_owner_without_a_row_counts_as_dead_after_the_lease_duration() -> None:
     world = World(workers=("w1",), shards=2)
+    world.settings = replace(world.settings, times=replace(world.settings.times, assignment=TICK))
     world.settle()
     row = row_of(world, 1)
-    world.leases = type(world.leases)([row_of(world, 0), replace(row, owner="nobody-knows-me")])
-    ticks_until(world, lambda: owners(world) == {"w1": 2})
+    world.leases = type(world.leases)([row_of(world, 0), replace(row, owner="without-a-row")])
+    took = ticks_until(world, lambda: owners(world) == {"w1": 2})
+    lease_duration = world.settings.times.lease_duration
+    assert lease_duration <= took * TICK <= lease_duration + 4 * TICK
 
 
 def test_a_new_worker_gets_its_share_at_once_and_no_lease_moves_after_that() -> None:

@@ -60,6 +60,7 @@ def test_the_text_that_each_planted_bug_replaces_is_in_its_module(bug):
     for patch in bug.patches:
         source = sources.get(patch.module) or path_of(patch.module).read_text(encoding="utf-8")
         sources[patch.module] = patched(patch, source)
+        assert sources[patch.module] != source, "the bug changes nothing"
 
 
 @pytest.mark.slow
