@@ -52,7 +52,7 @@ def test_any_bytes_are_either_read_or_refused(body):
     try:
         value = decoded(body)
     except NotCborError as refused:
-        assert str(refused)
+        assert str(refused)  # noqa: PT017 - some inputs are read, others refused
     else:
         assert repr(decoded(encoded(value))) == repr(value)  # as text, since a float may be NaN
 
