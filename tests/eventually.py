@@ -19,5 +19,5 @@ def eventually(look: Callable[[], T | None], what: str, *, within: float = 180, 
         if time.monotonic() > deadline:
             raise TimeoutError(f"after {within} s still not so: {what} (last seen: {found!r})")
         took = min(time.monotonic() - began, 1.0)
-        # a slow look is followed by as long a pause, up to a second, so that the processes waited for get CPU
+        # The pause is as long as the look took, up to a second, so that the tested processes get CPU time.
         Event().wait(max(every, took))

@@ -26,7 +26,7 @@ retire        | the leader               | streamEpoch as observed
 delete        | the leader               | ended: checkpoint, leaseCounter; else owners, checkpoint, runClaim, streamEpoch
 stamp         | `headrace adopt`         | no streamEpoch yet
 give back     | `headrace give-back`     | checkpoint, leaseCounter and runClaim as read
-take, evict, renew, note range | `pipeline.kcl.writes` | as in KCL
+take, evict, renew, note range | policies of shared tables | as the other programs in these tables do it
 """
 
 from __future__ import annotations

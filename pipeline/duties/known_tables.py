@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pipeline.kcl.migration import ClientVersion
 from pipeline.ports import Clock, Tables
 
 _HOLDS = 30.0
@@ -23,6 +22,3 @@ class KnownTables:
         made = self.tables.ensure()
         self._until = self.clock.monotonic() + _HOLDS
         return made
-
-    def client_version(self) -> ClientVersion | None:
-        return self.tables.client_version()

@@ -19,6 +19,7 @@ from pipeline.core.sighting import Sightings
 from pipeline.duties.assignment_pass import Assigning, AssignmentMemory
 from pipeline.duties.cleanup import CleanupDue
 from pipeline.duties.electing import Electing, LockState
+from pipeline.duties.known_tables import KnownTables
 from pipeline.duties.known_workers import KnownWorkers, owners_of, watch
 from pipeline.duties.leader_report import LeaderMemory, LeaderReport, keys_of, sentence_of
 from pipeline.duties.policy import Policy
@@ -52,7 +53,7 @@ class LeaderDuty:
     leader_id: str
     settings: Settings
     policy: Policy
-    tables: Tables
+    tables: Tables | KnownTables
     leases: LeaseStore
     workers: WorkerStore
     lock: LeaderLock

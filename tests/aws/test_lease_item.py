@@ -122,7 +122,7 @@ def test_an_invalid_throughput_counts_as_unmeasured_and_is_overwritten(said: dic
     assert "throughputKBps" not in request["ConditionExpression"]
 
 
-def test_the_largest_valid_throughput_can_be_balanced_by_and_written():
+def test_the_largest_valid_throughput_can_be_written_and_used_for_balancing():
     read = read_lease({**ROW, "throughputKBps": {"N": "1E+9"}})
     assert isinstance(read, Lease)
     assert read.throughput_kbps == 1e9

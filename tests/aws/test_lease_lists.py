@@ -121,7 +121,7 @@ def test_the_error_for_a_single_odd_row_says_what_to_do(table: Table):
 # --- the owner index ----------------------------------------------------------------------------------------
 
 
-def test_without_an_index_a_workers_rows_are_found_by_a_scan_with_pending_handovers(table: Table):
+def test_without_an_index_a_scan_finds_a_workers_rows_and_its_pending_handovers(table: Table):
     handing = Lease("b", owner="next", checkpoint_owner="me")
     table.hold(CLAIMED, handing, Lease("c", owner="other"))
     assert set(table.store.held_by("me").leases) == {CLAIMED, handing}

@@ -230,7 +230,7 @@ def test_an_end_can_be_removed_and_the_ledger_names_it(landed: Lake):
     assert landed.pages()[-1].dropped == (A,)
 
 
-def test_an_end_is_kept_while_a_child_of_it_has_no_position(landed: Lake):
+def test_the_end_of_a_shard_is_kept_while_a_child_has_no_position(landed: Lake):
     """Otherwise the shard would count as unread if a listing showed it again."""
     landed.table.commit(
         Proposal((a_range(A, 3, Position(3, ended=True, children=(B.shard_id, C.shard_id))),))

@@ -211,7 +211,7 @@ ENDED = replace(HELD, checkpoint=SHARD_END)
     ],
     ids=lambda value: value().kind.value if callable(value) else "",
 )
-def test_each_write_leaves_this_row_and_gives_this_reason(
+def test_each_write_leaves_the_expected_row_and_gives_the_expected_reason(
     row: Lease, make: Callable[[], Change], after: Lease | None, why: str
 ):
     store = MemoryLeaseStore([row])

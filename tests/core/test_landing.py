@@ -394,7 +394,7 @@ def test_a_file_with_a_shard_that_has_no_range_is_an_error_that_names_its_shards
         decide_landing(base_of({}), Proposal((landed(A, None, Position(1)),) * 2))
 
 
-def test_an_end_is_removed_once_all_its_children_have_positions_and_no_parents_end_names_it():
+def test_an_end_is_removed_once_all_children_have_positions_and_no_parents_end_names_the_shard():
     end = Position(5, ended=True, children=(C.shard_id, D.shard_id))
 
     def dropped(**more: Position | None) -> bool:

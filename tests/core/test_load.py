@@ -173,7 +173,7 @@ def test_after_a_night_without_records_the_first_page_isnt_averaged_with_the_eve
     assert throughput_after(a_row(500.0, looked=0, behind=5), staged(60, morning, morning, before=0)) == 250.5
 
 
-def test_beats_of_a_lease_let_its_rate_fade_too():
+def test_beats_of_a_lease_lower_its_rate_too():
     row = a_row(8.0, looked=0)
     assert rate_at_beat(row, NOON + MINUTE, since=5 * SECOND) is None
     assert rate_at_beat(row, NOON + 2 * MINUTE, since=MINUTE) == 4.0

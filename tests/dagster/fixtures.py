@@ -26,7 +26,7 @@ def migrations_are_read_once() -> Iterator[None]:
     read, kept = alembic.util.load_python_file, dict[tuple[str, str], Any]()
 
     def load(folder: str | os.PathLike[str], name: str) -> Any:
-        if name == "env.py":  # it works by being imported
+        if name == "env.py":  # importing env.py runs the migration, so it is imported each time
             return read(folder, name)
         if (key := (str(folder), name)) not in kept:
             kept[key] = read(folder, name)

@@ -1,4 +1,5 @@
-"""A worker at rest reads its rows at every third tick, and notices in time whatever changes them."""
+"""A worker without due shards or runs reads its lease rows at every third tick, and still notices changes of the
+rows in time."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ THIRD = 3
 
 
 class CountingLeases(MemoryLeaseStore):
-    """Notes how many rows each look at a worker's leases had to read."""
+    """Counts the rows that each request for a worker's leases had to read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +55,7 @@ class Resting(World):
         self.tick(4)
 
     def reads_of(self, ticks: int) -> list[int]:
-        """The rows that each of so many ticks of the worker had to read."""
+        """How many rows each of the next `ticks` ticks of the worker had to read."""
         found = []
         for _ in range(ticks):
             self.leases.read.clear()
@@ -77,14 +78,14 @@ def test_the_rows_of_a_worker_at_rest_are_read_at_every_third_tick() -> None:
     assert reads[:3] == reads[3:6] == reads[6:]
 
 
-def test_a_process_that_starts_anew_reads_the_rows_at_its_first_tick() -> None:
+def test_a_new_process_reads_the_rows_at_its_first_tick() -> None:
     world = Resting()
     world.worker_memory.clear()
     assert world.reads_of(1) == [4]
 
 
 @pytest.mark.parametrize("at", range(THIRD))
-def test_a_lease_that_the_leader_gives_is_read_at_the_next_tick(at: int) -> None:
+def test_a_lease_that_the_leader_assigns_is_read_at_the_next_tick(at: int) -> None:
     world = Resting()
     world.reads_of(at)
     given = Lease("shardId-000000000009", owner="w1", stream_epoch=world.stream.epoch)
@@ -93,7 +94,9 @@ def test_a_lease_that_the_leader_gives_is_read_at_the_next_tick(at: int) -> None
 
 
 @pytest.mark.parametrize("at", range(THIRD))
-def test_a_lease_that_the_leader_takes_away_is_held_no_more_at_the_next_tick(at: int) -> None:
+def test_a_lease_that_the_leader_assigns_to_another_worker_is_no_longer_held_at_the_next_tick(
+    at: int,
+) -> None:
     world = Resting(workers=("w1", "w2"))
     world.reads_of(at)
     row = world.leases.held_by("w1").leases[0]
@@ -102,7 +105,7 @@ def test_a_lease_that_the_leader_takes_away_is_held_no_more_at_the_next_tick(at:
 
 
 @pytest.mark.parametrize("at", range(THIRD))
-def test_a_lease_that_is_to_be_handed_over_goes_at_the_next_tick(at: int) -> None:
+def test_a_lease_is_handed_over_at_the_tick_after_the_leader_began_the_handover(at: int) -> None:
     world = Resting(workers=("w1", "w2"))
     world.reads_of(at)
     row = world.leases.held_by("w1").leases[0]
@@ -110,7 +113,7 @@ def test_a_lease_that_is_to_be_handed_over_goes_at_the_next_tick(at: int) -> Non
     assert "1 shard handed over" in str(world.work())
 
 
-def test_the_rows_are_read_at_each_tick_while_one_is_handed_over_to_the_worker() -> None:
+def test_the_rows_are_read_at_each_tick_while_a_lease_is_handed_over_to_the_worker() -> None:
     world = Resting()
     row = world.leases.held_by("w1").leases[0]
     world.leases.apply(change.assign(row, "other", "for the test"))
@@ -135,14 +138,14 @@ def test_while_a_run_is_open_the_rows_are_read_at_each_tick() -> None:
 
 
 def test_while_a_run_of_another_process_beats_the_rows_are_read_at_each_tick() -> None:
-    """`headrace consume`, of which Dagster doesn't know."""
+    """The other process is `headrace consume`, whose runs Dagster doesn't know."""
     world = Resting()
-    world.rows.beat_run("w1", "somebody/1")
+    world.rows.beat_run("w1", "consume/1")
     assert world.reads_of(4) == [4] * 4
 
 
 @pytest.mark.parametrize("at", range(THIRD))
-def test_a_new_record_is_noticed_as_soon_as_where_the_rows_are_read_at_each_tick(at: int) -> None:
+def test_a_new_record_is_noticed_as_soon_as_by_a_worker_that_reads_the_rows_at_each_tick(at: int) -> None:
     world = Resting()
     world.reads_of(at)
     world.produce(2)
@@ -151,7 +154,7 @@ def test_a_new_record_is_noticed_as_soon_as_where_the_rows_are_read_at_each_tick
 
 
 @pytest.mark.parametrize("at", range(THIRD))
-def test_a_row_that_a_person_put_back_is_due_within_three_ticks(at: int) -> None:
+def test_a_row_that_a_person_set_back_is_due_within_three_ticks(at: int) -> None:
     world = Resting()
     world.reads_of(at)
     row = world.leases.held_by("w1").leases[0]
@@ -164,14 +167,14 @@ def test_a_row_that_a_person_put_back_is_due_within_three_ticks(at: int) -> None
     assert world.ticks_until_due(most=THIRD)
 
 
-def test_ticks_that_fail_for_long_make_nobody_believe_old_rows() -> None:
-    """The memory of a tick that failed is the one before."""
+def test_the_rows_are_read_at_the_first_tick_after_minutes_of_failed_ticks() -> None:
+    """A tick that fails leaves the memory of the tick before it."""
     world = Resting()
     assert 0 in world.reads_of(2)
     world.clock.advance(timedelta(minutes=5))
     assert world.reads_of(1) == [4]
 
 
-def test_where_each_lease_beats_for_itself_the_rows_are_read_at_each_tick() -> None:
-    """The beat goes by what the row says, and changes it."""
+def test_with_heartbeat_lease_the_rows_are_read_at_each_tick() -> None:
+    """Each tick writes the lease rows, so it reads them first."""
     assert Resting(heartbeat=Heartbeat.LEASE).reads_of(4) == [4] * 4

@@ -274,7 +274,7 @@ def test_a_worker_notes_no_failure_in_rows_that_another_worker_holds() -> None:
     assert [change.key for change in writes] == [rows_of_stream(world, MORE)[1].key]
 
 
-def test_a_tick_that_can_describe_no_stream_notes_it_before_the_tick_fails() -> None:
+def test_a_tick_that_can_describe_no_stream_notes_the_error_before_it_fails() -> None:
     world = a_world(more_streams=(MORE,))
     for name in (STREAM, MORE):
         deny_stream(world, name, DENIED)

@@ -101,7 +101,7 @@ def test_headraces_own_strategy_by_measured_cpu_moves_them_too(
 
 
 def test_a_busy_and_an_idle_host_even_out_within_three_passes_and_then_no_lease_moves():
-    """The load goes where the leases go. The two hosts of w1 have 96 % CPU on average, those of w2 8 %."""
+    """The load moves with the leases. The two hosts of w1 have 96 % CPU on average, those of w2 8 %."""
     world = World(workers=WORKERS, shards=SHARDS)
     world.stage = MeasuringStage(world.stage)  # type: ignore[assignment]
     world.settle()

@@ -1,4 +1,5 @@
-"""The leader's sensor looks at the coordination tables twice a minute, and at once after a tick that missed one."""
+"""The leader's sensor describes the coordination tables twice a minute, and at the tick after one that found a
+table missing."""
 
 from __future__ import annotations
 
@@ -66,14 +67,14 @@ def test_the_first_tick_makes_the_tables() -> None:
     assert "coordination tables created" in world.turn().sentence
 
 
-def test_tables_that_are_there_are_looked_at_twice_a_minute() -> None:
+def test_existing_tables_are_described_twice_a_minute() -> None:
     world = Deployment()
     for _ in range(timedelta(minutes=5) // TICK):
         world.turn()
     assert world.tables.looks == 10
 
 
-def test_a_table_that_a_person_deletes_is_made_again_by_the_tick_after_the_one_that_missed_it() -> None:
+def test_a_table_that_a_person_deletes_is_made_again_one_tick_after_a_tick_found_it_missing() -> None:
     world = Deployment()
     world.turn()
     world.tables.missing = True
@@ -88,7 +89,7 @@ def test_a_table_that_a_person_deletes_is_made_again_by_the_tick_after_the_one_t
     assert "coordination tables created" in made.sentence
 
 
-def test_tables_that_may_not_be_made_fail_each_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_tick_fails_while_the_tables_cant_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     world = Deployment()
 
     def never() -> bool:

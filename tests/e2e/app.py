@@ -133,7 +133,8 @@ class App:
         return build_definitions(self.settings)
 
     def reload(self) -> None:
-        """As a reload of the code location in Dagster's UI: the cursors stay, and what the process remembered is gone."""
+        """Do what a reload of the code location in Dagster's UI does: the cursors stay, and the memory of the
+        process is gone."""
         del self.defs
 
     @property
@@ -249,7 +250,8 @@ class App:
 
     @cached_property
     def _ports(self) -> Adapters:
-        """The tests' own: a client that is made for each look takes a tenth of a second from the processes that are waited for."""
+        """The adapters of the test, made once: making a client takes a tenth of a second of CPU time that the
+        tested processes need."""
         return Adapters(self.settings)
 
     @property

@@ -1,5 +1,5 @@
-"""Each test has an application and a stream of its own. The stand-in of AWS and the Spark server are those that all
-tests of a process share."""
+"""Each test has an application and a stream of its own. All tests of a process share one stand-in of AWS and one
+Spark server."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ _NUMBERS = itertools.count(1)
 
 @pytest.fixture(scope="package")
 def _environment(aws: LocalAws, spark_server: SparkServer) -> Iterator[None]:
-    """Every process here finds the stand-in and the Spark server by its environment."""
+    """Variables by which the processes of these tests find the stand-in of AWS and the Spark server."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in aws.environment.items():
             patch.setenv(name, value)

@@ -13,7 +13,7 @@ from tests.e2e.conftest import MakeApp
 from tests.eventually import eventually
 
 PATIENCE = 280.0
-"""Seconds. On a busy machine Dagster's daemon and then a run need minutes to come up."""
+"""In seconds. On a busy machine Dagster's daemon and then a run need minutes to start."""
 
 
 def _daemon(app: App) -> Popen[str]:

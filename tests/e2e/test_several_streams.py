@@ -17,7 +17,7 @@ def names_of(app: App) -> Counter[str]:
     return Counter((row.stream or "").split(":")[1] for row in app.leases.scan().leases)
 
 
-def test_a_named_and_a_discovered_stream_land_through_a_reshard_and_a_former_stream_is_read_on(
+def test_a_named_and_a_discovered_stream_land_through_a_reshard_and_a_former_stream_is_still_read(
     make_app: MakeApp,
 ):
     tag = {"landed-by": "this-test"}

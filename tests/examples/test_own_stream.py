@@ -13,7 +13,9 @@ def test_records_that_were_put_are_consumed_and_shown_by_the_lineage(
     aws: LocalAws, joined_spark: None, tmp_path: Path
 ):
     example = copied("own-stream", tmp_path, aws)
-    example.variables["HEADRACE__AWS__ENDPOINT"] = aws.endpoint  # the Spark server knows no stand-in
+    example.variables["HEADRACE__AWS__ENDPOINT"] = (
+        aws.endpoint
+    )  # the shared Spark server doesn't know the stand-in
     assert "200 records put into orders" in example.type("python put_records.py 200")
     assert "lake.orders" in example.type("headrace config")
 

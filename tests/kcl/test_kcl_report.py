@@ -112,7 +112,7 @@ def test_a_row_that_never_got_a_value_is_due():
     assert is_due(Worker("w1"), NOW)
 
 
-def test_metrics_are_outdated_after_three_minutes_and_those_of_kcl_at_once():
+def test_metrics_are_outdated_after_three_minutes_and_kcls_metrics_at_once():
     assert not is_outdated(a_row(5.0, age=180), NOW)
     assert is_outdated(a_row(5.0, age=181), NOW)
     assert not is_outdated(a_row(5.0, age=-60), NOW)

@@ -329,7 +329,7 @@ def test_readers_do_not_wait_for_a_writer(lake: IcebergLake):
         assert lake.handle().load().positions.of(A) == at(3)
 
 
-def test_a_writer_waits_half_a_minute_for_another(lake: IcebergLake):
+def test_a_writer_waits_half_a_minute_for_another_writer(lake: IcebergLake):
     catalog = lake.iceberg.catalog
     assert isinstance(catalog, SqlCatalog)
     with catalog.engine.connect() as connection:

@@ -156,7 +156,7 @@ def test_files_are_compressed_as_the_spec_says(tmp_path: Path):
     assert pq.read_metadata(file.path).row_group(0).column(8).compression == "ZSTD"
 
 
-def test_row_groups_may_hold_several_shards_and_have_a_least_size(
+def test_row_groups_may_hold_several_shards_and_have_a_minimum_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(stage_files, "_ROW_GROUP", 1_000_000)

@@ -128,7 +128,7 @@ def test_boto3s_paginator_fails_past_one_page_as_it_does_on_aws(client):
         list(pages)
 
 
-def test_a_token_keeps_its_filter_and_takes_max_results(client, family):
+def test_a_token_keeps_its_filter_and_allows_another_max_results(client, family):
     first = client.list_shards(
         StreamName=STREAM, MaxResults=1, ShardFilter={"Type": "AFTER_SHARD_ID", "ShardId": shard_id(0)}
     )

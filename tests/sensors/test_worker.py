@@ -214,7 +214,7 @@ def test_the_sensors_of_two_workers_of_one_deployment_each_ask_for_a_run(make_wo
     assert len({each.run_key for each in asked if each}) == 2
 
 
-def test_a_tick_beside_one_that_is_still_at_work_does_nothing(
+def test_a_tick_does_nothing_while_another_tick_of_the_worker_is_at_work(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ):
     world = a_settled_world(make_world)

@@ -61,8 +61,8 @@ TROUBLES = {
     "freeze_server": (60.0, 200.0),
     "freeze_host": (100.0, 300.0),
 }
-"""Faults that happen from time to time: the least and the greatest mean of seconds between two of a kind that a
-seed draws."""
+"""For each fault that happens from time to time: the least and the greatest mean number of seconds between two of
+them that a seed may draw."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

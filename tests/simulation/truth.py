@@ -130,7 +130,7 @@ class Truth:
         return origin is not None and shard.closed is not None and shard.closed < origin
 
     def is_before_start(self, shard: ShardTruth, origin: datetime | None) -> bool:
-        """Closed, and none of its records was put at the origin or later: nothing of it is ever to be read."""
+        """The shard is closed and all its records were put before the origin, so no run reads it."""
         return (
             origin is not None
             and shard.closed is not None

@@ -18,7 +18,7 @@ from pipeline.errors import Unknown
 
 
 class Reason(IntEnum):
-    """Why a consumer stops; only a higher one replaces another."""
+    """Why a consumer stops. A reason is replaced only by a reason with a higher number."""
 
     REQUESTED = 1
     SHARD_END = 2
