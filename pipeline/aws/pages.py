@@ -22,7 +22,7 @@ import msgspec
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, ProfileNotFound
 
 from pipeline.aws.pages_check import Absurd, check_after
-from pipeline.aws.pages_client import Place, date_of, held_body, reader_client, request_id_of
+from pipeline.aws.pages_client import KinesisAccess, date_of, held_body, reader_client, request_id_of
 from pipeline.aws.pages_decode import PageAnswer, decode_answer
 from pipeline.clock import dice
 from pipeline.core.batch import Batch
@@ -69,7 +69,7 @@ class _IteratorExpired(Exception):
 class Host:
     """Time, random numbers and connection of the reading process. All are module functions, which pickle as their names."""
 
-    connect: Callable[[Place], KinesisClient] = reader_client
+    connect: Callable[[KinesisAccess], KinesisClient] = reader_client
     sleep: Callable[[float], None] = time.sleep
     monotonic: Callable[[], float] = time.monotonic
     dice: Callable[[], float] = dice
@@ -88,8 +88,8 @@ class KinesisPages:
     host: Host = Host()
 
     @property
-    def place(self) -> Place:
-        return Place(self.region, self.endpoint, self.profile)
+    def place(self) -> KinesisAccess:
+        return KinesisAccess(self.region, self.endpoint, self.profile)
 
     def pages(self, batch: Batch) -> Iterator[RecordPage]:
         reading = _Reading(self, batch)

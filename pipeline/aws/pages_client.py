@@ -27,7 +27,7 @@ _making = Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class KinesisAccess:
     """Where Kinesis is, and which credentials the reading process uses. It holds the name of a profile, never its keys."""
 
     region: str
@@ -36,7 +36,7 @@ class Place:
     """None: the credentials come from the process's environment or role."""
 
 
-def reader_client(place: Place) -> KinesisClient:
+def reader_client(place: KinesisAccess) -> KinesisClient:
     """This process's client."""
     # All threads of a task ask at its start, and making a client takes a tenth of a second of CPU: only one makes it.
     with _making:
@@ -44,7 +44,7 @@ def reader_client(place: Place) -> KinesisClient:
 
 
 @lru_cache(maxsize=8)
-def _client(place: Place) -> KinesisClient:
+def _client(place: KinesisAccess) -> KinesisClient:
     import boto3
     from botocore.config import Config
 

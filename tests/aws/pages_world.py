@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pipeline.aws.pages import Host, KinesisPages
-from pipeline.aws.pages_client import Place, tapped
+from pipeline.aws.pages_client import KinesisAccess, tapped
 from pipeline.core.batch import Batch
 from pipeline.core.position import TRIM, Position, Start
 from pipeline.core.stream import ShardKey, StreamId
@@ -57,7 +57,7 @@ class World:
         host = Host(connect=self._connect, sleep=self._sleep, monotonic=self.aws.clock, dice=lambda: 1.0)
         return KinesisPages(region="us-east-1", host=host, **knobs)
 
-    def _connect(self, place: Place) -> Any:
+    def _connect(self, place: KinesisAccess) -> Any:
         client = tapped(self.aws.client(place.region))
         client.meta.events.register("provide-client-params.kinesis.*", self._note)
         return client

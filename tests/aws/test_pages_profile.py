@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.adapters import Adapters
 from pipeline.aws.pages import KinesisPages
-from pipeline.aws.pages_client import Place, reader_client
+from pipeline.aws.pages_client import KinesisAccess, reader_client
 from pipeline.core.batch import Batch
 from pipeline.core.position import TRIM
 from pipeline.core.stream import ShardKey, StreamId
@@ -91,4 +91,4 @@ def test_the_error_for_a_missing_profile_says_that_the_tasks_environment_names_i
 
 
 def test_a_reader_without_a_profile_leaves_the_choice_to_the_tasks_environment(aws: LocalAws) -> None:
-    assert pages_of(aws, None).place == Place(aws.region, f"{aws.endpoint}/")
+    assert pages_of(aws, None).place == KinesisAccess(aws.region, f"{aws.endpoint}/")

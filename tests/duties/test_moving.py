@@ -23,9 +23,12 @@ def test_leases_for_which_no_worker_has_room_stay_unassigned_and_each_leader_pas
     world.settle()
     assert owners(world) == {"w1": 2, "w2": 2, None: 2}
     every = world.settings.times.assignment // TICK
-    assert ticks_until(world, lambda: "2 leases wait for room in a worker" in str(world.lead())) <= every
+    assert (
+        ticks_until(world, lambda: "2 leases wait for a worker with room for more" in str(world.lead()))
+        <= every
+    )
     without(world, "w2")
-    ticks_until(world, lambda: "4 leases wait for room in a worker" in str(world.lead()))
+    ticks_until(world, lambda: "4 leases wait for a worker with room for more" in str(world.lead()))
     assert owners(world) == {"w1": 2, "w2": 2, None: 2}, "w1 is full, so no worker takes w2's leases"
 
 

@@ -22,6 +22,12 @@ from tests.lake.stage_script import script
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 
 
+@pytest.fixture(autouse=True)
+def no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark asks a server for TLS where the environment has a token. Another test's local server may have left its token there."""
+    monkeypatch.delenv("SPARK_CONNECT_AUTHENTICATE_TOKEN", raising=False)
+
+
 class _SlowSession:
     """A session whose first job ends when the test sets `over` or when the job is cancelled."""
 

@@ -242,7 +242,7 @@ _TIME: Final = (
         "living-beats-forgotten",
         "the worker's tick removes the beats of runs that are alive",
         "duties.worker_tick",
-        "            if claim not in living\n            and claim not in held\n",
+        "            if claim not in living and claim not in held and runs.is_over(claim)\n",
         "            if claim not in held\n",
     ),
     _mistake(
