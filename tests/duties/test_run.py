@@ -73,6 +73,14 @@ def test_a_run_without_records_ends_after_the_idle_time() -> None:
     assert place.heard == [NOTHING] * 3
 
 
+def test_the_wait_for_spark_doesnt_count_as_idle_time() -> None:
+    place = Place(replace(NOTHING, waited=60.0), NOTHING)
+    place.attempt.takes = 60 * SECOND
+    place.run.on_wave = lambda _: setattr(place.attempt, "takes", 0 * SECOND)
+    place.run.all_that_is_due()
+    assert place.waves() == [0.0, 60.0 + EVERY, 60.0 + IDLE]
+
+
 def test_the_idle_time_of_a_run_counts_from_its_last_record() -> None:
     place = Place(NOTHING, SOME, NOTHING)
     place.run.all_that_is_due()
