@@ -104,7 +104,7 @@ def _droppable(family: Family, positions: Positions) -> list[ShardKey]:
         and key.shard_id not in family.listed
         and key.shard_id not in named
         and at.children
-        and all(positions.of(ShardKey(key.stream, child)) is not None for child in at.children)
+        and all(positions.is_independent(ShardKey(key.stream, child)) for child in at.children)
     ]
 
 

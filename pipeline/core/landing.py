@@ -120,12 +120,12 @@ def _why_in_the_way(base: Positions, child: ShardKey, parent: ParentReason) -> s
 
 def _may_drop(base: Positions, key: ShardKey) -> bool:
     """Whether the END can be removed without the shard looking like one that is still to be read."""
-    # Children without a position would wait for this shard: once all have positions, these show that it ended. And a shard
-    # without a position that a parent's END names as a child counts as unread.
+    # Children without a position would wait for this shard: once all have positions, these show that it ended. A child that has
+    # only a start inherits this shard's witness. And a shard without a position that a parent's END names as a child counts as unread.
     at = base.of(key)
     if at is None or not at.ended or not at.children or key.shard_id in children_of_ends(key.stream, base):
         return False
-    return all(base.of(ShardKey(key.stream, child)) is not None for child in at.children)
+    return all(base.is_independent(ShardKey(key.stream, child)) for child in at.children)
 
 
 def _closed_over_files(

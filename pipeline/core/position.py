@@ -74,6 +74,12 @@ class Position:
         """The latest moment up to which nothing of the shard can have been lost unseen (docs/protocol.md, section 4)."""
         return max((t for t in (self.arrival, self.seen) if t is not None), default=None)
 
+    @property
+    def is_start_only(self) -> bool:
+        """Whether the position names a start and nothing else, as after `headrace adopt`: the parents' positions still tell since
+        when records of the shard may be lost."""
+        return self.sequence is None and not self.ended and self.witness is None
+
     def __str__(self) -> str:
         at = (
             "no record yet"
@@ -102,6 +108,11 @@ class Positions:
 
     origins: Mapping[StreamId, Origin] = field(default_factory=dict)
     shards: Mapping[ShardKey, Position] = field(default_factory=dict)
+
+    def is_independent(self, key: ShardKey) -> bool:
+        """Whether reading the shard needs no position of its parents any more."""
+        at = self.of(key)
+        return at is not None and not at.is_start_only
 
     def of(self, key: ShardKey) -> Position | None:
         """The shard's position; None where the table has none."""

@@ -89,6 +89,9 @@ def test_the_row_of_an_unread_shard_is_never_garbage() -> None:
         (READ, LISTED, ["p"]),
         (READ, (*LISTED, Shard("p", closed=True)), []),
         ({P: OVER, A: Position(6)}, LISTED, []),
+        ({**READ, A: Position(start=TRIM)}, LISTED, []),  # nothing is known of when its records arrived
+        ({**READ, A: Position(start=TRIM, seen=datetime(2026, 1, 1, tzinfo=UTC))}, LISTED, ["p"]),
+        ({**READ, A: Position(ended=True)}, LISTED, ["p"]),
         ({P: replace(OVER, children=())}, (), []),
         ({**READ, P: Position(5)}, LISTED, []),
     ],

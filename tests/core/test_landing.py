@@ -410,6 +410,9 @@ def test_an_end_is_removed_once_all_children_have_positions_and_no_parents_end_n
     assert not dropped(k0=replace(end, children=())), "the shard's children aren't known yet"
     assert not dropped(k2=None)
     assert not dropped(k3=None)
+    assert not dropped(k3=Position(start=Start())), "the child inherits the witness of this END"
+    assert dropped(k3=Position(start=Start(), seen=NOON))
+    assert dropped(k3=Position(ended=True))
     assert not dropped(k1=Position(5, ended=True, children=(A.shard_id,)))
     assert dropped(k1=Position(5, children=(A.shard_id,)))
 

@@ -363,12 +363,12 @@ _PAST: Final = (
         "an END is removed from the table while some of the shard's children have no position",
         (
             "core.cleanup_plan",
-            "        and all(positions.of(ShardKey(key.stream, child)) is not None for child in at.children)",
+            "        and all(positions.is_independent(ShardKey(key.stream, child)) for child in at.children)",
             "",
         ),
         (
             "core.landing",
-            "    return all(base.of(ShardKey(key.stream, child)) is not None for child in at.children)",
+            "    return all(base.is_independent(ShardKey(key.stream, child)) for child in at.children)",
             "    return True",
         ),
         among=_FORGETFUL,
