@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from pipeline.core.change import Applied, Change, Refused
+from pipeline.core.change_kind import ChangeKind
 from pipeline.core.checkpoint import Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.core.lineage import Kind, Range
@@ -283,13 +284,14 @@ class WatchedLeases:
                 )
         if before.checkpoint_owner is None and after.checkpoint_owner is not None:
             self._handovers[key] = self._world.sim.now
-        elif before.run_claim not in {None, by.claim} and "stood still" not in change.why:
+        elif before.run_claim not in {None, by.claim} and change.kind is not ChangeKind.ASSIGN:
             self._judge_early_handover(before, after, by)
         if after.owner is None and change.why != f"{before.holder} stops":
             raise Violation("I2", f"{by} gave up {key} of {before.holder} ({change.why})", key)
         if taken:
             self.moved = (key, before.holder or "", self._world.sim.now)
-        if "stood still" in change.why and before.holder is not None and after.owner != before.holder:
+        is_taken_over = change.kind is ChangeKind.ASSIGN and before.holder is not None
+        if is_taken_over and after.owner != before.holder:
             self._judge_silence(before, by, looked)
         self._world.call_listeners(before, after, change, by)
 

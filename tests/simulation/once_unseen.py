@@ -28,7 +28,13 @@ ONCE_UNSEEN: Final = (
             "            report = self._wave(tuple(self.waiting))\n",
             "            report = self._wave(tuple(self.waiting))\n            since = self.clock.now()\n",
         ),
-        among={"shards": 1, "puts_every": 0.4, "wave_records": 10, "troubles": {"ask": 30.0}},
+        among={
+            "shards": 1,
+            "puts_every": 0.4,
+            "wave_records": 10,
+            "wave_takes": 0.0,
+            "troubles": {"ask": 30.0},
+        },
     ),
     a_bug(
         "trouble-is-a-look",
@@ -48,8 +54,14 @@ ONCE_UNSEEN: Final = (
             "    if known and above.lost is None:",
             "    if known:",
         ),
-        seeds=200,
-        among={"retention": 80.0, "hosts_off": 190.0, "quiet": 0.0, "puts_every": 1.0, "hosts": 3},
+        among={
+            "retention": 80.0,
+            "hosts_off": 190.0,
+            "quiet": 0.0,
+            "puts_every": 1.0,
+            "hosts": 3,
+            "troubles": {"merge": 60.0, "split": 80.0},
+        },
     ),
     a_bug(
         "open-and-ended",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from importlib.abc import MetaPathFinder, SourceLoader
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -58,9 +58,13 @@ def a_bug(
 
 
 def _given(drawn: Any, wanted: Any) -> Any:
-    """The value for a field of the plan: a dictionary is merged into the drawn one, and a word becomes the enum
-    member that the plan holds."""
-    return drawn | wanted if isinstance(drawn, dict) else type(drawn)(wanted)
+    """The value for a field of the plan: a dictionary is merged into the drawn one (also into the fault rates), and a word
+    becomes the enum member that the plan holds."""
+    if isinstance(drawn, dict):
+        return drawn | wanted
+    if is_dataclass(drawn) and not isinstance(drawn, type):
+        return replace(drawn, **wanted)
+    return type(drawn)(wanted)
 
 
 def patched(patch: Patch, source: str) -> str:
