@@ -228,7 +228,9 @@ def stretched(plan: Plan, rng: Random) -> Plan:
         # Records arrive as fast as waves read them, and people ask for shards by name.
         troubles = {**plan.troubles, "ask": rng.uniform(20.0, 60.0)}
         busy = replace(plan, puts_every=0.4, wave_records=10, shards=1, fault_seconds=300.0)
-        return replace(busy, troubles=troubles, wave_takes=0.0)
+        # Waves are hardly faster than the records arrive: after an outage the backlog takes minutes.
+        settle = max(busy.settle_seconds, 700.0)
+        return replace(busy, troubles=troubles, wave_takes=0.0, settle_seconds=settle)
     return plan
 
 
