@@ -24,6 +24,8 @@ _KEPT = 10
 
 @dataclass(frozen=True)
 class KclClientVersion:
+    """The row with the client version, read and written as a KCL worker does."""
+
     client: DynamoDBClient
     table: str
     key: str = "key"

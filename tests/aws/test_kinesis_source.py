@@ -107,7 +107,7 @@ def test_a_list_whose_tokens_always_expire_ends_in_an_error():
         wide.source.list_shards(wide.stream)
 
 
-def test_a_start_is_sent_as_a_filter_and_the_streams_beginning_is_not(orders: Kinesis):
+def test_a_listing_sends_its_start_as_a_filter_unless_that_is_the_streams_beginning(orders: Kinesis):
     since = orders.source.describe("orders").asked + timedelta(minutes=5)
     orders.local.clock.advance(600)
     orders.asked.clear()

@@ -239,7 +239,7 @@ def test_a_condition_on_zero_holds_if_kcl_left_the_number_out():
     assert "attribute_not_exists(#checkpointSubSequenceNumber)" not in request["ConditionExpression"]
 
 
-def test_what_is_put_as_none_or_as_an_empty_set_is_removed():
+def test_a_field_that_is_written_as_none_or_as_an_empty_set_is_removed():
     _, request = write_change(
         Change(
             "k", "test", put={"owner": None, "children": frozenset(), "wanted_by": "w"}, kind=ChangeKind.TAKE

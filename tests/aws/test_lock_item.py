@@ -17,7 +17,7 @@ KCL: dict[str, Any] = {
 }
 
 
-def test_the_row_has_exactly_the_form_of_awss_lock_client():
+def test_the_row_has_exactly_the_form_that_the_lock_client_of_aws_writes():
     assert write_lock(LockRow("w0", "r0", timedelta(seconds=120))) == KCL
 
 

@@ -26,6 +26,8 @@ READS = {"DescribeTable", "BatchGetItem", "Scan"}
 
 @dataclass
 class Account:
+    """The coordination tables of one application, with the requests, progress messages and pauses of making them."""
+
     aws: LocalAws
     client: "DynamoDBClient"
     settings: Settings

@@ -31,6 +31,8 @@ MEASURED = Metrics(
 
 @dataclass
 class Tables:
+    """A worker table and a state table of one test, with the product's stores on them."""
+
     aws: LocalAws
     client: "DynamoDBClient"
     worker_table: str

@@ -73,7 +73,7 @@ def test_a_parent_is_ended_by_its_row_at_shard_end_or_by_a_child_that_was_begun_
     assert ends(child=ours) == 0, "Headrace began the child after an END of its own, which the table has lost"
 
 
-def test_a_parent_whose_end_was_removed_needs_none_once_its_child_has_a_position() -> None:
+def test_a_parent_whose_end_was_removed_needs_no_new_end_once_its_child_has_a_position() -> None:
     assert unfinished_parents(STREAM, [ROW], at(Position(10))) == {}
 
 

@@ -39,6 +39,8 @@ FIRST, SECOND = (f"shardId-{n:012d}" for n in range(2))
 
 @dataclass
 class App:
+    """An application on the stand-in: calling it runs a `headrace` command with its settings."""
+
     folder: Path
     stream: StreamId
     leases: DynamoLeaseStore

@@ -135,6 +135,8 @@ def test_a_worker_without_a_run_stops_at_once(world: World):
 
 
 class App:
+    """An application on the stand-in whose coordination tables the test makes."""
+
     def __init__(self, folder: Path, client: "DynamoDBClient", aws: LocalAws) -> None:
         name = a_table(client, "leaseKey")
         client.delete_table(TableName=name)

@@ -139,7 +139,7 @@ class World:
 
     def _land(self, name: str, after: Position | None, parents: tuple[ParentReason, ...]) -> bool:
         if self.stream.is_gone(name, self.now):
-            return False  # a loss; a person has to decide about it
+            return False  # the shard's records are lost, and a person has to decide about that
         ends = self.stream.closed.get(name, self.now + 1) <= self.now
         upto = Position(self.now, ended=ends, children=self.stream.children(name) if ends else ())
         if after is None:
@@ -151,13 +151,13 @@ class World:
         landing = decide_landing(self.positions, Proposal((each,)))
         assert not landing.refused
         self.positions = landing.positions
-        if ends and self.dice.random() < 0.8:  # else the run died before
+        if ends and self.dice.random() < 0.8:  # in the other cases the run dies before it writes the rows
             self._finish(name)
         return True
 
     def _finish(self, name: str) -> None:
         for child in self.stream.children(name):
-            if self.dice.random() < 0.7:  # else the row is left to the next sync
+            if self.dice.random() < 0.7:  # in the other cases the next sync makes the row
                 shard = self.stream.shards[child]
                 row = a_lease(STREAM, shard, multi=False, positions=Positions(), sentinel=TRIM_HORIZON)
                 self.rows.setdefault(child, row)

@@ -16,7 +16,7 @@ from pipeline.core.lineage import LedgerPage
 from pipeline.core.position import Origin, Position, Positions, Start
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.errors import WrongShape
-from tests.core.strategies import ANY_JSON, PAGES, books
+from tests.core.strategies import ANY_JSON, PAGES, table_positions
 
 STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1_700_000_000)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -43,7 +43,7 @@ def some_positions(shards: int) -> Positions:
     return Positions({STREAM: Origin(Start(), NOON)}, at)
 
 
-@given(books())
+@given(table_positions())
 def test_positions_come_back_as_they_were(book: Positions):
     text = write_positions(book)
     assert read_positions(text) == book
@@ -57,7 +57,7 @@ def test_a_ledger_comes_back_as_it_was(page: LedgerPage):
     assert text.isascii()
 
 
-@given(books())
+@given(table_positions())
 def test_equal_positions_give_the_same_text(book: Positions):
     shuffled = Positions(
         dict(reversed(list(book.origins.items()))), dict(reversed(list(book.shards.items())))
@@ -76,7 +76,7 @@ def test_a_random_text_is_refused_with_one_error(text: str):
             read(text)
 
 
-@given(books(), st.integers(0, 10**6), st.sampled_from("0aZ~:{ é"))
+@given(table_positions(), st.integers(0, 10**6), st.sampled_from("0aZ~:{ é"))
 def test_a_damaged_text_is_either_read_or_refused_with_that_error(book: Positions, where: int, letter: str):
     text = write_positions(book)
     where %= len(text)
@@ -91,7 +91,10 @@ def test_a_text_with_other_contents_is_either_read_or_refused_with_that_error(bo
 
 @given(st.data())
 def test_a_text_with_one_odd_value_is_either_read_or_refused_with_that_error(data: st.DataObject):
-    positions, ledger = body_of(write_positions(data.draw(books()))), body_of(write_ledger(data.draw(PAGES)))
+    positions, ledger = (
+        body_of(write_positions(data.draw(table_positions()))),
+        body_of(write_ledger(data.draw(PAGES))),
+    )
     odd = data.draw(ANY_JSON)
     for body in (positions, ledger):
         places = list(places_in(body))

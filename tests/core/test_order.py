@@ -340,7 +340,7 @@ def test_a_parent_counts_as_closed_before_the_start_only_if_none_of_its_ancestor
 
 @dataclass
 class Kinesis:
-    """What it answers, and the order of the questions."""
+    """What Kinesis answers about shards, and in which order it was asked."""
 
     has_records: frozenset[str] = frozenset()
     """Listed shards that are open, or hold a record since the origin."""
@@ -369,17 +369,19 @@ class Kinesis:
         return [f"{r.shard_id} {r.why}" for r in reasons] + [f"{w.shard_id} waits" for w in waiting]
 
 
-def a_merge_before_a_start_to_come(**more: Any) -> Family:
+def a_merge_before_a_future_start(**more: Any) -> Family:
     """`p` and `q` merged into `m` before the origin. `q` is the child of `g`, `g` of `h`, which no listing shows."""
     merged = Shard("m", ("p", "q"))
     above = [Shard("g", ("h",), closed=True), Shard("q", ("g",), closed=True), Shard("p", closed=True)]
     return a_family(STREAM, [merged], listed=[*above, merged], **more)
 
 
-def test_what_kinesis_still_holds_since_the_start_tells_that_nothing_of_a_parent_is_to_be_read() -> None:
+def test_a_parent_is_out_of_the_way_if_kinesis_still_holds_all_records_since_the_start_and_none_is_of_the_parent() -> (
+    None
+):
     """One parent of a merge was read to its empty end before the start; the lease row of the other was lost."""
     kinesis = Kinesis(gone=frozenset({"h"}))
-    family, at = a_merge_before_a_start_to_come(), positions(p=END)
+    family, at = a_merge_before_a_future_start(), positions(p=END)
     assert kinesis.why("m", family, at) == ["p ended", "q before-start"]
     assert kinesis.asked == ["before q", "before g", "gone h", "holds all"], "the retention is asked for last"
     kinesis.holds_everything = False
@@ -390,39 +392,41 @@ def test_what_kinesis_still_holds_since_the_start_tells_that_nothing_of_a_parent
     ("records", "asked"),
     [("q", ["before q"]), ("g", ["before q", "before g"]), ("h", ["before q", "before g", "gone h"])],
 )
-def test_a_record_since_the_start_in_any_unread_shard_above_is_in_the_way(
+def test_a_parent_is_in_the_way_if_any_unread_ancestor_has_a_record_since_the_start(
     records: str, asked: list[str]
 ) -> None:
     kinesis = Kinesis(has_records=frozenset({records}), gone=frozenset("h") - {records})
-    family = a_merge_before_a_start_to_come()
+    family = a_merge_before_a_future_start()
     assert kinesis.why("m", family, positions(p=END)) == ["p ended", "q waits"]
     assert kinesis.asked == asked
 
 
-def test_nothing_is_asked_of_a_parent_below_a_shard_that_is_to_be_read() -> None:
+def test_kinesis_isnt_asked_about_a_parent_that_descends_from_a_shard_that_is_to_be_read() -> None:
     kinesis = Kinesis(gone=frozenset({"h"}))
-    family, at = a_merge_before_a_start_to_come(leases=[Lease("g")]), positions(p=END)
+    family, at = a_merge_before_a_future_start(leases=[Lease("g")]), positions(p=END)
     assert kinesis.why("m", family, at) == ["p ended", "q waits"]
     assert kinesis.asked == []
-    family, at = a_merge_before_a_start_to_come(), positions(p=END, g=OPEN)
+    family, at = a_merge_before_a_future_start(), positions(p=END, g=OPEN)
     assert kinesis.why("m", family, at) == ["p ended", "q waits"]
     assert kinesis.asked == []
 
 
-def test_above_a_shard_that_has_ended_or_was_passed_nothing_is_asked() -> None:
+def test_kinesis_isnt_asked_about_ancestors_of_a_shard_that_has_ended_or_was_passed() -> None:
     kinesis = Kinesis()
-    assert kinesis.why("m", a_merge_before_a_start_to_come(), positions(p=END, g=END)) == [
+    assert kinesis.why("m", a_merge_before_a_future_start(), positions(p=END, g=END)) == [
         "p ended",
         "q before-start",
     ]
     assert kinesis.asked == ["before q", "holds all"]
-    family = a_merge_before_a_start_to_come(leases=[Lease("x", parents=frozenset({"g"}))])
+    family = a_merge_before_a_future_start(leases=[Lease("x", parents=frozenset({"g"}))])
     assert kinesis.why("m", family, positions(p=END, x=OPEN)) == ["p ended", "q before-start"]
     assert kinesis.asked == ["before q", "holds all"]
 
 
 @pytest.mark.parametrize("ended", ["a", "b"])
-def test_of_two_shards_above_a_parent_the_one_that_has_not_ended_is_asked_about(ended: str) -> None:
+def test_of_two_shards_merged_into_a_parent_kinesis_is_asked_about_the_one_that_has_not_ended(
+    ended: str,
+) -> None:
     merged, above = Shard("m", ("p", "q")), [Shard("q", ("a", "b")), Shard("a"), Shard("b"), Shard("p")]
     family = a_family(STREAM, [merged], listed=[*above, merged])
     (unread,) = {"a", "b"} - {ended}
@@ -431,7 +435,7 @@ def test_of_two_shards_above_a_parent_the_one_that_has_not_ended_is_asked_about(
     assert kinesis.asked == ["before q", f"before {unread}"]
 
 
-def test_a_shard_above_two_others_is_asked_about_once() -> None:
+def test_kinesis_is_asked_once_about_a_shard_from_which_two_others_descend() -> None:
     merged, lines = Shard("m", ("p", "q")), [Shard("q", ("a", "b")), Shard("a", ("g",)), Shard("b", ("g",))]
     family = a_family(STREAM, [merged], listed=[*lines, Shard("g"), Shard("p"), merged])
     kinesis = Kinesis()
@@ -439,7 +443,7 @@ def test_a_shard_above_two_others_is_asked_about_once() -> None:
     assert sorted(kinesis.asked) == ["before a", "before b", "before g", "before q", "holds all"]
 
 
-def test_a_child_out_of_scope_doesnt_show_when_its_parents_closed() -> None:
+def test_a_child_outside_of_the_origins_listing_doesnt_show_when_its_parents_closed() -> None:
     every = [Shard("p", closed=True), Shard("a", ("p",))]
     assert why("a", a_family(STREAM, [], listed=every), positions()) == [
         "waits: p may have been open at the origin, and the listing of that time may be late"

@@ -45,7 +45,7 @@ def row(checkpoint: Checkpoint = TRIM_HORIZON, landed: Checkpoint | None = None)
     return Lease(KEY.shard_id, checkpoint=checkpoint, landed=landed)
 
 
-def test_the_first_read_of_a_root_begins_at_the_origin() -> None:
+def test_the_first_read_of_a_shard_without_parents_begins_at_the_origin() -> None:
     plan = begin(row())
     assert isinstance(plan, Read)
     assert plan.batch.start == Start(MOMENT)
@@ -159,7 +159,9 @@ def test_a_position_with_a_start_of_its_own_begins_there() -> None:
     assert plan.batch.start == TRIM
 
 
-def test_the_witness_of_an_unread_root_is_the_named_moment_if_that_was_within_the_retention_then() -> None:
+def test_the_witness_of_an_unread_shard_without_parents_is_the_timestamp_of_the_settings_if_kinesis_still_had_its_records() -> (
+    None
+):
     decided = MOMENT
     for before, witness in (
         (timedelta(hours=2), decided - timedelta(hours=2)),
@@ -310,7 +312,7 @@ def test_the_witness_of_a_child_is_the_latest_of_its_parents_witnesses() -> None
     assert witness(None, None) == MOMENT
 
 
-def test_a_root_of_a_later_life_has_the_beginning_of_that_life_as_its_witness() -> None:
+def test_a_shard_without_parents_has_the_creation_of_a_recreated_stream_as_its_witness() -> None:
     born = datetime.fromtimestamp(STREAM.epoch, UTC)
 
     def witness(*others: StreamId) -> datetime:
@@ -326,7 +328,9 @@ def test_a_root_of_a_later_life_has_the_beginning_of_that_life_as_its_witness() 
     assert witness(later) == witness(elsewhere) == witness() == MOMENT
 
 
-def test_a_moment_named_exactly_at_the_edge_of_the_retention_counts_as_within_it() -> None:
+def test_a_timestamp_of_the_settings_exactly_at_the_edge_of_the_retention_counts_as_within_the_retention() -> (
+    None
+):
     for named, witness in (
         (MOMENT - DAY, MOMENT - DAY),
         (MOMENT - DAY - timedelta(seconds=1), MOMENT),

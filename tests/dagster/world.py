@@ -25,7 +25,8 @@ _NUMBERS = itertools.count(1)
 AN_HOUR = timedelta(hours=1)
 
 TIMES = TimeSettings(
-    worker_tick=AN_HOUR,  # a look counts completely even after a long time, so that `later` can let time pass
+    # A look adds at most one and a half ticks of credit. With ticks this long `later` can let any time pass at once.
+    worker_tick=AN_HOUR,
     leader_tick=AN_HOUR,
     launch_grace=timedelta(0),
     idle=timedelta(milliseconds=200),
@@ -73,6 +74,8 @@ class Ports:
 
 @dataclass(kw_only=True)
 class DagsterWorld:
+    """One deployment: its Dagster instance, its definitions, and the cursors that Dagster would keep."""
+
     instance: dg.DagsterInstance
     workers: tuple[str, ...] = ("w1",)
     shards: int = 2

@@ -52,6 +52,8 @@ class LateSource(MemorySource):
 
 @dataclass
 class Life:
+    """One stream with one worker. `check` compares the table with the records that were put."""
+
     shards: int = 1
     on_data_loss: OnDataLoss = OnDataLoss.STOP
     position: InitialPosition = InitialPosition.TRIM_HORIZON

@@ -18,7 +18,7 @@ from tests.duties.world import STREAM, TICK, World
 
 DENIED = Terminal("AWS doesn't let this worker read the shard (AccessDeniedException)")
 MINUTE = timedelta(minutes=1)
-MORE = "returns"
+RETURNS = "returns"
 
 
 def a_world(**how: object) -> World:
@@ -62,7 +62,7 @@ def deny_stream(world: World, stream: str, error: HeadraceError) -> None:
     world.source.describe = denied  # type: ignore[method-assign]
 
 
-def written(world: World) -> list[Change]:
+def writes_from_now_on(world: World) -> list[Change]:
     """A list that collects every write on a lease row from now on."""
     seen: list[Change] = []
     apply = world.leases.apply
@@ -154,7 +154,7 @@ def test_the_failure_is_removed_from_the_row_of_a_shard_that_ends() -> None:
 def test_noting_a_failure_costs_no_additional_write() -> None:
     well, ill = a_world(), a_world()
     deny(ill, 1)
-    writes = [written(world) for world in (well, ill)]
+    writes = [writes_from_now_on(world) for world in (well, ill)]
     for world in (well, ill):
         world.wave()
     checkpoint = 1  # the failing shard has no checkpoint to write
@@ -247,36 +247,36 @@ def rows_of_stream(world: World, name: str) -> list[Lease]:
 
 
 def test_the_workers_tick_notes_in_its_rows_that_a_stream_may_not_be_described() -> None:
-    world = a_world(more_streams=(MORE,))
-    deny_stream(world, MORE, DENIED)
+    world = a_world(more_streams=(RETURNS,))
+    deny_stream(world, RETURNS, DENIED)
     began = world.clock.now()
-    writes = written(world)
+    writes = writes_from_now_on(world)
     for _ in range(4):
         world.work()
         world.clock.advance(TICK)
-    assert {row.failure for row in rows_of_stream(world, MORE)} == {Failure(began, str(DENIED))}
+    assert {row.failure for row in rows_of_stream(world, RETURNS)} == {Failure(began, str(DENIED))}
     assert {row.failure for row in rows_of_stream(world, STREAM)} == {None}
     assert len(writes) == 2, "one write for each shard, however often the worker tries"
     del world.source.describe
     world.wave(run="r1")
-    assert {row.failure for row in rows_of_stream(world, MORE)} == {None}
+    assert {row.failure for row in rows_of_stream(world, RETURNS)} == {None}
 
 
 def test_a_worker_notes_no_failure_in_rows_that_another_worker_holds() -> None:
-    world = a_world(more_streams=(MORE,))
-    theirs = rows_of_stream(world, MORE)[0]
+    world = a_world(more_streams=(RETURNS,))
+    theirs = rows_of_stream(world, RETURNS)[0]
     given = world.leases.apply(assign(theirs, "w9", "a test's"))
     assert isinstance(given, Applied)
     world.leases.apply(initiate_handover(given.lease, "w1", "a test's"))
-    deny_stream(world, MORE, DENIED)
-    writes = written(world)
+    deny_stream(world, RETURNS, DENIED)
+    writes = writes_from_now_on(world)
     world.work()
-    assert [change.key for change in writes] == [rows_of_stream(world, MORE)[1].key]
+    assert [change.key for change in writes] == [rows_of_stream(world, RETURNS)[1].key]
 
 
 def test_a_tick_that_can_describe_no_stream_notes_the_error_before_it_fails() -> None:
-    world = a_world(more_streams=(MORE,))
-    for name in (STREAM, MORE):
+    world = a_world(more_streams=(RETURNS,))
+    for name in (STREAM, RETURNS):
         deny_stream(world, name, DENIED)
     with pytest.raises(Terminal, match="AccessDenied"):
         world.work()
@@ -302,7 +302,7 @@ def test_a_wave_of_one_stream_notes_that_the_stream_may_not_be_described() -> No
 def test_throttling_or_a_lost_answer_before_a_claim_is_not_noted_as_a_failure(passing: HeadraceError) -> None:
     world = a_world()
     deny_stream(world, STREAM, passing)
-    writes = written(world)
+    writes = writes_from_now_on(world)
     with pytest.raises(type(passing)):
         world.wave()
     assert writes == []

@@ -20,6 +20,8 @@ IDLE, EVERY, LINGER = 20.0, 10.0, 300.0
 
 
 class Place:
+    """One run of worker w1 whose waves return the given reports, on a clock that the test can read."""
+
     def __init__(self, *reports: WaveReport | HeadraceError, shards: int = 2, stops_at: float = 1e9) -> None:
         self.world = World(shards=shards)
         self.world.settle()

@@ -61,6 +61,8 @@ class MadeTables:
 
 @dataclass
 class World:
+    """One application: its stream, coordination tables, lake table, workers and runs, all in memory."""
+
     workers: tuple[str, ...] = ("w1",)
     position: InitialPosition = InitialPosition.TRIM_HORIZON
     shards: int = 2

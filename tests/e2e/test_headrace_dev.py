@@ -35,6 +35,8 @@ FIRST_START_WITHIN = 240.0
 
 @dataclass
 class Dev:
+    """A running `headrace dev`, with what it prints and the processes that it started."""
+
     app: App
     process: "subprocess.Popen[bytes]"
     log: Path

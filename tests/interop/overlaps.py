@@ -23,6 +23,8 @@ _CHECKPOINTS = frozenset({"checkpoint", "shardEnded", "shutdownRequested"})
 
 
 class Cause(StrEnum):
+    """Why a record may be in both outputs."""
+
     KCL_CUT_OFF = "processed by a KCL worker that was cut off before its checkpoint"
     OURS_CUT_OFF = "landed by a run of Headrace that was cut off before its checkpoint"
 

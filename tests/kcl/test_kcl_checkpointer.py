@@ -1,3 +1,5 @@
+"""KCL's checkpointer: which checkpoints an application may write, and how a shard ends."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,7 +68,7 @@ def test_a_checkpoint_at_the_shards_last_record_is_written_as_shard_end():
     )
 
 
-def test_if_the_shards_end_is_processed_again_only_shard_end_itself_ends_it():
+def test_when_a_shards_end_is_processed_again_only_a_checkpoint_at_shard_end_ends_the_shard():
     again = shard_ended(shard_ended(CheckpointProgress(at(50), at(90))))
     assert plan_checkpoint(again, at(90)) == Write(at(90))
     assert plan_checkpoint(again) == Write(SHARD_END)

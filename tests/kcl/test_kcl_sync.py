@@ -1,3 +1,5 @@
+"""KCL's shard sync: which leases are missing, and where they start."""
+
 from random import Random
 
 import pytest

@@ -12,7 +12,7 @@ from pipeline.kcl import writes
 from pipeline.memory.leases import MemoryLeaseStore
 
 MINE = Lease("shardId-0", 5, owner="me")
-HANDING = replace(MINE, owner="next", checkpoint_owner="me")
+IN_HANDOVER = replace(MINE, owner="next", checkpoint_owner="me")
 
 
 @pytest.mark.parametrize("plan", [writes.checkpoint, writes.prepare])

@@ -73,6 +73,8 @@ class Lake(Protocol):
 
 
 class MemoryLake:
+    """The lake table in memory."""
+
     def __init__(self, folder: Path) -> None:
         self.clock = StandingClock()
         self.memory = MemoryTable(self.clock, str(folder / "data"))
@@ -138,6 +140,8 @@ class MemoryLake:
 
 
 class IcebergLake:
+    """A real Iceberg table with a SQLite catalog in a folder."""
+
     def __init__(self, folder: Path) -> None:
         self.clock = StandingClock()
         self.folder = folder

@@ -235,7 +235,7 @@ def wrap(lake: IcebergLake, act: Callable[[Callable[..., Any], tuple[Any, ...]],
 
 
 def test_a_commit_that_was_rolled_back_before_it_was_looked_for_lands_again(lake: IcebergLake):
-    """D17: its snapshot is in the metadata. If that counted as landed, its rows would be lost."""
+    """D17: the commit's snapshot is in the metadata. If the commit counted as landed, its rows would be lost."""
 
     def land_and_roll_back(commit: Callable[..., Any], args: tuple[Any, ...]) -> None:
         commit(*args)

@@ -35,7 +35,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+def progress_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> pytest.LogCaptureFixture:
     monkeypatch.setattr(waiting, "TELL_EVERY", 0.5)
     return caplog
 
@@ -63,13 +65,13 @@ def pid_of_the_server(folder: Path) -> int:
 
 @pytest.mark.slow
 def test_the_client_waits_for_a_slow_start_and_reports_progress(
-    folder: Path, told: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    folder: Path, progress_log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
     """The start takes longer than PySpark would wait, which is 120 s on a real machine."""
     monkeypatch.setattr("pyspark.sql.connect.local_server.ServerLauncher._READY_TIMEOUT", 1)
     assert counted(a_java(folder, f'sleep 2; exec {JAVA} "$@"')) == 3
-    assert "still waiting for the local Spark server" in told.text
-    assert f"its log is {folder / 'logs'}" in told.text
+    assert "still waiting for the local Spark server" in progress_log.text
+    assert f"its log is {folder / 'logs'}" in progress_log.text
 
 
 def test_a_server_that_dies_while_it_starts_is_an_error_with_its_log(folder: Path):
@@ -93,7 +95,9 @@ def test_a_server_that_isnt_up_in_time_is_an_error_with_its_log(
 
 
 @pytest.mark.slow
-def test_the_client_waits_for_a_server_that_stopped_answering(folder: Path, told: pytest.LogCaptureFixture):
+def test_the_client_waits_for_a_server_that_stopped_answering(
+    folder: Path, progress_log: pytest.LogCaptureFixture
+):
     assert counted() == 3
     server = pid_of_the_server(folder)
     os.kill(server, signal.SIGSTOP)
@@ -104,7 +108,7 @@ def test_the_client_waits_for_a_server_that_stopped_answering(folder: Path, told
     goes_on.join()
     assert time.monotonic() - began >= 3
     assert pid_of_the_server(folder) == server, "the same server is used"
-    assert "still waiting for the local Spark server" in told.text
+    assert "still waiting for the local Spark server" in progress_log.text
 
 
 @pytest.mark.slow

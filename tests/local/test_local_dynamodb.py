@@ -179,7 +179,7 @@ def test_bytes_and_booleans_in_attribute_updates_come_back_as_they_were_written(
     }
 
 
-def test_creating_an_existing_index_is_refused_with_awss_error(dynamodb, table):
+def test_creating_an_existing_index_is_refused_with_the_error_of_aws(dynamodb, table):
     index = {
         "IndexName": INDEX,
         "KeySchema": [

@@ -75,7 +75,7 @@ def test_doubling_splits_each_shard_once_and_halving_merges_each_pair_once(clien
     assert len(shards_of(client)) == 4 * count
 
 
-def test_four_to_six_takes_short_lived_shards_as_aws_says(client):
+def test_scaling_from_four_to_six_shards_makes_short_lived_shards_as_on_aws(client):
     a_stream(client, 4)
     scale(client, 6)
     shards = shards_of(client)

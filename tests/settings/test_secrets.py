@@ -185,7 +185,7 @@ def test_a_key_within_an_address_is_recognized() -> None:
 HINTS = {key: hint for key, _, hint in knobs(Settings)}
 
 
-def written(key: str, value: object) -> str:
+def settings_with(key: str, value: object) -> str:
     """A settings file with this value for the key, and with all required settings."""
     tree: dict[str, object] = {"application": "my-app", "streams": [{"name": "my-stream"}]}
     *sections, name = key.split(".")
@@ -204,7 +204,7 @@ def written(key: str, value: object) -> str:
 def refuses(key: str, hint: object, secret: str) -> None:
     value = {"name": secret} if is_mapping(hint) else secret
     text = yaml.safe_dump(value) if is_mapping(hint) else secret
-    for file, environ in ((written(key, value), {}), (HEAD, {variable_for(key): text})):
+    for file, environ in ((settings_with(key, value), {}), (HEAD, {variable_for(key): text})):
         with pytest.raises(BadSetting, match=f"{key}.*secrets are never settings") as caught:
             parse_settings(file, environ, name="h.yaml")
         assert not _repeats(str(caught.value), secret), (key, environ)

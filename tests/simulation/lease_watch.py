@@ -38,6 +38,8 @@ PERSON = "person"
 
 
 class WatchedLeases:
+    """The lease table in memory. Each write is judged before its answer goes back."""
+
     def __init__(self, world: World) -> None:
         self._world = world
         self.store = MemoryLeaseStore()
@@ -387,6 +389,8 @@ class WatchedLeases:
 
 
 class _Written:
+    """An entry of the history, which is turned into text only when a person reads it."""
+
     __slots__ = ("after", "change")
 
     def __init__(self, change: Change, after: Lease | None) -> None:

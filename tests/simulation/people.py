@@ -32,6 +32,8 @@ _BACK = 8
 
 
 class People:
+    """The people of one seed, and what they do."""
+
     def __init__(self, world: World) -> None:
         self._world = world
         self._looking = False

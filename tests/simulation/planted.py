@@ -28,6 +28,8 @@ class TextIsGone(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Patch:
+    """A replacement of one text in the source of one module."""
+
     module: str
     old: str
     new: str
@@ -35,6 +37,8 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Plant:
+    """A bug: its patches, and how many seeds may pass until it is found."""
+
     name: str
     why: str
     patches: tuple[Patch, ...]
@@ -91,6 +95,8 @@ def plant(bug: Plant) -> None:
 
 
 class _Finder(MetaPathFinder):
+    """Finds the modules that have a patch before Python does."""
+
     def __init__(self, sources: dict[str, str]) -> None:
         self._sources = sources
 
@@ -103,6 +109,8 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(SourceLoader):
+    """Loads a module from its patched source."""
+
     def __init__(self, source: str, path: Path) -> None:
         self._source = source
         self._path = path

@@ -43,6 +43,8 @@ class Held:
 
 @dataclass(slots=True)
 class Scene:
+    """One fleet, its world, and the ways in which a test stops and watches it."""
+
     plan: Plan
     world: World = field(init=False)
     _held: list[Held] = field(default_factory=list)

@@ -26,6 +26,8 @@ class Violation(AssertionError):
 
 @dataclass(slots=True)
 class ShardTruth:
+    """What really happened to one shard."""
+
     key: ShardKey
     parents: tuple[str, ...]
     opened: datetime
@@ -68,6 +70,8 @@ def _order(token: tuple[int | None, int, bool]) -> tuple[bool, int]:
 
 @dataclass(slots=True)
 class Truth:
+    """What really happened to all shards of all streams."""
+
     shards: dict[ShardKey, ShardTruth] = field(default_factory=dict)
     streams: list[StreamId] = field(default_factory=list)
     """All lives of all streams."""

@@ -118,7 +118,9 @@ def _delete(client: DynamoDBClient, place: Place, args: Args) -> Any:
 
 
 def _held(client: DynamoDBClient, place: Place, args: Args) -> list[str]:
-    me = next(value for value in args.values() if isinstance(value, str))  # the only text names the owner
+    me = next(
+        value for value in args.values() if isinstance(value, str)
+    )  # the owner is the only argument that is text
     found = DynamoLeaseStore(client, place.table).held_by(me)
     return [lease.key for lease in found.leases if lease.owner == me and lease.checkpoint_owner is None]
 

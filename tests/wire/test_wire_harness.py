@@ -23,7 +23,7 @@ ROW: dict[str, Any] = {
     "checkpointSubSequenceNumber": {"N": "2"},
     "leaseOwner": {"S": "ann"},
 }
-HANDING = {"leaseOwner": {"S": "ben"}, "checkpointOwner": {"S": "ann"}}
+IN_HANDOVER = {"leaseOwner": {"S": "ben"}, "checkpointOwner": {"S": "ann"}}
 LOCK: dict[str, Any] = {
     "leaseKey": {"S": "Leader"},
     "ownerName": {"S": "ann"},
@@ -117,19 +117,19 @@ CASES = [
     a_case(
         "take",
         {**TAKE, "seen_owner": "ben", "seen_checkpoint_owner": "ann"},
-        but(ROW, **HANDING),
+        but(ROW, **IN_HANDOVER),
         but(ROW, **UP, **SWITCHED, leaseOwner={"S": "cid"}),
     ),
     a_case("take", {**TAKE, "me": "ann", "seen_owner": "ann"}, ROW, but(ROW, **UP)),
     refused("take", {**TAKE, "seen_owner": "ann"}, but(ROW, **UP)),
     a_case("renew", RENEW, ROW, but(ROW, **UP, throughputKBps={"N": "0.000885"})),
-    refused("renew", RENEW, but(ROW, **HANDING)),
+    refused("renew", RENEW, but(ROW, **IN_HANDOVER)),
     refused("renew", RENEW, but(ROW, **UP)),
     a_case(
         "renew",
         {**RENEW, "knows_checkpoint_owner": True, "throughput_kbps": None},
-        but(ROW, **HANDING),
-        but(ROW, **HANDING, **UP),
+        but(ROW, **IN_HANDOVER),
+        but(ROW, **IN_HANDOVER, **UP),
     ),
     a_case(
         "checkpoint",
@@ -177,7 +177,7 @@ CASES = [
         ),
     ),
     a_case("assign", {**SEEN, "new_owner": "ben"}, ROW, but(ROW, **UP, **SWITCHED, leaseOwner={"S": "ben"})),
-    refused("assign", {**SEEN, "new_owner": "ben"}, but(ROW, **HANDING)),
+    refused("assign", {**SEEN, "new_owner": "ben"}, but(ROW, **IN_HANDOVER)),
     refused("assign", {**SEEN, "new_owner": "ben"}, None),
     a_case(
         "assign",
@@ -189,13 +189,13 @@ CASES = [
         "initiate_handover",
         {"lease_key": KEY, "seen_owner": "ann", "new_owner": "ben"},
         ROW,
-        but(ROW, **HANDING),
+        but(ROW, **IN_HANDOVER),
     ),
     a_case("evict", SEEN, ROW, but(ROW, **UP, leaseOwner=None)),
     a_case(
         "evict",
         {"lease_key": KEY, "seen_owner": "ben", "seen_checkpoint_owner": "ann"},
-        but(ROW, **HANDING),
+        but(ROW, **IN_HANDOVER),
         but(ROW, **UP, leaseOwner={"S": "ben"}),
     ),
     a_case(
@@ -287,7 +287,7 @@ CASES = [
         "args": {"me": "ann"},
         "rows": [
             ROW,
-            but(ROW, leaseKey={"S": "b"}, **HANDING),
+            but(ROW, leaseKey={"S": "b"}, **IN_HANDOVER),
             but(ROW, leaseKey={"S": "c"}, leaseOwner={"S": "ann"}, checkpointOwner={"S": "ben"}),
             but(ROW, leaseKey={"S": "d"}, leaseOwner=None),
         ],

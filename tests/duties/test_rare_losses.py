@@ -17,7 +17,7 @@ from pipeline.memory.table import MemoryTable
 from pipeline.settings.choices import FormerStreams
 from tests.duties.life import Life
 from tests.duties.moves import shared
-from tests.duties.test_chain_repair import mended
+from tests.duties.test_chain_repair import repair
 from tests.duties.test_recover import reposition
 from tests.duties.world import STREAM, TICK, World
 
@@ -46,7 +46,7 @@ def test_a_run_that_was_frozen_while_its_stream_was_recreated_names_no_children_
     world.source.split(world.shard(0))
     old = world.stream
 
-    def make_anew(arrow: Arrow, _keys: tuple[str, ...]) -> None:
+    def recreate(arrow: Arrow, _keys: tuple[str, ...]) -> None:
         if arrow is Arrow.COMMITTED and world.stream == old:
             world.clock.advance(HALF)
             world.source.delete_stream(STREAM)
@@ -57,7 +57,7 @@ def test_a_run_that_was_frozen_while_its_stream_was_recreated_names_no_children_
     run = world.a_run("w1", "asleep")
     world.runs.launch("asleep", "w1")
     world.runs.start("asleep")
-    run.on_arrow = make_anew
+    run.on_arrow = recreate
     run.wave()
     world.runs.end("asleep")
     assert all(row.children == frozenset() for row in world.leases.scan().leases)
@@ -174,7 +174,7 @@ def test_a_cherry_pick_whose_earlier_snapshots_are_lost_is_not_repaired_by_guess
     pick = life.table.head
     kept = {pick, *(snapshots[1:] if keep_past else ())}
     life.table.forget(*(set(life.table.snapshots) - kept))
-    plan = mended(life, origin=TRIM)
+    plan = repair(life, origin=TRIM)
     assert isinstance(plan, Stop)
     assert "cherry-pick" in plan.why
 
