@@ -1,5 +1,5 @@
-"""A person or a backfill starts a run for named shards: it reads each to the tip of the run's beginning, and claims
-rows as other runs do."""
+"""A person or a backfill starts a run for named shards: the run reads of each shard what had
+arrived when the run began, and claims rows as other runs do."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -56,6 +56,7 @@ HEADRACE_ATTRIBUTES = {
 
 
 def read_as_kcl(row: Mapping[str, Any], *, entity_type: bool = True) -> None:
+    """Check that KCL would read this row as a lease, or raise an error that says what KCL wouldn't understand."""
     assert row.keys() >= MANDATORY, MANDATORY - row.keys()
     assert row.keys() <= KCL_TYPES.keys() | HEADRACE_ATTRIBUTES, (
         row.keys() - KCL_TYPES.keys() - HEADRACE_ATTRIBUTES

@@ -138,8 +138,8 @@ def test_a_shard_at_its_tip_needs_one_wave() -> None:
     assert [keys for _, keys in place.attempt.waves] == [(place.key(0), place.key(1))]
 
 
-def test_a_run_for_named_shards_reads_to_the_tip_of_the_runs_beginning_and_not_further() -> None:
-    """New records come as fast as the run reads. If the limit moved on with each wave, the run would never reach it."""
+def test_a_run_for_named_shards_reads_what_had_arrived_when_the_run_began_and_not_more() -> None:
+    """New records come as fast as the run reads. If the limit moved on with each wave, the run would never end."""
     place = Place()
     start = place.world.clock.now()
 
@@ -156,7 +156,7 @@ def test_a_run_for_named_shards_reads_to_the_tip_of_the_runs_beginning_and_not_f
     assert len(place.attempt.waves) == 2
 
 
-def test_a_record_that_arrived_at_the_moment_of_the_runs_beginning_counts_as_past_the_tip() -> None:
+def test_a_shard_is_read_far_enough_once_a_record_that_arrived_when_the_run_began_has_landed() -> None:
     place = Place()
     at = place.world.clock.now()
     place.attempt.reports = [waves_of(landed(rows=1, behind=SECOND, last_arrival=at))]

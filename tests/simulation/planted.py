@@ -48,7 +48,9 @@ class Plant:
     """Fields set in the plan of each seed, for a bug that shows only in plans that few seeds draw."""
 
     def fitted(self, plan: Plan) -> Plan:
-        return replace(plan, **{name: _given(getattr(plan, name), at) for name, at in self.among.items()})
+        return replace(
+            plan, **{name: _field_value(getattr(plan, name), at) for name, at in self.among.items()}
+        )
 
 
 def a_bug(
@@ -61,7 +63,7 @@ def a_bug(
     return Plant(name, why, tuple(Patch(f"pipeline.{m}", old, new) for m, old, new in patches), seeds, among)
 
 
-def _given(drawn: Any, wanted: Any) -> Any:
+def _field_value(drawn: Any, wanted: Any) -> Any:
     """The value for a field of the plan: a dictionary is merged into the drawn one (also into the fault rates), and a word
     becomes the enum member that the plan holds."""
     if isinstance(drawn, dict):
