@@ -18,6 +18,7 @@ RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_p
 
 
 def _owned_by(world: DagsterWorld, shard: int, owner: str | None) -> None:
+    """Make this worker the owner in the shard's row."""
     row = world.world.leases.get(key(shard))
     assert row is not None
     if owner is None:

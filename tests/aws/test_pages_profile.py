@@ -46,8 +46,11 @@ def batch(kinesis: "KinesisClient") -> Batch:
 
 
 def pages_of(aws: LocalAws, profile: str | None) -> KinesisPages:
-    """The reader that the settings make. Clients are kept by endpoint and profile, and no other test uses this
-    endpoint with the slash at its end."""
+    """The reader that the settings make.
+
+    The reader keeps its clients by endpoint and profile for the whole process. The slash at the end makes an endpoint
+    that no other test uses, so that no client of another test is found.
+    """
     settings = Settings(
         application="app", aws=AwsSettings(region=aws.region, endpoint=f"{aws.endpoint}/", profile=profile)
     )

@@ -286,13 +286,13 @@ def test_a_shard_whose_second_page_is_impossible_lands_its_first_and_delays_no_o
         )
     batches = [world.batch(shard=n) for n in (0, 1)]
 
-    def swapped(body: bytes, key: ShardKey, answered: datetime) -> PageAnswer:
+    def answer_in_reverse_order(body: bytes, key: ShardKey, answered: datetime) -> PageAnswer:
         said = json.loads(body)
         if len(said["Records"]) not in {0, 1, 10_000}:
             said["Records"].reverse()
         return decode_answer(json.dumps(said).encode(), key, answered)
 
-    monkeypatch.setattr(pages, "decode_answer", swapped)
+    monkeypatch.setattr(pages, "decode_answer", answer_in_reverse_order)
     names = record_schema().names
     manifest = stage_batches(
         batches,

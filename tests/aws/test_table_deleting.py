@@ -175,9 +175,11 @@ def test_a_table_of_another_shape_is_not_deleted(account: Account):
 def test_a_table_that_is_deleted_by_another_program_meanwhile_is_no_error(
     account: Account, dynamodb: "DynamoDBClient"
 ):
-    def first(params: Any, **_: Any) -> None:
+    def delete_before_the_command(params: Any, **_: Any) -> None:
         dynamodb.delete_table(TableName=params["TableName"])
 
-    account.client.meta.events.register("provide-client-params.dynamodb.DeleteTable", first)
+    account.client.meta.events.register(
+        "provide-client-params.dynamodb.DeleteTable", delete_before_the_command
+    )
     assert len(account.deletion.delete()) == 3
     assert account.existing == set()

@@ -49,6 +49,7 @@ def headrace_takes_back(world: World, shard: int) -> None:
 
 
 def kinds(world: World) -> list[tuple[str, str]]:
+    """The shard and the kind of each range in the ledger."""
     head = world.table.load().snapshot
     pages = [snapshot.page for snapshot in world.table.history(head)][::-1]
     return [

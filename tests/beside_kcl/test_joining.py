@@ -227,13 +227,13 @@ def test_an_adopted_stream_that_headraces_runs_read_meanwhile_is_left_alone() ->
     kcl_reads(world, COUNTED, 2)
     listing, waves = world.source.list_shards, [1]
 
-    def slow(*args: Any) -> tuple[Shard, ...]:
+    def read_while_listing(*args: Any) -> tuple[Shard, ...]:
         if waves:
             world.produce(COUNTED, 4)
             assert world.wave("w1", f"run-{waves.pop()}").rows == 4
         return listing(*args)
 
-    world.source.list_shards = slow  # type: ignore[method-assign,assignment]
+    world.source.list_shards = read_while_listing  # type: ignore[method-assign,assignment]
     headrace_takes_all(world)
     assert joining(world).survey(STREAM, timestamp=moment).is_done
     assert waves == []

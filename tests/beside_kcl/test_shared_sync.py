@@ -53,6 +53,7 @@ SINCE_206 = ("4", "8", "9", "10")
 
 
 def created(plan: list[Change]) -> dict[str, Checkpoint]:
+    """The rows that the plan makes, with the checkpoint of each."""
     return {c.key: c.create.checkpoint for c in plan if c.create}
 
 
@@ -61,6 +62,7 @@ def at(*, since: Start = TRIM, shards: dict[ShardKey, Position] | None = None) -
 
 
 def kcl(*shards: str, rows: tuple[Lease, ...] = HELD, sentinel: Checkpoint, **more: object) -> list[Change]:
+    """The rows that KCL's plan makes."""
     listed = [TREE[name] for name in shards]
     family = a_family(STREAM, listed, leases=rows)
     found = {"positions": at(), "multi": False} | more
@@ -222,6 +224,7 @@ OPEN = ("4", "8", "9", "10")
 def warnings(
     rows: set[str], ended: set[str], *, listed: tuple[str, ...] = tuple(TREE), looks: int = 3
 ) -> list[tuple[str, ...]]:
+    """What the leader reports about holes, after so many looks."""
     shards = [TREE[name] for name in listed]
     leases = [Lease(name) for name in sorted(rows)]
     positions = at(shards={ShardKey(STREAM, name): Position(1, ended=True) for name in ended})

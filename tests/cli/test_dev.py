@@ -56,6 +56,7 @@ def folder(tmp_path: Path, aws: LocalAws) -> Iterator[Path]:
 
 
 def the_dagster(folder: Path) -> int:
+    """The process id of Dagster."""
     return int((folder / "dagster").read_text())
 
 
@@ -79,6 +80,7 @@ def started(folder: Path, aws: LocalAws, output: int) -> Iterator["subprocess.Po
 
 
 def until(lines: Iterable[str], wanted: str) -> Iterator[str]:
+    """The lines up to the first one that contains this text."""
     for line in lines:
         yield line
         if wanted in line:

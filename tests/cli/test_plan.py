@@ -98,6 +98,8 @@ def test_the_leader_then_does_what_the_plan_said_and_the_command_writes_nothing(
 
 
 def ticking(world: World) -> Callable[[float], None]:
+    """A pause in which the sensors of all workers tick."""
+
     def pause(seconds: float) -> None:
         world.clock.advance(timedelta(seconds=seconds))
         for worker in world.workers:
@@ -140,14 +142,14 @@ def test_beside_kcl_workers_that_the_settings_dont_join_the_plan_says_so_as_the_
     if stamped:
         stamp(world)
 
-    def renewing(seconds: float) -> None:
+    def renew_while_pausing(seconds: float) -> None:
         world.clock.advance(timedelta(seconds=seconds))
         for shard in range(4):
             kcl_writes(world, shard)
 
     period = default_period(world.settings)
     duty = world.a_leader()
-    seen = watch(duty, period, every=world.settings.times.leader_tick, pause=renewing)
+    seen = watch(duty, period, every=world.settings.times.leader_tick, pause=renew_while_pausing)
     assert (seen.changes, seen.has_started) == ((), True)
     (told,) = before(seen, "app")
     assert "(kcl-1)" in told
@@ -160,12 +162,12 @@ def test_the_plan_says_so_before_a_first_start_too_if_kcls_workers_have_read_not
     row = Lease("shardId-000000000000", 1, checkpoint=TRIM_HORIZON, owner="kcl-1")
     world.leases.apply(change.create(row, "KCL"))
 
-    def renewing(seconds: float) -> None:
+    def renew_while_pausing(seconds: float) -> None:
         world.clock.advance(timedelta(seconds=seconds))
         kcl_writes(world, 0)
 
     period = default_period(world.settings)
-    seen = watch(world.a_leader(), period, every=world.settings.times.leader_tick, pause=renewing)
+    seen = watch(world.a_leader(), period, every=world.settings.times.leader_tick, pause=renew_while_pausing)
     why_not, then, *_ = before(seen, "app")
     assert "(kcl-1)" in why_not
     assert then == "application app hasn't started yet: the leader would first"

@@ -39,6 +39,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[LeaseStore]:
 
 
 def hold(store: LeaseStore, *rows: Lease) -> None:
+    """Put these rows into the store."""
     for row in rows:
         assert store.apply(change.create(row, "given")) == Applied(row)
 

@@ -54,6 +54,7 @@ def repaired(lake: Lake, **origins: Origin) -> Repair | Stop:
 
 
 def standing(lake: Lake) -> dict[str, tuple[int | None, int, bool]]:
+    """The position of each shard, by the last character of its id."""
     return {key.shard_id[-1]: p.token for key, p in lake.handle().load().positions.shards.items()}
 
 

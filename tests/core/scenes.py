@@ -89,6 +89,7 @@ def _scene(rows: tuple[Lease, ...], living: frozenset[str], dead: frozenset[str]
 
 
 def in_random_order(scene: AssignmentInput, seed: int) -> AssignmentInput:
+    """The same fleet with its leases in another order."""
     return replace(scene, leases=tuple(Random(seed).sample(scene.leases, len(scene.leases))))
 
 
@@ -108,6 +109,7 @@ def carried_out(
 
 
 def later(scene: AssignmentInput, by: timedelta = 2 * DWELL) -> AssignmentInput:
+    """The same fleet some time later."""
     return replace(scene, now=scene.now + by)
 
 

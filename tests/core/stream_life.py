@@ -20,12 +20,12 @@ from pipeline.core.sync import a_lease, plan_sync, sync_token
 from tests.kcl.trees import a_tree
 
 STREAM = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/orders", 1_700_000_000)
-ZERO = datetime(2026, 1, 1, tzinfo=UTC)
+VIRTUAL_ZERO = datetime(2026, 1, 1, tzinfo=UTC)
 FOR_EVER = 10**9
 
 
 def moment(at: int) -> datetime:
-    return ZERO + timedelta(seconds=at)
+    return VIRTUAL_ZERO + timedelta(seconds=at)
 
 
 @dataclass
@@ -156,6 +156,7 @@ class World:
         return True
 
     def _finish(self, name: str) -> None:
+        """Write the rows of the children and SHARD_END, of which some writes are left out."""
         for child in self.stream.children(name):
             if self.dice.random() < 0.7:  # in the other cases the next sync makes the row
                 shard = self.stream.shards[child]
@@ -164,6 +165,7 @@ class World:
         self.rows[name] = replace(self.rows[name], checkpoint=SHARD_END)
 
     def clean(self) -> None:
+        """Delete rows and ENDs as the leader's clean-up does."""
         _, every = self.listing(late=False)
         family = a_family(STREAM, every, leases=self.rows.values(), positions=self.positions)
         rows = list(self.rows.values())

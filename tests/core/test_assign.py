@@ -37,6 +37,7 @@ SEEDS = st.integers(0, 10**9)
 
 
 def after(scene, rules=AT_ONCE):
+    """How many leases each worker owns after the plan was carried out."""
     return counts(carried_out(scene, plan_assign(scene, rules)))
 
 
@@ -244,6 +245,7 @@ def test_a_worker_beyond_the_cap_gives_leases_to_workers_that_have_room():
 
 
 def handing_over(holder, to, *, dead, living):
+    """A fleet with one lease whose holder is asked to hand it over."""
     row = Lease("l", 7, owner=to, checkpoint_owner=holder, run_claim="run/1", assigned_at=NOW)
     scene = replace(fleet_with(*living), leases=(row,), dead=frozenset({dead}))
     if holder == dead:

@@ -39,6 +39,7 @@ def a_file(path: str, *keys: ShardKey) -> StagedFile:
 
 
 def base_of(at: dict[ShardKey, Position | None], *, origin: bool = True) -> Positions:
+    """The positions of a table; shards with None have none."""
     return Positions({STREAM: ORIGIN} if origin else {}, {k: p for k, p in at.items() if p is not None})
 
 
@@ -397,24 +398,24 @@ def test_a_file_with_a_shard_that_has_no_range_is_an_error_that_names_its_shards
 def test_an_end_is_removed_once_all_children_have_positions_and_no_parents_end_names_the_shard():
     end = Position(5, ended=True, children=(C.shard_id, D.shard_id))
 
-    def dropped(**more: Position | None) -> bool:
+    def is_dropped(**more: Position | None) -> bool:
         at = {A: end, C: Position(1), D: Position(1)} | {KEYS[int(key[1:])]: p for key, p in more.items()}
         landing = decide_landing(base_of(at), Proposal(drop=(A,)))
         assert landing.is_empty is not (landing.page.dropped == (A,))
         assert landing.positions.of(A) == (None if landing.page.dropped else at[A])
         return bool(landing.page.dropped)
 
-    assert dropped()
-    assert not dropped(k0=None), "there is no END to remove"
-    assert not dropped(k0=replace(end, ended=False)), "the shard is still being read"
-    assert not dropped(k0=replace(end, children=())), "the shard's children aren't known yet"
-    assert not dropped(k2=None)
-    assert not dropped(k3=None)
-    assert not dropped(k3=Position(start=Start())), "the child inherits the witness of this END"
-    assert dropped(k3=Position(start=Start(), seen=NOON))
-    assert dropped(k3=Position(ended=True))
-    assert not dropped(k1=Position(5, ended=True, children=(A.shard_id,)))
-    assert dropped(k1=Position(5, children=(A.shard_id,)))
+    assert is_dropped()
+    assert not is_dropped(k0=None), "there is no END to remove"
+    assert not is_dropped(k0=replace(end, ended=False)), "the shard is still being read"
+    assert not is_dropped(k0=replace(end, children=())), "the shard's children aren't known yet"
+    assert not is_dropped(k2=None)
+    assert not is_dropped(k3=None)
+    assert not is_dropped(k3=Position(start=Start())), "the child inherits the witness of this END"
+    assert is_dropped(k3=Position(start=Start(), seen=NOON))
+    assert is_dropped(k3=Position(ended=True))
+    assert not is_dropped(k1=Position(5, ended=True, children=(A.shard_id,)))
+    assert is_dropped(k1=Position(5, children=(A.shard_id,)))
 
 
 def test_an_end_whose_shard_moves_in_the_same_commit_is_not_removed_but_others_are():
@@ -428,6 +429,7 @@ def test_an_end_whose_shard_moves_in_the_same_commit_is_not_removed_but_others_a
 
 
 def carried(before: Position, upto: Position, kind: Kind = Kind.LANDED) -> Position | None:
+    """The position of shard A after a range from `before` to `upto`."""
     move = replace(landed(A, before, upto), kind=kind)
     return decide_landing(base_of({A: before}), Proposal((move,))).positions.of(A)
 

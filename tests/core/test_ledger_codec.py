@@ -105,6 +105,7 @@ def test_a_text_with_one_odd_value_is_either_read_or_refused_with_that_error(dat
 
 
 def places_in(body: Any) -> Any:
+    """Each place in a JSON value: the list or dictionary, and the index or key."""
     for key, value in body.items() if isinstance(body, dict) else enumerate(body):
         yield body, key
         if isinstance(value, (dict, list)):

@@ -47,6 +47,7 @@ def a_split(*, listed: tuple[str, ...] = ("p", "a", "b"), rows: tuple[str, ...] 
 
 
 def why(shard: str, family: Family, at: Positions, *, gone: bool = False) -> list[str]:
+    """For each parent the reason why it is out of the way, or why the shard has to wait for it."""
     reasons, waiting = parents_of(shard, family, at, lambda _: gone)
     return [r.why.value for r in reasons] + [f"waits: {w.why}" for w in waiting]
 
@@ -454,21 +455,23 @@ HOURS = [datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in range(10)]
 
 
 def seen(hour: int, *children: str, ended: bool = True) -> Position:
+    """A position whose last record arrived at this hour."""
     return Position(5, ended=ended, children=children, arrival=HOURS[hour])
 
 
 def lost(shard: str, family: Family, at: Positions, *reasons: ParentIs) -> list[int] | None:
+    """The hours after which records of unread ancestors arrived that may be lost; None if nothing is lost."""
     found = lost_above(shard, family, at, [ParentReason(str(n), why) for n, why in enumerate(reasons)])
     return None if found is None else [moment.hour for moment in found]
 
 
-def test_nothing_is_lost_above_a_shard_whose_parents_were_read_or_had_nothing_to_read() -> None:
+def test_no_record_of_an_ancestor_is_lost_if_the_parents_were_read_or_had_nothing_to_read() -> None:
     family, at = a_split(), positions(p=seen(1))
     assert lost("a", family, at) is None
     assert lost("a", family, at, ParentIs.ENDED, ParentIs.PASSED, ParentIs.BEFORE_START) is None
 
 
-def test_above_a_parent_that_left_unread_records_are_lost_since_any_shard_whose_descendants_may_be_unknown() -> (
+def test_if_a_parent_left_unread_records_may_be_lost_since_the_witness_of_any_shard_with_unknown_descendants() -> (
     None
 ):
     shards = [Shard(name, closed=True) for name in ("open", "known", "listed")]

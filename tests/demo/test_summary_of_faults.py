@@ -105,11 +105,11 @@ def test_two_swapped_payloads_are_named(home: Home, capsys: pytest.CaptureFixtur
 
 
 def test_a_payload_that_was_never_put_is_named(home: Home, capsys: pytest.CaptureFixture[str]):
-    def foreign(rows: Rows) -> Rows:
+    def with_a_foreign_payload(rows: Rows) -> Rows:
         rows[0]["data"] = b"not json"
         return rows
 
-    rewrite(home, foreign, with_row="r30")
+    rewrite(home, with_a_foreign_payload, with_row="r30")
     code, said = check(home, capsys)
     assert code == 1
     assert "1 missing, 1 unknown" in said

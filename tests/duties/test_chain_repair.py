@@ -227,11 +227,11 @@ def test_a_repair_is_refused_while_kinesis_denies_the_stream(
     life.table.forget(*life.table.snapshots)
     life.table.append_as_others()
 
-    def denied(name: str) -> StreamFacts:
+    def deny(name: str) -> StreamFacts:
         raise Unknown(f"there is no stream {name}")
 
     with monkeypatch.context() as patch:
-        patch.setattr(life.source, "describe", denied)
+        patch.setattr(life.source, "describe", deny)
         patch.setattr(life.source, "is_gone", lambda _: True)
         refused = repair(life, origin=TRIM)
     assert isinstance(refused, Stop)

@@ -53,13 +53,13 @@ def allow(world: World) -> None:
 def deny_stream(world: World, stream: str, error: HeadraceError) -> None:
     describe = world.source.describe
 
-    def denied(name: str) -> StreamFacts:
+    def deny(name: str) -> StreamFacts:
         facts = describe(name)
         if facts.stream.name == stream:
             raise error
         return facts
 
-    world.source.describe = denied  # type: ignore[method-assign]
+    world.source.describe = deny  # type: ignore[method-assign]
 
 
 def writes_from_now_on(world: World) -> list[Change]:
@@ -67,11 +67,11 @@ def writes_from_now_on(world: World) -> list[Change]:
     seen: list[Change] = []
     apply = world.leases.apply
 
-    def noted(change: Change) -> object:
+    def note(change: Change) -> object:
         seen.append(change)
         return apply(change)
 
-    world.leases.apply = noted  # type: ignore[method-assign, assignment]
+    world.leases.apply = note  # type: ignore[method-assign, assignment]
     return seen
 
 
@@ -197,10 +197,10 @@ def test_a_wave_that_fails_as_a_whole_is_noted_as_a_failure_of_each_of_its_shard
     world = a_world()
     stage = world.stage.stage
 
-    def failing(*_: object) -> object:
+    def fail(*_: object) -> object:
         raise error
 
-    world.stage.stage = failing  # type: ignore[method-assign, assignment]
+    world.stage.stage = fail  # type: ignore[method-assign, assignment]
     began = world.clock.now()
     with pytest.raises(type(error)):
         world.wave(run="r1")
@@ -214,12 +214,12 @@ def test_a_wave_that_fails_as_a_whole_is_noted_as_a_failure_of_each_of_its_shard
 def test_a_shard_that_landed_before_its_wave_was_stopped_has_not_failed() -> None:
     world = a_world()
 
-    def stopped(arrow: Arrow) -> None:
+    def stop(arrow: Arrow) -> None:
         if arrow is Arrow.CHECKPOINTED:
             raise Unreachable("the checkpoint comes too late to matter")
 
     run = world.a_run()
-    run.on_arrow = lambda arrow, _keys: stopped(arrow)
+    run.on_arrow = lambda arrow, _keys: stop(arrow)
     with pytest.raises(Unreachable):
         run.wave()
     assert [row_of(world, shard).failure for shard in (0, 1)] == [None, None]
@@ -229,11 +229,11 @@ def test_a_run_that_a_person_stops_has_not_failed() -> None:
     world = a_world()
     run = world.a_run()
 
-    def stopped(arrow: Arrow, _keys: tuple[str, ...]) -> None:
+    def stop(arrow: Arrow, _keys: tuple[str, ...]) -> None:
         if arrow is Arrow.STAGED:
             raise KeyboardInterrupt
 
-    run.on_arrow = stopped
+    run.on_arrow = stop
     with pytest.raises(KeyboardInterrupt):
         run.wave()
     assert [(row.run_claim, row.failure) for row in world.leases.scan().leases] == [(None, None)] * 2

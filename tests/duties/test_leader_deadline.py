@@ -101,11 +101,11 @@ def test_a_tick_without_any_time_left_assigns_nothing_and_doesnt_count_an_assign
     world.until_leases_can_be_given_out()
     before, ensure = assign_passes(world), world.table.ensure
 
-    def takes_long() -> None:
+    def take_the_whole_tick() -> None:
         world.clock.advance(DEADLINE)
         ensure()
 
-    world.table.ensure = takes_long  # type: ignore[method-assign]
+    world.table.ensure = take_the_whole_tick  # type: ignore[method-assign]
     world.leader_memory["w1"] = replace(world.leader_memory["w1"], last_sync=None)
     assert "4 more leases" in str(world.lead())
     assert assign_passes(world) == before, (
@@ -166,7 +166,7 @@ class SlowStreams(World):
         self.leases = MemoryLeaseStore()
         world, describe = self, self.source.describe
 
-        def slow(name: str) -> StreamFacts:
+        def describe_slowly(name: str) -> StreamFacts:
             short = name.rpartition("/")[2]
             world.asked.append(short)
             world.clock.advance(DEADLINE / 4)
@@ -174,7 +174,7 @@ class SlowStreams(World):
                 raise world.error
             return describe(name)
 
-        self.source.describe = slow  # type: ignore[method-assign]
+        self.source.describe = describe_slowly  # type: ignore[method-assign]
 
     def leads(self) -> tuple[list[str], bool]:
         """Which streams a tick asked, and whether the tick failed."""

@@ -56,13 +56,13 @@ class TwoDeployments(World):
         self.every = self.settings
         self.settle()
 
-    def of(self, worker: str) -> None:
+    def use_settings_of(self, worker: str) -> None:
         """From now on the settings are those of the worker's own deployment."""
         mine = tuple(each for each in self.every.workers if each.id == worker)
         self.settings = replace(self.every, workers=mine or self.every.workers[:1])
 
     def lead_as(self, worker: str) -> str:
-        self.of(worker)
+        self.use_settings_of(worker)
         self.looked.looks.clear()
         said = str(super().lead(worker))
         self.settings = self.every

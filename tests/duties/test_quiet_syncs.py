@@ -188,11 +188,11 @@ def test_after_refused_writes_the_next_sync_lists_again() -> None:
     anew = world.source.create_stream(STREAM, 2)
     write, lost = world.leases.apply, list[str]()
 
-    def moves(change: Change) -> Applied | Refused:
+    def refuse(change: Change) -> Applied | Refused:
         lost.append(change.key)
         return Refused(world.leases.get(change.key))
 
-    world.leases.apply = moves  # type: ignore[method-assign]
+    world.leases.apply = refuse  # type: ignore[method-assign]
     assert ticks_until(world, lambda: bool(lost), most=SYNC)
     world.leases.apply = write  # type: ignore[method-assign]
     world.tick(SYNC)

@@ -149,10 +149,10 @@ def test_the_wait_of_a_former_stream_stands_still_while_discovery_fails():
     world.source.tag_stream("b", {})
     world.tick(60)
 
-    def down(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise Throttled("tags can't be asked for")
 
-    world.source.find_streams = down  # type: ignore[method-assign,assignment]
+    world.source.find_streams = fail  # type: ignore[method-assign,assignment]
     world.source.tag_stream("b", {"app": "x"})
     before = sum("b:" in row.key for row in world.leases.scan().leases)
     assert before

@@ -143,13 +143,13 @@ def test_a_run_for_named_shards_reads_what_had_arrived_when_the_run_began_and_no
     place = Place()
     start = place.world.clock.now()
 
-    def arrived(at: datetime) -> WaveReport:
+    def wave_with_arrival(at: datetime) -> WaveReport:
         return waves_of(landed(rows=3, behind=SECOND, last_arrival=at))
 
     place.attempt.reports = [
-        arrived(start - SECOND),
-        arrived(start + SECOND / 2),
-        arrived(start + 9 * SECOND),
+        wave_with_arrival(start - SECOND),
+        wave_with_arrival(start + SECOND / 2),
+        wave_with_arrival(start + 9 * SECOND),
     ]
     place.attempt.takes = SECOND
     assert place.run.catch_up((place.key(),)) == {}
@@ -209,6 +209,7 @@ def test_a_shard_with_more_records_is_read_on_at_once() -> None:
 
 
 def busy(*shards: str) -> WaveReport:
+    """A wave that another run keeps from these shards."""
     return waves_of(
         problems=[Problem(each, "run other is reading it", fatal=False, busy=True) for each in shards]
     )
@@ -220,11 +221,11 @@ def test_a_run_waits_for_a_shard_that_another_run_reads_for_the_linger_time_and_
     wanted: list[str | None] = []
     wave = place.attempt.wave
 
-    def noted(keys: tuple[str, ...] | None = None) -> WaveReport:
+    def note_wanted_by(keys: tuple[str, ...] | None = None) -> WaveReport:
         wanted.append(place.wanted_by())
         return wave(keys)
 
-    place.attempt.wave = noted  # type: ignore[method-assign]
+    place.attempt.wave = note_wanted_by  # type: ignore[method-assign]
     assert place.run.catch_up((place.key(),)) == {place.key(): "run other is reading it"}
     assert wanted == [None] + [place.attempt.claims.claim] * (len(wanted) - 1)
     assert place.elapsed() == LINGER + 2
@@ -272,7 +273,7 @@ def test_a_real_run_reads_its_shard_once_the_run_that_was_reading_it_is_over() -
     assert isinstance(world.leases.apply(claim(row, "w1", "other/1")), Applied)
     began = world.clock.monotonic()
 
-    def told(_: WaveReport) -> None:
+    def end_the_other_run(_: WaveReport) -> None:
         if world.clock.monotonic() - began >= 6:
             world.runs.end("other")
 
@@ -280,7 +281,7 @@ def test_a_real_run_reads_its_shard_once_the_run_that_was_reading_it_is_over() -
         attempt=world.a_run("w1", "asked"),
         settings=world.settings,
         clock=world.clock,
-        on_wave=told,
+        on_wave=end_the_other_run,
         is_stopping=lambda: False,
     )
     assert run.catch_up((row.key,)) == {}

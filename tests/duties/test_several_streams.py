@@ -35,13 +35,13 @@ def fail_for(world: World, stream: str, error: Exception) -> None:
     """Let DescribeStreamSummary fail for this stream. Kinesis still answers for the other streams."""
     describe = world.source.describe
 
-    def failing(name: str) -> StreamFacts:
+    def fail(name: str) -> StreamFacts:
         facts = describe(name)
         if facts.stream.name == stream:
             raise error
         return facts
 
-    world.source.describe = failing  # type: ignore[method-assign]
+    world.source.describe = fail  # type: ignore[method-assign]
 
 
 def let_kinesis_answer(world: World) -> None:
@@ -182,11 +182,11 @@ def test_if_kinesis_is_down_a_tick_waits_for_it_only_once() -> None:
     world.clock.advance(timedelta(seconds=30))
     asked = []
 
-    def down(name: str) -> StreamFacts:
+    def give_no_answer(name: str) -> StreamFacts:
         asked.append(name)
         raise Unreachable("no answer")
 
-    world.source.describe = down  # type: ignore[method-assign]
+    world.source.describe = give_no_answer  # type: ignore[method-assign]
     assert isinstance(world.lead().trouble, Unreachable)
     assert len(asked) == 1
 
@@ -195,14 +195,14 @@ def test_a_round_of_syncs_that_reaches_the_deadline_goes_on_in_the_next_tick() -
     world = World(more_streams=("a", "b", "c"), shards=1)
     describe = world.source.describe
 
-    def slow(name: str) -> StreamFacts:
+    def describe_slowly(name: str) -> StreamFacts:
         world.clock.advance(TICK_DEADLINE / 4)
         return describe(name)
 
     world.lead()
     world.clock.advance(timedelta(seconds=30))
     world.leases = type(world.leases)()
-    world.source.describe = slow  # type: ignore[method-assign]
+    world.source.describe = describe_slowly  # type: ignore[method-assign]
     counts = []
     for _ in range(3):
         world.lead()
@@ -344,7 +344,7 @@ def test_a_wave_lands_no_record_of_a_stream_recreated_meanwhile_and_the_next_wav
     world.produce(0, stream=kept)
     stage = world.stage.stage
 
-    def while_reading(*how: object) -> object:
+    def recreate_while_reading(*how: object) -> object:
         recreate(world, made_anew)
         for _ in range(5):
             key = ShardKey(world.stream_now(made_anew), "shardId-000000000000")
@@ -352,7 +352,7 @@ def test_a_wave_lands_no_record_of_a_stream_recreated_meanwhile_and_the_next_wav
         world.stage.stage = stage  # type: ignore[method-assign]
         return stage(*how)  # type: ignore[arg-type]
 
-    world.stage.stage = while_reading  # type: ignore[method-assign,assignment]
+    world.stage.stage = recreate_while_reading  # type: ignore[method-assign,assignment]
     run = world.a_run()
     first = run.wave()
     assert world.landed() == []

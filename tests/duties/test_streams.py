@@ -88,11 +88,11 @@ def test_a_new_stream_is_discovered_within_the_period_and_no_look_comes_in_betwe
     asked = []
     find = world.source.find_streams
 
-    def counted(*how: object) -> object:
+    def note_the_time(*how: object) -> object:
         asked.append(world.clock.now())
         return find(*how)  # type: ignore[arg-type]
 
-    world.source.find_streams = counted  # type: ignore[method-assign,assignment]
+    world.source.find_streams = note_the_time  # type: ignore[method-assign,assignment]
     lead_for(world, timedelta(minutes=2))
     world.source.create_stream("orders-late", 1)
     lead_for(world, timedelta(minutes=2))
@@ -152,10 +152,10 @@ def test_a_failed_discovery_is_reported_and_changes_nothing() -> None:
     lead_for(world, SYNC)
     before = rows_of(world, "orders-a")
 
-    def throttled(*_how: object) -> tuple[()]:
+    def throttle(*_how: object) -> tuple[()]:
         raise Throttled("slow down")
 
-    world.source.find_streams = throttled  # type: ignore[method-assign,assignment]
+    world.source.find_streams = throttle  # type: ignore[method-assign,assignment]
     assert "the search for streams failed (slow down)" in lead_for(world, timedelta(minutes=10))
     assert rows_of(world, "orders-a").keys() == before.keys()
     world.leader_memory.clear()  # now the leader doesn't remember which streams it discovered
@@ -169,10 +169,10 @@ def test_the_wait_of_a_former_stream_stands_still_while_discovery_fails() -> Non
     lead_for(world, WAIT / 2)
     find = world.source.find_streams
 
-    def throttled(*_how: object) -> tuple[()]:
+    def throttle(*_how: object) -> tuple[()]:
         raise Throttled("slow down")
 
-    world.source.find_streams = throttled  # type: ignore[method-assign,assignment]
+    world.source.find_streams = throttle  # type: ignore[method-assign,assignment]
     lead_for(world, 2 * WAIT)
     assert names(world) == ["old", STREAM]
     world.source.find_streams = find  # type: ignore[method-assign]
@@ -253,12 +253,12 @@ def test_a_run_whose_rows_were_deleted_while_it_read_lands_its_records_and_stops
     world.produce(0, stream="old")
     stage = world.stage.stage
 
-    def while_reading(*how: object) -> object:
+    def delete_rows_while_reading(*how: object) -> object:
         for key in rows_of(world, "old"):
             world.leases.wipe(key)
         return stage(*how)  # type: ignore[arg-type]
 
-    world.stage.stage = while_reading  # type: ignore[method-assign,assignment]
+    world.stage.stage = delete_rows_while_reading  # type: ignore[method-assign,assignment]
     report = world.wave(run="late")
     assert report.rows == 10
     assert any("its row was deleted" in p.why for p in report.problems)

@@ -202,11 +202,11 @@ def test_a_slow_probe_is_stopped_before_the_run_counts_as_hung() -> None:
     world.source.probes.clear()
     ask = world.source.has_news
 
-    def slow(keys: Mapping[ShardKey, Start | int]) -> frozenset[ShardKey]:
+    def probe_slowly(keys: Mapping[ShardKey, Start | int]) -> frozenset[ShardKey]:
         world.clock.advance(world.settings.hung_after - SECOND)
         return ask(keys)
 
-    world.source.has_news = slow  # type: ignore[method-assign]
+    world.source.has_news = probe_slowly  # type: ignore[method-assign]
     beats: list[bool] = []
     run.on_arrow = lambda _arrow, _keys: beats.append(run.beat())
     world.produce(249, 1)
@@ -236,7 +236,7 @@ def test_a_shard_whose_range_was_refused_is_read_again_by_the_next_wave() -> Non
     world.produce(0)
     stage = world.stage.stage
 
-    def overtaken(*args: Sequence[object]) -> object:
+    def let_another_run_take_over(*args: Sequence[object]) -> object:
         manifest = stage(*args)  # type: ignore[arg-type]
         world.stage.stage = stage  # type: ignore[method-assign]
         world.runs.end("run")
@@ -244,7 +244,7 @@ def test_a_shard_whose_range_was_refused_is_read_again_by_the_next_wave() -> Non
         world.runs.launch("run", "w1")
         return manifest
 
-    world.stage.stage = overtaken  # type: ignore[method-assign,assignment]
+    world.stage.stage = let_another_run_take_over  # type: ignore[method-assign,assignment]
     assert run.wave().rows == 0
     world.source.throttled = True
     assert run.wave().claimed == 1
@@ -282,11 +282,11 @@ def test_the_next_wave_writes_a_checkpoint_that_had_no_answer() -> None:
         world.produce(shard)
     commit = world.table.commit
 
-    def then_lost(proposal: object) -> object:
+    def commit_and_lose_the_checkpoint(proposal: object) -> object:
         world.leases.lost[world.key(0)] = False
         return commit(proposal)  # type: ignore[arg-type]
 
-    world.table.commit = then_lost  # type: ignore[method-assign,assignment]
+    world.table.commit = commit_and_lose_the_checkpoint  # type: ignore[method-assign,assignment]
     report = run.wave()
     world.table.commit = commit  # type: ignore[method-assign]
     assert report.rows == 20
@@ -309,11 +309,11 @@ def test_a_shard_whose_row_couldnt_be_repaired_is_read_only_after_the_repair() -
     world.produce(0)
     run = world.begun()
 
-    def then_lost(arrow: Arrow, _keys: tuple[str, ...]) -> None:
+    def lose_the_repair(arrow: Arrow, _keys: tuple[str, ...]) -> None:
         if arrow is Arrow.CLAIMED:
             world.leases.lost[world.key(0)] = False
 
-    run.on_arrow = then_lost
+    run.on_arrow = lose_the_repair
     report = run.wave()
     assert (report.rows, report.landed) == (0, ())
     run.on_arrow = lambda *_: None

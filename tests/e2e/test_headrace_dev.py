@@ -54,11 +54,11 @@ class Dev:
         return self.log.read_text(errors="replace")
 
     def await_told(self, text: str, within: float = 120) -> None:
-        def told() -> bool:
+        def is_told() -> bool:
             assert self.process.poll() is None, self.text()
             return text in self.text()
 
-        eventually(told, f"headrace dev says {text!r}", within=within)
+        eventually(is_told, f"headrace dev says {text!r}", within=within)
 
     def pid_of(self, part: str) -> int:
         """The id of Dagster's process that has this text in its command line."""

@@ -26,6 +26,7 @@ W1, W2 = Worker("w1", AT), Worker("w2", AT)
 
 
 def a_look(*leases: Lease, workers: tuple[Worker, ...] = (W1, W2), **more: Any) -> TablesRead:
+    """A look at the tables of a healthy fleet; `more` changes single values."""
     lock = more.setdefault("lock", LOCK)
     tables = LayoutFacts(
         lease_table="app",
@@ -52,8 +53,10 @@ def later(look: TablesRead, *, passed: timedelta = timedelta(seconds=30), **more
 def seen(
     first: TablesRead, last: TablesRead | None = None, *, watched: timedelta = timedelta(seconds=30)
 ) -> Observation:
+    """What two looks show, or one if there is no second."""
     return observation_of(first, last, watched=watched, cluster_by=RULE)
 
 
 def found(observation: Observation) -> dict[str, Finding]:
+    """The findings of an observation, by their codes."""
     return {finding.code: finding for finding in findings_of(observation)}

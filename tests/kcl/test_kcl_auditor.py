@@ -68,6 +68,7 @@ def leases(*pairs, at=TRIM_HORIZON):
 
 
 def answers(*looks):
+    """For each look at the rows, whether the auditor asks for a sync."""
     remembered, out = SeenHole(), []
     for look in looks:
         verdict = audit(look, remembered)

@@ -227,11 +227,11 @@ def wrap(lake: IcebergLake, act: Callable[[Callable[..., Any], tuple[Any, ...]],
     """Send the next commit request through `act`. Later requests are sent as usual."""
     commit = lake.iceberg.catalog.commit_table
 
-    def wrapped(*args: Any) -> Any:
+    def commit_through_act(*args: Any) -> Any:
         patch(lake.iceberg.catalog, "commit_table", commit)
         return act(commit, args)
 
-    patch(lake.iceberg.catalog, "commit_table", wrapped)
+    patch(lake.iceberg.catalog, "commit_table", commit_through_act)
 
 
 def test_a_commit_that_was_rolled_back_before_it_was_looked_for_lands_again(lake: IcebergLake):
@@ -252,12 +252,12 @@ def test_a_commit_request_that_arrives_after_its_repetition_was_sent_lands_once(
     """D7: the late request lands before its repetition, and both count as one landing."""
     held: list[Callable[[], Any]] = []
 
-    def hold(commit: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    def hold_the_request_back(commit: Callable[..., Any], args: tuple[Any, ...]) -> None:
         held.append(lambda: commit(*args))
         lake.before_next_swap(held[0])
         raise TimeoutError("no answer yet")
 
-    wrap(lake, hold)
+    wrap(lake, hold_the_request_back)
     snapshot = land(lake, 3, [4])
     assert lake.iceberg.load().snapshot == snapshot
     assert lake.numbers() == {A.shard_id: [1, 2, 3, 4]}

@@ -55,11 +55,11 @@ def test_without_retries_pyiceberg_deletes_the_manifests_of_a_landed_commit_that
         change.set_properties({"commit.retry.num-retries": "0"})
     commit = catalog.commit_table
 
-    def repeated(*args: Any) -> Any:
+    def commit_and_refuse(*args: Any) -> Any:
         commit(*args)
         raise CommitFailedException("the repeated request met its own first")
 
-    patch(catalog, "commit_table", repeated)
+    patch(catalog, "commit_table", commit_and_refuse)
     with pytest.raises(CommitFailedException):
         table.append(ROW)
     landed = catalog.load_table("lake.plain").current_snapshot()
@@ -95,11 +95,11 @@ def test_pyicebergs_add_files_reads_each_file_again(tmp_path: Path, monkeypatch:
     opened: list[str] = []
     new_input = PyArrowFileIO.new_input
 
-    def noting(io: PyArrowFileIO, path: str) -> Any:
+    def note_and_open(io: PyArrowFileIO, path: str) -> Any:
         opened.append(path)
         return new_input(io, path)
 
-    monkeypatch.setattr(PyArrowFileIO, "new_input", noting)
+    monkeypatch.setattr(PyArrowFileIO, "new_input", note_and_open)
     lake.iceberg.open().add_files(paths, check_duplicate_files=False)
     assert set(paths) <= set(opened)
 

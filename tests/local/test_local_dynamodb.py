@@ -214,7 +214,7 @@ def test_segments_of_a_scan_share_the_rows(dynamodb, table):
 def test_a_transaction_is_applied_or_refused_completely(dynamodb, table):
     dynamodb.put_item(TableName=table, Item=ROW)
 
-    def moved(owner):
+    def check_and_put(owner):
         check = {
             "TableName": table,
             "Key": A,
@@ -225,6 +225,6 @@ def test_a_transaction_is_applied_or_refused_completely(dynamodb, table):
         dynamodb.transact_write_items(TransactItems=[{"ConditionCheck": check}, {"Put": put}])
 
     with pytest.raises(ClientError, match="ConditionalCheckFailed"):
-        moved("w9")
-    moved("w1")
+        check_and_put("w9")
+    check_and_put("w1")
     assert (row(dynamodb, table, "w9"), row(dynamodb, table, "w1")) == (None, {"leaseKey": {"S": "w1"}})

@@ -43,6 +43,7 @@ def test_connections_that_come_while_the_server_stops_are_closed_too():
 
 
 def what_is_left(probe):
+    """What the server still sends; empty if it has closed the connection."""
     with probe, contextlib.suppress(ConnectionResetError):
         return probe.recv(1)
     return b""

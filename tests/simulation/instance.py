@@ -49,6 +49,7 @@ class Instance:
         return True
 
     def end(self, run_id: str, failed: tuple[str, ...] = (), *, passing: bool = False) -> None:
+        """Note the end of a run, unless Dagster has ended it already."""
         run = self.runs.get(run_id)  # None where this storage was made after the run
         if run is not None and run.state is not RunState.OVER:
             run.state, run.failed, run.passing = RunState.OVER, failed, passing

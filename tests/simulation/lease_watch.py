@@ -402,12 +402,14 @@ class _Written:
 
 
 def _is_beyond(said: Checkpoint, token: tuple[int | None, int, bool] | None) -> bool:
+    """Whether the checkpoint lies after the position with this token."""
     if said.is_end:
         return token is None or not token[2]
     return said.is_digits and (token is None or (not token[2] and int(said.sequence) > (token[0] or -1)))
 
 
 def _short(row: Lease | None) -> str:
+    """The row in one line of the history."""
     if row is None:
         return "nothing"
     over = f" (from {row.checkpoint_owner})" if row.checkpoint_owner else ""

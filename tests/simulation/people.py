@@ -153,6 +153,7 @@ class People:
         )
 
     def _to_table(self, recovery: Recovery, key: str) -> None:
+        """Move the row back to the table, by `headrace reposition`."""
         world = self._world
         held = recovery.hold(key)
         if isinstance(held, Busy):

@@ -48,6 +48,7 @@ class Plant:
     """Fields set in the plan of each seed, for a bug that shows only in plans that few seeds draw."""
 
     def fitted(self, plan: Plan) -> Plan:
+        """The plan with the fields in which the bug shows."""
         return replace(
             plan, **{name: _field_value(getattr(plan, name), at) for name, at in self.among.items()}
         )

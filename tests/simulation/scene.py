@@ -134,6 +134,7 @@ class Scene:
         return ShardKey(self.world.truth.stream, name(shard))
 
     def said(self, text: str) -> list[str]:
+        """The lines of the history that contain this text."""
         return [line for line in lines(self.world.history) if text in line]
 
 

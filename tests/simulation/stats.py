@@ -107,16 +107,19 @@ def _add(times: Times, what: str, those: dict[str, float]) -> None:
 
 
 def _between(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
+    """For each lease, the time from one event to the other."""
     return {key: other[key] - one[key] for key in one.keys() & other.keys()}
 
 
 def _warm(seed: int) -> Scene:
+    """A fleet that has read for a while."""
     scene = Scene(Plan(seed=seed, hosts=3, shards=6, puts_every=1.0, fault_seconds=1e6))
     scene.world.sim.after(1.0, scene.world.produce)
     return scene
 
 
 def _stopped(seed: int, happens: Callable[[Scene, Deployment], None], *, leads: bool) -> Watched:
+    """How long each lease stands unread after a deployment died or was stopped."""
     with _warm(seed) as scene:
         world, rng = scene.world, Random(seed)
         scene.run(_WARM + rng.uniform(0.0, 60.0))
