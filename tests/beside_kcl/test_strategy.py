@@ -97,7 +97,7 @@ def test_within_the_tolerance_no_lease_moves(strategy, tolerance, moves):
 @pytest.mark.parametrize(
     ("knobs", "moved"),
     [
-        ({}, 200.0),  # six tenths of (20 - 12.5) / 20 of 1000, in whole leases
+        ({}, 200.0),  # 0.6 of (20 - 12.5) / 20 of 1000 KB/s, in whole leases of 100
         ({"dampening": 1.0}, 300.0),
         ({"dampening": 0.1, "overshoot": False}, 0.0),
         ({"dampening": 0.1}, 100.0),

@@ -102,7 +102,8 @@ class World:
         rows = list(self.rows.values())
         plan = plan_sync(family, scope, rows, positions=self.positions, multi=False, sentinel=TRIM_HORIZON)
         token = sync_token(STREAM, rows, self.positions)
-        forgets = self.stream.keeps < FOR_EVER  # otherwise a shard may have lost a parent that it waits for
+        # Once Kinesis forgets a parent, a shard that waited for it may get a row, though rows and ENDs are unchanged.
+        forgets = self.stream.keeps < FOR_EVER
         if token is not None and token == self.quiet and not late and not forgets:
             self.rests += 1
             assert not plan, "the sync changed something, though the token said that it can't"

@@ -377,7 +377,7 @@ def two_fleets(first=100, second=100, leases=500):
 
 
 @pytest.mark.parametrize(("first", "second", "share"), [(100, 100, 250), (50, 100, 167), (100, 25, 400)])
-def test_two_clusters_read_shares_by_their_numbers_of_workers(first, second, share):
+def test_each_of_two_clusters_gets_leases_in_proportion_to_its_number_of_workers(first, second, share):
     scene = two_fleets(first, second)
     plan = plan_assign(scene, GapRules(dwell=DWELL))
     found = carried_out(scene, plan)

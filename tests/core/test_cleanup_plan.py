@@ -52,7 +52,7 @@ def test_the_row_of_an_ended_shard_whose_children_are_being_read_is_deleted() ->
             B: Position(7),
             P: Position(5),
         },  # the table was rolled back to before the shard's end
-        {},  # the table was rolled back to before everything
+        {},  # the table was rolled back to before the stream's first commit
         {P: OVER, A: Position(6)},
         {P: OVER, A: Position(6), B: Position(seen=datetime(2026, 1, 1, tzinfo=UTC))},
     ],
@@ -89,7 +89,11 @@ def test_the_row_of_an_unread_shard_is_never_garbage() -> None:
         (READ, LISTED, ["p"]),
         (READ, (*LISTED, Shard("p", closed=True)), []),
         ({P: OVER, A: Position(6)}, LISTED, []),
-        ({**READ, A: Position(start=TRIM)}, LISTED, []),  # nothing is known of when its records arrived
+        (
+            {**READ, A: Position(start=TRIM)},
+            LISTED,
+            [],
+        ),  # the child's position doesn't say when its records arrived
         ({**READ, A: Position(start=TRIM, seen=datetime(2026, 1, 1, tzinfo=UTC))}, LISTED, ["p"]),
         ({**READ, A: Position(ended=True)}, LISTED, ["p"]),
         ({P: replace(OVER, children=())}, (), []),

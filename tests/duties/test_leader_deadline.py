@@ -76,7 +76,7 @@ def test_assignment_stops_at_the_deadline_says_how_many_leases_are_left_and_goes
     assert "120 more leases to be assigned or moved: the next tick goes on" in said[0]
     assert "40 more leases" in said[1]
     assert "more leases" not in said[2]
-    assert world.leases.scans - scans == len(took), "one look each"
+    assert world.leases.scans - scans == len(took), "each tick scans the leases once"
     assert assign_passes(world) - before == len(took)
     assert owners(world) == {"w1": 100, "w2": 100}
 

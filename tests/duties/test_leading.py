@@ -253,7 +253,7 @@ def test_a_leader_that_ticks_keeps_the_lock() -> None:
         world.clock.advance(TICK)
     versions = set()
     for _ in range(3):
-        assert world.a_leader("w1").beat_lock(), "on a timer, in a long tick"
+        assert world.a_leader("w1").beat_lock(), "the timer of a long tick beats the lock"
         found = world.lock.read()
         versions.add(found.version if found else None)
     assert len(versions) == 3

@@ -40,7 +40,7 @@ def test_a_child_waits_for_no_parent_that_closed_before_a_start_that_was_still_t
     assert ended is not None
     assert ended.ended
     life.sync()
-    assert life.wave().problems == (), "before the start"
+    assert life.wave().problems == (), "no shard has to be read before the start"
     life.later(when)
     life.produce(2)
     assert life.wave().problems == ()

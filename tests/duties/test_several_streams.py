@@ -107,7 +107,7 @@ def test_only_the_rows_of_the_recreated_stream_are_retired(made_anew: str) -> No
 def test_rows_of_an_older_stream_are_not_retired_because_of_a_younger_stream_with_another_name() -> None:
     world = World(more_streams=())
     world.clock.advance(timedelta(hours=1))
-    world.source.create_stream(RETURNS, 2)  # an hour younger
+    world.source.create_stream(RETURNS, 2)  # created an hour after the first stream
     world.settings = replace(
         world.settings,
         streams=(*world.settings.streams, StreamSettings(name=RETURNS)),
@@ -404,7 +404,7 @@ def test_a_run_decides_no_origin_of_a_stream_that_the_settings_do_not_name() -> 
 
 def test_checkpoints_of_one_stream_dont_keep_the_origin_of_another_from_being_decided() -> None:
     world = World(more_streams=(RETURNS, "third"), shards=1)
-    stranger = world.stream_now("third")  # as old as the other streams
+    stranger = world.stream_now("third")  # created at the same time as the other streams
     every = world.settings
     world.settings = replace(every, streams=every.streams[:2])
     world.produce(0)

@@ -102,7 +102,7 @@ def test_a_wave_writes_only_to_the_rows_of_shards_with_records() -> None:
     world.produce(7)
     report = run.wave()
     assert (report.claimed, report.rows) == (1, 10)
-    assert world.leases.writes == {world.key(7): 3}, "claim, checkpoint, release"
+    assert world.leases.writes == {world.key(7): 3}, "one write each for claim, checkpoint and release"
     world.next_wave()
     world.leases.writes.clear()
     run.wave()

@@ -152,7 +152,7 @@ def test_a_run_goes_on_beside_a_refused_second_headrace_dev_and_all_files_are_pr
         second.kill()
     assert _runs(app, dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.FAILURE) == []
     assert run in _runs(app)
-    assert open_to_others(dev.dagster_home) == {}, "while the first one runs"
+    assert open_to_others(dev.dagster_home) == {}, "files in DAGSTER_HOME are private while Dagster runs"
     assert open_to_others(app.home / "lake") == {}
 
     dev.process.send_signal(signal.SIGTERM)

@@ -14,8 +14,10 @@ from tests.interop.scene import A_BATCH, A_WAVE, APP, REBALANCE, START, Scene, S
 from tests.interop.verdict import readers
 
 _STEADY = 60.0
-_SLOW = 45.0  # KCL reads its first records about 10 s after its leader assigned leases to Headrace
-_UNADOPTED = 150.0  # three assignments of KCL 3.5.1, which come every second failover time, and its start
+_SLOW = 45.0  # longer than KCL needs: it reads its first records about 10 s after its leader has assigned leases to Headrace
+_UNADOPTED = (
+    150.0  # time for KCL 3.5.1 to start and to assign three times; it assigns every two failover times
+)
 
 
 def kcl_leads(stage: Stage) -> int:

@@ -79,7 +79,7 @@ def test_kcl_doesnt_end_a_shard_whose_last_record_was_checkpointed_before_unless
     assert plan_checkpoint(end, at(90)) == Unchanged()
     assert plan_checkpoint(end, at(90), mended=True) == Write(SHARD_END)
     assert plan_prepare(end, at(90)) == Write(SHARD_END), (
-        "a checkpoint in two steps always compared after the mapping to SHARD_END"
+        "a prepared checkpoint becomes SHARD_END before it is compared with the last one"
     )
 
 

@@ -167,7 +167,9 @@ def test_a_busy_worker_loses_a_dampened_part_of_its_excess():
     scene = fleet_with(hot=[100.0] * 10, cool=[100.0] * 10)
     changes = plan(plan_variance, scene, workers(hot=90.0, cool=30.0))
     found = loads(carried_out(scene, changes))
-    assert found == {"hot": 900.0, "cool": 1100.0}, "0.6 of a third of 1000, in whole leases"
+    assert found == {"hot": 900.0, "cool": 1100.0}, (
+        "0.6 of (90 - 60) / 90 of 1000 KB/s, in whole leases of 100"
+    )
     assert changes[0].why == "hot at C 90.0 %, cool at C 30.0 %: -> cool, now with 11 leases"
 
 

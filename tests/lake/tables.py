@@ -233,7 +233,7 @@ def lose(catalog: Catalog, way: Way, *, times: int = 1) -> None:
     """Lose the request or its answer, as a broken connection does, without saying which."""
     commit, left = catalog.commit_table, times
 
-    def lose_it(*args: Any) -> Any:
+    def lose_request_or_answer(*args: Any) -> Any:
         nonlocal left
         if not left:
             return commit(*args)
@@ -242,7 +242,7 @@ def lose(catalog: Catalog, way: Way, *, times: int = 1) -> None:
             commit(*args)
         raise ConnectionResetError(f"the {way} was lost")
 
-    patch(catalog, "commit_table", lose_it)
+    patch(catalog, "commit_table", lose_request_or_answer)
 
 
 def before_next_swap(catalog: Catalog, act: Callable[[], object]) -> None:

@@ -136,7 +136,7 @@ def _acquire(client: DynamoDBClient, place: Place, args: Args) -> bool:
     lock = DynamoLeaderLock(client, place.table, key=place.key)
     found = lock.read()
     seen = None if args.get("seen") is None else LockRow("somebody", args["seen"], LOCK)
-    if found is not None and found.released:  # every acquisition begins with a look
+    if found is not None and found.released:  # KCL reads the lock before every acquisition
         seen = found
     return lock.take(LockRow(args["me"], args["new_version"], _duration(args)), seen=seen)
 

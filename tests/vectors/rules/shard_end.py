@@ -91,7 +91,7 @@ def plan_shard_end(
         )
     leases = _leases(children, with_lease)
     if present == 0:
-        # So the row of the ended shard is deleted too, and childShardIds can't be written.
+        # If no parent has a lease, the row of this ended shard is deleted too, so childShardIds can't be written into it.
         return EndPlan(ShardEnding.GIVE_UP, leases, "the ended shard's own lease is gone")
     return EndPlan(ShardEnding.END, leases, "both merged shards have a lease")
 
