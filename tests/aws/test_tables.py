@@ -174,7 +174,7 @@ def test_if_creation_is_not_allowed_the_error_names_missing_tables_and_the_comma
     assert set(account.calls) <= READS
 
 
-def test_the_command_makes_them_whatever_the_settings_say(account: Account):
+def test_the_command_makes_missing_tables_whatever_the_settings_say(account: Account):
     assert account.tables(create=Create.NEVER).create() is True
     account.calls.clear()
     assert account.tables(create=Create.NEVER).ensure() is False

@@ -163,7 +163,7 @@ def test_the_policy_is_judged_anew_at_each_tick() -> None:
     assert world.owners == {"blue-1", "blue-2"}
 
 
-def test_if_no_worker_of_that_colour_beats_the_leader_assigns_nothing_and_says_why() -> None:
+def test_if_no_worker_of_the_colour_whose_turn_it_is_beats_the_leader_assigns_nothing_and_says_why() -> None:
     world = Coloured()
     world.tick(12)
     world.turn.colour = "red"

@@ -45,7 +45,7 @@ def busy(**cpu: float) -> list[Worker]:
         (Strategy.LEASE_COUNT, "w1 has 4 leases, w2 0"),
     ],
 )
-def test_the_strategy_of_the_settings_plans(strategy: Strategy, told: str):
+def test_the_plan_is_that_of_the_strategy_in_the_settings(strategy: Strategy, told: str):
     plan = plan_moves(fleet_with("w2", w1=[1.0] * 4), busy(w1=90.0, w2=10.0), settings_with(strategy), run=0)
     assert {change.why.partition(":")[0] for change in plan} == {told}
 

@@ -62,7 +62,7 @@ def test_a_row_is_read_as_it_was_written(lock: Locks):
     assert held.read() == MINE
 
 
-def test_a_take_that_expects_no_row_is_refused_by_a_row_made_meanwhile(lock: Locks):
+def test_a_take_that_expects_no_row_is_refused_if_a_row_was_made_meanwhile(lock: Locks):
     held = lock(THEIRS)
     assert not held.take(MINE, seen=None)
     assert held.read() == THEIRS

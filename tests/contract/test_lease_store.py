@@ -59,7 +59,7 @@ def test_a_change_leaves_exactly_the_expected_row(store: LeaseStore, name: str):
 
 
 @pytest.mark.parametrize(("name", "odd"), variants("refused_by"))
-def test_a_change_is_refused_by_a_row_that_changed_meanwhile_and_the_answer_holds_that_row(
+def test_a_change_is_refused_if_the_row_changed_meanwhile_and_the_answer_holds_that_row(
     store: LeaseStore, name: str, odd: Row
 ):
     moved = replace(CASES[name].read, **odd)

@@ -70,14 +70,16 @@ def test_a_shard_takes_few_bytes():
 
 
 @given(st.text(max_size=40))
-def test_a_random_text_is_refused_with_one_error(text: str):
+def test_a_random_text_is_refused_as_having_the_wrong_shape(text: str):
     for read in READERS:
         with pytest.raises(WrongShape):
             read(text)
 
 
 @given(table_positions(), st.integers(0, 10**6), st.sampled_from("0aZ~:{ é"))
-def test_a_damaged_text_is_either_read_or_refused_with_that_error(book: Positions, where: int, letter: str):
+def test_a_damaged_text_is_either_read_or_refused_as_having_the_wrong_shape(
+    book: Positions, where: int, letter: str
+):
     text = write_positions(book)
     where %= len(text)
     for damaged in (text[:where], text[:where] + letter + text[where + 1 :], text + letter):
@@ -85,12 +87,12 @@ def test_a_damaged_text_is_either_read_or_refused_with_that_error(book: Position
 
 
 @given(ANY_JSON)
-def test_a_text_with_other_contents_is_either_read_or_refused_with_that_error(body: Any):
+def test_a_text_with_other_contents_is_either_read_or_refused_as_having_the_wrong_shape(body: Any):
     assert_read_or_refused(packed(body))
 
 
 @given(st.data())
-def test_a_text_with_one_odd_value_is_either_read_or_refused_with_that_error(data: st.DataObject):
+def test_a_text_with_one_odd_value_is_either_read_or_refused_as_having_the_wrong_shape(data: st.DataObject):
     positions, ledger = (
         body_of(write_positions(data.draw(table_positions()))),
         body_of(write_ledger(data.draw(PAGES))),
@@ -124,13 +126,13 @@ def assert_read_or_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "row", [[10**17, 1], [-(10**17), 1], [None, 10**30], [None, float("inf")], [None, float("nan")]]
 )
-def test_a_time_out_of_range_is_refused_with_that_error(row: list[Any]):
+def test_a_time_out_of_range_is_refused_as_having_the_wrong_shape(row: list[Any]):
     body = [[STREAM.arn, STREAM.epoch, [row[0], 0], [[0, "1", row[1], row[0]]]]]
     with pytest.raises(WrongShape, match="positions"):
         read_positions(packed(body))
 
 
-def test_a_deeply_nested_text_is_refused_with_that_error():
+def test_a_deeply_nested_text_is_refused_as_having_the_wrong_shape():
     deep = "[" * 200_000 + "]" * 200_000
     text = f"{VERSION}:{base64.b85encode(zlib.compress(deep.encode())).decode()}"
     with pytest.raises(WrongShape):

@@ -293,7 +293,7 @@ def test_passed_shards_that_the_caller_knows_are_not_worked_out_again() -> None:
     assert parents_of("a", family, positions(b=OPEN), lambda _: False, passed={})[0] == ()
 
 
-def test_kinesis_is_asked_about_exactly_this_parent_and_only_if_nothing_else_tells() -> None:
+def test_kinesis_is_asked_only_about_parents_of_which_rows_and_positions_say_nothing() -> None:
     asked: list[tuple[str, ShardKey]] = []
 
     def is_gone(shard: ShardKey) -> bool:

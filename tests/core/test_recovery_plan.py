@@ -101,7 +101,7 @@ def test_every_skip_is_in_the_ledger_with_the_persons_words(target: Target) -> N
     assert (made.kind, made.why, made.run, made.after) == (Kind.SKIPPED, ME.why, ME.run, POSITION)
 
 
-def test_after_a_skip_to_a_record_reading_goes_on_after_it() -> None:
+def test_after_a_skip_to_a_record_reading_goes_on_after_that_record() -> None:
     at = scene()
     assert landing(at, decided(plan_skip(at, AfterRecord(60), ME))).sequence == 60
 

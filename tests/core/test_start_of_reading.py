@@ -229,7 +229,7 @@ def test_the_wait_for_an_origin_names_the_stream() -> None:
     )
 
 
-def test_a_first_read_gives_this_batch() -> None:
+def test_the_batch_of_a_first_read_begins_at_the_origin_and_names_the_parents() -> None:
     reasons = (ParentReason(PARENT.shard_id, ParentIs.BEFORE_START),)
     assert begin(row(), parents=reasons) == Read(
         Batch(
@@ -245,7 +245,7 @@ def test_a_first_read_gives_this_batch() -> None:
     )
 
 
-def test_reading_on_gives_this_batch_which_names_no_parents() -> None:
+def test_the_batch_of_a_later_read_begins_at_the_position_and_names_no_parents() -> None:
     at = Position(9, arrival=MOMENT + timedelta(hours=1))
     busy = replace(row(Checkpoint("9")), throughput_kbps=7.5)
     reasons = (ParentReason(PARENT.shard_id, ParentIs.GONE),)

@@ -220,6 +220,7 @@ def as_read(dice: Random, world: SlowWorld) -> None:
 
 
 Begin = Callable[[Random, "SlowWorld"], None]
+"""Brings a world into the state in which the sync begins."""
 
 
 def from_nothing(_dice: Random, _world: SlowWorld) -> None:

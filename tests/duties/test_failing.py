@@ -161,7 +161,7 @@ def test_noting_a_failure_costs_no_additional_write() -> None:
     assert len(writes[1]) == len(writes[0]) - checkpoint
 
 
-def test_a_refused_claim_is_no_failure() -> None:
+def test_a_refused_claim_is_not_noted_as_a_failure() -> None:
     world = a_world()
     taken = row_of(world, 1)
     assert isinstance(world.leases.apply(assign(taken, "w9", "a test's")), Applied)

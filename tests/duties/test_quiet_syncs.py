@@ -107,7 +107,7 @@ def test_of_several_streams_only_the_resharded_one_is_listed() -> None:
     assert world.asked.listed == ["returns"]
 
 
-def test_a_leader_without_memory_lists_at_every_sync_and_makes_the_same_rows() -> None:
+def test_a_leader_without_memory_lists_the_shards_at_every_sync_and_makes_the_same_rows() -> None:
     world = QuietWorld()
     keys = world.row_keys()
     for _ in range(2 * MINUTE):
@@ -180,7 +180,7 @@ def test_a_recreated_stream_is_noticed_at_the_next_sync() -> None:
     assert len(world.row_keys()) == 3
 
 
-def test_after_refused_writes_the_next_sync_lists_again() -> None:
+def test_after_refused_writes_the_next_sync_lists_the_shards_again() -> None:
     """Rows of a former life, each of which changes just before it is to be retired."""
     world = QuietWorld()
     world.source.delete_stream(STREAM)

@@ -175,7 +175,7 @@ def test_a_run_goes_on_beside_a_refused_second_headrace_dev_and_all_files_are_pr
     ],
     ids=["daemon", "webserver", "code server"],
 )
-def test_the_death_of_a_dagster_process_is_named_ends_the_others_and_is_no_success(
+def test_headrace_dev_names_a_dagster_process_that_died_ends_the_others_and_fails(
     dev: Dev, part: str, name: str
 ):
     os.kill(dev.pid_of(part), signal.SIGKILL)

@@ -27,7 +27,7 @@ def cause(events, commits):
     return causes[0] if causes else None
 
 
-def test_kcl_was_killed_before_its_checkpoint():
+def test_a_record_is_explained_if_kcl_was_killed_before_its_checkpoint():
     assert cause([KCL_BEGINS, processed(), OURS_CLAIMS], [commit()]) is Cause.KCL_CUT_OFF
 
 
@@ -62,7 +62,7 @@ def _headrace_first(*between):
     return [OURS_CLAIMS, *between, *kcl_after]
 
 
-def test_headrace_was_killed_between_its_commit_and_its_checkpoint():
+def test_a_record_is_explained_if_headrace_was_killed_between_its_commit_and_its_checkpoint():
     assert cause(_headrace_first(), [commit()]) is Cause.OURS_CUT_OFF
 
 
@@ -70,7 +70,7 @@ def test_a_record_that_headrace_had_checkpointed_before_kcl_began_is_unexplained
     assert cause(_headrace_first(Event(51, "checkpoint", "h1", A)), [commit()]) is None
 
 
-def test_kcl_took_the_lease_while_headraces_run_was_at_work():
+def test_a_record_is_explained_if_kcl_took_the_lease_while_headraces_run_was_at_work():
     """Headrace checkpointed, but only after KCL had begun at the older checkpoint."""
     assert (
         cause([*_headrace_first(), Event(70, "checkpoint", "h1", A)], [commit(at=62)]) is Cause.OURS_CUT_OFF
