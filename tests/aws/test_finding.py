@@ -10,7 +10,7 @@ from pipeline.aws.kinesis import KinesisSource
 from pipeline.errors import Terminal, Throttled, Unreachable
 from pipeline.local.inprocess import InProcessKinesis
 
-SHOP = {"team": "shop"}
+SHOP_TAG = {"team": "shop"}
 
 
 class Account:
@@ -23,7 +23,7 @@ class Account:
         for name in self.names:
             self.client.create_stream(StreamName=name, ShardCount=1)
             self.local.clock.advance(how.get("transition", 0))
-            self.client.add_tags_to_stream(StreamName=name, Tags=SHOP)
+            self.client.add_tags_to_stream(StreamName=name, Tags=SHOP_TAG)
             self.local.clock.advance(1)
         self.source = KinesisSource(self.client)
         self.calls: Counter[str] = Counter()
@@ -33,7 +33,7 @@ class Account:
 
     def found(self) -> list[str]:
         """The names of the streams that discovery finds now."""
-        return [stream.name for stream in self.source.find_streams("orders-", SHOP)]
+        return [stream.name for stream in self.source.find_streams("orders-", SHOP_TAG)]
 
     def _count(self, model: Any, **_: Any) -> None:
         self.calls[model.name] += 1

@@ -102,7 +102,7 @@ def test_in_layout_s_left_over_tables_are_deleted_too(account: Account):
     assert len(account.deletion.delete()) == 3
 
 
-SIGNS: dict[str, Callable[[Account, int], None]] = {
+SIGNS_OF_USE: dict[str, Callable[[Account, int], None]] = {
     "a worker beats": lambda account, n: account.worker(n),
     "the lock is held": lambda account, n: account.lock(f"v{n}"),
     "a lease of a KCL worker is renewed": lambda account, n: account.lease(n, leaseOwner={"S": "kcl"}),
@@ -110,10 +110,10 @@ SIGNS: dict[str, Callable[[Account, int], None]] = {
 }
 
 
-@pytest.mark.parametrize("sign", SIGNS)
+@pytest.mark.parametrize("sign", SIGNS_OF_USE)
 def test_the_deletion_is_refused_if_any_counter_moves(account: Account, sign: str):
-    SIGNS[sign](account, 0)
-    account.meanwhile = lambda: SIGNS[sign](account, len(account.waits) // 2)
+    SIGNS_OF_USE[sign](account, 0)
+    account.meanwhile = lambda: SIGNS_OF_USE[sign](account, len(account.waits) // 2)
     with pytest.raises(
         WrongShape, match=r"in use: row .* changed.*Nothing was deleted.*`headrace stop`.*--even-if-in-use"
     ):
@@ -122,11 +122,11 @@ def test_the_deletion_is_refused_if_any_counter_moves(account: Account, sign: st
     assert len(account.existing) == 3
 
 
-@pytest.mark.parametrize(("sign", "seconds"), list(zip(SIGNS, (20, 60, 20, 60), strict=True)))
+@pytest.mark.parametrize(("sign", "seconds"), list(zip(SIGNS_OF_USE, (20, 60, 20, 60), strict=True)))
 def test_the_deletion_isnt_refused_for_a_worker_that_is_silent_for_the_lease_duration(
     account: Account, sign: str, seconds: int
 ):
-    SIGNS[sign](account, 0)
+    SIGNS_OF_USE[sign](account, 0)
     account.deletion.refuse_if_in_use()
     assert sum(account.waits) == seconds
     assert account.said[0].startswith("watching whether a worker still uses the tables")

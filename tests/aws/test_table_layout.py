@@ -30,7 +30,7 @@ from tests.stand_in import table_names
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-STATUS = "TABLE_MIGRATION_STATUS_"
+STATUS_PREFIX = "TABLE_MIGRATION_STATUS_"
 LOCK = LockRow("w1", "v1", timedelta(seconds=20))
 OLD_LEASE = {"leaseCounter": {"N": "1"}, "checkpoint": {"S": "TRIM_HORIZON"}}
 
@@ -76,7 +76,7 @@ class Application:
         self.client.put_item(TableName=self.settings.worker_table, Item=row)
 
     def set_status(self, status: str) -> None:
-        self.put_into_state("TableMigration3.5", tm={"S": f"{STATUS}{status}"})
+        self.put_into_state("TableMigration3.5", tm={"S": f"{STATUS_PREFIX}{status}"})
 
     def keys_in(self, table: str) -> set[str]:
         items = self.client.scan(TableName=table, ConsistentRead=True)["Items"]

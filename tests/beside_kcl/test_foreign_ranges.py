@@ -18,7 +18,7 @@ ROW = Lease("shardId-1", 5, Checkpoint("20"), owner="me", parents=frozenset({"sh
 
 
 def at(position: Position | None) -> Positions:
-    """The positions of a table in which the shard stands here."""
+    """The positions of a table in which the shard has this position."""
     return Positions(shards={} if position is None else {KEY: position})
 
 

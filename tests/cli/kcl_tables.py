@@ -36,7 +36,7 @@ def leases_of(*owners: str | None, **more: Any) -> list[Item]:
     ]
 
 
-TYPED = {"entityType": {"S": "LEASE"}}
+WITH_ENTITY_TYPE = {"entityType": {"S": "LEASE"}}
 
 
 def a_worker(name: str, *, key: str, age: int = 0) -> Item:
@@ -97,7 +97,7 @@ class KclTables:
 
     def fill_one_table(self, *owners: str | None, leader: str = "east-1") -> None:
         """KCL 3.5: the same rows in the lease table, and a row of a kind that Headrace doesn't use."""
-        self.put(leases_of(*owners, **TYPED))
+        self.put(leases_of(*owners, **WITH_ENTITY_TYPE))
         names = sorted({owner for owner in owners if owner})
         self.put([a_worker(name, key="leaseKey") for name in names])
         self.put(

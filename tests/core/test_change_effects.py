@@ -15,7 +15,7 @@ from pipeline.core.lease import Lease
 from pipeline.errors import Throttled
 from pipeline.memory.leases import MemoryLeaseStore
 
-READ = Lease("shardId-0", 5, Checkpoint("100"), owner="me", run_claim="run/1")
+READ_ROW = Lease("shardId-0", 5, Checkpoint("100"), owner="me", run_claim="run/1")
 IN_HANDOVER = Lease(
     "shardId-0",
     5,
@@ -26,10 +26,10 @@ IN_HANDOVER = Lease(
     wanted_by="run/2",
     stream_epoch=7,
 )
-AT = Checkpoint("200")
+CHECKPOINT = Checkpoint("200")
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NO_HANDOVER = replace(IN_HANDOVER, owner="me", checkpoint_owner=None)
-TROUBLE = Failure(NOON, "Kinesis throttles")
+FAILURE = Failure(NOON, "Kinesis throttles")
 ENDED = replace(IN_HANDOVER, checkpoint=SHARD_END)
 
 
@@ -62,26 +62,28 @@ ENDED = replace(IN_HANDOVER, checkpoint=SHARD_END)
         ),
         (
             IN_HANDOVER,
-            lambda: change.repair(IN_HANDOVER, "run/1", AT),
-            replace(IN_HANDOVER, counter=6, checkpoint=AT, landed=AT),
+            lambda: change.repair(IN_HANDOVER, "run/1", CHECKPOINT),
+            replace(IN_HANDOVER, counter=6, checkpoint=CHECKPOINT, landed=CHECKPOINT),
             "the table's position is 200, the row's checkpoint 100",
         ),
         (
-            replace(IN_HANDOVER, owner_switches=3, pending=AT, pending_state=b"s"),
-            lambda: change.checkpoint(IN_HANDOVER, "me", "run/1", at=AT, throughput_kbps=1.23456789),
-            replace(IN_HANDOVER, counter=6, checkpoint=AT, landed=AT, throughput_kbps=1.234568),
+            replace(IN_HANDOVER, owner_switches=3, pending=CHECKPOINT, pending_state=b"s"),
+            lambda: change.checkpoint(IN_HANDOVER, "me", "run/1", at=CHECKPOINT, throughput_kbps=1.23456789),
+            replace(
+                IN_HANDOVER, counter=6, checkpoint=CHECKPOINT, landed=CHECKPOINT, throughput_kbps=1.234568
+            ),
             "landed up to 200",
         ),
         (
             replace(IN_HANDOVER, throughput_kbps=7.0),
-            lambda: change.checkpoint(IN_HANDOVER, "me", "run/1", at=AT),
-            replace(IN_HANDOVER, counter=6, checkpoint=AT, landed=AT, throughput_kbps=7.0),
+            lambda: change.checkpoint(IN_HANDOVER, "me", "run/1", at=CHECKPOINT),
+            replace(IN_HANDOVER, counter=6, checkpoint=CHECKPOINT, landed=CHECKPOINT, throughput_kbps=7.0),
             "landed up to 200",
         ),
         (
             IN_HANDOVER,
-            lambda: change.prepare_checkpoint(IN_HANDOVER, "me", "run/1", at=AT, state=b"s"),
-            replace(IN_HANDOVER, counter=6, pending=AT, pending_state=b"s"),
+            lambda: change.prepare_checkpoint(IN_HANDOVER, "me", "run/1", at=CHECKPOINT, state=b"s"),
+            replace(IN_HANDOVER, counter=6, pending=CHECKPOINT, pending_state=b"s"),
             "about to checkpoint at 200",
         ),
         (
@@ -92,20 +94,20 @@ ENDED = replace(IN_HANDOVER, checkpoint=SHARD_END)
         ),
         (
             IN_HANDOVER,
-            lambda: change.release(IN_HANDOVER, "run/1", failure=TROUBLE),
-            replace(IN_HANDOVER, run_claim=None, failure=TROUBLE),
+            lambda: change.release(IN_HANDOVER, "run/1", failure=FAILURE),
+            replace(IN_HANDOVER, run_claim=None, failure=FAILURE),
             "the wave is over",
         ),
         (
-            replace(IN_HANDOVER, failure=TROUBLE),
-            lambda: change.release(replace(IN_HANDOVER, failure=TROUBLE), "run/1"),
-            replace(IN_HANDOVER, run_claim=None, failure=TROUBLE),
+            replace(IN_HANDOVER, failure=FAILURE),
+            lambda: change.release(replace(IN_HANDOVER, failure=FAILURE), "run/1"),
+            replace(IN_HANDOVER, run_claim=None, failure=FAILURE),
             "the wave is over",
         ),
         (
-            replace(IN_HANDOVER, failure=TROUBLE),
+            replace(IN_HANDOVER, failure=FAILURE),
             lambda: change.release(
-                replace(IN_HANDOVER, failure=TROUBLE),
+                replace(IN_HANDOVER, failure=FAILURE),
                 "run/1",
                 is_well=True,
                 looked_at=NOON,
@@ -206,7 +208,7 @@ ENDED = replace(IN_HANDOVER, checkpoint=SHARD_END)
         (
             replace(
                 IN_HANDOVER,
-                pending=AT,
+                pending=CHECKPOINT,
                 pending_state=b"s",
                 looked_at=NOON,
                 behind_ms=5,
@@ -248,12 +250,12 @@ def test_each_write_leaves_the_expected_row_and_gives_the_expected_reason(
 @pytest.mark.parametrize(
     ("make", "kind"),
     [
-        (lambda: change.create(READ, "w"), ChangeKind.CREATE),
+        (lambda: change.create(READ_ROW, "w"), ChangeKind.CREATE),
         (lambda: change.claim(IN_HANDOVER, "me", "run/9"), ChangeKind.CLAIM),
         (lambda: change.beat(IN_HANDOVER, "me"), ChangeKind.BEAT),
-        (lambda: change.repair(IN_HANDOVER, "run/1", AT), ChangeKind.REPAIR),
-        (lambda: change.checkpoint(IN_HANDOVER, "me", "run/1", at=AT), ChangeKind.CHECKPOINT),
-        (lambda: change.prepare_checkpoint(IN_HANDOVER, "me", "run/1", at=AT), ChangeKind.PREPARE),
+        (lambda: change.repair(IN_HANDOVER, "run/1", CHECKPOINT), ChangeKind.REPAIR),
+        (lambda: change.checkpoint(IN_HANDOVER, "me", "run/1", at=CHECKPOINT), ChangeKind.CHECKPOINT),
+        (lambda: change.prepare_checkpoint(IN_HANDOVER, "me", "run/1", at=CHECKPOINT), ChangeKind.PREPARE),
         (lambda: change.release(IN_HANDOVER, "run/1"), ChangeKind.RELEASE),
         (lambda: change.want(IN_HANDOVER, "run/9"), ChangeKind.WANT),
         (lambda: change.unwant(IN_HANDOVER, "run/2"), ChangeKind.UNWANT),
@@ -267,7 +269,10 @@ def test_each_write_leaves_the_expected_row_and_gives_the_expected_reason(
         (lambda: change.note_children(IN_HANDOVER, frozenset("c")), ChangeKind.NOTE_CHILDREN),
         (lambda: change.note_failure(IN_HANDOVER, "me", "w", at=NOON), ChangeKind.NOTE_FAILURE),
         (lambda: change.hold(IN_HANDOVER, "run/9", "w"), ChangeKind.HOLD),
-        (lambda: change.reposition(IN_HANDOVER, "run/1", at=AT, landed=None, why="w"), ChangeKind.REPOSITION),
+        (
+            lambda: change.reposition(IN_HANDOVER, "run/1", at=CHECKPOINT, landed=None, why="w"),
+            ChangeKind.REPOSITION,
+        ),
         (lambda: change.retire(IN_HANDOVER, "w"), ChangeKind.RETIRE),
         (lambda: change.delete_ended(IN_HANDOVER, "w"), ChangeKind.DELETE),
         (lambda: change.delete_garbage(IN_HANDOVER, "w"), ChangeKind.DELETE),
@@ -292,15 +297,15 @@ def test_an_assignment_without_a_change_of_holder_counts_no_switch():
 
 
 def test_a_create_writes_the_whole_row():
-    made = change.create(READ, "the shard is new")
-    assert (made.key, made.why, made.create) == (READ.key, "the shard is new", READ)
+    made = change.create(READ_ROW, "the shard is new")
+    assert (made.key, made.why, made.create) == (READ_ROW.key, "the shard is new", READ_ROW)
 
 
 def test_the_error_for_a_missing_or_unneeded_whole_row_names_the_kind_of_change():
     with pytest.raises(ValueError, match=r"^a change of kind create with no whole row$"):
         Change("k", "typing error", kind=ChangeKind.CREATE)
     with pytest.raises(ValueError, match=r"^a change of kind assign with a whole row$"):
-        Change("k", "typing error", kind=ChangeKind.ASSIGN, create=READ)
+        Change("k", "typing error", kind=ChangeKind.ASSIGN, create=READ_ROW)
 
 
 def test_each_unknown_field_of_a_change_is_named_in_the_error():
@@ -318,7 +323,7 @@ def test_each_unknown_field_of_a_change_is_named_in_the_error():
 
 def test_an_error_at_some_rows_is_returned_and_an_error_at_all_rows_is_raised():
     first, second = Throttled("first"), Throttled("second")
-    some: list[Outcome] = [Applied(READ), first, Refused(None)]
+    some: list[Outcome] = [Applied(READ_ROW), first, Refused(None)]
     assert change.require_some(some) is some
     assert change.require_some([]) == []
     with pytest.raises(Throttled, match="first"):
@@ -326,8 +331,11 @@ def test_an_error_at_some_rows_is_returned_and_an_error_at_all_rows_is_raised():
 
 
 def test_only_rows_that_were_written_count_as_applied():
-    other = replace(READ, key="shardId-1")
-    assert change.applied([Applied(READ), Refused(other), Throttled("no"), Applied(other)]) == (READ, other)
+    other = replace(READ_ROW, key="shardId-1")
+    assert change.applied([Applied(READ_ROW), Refused(other), Throttled("no"), Applied(other)]) == (
+        READ_ROW,
+        other,
+    )
 
 
 def test_a_row_shows_that_an_assignment_was_applied_by_the_counter_that_it_left():
@@ -365,11 +373,11 @@ def test_no_row_shows_that_a_write_without_values_was_applied():
 
 
 def test_a_reposition_to_no_landed_record_writes_no_landed_checkpoint():
-    made = change.reposition(IN_HANDOVER, "run/1", at=AT, landed=None, why="asked")
-    assert made.put == {"checkpoint": AT}
+    made = change.reposition(IN_HANDOVER, "run/1", at=CHECKPOINT, landed=None, why="asked")
+    assert made.put == {"checkpoint": CHECKPOINT}
     assert made.remove == {"pending", "pending_state", "looked_at", "behind_ms", "landed"}
-    made = change.reposition(IN_HANDOVER, "run/1", at=AT, landed=AT, why="asked")
-    assert made.put == {"checkpoint": AT, "landed": AT}
+    made = change.reposition(IN_HANDOVER, "run/1", at=CHECKPOINT, landed=CHECKPOINT, why="asked")
+    assert made.put == {"checkpoint": CHECKPOINT, "landed": CHECKPOINT}
     assert made.remove == {"pending", "pending_state", "looked_at", "behind_ms"}
 
 

@@ -16,7 +16,7 @@ from pipeline.core.stream import ShardKey, StreamId
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1_700_000_000)
-LATER = replace(STREAM, epoch=1_800_000_000)
+LATER_LIFE = replace(STREAM, epoch=1_800_000_000)
 ORIGIN = Origin(Start(), NOON)
 KEYS = [ShardKey(STREAM, f"shardId-{i:012d}") for i in range(7)]
 A, B, C, D = KEYS[:4]
@@ -220,7 +220,7 @@ def test_an_origin_is_decided_once():
 
 
 def test_the_origin_of_one_life_doesnt_count_for_another_life():
-    key = ShardKey(LATER, A.shard_id)
+    key = ShardKey(LATER_LIFE, A.shard_id)
     landing = decide_landing(base_of({}), Proposal((landed(key, None, Position(1)),)))
     assert [r.range.key for r in landing.refused] == [key]
 
@@ -332,10 +332,12 @@ def test_the_refusal_of_a_child_names_its_first_parent_in_the_way():
 
 def test_parents_are_looked_up_in_the_childs_own_stream():
     first = landed(C, None, Position(1), parents=(ParentReason(A.shard_id, ParentIs.ENDED),))
-    elsewhere = base_of({ShardKey(LATER, A.shard_id): Position(5, ended=True)})
+    elsewhere = base_of({ShardKey(LATER_LIFE, A.shard_id): Position(5, ended=True)})
     assert "had ended when the run looked" in refusal(elsewhere, first)
     passed = landed(C, None, Position(1), parents=(ParentReason(A.shard_id, ParentIs.PASSED, D.shard_id),))
-    assert "counted as ended because" in refusal(base_of({ShardKey(LATER, D.shard_id): Position(5)}), passed)
+    assert "counted as ended because" in refusal(
+        base_of({ShardKey(LATER_LIFE, D.shard_id): Position(5)}), passed
+    )
 
 
 def test_parents_matter_only_for_a_shards_first_range():
@@ -353,9 +355,9 @@ def test_a_range_may_land_with_the_commit_that_decides_its_streams_origin():
 
 
 def test_origins_of_several_streams_are_written_in_the_streams_order():
-    origins = ((LATER, ORIGIN), (STREAM, ORIGIN))
+    origins = ((LATER_LIFE, ORIGIN), (STREAM, ORIGIN))
     landing = decide_landing(Positions(), Proposal(origins=origins))
-    assert landing.page.origins == ((STREAM, ORIGIN), (LATER, ORIGIN))
+    assert landing.page.origins == ((STREAM, ORIGIN), (LATER_LIFE, ORIGIN))
     assert not landing.is_empty
 
 

@@ -174,27 +174,27 @@ def test_the_witness_of_an_unread_shard_without_parents_is_the_timestamp_of_the_
         assert plan.batch.witness == witness
 
 
-NEITHER = "nothing was read or changed; `headrace reposition` decides which of the two is right"
+NOTHING_DONE = "nothing was read or changed; `headrace reposition` decides which of the two is right"
 
 
 def test_each_disagreement_of_row_and_table_is_reported_with_both_values() -> None:
     nine, five = Checkpoint("9"), Checkpoint("5")
     assert begin(row(nine, nine), Position(5)) == Stop(
         f"the lake table's position of {KEY} is 5, but Headrace landed the shard up to 9 before: the table was "
-        f"rolled back or restored; {NEITHER}"
+        f"rolled back or restored; {NOTHING_DONE}"
     )
     assert begin(row(nine, nine)) == Stop(
         f"the lake table's position of {KEY} is none, but Headrace landed the shard up to 9 before: the table was "
-        f"rolled back or restored; {NEITHER}"
+        f"rolled back or restored; {NOTHING_DONE}"
     )
     for said in (five, SHARD_END):
         assert begin(row(said)) == Stop(
             f"the lease row of {KEY} has the checkpoint {said}, but the lake table has no position of the shard: another "
-            f"program wrote the row, or the table was replaced; {NEITHER}"
+            f"program wrote the row, or the table was replaced; {NOTHING_DONE}"
         )
     assert begin(row(nine, five), Position(5)) == Stop(
         f"the lease row of {KEY} has the checkpoint 9, ahead of the lake table's position 5: a program other than "
-        f"Headrace wrote the checkpoint; {NEITHER}"
+        f"Headrace wrote the checkpoint; {NOTHING_DONE}"
     )
 
 

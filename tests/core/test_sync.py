@@ -76,7 +76,7 @@ def test_a_row_made_again_holds_the_landed_checkpoint_so_that_a_later_rollback_i
 
 
 LOW, HIGH = HashRange(0, 9), HashRange(10, MAX_HASH_KEY)
-BOTH = (Lease("l", hash_range=LOW), Lease("h", hash_range=HIGH))
+BOTH_ROWS = (Lease("l", hash_range=LOW), Lease("h", hash_range=HIGH))
 
 
 def token(*rows: Lease, **at: Position) -> str | None:
@@ -85,24 +85,24 @@ def token(*rows: Lease, **at: Position) -> str | None:
 
 
 def test_syncs_are_left_out_only_while_open_rows_cover_all_hash_keys() -> None:
-    assert token(*BOTH) is not None
-    assert token(BOTH[0]) is None
-    assert token(BOTH[1]) is None
-    assert token(replace(BOTH[0], hash_range=HashRange(0, 8)), BOTH[1]) is None
-    assert token(*BOTH, Lease("x")) is None, "the hash keys of the third row are unknown"
-    assert token(replace(BOTH[0], checkpoint=SHARD_END), BOTH[1]) is None
+    assert token(*BOTH_ROWS) is not None
+    assert token(BOTH_ROWS[0]) is None
+    assert token(BOTH_ROWS[1]) is None
+    assert token(replace(BOTH_ROWS[0], hash_range=HashRange(0, 8)), BOTH_ROWS[1]) is None
+    assert token(*BOTH_ROWS, Lease("x")) is None, "the hash keys of the third row are unknown"
+    assert token(replace(BOTH_ROWS[0], checkpoint=SHARD_END), BOTH_ROWS[1]) is None
     assert token() is None
 
 
 def test_syncs_are_left_out_only_while_rows_and_ends_stay_the_same() -> None:
-    quiet = token(*BOTH, l=Position(5))
-    assert token(*BOTH, l=Position(6)) == quiet, "a position that moves on makes no new shard"
-    assert token(*(replace(row, counter=9, owner="w2") for row in BOTH), l=Position(5)) == quiet
+    quiet = token(*BOTH_ROWS, l=Position(5))
+    assert token(*BOTH_ROWS, l=Position(6)) == quiet, "a position that moves on makes no new shard"
+    assert token(*(replace(row, counter=9, owner="w2") for row in BOTH_ROWS), l=Position(5)) == quiet
     others = [
-        token(*BOTH, l=Position(5, ended=True)),
-        token(*BOTH, l=Position(5, ended=True, children=("c",))),
-        token(*BOTH),
-        token(*BOTH, Lease("c", hash_range=LOW), l=Position(5)),
-        token(*(replace(row, stream_epoch=1) for row in BOTH), l=Position(5)),
+        token(*BOTH_ROWS, l=Position(5, ended=True)),
+        token(*BOTH_ROWS, l=Position(5, ended=True, children=("c",))),
+        token(*BOTH_ROWS),
+        token(*BOTH_ROWS, Lease("c", hash_range=LOW), l=Position(5)),
+        token(*(replace(row, stream_epoch=1) for row in BOTH_ROWS), l=Position(5)),
     ]
     assert len({quiet, *others}) == 6

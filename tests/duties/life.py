@@ -148,7 +148,7 @@ class Life:
         self.clock.advance(by)
 
     def lose_rows(self, *numbers: int) -> None:
-        """Delete the lease rows of these shards, as no part of Headrace does."""
+        """Delete the lease rows of these shards, as a person may."""
         for number in numbers:
             self.leases.wipe(self.key(number).shard_id)
 

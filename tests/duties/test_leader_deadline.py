@@ -146,7 +146,7 @@ def test_a_pass_that_takes_several_ticks_counts_as_one_for_kcls_strategies() -> 
 
 # -- streams that take long, and fail ------------------------------------------------------------------------------
 
-FOUR = ("a", "b", "c", "orders")
+FOUR_STREAMS = ("a", "b", "c", "orders")
 
 
 @dataclass
@@ -213,7 +213,7 @@ def test_the_streams_behind_one_that_never_answers_are_synced(silent: str) -> No
     """That holds as well if the silent stream is the first that a tick asks."""
     world = SlowStreams(fails=silent, error=Unreachable("no answer"))
     ticks = [world.leads() for _ in range(3)]
-    assert [name for asked, _ in ticks for name in asked][:4] == list(FOUR)
+    assert [name for asked, _ in ticks for name in asked][:4] == list(FOUR_STREAMS)
     assert [failed for _, failed in ticks] == [silent == "a", False, False]
 
 
@@ -221,7 +221,7 @@ def test_if_kinesis_is_down_every_tick_fails_and_waits_for_kinesis_only_once() -
     world = SlowStreams(fails="a b c orders", error=Unreachable("no answer"))
     ticks = [world.leads() for _ in range(6)]
     assert all(failed for _, failed in ticks)
-    assert [asked for asked, _ in ticks] == [[name] for name in (*FOUR, *FOUR)][:6]
+    assert [asked for asked, _ in ticks] == [[name] for name in (*FOUR_STREAMS, *FOUR_STREAMS)][:6]
 
 
 def test_after_a_round_in_which_all_streams_failed_the_clean_up_is_still_due() -> None:

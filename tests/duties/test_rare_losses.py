@@ -21,7 +21,7 @@ from tests.duties.test_chain_repair import repair
 from tests.duties.test_recover import reposition
 from tests.duties.world import STREAM, TICK, World
 
-HALF = timedelta(seconds=30)
+HALF_A_MINUTE = timedelta(seconds=30)
 
 
 def a_recovery(world: World) -> Recovery:
@@ -48,10 +48,10 @@ def test_a_run_that_was_frozen_while_its_stream_was_recreated_names_no_children_
 
     def recreate(arrow: Arrow, _keys: tuple[str, ...]) -> None:
         if arrow is Arrow.COMMITTED and world.stream == old:
-            world.clock.advance(HALF)
+            world.clock.advance(HALF_A_MINUTE)
             world.source.delete_stream(STREAM)
             world.stream = world.source.create_stream(STREAM, 2)
-            world.clock.advance(2 * HALF)
+            world.clock.advance(2 * HALF_A_MINUTE)
             world.tick(12)
 
     run = world.a_run("w1", "asleep")
@@ -76,7 +76,7 @@ def test_a_stream_known_only_from_rows_begins_where_the_settings_say_once_they_n
     world.table = MemoryTable(world.clock)  # no record had landed yet, and the lake table is a new one
     both = world.settings
     world.settings = replace(both, streams=both.streams[:1])
-    world.clock.advance(2 * HALF)
+    world.clock.advance(2 * HALF_A_MINUTE)
     told = ""
     for _ in range(8):
         told += str(world.lead())
@@ -96,7 +96,7 @@ def test_a_shard_that_was_repositioned_to_no_position_is_due_at_once():
     world.produce(0, 5)
     world.wave()
     world.wave("w1", "again")
-    world.clock.advance(HALF)
+    world.clock.advance(HALF_A_MINUTE)
     world.table.rollback(nothing)
     person = a_recovery(world)
     held = person.hold(world.shard(0).shard_id)

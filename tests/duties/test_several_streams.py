@@ -20,7 +20,7 @@ from pipeline.settings.model import StreamSettings
 from tests.duties.world import STREAM, World
 
 RETURNS = "returns"
-BOTH = (STREAM, RETURNS)
+BOTH_STREAMS = (STREAM, RETURNS)
 
 
 def two_streams(**how: object) -> World:
@@ -63,7 +63,7 @@ def test_each_shard_of_each_stream_has_a_row_with_kcls_key_and_attributes() -> N
     world = two_streams()
     world.settle()
     rows = {row.key: row for row in world.leases.scan().leases}
-    streams = [world.stream_now(name) for name in BOTH]
+    streams = [world.stream_now(name) for name in BOTH_STREAMS]
     assert rows.keys() == {f"{s.serialized}:shardId-{n:012d}" for s in streams for n in range(2)}
     assert {(row.stream, row.shard, row.stream_epoch) for row in rows.values()} == {
         (s.serialized, f"shardId-{n:012d}", s.epoch) for s in streams for n in range(2)
@@ -84,12 +84,12 @@ def test_each_stream_starts_where_its_settings_say() -> None:
     world.check()
 
 
-@pytest.mark.parametrize("made_anew", BOTH)
+@pytest.mark.parametrize("made_anew", BOTH_STREAMS)
 def test_only_the_rows_of_the_recreated_stream_are_retired(made_anew: str) -> None:
     world = two_streams()
     world.settle()
     world.wave()
-    kept = next(name for name in BOTH if name != made_anew)
+    kept = next(name for name in BOTH_STREAMS if name != made_anew)
     before = {r.key: r for r in world.leases.scan().leases if r.stream == world.stream_now(kept).serialized}
     old = world.stream_now(made_anew)
     recreate(world, made_anew)
@@ -144,7 +144,7 @@ def test_partitions_are_listed_with_the_parents_of_their_own_stream_first() -> N
     world.settle()
     world.wave()
     world.clock.advance(timedelta(seconds=60))
-    orders, returns = (world.stream_now(name).serialized for name in BOTH)
+    orders, returns = (world.stream_now(name).serialized for name in BOTH_STREAMS)
     assert list(world.lead().partitions) == [
         f"{orders}:shardId-000000000000",
         *(f"{returns}:shardId-{n:012d}" for n in range(3)),
@@ -247,7 +247,9 @@ def test_a_child_waits_for_the_parent_in_its_own_stream_only() -> None:
     world = two_streams(shards=1)
     world.settle()
     world.wave()
-    ours, theirs = (world.leases.get(f"{world.stream_now(n).serialized}:shardId-000000000000") for n in BOTH)
+    ours, theirs = (
+        world.leases.get(f"{world.stream_now(n).serialized}:shardId-000000000000") for n in BOTH_STREAMS
+    )
     assert ours is not None
     assert theirs is not None
     child = replace(
@@ -290,7 +292,7 @@ def test_rows_of_another_life_are_not_due() -> None:
 
 def test_one_wave_lands_the_records_of_all_streams_in_one_commit() -> None:
     world = two_streams()
-    for name in BOTH:
+    for name in BOTH_STREAMS:
         for shard in range(2):
             world.produce(shard, stream=name)
     world.settle()
@@ -314,7 +316,7 @@ def test_a_deleted_stream_fails_its_own_shards_only() -> None:
 
 def test_a_throttled_stream_is_read_in_the_next_wave_of_the_same_run() -> None:
     world = two_streams()
-    for name in BOTH:
+    for name in BOTH_STREAMS:
         world.produce(0, stream=name)
     world.settle()
     run = world.a_run()
@@ -334,12 +336,12 @@ def test_if_kinesis_is_down_the_wave_fails() -> None:
         world.wave()
 
 
-@pytest.mark.parametrize("made_anew", BOTH)
+@pytest.mark.parametrize("made_anew", BOTH_STREAMS)
 def test_a_wave_lands_no_record_of_a_stream_recreated_meanwhile_and_the_next_wave_lands_the_other_streams(
     made_anew: str,
 ) -> None:
     world = two_streams()
-    kept = next(name for name in BOTH if name != made_anew)
+    kept = next(name for name in BOTH_STREAMS if name != made_anew)
     world.settle()
     world.produce(0, stream=kept)
     stage = world.stage.stage
@@ -375,7 +377,7 @@ def test_each_streams_own_setting_decides_what_happens_about_lost_records() -> N
     world.settings = replace(
         world.settings, streams=(first, replace(second, on_data_loss=OnDataLoss.CONTINUE))
     )
-    for name in BOTH:
+    for name in BOTH_STREAMS:
         world.produce(0, stream=name)
     world.settle()
     world.wave()
@@ -394,7 +396,7 @@ def test_a_run_decides_no_origin_of_a_stream_that_the_settings_do_not_name() -> 
     world.leases = type(world.leases)(
         [replace(row, parents=frozenset({"shardId-trimmed"})) if RETURNS in row.key else row for row in rows]
     )
-    for name in BOTH:
+    for name in BOTH_STREAMS:
         world.produce(0, stream=name)
     report = world.wave()
     assert report.rows == 10
@@ -444,7 +446,7 @@ def test_two_workers_share_the_shards_of_all_streams() -> None:
     world.settle()
     owners = Counter(row.owner for row in world.leases.scan().leases)
     assert owners == {"w1": 4, "w2": 4}
-    for name in BOTH:
+    for name in BOTH_STREAMS:
         for shard in range(4):
             world.produce(shard, stream=name)
     for worker in ("w1", "w2"):

@@ -26,7 +26,7 @@ from tests.core.scenes import (
     unowned,
 )
 
-BOTH = pytest.mark.parametrize("plan_for", [plan_variance, plan_lease_count])
+BOTH_STRATEGIES = pytest.mark.parametrize("plan_for", [plan_variance, plan_lease_count])
 KNOBS = KclRules()
 STRATEGIES = st.sampled_from([plan_variance, plan_lease_count])
 SEEDS = st.integers(0, 10**9)
@@ -61,7 +61,7 @@ def after(plan_for, scene, rows=(), rules=AT_ONCE, *, kcl_rules=KNOBS, balance=T
 # -- both strategies -----------------------------------------------------------------------------------------------
 
 
-@BOTH
+@BOTH_STRATEGIES
 @pytest.mark.parametrize("many", range(2, 11))
 def test_a_first_assignment_without_metrics_is_even_at_once(plan_for, many):
     names = [f"w{n}" for n in range(many)]
@@ -127,7 +127,7 @@ def test_a_lease_within_its_handover_or_dwell_time_or_at_its_end_is_left_alone(s
             assert row.key not in moved
 
 
-@BOTH
+@BOTH_STRATEGIES
 def test_a_holder_whose_run_reads_is_asked_to_hand_over_and_a_free_lease_is_assigned_at_once(plan_for):
     scene = fleet_with("w2", w1=[100.0] * 4)
     scene = replace(scene, leases=(*(replace(row, run_claim="run/1") for row in scene.leases), Lease("free")))
@@ -139,7 +139,7 @@ def test_a_holder_whose_run_reads_is_asked_to_hand_over_and_a_free_lease_is_assi
     assert {(row.owner, row.assigned_at) for row in asked} == {("w2", NOW)}
 
 
-@BOTH
+@BOTH_STRATEGIES
 def test_a_lease_during_its_handover_counts_for_its_next_owner(plan_for):
     scene = fleet_with("w2", w1=[100.0] * 4)
     handed = [replace(row, owner="w2", checkpoint_owner="w1") for row in scene.leases[:2]]
@@ -147,7 +147,7 @@ def test_a_lease_during_its_handover_counts_for_its_next_owner(plan_for):
     assert plan(plan_for, scene, workers(w1=None, w2=None)) == []
 
 
-@BOTH
+@BOTH_STRATEGIES
 def test_a_handover_to_a_dead_worker_is_called_off_if_only_the_holder_is_alive(plan_for):
     row = Lease("l", 3, owner="gone", checkpoint_owner="w1", run_claim="run/1")
     scene = replace(fleet_with("w1"), leases=(row,), dead=frozenset({"gone"}))
@@ -155,7 +155,7 @@ def test_a_handover_to_a_dead_worker_is_called_off_if_only_the_holder_is_alive(p
     assert (found.owner, found.checkpoint_owner, found.run_claim) == ("w1", None, "run/1")
 
 
-@BOTH
+@BOTH_STRATEGIES
 def test_without_a_living_worker_the_plan_is_empty(plan_for):
     assert plan(plan_for, unowned(3, [])) == []
 

@@ -250,11 +250,11 @@ def test_a_shard_that_left_kinesis_is_a_loss_of_its_unread_records(tmp_path: Pat
 
 # --- passing over a gap ------------------------------------------------------------------------------------
 
-OLD = NOON - DAY - timedelta(hours=3)
+OLD_WITNESS = NOON - DAY - timedelta(hours=3)
 SECOND = timedelta(seconds=1)
 
 
-def a_batch_that_goes_on(after: Position | int | None = 5, *, witness: datetime = OLD) -> Batch:
+def a_batch_that_goes_on(after: Position | int | None = 5, *, witness: datetime = OLD_WITNESS) -> Batch:
     return replace(a_batch(after=after, witness=witness), goes_on=True)
 
 
@@ -263,7 +263,7 @@ def test_a_batch_that_may_pass_over_a_gap_reports_it_and_stages_the_records_that
 
     done = staged_of(manifest)
     assert (done.error, done.data_loss) == (None, False)
-    assert done.gap == Gap(OLD, NOON - DAY + SECOND)
+    assert done.gap == Gap(OLD_WITNESS, NOON - DAY + SECOND)
     assert done.upto.sequence == 9
 
 
@@ -273,7 +273,7 @@ def test_empty_answers_at_trim_horizon_make_one_gap_that_grows(tmp_path: Path):
 
     manifest = stage([a_batch_that_goes_on()], pages, tmp_path)
 
-    assert staged_of(manifest).gap == Gap(OLD, later - DAY + SECOND)
+    assert staged_of(manifest).gap == Gap(OLD_WITNESS, later - DAY + SECOND)
     assert staged_of(manifest).upto.sequence == 9
 
 
@@ -290,14 +290,14 @@ def test_a_gap_after_staged_rows_ends_the_batch_and_is_left_to_the_next_one(tmp_
 
 def test_an_end_after_a_gap_gives_its_children_no_later_witness(tmp_path: Path):
     manifest = stage(
-        [a_batch_that_goes_on(Position(5, arrival=OLD))],
+        [a_batch_that_goes_on(Position(5, arrival=OLD_WITNESS))],
         script(s0=[a_page(children=("shardId-000000000001",))]),
         tmp_path,
     )
 
     done = staged_of(manifest)
-    assert done.gap == Gap(OLD, NOON - DAY + SECOND)
-    assert (done.upto.ended, done.upto.witness) == (True, OLD)
+    assert done.gap == Gap(OLD_WITNESS, NOON - DAY + SECOND)
+    assert (done.upto.ended, done.upto.witness) == (True, OLD_WITNESS)
     read = stage(
         [a_batch_that_goes_on()], script(s0=[a_page(8, children=("shardId-000000000001",))]), tmp_path
     )
@@ -305,7 +305,7 @@ def test_an_end_after_a_gap_gives_its_children_no_later_witness(tmp_path: Path):
 
 
 def test_a_gap_that_a_person_accepted_is_passed_over_once(tmp_path: Path):
-    accepted = Position(5, arrival=OLD, gap_accepted=True)
+    accepted = Position(5, arrival=OLD_WITNESS, gap_accepted=True)
 
     manifest = stage([a_batch_that_goes_on(accepted)], script(s0=[a_page(9)]), tmp_path)
 

@@ -254,6 +254,6 @@ _TIME: Final = (
     ),
 )
 
-BLIND: Final = {
+BLIND_BUGS: Final = {
     bug.name: bug for bug in (*_DUE, *_ORDER, *_BEGIN, *_ORIGIN, *_GAPS, *_WRITES, *_ROWS, *_TIME)
 }

@@ -272,7 +272,7 @@ class Stage:
                 raise Violation("I41", f"{claim} holds {row.key} while its Spark starts", row.key)
 
     def _start(self, on_waiting: OnWaiting) -> None:
-        """Spark takes up to longer than a run may go without progress, and sometimes doesn't start."""
+        """Spark starts late, sometimes later than a run without progress counts as hung, or doesn't start."""
         calls, world = self._calls, self._calls.world
         seconds, comes = world.rng.choice((15.0, 45.0, 130.0, 280.0)), world.rng.random() < 0.7
         how = f"Spark starts for {seconds:.0f} s{'' if comes else ' in vain'}"

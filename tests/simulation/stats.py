@@ -13,8 +13,8 @@ from tests.simulation.plan import Plan
 from tests.simulation.scene import Scene
 from tests.simulation.scheduler import Process
 
-_WARM = 120.0
-_WATCHED = 300.0
+_WARM_UP_SECONDS = 120.0
+_WATCHED_SECONDS = 300.0
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ def _stopped(seed: int, happens: Callable[[Scene, Deployment], None], *, leads: 
     """How long each lease stands unread after a deployment died or was stopped."""
     with _warm(seed) as scene:
         world, rng = scene.world, Random(seed)
-        scene.run(_WARM + rng.uniform(0.0, 60.0))
+        scene.run(_WARM_UP_SECONDS + rng.uniform(0.0, 60.0))
         row = world.lock.read()
         assert row is not None
         fits = [d for d in world.deployments if (row.owner in d.workers) is leads]
@@ -130,7 +130,7 @@ def _stopped(seed: int, happens: Callable[[Scene, Deployment], None], *, leads: 
         held = {lease.key for lease in world.leases.rows.values() if lease.owner in deployment.workers}
         watched = Watched(scene, held, deployment.workers)
         happens(scene, deployment)
-        scene.run_until(lambda: not watched.waiting, within=_WATCHED)
+        scene.run_until(lambda: not watched.waiting, within=_WATCHED_SECONDS)
         return watched
 
 
@@ -140,11 +140,11 @@ def _joined(seed: int) -> Watched:
         late = scene.world.deployments[-1]
         late.host.alive = False
         _kill(scene, late)
-        scene.run(_WARM + 300.0 + Random(seed).uniform(0.0, 60.0))
+        scene.run(_WARM_UP_SECONDS + 300.0 + Random(seed).uniform(0.0, 60.0))
         watched = Watched(scene, set())
         late.host.alive = True
         late.start()
-        scene.run_until(lambda: bool(watched.asked) and not watched.waiting, within=2 * _WATCHED)
+        scene.run_until(lambda: bool(watched.asked) and not watched.waiting, within=2 * _WATCHED_SECONDS)
         return watched
 
 

@@ -69,7 +69,7 @@ def plan_assignment(
 
 
 def remember(term: Term, applied: Iterable[Lease], *, rules: KclRules, at_ns: int) -> Term:
-    """The memory after the writes of the plan that succeeded. Their rows are given."""
+    """The memory after the writes of the plan. `applied`: the rows as the writes that succeeded left them."""
     leases = dict(term.leases)
     for row in applied:
         before = leases[row.key]
