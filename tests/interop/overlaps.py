@@ -1,13 +1,9 @@
 """Why a record is in both outputs: a worker was cut off before its checkpoint. Events and commits go in, causes
 come out.
 
-KCL's workers checkpoint after each batch, Headrace's after each commit. A worker that is killed between the two, or
-whose
-
-lease is taken then, leaves a checkpoint that is older than its output, and the next owner reads from that
-checkpoint. A record
-
-may be in both outputs for no other reason.
+KCL's workers checkpoint after each batch, Headrace's after each commit. A worker that is killed between output and
+checkpoint, or whose lease is taken then, leaves a checkpoint that is older than its output, and the next owner reads
+from that checkpoint. A record may be in both outputs for no other reason.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def test_a_timestamp_in_the_future_is_refused(local, client, numbers):
     assert len(numbers) == 3
 
 
-def test_each_type_takes_its_own_parameters_only(client, numbers):
+def test_each_iterator_type_takes_its_own_parameters_only(client, numbers):
     for kind in ("TRIM_HORIZON", "LATEST"):
         with refuses("InvalidArgumentException"):
             an_iterator(client, 0, kind, StartingSequenceNumber=numbers[0])

@@ -165,7 +165,7 @@ def test_reset_removes_streams_tables_buckets_faults_and_the_clocks_offset():
         )
 
 
-def test_another_process_needs_only_the_environment_variables():
+def test_another_process_finds_the_stand_in_by_environment_variables_alone():
     code = "import boto3; print(boto3.client('kinesis').list_streams()['StreamNames'])"
     with local_aws("--transition", "0") as aws:
         a_stream(aws.client("kinesis"))
