@@ -111,7 +111,7 @@ def test_the_answer_to_a_refused_write_holds_the_row_only_if_it_was_asked_for(dy
     assert "Item" not in refused.value.response
 
 
-def test_the_answer_to_a_write_refused_by_a_missing_row_holds_no_row(served, dynamodb, table):
+def test_the_answer_to_a_write_refused_for_a_missing_row_holds_no_row(served, dynamodb, table):
     """This test doesn't use boto3, which leaves out an empty item."""
     body = {
         "TableName": table,

@@ -174,7 +174,8 @@ class WatchedLeases:
             )
 
     def _counts_as_ended(self, shard: ShardTruth | None) -> bool:
-        """Never read, and a descendant has a position: nothing of the shard was to be read, as that landing was judged."""
+        """Whether the shard was never read and a descendant has a position. The judge of that landing made sure that nothing
+        of the shard was to be read."""
         truth = self._world.truth
         return shard is not None and shard.token is None and truth.is_passed(shard, truth.placed())
 

@@ -9,7 +9,7 @@ from pipeline.ports import Committed
 
 @dataclass(slots=True)
 class Tally:
-    """The counts."""
+    """What was counted in one seed."""
 
     writes: int = 0
     """Writes of lease rows, each of which was judged."""
