@@ -153,7 +153,7 @@ def test_a_shard_that_was_read_and_found_empty_still_begins_at_its_start() -> No
     assert plan.batch.witness == seen
 
 
-def test_a_position_with_a_start_of_its_own_begins_there() -> None:
+def test_reading_begins_at_the_start_that_the_position_names() -> None:
     plan = begin(row(), Position(start=TRIM))
     assert isinstance(plan, Read)
     assert plan.batch.start == TRIM

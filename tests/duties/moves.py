@@ -22,7 +22,7 @@ def row_of(world: World, shard: int) -> Lease:
     return row
 
 
-def without(world: World, worker: str) -> None:
+def let_host_die(world: World, worker: str) -> None:
     """Let the worker's host die: none of its sensors ticks any more."""
     world.workers = tuple(w for w in world.workers if w != worker)
 

@@ -129,13 +129,13 @@ def few(make: MakeWorld) -> PricedWorld:
 
 @pytest.fixture(scope="module")
 def many(make: MakeWorld) -> PricedWorld:
-    """One worker with fifty."""
+    """One worker with fifty leases."""
     return make(shards=50)
 
 
 @pytest.fixture(scope="module")
 def one(make: MakeWorld) -> PricedWorld:
-    """The same in one table: layout S."""
+    """One worker with fifty leases, in layout S."""
     return make(shards=50, layout=Layout.S)
 
 

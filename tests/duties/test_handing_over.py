@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from pipeline.core.change import Applied, claim, initiate_handover
 from pipeline.duties.wave import Arrow
-from tests.duties.moves import in_lease_mode, owners, row_of, ticks_until, without
+from tests.duties.moves import in_lease_mode, let_host_die, owners, row_of, ticks_until
 from tests.duties.world import TICK, World
 
 
@@ -91,7 +91,7 @@ def test_the_named_next_owner_gets_the_shard_if_the_holder_dies_in_a_handover() 
     world.settle()
     shard = next(row for row in world.leases.scan().leases if row.owner == "w3")
     assert isinstance(world.leases.apply(initiate_handover(shard, "w2", "a test")), Applied)
-    without(world, "w3")
+    let_host_die(world, "w3")
 
     def is_taken_over() -> bool:
         row = world.leases.get(shard.key)
@@ -113,7 +113,7 @@ def test_a_next_owner_that_dies_during_the_handover_is_replaced() -> None:
     claimed = world.leases.apply(claim(shard, "w2", run.claims.claim))
     assert isinstance(claimed, Applied)
     assert isinstance(world.leases.apply(initiate_handover(claimed.lease, "w3", "a test")), Applied)
-    without(world, "w3")
+    let_host_die(world, "w3")
 
     def has_another_next_owner() -> bool:
         run.beat()

@@ -15,7 +15,7 @@ from pipeline.duties.preview import preview
 from pipeline.errors import Throttled, WrongShape
 from pipeline.ports import Listing, WorkerListing
 from pipeline.settings.choices import Heartbeat, Mode
-from tests.duties.moves import owners, row_of, shared, ticks_until, without
+from tests.duties.moves import let_host_die, owners, row_of, shared, ticks_until
 from tests.duties.world import TICK, World
 
 
@@ -155,7 +155,7 @@ def test_a_stopping_leader_releases_the_lock() -> None:
 def test_the_row_of_a_worker_that_has_been_dead_for_a_day_is_deleted() -> None:
     world = World(workers=("w1", "w2"))
     world.settle()
-    without(world, "w2")
+    let_host_die(world, "w2")
     world.clock.advance(timedelta(hours=23))
     world.tick(8)
     assert {row.worker_id for row in world.rows.listing().workers} == {"w1", "w2"}
@@ -262,7 +262,7 @@ def test_a_leader_that_ticks_keeps_the_lock() -> None:
 def test_if_the_leader_beats_but_assigns_nothing_the_other_workers_raise_an_alarm() -> None:
     world = World(workers=("w1", "w2"))
     world.settle()
-    without(world, "w1")
+    let_host_die(world, "w1")
     counted = world.rows.count_assign_pass
     world.rows.count_assign_pass = lambda worker_id: None  # type: ignore[method-assign]
     alarms = []

@@ -11,7 +11,7 @@ import pytest
 from pipeline.memory.clock import MemoryClock
 from pipeline.memory.workers import MemoryWorkerStore
 from pipeline.ports import WorkerListing
-from tests.duties.moves import owners, ticks_until, without
+from tests.duties.moves import let_host_die, owners, ticks_until
 from tests.duties.world import TICK, World
 
 PERIOD = 4
@@ -207,7 +207,7 @@ def test_a_dead_worker_is_noticed_in_layout_s_as_soon_as_in_layout_m() -> None:
     for among_leases in (False, True):
         world = TwoDeployments(among_leases=among_leases)
         world.tick(5)
-        without(world, "w2")
+        let_host_die(world, "w2")
         took.append(ticks_until(world, lambda: owners(world) == {"w1": 4}))  # noqa: B023
     assert took[0] == took[1]
     assert timedelta(seconds=20) <= took[0] * TICK <= timedelta(seconds=35)

@@ -11,7 +11,7 @@ from pipeline.core.worker import Metrics
 from pipeline.duties.cursors import read_leader, write_leader
 from pipeline.duties.wave import Arrow
 from pipeline.settings.choices import Heartbeat
-from tests.duties.moves import in_lease_mode, owners, row_of, ticks_until, without
+from tests.duties.moves import in_lease_mode, let_host_die, owners, row_of, ticks_until
 from tests.duties.world import TICK, World
 
 
@@ -27,7 +27,7 @@ def test_leases_for_which_no_worker_has_room_stay_unassigned_and_each_leader_pas
         ticks_until(world, lambda: "2 leases wait for a worker with room for more" in str(world.lead()))
         <= every
     )
-    without(world, "w2")
+    let_host_die(world, "w2")
     ticks_until(world, lambda: "4 leases wait for a worker with room for more" in str(world.lead()))
     assert owners(world) == {"w1": 2, "w2": 2, None: 2}, "w1 is full, so no worker takes w2's leases"
 
@@ -37,7 +37,7 @@ def test_a_dead_workers_leases_go_to_a_living_worker_within_the_lease_duration_a
     world = beside(workers=("w1", "w2"), shards=4)
     world.settle()
     assert owners(world) == {"w1": 2, "w2": 2}
-    without(world, "w2")
+    let_host_die(world, "w2")
     world.work("w1")
     taken = ticks_until(world, lambda: owners(world) == {"w1": 4})
     # with heartbeat lease, leases are looked at every 20 s
@@ -77,7 +77,7 @@ def test_a_worker_whose_row_was_deleted_is_assigned_nothing_until_it_beats_again
     world = World(workers=("w1", "w2"), shards=2)
     world.settle()
     world.rows.wipe("w2")
-    without(world, "w2")
+    let_host_die(world, "w2")
     world.leases = type(world.leases)([replace(row, owner=None) for row in world.leases.scan().leases])
     world.leader_memory["w1"] = replace(world.leader_memory["w1"], last_sync=None)
     world.lead()
@@ -88,7 +88,7 @@ def test_a_worker_whose_run_beats_counts_as_alive_though_its_sensor_is_silent() 
     world = World(workers=("w1", "w2"), shards=2)
     world.settle()
     run = world.a_run("w2")
-    without(world, "w2")
+    let_host_die(world, "w2")
     for _ in range(20):
         run.beat()
         world.tick()
@@ -131,7 +131,7 @@ def test_the_row_of_a_dead_worker_is_deleted_after_a_day_but_that_of_a_stopped_w
     world.settle()
     if stopped:
         world.rows.set_stopping("w2", stopping=True)
-    without(world, "w2")
+    let_host_die(world, "w2")
     world.clock.advance(away)
     world.tick(12)
     assert {row.worker_id for row in world.rows.listing().workers} == ({"w1", "w2"} if stays else {"w1"})

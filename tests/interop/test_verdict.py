@@ -65,7 +65,7 @@ def test_a_line_of_a_workers_output_is_read_as_it_was_printed():
     )  # fmt: skip
 
 
-def test_a_shard_is_read_by_the_worker_that_read_its_last_record_until_it_ends_or_loses_the_shard():
+def test_the_reader_of_a_shard_is_the_worker_with_its_last_record_unless_the_shard_ended_or_was_lost():
     began = [Event(1, "initialize", "k1", A), processed(R0), Event(2, "landed", "h1", B, ("5",))]
     assert readers(began) == {A: "k1", B: "h1"}
     moved = [*began, Event(3, "initialize", "k2", A), processed(R1, "k2", 4), Event(5, "leaseLost", "k1", A)]

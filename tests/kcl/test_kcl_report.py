@@ -148,7 +148,7 @@ Inter-|   Receive                                                |  Transmit
 """
 
 
-def test_traffic_is_the_first_and_the_ninth_column():
+def test_traffic_is_in_the_first_and_the_ninth_column_of_proc_net_dev():
     """There may be no space between the interface's name and the first number."""
     assert traffic(NET, "eth0") == Traffic(12937255852, 17541131)
     assert traffic(NET, "lo") == Traffic(11, 12)

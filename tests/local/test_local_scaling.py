@@ -143,7 +143,7 @@ def test_only_uniform_scaling_is_accepted(client):
         client.update_shard_count(StreamName=STREAM, TargetShardCount=2, ScalingType="OTHER")
 
 
-def test_a_stream_is_updating_meanwhile_and_refuses_another_reshard():
+def test_a_stream_is_updating_while_it_is_scaled_and_refuses_another_reshard():
     local = InProcessKinesis(transition=10)
     client = local.client()
     a_stream(client, 2)
