@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
 _ATTEMPTS: Final = 3
+"""Attempts of one request with the first one: botocore counts `total_max_attempts` so, and `max_attempts` without it."""
 _CONNECT: Final = 2.0
 _READ: Final = 4.0
 """Seconds, to connect and to wait for an answer. A worker's tick has 10 s, and has to report an endpoint that is down."""
@@ -29,6 +30,7 @@ _THROTTLED: Final = frozenset(
     {
         "BandwidthLimitExceeded",
         "KMSThrottlingException",
+        # Kinesis uses it for too many requests such as ListShards, DynamoDB for too many tables that are made at a time.
         "LimitExceededException",
         "ProvisionedThroughputExceededException",
         "RequestLimitExceeded",

@@ -65,6 +65,7 @@ class KinesisSource:
         which: dict[str, Any] = {"StreamARN" if is_stream_arn(name) else "StreamName": name}
         answer = self._ask("describe_stream_summary", name, **which)
         summary = answer["StreamDescriptionSummary"]
+        # Whole seconds, as KCL writes the creation time into lease keys. Rounded up, a stream would begin after its creation.
         return StreamFacts(
             StreamId(summary["StreamARN"], int(summary["StreamCreationTimestamp"].timestamp() // 1)),
             timedelta(hours=summary["RetentionPeriodHours"]),

@@ -33,6 +33,7 @@ class DynamoLeaderLock:
     def take(self, mine: LockRow, *, seen: LockRow | None) -> bool:
         # The three conditions under which AWS's lock client takes a lock: no row, a released one, or an expired one whose
         # version hasn't changed since it was seen to stand still.
+        # `#key` stands for the key's name, because `key` is a reserved word of DynamoDB's expressions.
         values: dict[str, Item] = {}
         if seen is None:
             condition = "attribute_not_exists(#key)"

@@ -40,6 +40,7 @@ def check_numbers(numbers: Sequence[str], column: Any) -> tuple[int, int]:
         raise Absurd(f"the sequence number of record {at + 1} of {len(numbers)} isn't a number")
     if lengths["min"] == lengths["max"]:
         # Numbers with the same count of digits compare as text, which Arrow does for the whole page at once.
+        # Without `min_count=0`, `all` gives null for a page of one record, which has no pairs to compare.
         grows = pc.all(pc.less(column[:-1], column[1:]), min_count=0).as_py()
     else:
         grows = all(starmap(lt, pairwise(map(int, numbers))))

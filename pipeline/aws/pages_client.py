@@ -52,7 +52,9 @@ def _client(place: KinesisAccess) -> KinesisClient:
         retries={"total_max_attempts": 1},
         max_pool_connections=_CONNECTIONS,
         connect_timeout=5,
+        # An answer may have 10 MiB, which takes longer than the small answers to a tick (`pipeline.aws.clients` waits 4 s).
         read_timeout=30,
+        # Between two waves the connections are idle, and a NAT gateway drops idle connections without telling.
         tcp_keepalive=True,
     )
     session = boto3.session.Session(profile_name=place.profile)
@@ -68,6 +70,7 @@ def tapped(client: KinesisClient) -> KinesisClient:
 
 def _hold_body(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object) -> None:
     if response_dict["status_code"] == 200:
+        # botocore adds the entries of the second dictionary to the answer that its caller gets.
         customized_response_dict[_HELD_BODY] = response_dict["body"]
         response_dict["body"] = b"{}"
 

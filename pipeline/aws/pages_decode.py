@@ -24,6 +24,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _Record(msgspec.Struct, gc=False):
+    """A record can't be part of a reference cycle, so Python's garbage collector needn't look at ten thousand of them a page."""
+
     SequenceNumber: str
     ApproximateArrivalTimestamp: float
     """Seconds since 1970, with milliseconds as the fraction."""
@@ -139,6 +141,7 @@ def _columns(
         pa.repeat(pa.scalar(key.stream.epoch, pa.int64()), count),
         pa.repeat(key.shard_id, count),
         pa.array(numbers, pa.string()),
+        # Sub-sequence number, explicit hash key and decode error are for user records, which Headrace doesn't unpack yet.
         pa.repeat(pa.scalar(0, pa.int64()), count),
         pa.array([r.PartitionKey for r in records], pa.string()),
         pa.nulls(count, pa.string()),

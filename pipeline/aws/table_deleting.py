@@ -101,6 +101,7 @@ class TableDeletion:
         return names
 
     def _wait_until_gone(self, name: str) -> None:
+        # A deleted table is DELETING for some seconds, in which a table of the same name can't be made.
         waited = timedelta(0)
         while describe(self._client, name, key=self._keys[name]) is not None:
             if waited >= PATIENCE:

@@ -21,6 +21,7 @@ Table = Mapping[str, Any]
 Found = Mapping[str, Table | None]
 
 _READY: Final = frozenset({"ACTIVE", "UPDATING"})
+"""A table can be read and written also while DynamoDB changes it, for example while an index is built."""
 _MISSING: Final = "ResourceNotFoundException"
 
 

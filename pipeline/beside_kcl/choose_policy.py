@@ -56,6 +56,7 @@ def policy_of(settings: Settings, ports: PolicyPorts) -> Policy:
     if settings.is_shared:
         work = JoinedWork(lock=ports.lock, workers=ports.workers, leases=ports.leases, settings=settings)
         policy = replace(policy, rows=KclRows(), own_leases=work)
+    # After the parts of a joined fleet, whose `own_leases` this mode replaces.
     if helps_itself:
         here = frozenset(worker.id for worker in settings.workers)
         policy = replace(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pipeline.errors import WrongShape
 
 _SENTINELS = {"AT_TIMESTAMP": -3, "TRIM_HORIZON": -2, "LATEST": -1}
+"""The words that come before every sequence number, in KCL's order."""
 _SHARD_END = "SHARD_END"
 _MAX_DIGITS = 129
 """Kinesis's API allows no longer sequence number. Python refuses to convert a text of more than 4,300 digits to a number, so

@@ -108,6 +108,7 @@ def _tag(message: bytes, at: int) -> tuple[int, int, int]:
 
 def _value(message: bytes, at: int, *, number: int, wire: int, depth: int) -> tuple[int | bytes | None, int]:
     match wire:
+        # Numbers, because a bare name after `case` would be a new variable: varint, bytes, 64 bits, 32 bits, group.
         case 0:
             return _varint(message, at)
         case 2:

@@ -46,6 +46,7 @@ def is_failing(stats: Stats | None, ranges: Ranges | None) -> bool:
 
 
 def is_active(last_update: datetime, now: datetime, period: timedelta = REPORT_PERIOD) -> bool:
+    """Whether the worker reported lately. As in KCL, one report may be late by a whole period."""
     return now - last_update <= 2 * period
 
 

@@ -23,6 +23,7 @@ from pipeline.kcl.network import utilisation
 CPU = "C"
 RECEIVED = "NI"
 SENT = "NO"
+"""KCL's names of the metrics: CPU, network in, network out."""
 _KEPT_AVERAGES = 10
 """The default of KCL's noOfPersistedMetricsPerWorkerMetrics."""
 _OUTDATED_AFTER = timedelta(minutes=3)

@@ -89,6 +89,7 @@ class SparkSettings:
 
     def __post_init__(self) -> None:
         if self.remote is None and self.master is None:
+            # A frozen dataclass refuses an assignment.
             object.__setattr__(self, "remote", "local[2]")
 
 

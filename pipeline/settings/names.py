@@ -9,6 +9,7 @@ from pipeline.settings.values import is_mapping, knobs
 
 PREFIX = "HEADRACE__"
 _ENTRY = re.compile(r"__([0-9]{1,6})(?:__|$)")
+"""The number of a list entry. Python refuses to convert a text of thousands of digits, so a longer number is no entry."""
 
 
 def variable_for(key: str) -> str:

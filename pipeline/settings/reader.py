@@ -61,6 +61,7 @@ class Reader:
                     self.problems.unread(
                         self.place_of(path), path, f"{path} is missing: {spec.metadata['doc']}"
                     )
+                # Only for the walk to go on: with a mistake in `problems` these settings are never used.
                 values[name] = f"missing-{path}"
         return kind(**values) if base is None else replace(base, **values)
 

@@ -26,11 +26,12 @@ class Broken(NamedTuple):
 
 
 _TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")  # DynamoDB's rule
-_STREAM = re.compile(
+_STREAM = re.compile(  # Kinesis's rule for names
     r"(?:arn:aws[a-z-]*:kinesis:(?P<region>[a-z0-9-]+):[0-9]{12}:stream/)?[A-Za-z0-9_.-]{1,128}"
 )
 _PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _WORKER = re.compile(r"[^\s,/]+")
+"""Sentences join ids by commas, and the key of a run has slashes between its parts (`pipeline/duties/turns.py`)."""
 _TAKEN = frozenset({"Leader", "Migration3.0", "TableMigration3.5"})
 """Keys of KCL's own rows, which lie in one table with the workers' rows in layout S."""
 _IDENTIFIER = re.compile(r"\w[\w-]*")
@@ -334,6 +335,7 @@ def _table_locations(landing: LandingSettings) -> Iterator[str]:
 
 
 def _inside(path: str, folder: str) -> bool:
+    # s3a: and s3n: are other names of s3:, and a path without a scheme is the same place as with file:.
     path, folder = (normpath(re.sub(r"^(?:file://|file:)|(?<=^s3)[an](?=:)", "", p)) for p in (path, folder))
     return path == folder or path.startswith(f"{folder}/")
 

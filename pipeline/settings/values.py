@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 SIZES = {"GiB": 1024**3, "MiB": 1024**2, "KiB": 1024}
 LONGEST = timedelta(days=366)
+"""Longer than Kinesis keeps any record, so a longer duration is a slip, such as milliseconds that were meant."""
 _DURATION = re.compile(
     r"(?:(?P<days>[0-9]+)d)?(?:(?P<hours>[0-9]+)h)?(?:(?P<minutes>[0-9]+)m)?"
     r"(?:(?P<seconds>[0-9]+(?:\.[0-9]+)?)s)?(?:(?P<milliseconds>[0-9]+)ms)?"
@@ -85,7 +86,7 @@ def leaves(value: Any, key: str = "", *, unit: str = "") -> Iterator[tuple[str, 
 
 def read_value(hint: Any, text: str, *, unit: str = "") -> Any:
     """Raises ValueError or OverflowError when the text isn't what `allowed` says."""
-    if hint is bool:
+    if hint is bool:  # before int, because bool is a subclass of int
         return _one_of({"true": True, "false": False}, text.lower())
     if hint is int:
         return _size(text) if unit == "bytes" else _positive(text)
@@ -123,7 +124,7 @@ def show(value: Any, *, unit: str = "") -> str:
     match value:
         case None:
             return "-"
-        case bool():
+        case bool():  # before int, because True is an int too
             return str(value).lower()
         case int() if unit == "bytes":
             return next(
