@@ -43,6 +43,7 @@ def reader_client(place: KinesisAccess) -> KinesisClient:
         return _client(place)
 
 
+# A task reads from one place; the bound only keeps a long-lived process, such as a test run, from collecting clients.
 @lru_cache(maxsize=8)
 def _client(place: KinesisAccess) -> KinesisClient:
     import boto3

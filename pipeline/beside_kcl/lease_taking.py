@@ -38,6 +38,7 @@ from pipeline.ports import Clock, Ids, LeaseStore, Tables, WorkerStore
 from pipeline.settings.model import Settings
 
 _DURATIONS = 2
+"""Lease durations between two scans. KCL's workers look for leases to take at the same interval."""
 _SCAN_AT_NS = 2**62
 """The scan's place on the taker's time line, in nanoseconds. So far from 0 that a counter that changed at 0 is very old."""
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 _FIRST = timedelta(seconds=15)
 _LONGEST = timedelta(minutes=10)
+"""A repaired shard is read again after at most this time, without anybody telling Headrace."""
 _LONGEST_TRANSIENT = timedelta(minutes=1)
 """The longest wait after an error that ended a whole run, such as a throttled table: its shards may be healthy."""
 

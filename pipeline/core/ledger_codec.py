@@ -24,6 +24,7 @@ VERSION = 1
 _MAX_UNPACKED = 64 * 1024 * 1024
 """Bytes. Any engine that writes to the table can write a summary, and a small text can unpack to gigabytes."""
 _PLAIN_SHARD = re.compile(r"shardId-([0-9]{12})")
+"""The form of the ids that Kinesis gives to its shards. In the text such an id is only its number, which is shorter."""
 # What a damaged or forged text raises on the way to values.
 _UNREADABLE = (
     ValueError,

@@ -189,6 +189,8 @@ class PlannedLoads:
             if self._growth(giver, to) > 1:
                 continue
             for weight, key in reversed(self.movable[giver][: _up_to(gap, self.movable[giver])]):
+                # A move changes the difference by twice this product. With a product near the whole difference, the clusters would
+                # only change places, and the lease would move to and fro.
                 if weight * workers * 10 < between * 9:
                     self._move(weight, key, giver=giver, to=to)
                     return True

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from pipeline.errors import WrongShape
 
+# "aws[^:]*" also matches the partitions aws-cn and aws-us-gov.
 _ARN = re.compile(r"arn:aws[^:]*:kinesis:(?P<region>[-a-z0-9]+):(?P<account>\d{12}):stream/(?P<name>.+)")
 _SERIALIZED = re.compile(r"(?P<account>[0-9]+):(?P<name>[^:]+):(?P<epoch>[0-9]{1,19})")
 _LAST_EPOCH = 2**63 - 1

@@ -16,11 +16,15 @@ from pipeline.kcl.aggregate import Aggregate, Entry, Malformed, parse
 
 MAGIC = bytes.fromhex("f3899ac2")
 _DIGEST = 16
+"""Bytes of an MD5."""
 _EVERYTHING = HashRange(0, MAX_HASH_KEY)
 _JAVA_INTEGER = re.compile(r"[+-]?\d+")
+"""What Java's BigInteger reads. Python's int() also reads blanks and underscores, which fail in KCL."""
 _SURROGATE = re.compile(b"\xed[\xa0-\xbf][\x80-\xbf]?")
 _OUTSIDE = -1
+"""A hash key that lies in no shard's range."""
 _LONGEST_HASH_KEY = 39
+"""Digits of the largest hash key, 2^128 - 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,5 +113,5 @@ def _hash(record: UserRecord) -> int:
         return int.from_bytes(md5(record.partition_key.encode(), usedforsecurity=False).digest())
     if _JAVA_INTEGER.fullmatch(explicit) is None:
         raise ValueError(f"its explicit hash key {explicit[:50]!r} isn't a number")
-    # 2^128 has 39 digits. A longer number is outside of every range, and Python's int() refuses more than 4,300 digits.
+    # A longer number lies outside of every range, and Python's int() refuses more than 4,300 digits.
     return int(explicit) if len(explicit.lstrip("+-0")) <= _LONGEST_HASH_KEY else _OUTSIDE

@@ -24,10 +24,12 @@ from pipeline.errors import BadSetting, WrongShape
 from pipeline.kcl.migration import TableStatus, table_status
 from pipeline.settings.choices import Layout
 
+# The keys of the rows that KCL writes beside the leases: the leader's lock, and the stages of two migrations.
 LOCK: Final = "Leader"
 CLIENT_VERSION: Final = "Migration3.0"
 TABLE_MIGRATION: Final = "TableMigration3.5"
 PREFIX: Final = "TABLE_MIGRATION_STATUS_"
+"""What stands before each TableStatus in the row TABLE_MIGRATION."""
 
 _REPAIR: Final = (
     "The repair: put the row {row} with tm = {prefix}COMPLETE into table {state}, where KCL's workers see it within "

@@ -30,7 +30,7 @@ def _java_random(seed: int) -> Iterator[int]:
     state = (seed ^ _MULTIPLIER) & _MASK
     while True:
         state = (state * _MULTIPLIER + 0xB) & _MASK
-        yield state >> 17
+        yield state >> 17  # the upper 31 of the 48 bits
 
 
 def _next_int(bound: int, states: Iterator[int]) -> int:

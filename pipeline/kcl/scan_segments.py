@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from math import ceil
 
+# KCL's numbers: its workers and Headrace's workers shall put the same load on the table.
 _BYTES_PER_SEGMENT = 0.2  # GiB
 _MOST_SEGMENTS = 32
 _SEGMENTS_UNKNOWN = 10
-"""KCL's number of segments if DescribeTable has never returned the size of the table."""
+"""The number of segments if DescribeTable has never returned the size of the table."""
 
 
 def scan_segments(table_bytes: int | None) -> int:

@@ -30,6 +30,7 @@ _STREAM = re.compile(  # Kinesis's rule for names
     r"(?:arn:aws[a-z-]*:kinesis:(?P<region>[a-z0-9-]+):[0-9]{12}:stream/)?[A-Za-z0-9_.-]{1,128}"
 )
 _PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+"""The name of a stream, or its beginning."""
 _WORKER = re.compile(r"[^\s,/]+")
 """Sentences join ids by commas, and the key of a run has slashes between its parts (`pipeline/duties/turns.py`)."""
 _TAKEN = frozenset({"Leader", "Migration3.0", "TableMigration3.5"})
@@ -248,6 +249,7 @@ def _fractions(settings: Settings) -> Iterator[Broken]:
 _LEAST_FAILOVER = timedelta(seconds=20)
 """With less, the leases of a worker would expire when its sensor misses a few ticks (5 s each)."""
 _MOST_FAILOVER = timedelta(hours=1)
+"""A longer time is almost surely a number of milliseconds that was taken for seconds."""
 
 
 def _shared(settings: Settings) -> Iterator[Broken]:

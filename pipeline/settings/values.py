@@ -21,6 +21,7 @@ _DURATION = re.compile(
 )
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _WHOLE = re.compile(r"[0-9][0-9_]*")
+"""A whole number; underscores may group its digits, as in 10_000."""
 
 
 class Knob(NamedTuple):
