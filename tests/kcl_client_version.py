@@ -24,6 +24,8 @@ _KEPT = 10
 
 @dataclass(frozen=True)
 class KclClientVersion:
+    """The row with the client version, read and written as a KCL worker does."""
+
     client: DynamoDBClient
     table: str
     key: str = "key"
@@ -36,7 +38,7 @@ class KclClientVersion:
         return DynamoClientVersion(self.client, self.table, key=self.key).read()
 
     def change(self, to: ClientVersion, me: str, at: datetime, *, seen: ClientVersion | None) -> bool:
-        """Write the version only if the row still holds the version that was seen; None if there was no row."""
+        """Write the version only if the row still holds the version `seen`, which is None if there was no row."""
         return self._create(to, me, at) if seen is None else self._update(to, me, at, seen=seen)
 
     def _create(self, to: ClientVersion, me: str, at: datetime) -> bool:

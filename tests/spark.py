@@ -22,6 +22,8 @@ def a_jvm_that_compiles_little() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class SparkServer:
+    """Where the server is found, and the AWS configuration that its tasks see."""
+
     discovery: Path
     """The file by which processes find the server."""
     aws_config: Path

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
 
-SECOND_OPINION = "HEADRACE_TEST_DYNAMODB"
-"""The endpoint of another DynamoDB for tests without faults. `make contract DYNAMODB=local` sets it."""
+OTHER_DYNAMODB_VARIABLE = "HEADRACE_TEST_DYNAMODB"
+"""The variable with the endpoint of another DynamoDB, for tests without faults. `make contract DYNAMODB=local` sets it."""
 
 
 @pytest.fixture(scope="session", autouse=True)
 def only_the_stand_ins_credentials() -> Iterator[None]:
-    """Nothing of the shell that runs the tests leads to an account of AWS, nor to the endpoint of another stand-in."""
+    """Take AWS's variables of the shell away, so that no test reaches a real account or the endpoint of another stand-in."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("AWS_")]:
             patch.delenv(name)
@@ -47,7 +47,7 @@ def aws() -> Iterator[LocalAws]:
 def dynamodb(aws: LocalAws) -> "DynamoDBClient":
     from pipeline.aws.clients import dynamodb_client  # here, since tests without AWS needn't wait for boto3
 
-    endpoint = os.environ.get(SECOND_OPINION, aws.endpoint)
+    endpoint = os.environ.get(OTHER_DYNAMODB_VARIABLE, aws.endpoint)
     return dynamodb_client(AwsSettings(region=aws.region, endpoint=endpoint))
 
 
@@ -77,6 +77,6 @@ def a_table(client: "DynamoDBClient", key: str, *, name: str | None = None) -> s
 
 
 def table_names(client: "DynamoDBClient") -> set[str]:
-    """Of all tables that the stand-in has; they may be more than one answer tells."""
+    """The names of all tables of the stand-in. One answer may hold only some of them, so all pages are read."""
     pages = client.get_paginator("list_tables").paginate()
     return {name for page in pages for name in page["TableNames"]}

@@ -20,7 +20,8 @@ def a_run(world: World) -> Run:
     )
 
 
-def waited(world: World, *shards: int) -> tuple[dict[str, str], timedelta]:
+def catch_up(world: World, *shards: int) -> tuple[dict[str, str], timedelta]:
+    """Let a run read these shards. Returns why it missed some of them, and how long it took."""
     began = world.clock.now()
     missed = a_run(world).catch_up(tuple(world.shard(n).shard_id for n in shards))
     return missed, world.clock.now() - began
@@ -35,7 +36,7 @@ def test_a_run_doesnt_wait_for_a_shard_that_moved_to_another_worker():
     assert row is not None
     assert isinstance(world.leases.apply(assign(row, "w2", "a test")), Applied)
 
-    missed, took = waited(world, 0, 1)
+    missed, took = catch_up(world, 0, 1)
 
     assert missed == {row.key: "worker w2 holds its lease, not w1"}
     assert took <= timedelta(seconds=30)
@@ -52,7 +53,7 @@ def test_a_run_waits_only_briefly_for_a_shard_whose_parent_comes_first():
     row = Lease(child.shard_id, owner="w1", parents=parents, stream_epoch=world.stream.epoch)
     assert isinstance(world.leases.apply(create(row, "a test")), Applied)
 
-    missed, took = waited(world, 1)
+    missed, took = catch_up(world, 1)
 
     assert list(missed) == [child.shard_id]
     assert took <= timedelta(seconds=30)
@@ -66,7 +67,7 @@ def test_a_run_waits_for_the_linger_time_for_a_shard_that_another_run_is_reading
     world.runs.launch("other", "w1")
     assert isinstance(world.leases.apply(claim(row, "w1", "other/1")), Applied)
 
-    missed, took = waited(world, 0)
+    missed, took = catch_up(world, 0)
 
     assert "run other is reading it" in missed[row.key]
     assert took > world.settings.times.linger

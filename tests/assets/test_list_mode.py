@@ -16,6 +16,7 @@ from tests.eventually import eventually
 
 
 def _fail(world: DagsterWorld, *shards: int) -> None:
+    """Let Kinesis throttle the reads of these shards."""
     bad = [world.world.shard(shard) for shard in shards]
 
     def fault(shard: Any) -> None:
@@ -240,6 +241,7 @@ def test_a_run_beats_on_a_timer_however_long_its_wave_takes(make_world: MakeWorl
 
 
 def _beats(world: DagsterWorld) -> int:
+    """How often the run of w1 has beaten."""
     row = world.world.rows.get("w1")
     assert row is not None
     return max(row.run_beats.values(), default=0)

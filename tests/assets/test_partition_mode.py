@@ -1,5 +1,5 @@
-"""A person or a backfill starts a run for named shards: it reads each to the tip of the run's beginning, and claims
-rows as other runs do."""
+"""A person or a backfill starts a run for named shards: the run reads of each shard what had
+arrived when the run began, and claims rows as other runs do."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -18,6 +18,7 @@ RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_p
 
 
 def _owned_by(world: DagsterWorld, shard: int, owner: str | None) -> None:
+    """Make this worker the owner in the shard's row."""
     row = world.world.leases.get(key(shard))
     assert row is not None
     if owner is None:

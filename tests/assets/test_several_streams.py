@@ -5,7 +5,7 @@ from pipeline.errors import Unknown
 from tests.dagster.fixtures import MakeWorld
 from tests.dagster.world import DagsterWorld, key, why_failed
 
-MORE = "returns"
+RETURNS = "returns"
 
 
 def keys_of(world: DagsterWorld, stream: str, *shards: int) -> list[str]:
@@ -14,11 +14,11 @@ def keys_of(world: DagsterWorld, stream: str, *shards: int) -> list[str]:
 
 
 def test_one_run_reads_the_due_shards_of_all_streams(make_world: MakeWorld):
-    world = make_world(more_streams=(MORE,))
-    for stream in ("orders", MORE):
+    world = make_world(more_streams=(RETURNS,))
+    for stream in ("orders", RETURNS):
         world.world.produce(0, stream=stream)
     world.settle()
-    every = sorted([*keys_of(world, "orders", 0, 1), *keys_of(world, MORE, 0, 1)])
+    every = sorted([*keys_of(world, "orders", 0, 1), *keys_of(world, RETURNS, 0, 1)])
 
     assert sorted(world.known()) == every
     assert world.read().success
@@ -29,27 +29,27 @@ def test_one_run_reads_the_due_shards_of_all_streams(make_world: MakeWorld):
 
 
 def test_a_partition_is_a_shard_of_one_stream(make_world: MakeWorld):
-    world = make_world(more_streams=(MORE,))
-    for stream in ("orders", MORE):
+    world = make_world(more_streams=(RETURNS,))
+    for stream in ("orders", RETURNS):
         world.world.produce(0, stream=stream)
     world.settle()
-    ours, theirs = keys_of(world, "orders", 0)[0], keys_of(world, MORE, 0)[0]
+    ours, theirs = keys_of(world, "orders", 0)[0], keys_of(world, RETURNS, 0)[0]
 
     assert world.execute(partition=theirs).success
-    assert {shard.stream.name for shard, _ in world.world.landed()} == {MORE}
+    assert {shard.stream.name for shard, _ in world.world.landed()} == {RETURNS}
     assert world.execute(partition=ours).success
     world.world.check()
     assert sorted(world.statuses()["MATERIALIZED"]) == sorted([ours, theirs])
 
 
 def test_a_deleted_stream_fails_only_its_own_partitions(make_world: MakeWorld):
-    world = make_world(more_streams=(MORE,))
+    world = make_world(more_streams=(RETURNS,))
     world.settle()
     world.world.produce(0)
-    lost = keys_of(world, MORE, 0, 1)
+    lost = keys_of(world, RETURNS, 0, 1)
     request = world.asked()
     assert request is not None
-    world.world.source.delete_stream(MORE)
+    world.world.source.delete_stream(RETURNS)
 
     result = world.execute(request.run_config, tags=dict(request.tags))
 
@@ -61,7 +61,7 @@ def test_a_deleted_stream_fails_only_its_own_partitions(make_world: MakeWorld):
 
 
 def test_the_error_for_a_key_without_a_stream_names_similar_keys(make_world: MakeWorld):
-    world = make_world(more_streams=(MORE,))
+    world = make_world(more_streams=(RETURNS,))
     world.settle()
 
     result = world.execute(world.config(worker="w1", shards=[key(0)]))

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-WORDS = {"TRIM_HORIZON", "LATEST", "AT_TIMESTAMP", "SHARD_END"}
-TYPES = {
+WORD_CHECKPOINTS = {"TRIM_HORIZON", "LATEST", "AT_TIMESTAMP", "SHARD_END"}
+KCL_TYPES = {
     "leaseKey": "S",
     "leaseOwner": "S",
     "leaseCounter": "N",
@@ -28,7 +28,7 @@ TYPES = {
     "streamName": "S",
     "shardId": "S",
 }
-WHOLE = {
+WHOLE_NUMBERS = {
     "leaseCounter",
     "ownerSwitchesSinceCheckpoint",
     "checkpointSubSequenceNumber",
@@ -41,7 +41,7 @@ MANDATORY = {
     "checkpoint",
     "checkpointSubSequenceNumber",
 }
-OURS = {
+HEADRACE_ATTRIBUTES = {
     "streamEpoch",
     "runClaim",
     "wantedBy",
@@ -56,11 +56,14 @@ OURS = {
 
 
 def read_as_kcl(row: Mapping[str, Any], *, entity_type: bool = True) -> None:
+    """Check that KCL would read this row as a lease, or raise an error that says what KCL wouldn't understand."""
     assert row.keys() >= MANDATORY, MANDATORY - row.keys()
-    assert row.keys() <= TYPES.keys() | OURS, row.keys() - TYPES.keys() - OURS
+    assert row.keys() <= KCL_TYPES.keys() | HEADRACE_ATTRIBUTES, (
+        row.keys() - KCL_TYPES.keys() - HEADRACE_ATTRIBUTES
+    )
     for name, value in row.items():
         assert len(value) == 1
-        if name in TYPES:
+        if name in KCL_TYPES:
             _typed(name, *next(iter(value.items())))
     assert (row.get("entityType") == {"S": "LEASE"}) is entity_type
     _checkpoint(row, "checkpoint", "checkpointSubSequenceNumber")
@@ -73,13 +76,13 @@ def read_as_kcl(row: Mapping[str, Any], *, entity_type: bool = True) -> None:
 
 
 def _typed(name: str, kind: str, value: Any) -> None:
-    assert kind == TYPES[name], f"{name} is {kind}"
+    assert kind == KCL_TYPES[name], f"{name} is {kind}"
     if kind == "S":
         assert value, f"{name} is empty"
     if kind == "SS":
         assert value, f"{name} is an empty set"
         assert all(value)
-    if name in WHOLE:
+    if name in WHOLE_NUMBERS:
         assert re.fullmatch(r"[0-9]+", value), f"{name} is {value}"
     elif kind == "N":
         assert re.fullmatch(r"-?[0-9]+(\.[0-9]{1,6})?", value), f"{name} is {value}"
@@ -87,5 +90,5 @@ def _typed(name: str, kind: str, value: Any) -> None:
 
 def _checkpoint(row: Mapping[str, Any], sequence: str, sub: str) -> None:
     text = row[sequence]["S"]
-    assert text in WORDS or re.fullmatch("[0-9]+", text), text
+    assert text in WORD_CHECKPOINTS or re.fullmatch("[0-9]+", text), text
     assert int(row[sub]["N"]) >= 0

@@ -35,6 +35,7 @@ class Table:
     calls: Counter[str] = field(default_factory=Counter)
 
     def row(self, key: str = KEY) -> dict[str, Any]:
+        """The item with this key as DynamoDB holds it."""
         found = self.client.get_item(TableName=self.name, Key={"leaseKey": {"S": key}}, ConsistentRead=True)
         return dict(found.get("Item", {}))
 
@@ -50,13 +51,16 @@ class Table:
             )
 
     def hold(self, *rows: Lease) -> None:
+        """Put these rows into the table."""
         for row in rows:
             assert self.store.apply(change.create(row, "given")) == Applied(row)
 
     def trouble(self, kind: str, operation: str, **fields: Any) -> None:
+        """Let requests of this operation on this table meet a fault of the stand-in."""
         self.aws.inject(kind, operation=operation, resource=self.name, **fields)
 
     def on_answer(self, operation: str, tell: Any) -> None:
+        """Call `tell` with each answer to this operation; `tell` may change the answer."""
         self.client.meta.events.register(f"after-call.dynamodb.{operation}", tell)
 
     def make_index(self) -> None:

@@ -11,7 +11,7 @@ from pipeline.adapters import Adapters
 from pipeline.aws import clients
 from pipeline.settings.model import AwsSettings, LandingSettings, Settings, StreamSettings
 
-KEYS = "[default]\naws_access_key_id = {0}\naws_secret_access_key = secret\n"
+CREDENTIALS_FILE = "[default]\naws_access_key_id = {0}\naws_secret_access_key = secret\n"
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def adapters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Adapters:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     file = tmp_path / "credentials"
-    file.write_text(KEYS.format("first"))
+    file.write_text(CREDENTIALS_FILE.format("first"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     return Adapters(
@@ -54,7 +54,7 @@ def test_each_duty_has_its_own_source(adapters: Adapters):
 
 def test_new_keys_in_the_credentials_file_are_used_from_the_next_tick_on(adapters: Adapters, tmp_path: Path):
     before, leases = key_of(adapters), adapters.leases()
-    (tmp_path / "credentials").write_text(KEYS.format("rotated"))
+    (tmp_path / "credentials").write_text(CREDENTIALS_FILE.format("rotated"))
     assert (before, key_of(adapters)) == ("first", "rotated")
     assert adapters.leases() is not leases
 

@@ -8,7 +8,7 @@ from pipeline.aws.clients import dynamodb_client, kinesis_client
 from pipeline.errors import BadSetting
 from pipeline.settings.model import AwsSettings
 
-HERE = AwsSettings(region="eu-west-1", endpoint="http://127.0.0.1:1")
+SETTINGS = AwsSettings(region="eu-west-1", endpoint="http://127.0.0.1:1")
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPa
 
 @pytest.mark.parametrize("make", [dynamodb_client, kinesis_client])
 def test_a_client_uses_the_endpoint_and_region_of_the_settings_and_names_headrace(make):
-    client = make(HERE)
+    client = make(SETTINGS)
     assert client.meta.region_name == "eu-west-1"
     assert client.meta.endpoint_url == "http://127.0.0.1:1"
     assert "headrace" in client.meta.config.user_agent

@@ -10,7 +10,7 @@ from pipeline.aws.kinesis import KinesisSource
 from pipeline.errors import Terminal, Throttled, Unreachable
 from pipeline.local.inprocess import InProcessKinesis
 
-SHOP = {"team": "shop"}
+SHOP_TAG = {"team": "shop"}
 
 
 class Account:
@@ -23,7 +23,7 @@ class Account:
         for name in self.names:
             self.client.create_stream(StreamName=name, ShardCount=1)
             self.local.clock.advance(how.get("transition", 0))
-            self.client.add_tags_to_stream(StreamName=name, Tags=SHOP)
+            self.client.add_tags_to_stream(StreamName=name, Tags=SHOP_TAG)
             self.local.clock.advance(1)
         self.source = KinesisSource(self.client)
         self.calls: Counter[str] = Counter()
@@ -32,7 +32,8 @@ class Account:
         self.client.meta.events.register("provide-client-params.kinesis.ListStreams", self._note)
 
     def found(self) -> list[str]:
-        return [stream.name for stream in self.source.find_streams("orders-", SHOP)]
+        """The names of the streams that discovery finds now."""
+        return [stream.name for stream in self.source.find_streams("orders-", SHOP_TAG)]
 
     def _count(self, model: Any, **_: Any) -> None:
         self.calls[model.name] += 1
@@ -110,11 +111,11 @@ def test_streams_that_are_being_created_or_deleted_are_not_discovered():
 def test_a_stream_that_is_deleted_between_the_list_and_its_tags_is_not_discovered():
     account = Account(2)
 
-    def go(**_: Any) -> None:
+    def delete_a_listed_stream(**_: Any) -> None:
         if "orders-001" in account.client.list_streams()["StreamNames"]:
             account.client.delete_stream(StreamName="orders-001")
 
-    account.client.meta.events.register_first("before-call.kinesis.ListTagsForStream", go)
+    account.client.meta.events.register_first("before-call.kinesis.ListTagsForStream", delete_a_listed_stream)
     assert account.found() == ["orders-000"]
 
 
@@ -123,10 +124,12 @@ def test_a_tag_on_a_later_page_of_tags_is_found():
     account.client.add_tags_to_stream(StreamName="orders-000", Tags={f"a{n:02d}": "x" for n in range(10)})
     account.client.add_tags_to_stream(StreamName="orders-000", Tags={f"b{n:02d}": "x" for n in range(10)})
 
-    def fewer(params: Any, **_: Any) -> None:
+    def answer_four_tags_a_page(params: Any, **_: Any) -> None:
         params["Limit"] = 4
 
-    account.client.meta.events.register("provide-client-params.kinesis.ListTagsForStream", fewer)
+    account.client.meta.events.register(
+        "provide-client-params.kinesis.ListTagsForStream", answer_four_tags_a_page
+    )
     assert account.found() == ["orders-000"]
     assert account.calls["ListTagsForStream"] == 6
 

@@ -68,10 +68,10 @@ def test_an_epoch_is_the_whole_second_before_the_creation(orders: Kinesis):
 
 
 def test_an_answer_without_a_date_is_an_error(orders: Kinesis):
-    def strip(parsed: Any, **_: Any) -> None:
+    def remove_the_date(parsed: Any, **_: Any) -> None:
         parsed["ResponseMetadata"]["HTTPHeaders"].pop("date")
 
-    orders.client.meta.events.register("after-call.kinesis.DescribeStreamSummary", strip)
+    orders.client.meta.events.register("after-call.kinesis.DescribeStreamSummary", remove_the_date)
     with pytest.raises(WrongShape, match="no Date"):
         orders.source.describe("orders")
 
@@ -88,10 +88,10 @@ def test_the_list_is_requested_again_from_its_start_if_a_token_expires_between_t
     wide = Kinesis(1_500)
     pages = iter([301.0])
 
-    def dawdle(**_: Any) -> None:
+    def let_time_pass(**_: Any) -> None:
         wide.local.clock.advance(next(pages, 0.0))
 
-    wide.client.meta.events.register("after-call.kinesis.ListShards", dawdle)
+    wide.client.meta.events.register("after-call.kinesis.ListShards", let_time_pass)
     assert len(wide.source.list_shards(wide.stream)) == 1_500
     assert wide.calls["ListShards"] == 4
 
@@ -99,15 +99,15 @@ def test_the_list_is_requested_again_from_its_start_if_a_token_expires_between_t
 def test_a_list_whose_tokens_always_expire_ends_in_an_error():
     wide = Kinesis(1_500)
 
-    def dawdle(**_: Any) -> None:
+    def let_time_pass(**_: Any) -> None:
         wide.local.clock.advance(301)
 
-    wide.client.meta.events.register("after-call.kinesis.ListShards", dawdle)
+    wide.client.meta.events.register("after-call.kinesis.ListShards", let_time_pass)
     with pytest.raises(Unreachable, match="longer than its page tokens are valid"):
         wide.source.list_shards(wide.stream)
 
 
-def test_a_start_is_sent_as_a_filter_and_the_streams_beginning_is_not(orders: Kinesis):
+def test_a_listing_sends_its_start_as_a_filter_unless_that_is_the_streams_beginning(orders: Kinesis):
     since = orders.source.describe("orders").asked + timedelta(minutes=5)
     orders.local.clock.advance(600)
     orders.asked.clear()

@@ -27,7 +27,7 @@ ROW: dict[str, Any] = {
     "checkpoint": {"S": "TRIM_HORIZON"},
 }
 
-VALUES = st.one_of(
+ANY_VALUES = st.one_of(
     st.fixed_dictionaries({"S": st.text(max_size=5) | st.sampled_from(["SHARD_END", "7", "-1", "LEASE"])}),
     st.fixed_dictionaries(
         {"N": st.sampled_from(["0", "-3", "1.5", "1E+2", "9" * 38, "1E+125", "NaN", "x", ""])}
@@ -155,7 +155,7 @@ def test_throughput_may_come_with_an_exponent():
     assert lease.throughput_kbps == 0.000885
 
 
-ODD: dict[str, tuple[dict[str, Any], str]] = {
+ODD_ROWS: dict[str, tuple[dict[str, Any], str]] = {
     "another kind of row": ({"entityType": {"S": "LEADER"}}, "LEADER"),
     "no counter": ({"leaseCounter": None}, "leaseCounter is missing"),
     "no checkpoint": ({"checkpoint": None}, "checkpoint is missing"),
@@ -177,9 +177,9 @@ ODD: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("name", ODD_ROWS)
 def test_the_error_for_a_row_that_isnt_understood_names_it_and_the_reason(name: str):
-    odd, reason = ODD[name]
+    odd, reason = ODD_ROWS[name]
     item = {key: value for key, value in {**ROW, **odd}.items() if value is not None}
     found = read_lease(item)
     assert isinstance(found, SkippedRow)
@@ -190,7 +190,7 @@ def test_the_error_for_a_row_that_isnt_understood_names_it_and_the_reason(name: 
 
 @given(
     st.dictionaries(
-        st.sampled_from([n for names in ATTRIBUTES.values() for n in names] + ["entityType"]), VALUES
+        st.sampled_from([n for names in ATTRIBUTES.values() for n in names] + ["entityType"]), ANY_VALUES
     )
 )
 def test_no_row_raises_an_unexpected_error(odd: dict[str, Any]):
@@ -239,7 +239,7 @@ def test_a_condition_on_zero_holds_if_kcl_left_the_number_out():
     assert "attribute_not_exists(#checkpointSubSequenceNumber)" not in request["ConditionExpression"]
 
 
-def test_what_is_put_as_none_or_as_an_empty_set_is_removed():
+def test_a_field_that_is_written_as_none_or_as_an_empty_set_is_removed():
     _, request = write_change(
         Change(
             "k", "test", put={"owner": None, "children": frozenset(), "wanted_by": "w"}, kind=ChangeKind.TAKE

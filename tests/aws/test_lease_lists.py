@@ -61,10 +61,12 @@ def test_rows_of_kcls_other_kinds_are_neither_listed_nor_reported(table: Table, 
 
 
 def of_size(table: Table, gib: float) -> None:
-    def big(parsed: Any, **_: Any) -> None:
+    """Let DescribeTable report this size of the table."""
+
+    def report_the_size(parsed: Any, **_: Any) -> None:
         parsed["Table"]["TableSizeBytes"] = int(gib * 1024**3)
 
-    table.on_answer("DescribeTable", big)
+    table.on_answer("DescribeTable", report_the_size)
 
 
 @pytest.mark.parametrize(("gib", "parts"), [(0.0, 1), (0.2, 1), (0.5, 3), (100, 32)])
@@ -133,10 +135,10 @@ def test_an_index_that_is_not_active_is_not_used(table: Table, status: str):
     table.hold(CLAIMED)
     table.make_index()
 
-    def build(parsed: Any, **_: Any) -> None:
+    def report_the_index_status(parsed: Any, **_: Any) -> None:
         parsed["Table"]["GlobalSecondaryIndexes"][0]["IndexStatus"] = status
 
-    table.on_answer("DescribeTable", build)
+    table.on_answer("DescribeTable", report_the_index_status)
     assert table.store.held_by("me").leases == (CLAIMED,)
     assert (table.calls["Scan"], table.calls["Query"]) == (1, 0)
 
@@ -163,10 +165,10 @@ def test_rows_that_the_index_shows_too_late_are_left_out(table: Table):
     table.hold(CLAIMED, Lease("moved", owner="other"))
     table.make_index()
 
-    def late(parsed: Any, **_: Any) -> None:
+    def add_outdated_rows(parsed: Any, **_: Any) -> None:
         parsed["Items"] += [{"leaseKey": {"S": key}, "leaseOwner": {"S": "me"}} for key in ("moved", "gone")]
 
-    table.on_answer("Query", late)
+    table.on_answer("Query", add_outdated_rows)
     assert table.store.held_by("me").leases == (CLAIMED,)
 
 
@@ -187,7 +189,7 @@ def test_unprocessed_keys_are_requested_again(table: Table):
     table.hold(*rows)
     table.make_index()
 
-    def half(parsed: Any, **_: Any) -> None:
+    def answer_one_row(parsed: Any, **_: Any) -> None:
         found = parsed["Responses"][table.name]
         left = found[1:]
         parsed["Responses"][table.name] = found[:1]
@@ -195,7 +197,7 @@ def test_unprocessed_keys_are_requested_again(table: Table):
             keys = [{"leaseKey": item["leaseKey"]} for item in left]
             parsed["UnprocessedKeys"] = {table.name: {"Keys": keys, "ConsistentRead": True}}
 
-    table.on_answer("BatchGetItem", half)
+    table.on_answer("BatchGetItem", answer_one_row)
     assert set(table.store.held_by("me").leases) == set(rows)
     assert table.calls["BatchGetItem"] == 4
 
@@ -204,10 +206,10 @@ def test_keys_that_always_stay_unprocessed_end_in_a_throttled_error(table: Table
     table.hold(CLAIMED)
     table.make_index()
 
-    def none(parsed: Any, **_: Any) -> None:
+    def answer_no_row(parsed: Any, **_: Any) -> None:
         parsed["Responses"] = {}
         parsed["UnprocessedKeys"] = {table.name: {"Keys": [{"leaseKey": {"S": KEY}}]}}
 
-    table.on_answer("BatchGetItem", none)
+    table.on_answer("BatchGetItem", answer_no_row)
     with pytest.raises(Throttled, match=table.name):
         table.store.held_by("me")

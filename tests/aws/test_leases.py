@@ -103,7 +103,7 @@ def test_kcl_can_read_every_row_after_any_writes_of_headrace(table: Table, seed:
 
 # --- errors ------------------------------------------------------------------------------------------------
 
-OWN_WRITES = {
+COUNTED = {
     "claim": (
         replace(CLAIMED, run_claim=None),
         change.claim(replace(CLAIMED, run_claim=None), "me", "run/2"),
@@ -123,15 +123,15 @@ UNCOUNTED = {
 
 
 @pytest.mark.usefixtures("no_backoff")
-@pytest.mark.parametrize("name", [*OWN_WRITES, *UNCOUNTED])
+@pytest.mark.parametrize("name", [*COUNTED, *UNCOUNTED])
 def test_a_write_whose_answer_was_lost_is_applied_once_and_counts_as_applied(table: Table, name: str):
-    read, wanted = (OWN_WRITES | UNCOUNTED)[name]
+    read, wanted = (COUNTED | UNCOUNTED)[name]
     table.hold(read)
     table.trouble("lost", "UpdateItem", count=1)
     answer = table.store.apply(wanted)
     assert isinstance(answer, Applied)
     assert answer.lease == table.store.get(KEY)
-    assert answer.lease.counter == read.counter + (name in OWN_WRITES)
+    assert answer.lease.counter == read.counter + (name in COUNTED)
     assert table.calls["UpdateItem sent"] == 2
 
 

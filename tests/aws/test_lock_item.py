@@ -9,7 +9,7 @@ from pipeline.aws.lock_item import read_lock, write_lock
 from pipeline.core.election import LockRow
 from pipeline.errors import WrongShape
 
-KCL: dict[str, Any] = {
+KCL_ROW: dict[str, Any] = {
     "key": {"S": "Leader"},
     "ownerName": {"S": "w0"},
     "leaseDuration": {"S": "120000"},
@@ -17,26 +17,28 @@ KCL: dict[str, Any] = {
 }
 
 
-def test_the_row_has_exactly_the_form_of_awss_lock_client():
-    assert write_lock(LockRow("w0", "r0", timedelta(seconds=120))) == KCL
+def test_the_row_has_exactly_the_form_that_the_lock_client_of_aws_writes():
+    assert write_lock(LockRow("w0", "r0", timedelta(seconds=120))) == KCL_ROW
 
 
 def test_in_layout_s_the_row_has_an_entity_type():
     item = write_lock(LockRow("w0", "r0", timedelta(seconds=120)), key="leaseKey", entity_type=True)
     assert item == {
         "leaseKey": {"S": "Leader"},
-        **{k: v for k, v in KCL.items() if k != "key"},
+        **{k: v for k, v in KCL_ROW.items() if k != "key"},
         "entityType": {"S": "LEADER"},
     }
 
 
 def test_a_row_that_kcl_wrote_is_understood():
-    assert read_lock({**KCL, "entityType": {"S": "LEADER"}}) == LockRow("w0", "r0", timedelta(seconds=120))
+    assert read_lock({**KCL_ROW, "entityType": {"S": "LEADER"}}) == LockRow(
+        "w0", "r0", timedelta(seconds=120)
+    )
 
 
 @pytest.mark.parametrize(("text", "released"), [("1", True), ("0", False)])
 def test_is_released_counts_only_with_the_value_1(text: str, *, released: bool):
-    assert read_lock({**KCL, "isReleased": {"S": text}}).released is released
+    assert read_lock({**KCL_ROW, "isReleased": {"S": text}}).released is released
 
 
 @pytest.mark.parametrize(
@@ -51,4 +53,4 @@ def test_is_released_counts_only_with_the_value_1(text: str, *, released: bool):
 )
 def test_a_row_of_another_shape_is_refused(odd: dict[str, Any]):
     with pytest.raises(WrongShape):
-        read_lock({**KCL, **odd})
+        read_lock({**KCL_ROW, **odd})

@@ -20,7 +20,7 @@ from pipeline.settings.model import AwsSettings, Settings
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
-_KEYS = "[{0}]\naws_access_key_id = {0}\naws_secret_access_key = secret\n"
+_CREDENTIALS_FILE = "[{0}]\naws_access_key_id = {0}\naws_secret_access_key = secret\n"
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def files_of_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A host whose environment has no keys, and whose files have the profile `streaming` only."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
-    (tmp_path / "credentials").write_text(_KEYS.format("streaming"))
+    (tmp_path / "credentials").write_text(_CREDENTIALS_FILE.format("streaming"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -46,8 +46,11 @@ def batch(kinesis: "KinesisClient") -> Batch:
 
 
 def pages_of(aws: LocalAws, profile: str | None) -> KinesisPages:
-    """The reader that the settings make. Clients are kept by endpoint and profile, and no other test uses this
-    endpoint with the slash at its end."""
+    """The reader that the settings make.
+
+    The reader keeps its clients by endpoint and profile for the whole process. The slash at the end makes an endpoint
+    that no other test uses, so that no client of another test is found.
+    """
     settings = Settings(
         application="app", aws=AwsSettings(region=aws.region, endpoint=f"{aws.endpoint}/", profile=profile)
     )
@@ -66,7 +69,7 @@ def test_records_are_read_with_the_profile_of_the_settings(aws: LocalAws, batch:
 def test_the_error_names_a_profile_that_the_drivers_host_has_and_the_tasks_host_lacks(
     aws: LocalAws, batch: Batch, tmp_path: Path
 ) -> None:
-    (tmp_path / "credentials").write_text(_KEYS.format("gone"))
+    (tmp_path / "credentials").write_text(_CREDENTIALS_FILE.format("gone"))
     pages = pages_of(aws, "gone")
     (tmp_path / "credentials").write_text("")
     with pytest.raises(BadSetting) as error:

@@ -194,7 +194,7 @@ def a_record(number: str, arrival: object = None, data: str = "cGF5bG9hZC1jYW5hc
 
 
 ARRIVED = 1_600_000_000.5
-NINE = [a_record(str(n), ARRIVED) for n in range(101, 110)]
+NINE_RECORDS = [a_record(str(n), ARRIVED) for n in range(101, 110)]
 
 
 def a_child(start: object, end: object) -> dict[str, Any]:
@@ -205,11 +205,11 @@ def a_child(start: object, end: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ({"Records": [*NINE, a_record("105", ARRIVED)]}, "record 10 of 10 isn't higher"),
-        ({"Records": [NINE[0], NINE[0]]}, "record 2 of 2 isn't higher"),
+        ({"Records": [*NINE_RECORDS, a_record("105", ARRIVED)]}, "record 10 of 10 isn't higher"),
+        ({"Records": [NINE_RECORDS[0], NINE_RECORDS[0]]}, "record 2 of 2 isn't higher"),
         ({"Records": [a_record("1000", ARRIVED), a_record("999", ARRIVED)]}, "record 2 of 2 isn't higher"),
-        ({"Records": [NINE[0], a_record("12x", ARRIVED)]}, "record 2 of 2 isn't a number"),
-        ({"Records": [a_record("-1", ARRIVED), NINE[0]]}, "record 1 of 2 isn't a number"),
+        ({"Records": [NINE_RECORDS[0], a_record("12x", ARRIVED)]}, "record 2 of 2 isn't a number"),
+        ({"Records": [a_record("-1", ARRIVED), NINE_RECORDS[0]]}, "record 1 of 2 isn't a number"),
         ({"Records": [a_record("", ARRIVED)]}, "record 1 of 1 isn't a number"),
         ({"Records": [a_record("\u0664\u0665", ARRIVED)]}, "record 1 of 1 isn't a number"),
         ({"Records": [a_record("9" * 130, ARRIVED)]}, "record 1 of 1 isn't a number"),
@@ -217,7 +217,7 @@ def a_child(start: object, end: object) -> dict[str, Any]:
         ({"Records": [a_record("100", ARRIVED)]}, "isn't after 100"),
         ({"Records": [a_record("101", -1.0)]}, "record 1 of 1 arrived before 1970"),
         (
-            {"Records": [*NINE, a_record("110", 253402300800.0)]},
+            {"Records": [*NINE_RECORDS, a_record("110", 253402300800.0)]},
             "record 10 of 10 arrived before 1970 or more",
         ),
         ({"Records": [a_record("101", 1e308)]}, "arrived before 1970 or more"),
@@ -267,7 +267,7 @@ def test_growing_sequence_numbers_of_different_lengths_are_accepted():
 
 
 def test_an_arrival_slightly_in_the_future_is_accepted():
-    body = json.dumps({"NextShardIterator": "n", "Records": NINE}).encode()
+    body = json.dumps({"NextShardIterator": "n", "Records": NINE_RECORDS}).encode()
     early = datetime.fromtimestamp(ARRIVED - 3599, UTC)
     assert decode_answer(body, World().key(), early).rows == 9
 
@@ -286,13 +286,13 @@ def test_a_shard_whose_second_page_is_impossible_lands_its_first_and_delays_no_o
         )
     batches = [world.batch(shard=n) for n in (0, 1)]
 
-    def swapped(body: bytes, key: ShardKey, answered: datetime) -> PageAnswer:
+    def answer_in_reverse_order(body: bytes, key: ShardKey, answered: datetime) -> PageAnswer:
         said = json.loads(body)
         if len(said["Records"]) not in {0, 1, 10_000}:
             said["Records"].reverse()
         return decode_answer(json.dumps(said).encode(), key, answered)
 
-    monkeypatch.setattr(pages, "decode_answer", swapped)
+    monkeypatch.setattr(pages, "decode_answer", answer_in_reverse_order)
     names = record_schema().names
     manifest = stage_batches(
         batches,

@@ -121,7 +121,7 @@ def test_the_signature_is_the_one_that_botocore_makes(url: str, token: str | Non
     )
 
 
-def test_it_goes_through_the_proxy_that_the_ordinary_client_uses(
+def test_a_quick_look_goes_through_the_proxy_that_the_ordinary_client_uses(
     orders: Orders, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")

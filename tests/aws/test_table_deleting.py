@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class Account:
+    """The coordination tables of one application, and a deletion of them whose pauses run `meanwhile`."""
+
     client: "DynamoDBClient"
     settings: Settings
     said: list[str] = field(default_factory=list)
@@ -39,7 +41,7 @@ class Account:
         return TableDeletion(self.client, self.settings, progress=self.said.append, pause=self.pause)
 
     @property
-    def there(self) -> set[str]:
+    def existing(self) -> set[str]:
         mine = {self.settings.lease_table, self.settings.worker_table, self.settings.state_table}
         return mine & table_names(self.client)
 
@@ -69,7 +71,7 @@ def account(aws: LocalAws, dynamodb: "DynamoDBClient") -> Iterator[Account]:
     made = Account(dynamodb_client(AwsSettings(region=aws.region, endpoint=aws.endpoint)), settings)
     DynamoTables(made.client, settings, pause=lambda _: None).create()
     yield made
-    for name in made.there:
+    for name in made.existing:
         dynamodb.update_table(TableName=name, DeletionProtectionEnabled=False)
         dynamodb.delete_table(TableName=name)
 
@@ -77,7 +79,7 @@ def account(aws: LocalAws, dynamodb: "DynamoDBClient") -> Iterator[Account]:
 def test_all_three_tables_are_deleted(account: Account):
     assert len(account.deletion.tables()) == 3
     assert len(account.deletion.delete()) == 3
-    assert account.there == set()
+    assert account.existing == set()
     assert account.deletion.tables() == ()
     assert account.deletion.delete() == ()
 
@@ -100,7 +102,7 @@ def test_in_layout_s_left_over_tables_are_deleted_too(account: Account):
     assert len(account.deletion.delete()) == 3
 
 
-SIGNS: dict[str, Callable[[Account, int], None]] = {
+SIGNS_OF_USE: dict[str, Callable[[Account, int], None]] = {
     "a worker beats": lambda account, n: account.worker(n),
     "the lock is held": lambda account, n: account.lock(f"v{n}"),
     "a lease of a KCL worker is renewed": lambda account, n: account.lease(n, leaseOwner={"S": "kcl"}),
@@ -108,23 +110,23 @@ SIGNS: dict[str, Callable[[Account, int], None]] = {
 }
 
 
-@pytest.mark.parametrize("sign", SIGNS)
-def test_any_counter_that_moves_refuses_the_deletion(account: Account, sign: str):
-    SIGNS[sign](account, 0)
-    account.meanwhile = lambda: SIGNS[sign](account, len(account.waits) // 2)
+@pytest.mark.parametrize("sign", SIGNS_OF_USE)
+def test_the_deletion_is_refused_if_any_counter_moves(account: Account, sign: str):
+    SIGNS_OF_USE[sign](account, 0)
+    account.meanwhile = lambda: SIGNS_OF_USE[sign](account, len(account.waits) // 2)
     with pytest.raises(
         WrongShape, match=r"in use: row .* changed.*Nothing was deleted.*`headrace stop`.*--even-if-in-use"
     ):
         account.deletion.refuse_if_in_use()
     assert len(account.waits) == 2
-    assert len(account.there) == 3
+    assert len(account.existing) == 3
 
 
-@pytest.mark.parametrize(("sign", "seconds"), list(zip(SIGNS, (20, 60, 20, 60), strict=True)))
-def test_a_worker_that_is_silent_for_the_lease_duration_doesnt_refuse_the_deletion(
+@pytest.mark.parametrize(("sign", "seconds"), list(zip(SIGNS_OF_USE, (20, 60, 20, 60), strict=True)))
+def test_the_deletion_isnt_refused_for_a_worker_that_is_silent_for_the_lease_duration(
     account: Account, sign: str, seconds: int
 ):
-    SIGNS[sign](account, 0)
+    SIGNS_OF_USE[sign](account, 0)
     account.deletion.refuse_if_in_use()
     assert sum(account.waits) == seconds
     assert account.said[0].startswith("watching whether a worker still uses the tables")
@@ -145,7 +147,7 @@ def test_a_lock_that_isnt_understood_is_watched_for_the_settings_duration(accoun
     assert sum(account.waits) == 40
 
 
-def test_an_unowned_lease_doesnt_refuse_the_deletion(account: Account):
+def test_the_deletion_isnt_refused_for_an_unowned_lease(account: Account):
     account.lease(5)
     account.deletion.refuse_if_in_use()
     assert account.waits == []
@@ -158,7 +160,7 @@ def test_a_protected_table_is_named_and_no_table_is_deleted(account: Account):
             BadSetting, match=rf"protected from deletion: {account.settings.state_table} in .*Nothing was"
         ):
             ask()
-    assert len(account.there) == 3
+    assert len(account.existing) == 3
 
 
 def test_a_table_of_another_shape_is_not_deleted(account: Account):
@@ -167,15 +169,17 @@ def test_a_table_of_another_shape_is_not_deleted(account: Account):
     with pytest.raises(WrongShape, match="a different table"):
         account.deletion.delete()
     account.settings = mine
-    assert len(account.there) == 3
+    assert len(account.existing) == 3
 
 
 def test_a_table_that_is_deleted_by_another_program_meanwhile_is_no_error(
     account: Account, dynamodb: "DynamoDBClient"
 ):
-    def first(params: Any, **_: Any) -> None:
+    def delete_before_the_command(params: Any, **_: Any) -> None:
         dynamodb.delete_table(TableName=params["TableName"])
 
-    account.client.meta.events.register("provide-client-params.dynamodb.DeleteTable", first)
+    account.client.meta.events.register(
+        "provide-client-params.dynamodb.DeleteTable", delete_before_the_command
+    )
     assert len(account.deletion.delete()) == 3
-    assert account.there == set()
+    assert account.existing == set()

@@ -30,13 +30,15 @@ from tests.stand_in import table_names
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-STATUS = "TABLE_MIGRATION_STATUS_"
+STATUS_PREFIX = "TABLE_MIGRATION_STATUS_"
 LOCK = LockRow("w1", "v1", timedelta(seconds=20))
 OLD_LEASE = {"leaseCounter": {"N": "1"}, "checkpoint": {"S": "TRIM_HORIZON"}}
 
 
 @dataclass
 class Application:
+    """The tables of one application, into which a test puts rows as KCL does. `calls` counts the requests."""
+
     aws: LocalAws
     client: "DynamoDBClient"
     settings: Settings
@@ -50,7 +52,7 @@ class Application:
         """The stores as one process keeps them."""
         return Adapters(self.settings)
 
-    def has_table(self, name: str, key: str) -> None:
+    def make_table(self, name: str, key: str) -> None:
         self.client.create_table(
             TableName=name,
             KeySchema=[{"AttributeName": key, "KeyType": "HASH"}],
@@ -58,23 +60,23 @@ class Application:
             BillingMode="PAY_PER_REQUEST",
         )
 
-    def has_tables(self) -> None:
-        self.has_table(self.settings.lease_table, "leaseKey")
-        self.has_table(self.settings.worker_table, "wid")
-        self.has_table(self.settings.state_table, "key")
+    def make_three_tables(self) -> None:
+        self.make_table(self.settings.lease_table, "leaseKey")
+        self.make_table(self.settings.worker_table, "wid")
+        self.make_table(self.settings.state_table, "key")
 
-    def in_leases(self, key: str, **attributes: Any) -> None:
+    def put_into_leases(self, key: str, **attributes: Any) -> None:
         self.client.put_item(TableName=self.settings.lease_table, Item={"leaseKey": {"S": key}, **attributes})
 
-    def in_state(self, key: str, **attributes: Any) -> None:
+    def put_into_state(self, key: str, **attributes: Any) -> None:
         self.client.put_item(TableName=self.settings.state_table, Item={"key": {"S": key}, **attributes})
 
-    def in_workers(self, key: str) -> None:
+    def put_into_workers(self, key: str) -> None:
         row: Any = {"wid": {"S": key}, "lut": {"N": "1"}, "sts": {"M": {}}, "opr": {"M": {}}}
         self.client.put_item(TableName=self.settings.worker_table, Item=row)
 
-    def says(self, status: str) -> None:
-        self.in_state("TableMigration3.5", tm={"S": f"{STATUS}{status}"})
+    def set_status(self, status: str) -> None:
+        self.put_into_state("TableMigration3.5", tm={"S": f"{STATUS_PREFIX}{status}"})
 
     def keys_in(self, table: str) -> set[str]:
         items = self.client.scan(TableName=table, ConsistentRead=True)["Items"]
@@ -123,9 +125,9 @@ def write_one_of_each(app: Application) -> None:
 def test_in_each_status_rows_are_written_to_the_tables_in_which_kcls_workers_look_for_them(
     app: Application, status: str, workers: str, lock: str
 ):
-    app.has_tables()
+    app.make_three_tables()
     if status:
-        app.says(status)
+        app.set_status(status)
     write_one_of_each(app)
     settings = app.settings
     assert "shardId-0" in app.keys_in(settings.lease_table)
@@ -153,12 +155,12 @@ def test_in_each_status_rows_are_written_to_the_tables_in_which_kcls_workers_loo
 def test_in_each_status_workers_are_read_from_all_tables_that_may_hold_them(
     app: Application, status: str, seen: set[str]
 ):
-    app.has_tables()
-    app.in_workers("there")
+    app.make_three_tables()
+    app.put_into_workers("there")
     if status:
-        app.says(status)
-        app.in_leases("moved", entityType={"S": "WORKER_METRIC_STATS"}, lut={"N": "2"})
-    app.in_state("Leader", ownerName={"S": "w1"})
+        app.set_status(status)
+        app.put_into_leases("moved", entityType={"S": "WORKER_METRIC_STATS"}, lut={"N": "2"})
+    app.put_into_state("Leader", ownerName={"S": "w1"})
     store = app.resource.workers()
     assert {row.worker_id for row in store.listing().workers} == seen
     assert {row.worker_id for row in store.get_many(["there", "moved", "nobody"]).workers} == seen
@@ -168,9 +170,9 @@ def test_in_each_status_workers_are_read_from_all_tables_that_may_hold_them(
 
 
 def test_of_a_worker_with_rows_in_both_tables_the_row_in_the_table_now_written_counts(app: Application):
-    app.has_tables()
-    app.in_workers("w1")
-    app.says("PENDING")
+    app.make_three_tables()
+    app.put_into_workers("w1")
+    app.set_status("PENDING")
     row = app.resource.workers().beat("w1", "dagster-a", found=None)
     assert row is not None
     assert app.resource.workers().listing().workers == (row,)
@@ -178,9 +180,9 @@ def test_of_a_worker_with_rows_in_both_tables_the_row_in_the_table_now_written_c
 
 
 def test_a_deleted_worker_table_is_not_read(app: Application):
-    app.has_table(app.settings.lease_table, "leaseKey")
-    app.has_table(app.settings.state_table, "key")
-    app.says("PENDING")
+    app.make_table(app.settings.lease_table, "leaseKey")
+    app.make_table(app.settings.state_table, "key")
+    app.set_status("PENDING")
     assert app.resource.workers().listing().workers == ()
 
 
@@ -219,12 +221,12 @@ def test_an_application_in_layout_m_refuses_the_setting_s(app: Application):
 
 
 def test_without_a_lock_layout_s_is_recognized_by_its_worker_rows(app: Application):
-    app.has_table(app.settings.lease_table, "leaseKey")
-    app.in_leases("shardId-0", entityType={"S": "LEASE"}, **OLD_LEASE)
-    app.in_leases("w1", entityType={"S": "WORKER_METRIC_STATS"})
+    app.make_table(app.settings.lease_table, "leaseKey")
+    app.put_into_leases("shardId-0", entityType={"S": "LEASE"}, **OLD_LEASE)
+    app.put_into_leases("w1", entityType={"S": "WORKER_METRIC_STATS"})
     found, _ = look(app.client, app.settings)
     assert found.arrangement.layout is Layout.S
-    app.has_table(app.settings.state_table, "key")
+    app.make_table(app.settings.state_table, "key")
     with pytest.raises(WrongShape, match="stray table"):
         look(app.client, app.settings)
 
@@ -237,8 +239,8 @@ def test_a_stopped_application_in_layout_s_is_recognized_though_a_stray_state_ta
     app.resource.tables().ensure()
     write_one_of_each(app)
     assert app.resource.lock().release(LOCK)
-    app.has_table(app.settings.state_table, "key")
-    app.in_state("Leader", ownerName={"S": "kcl-1"})
+    app.make_table(app.settings.state_table, "key")
+    app.put_into_state("Leader", ownerName={"S": "kcl-1"})
     for wanted in Layout:
         with pytest.raises(
             WrongShape,
@@ -248,9 +250,9 @@ def test_a_stopped_application_in_layout_s_is_recognized_though_a_stray_state_ta
 
 
 def test_a_stray_state_table_stops_every_store_until_it_is_repaired(app: Application):
-    app.has_table(app.settings.lease_table, "leaseKey")
-    app.in_leases("Leader", entityType={"S": "LEADER"}, ownerName={"S": "w9"})
-    app.has_table(app.settings.state_table, "key")
+    app.make_table(app.settings.lease_table, "leaseKey")
+    app.put_into_leases("Leader", entityType={"S": "LEADER"}, ownerName={"S": "w9"})
+    app.make_table(app.settings.state_table, "key")
     before = app.keys_in(app.settings.lease_table)
     for write in (
         lambda: app.resource.workers().beat("w1", "dagster-a", found=None),
@@ -261,7 +263,7 @@ def test_a_stray_state_table_stops_every_store_until_it_is_repaired(app: Applica
             write()
     assert app.keys_in(app.settings.lease_table) == before
     assert app.keys_in(app.settings.state_table) == set()
-    app.says("COMPLETE")
+    app.set_status("COMPLETE")
     assert app.resource.workers().beat("w1", "dagster-a", found=None)
     assert "w1" in app.keys_in(app.settings.lease_table)
 
@@ -270,8 +272,8 @@ def test_a_stray_state_table_stops_every_store_until_it_is_repaired(app: Applica
 def test_beside_older_workers_the_lease_table_gets_only_leases_in_their_form(
     app: Application, wanted: Layout
 ):
-    app.has_table(app.settings.lease_table, "leaseKey")
-    app.in_leases("shardId-9", **OLD_LEASE)
+    app.make_table(app.settings.lease_table, "leaseKey")
+    app.put_into_leases("shardId-9", **OLD_LEASE)
     app.settings = app.with_layout(wanted)
     app.resource.tables().ensure()
     write_one_of_each(app)
@@ -283,8 +285,8 @@ def test_beside_older_workers_the_lease_table_gets_only_leases_in_their_form(
 
 
 def test_layout_s_beside_older_workers_is_refused_before_a_table_is_made(app: Application):
-    app.has_table(app.settings.lease_table, "leaseKey")
-    app.in_leases("shardId-9", **OLD_LEASE)
+    app.make_table(app.settings.lease_table, "leaseKey")
+    app.put_into_leases("shardId-9", **OLD_LEASE)
     app.settings = app.with_layout(Layout.S)
     for write in (
         lambda: app.resource.tables().ensure(),
@@ -312,8 +314,8 @@ def test_deleted_worker_and_state_tables_of_layout_m_are_made_again(app: Applica
 
 
 def test_an_unknown_status_of_a_migration_is_an_error(app: Application):
-    app.has_tables()
-    app.says("HALF_WAY")
+    app.make_three_tables()
+    app.set_status("HALF_WAY")
     with pytest.raises(WrongShape, match=r"TableMigration3\.5 of table .*HALF_WAY.*kcl\.layout"):
         look(app.client, app.settings)
 
@@ -322,8 +324,8 @@ def test_an_unknown_status_of_a_migration_is_an_error(app: Application):
 
 
 def test_the_layout_is_looked_at_once_a_minute_and_without_a_scan_while_there_is_a_lock(app: Application):
-    app.has_tables()
-    app.in_state("Leader", ownerName={"S": "w1"})
+    app.make_three_tables()
+    app.put_into_state("Leader", ownerName={"S": "w1"})
     app.calls.clear()
     places = KnownPlaces(app.client, app.settings, MemoryClock())
     for _ in range(3):
@@ -332,12 +334,12 @@ def test_the_layout_is_looked_at_once_a_minute_and_without_a_scan_while_there_is
 
 
 def test_a_changed_status_is_noticed_within_a_minute(app: Application):
-    app.has_tables()
-    app.says("PENDING")
+    app.make_three_tables()
+    app.set_status("PENDING")
     clock = MemoryClock()
     places = KnownPlaces(app.client, app.settings, clock)
     assert not places().arrangement.lock_in_lease_table
-    app.says("COMPLETE")
+    app.set_status("COMPLETE")
     assert not places().arrangement.lock_in_lease_table
     clock.pause(61)
     assert places().arrangement.lock_in_lease_table
@@ -345,8 +347,8 @@ def test_a_changed_status_is_noticed_within_a_minute(app: Application):
 
 @pytest.mark.usefixtures("no_backoff")
 def test_while_dynamodb_fails_the_last_known_layout_is_used(app: Application):
-    app.has_tables()
-    app.in_state("Leader", ownerName={"S": "w1"})
+    app.make_three_tables()
+    app.put_into_state("Leader", ownerName={"S": "w1"})
     clock = MemoryClock()
     places = KnownPlaces(app.client, app.settings, clock)
     found = places()
@@ -360,7 +362,7 @@ def test_while_dynamodb_fails_the_last_known_layout_is_used(app: Application):
 def test_without_any_known_layout_an_error_of_dynamodb_fails_the_call(
     app: Application, kind: str, error: type[Exception]
 ):
-    app.has_tables()
+    app.make_three_tables()
     app.aws.inject(kind, operation="DescribeTable", resource=app.settings.worker_table, count=3)
     store = app.resource.workers()  # the store that asks for a row reports the error
     with pytest.raises(error):
@@ -369,7 +371,7 @@ def test_without_any_known_layout_an_error_of_dynamodb_fails_the_call(
 
 def test_the_layout_of_an_application_without_rows_is_looked_at_each_time(app: Application):
     assert look(app.client, app.settings)[1] is False
-    app.has_table(app.settings.lease_table, "leaseKey")
+    app.make_table(app.settings.lease_table, "leaseKey")
     assert look(app.client, app.settings)[1] is False
-    app.in_leases("shardId-0", entityType={"S": "LEASE"}, **OLD_LEASE)
+    app.put_into_leases("shardId-0", entityType={"S": "LEASE"}, **OLD_LEASE)
     assert look(app.client, app.settings)[1] is True

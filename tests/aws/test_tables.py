@@ -26,6 +26,8 @@ READS = {"DescribeTable", "BatchGetItem", "Scan"}
 
 @dataclass
 class Account:
+    """The coordination tables of one application, with the requests, progress messages and pauses of making them."""
+
     aws: LocalAws
     client: "DynamoDBClient"
     settings: Settings
@@ -54,6 +56,7 @@ class Account:
         self.client.put_item(TableName=self.settings.state_table, Item=row)
 
     def on_answer(self, operation: str, tell: Any) -> None:
+        """Call `tell` with each answer to this operation; `tell` may change the answer."""
         self.client.meta.events.register(f"after-call.dynamodb.{operation}", tell)
 
 
@@ -171,7 +174,7 @@ def test_if_creation_is_not_allowed_the_error_names_missing_tables_and_the_comma
     assert set(account.calls) <= READS
 
 
-def test_the_command_makes_them_whatever_the_settings_say(account: Account):
+def test_the_command_makes_missing_tables_whatever_the_settings_say(account: Account):
     assert account.tables(create=Create.NEVER).create() is True
     account.calls.clear()
     assert account.tables(create=Create.NEVER).ensure() is False
@@ -203,11 +206,13 @@ def test_an_index_missing_after_a_killed_start_is_made_by_the_next_start(account
 def test_a_table_that_another_program_makes_at_the_same_time_is_no_error(account: Account):
     rival = account.aws.client("dynamodb")
 
-    def first(params: Any, **_: Any) -> None:
+    def create_before_the_command(params: Any, **_: Any) -> None:
         if params["TableName"] == account.settings.worker_table:
             rival.create_table(**{k: v for k, v in params.items() if k != "Tags"})
 
-    account.client.meta.events.register("provide-client-params.dynamodb.CreateTable", first)
+    account.client.meta.events.register(
+        "provide-client-params.dynamodb.CreateTable", create_before_the_command
+    )
     assert account.tables().ensure() is True
     assert account.described(account.settings.worker_table)["TableStatus"] == "ACTIVE"
 
@@ -244,22 +249,22 @@ def test_a_refused_index_is_reported(account: Account):
 def test_while_a_table_is_being_made_the_wait_is_reported(account: Account):
     states = iter(["CREATING", "CREATING", "UPDATING"])
 
-    def slow(parsed: Any, **_: Any) -> None:
+    def report_creating_at_first(parsed: Any, **_: Any) -> None:
         if parsed.get("Table", {}).get("TableName") == account.settings.lease_table:
             parsed["Table"]["TableStatus"] = next(states, "ACTIVE")
 
-    account.on_answer("DescribeTable", slow)
+    account.on_answer("DescribeTable", report_creating_at_first)
     account.tables().ensure()
     assert account.waits == [1.0, 1.0]
     assert any(f"table {account.settings.lease_table}: CREATING, waited 1 s" in line for line in account.said)
 
 
 def test_the_error_for_a_table_that_never_becomes_active_names_it(account: Account):
-    def stuck(parsed: Any, **_: Any) -> None:
+    def report_creating_for_ever(parsed: Any, **_: Any) -> None:
         if "Table" in parsed:
             parsed["Table"]["TableStatus"] = "CREATING"
 
-    account.on_answer("DescribeTable", stuck)
+    account.on_answer("DescribeTable", report_creating_for_ever)
     tables = DynamoTables(
         account.client, account.settings, pause=account.waits.append, patience=timedelta(seconds=30)
     )

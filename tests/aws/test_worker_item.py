@@ -11,7 +11,7 @@ from pipeline.aws.worker_item import read_worker
 from pipeline.core.worker import Worker
 from pipeline.ports import SkippedRow
 
-KCL: dict[str, Any] = {
+KCL_ATTRIBUTES: dict[str, Any] = {
     "wid": {"S": "w1"},
     "lut": {"N": "1700000000"},
     "sts": {"M": {"C": {"L": [{"N": "12.5"}, {"N": "-1"}]}}},
@@ -20,7 +20,7 @@ KCL: dict[str, Any] = {
     "sup": {"N": "1"},
     "slu": {"N": "1700000000"},
 }
-OURS: dict[str, Any] = {
+HEADRACE_ATTRIBUTES: dict[str, Any] = {
     "beat": {"N": "12"},
     "runBeats": {"M": {"run/1": {"N": "3"}}},
     "instance": {"S": "dagster-a"},
@@ -32,7 +32,7 @@ OURS: dict[str, Any] = {
 
 
 def test_a_row_that_kcl_wrote_is_a_worker_without_beats():
-    assert read_worker(KCL) == Worker(
+    assert read_worker(KCL_ATTRIBUTES) == Worker(
         "w1",
         last_update=datetime.fromtimestamp(1_700_000_000, UTC),
         stats={"C": (12.5, -1.0)},
@@ -42,7 +42,7 @@ def test_a_row_that_kcl_wrote_is_a_worker_without_beats():
 
 
 def test_headraces_attributes_are_beside_kcls_in_one_row():
-    row = read_worker({**KCL, **OURS})
+    row = read_worker({**KCL_ATTRIBUTES, **HEADRACE_ATTRIBUTES})
     assert isinstance(row, Worker)
     assert (row.beat, dict(row.run_beats), row.instance, row.stopping, row.assign_pass) == (
         12,
@@ -89,7 +89,7 @@ def test_in_layout_s_a_row_without_an_entity_type_is_a_lease():
     ],
 )
 def test_the_error_for_a_row_that_isnt_understood_names_it_and_the_reason(odd: dict[str, Any], reason: str):
-    found = read_worker({**KCL, **odd})
+    found = read_worker({**KCL_ATTRIBUTES, **odd})
     assert isinstance(found, SkippedRow)
     assert found.key == "w1"
     assert reason in found.why
@@ -97,11 +97,11 @@ def test_the_error_for_a_row_that_isnt_understood_names_it_and_the_reason(odd: d
 
 @given(
     st.dictionaries(
-        st.sampled_from([*KCL, *OURS]),
+        st.sampled_from([*KCL_ATTRIBUTES, *HEADRACE_ATTRIBUTES]),
         st.sampled_from(
             [{"S": ""}, {"S": "x"}, {"N": "NaN"}, {"N": "1E+99"}, {"M": {"a": {}}}, {"L": [{}]}, {"BOOL": 1}]
         ),
     )
 )
 def test_no_row_raises_an_unexpected_error(odd: dict[str, Any]):
-    assert isinstance(read_worker({**KCL, **odd}), (Worker, SkippedRow))
+    assert isinstance(read_worker({**KCL_ATTRIBUTES, **odd}), (Worker, SkippedRow))

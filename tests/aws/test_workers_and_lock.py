@@ -31,6 +31,8 @@ MEASURED = Metrics(
 
 @dataclass
 class Tables:
+    """A worker table and a state table of one test, with the product's stores on them."""
+
     aws: LocalAws
     client: "DynamoDBClient"
     worker_table: str
@@ -102,7 +104,7 @@ def test_beats_keep_unknown_attributes_and_remove_the_metrics_of_a_kcl_worker_wi
 
 
 def test_a_report_is_written_as_kcl_writes_it(tables: Tables):
-    """KCL 3.0-3.4, in three tables: lut, sts and opr."""
+    """As KCL 3.0-3.4 with its three tables: the attributes lut, sts and opr, and no entity type."""
     assert tables.workers.report("w1", MEASURED, seen=None)
     assert tables.worker_row() == {
         "wid": {"S": "w1"},

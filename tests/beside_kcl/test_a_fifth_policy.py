@@ -1,11 +1,9 @@
-"""A fifth policy for sharing tables, written in this test alone: two fleets of one application take turns, as when
-a new version replaces an old one. Core and duties don't know it.
+"""A policy for sharing tables that only this test has, besides the four of the product: two fleets of one application
+take turns, as when a new version replaces an old one. Core and duties work with the policy without knowing it.
 
 Each worker belongs to a colour. Only workers of the colour whose turn it is are assigned leases. Workers of the
-other colour
-
-keep their leases until these are moved, don't lead, and are assigned nothing new. A command may hold no row of
-theirs.
+other colour keep their leases until these are moved, don't lead, and are assigned nothing new. A command may hold
+no row that a worker of the other colour owns.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class ColoursCompany:
+class OneColourAtATime:
     """The policy's part that judges the fleet: only workers of the colour whose turn it is may be assigned leases."""
 
     turn: Turn
@@ -73,7 +71,7 @@ class ColoursCompany:
 
 
 @dataclass(frozen=True)
-class ToTheColour:
+class AssignToTheColour:
     """The policy's part that assigns: leases of the other colour's workers move to the colour whose turn it is."""
 
     turn: Turn
@@ -114,6 +112,8 @@ class TickCounter:
 
 @dataclass
 class Coloured(World):
+    """A world whose duties follow the policy of the two colours."""
+
     workers: tuple[str, ...] = ("blue-1", "blue-2", "green-1")
     shards: int = 4
     turn: Turn = field(default_factory=Turn)
@@ -126,8 +126,8 @@ class Coloured(World):
         times = self.settings.times
         return replace(
             plain,
-            other_workers=ColoursCompany(self.turn, NoOtherWorkers(times.lease_duration)),
-            strategy=ToTheColour(self.turn, GapStrategy(rules_of(self.settings, plain.signs_of_life))),
+            other_workers=OneColourAtATime(self.turn, NoOtherWorkers(times.lease_duration)),
+            strategy=AssignToTheColour(self.turn, GapStrategy(rules_of(self.settings, plain.signs_of_life))),
             own_leases=TickCounter(plain.own_leases),
         )
 
@@ -163,7 +163,7 @@ def test_the_policy_is_judged_anew_at_each_tick() -> None:
     assert world.owners == {"blue-1", "blue-2"}
 
 
-def test_if_no_worker_of_that_colour_beats_the_leader_assigns_nothing_and_says_why() -> None:
+def test_if_no_worker_of_the_colour_whose_turn_it_is_beats_the_leader_assigns_nothing_and_says_why() -> None:
     world = Coloured()
     world.tick(12)
     world.turn.colour = "red"

@@ -129,7 +129,7 @@ def test_a_shard_without_a_row_counts_as_ended_only_if_a_descendant_has_a_row() 
     assert len(world.landed()) == 7
 
 
-def test_rows_at_latest_start_at_the_moment_of_adoption() -> None:
+def test_rows_that_stand_at_latest_start_at_the_moment_of_adoption() -> None:
     world = World(shards=1)
     world.produce(0, 5, landed=False)
     world.clock.advance(timedelta(seconds=3))
@@ -139,7 +139,7 @@ def test_rows_at_latest_start_at_the_moment_of_adoption() -> None:
     read_to_the_end(world)
 
 
-def test_a_child_at_latest_waits_for_its_unfinished_parent() -> None:
+def test_a_child_whose_row_stands_at_latest_waits_for_its_unfinished_parent() -> None:
     world = World(shards=1)
     world.produce(0, 6)
     stands = at(world, 0, 2)

@@ -44,11 +44,12 @@ def kcl_reads(world: World, shard: int) -> Checkpoint:
     return stands
 
 
-def ours_again(world: World, shard: int) -> None:
+def headrace_takes_back(world: World, shard: int) -> None:
     assert isinstance(kcl_writes(world, shard, owner="w1"), Applied)
 
 
 def kinds(world: World) -> list[tuple[str, str]]:
+    """The shard and the kind of each range in the ledger."""
     head = world.table.load().snapshot
     pages = [snapshot.page for snapshot in world.table.history(head)][::-1]
     return [
@@ -71,7 +72,7 @@ def test_records_that_kcl_read_meanwhile_are_a_foreign_range_and_headrace_reads_
     world.produce(0, 7)
     kcl_reads(world, 0)
     world.produce(0, 3)
-    ours_again(world, 0)
+    headrace_takes_back(world, 0)
     assert world.wave("w1", "later").rows == 3
     nothing_is_missing_or_doubled(world)
     assert kinds(world) == [("landed", "0"), ("foreign", "0"), ("landed", "0")]
@@ -82,7 +83,7 @@ def test_a_foreign_checkpoint_stops_its_shard_unless_the_settings_allow_it() -> 
     world.settle()
     world.produce(0, 5)
     kcl_reads(world, 0)
-    ours_again(world, 0)
+    headrace_takes_back(world, 0)
     report = world.wave()
     assert report.rows == 0
     assert report.problems[0].fatal
@@ -95,7 +96,7 @@ def test_a_row_that_kcl_left_behind_the_table_is_brought_forward() -> None:
     world.wave()
     first = Checkpoint(str(world.put[0][1]))
     assert isinstance(kcl_writes(world, 0, checkpoint=first), Applied)
-    ours_again(world, 0)
+    headrace_takes_back(world, 0)
     world.produce(0, 2)
     assert world.wave("w1", "later").rows == 2
     nothing_is_missing_or_doubled(world)
@@ -161,7 +162,7 @@ def test_a_parent_whose_row_kcl_deleted_counts_as_ended_once_a_child_is_past_its
     kcl_reads(world, 1)
     world.leases.wipe(world.shard(0).shard_id)
     world.produce(1, 3)
-    ours_again(world, 1)
+    headrace_takes_back(world, 1)
     assert world.wave("w1", "later").rows == 3
     nothing_is_missing_or_doubled(world)
     assert kinds(world) == [("foreign", "0"), ("foreign", "1"), ("landed", "1")]
@@ -344,7 +345,7 @@ def test_the_waves_report_notes_the_range_that_kcl_read_meanwhile() -> None:
     world.wave()
     world.produce(0, 4)
     kcl_reads(world, 0)
-    ours_again(world, 0)
+    headrace_takes_back(world, 0)
     world.produce(0, 1)
     report = world.wave("w1", "second")
     assert ["KCL read this shard from" in note for note in report.notes] == [True]
@@ -354,7 +355,7 @@ def test_the_waves_report_notes_the_range_that_kcl_read_meanwhile() -> None:
 
 
 def test_children_that_late_listings_left_out_at_their_parents_end_are_read_all_the_same() -> None:
-    """KCL's plan takes it that the children of an ended parent have rows."""
+    """KCL's plan relies on the children of an ended parent having rows."""
     world = shared(World(shards=2))
     world.settle()
     world.source.split(world.shard(0))

@@ -18,6 +18,7 @@ ROW = Lease("shardId-1", 5, Checkpoint("20"), owner="me", parents=frozenset({"sh
 
 
 def at(position: Position | None) -> Positions:
+    """The positions of a table in which the shard has this position."""
     return Positions(shards={} if position is None else {KEY: position})
 
 
@@ -62,18 +63,20 @@ def test_a_parent_is_ended_by_its_row_at_shard_end_or_by_a_child_that_was_begun_
     assert asked == {"shardId-0": (ROW,)}
     ended, open_row = Lease("shardId-0", 9, SHARD_END), Lease("shardId-0", 9, Checkpoint("7"))
 
-    def ends(*rows: Lease, child: Lease = ROW) -> int:
+    def number_of_ends(*rows: Lease, child: Lease = ROW) -> int:
         return len(plan_ends(STREAM, {"shardId-0": (child,)}, rows, at(None), run="r", claim="r/1"))
 
-    assert ends(ended) == 1
-    assert ends(open_row) == 0
-    assert ends() == 1
-    assert ends(child=replace(ROW, checkpoint=LATEST)) == 0
+    assert number_of_ends(ended) == 1
+    assert number_of_ends(open_row) == 0
+    assert number_of_ends() == 1
+    assert number_of_ends(child=replace(ROW, checkpoint=LATEST)) == 0
     ours = replace(ROW, landed=Checkpoint("20"))
-    assert ends(child=ours) == 0, "Headrace began the child after an END of its own, which the table has lost"
+    assert number_of_ends(child=ours) == 0, (
+        "Headrace began the child after an END of its own, which the table has lost"
+    )
 
 
-def test_a_parent_whose_end_was_removed_needs_none_once_its_child_has_a_position() -> None:
+def test_a_parent_whose_end_was_removed_needs_no_new_end_once_its_child_has_a_position() -> None:
     assert unfinished_parents(STREAM, [ROW], at(Position(10))) == {}
 
 

@@ -25,7 +25,7 @@ from pipeline.errors import OriginUnsafe
 from tests.duties.moves import shared
 from tests.duties.world import STREAM, World
 
-MORE = "returns"
+RETURNS = "returns"
 COUNTED, NEW, AT_THE_TIP, AT_A_MOMENT = range(4)
 """The shards of a stream, by what their rows said when they were adopted."""
 
@@ -38,13 +38,13 @@ def joining(world: World, *, beside_kcl: bool = True) -> Adopting:
 
 def a_fleet() -> tuple[World, datetime]:
     """A fleet, and the moment that KCL's configuration names."""
-    world = shared(World(more_streams=(MORE,), shards=4))
-    for stream in (STREAM, MORE):
+    world = shared(World(more_streams=(RETURNS,), shards=4))
+    for stream in (STREAM, RETURNS):
         for shard in (COUNTED, AT_THE_TIP, AT_A_MOMENT):
             world.produce(shard, 3, landed=False, stream=stream)
     world.clock.advance(timedelta(seconds=2))
     moment = world.clock.now().replace(microsecond=0)
-    for stream in (STREAM, MORE):
+    for stream in (STREAM, RETURNS):
         kcl_reads(world, COUNTED, 2, stream=stream)
         for shard, says in ((NEW, TRIM_HORIZON), (AT_THE_TIP, LATEST), (AT_A_MOMENT, AT_TIMESTAMP)):
             kcl_writes(world, world.shard(shard, stream), says)
@@ -92,7 +92,7 @@ def adopt(world: World, stream: str, moment: datetime) -> Adoption:
     return adoption
 
 
-def ours_take_it_all(world: World) -> None:
+def headrace_takes_all(world: World) -> None:
     for row in world.leases.scan().leases:
         world.leases.apply(
             Change(
@@ -112,14 +112,14 @@ def test_streams_that_were_adopted_stay_so_and_the_others_are_adopted_though_the
     assert found.is_done
     assert found.kcl_read_on
     assert world.table.load() == before
-    assert not adopt(world, MORE, moment).is_done
+    assert not adopt(world, RETURNS, moment).is_done
 
-    for stream in (STREAM, MORE):
+    for stream in (STREAM, RETURNS):
         world.produce(COUNTED, 4, stream=stream)
         world.produce(AT_A_MOMENT, 3, stream=stream)
     for child in children:
         world.produce(child, 2)
-    ours_take_it_all(world)
+    headrace_takes_all(world)
     for n in range(6):
         world.wave("w1", f"run-{n}")
         world.clock.advance(timedelta(seconds=5))
@@ -223,18 +223,18 @@ def test_a_new_row_of_a_shard_whose_descendants_have_positions_is_refused_becaus
 def test_an_adopted_stream_that_headraces_runs_read_meanwhile_is_left_alone() -> None:
     world, moment = a_fleet()
     adopt(world, STREAM, moment)
-    ours_take_it_all(world)
+    headrace_takes_all(world)
     kcl_reads(world, COUNTED, 2)
     listing, waves = world.source.list_shards, [1]
 
-    def slow(*args: Any) -> tuple[Shard, ...]:
+    def read_while_listing(*args: Any) -> tuple[Shard, ...]:
         if waves:
             world.produce(COUNTED, 4)
             assert world.wave("w1", f"run-{waves.pop()}").rows == 4
         return listing(*args)
 
-    world.source.list_shards = slow  # type: ignore[method-assign,assignment]
-    ours_take_it_all(world)
+    world.source.list_shards = read_while_listing  # type: ignore[method-assign,assignment]
+    headrace_takes_all(world)
     assert joining(world).survey(STREAM, timestamp=moment).is_done
     assert waves == []
 
@@ -242,7 +242,7 @@ def test_an_adopted_stream_that_headraces_runs_read_meanwhile_is_left_alone() ->
 def test_a_row_that_is_behind_because_its_run_died_after_the_commit_isnt_refused() -> None:
     world, moment = a_fleet()
     adopt(world, STREAM, moment)
-    ours_take_it_all(world)
+    headrace_takes_all(world)
     world.produce(COUNTED, 4)
     world.killed_run(Arrow.COMMITTED)
     assert joining(world).survey(STREAM, timestamp=moment).kcl_read_on

@@ -99,7 +99,7 @@ def test_nothing_is_committed_while_the_worker_may_not_read() -> None:
     assert world.table.load().snapshot is None
 
 
-def test_whether_the_worker_may_read_is_asked_once_or_once_an_assignment_period_while_it_may_not() -> None:
+def test_whether_the_worker_may_read_is_asked_once_an_assignment_period_until_it_may() -> None:
     world = a_fleet()
     before = world.leases.scans
     ticks(world, 8)

@@ -21,7 +21,7 @@ from pipeline.kcl.auditor import SeenHole
 from pipeline.kcl.coverage import SeenHoles, coverage_warnings
 
 STREAM = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/orders", 1_700_000_000)
-T0 = datetime(2026, 1, 1, tzinfo=UTC)
+FIRST_MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 SIXTH = (MAX_HASH_KEY + 1) // 6
 
 
@@ -53,14 +53,16 @@ SINCE_206 = ("4", "8", "9", "10")
 
 
 def created(plan: list[Change]) -> dict[str, Checkpoint]:
+    """The rows that the plan makes, with the checkpoint of each."""
     return {c.key: c.create.checkpoint for c in plan if c.create}
 
 
 def at(*, since: Start = TRIM, shards: dict[ShardKey, Position] | None = None) -> Positions:
-    return Positions({STREAM: Origin(since, T0)}, shards or {})
+    return Positions({STREAM: Origin(since, FIRST_MOMENT)}, shards or {})
 
 
 def kcl(*shards: str, rows: tuple[Lease, ...] = HELD, sentinel: Checkpoint, **more: object) -> list[Change]:
+    """The rows that KCL's plan makes."""
     listed = [TREE[name] for name in shards]
     family = a_family(STREAM, listed, leases=rows)
     found = {"positions": at(), "multi": False} | more
@@ -152,7 +154,7 @@ def test_a_shard_that_was_split_after_the_start_at_latest_gets_a_row() -> None:
 
 @pytest.mark.parametrize("stands", [None, Position(7)], ids=["unread", "being read"])
 def test_a_missing_row_of_an_ended_parents_child_is_made(stands: Position | None) -> None:
-    """KCL's own plan takes it that the children of an ended parent have rows. So a late listing at the parent's end
+    """KCL's own plan relies on the children of an ended parent having rows. So a late listing at the parent's end
     would leave a hole for ever."""
     rows = (
         *(row for row in HELD if row.key != "5"),
@@ -222,6 +224,7 @@ OPEN = ("4", "8", "9", "10")
 def warnings(
     rows: set[str], ended: set[str], *, listed: tuple[str, ...] = tuple(TREE), looks: int = 3
 ) -> list[tuple[str, ...]]:
+    """What the leader reports about holes, after so many looks."""
     shards = [TREE[name] for name in listed]
     leases = [Lease(name) for name in sorted(rows)]
     positions = at(shards={ShardKey(STREAM, name): Position(1, ended=True) for name in ended})

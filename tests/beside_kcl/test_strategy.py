@@ -12,12 +12,12 @@ from pipeline.duties.alone import LeasesBeat, WorkersBeat, rules_of
 from pipeline.settings.choices import Heartbeat, Strategy
 from pipeline.settings.kcl_block import KclSettings
 from pipeline.settings.model import AssignmentSettings, Settings, StreamSettings
-from tests.core.scenes import carried_out, counts, drawn, loads, unowned
+from tests.core.scenes import carried_out, counts, fleet_with, loads, unowned
 
 SETTINGS = Settings(application="app", streams=(StreamSettings(name="orders"),))
 
 
-def with_(strategy: Strategy, **knobs: object) -> Settings:
+def settings_with(strategy: Strategy, **knobs: object) -> Settings:
     names = {spec.name for spec in fields(AssignmentSettings)}
     ours = {name: value for name, value in knobs.items() if name in names}
     kcls = {name: value for name, value in knobs.items() if name not in names}
@@ -45,8 +45,8 @@ def busy(**cpu: float) -> list[Worker]:
         (Strategy.LEASE_COUNT, "w1 has 4 leases, w2 0"),
     ],
 )
-def test_the_strategy_of_the_settings_plans(strategy: Strategy, told: str):
-    plan = plan_moves(drawn("w2", w1=[1.0] * 4), busy(w1=90.0, w2=10.0), with_(strategy), run=0)
+def test_the_plan_is_that_of_the_strategy_in_the_settings(strategy: Strategy, told: str):
+    plan = plan_moves(fleet_with("w2", w1=[1.0] * 4), busy(w1=90.0, w2=10.0), settings_with(strategy), run=0)
     assert {change.why.partition(":")[0] for change in plan} == {told}
 
 
@@ -55,7 +55,7 @@ def test_the_strategy_of_the_settings_plans(strategy: Strategy, told: str):
 def test_kcls_strategies_balance_in_the_first_pass_and_then_every_few_passes(
     strategy: Strategy, every: int, balancing: set[int]
 ):
-    scene, settings = drawn("w2", w1=[1.0] * 4), with_(strategy, balance_every=every)
+    scene, settings = fleet_with("w2", w1=[1.0] * 4), settings_with(strategy, balance_every=every)
     rows = busy(w1=90.0, w2=10.0)
     assert {run for run in range(8) if plan_moves(scene, rows, settings, run=run)} == balancing
 
@@ -63,7 +63,7 @@ def test_kcls_strategies_balance_in_the_first_pass_and_then_every_few_passes(
 @pytest.mark.parametrize("strategy", Strategy)
 def test_each_strategy_keeps_the_cap(strategy: Strategy):
     scene = unowned(9, ["w1", "w2"])
-    plan = plan_moves(scene, [], with_(strategy, max_leases=2), run=0)
+    plan = plan_moves(scene, [], settings_with(strategy, max_leases=2), run=0)
     assert counts(carried_out(scene, plan)) == {"w1": 2, "w2": 2, None: 5}
 
 
@@ -77,9 +77,9 @@ def test_each_strategy_keeps_the_cap(strategy: Strategy):
 def test_the_holder_is_asked_to_hand_over_if_its_run_reads_or_its_leases_beat(
     strategy, graceful, claim, heartbeat, asked
 ):
-    scene = drawn("w2", w1=[1.0] * 4)
+    scene = fleet_with("w2", w1=[1.0] * 4)
     scene = replace(scene, leases=tuple(replace(row, run_claim=claim) for row in scene.leases))
-    settings = with_(strategy, graceful=graceful)
+    settings = settings_with(strategy, graceful=graceful)
     settings = replace(settings, kcl=replace(settings.kcl, heartbeat=heartbeat))
     plan = plan_moves(scene, busy(w1=90.0, w2=10.0), settings, run=0)
     found = [row for row in carried_out(scene, plan).leases if row.owner == "w2"]
@@ -89,15 +89,15 @@ def test_the_holder_is_asked_to_hand_over_if_its_run_reads_or_its_leases_beat(
 @pytest.mark.parametrize("strategy", [Strategy.GAP, Strategy.VARIANCE])
 @pytest.mark.parametrize(("tolerance", "moves"), [(0.1, True), (0.5, False)])
 def test_within_the_tolerance_no_lease_moves(strategy, tolerance, moves):
-    scene = drawn(w1=[1.0] * 13, w2=[1.0] * 7)
-    plan = plan_moves(scene, busy(w1=60.0, w2=40.0), with_(strategy, tolerance=tolerance), run=0)
+    scene = fleet_with(w1=[1.0] * 13, w2=[1.0] * 7)
+    plan = plan_moves(scene, busy(w1=60.0, w2=40.0), settings_with(strategy, tolerance=tolerance), run=0)
     assert bool(plan) is moves
 
 
 @pytest.mark.parametrize(
     ("knobs", "moved"),
     [
-        ({}, 200.0),  # six tenths of (20 - 12.5) / 20 of 1000, in whole leases
+        ({}, 200.0),  # 0.6 of (20 - 12.5) / 20 of 1000 KB/s, in whole leases of 100
         ({"dampening": 1.0}, 300.0),
         ({"dampening": 0.1, "overshoot": False}, 0.0),
         ({"dampening": 0.1}, 100.0),
@@ -105,17 +105,17 @@ def test_within_the_tolerance_no_lease_moves(strategy, tolerance, moves):
     ],
 )
 def test_the_variance_strategy_uses_the_numbers_of_the_settings(knobs: dict[str, object], moved: float):
-    scene = drawn(hot=[100.0] * 10, cool=[100.0] * 10)
-    plan = plan_moves(scene, busy(hot=40.0, cool=10.0), with_(Strategy.VARIANCE, **knobs), run=0)
+    scene = fleet_with(hot=[100.0] * 10, cool=[100.0] * 10)
+    plan = plan_moves(scene, busy(hot=40.0, cool=10.0), settings_with(Strategy.VARIANCE, **knobs), run=0)
     assert 1000.0 - loads(carried_out(scene, plan))["hot"] == moved
 
 
 @pytest.mark.parametrize(("alpha", "moved"), [(1.0, 200.0), (0.5, 100.0)])
 def test_the_weight_of_the_newest_average_comes_from_the_settings(alpha: float, moved: float):
-    scene = drawn(hot=[100.0] * 10, cool=[100.0] * 10)
+    scene = fleet_with(hot=[100.0] * 10, cool=[100.0] * 10)
     rows = [
         replace(row, stats={"C": (was, *row.stats["C"][1:])})
         for row, was in zip(busy(hot=40.0, cool=10.0), (0.0, 20.0), strict=True)
     ]
-    plan = plan_moves(scene, rows, with_(Strategy.VARIANCE, ema_alpha=alpha), run=0)
+    plan = plan_moves(scene, rows, settings_with(Strategy.VARIANCE, ema_alpha=alpha), run=0)
     assert 1000.0 - loads(carried_out(scene, plan))["hot"] == moved

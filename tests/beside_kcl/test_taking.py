@@ -39,6 +39,8 @@ def rows(count: int, owner: str | None = None) -> list[Lease]:
 
 @dataclass
 class Fleet:
+    """Workers that take leases for themselves, without ticks, runs and a stream."""
+
     leases: MemoryLeaseStore
     settings: Settings = SETTINGS
     clock: MemoryClock = field(default_factory=MemoryClock)
@@ -92,7 +94,7 @@ def a_fleet(*held: Lease, settings: Settings = SETTINGS) -> Fleet:
     return Fleet(MemoryLeaseStore(held), settings)
 
 
-def with_kcl(**knobs: object) -> Settings:
+def settings_with_kcl(**knobs: object) -> Settings:
     return replace(SETTINGS, kcl=replace(SETTINGS.kcl, **knobs))  # type: ignore[arg-type]
 
 
@@ -145,7 +147,7 @@ def test_at_first_one_worker_takes_all_unowned_leases_and_the_others_steal_one_a
 
 
 def test_with_very_old_first_switched_off_the_first_workers_share_the_unowned_leases():
-    fleet = a_fleet(*rows(6), settings=with_kcl(very_old_first=False))
+    fleet = a_fleet(*rows(6), settings=settings_with_kcl(very_old_first=False))
     fleet.period("w1")
     fleet.period("w1", "w2")
     fleet.period("w1", "w2")
@@ -154,7 +156,7 @@ def test_with_very_old_first_switched_off_the_first_workers_share_the_unowned_le
 
 
 def test_steal_at_most_sets_how_many_leases_are_stolen_at_a_time():
-    fleet = a_fleet(*rows(8, "w1"), settings=with_kcl(steal_at_most=4))
+    fleet = a_fleet(*rows(8, "w1"), settings=settings_with_kcl(steal_at_most=4))
     fleet.period("w1")
     assert len(fleet.period("w1", "w2")["w2"].taken) == 4
 

@@ -13,6 +13,7 @@ from tests.duties.world import TICK, World
 
 
 def joined(world: World, mode: Mode) -> World:
+    """From now on the settings join a fleet in this mode."""
     kcl = replace(
         world.settings.kcl,
         mode=mode,

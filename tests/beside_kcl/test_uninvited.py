@@ -37,6 +37,7 @@ def owned_by_kcl(world: World, *, heartbeat: Heartbeat = Heartbeat.WORKER) -> Wo
 
 
 def stamp(world: World, name: str = "kcl-1") -> None:
+    """Write the row of a KCL worker with the present time."""
     world.rows._put(Worker(name, last_update=world.clock.now().replace(microsecond=0), measured_by=None))
 
 

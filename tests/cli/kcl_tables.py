@@ -36,7 +36,7 @@ def leases_of(*owners: str | None, **more: Any) -> list[Item]:
     ]
 
 
-TYPED = {"entityType": {"S": "LEASE"}}
+WITH_ENTITY_TYPE = {"entityType": {"S": "LEASE"}}
 
 
 def a_worker(name: str, *, key: str, age: int = 0) -> Item:
@@ -74,7 +74,8 @@ class KclTables:
             puts: Any = [{"PutRequest": {"Item": item}} for item in items[first : first + 25]]
             self.client.batch_write_item(RequestItems={name: puts})
 
-    def beside(self, suffix: str, key: str, items: Sequence[Item] = ()) -> str:
+    def make_table(self, suffix: str, key: str, items: Sequence[Item] = ()) -> str:
+        """Make a table beside the lease table, and return its name."""
         name = f"{self.lease_table}-{suffix}"
         self.client.create_table(
             TableName=name,
@@ -85,14 +86,18 @@ class KclTables:
         self.put(items, table=name)
         return name
 
-    def three(self, *owners: str | None, leader: str = "east-1", workers: Sequence[str] = ()) -> None:
+    def fill_three_tables(
+        self, *owners: str | None, leader: str = "east-1", workers: Sequence[str] = ()
+    ) -> None:
+        """KCL 3.0-3.4: leases of these owners, a row for each worker, and the lock of the leader."""
         self.put(leases_of(*owners))
         names = workers or sorted({owner for owner in owners if owner})
-        self.beside("WorkerMetricStats", "wid", [a_worker(name, key="wid") for name in names])
-        self.beside("CoordinatorState", "key", [a_lock(leader, key="key")])
+        self.make_table("WorkerMetricStats", "wid", [a_worker(name, key="wid") for name in names])
+        self.make_table("CoordinatorState", "key", [a_lock(leader, key="key")])
 
-    def one(self, *owners: str | None, leader: str = "east-1") -> None:
-        self.put(leases_of(*owners, **TYPED))
+    def fill_one_table(self, *owners: str | None, leader: str = "east-1") -> None:
+        """KCL 3.5: the same rows in the lease table, and a row of a kind that Headrace doesn't use."""
+        self.put(leases_of(*owners, **WITH_ENTITY_TYPE))
         names = sorted({owner for owner in owners if owner})
         self.put([a_worker(name, key="leaseKey") for name in names])
         self.put(
@@ -103,6 +108,7 @@ class KclTables:
         )
 
     def renew(self, keys: Sequence[str]) -> None:
+        """Renew these leases as their workers do."""
         for key in keys:
             self.client.update_item(
                 TableName=self.lease_table,
@@ -112,5 +118,6 @@ class KclTables:
             )
 
     def everything(self) -> Mapping[str, list[Any]]:
+        """The rows of all tables of the application, by table."""
         names = [n for n in table_names(self.client) if n.startswith(self.lease_table)]
         return {name: self.client.scan(TableName=name)["Items"] for name in names}

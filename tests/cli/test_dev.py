@@ -56,6 +56,7 @@ def folder(tmp_path: Path, aws: LocalAws) -> Iterator[Path]:
 
 
 def the_dagster(folder: Path) -> int:
+    """The process id of Dagster."""
     return int((folder / "dagster").read_text())
 
 
@@ -79,6 +80,7 @@ def started(folder: Path, aws: LocalAws, output: int) -> Iterator["subprocess.Po
 
 
 def until(lines: Iterable[str], wanted: str) -> Iterator[str]:
+    """The lines up to the first one that contains this text."""
     for line in lines:
         yield line
         if wanted in line:
@@ -198,7 +200,9 @@ def test_headrace_dev_stops_the_dagster_that_a_killed_headrace_dev_left_and_star
     with started(folder, aws, theirs) as second, os.fdopen(ours, encoding="utf-8") as lines:
         told = [*until(lines, "UI at")]
         assert f"(process {first}) was killed; the Dagster that it left running was stopped" in "".join(told)
-        assert (folder / "asked").exists(), "by an interrupt, as at a normal end"
+        assert (folder / "asked").exists(), (
+            "Dagster is stopped by an interrupt, as at the end of a `headrace dev` that wasn't killed"
+        )
         with pytest.raises(ProcessLookupError):
             os.kill(left, 0)
         second.send_signal(signal.SIGTERM)

@@ -49,10 +49,10 @@ def command(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def fail_with(error: BaseException) -> Any:
-    def body(_: object) -> int:
+    def raise_the_error(_: object) -> int:
         raise error
 
-    return body
+    return raise_the_error
 
 
 @pytest.mark.parametrize(
@@ -173,9 +173,9 @@ def test_headrace_local_without_its_packages_says_what_to_install(
 def _without(package: str) -> Any:
     real = __import__
 
-    def importing(name: str, *args: Any, **kwargs: Any) -> Any:
+    def import_all_but_the_package(name: str, *args: Any, **kwargs: Any) -> Any:
         if name == package:
             raise ModuleNotFoundError(f"No module named {name!r}", name="moto")
         return real(name, *args, **kwargs)
 
-    return importing
+    return import_all_but_the_package

@@ -35,24 +35,24 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_kinesis import KinesisClient
 
-FREE = Lease("shardId-0", 4)
-MINE = Lease("shardId-1", 4, owner="w1")
-HANDING = Lease("shardId-2", 4, owner="w2", checkpoint_owner="w1")
+UNOWNED = Lease("shardId-0", 4)
+OWNED = Lease("shardId-1", 4, owner="w1")
+IN_HANDOVER = Lease("shardId-2", 4, owner="w2", checkpoint_owner="w1")
 
 
 @pytest.mark.parametrize(
     ("planned", "kind", "before", "after"),
     [
-        (change.create(FREE, "new"), "create", None, None),
-        (change.assign(FREE, "w2", "unowned"), "assign", None, "w2"),
-        (change.assign(MINE, "w2", "its holder died"), "move", "w1", "w2"),
-        (change.initiate_handover(MINE, "w2", "too much"), "hand over", "w1", "w2"),
-        (change.redirect_handover(HANDING, "w3", "w2 died"), "redirect", "w1", "w3"),
-        (change.assign(HANDING, "w3", "w1 died"), "move", "w1", "w3"),
-        (change.complete_handover(HANDING, "overdue"), "end handover", "w1", "w2"),
+        (change.create(UNOWNED, "new"), "create", None, None),
+        (change.assign(UNOWNED, "w2", "unowned"), "assign", None, "w2"),
+        (change.assign(OWNED, "w2", "its holder died"), "move", "w1", "w2"),
+        (change.initiate_handover(OWNED, "w2", "too much"), "hand over", "w1", "w2"),
+        (change.redirect_handover(IN_HANDOVER, "w3", "w2 died"), "redirect", "w1", "w3"),
+        (change.assign(IN_HANDOVER, "w3", "w1 died"), "move", "w1", "w3"),
+        (change.complete_handover(IN_HANDOVER, "overdue"), "end handover", "w1", "w2"),
         (change.delete_ended(Lease("e", 1, SHARD_END), "past"), "delete", None, None),
         (change.retire(Lease("e", 1, stream_epoch=3), "an earlier stream"), "delete", None, None),
-        (change.note_children(MINE, frozenset({"c"})), "change", None, None),
+        (change.note_children(OWNED, frozenset({"c"})), "change", None, None),
     ],
     ids=lambda each: each.why if isinstance(each, Change) else "",
 )
@@ -65,7 +65,7 @@ def test_each_change_is_printed_with_what_happens_to_the_lease(
 
 
 def test_each_line_has_its_reason_and_the_last_line_the_sum():
-    changes = [change.assign(FREE, "w2", "unowned"), change.initiate_handover(MINE, "w2", "too much")]
+    changes = [change.assign(UNOWNED, "w2", "unowned"), change.initiate_handover(OWNED, "w2", "too much")]
     assert lines(changes) == [
         "assign     shardId-0  -> w2     unowned",
         "hand over  shardId-1  w1 -> w2  too much",
@@ -98,6 +98,8 @@ def test_the_leader_then_does_what_the_plan_said_and_the_command_writes_nothing(
 
 
 def ticking(world: World) -> Callable[[float], None]:
+    """A pause in which the sensors of all workers tick."""
+
     def pause(seconds: float) -> None:
         world.clock.advance(timedelta(seconds=seconds))
         for worker in world.workers:
@@ -140,14 +142,14 @@ def test_beside_kcl_workers_that_the_settings_dont_join_the_plan_says_so_as_the_
     if stamped:
         stamp(world)
 
-    def renewing(seconds: float) -> None:
+    def renew_while_pausing(seconds: float) -> None:
         world.clock.advance(timedelta(seconds=seconds))
         for shard in range(4):
             kcl_writes(world, shard)
 
     period = default_period(world.settings)
     duty = world.a_leader()
-    seen = watch(duty, period, every=world.settings.times.leader_tick, pause=renewing)
+    seen = watch(duty, period, every=world.settings.times.leader_tick, pause=renew_while_pausing)
     assert (seen.changes, seen.has_started) == ((), True)
     (told,) = before(seen, "app")
     assert "(kcl-1)" in told
@@ -160,12 +162,12 @@ def test_the_plan_says_so_before_a_first_start_too_if_kcls_workers_have_read_not
     row = Lease("shardId-000000000000", 1, checkpoint=TRIM_HORIZON, owner="kcl-1")
     world.leases.apply(change.create(row, "KCL"))
 
-    def renewing(seconds: float) -> None:
+    def renew_while_pausing(seconds: float) -> None:
         world.clock.advance(timedelta(seconds=seconds))
         kcl_writes(world, 0)
 
     period = default_period(world.settings)
-    seen = watch(world.a_leader(), period, every=world.settings.times.leader_tick, pause=renewing)
+    seen = watch(world.a_leader(), period, every=world.settings.times.leader_tick, pause=renew_while_pausing)
     why_not, then, *_ = before(seen, "app")
     assert "(kcl-1)" in why_not
     assert then == "application app hasn't started yet: the leader would first"

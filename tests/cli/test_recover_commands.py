@@ -39,6 +39,8 @@ FIRST, SECOND = (f"shardId-{n:012d}" for n in range(2))
 
 @dataclass
 class App:
+    """An application on the stand-in: calling it runs a `headrace` command with its settings."""
+
     folder: Path
     stream: StreamId
     leases: DynamoLeaseStore
@@ -201,19 +203,19 @@ def test_if_one_of_several_shards_fails_the_error_names_those_that_are_done(
         app.land(shard, first)
         app.checkpoint(shard, second)
 
-    def somebody_moves_the_second(_: str) -> str:
+    def somebody_moves_the_second_row(_: str) -> str:
         app.checkpoint(SECOND, app.put[SECOND][2])
         return "y"
 
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    monkeypatch.setattr("builtins.input", somebody_moves_the_second)
+    monkeypatch.setattr("builtins.input", somebody_moves_the_second_row)
     shards = ("--shard", FIRST, SECOND)
     assert app("reposition", *shards, "--to", "lease") == 2
     assert f"headrace: {FIRST}: done, and not undone. But then, for {SECOND}: " in capsys.readouterr().err
     assert app.kinds()[-1] is Kind.REPOSITION
     assert (at := app.position(FIRST)) is not None
     assert at.sequence == app.put[FIRST][1]
-    somebody_moves_the_second("")
+    somebody_moves_the_second_row("")
     assert app("reposition", "--shard", SECOND, "--to", "lease", "--yes") == 0
 
 
@@ -224,12 +226,12 @@ def test_the_error_of_a_single_shard_is_shown_unchanged(
     app.land(FIRST, first)
     app.checkpoint(FIRST, second)
 
-    def somebody_moves_it(_: str) -> str:
+    def somebody_moves_the_row(_: str) -> str:
         app.checkpoint(FIRST, third)
         return "y"
 
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    monkeypatch.setattr("builtins.input", somebody_moves_it)
+    monkeypatch.setattr("builtins.input", somebody_moves_the_row)
     before = app.position(FIRST)
     assert app("reposition", "--shard", FIRST, "--to", "lease") == 2
     assert app.position(FIRST) == before

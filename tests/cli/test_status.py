@@ -51,9 +51,11 @@ def say(kcl: KclTables, aws: LocalAws, capsys: pytest.CaptureFixture[str]) -> Sa
     return run
 
 
-def told(said: tuple[int, str, str]) -> Any:
-    assert said[0] == 0
-    return json.loads(said[1])
+def json_of(result: tuple[int, str, str]) -> Any:
+    """The JSON that a successful command printed."""
+    code, out, _ = result
+    assert code == 0
+    return json.loads(out)
 
 
 # --- layouts ------------------------------------------------------------------------------------------------
@@ -61,7 +63,7 @@ def told(said: tuple[int, str, str]) -> Any:
 
 def test_status_reads_a_table_of_kcl_2_without_settings(kcl: KclTables, say: Say):
     kcl.put(leases_of("east-1", "east-1", "east-2", "east-2", "west-1", "west-2", None))
-    seen = told(say("--json"))
+    seen = json_of(say("--json"))
     assert seen["layout"]["kind"] == "leases-only"
     assert seen["leases"] == {"rows": 7, "open": 7, "ended": 0, "unowned": 1, "handover": 0}
     assert seen["leader"] is None
@@ -83,8 +85,8 @@ def test_status_reads_a_table_of_kcl_2_without_settings(kcl: KclTables, say: Say
 
 
 def test_the_three_tables_of_kcl_3_are_read_together(kcl: KclTables, say: Say):
-    kcl.three("east-1", "east-2", workers=["east-1", "east-2", "east-3"])
-    seen = told(say("--json"))
+    kcl.fill_three_tables("east-1", "east-2", workers=["east-1", "east-2", "east-3"])
+    seen = json_of(say("--json"))
     assert seen["layout"]["kind"] == "M"
     assert seen["leader"] == {"worker": "east-1", "promised_seconds": 120.0, "beats": None, "assigned": None}
     assert [(w["worker"], w["leases"], w["has_row"]) for w in seen["workers"]] == [
@@ -98,8 +100,8 @@ def test_the_three_tables_of_kcl_3_are_read_together(kcl: KclTables, say: Say):
 
 
 def test_rows_of_all_kinds_in_one_table_are_distinguished(kcl: KclTables, say: Say):
-    kcl.one("east-1", "east-2")
-    seen = told(say("--json"))
+    kcl.fill_one_table("east-1", "east-2")
+    seen = json_of(say("--json"))
     assert seen["layout"]["kind"] == "S"
     assert seen["leases"]["rows"] == 2
     assert [w["worker"] for w in seen["workers"]] == ["east-1", "east-2"]
@@ -108,17 +110,17 @@ def test_rows_of_all_kinds_in_one_table_are_distinguished(kcl: KclTables, say: S
 
 
 def test_rows_that_kcl_3_4_wrote_without_a_type_are_recognized_by_their_keys(kcl: KclTables, say: Say):
-    kcl.three("east-1", "east-2")
+    kcl.fill_three_tables("east-1", "east-2")
     migration = {"key": {"S": "Migration3.0"}, "cv": {"S": "CLIENT_VERSION_3X"}, "mb": {"S": "east-1"}}
     kcl.put([migration], table=f"{kcl.lease_table}-CoordinatorState")
-    seen = told(say("--json"))
+    seen = json_of(say("--json"))
     assert seen["layout"]["kind"] == "M"
     assert seen["odd_rows"] == []
 
 
 def test_a_stray_state_table_is_reported_with_its_repair(kcl: KclTables, say: Say):
-    kcl.one("east-1", "east-2")
-    kcl.beside("CoordinatorState", "key")
+    kcl.fill_one_table("east-1", "east-2")
+    kcl.make_table("CoordinatorState", "key")
     code, out, _ = say("--strict")
     assert code == 1
     assert "layout-trap" in out
@@ -131,9 +133,9 @@ def test_a_stray_state_table_is_reported_with_its_repair(kcl: KclTables, say: Sa
 
 def test_worker_and_state_tables_may_have_other_names(kcl: KclTables, say: Say):
     kcl.put(leases_of("w-1"))
-    workers = kcl.beside("w", "wid", [a_worker("w-1", key="wid")])
-    state = kcl.beside("s", "key", [a_lock("w-1", key="key")])
-    seen = told(say("--json", "--worker-table", workers, "--state-table", state))
+    workers = kcl.make_table("w", "wid", [a_worker("w-1", key="wid")])
+    state = kcl.make_table("s", "key", [a_lock("w-1", key="key")])
+    seen = json_of(say("--json", "--worker-table", workers, "--state-table", state))
     assert (seen["layout"]["kind"], seen["leader"]["worker"]) == ("M", "w-1")
 
 
@@ -141,7 +143,7 @@ def test_an_owner_of_ended_leases_only_is_in_the_json_and_doesnt_count_for_the_b
     kcl: KclTables, say: Say
 ):
     kcl.put([*leases_of("a-1", "a-2", "b-1"), a_lease("old", owner="b-2", checkpoint={"S": "SHARD_END"})])
-    seen = told(say("--json"))
+    seen = json_of(say("--json"))
     assert [(w["worker"], w["leases"], w["ended"]) for w in seen["workers"]][-1] == ("b-2", 0, 1)
     assert [(c["cluster"], c["workers"]) for c in seen["clusters"]] == [("a", 2), ("b", 1)]
     assert (seen["spread"], seen["findings"]) == (0, [])
@@ -164,7 +166,7 @@ def test_no_odd_row_hides_the_others(kcl: KclTables, say: Say):
         {"leaseKey": {"S": "Migration3.0"}, "cv": {"N": "3"}},
     ]
     kcl.put([*leases_of("a", "b"), *broken, a_lease("new", entityType={"S": "NEWER_THAN_THIS"})])
-    seen = told(say("--json"))
+    seen = json_of(say("--json"))
     assert seen["leases"]["rows"] == 2
     assert {row["key"] for row in seen["odd_rows"] if row["broken"]} == {
         row["leaseKey"]["S"] for row in broken
@@ -178,7 +180,7 @@ def test_holes_handovers_and_early_children_are_named(kcl: KclTables, say: Say):
     handing = a_lease("middle", n=1, of=4, owner="c", checkpointOwner={"S": "a"})
     child = a_lease("child", n=0, of=3, owner="b", parentShardId={"SS": [left["leaseKey"]["S"]]})
     kcl.put([left, handing, right, child])
-    seen = told(say("--json"))
+    seen = json_of(say("--json"))
     third, quarter = 2**128 // 3, 2**128 // 4
     assert seen["uncovered"] == [{"stream": None, "start": str(2 * quarter), "end": str(2 * third - 1)}]
     assert seen["handovers"] == [{"lease": "middle", "from": "a", "to": "c", "all_the_while": False}]
@@ -201,17 +203,17 @@ def test_the_error_for_a_missing_table_names_region_and_endpoint(
 
 def test_a_table_of_another_kind_is_refused(kcl: KclTables, say: Say):
     kcl.put(leases_of("a"))
-    kcl.beside("WorkerMetricStats", "id")
+    kcl.make_table("WorkerMetricStats", "id")
     code, _, err = say()
     assert code == 2
     assert "has the key id, not wid" in err
 
 
 def test_a_role_that_may_read_only_the_lease_table_sees_the_leases(kcl: KclTables, aws: LocalAws, say: Say):
-    kcl.three("east-1", "east-2")
+    kcl.fill_three_tables("east-1", "east-2")
     denied = f"{kcl.lease_table}-CoordinatorState"
     aws.inject("error", operation="Scan", resource=denied, code="AccessDeniedException", status=400)
-    seen = told(say("--json"))
+    seen = json_of(say("--json"))
     assert seen["leases"]["rows"] == 2
     assert [(row["table"], row["key"]) for row in seen["odd_rows"]] == [(denied, "all of it")]
 
@@ -242,7 +244,7 @@ def test_a_table_of_many_pages_is_read_completely_with_progress(kcl: KclTables, 
 
 
 def test_only_describe_and_scan_are_requested(kcl: KclTables, aws: LocalAws):
-    kcl.three("east-1", "east-2", None)
+    kcl.fill_three_tables("east-1", "east-2", None)
     before = kcl.everything()
     client = dynamodb_client(AwsSettings(region=aws.region, endpoint=aws.endpoint))
     asked: list[str] = []
@@ -266,7 +268,7 @@ def test_the_reader_of_tables_has_no_client_that_can_write(kcl: KclTables):
 
 
 def test_two_looks_show_dead_workers_and_a_leader_that_assigns_nothing(kcl: KclTables, aws: LocalAws):
-    kcl.three("east-1", "east-2", None)
+    kcl.fill_three_tables("east-1", "east-2", None)
 
     class Meanwhile(MemoryClock):
         def pause(self, seconds: float) -> None:
@@ -288,8 +290,8 @@ def test_two_looks_show_dead_workers_and_a_leader_that_assigns_nothing(kcl: KclT
     }
 
 
-def test_with_for_the_command_looks_twice_and_says_so(kcl: KclTables, say: Say):
-    kcl.three("east-1", "east-2")
+def test_with_the_option_for_the_command_looks_twice_and_says_so(kcl: KclTables, say: Say):
+    kcl.fill_three_tables("east-1", "east-2")
     code, out, err = say("--for", "1ms")
     assert code == 0
     assert "looking again" in err
@@ -335,7 +337,7 @@ def test_a_table_without_leases_is_a_frame_of_the_same_columns(kcl: KclTables):
 
 
 def test_the_text_is_a_table_with_one_sentence_at_the_end(kcl: KclTables, say: Say):
-    kcl.three("east-1", "east-1", "east-2", "west-1")
+    kcl.fill_three_tables("east-1", "east-1", "east-2", "west-1")
     code, out, _ = say()
     assert code == 0
     lines = out.splitlines()
@@ -355,7 +357,7 @@ def test_the_text_is_a_table_with_one_sentence_at_the_end(kcl: KclTables, say: S
 def test_a_stopping_worker_is_shown_as_stopping_not_as_old(kcl: KclTables, say: Say):
     stopping = a_worker("east-2", key="wid") | {"stopping": {"BOOL": True}, "lut": {"N": "1"}}
     kcl.put(leases_of("east-1", "east-2"))
-    kcl.beside("WorkerMetricStats", "wid", [a_worker("east-1", key="wid"), stopping])
+    kcl.make_table("WorkerMetricStats", "wid", [a_worker("east-1", key="wid"), stopping])
     rows = {line.split()[0]: line for line in say()[1].splitlines() if line.startswith("east-")}
     assert "stopping" in rows["east-2"]
     assert " old *" not in rows["east-2"]
@@ -371,7 +373,7 @@ def test_small_rates_are_shown_with_enough_digits(kcl: KclTables, say: Say):
 
 def test_clusters_may_be_formed_by_another_rule(kcl: KclTables, say: Say):
     kcl.put(leases_of("a.zone1:1", "a.zone1:2", "b.zone2:3"))
-    assert [c["cluster"] for c in told(say("--json", "--cluster-by", r"(zone\d)"))["clusters"]] == [
+    assert [c["cluster"] for c in json_of(say("--json", "--cluster-by", r"(zone\d)"))["clusters"]] == [
         "zone1",
         "zone2",
     ]
@@ -429,7 +431,7 @@ def test_a_failing_shard_needs_a_person_until_it_is_read_again(kcl: KclTables, s
     code, out, _ = say("--strict")
     assert code == 1
     assert out.splitlines()[-1] == f"{kcl.lease_table}: one thing needs a person: shards-failing"
-    seen = told(say("--json"))
+    seen = json_of(say("--json"))
     assert seen["failing"] == [
         {
             "lease": "shardId-000000000001",
@@ -448,7 +450,7 @@ def test_a_failing_shard_needs_a_person_until_it_is_read_again(kcl: KclTables, s
     world.wave(run="again")
     code, out, _ = say("--strict")
     assert (code, "failing" in out) == (0, False)
-    assert told(say("--json"))["failing"] == []
+    assert json_of(say("--json"))["failing"] == []
     for item in kcl.client.scan(TableName=kcl.lease_table)["Items"]:
         assert not {"failure", "failingSince"} & item.keys()
 
@@ -471,7 +473,7 @@ def test_with_settings_the_applications_tables_are_read(
     kcl: KclTables, aws: LocalAws, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     kcl.put(leases_of("a", "b"))
-    workers = kcl.beside("workers-of-ours", "wid", [a_worker("a", key="wid"), a_worker("b", key="wid")])
+    workers = kcl.make_table("workers-of-ours", "wid", [a_worker("a", key="wid"), a_worker("b", key="wid")])
     file = tmp_path / "headrace.yaml"
     file.write_text(
         "application: orders\nstreams: [{name: s}]\n"

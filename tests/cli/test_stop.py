@@ -135,6 +135,8 @@ def test_a_worker_without_a_run_stops_at_once(world: World):
 
 
 class App:
+    """An application on the stand-in whose coordination tables the test makes."""
+
     def __init__(self, folder: Path, client: "DynamoDBClient", aws: LocalAws) -> None:
         name = a_table(client, "leaseKey")
         client.delete_table(TableName=name)
@@ -150,9 +152,11 @@ class App:
         self.workers = DynamoWorkerStore(client, self.settings.worker_table, clock=SystemClock())
 
     def stopped(self) -> set[str]:
+        """The workers whose rows say `stopping`."""
         return {row.worker_id for row in self.workers.listing().workers if row.stopping}
 
-    def say(self, *words: str) -> int:
+    def run_stop(self, *words: str) -> int:
+        """Run `headrace stop` with these words."""
         return main(["stop", "--config", str(self.file), *words])
 
 
@@ -165,33 +169,33 @@ def app(tmp_path: Path, dynamodb: "DynamoDBClient", aws: LocalAws) -> App:
 
 def test_all_workers_of_the_settings_stop_and_work_again(app: App, capsys: pytest.CaptureFixture[str]):
     app.workers.beat("elsewhere", "x", found=None)
-    assert app.say("--yes") == 0
+    assert app.run_stop("--yes") == 0
     assert app.stopped() == {"w1", "w2"}
     assert re.match(r"stopped: w1, w2 held no open lease any more after \d+ s;", capsys.readouterr().out)
-    assert app.say("--cancel") == 0
+    assert app.run_stop("--cancel") == 0
     assert app.stopped() == set()
     assert capsys.readouterr().out == "working again: w1, w2\n"
-    assert app.say("--cancel") == 0
+    assert app.run_stop("--cancel") == 0
     assert capsys.readouterr().out == "none of these workers was stopped\n"
 
 
 def test_one_worker_of_another_deployment_can_be_stopped(app: App):
     app.workers.beat("elsewhere", "x", found=None)
-    assert app.say("--yes", "--worker", "elsewhere", "--worker", "w2") == 0
+    assert app.run_stop("--yes", "--worker", "elsewhere", "--worker", "w2") == 0
     assert app.stopped() == {"elsewhere", "w2"}
 
 
 def test_cancel_lets_only_the_named_workers_work_again(app: App):
     for name in ("elsewhere", "w1", "w2"):
         app.workers.set_stopping(name, stopping=True)
-    assert app.say("--cancel", "--worker", "w1") == 0
+    assert app.run_stop("--cancel", "--worker", "w1") == 0
     assert app.stopped() == {"elsewhere", "w2"}
-    assert app.say("--cancel") == 0
+    assert app.run_stop("--cancel") == 0
     assert app.stopped() == {"elsewhere"}
 
 
 def test_the_error_for_an_unknown_worker_names_similar_ones(app: App, capsys: pytest.CaptureFixture[str]):
-    assert app.say("--yes", "--worker", "w3") == 2
+    assert app.run_stop("--yes", "--worker", "w3") == 2
     said = capsys.readouterr().err
     assert "no worker 'w3'" in said
     assert "w1" in said
@@ -199,7 +203,7 @@ def test_the_error_for_an_unknown_worker_names_similar_ones(app: App, capsys: py
 
 
 def test_without_a_terminal_the_command_needs_yes(app: App, capsys: pytest.CaptureFixture[str]):
-    assert app.say() == 2
+    assert app.run_stop() == 2
     assert "--yes" in capsys.readouterr().err
     assert app.stopped() == set()
 
@@ -212,7 +216,7 @@ def test_at_a_terminal_the_command_asks_for_a_confirmation(
 ):
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda _: answer)
-    assert app.say() == code
+    assert app.run_stop() == code
     assert app.stopped() == stopped
 
 
@@ -220,7 +224,7 @@ def test_if_the_time_is_over_the_exit_code_says_to_try_again_later(
     app: App, capsys: pytest.CaptureFixture[str]
 ):
     app.leases.apply(change.create(Lease("shardId-0", owner="w1"), "a test"))
-    assert app.say("--yes", "--wait", "1ms") == 75
+    assert app.run_stop("--yes", "--wait", "1ms") == 75
     assert "w1 1" in capsys.readouterr().out
 
 
@@ -270,7 +274,7 @@ def test_a_second_ctrl_c_skips_the_wait_and_is_no_error(app: App, monkeypatch: p
 
 
 def test_status_shows_which_workers_were_asked_to_stop(app: App, capsys: pytest.CaptureFixture[str]):
-    assert app.say("--yes", "--worker", "w1") == 0
+    assert app.run_stop("--yes", "--worker", "w1") == 0
     capsys.readouterr()
     assert main(["status", "--config", str(app.file), "--json"]) == 0
     assert {w["worker"]: w["stopping"] for w in json.loads(capsys.readouterr().out)["workers"]} == {

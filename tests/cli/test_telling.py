@@ -23,8 +23,8 @@ from tests.cli.kcl_tables import KclTables, leases_of
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-EVIL = 'w-\x1b[2J\x1b]0;owned\x07\r\nnext, "line"\u202e'
-SPELLED = 'w-\\x1b[2J\\x1b]0;owned\\x07\\r\\nnext, "line"\\u202e'
+HOSTILE_NAME = 'w-\x1b[2J\x1b]0;owned\x07\r\nnext, "line"\u202e'
+ESCAPED_NAME = 'w-\\x1b[2J\\x1b]0;owned\\x07\\r\\nnext, "line"\\u202e'
 
 Status = Callable[..., str]
 
@@ -48,7 +48,7 @@ def status(dynamodb: "DynamoDBClient", aws: LocalAws, capsys: pytest.CaptureFixt
     [
         ("shardId-000000000000", "shardId-000000000000"),
         ("Zürich 東京 🌊", "Zürich 東京 🌊"),
-        (EVIL, SPELLED),
+        (HOSTILE_NAME, ESCAPED_NAME),
         ("\x9b31m\x7f", "\\x9b31m\\x7f"),
         ("a\u2028b\ud800", "a\\u2028b\\ud800"),
     ],
@@ -71,10 +71,10 @@ def test_a_cell_has_a_greatest_width_which_the_longest_lease_key_fits():
 
 
 def test_control_characters_in_a_workers_name_are_escaped_and_columns_stay_aligned(status: Status):
-    out = status(EVIL)
+    out = status(HOSTILE_NAME)
     assert all(line.isprintable() for line in out.splitlines())
     head, evil, other = next(block for block in table_of(out))
-    assert SPELLED in evil
+    assert ESCAPED_NAME in evil
     assert head.index("moved") + len("moved") == len(evil) == len(other)
 
 
@@ -90,20 +90,20 @@ def test_a_very_long_name_doesnt_fill_the_screen_for_each_row(status: Status):
 
 
 def test_json_and_csv_keep_the_name(status: Status):
-    assert EVIL in {each["worker"] for each in json.loads(status(EVIL, "--json"))["workers"]}
-    out = status(EVIL, "--csv")
+    assert HOSTILE_NAME in {each["worker"] for each in json.loads(status(HOSTILE_NAME, "--json"))["workers"]}
+    out = status(HOSTILE_NAME, "--csv")
     rows = list(csv.reader(io.StringIO(out, newline="")))
-    assert sum(EVIL in row for row in rows) == 2
+    assert sum(HOSTILE_NAME in row for row in rows) == 2
 
 
 def test_a_plan_has_one_line_for_each_change():
-    told = lines([change.assign(Lease(EVIL, 1, owner=EVIL), EVIL, "unowned")])
+    told = lines([change.assign(Lease(HOSTILE_NAME, 1, owner=HOSTILE_NAME), HOSTILE_NAME, "unowned")])
     assert len(told) == 2
-    assert told[0].count(SPELLED) == 3
+    assert told[0].count(ESCAPED_NAME) == 3
 
 
 def test_control_characters_in_an_error_are_escaped(capsys: pytest.CaptureFixture[str]):
-    assert main(["plan", "--config", f"\x1b[2J{EVIL}"]) == 2
+    assert main(["plan", "--config", f"\x1b[2J{HOSTILE_NAME}"]) == 2
     err = capsys.readouterr().err
     assert err.startswith("headrace: ")
     assert err.removesuffix("\n").isprintable()

@@ -10,6 +10,8 @@ ALL = [PROXY, CODE_SERVER, WEBSERVER, DAEMON]
 
 
 class Seconds:
+    """A clock that the test sets."""
+
     def __init__(self) -> None:
         self.now = 100.0
 
@@ -17,20 +19,20 @@ class Seconds:
         return self.now
 
 
-def dead_without(*gone: str) -> str | None:
+def reported_without(*gone: str) -> str | None:
     watch = Watch(Seconds())
     assert watch.dead(ALL) is None
     return watch.dead([each for each in ALL if each not in gone])
 
 
 def test_a_missing_daemon_or_webserver_is_reported_at_once():
-    assert dead_without(DAEMON) == "daemon (`dagster-daemon`)"
-    assert dead_without(WEBSERVER) == "webserver (`dagster-webserver`)"
+    assert reported_without(DAEMON) == "daemon (`dagster-daemon`)"
+    assert reported_without(WEBSERVER) == "webserver (`dagster-webserver`)"
 
 
 def test_a_missing_code_server_proxy_isnt_reported_because_dagster_restarts_it():
-    assert dead_without(PROXY) is None
-    assert dead_without(PROXY, CODE_SERVER) is None
+    assert reported_without(PROXY) is None
+    assert reported_without(PROXY, CODE_SERVER) is None
 
 
 def test_a_missing_code_server_is_reported_after_half_a_minute():

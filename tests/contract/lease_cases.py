@@ -16,15 +16,15 @@ from pipeline.kcl import writes
 Row = dict[str, Any]
 
 KEY = "shardId-000000000007"
-AT = Checkpoint("49590338271490256608559692538361571095921575989136588898", 3)
-IDLE = Lease(KEY, 5, AT, owner="me", owner_switches=2, stream_epoch=1_700_000_000)
+CHECKPOINT = Checkpoint("49590338271490256608559692538361571095921575989136588898", 3)
+IDLE = Lease(KEY, 5, CHECKPOINT, owner="me", owner_switches=2, stream_epoch=1_700_000_000)
 CLAIMED = replace(IDLE, run_claim="run/1")
 PENDING = replace(CLAIMED, pending=Checkpoint("150", 1), pending_state=b"state")
-HANDING: Row = {"owner": "next", "checkpoint_owner": "me"}
+IN_HANDOVER: Row = {"owner": "next", "checkpoint_owner": "me"}
 NOON = datetime(2026, 1, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 FAILURE = Failure(NOON, "AWS doesn't let this worker read the shard (AccessDeniedException)")
 FAILING = replace(CLAIMED, failure=Failure(NOON - timedelta(minutes=3), "the same, three minutes before"))
-FURTHER = Checkpoint("49590338271490256608559692538361571095921575989136588999", 0)
+FURTHER_CHECKPOINT = Checkpoint("49590338271490256608559692538361571095921575989136588999", 0)
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ CASES = {
             {"run_claim": "run/1"},
             {"wanted_by": "run/9"},
         ),
-        allowed_by=({"counter": 77}, {"checkpoint": FURTHER}),
+        allowed_by=({"counter": 77}, {"checkpoint": FURTHER_CHECKPOINT}),
     ),
     "hold what nobody owns": Case(
         change.hold(replace(IDLE, owner=None), "shell/1", "a person decides"),
@@ -69,15 +69,15 @@ CASES = {
             "pending": None,
             "pending_state": None,
         },
-        refused_by=({"run_claim": "run/2"}, {"run_claim": None}, {"checkpoint": FURTHER}),
+        refused_by=({"run_claim": "run/2"}, {"run_claim": None}, {"checkpoint": FURTHER_CHECKPOINT}),
     ),
     "reposition to a start": Case(
         change.reposition(
-            replace(CLAIMED, landed=AT), "run/1", at=TRIM_HORIZON, landed=None, why="a person's"
+            replace(CLAIMED, landed=CHECKPOINT), "run/1", at=TRIM_HORIZON, landed=None, why="a person's"
         ),
-        replace(CLAIMED, landed=AT),
+        replace(CLAIMED, landed=CHECKPOINT),
         {"counter": 6, "checkpoint": TRIM_HORIZON, "landed": None},
-        refused_by=({"run_claim": "run/2"}, {"checkpoint": FURTHER}),
+        refused_by=({"run_claim": "run/2"}, {"checkpoint": FURTHER_CHECKPOINT}),
     ),
     "claim": Case(
         change.claim(IDLE, "me", "run/2"),
@@ -87,11 +87,11 @@ CASES = {
             {"owner": "other"},
             {"owner": None},
             {"checkpoint_owner": "other"},
-            HANDING,
+            IN_HANDOVER,
             {"run_claim": "run/1"},
             {"wanted_by": "run/9"},
         ),
-        allowed_by=({"counter": 77}, {"checkpoint": FURTHER}),
+        allowed_by=({"counter": 77}, {"checkpoint": FURTHER_CHECKPOINT}),
     ),
     "claim after a run that is over": Case(
         change.claim(replace(IDLE, run_claim="old/1", wanted_by="old/1"), "me", "run/2", over=True),
@@ -110,31 +110,31 @@ CASES = {
             {"run_claim": None},
             {"run_claim": "run/2"},
         ),
-        allowed_by=({"counter": 77}, HANDING),
+        allowed_by=({"counter": 77}, IN_HANDOVER),
     ),
     "repair": Case(
-        change.repair(CLAIMED, "run/1", FURTHER),
+        change.repair(CLAIMED, "run/1", FURTHER_CHECKPOINT),
         CLAIMED,
-        {"counter": 6, "checkpoint": FURTHER, "landed": FURTHER},
+        {"counter": 6, "checkpoint": FURTHER_CHECKPOINT, "landed": FURTHER_CHECKPOINT},
         refused_by=(
             {"owner": "other"},
             {"owner": None},
             {"checkpoint_owner": "other"},
             {"run_claim": None},
             {"run_claim": "run/2"},
-            {"checkpoint": Checkpoint(AT.sequence, 4)},
+            {"checkpoint": Checkpoint(CHECKPOINT.sequence, 4)},
             {"checkpoint": Checkpoint("100", 3)},
             {"checkpoint": SHARD_END},
         ),
-        allowed_by=({"counter": 77}, HANDING),
+        allowed_by=({"counter": 77}, IN_HANDOVER),
     ),
     "checkpoint": Case(
-        change.checkpoint(PENDING, "me", "run/1", at=FURTHER, throughput_kbps=12.345678),
+        change.checkpoint(PENDING, "me", "run/1", at=FURTHER_CHECKPOINT, throughput_kbps=12.345678),
         PENDING,
         {
             "counter": 6,
-            "checkpoint": FURTHER,
-            "landed": FURTHER,
+            "checkpoint": FURTHER_CHECKPOINT,
+            "landed": FURTHER_CHECKPOINT,
             "owner_switches": 0,
             "throughput_kbps": 12.345678,
             "pending": None,
@@ -147,10 +147,10 @@ CASES = {
             {"owner": "me", "checkpoint_owner": "other"},
             {"run_claim": None},
             {"run_claim": "run/2"},
-            {"checkpoint": Checkpoint(AT.sequence, 4)},
+            {"checkpoint": Checkpoint(CHECKPOINT.sequence, 4)},
             {"checkpoint": Checkpoint("100", 3)},
         ),
-        allowed_by=({"counter": 77}, HANDING),
+        allowed_by=({"counter": 77}, IN_HANDOVER),
     ),
     "checkpoint of an end": Case(
         change.checkpoint(CLAIMED, "me", "run/1", at=SHARD_END),
@@ -163,21 +163,21 @@ CASES = {
         CLAIMED,
         {"run_claim": None, "looked_at": NOON, "behind_ms": 0},
         refused_by=({"run_claim": None}, {"run_claim": "run/2"}),
-        allowed_by=({"counter": 77}, {"owner": "other"}, HANDING, {"wanted_by": "run/9"}),
+        allowed_by=({"counter": 77}, {"owner": "other"}, IN_HANDOVER, {"wanted_by": "run/9"}),
     ),
     "release of a shard that failed": Case(
         change.release(CLAIMED, "run/1", failure=FAILURE),
         CLAIMED,
         {"run_claim": None, "failure": FAILURE},
         refused_by=({"run_claim": None}, {"run_claim": "run/2"}),
-        allowed_by=({"counter": 77}, {"owner": "other"}, HANDING, {"looked_at": NOON, "behind_ms": 5}),
+        allowed_by=({"counter": 77}, {"owner": "other"}, IN_HANDOVER, {"looked_at": NOON, "behind_ms": 5}),
     ),
     "release of a shard that was read well after a failure": Case(
         change.release(FAILING, "run/1", looked_at=NOON, behind_ms=0, is_well=True),
         FAILING,
         {"run_claim": None, "looked_at": NOON, "behind_ms": 0, "failure": None},
         refused_by=({"run_claim": None}, {"run_claim": "run/2"}),
-        allowed_by=({"counter": 77}, HANDING),
+        allowed_by=({"counter": 77}, IN_HANDOVER),
     ),
     "release that tells nothing of a failure": Case(
         change.release(FAILING, "run/1"),
@@ -198,14 +198,14 @@ CASES = {
             {"stream_epoch": 1_700_000_001},
             {"failure": Failure(FAILURE.since - timedelta(hours=1), "for longer")},
         ),
-        allowed_by=({"counter": 77}, HANDING, {"wanted_by": "run/9"}, {"checkpoint": FURTHER}),
+        allowed_by=({"counter": 77}, IN_HANDOVER, {"wanted_by": "run/9"}, {"checkpoint": FURTHER_CHECKPOINT}),
     ),
     "want": Case(
         change.want(CLAIMED, "run/2"),
         CLAIMED,
         {"wanted_by": "run/2"},
         refused_by=({"wanted_by": "run/9"},),
-        allowed_by=({"counter": 77}, {"run_claim": None}, HANDING),
+        allowed_by=({"counter": 77}, {"run_claim": None}, IN_HANDOVER),
     ),
     "want in place of a run that is over": Case(
         change.want(replace(CLAIMED, wanted_by="old/1"), "run/2"),
@@ -218,14 +218,14 @@ CASES = {
         CLAIMED,
         {"counter": 6, "owner": "you", "run_claim": None, "owner_switches": 3},
         refused_by=({"owner": None}, {"owner": "other"}, {"checkpoint_owner": "other"}, {"counter": 6}),
-        allowed_by=({"run_claim": "run/2"}, {"checkpoint": FURTHER}),
+        allowed_by=({"run_claim": "run/2"}, {"checkpoint": FURTHER_CHECKPOINT}),
     ),
     "assign of an orphan": Case(
         change.assign(replace(IDLE, owner=None), "you", "orphan"),
         replace(IDLE, owner=None),
         {"counter": 6, "owner": "you"},
         refused_by=({"owner": "other"}, {"checkpoint_owner": "other"}, {"counter": 4}),
-        allowed_by=({"checkpoint": FURTHER},),
+        allowed_by=({"checkpoint": FURTHER_CHECKPOINT},),
     ),
     "assign, stamped": Case(
         change.move(CLAIMED, "you", "more to read", at=NOON + timedelta(microseconds=7)),
@@ -239,18 +239,18 @@ CASES = {
         CLAIMED,
         {"owner": "you", "checkpoint_owner": "me", "assigned_at": NOON},
         refused_by=({"owner": None}, {"owner": "other"}, {"checkpoint_owner": "other"}),
-        allowed_by=({"counter": 77}, {"run_claim": "run/2"}, {"checkpoint": FURTHER}),
+        allowed_by=({"counter": 77}, {"run_claim": "run/2"}, {"checkpoint": FURTHER_CHECKPOINT}),
     ),
     "redirect handover": Case(
-        change.redirect_handover(replace(CLAIMED, **HANDING), "third", "the next owner died"),
-        replace(CLAIMED, **HANDING),
+        change.redirect_handover(replace(CLAIMED, **IN_HANDOVER), "third", "the next owner died"),
+        replace(CLAIMED, **IN_HANDOVER),
         {"owner": "third"},
         refused_by=({"owner": "other"}, {"checkpoint_owner": None}, {"checkpoint_owner": "other"}),
         allowed_by=({"counter": 77}, {"run_claim": "run/2"}),
     ),
     "complete handover": Case(
-        change.complete_handover(replace(CLAIMED, **HANDING), "its wave is over"),
-        replace(CLAIMED, **HANDING),
+        change.complete_handover(replace(CLAIMED, **IN_HANDOVER), "its wave is over"),
+        replace(CLAIMED, **IN_HANDOVER),
         {"counter": 6, "checkpoint_owner": None, "run_claim": None},
         refused_by=(
             {"owner": "other"},
@@ -261,21 +261,21 @@ CASES = {
         ),
     ),
     "prepare": Case(
-        change.prepare_checkpoint(CLAIMED, "me", "run/1", at=FURTHER, state=b"half way"),
+        change.prepare_checkpoint(CLAIMED, "me", "run/1", at=FURTHER_CHECKPOINT, state=b"half way"),
         CLAIMED,
-        {"counter": 6, "pending": FURTHER, "pending_state": b"half way"},
+        {"counter": 6, "pending": FURTHER_CHECKPOINT, "pending_state": b"half way"},
         refused_by=(
             {"owner": "other"},
             {"run_claim": None},
             {"run_claim": "run/2"},
             {"checkpoint": Checkpoint("100", 3)},
         ),
-        allowed_by=({"counter": 77}, HANDING),
+        allowed_by=({"counter": 77}, IN_HANDOVER),
     ),
     "prepare again, without a state": Case(
-        change.prepare_checkpoint(PENDING, "me", "run/1", at=FURTHER),
+        change.prepare_checkpoint(PENDING, "me", "run/1", at=FURTHER_CHECKPOINT),
         PENDING,
-        {"counter": 6, "pending": FURTHER, "pending_state": None},
+        {"counter": 6, "pending": FURTHER_CHECKPOINT, "pending_state": None},
         refused_by=({"run_claim": "run/2"},),
     ),
     "give up": Case(
@@ -291,8 +291,8 @@ CASES = {
         ),
     ),
     "give up during a handover": Case(
-        change.give_up(replace(CLAIMED, **HANDING), "me"),
-        replace(CLAIMED, **HANDING),
+        change.give_up(replace(CLAIMED, **IN_HANDOVER), "me"),
+        replace(CLAIMED, **IN_HANDOVER),
         {"counter": 6, "owner": None, "checkpoint_owner": None, "run_claim": None},
         refused_by=({"checkpoint_owner": None}, {"checkpoint_owner": "other"}),
     ),
@@ -314,7 +314,7 @@ CASES = {
         change.delete_ended(replace(IDLE, checkpoint=SHARD_END), "its children are past their start"),
         replace(IDLE, checkpoint=SHARD_END),
         None,
-        refused_by=({"counter": 6}, {"checkpoint": AT}),
+        refused_by=({"counter": 6}, {"checkpoint": CHECKPOINT}),
         allowed_by=({"owner": "other"},),
     ),
     "delete of garbage": Case(
@@ -334,42 +334,48 @@ CASES = {
         IDLE,
         {"counter": 6, "owner": "you", "owner_switches": 3},
         refused_by=({"counter": 6}, {"counter": 4}),
-        allowed_by=({"checkpoint": FURTHER},),
+        allowed_by=({"checkpoint": FURTHER_CHECKPOINT},),
     ),
     "KCL's renewal": Case(
         writes.renew(IDLE, throughput_kbps=12.5),
         IDLE,
         {"counter": 6, "throughput_kbps": 12.5},
-        refused_by=({"counter": 6}, HANDING),
-        allowed_by=({"owner": "other"}, {"checkpoint": FURTHER}),
+        refused_by=({"counter": 6}, IN_HANDOVER),
+        allowed_by=({"owner": "other"}, {"checkpoint": FURTHER_CHECKPOINT}),
     ),
     "KCL's renewal in a known handover": Case(
-        writes.renew(replace(IDLE, **HANDING)),
-        replace(IDLE, **HANDING),
+        writes.renew(replace(IDLE, **IN_HANDOVER)),
+        replace(IDLE, **IN_HANDOVER),
         {"counter": 6},
         refused_by=({"counter": 6},),
         allowed_by=({"checkpoint_owner": None}, {"owner": "third"}),
     ),
     "KCL's checkpoint": Case(
-        writes.checkpoint(PENDING, FURTHER),
+        writes.checkpoint(PENDING, FURTHER_CHECKPOINT),
         PENDING,
-        {"counter": 6, "checkpoint": FURTHER, "owner_switches": 0, "pending": None, "pending_state": None},
+        {
+            "counter": 6,
+            "checkpoint": FURTHER_CHECKPOINT,
+            "owner_switches": 0,
+            "pending": None,
+            "pending_state": None,
+        },
         refused_by=({"counter": 6},),
-        allowed_by=(HANDING, {"run_claim": "run/2"}),
+        allowed_by=(IN_HANDOVER, {"run_claim": "run/2"}),
     ),
     "KCL's prepare": Case(
-        writes.prepare(IDLE, FURTHER, state=b"x"),
+        writes.prepare(IDLE, FURTHER_CHECKPOINT, state=b"x"),
         IDLE,
-        {"counter": 6, "pending": FURTHER, "pending_state": b"x"},
+        {"counter": 6, "pending": FURTHER_CHECKPOINT, "pending_state": b"x"},
         refused_by=({"counter": 6},),
-        allowed_by=(HANDING, {"owner_switches": 9}),
+        allowed_by=(IN_HANDOVER, {"owner_switches": 9}),
     ),
     "KCL's assign": Case(
         writes.assign(IDLE, "you", "more to read"),
         IDLE,
         {"counter": 6, "owner": "you", "owner_switches": 3},
         refused_by=({"owner": None}, {"owner": "other"}, {"checkpoint_owner": "other"}),
-        allowed_by=({"counter": 77}, {"checkpoint": FURTHER}),
+        allowed_by=({"counter": 77}, {"checkpoint": FURTHER_CHECKPOINT}),
     ),
     "KCL's evict": Case(
         writes.evict(IDLE, "too much to do"),
@@ -379,8 +385,8 @@ CASES = {
         allowed_by=({"counter": 77},),
     ),
     "KCL's evict in a handover": Case(
-        writes.evict(replace(IDLE, **HANDING), "too much to do"),
-        replace(IDLE, **HANDING),
+        writes.evict(replace(IDLE, **IN_HANDOVER), "too much to do"),
+        replace(IDLE, **IN_HANDOVER),
         {"counter": 6, "checkpoint_owner": None},
         refused_by=({"owner": "other"}, {"checkpoint_owner": None}),
     ),

@@ -143,11 +143,11 @@ def test_after_a_commit_request_without_an_answer_a_deleted_file_makes_the_outco
     """The commit request may still reach the catalog."""
     proposal = a_landing(landed.table.staging_spec(), A, after=3, numbers=[4])
 
-    def lost() -> None:
+    def remove_the_file_and_lose_the_request() -> None:
         landed.remove(proposal.files[0])
         raise LostOnTheWay("request")
 
-    landed.before_next_swap(lost)
+    landed.before_next_swap(remove_the_file_and_lose_the_request)
     with pytest.raises(CommitUnknown, match="can't be found any more"):
         landed.table.commit(proposal)
     assert landed.numbers() == {A.shard_id: [1, 2, 3]}

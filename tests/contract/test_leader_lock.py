@@ -62,7 +62,7 @@ def test_a_row_is_read_as_it_was_written(lock: Locks):
     assert held.read() == MINE
 
 
-def test_a_take_that_expects_no_row_is_refused_by_a_row_made_meanwhile(lock: Locks):
+def test_a_take_that_expects_no_row_is_refused_if_a_row_was_made_meanwhile(lock: Locks):
     held = lock(THEIRS)
     assert not held.take(MINE, seen=None)
     assert held.read() == THEIRS
@@ -74,7 +74,7 @@ def test_an_unchanged_row_is_taken(lock: Locks):
     assert held.read() == MINE
 
 
-def test_a_row_that_was_beaten_meanwhile_refuses_the_take(lock: Locks):
+def test_a_take_is_refused_if_the_row_was_beaten_meanwhile(lock: Locks):
     held = lock(THEIRS)
     assert held.beat(THEIRS, "v0.1")
     assert not held.take(MINE, seen=THEIRS)

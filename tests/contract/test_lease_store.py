@@ -20,7 +20,7 @@ from pipeline.core.shard import HashRange
 from pipeline.errors import WrongShape
 from pipeline.memory.leases import MemoryLeaseStore
 from pipeline.ports import LeaseStore
-from tests.contract.lease_cases import AT, CASES, CLAIMED, FURTHER, IDLE, KEY, NOON, Row
+from tests.contract.lease_cases import CASES, CHECKPOINT, CLAIMED, FURTHER_CHECKPOINT, IDLE, KEY, NOON, Row
 from tests.stand_in import a_table
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[LeaseStore]:
 
 
 def hold(store: LeaseStore, *rows: Lease) -> None:
+    """Put these rows into the store."""
     for row in rows:
         assert store.apply(change.create(row, "given")) == Applied(row)
 
@@ -58,7 +59,7 @@ def test_a_change_leaves_exactly_the_expected_row(store: LeaseStore, name: str):
 
 
 @pytest.mark.parametrize(("name", "odd"), variants("refused_by"))
-def test_a_change_is_refused_by_a_row_that_changed_meanwhile_and_the_answer_holds_that_row(
+def test_a_change_is_refused_if_the_row_changed_meanwhile_and_the_answer_holds_that_row(
     store: LeaseStore, name: str, odd: Row
 ):
     moved = replace(CASES[name].read, **odd)
@@ -154,8 +155,17 @@ def test_a_write_that_arrives_twice_counts_as_applied(store: LeaseStore, name: s
 
 
 def test_a_row_with_the_same_values_and_another_claim_doesnt_count_as_this_write(store: LeaseStore):
-    hold(store, replace(CLAIMED, checkpoint=FURTHER, landed=FURTHER, owner_switches=0, run_claim="run/2"))
-    assert isinstance(store.apply(change.checkpoint(CLAIMED, "me", "run/1", at=FURTHER)), Refused)
+    hold(
+        store,
+        replace(
+            CLAIMED,
+            checkpoint=FURTHER_CHECKPOINT,
+            landed=FURTHER_CHECKPOINT,
+            owner_switches=0,
+            run_claim="run/2",
+        ),
+    )
+    assert isinstance(store.apply(change.checkpoint(CLAIMED, "me", "run/1", at=FURTHER_CHECKPOINT)), Refused)
 
 
 @pytest.mark.parametrize("name", ["KCL's assign", "KCL's renewal", "KCL's checkpoint", "redirect handover"])
@@ -195,18 +205,22 @@ def test_a_handover_started_by_another_leader_doesnt_count_as_this_write(store: 
     assert answer == Refused(replace(begun, **odd))
 
 
-@pytest.mark.parametrize("at", [FURTHER, SHARD_END], ids=["further", "end"])
+@pytest.mark.parametrize("at", [FURTHER_CHECKPOINT, SHARD_END], ids=["further", "end"])
 def test_a_checkpoint_removes_a_prepared_checkpoint(store: LeaseStore, at: Checkpoint):
     hold(store, CLAIMED)
-    prepared = store.apply(change.prepare_checkpoint(CLAIMED, "me", "run/1", at=FURTHER, state=b"x"))
+    prepared = store.apply(
+        change.prepare_checkpoint(CLAIMED, "me", "run/1", at=FURTHER_CHECKPOINT, state=b"x")
+    )
     assert isinstance(prepared, Applied)
-    assert prepared.lease.checkpoint == AT
+    assert prepared.lease.checkpoint == CHECKPOINT
     landed = store.apply(change.checkpoint(prepared.lease, "me", "run/1", at=at))
     assert isinstance(landed, Applied)
     assert (landed.lease.checkpoint, landed.lease.pending, landed.lease.pending_state) == (at, None, None)
 
 
-@pytest.mark.parametrize("last", [FURTHER, Checkpoint("100", 0)], ids=["the last number", "an earlier one"])
+@pytest.mark.parametrize(
+    "last", [FURTHER_CHECKPOINT, Checkpoint("100", 0)], ids=["the last number", "an earlier one"]
+)
 def test_a_row_gets_shard_end_even_if_the_last_record_was_checkpointed_before(
     store: LeaseStore, last: Checkpoint
 ):
@@ -227,7 +241,7 @@ def test_get_many_finds_all_existing_rows_however_many_are_asked_for(store: Leas
 
 def test_throughput_is_kept_to_six_places_and_its_write_is_recognized(store: LeaseStore):
     hold(store, CLAIMED)
-    wanted = change.checkpoint(CLAIMED, "me", "run/1", at=FURTHER, throughput_kbps=1.23456789)
+    wanted = change.checkpoint(CLAIMED, "me", "run/1", at=FURTHER_CHECKPOINT, throughput_kbps=1.23456789)
     first = store.apply(wanted)
     assert isinstance(first, Applied)
     assert first.lease.throughput_kbps == 1.234568

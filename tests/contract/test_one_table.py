@@ -32,6 +32,8 @@ NOON = datetime(2026, 1, 1, 12, 0, 0, 7_000, tzinfo=UTC)
 
 @dataclass
 class OneTable:
+    """The product's stores on one table, as in layout S."""
+
     client: "DynamoDBClient"
     name: str
 
@@ -142,7 +144,7 @@ def test_an_odd_worker_row_is_reported_by_the_worker_store_and_not_by_the_lease_
 # --- the row of the client's version ------------------------------------------------------------------------
 
 
-def test_a_version_is_written_only_if_there_is_none(table: OneTable):
+def test_kcls_client_version_is_written_only_if_there_is_none(table: OneTable):
     found = table.version.read()
     assert found is not None
     assert (found.version, found.by, found.at) == (ClientVersion.V3, "w1", NOON)
@@ -150,7 +152,9 @@ def test_a_version_is_written_only_if_there_is_none(table: OneTable):
     assert table.version.read() == found
 
 
-def test_a_version_changes_only_from_the_one_that_was_read_and_ten_old_ones_are_kept(table: OneTable):
+def test_kcls_client_version_changes_only_from_the_one_that_was_read_and_ten_old_ones_are_kept(
+    table: OneTable,
+):
     versions = [ClientVersion.WITH_ROLLBACK, ClientVersion.ROLLED_BACK] * 7
     seen = ClientVersion.V3
     for minute, to in enumerate(versions):
@@ -170,7 +174,7 @@ def test_a_version_changes_only_from_the_one_that_was_read_and_ten_old_ones_are_
     }
 
 
-def test_an_unknown_version_is_reported_and_left_alone(table: OneTable):
+def test_an_unknown_client_version_is_reported_and_left_alone(table: OneTable):
     row = {**table.rows()["Migration3.0"], "cv": {"S": "CLIENT_VERSION_9X"}}
     table.client.put_item(TableName=table.name, Item=row)
     with pytest.raises(WrongShape, match=r"Migration3\.0 of table .*CLIENT_VERSION_9X.*Nothing was written"):

@@ -54,6 +54,7 @@ def repaired(lake: Lake, **origins: Origin) -> Repair | Stop:
 
 
 def standing(lake: Lake) -> dict[str, tuple[int | None, int, bool]]:
+    """The position of each shard, by the last character of its id."""
     return {key.shard_id[-1]: p.token for key, p in lake.handle().load().positions.shards.items()}
 
 
@@ -177,7 +178,7 @@ def test_a_repair_is_in_the_ledger_with_its_kind_and_reason(lake: Lake):
     assert {(r.kind, r.why) for r in page.ranges} == {(Kind.REPAIR, "a test")}
 
 
-def test_a_repair_of_a_table_that_moved_meanwhile_changes_nothing(lake: Lake):
+def test_a_repair_of_a_table_with_a_commit_since_the_plan_changes_nothing(lake: Lake):
     picked = land(lake, 3, [4])
     lake.rollback(1)
     lake.cherry_pick(picked)

@@ -19,7 +19,7 @@ DWELL = timedelta(minutes=5)
 AT_ONCE = GapRules(dwell=timedelta(0), graceful=False)
 
 
-def drawn(*living: str, **held: Sequence[float | None]) -> AssignmentInput:
+def fleet_with(*living: str, **held: Sequence[float | None]) -> AssignmentInput:
     """Workers by name with the throughputs of their leases. `living`: more workers, without leases."""
     rows = [
         Lease(f"{worker}.{n}", 1, owner=worker, throughput_kbps=each)
@@ -88,7 +88,8 @@ def _scene(rows: tuple[Lease, ...], living: frozenset[str], dead: frozenset[str]
     return AssignmentInput(leases=rows, living=living, dead=dead, lost=lost, now=NOW)
 
 
-def mixed(scene: AssignmentInput, seed: int) -> AssignmentInput:
+def in_random_order(scene: AssignmentInput, seed: int) -> AssignmentInput:
+    """The same fleet with its leases in another order."""
     return replace(scene, leases=tuple(Random(seed).sample(scene.leases, len(scene.leases))))
 
 
@@ -108,6 +109,7 @@ def carried_out(
 
 
 def later(scene: AssignmentInput, by: timedelta = 2 * DWELL) -> AssignmentInput:
+    """The same fleet some time later."""
     return replace(scene, now=scene.now + by)
 
 
@@ -125,7 +127,7 @@ def loads(scene: AssignmentInput) -> dict[str, float]:
     return found
 
 
-def plant(scene: AssignmentInput, seed: int) -> Callable[[AssignmentInput], dict[str, float]]:
+def cpu_model(scene: AssignmentInput, seed: int) -> Callable[[AssignmentInput], dict[str, float]]:
     """A model of the CPU of hosts: how much each measured worker uses, given where the leases are.
 
     Some shards cost more CPU than others with the same throughput, some hosts are slower, and some do other work

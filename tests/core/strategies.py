@@ -15,7 +15,7 @@ from pipeline.core.stream import ShardKey, StreamId
 
 NAMES = st.text("abcXYZ019_.-", min_size=1, max_size=12)
 SEQUENCES = st.integers(0, 10**129 - 1) | st.integers(0, 50) | st.integers(10**55, 10**55 + 50)
-SUBS = st.integers(0, 3) | st.integers(0, 2**31)
+SUB_SEQUENCE_NUMBERS = st.integers(0, 3) | st.integers(0, 2**31)
 EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 MOMENTS = st.integers(0, 8_000 * 365 * 86_400_000 // 2).map(lambda ms: EARLIEST + timedelta(milliseconds=ms))
 """Times in whole milliseconds, as Kinesis gives them."""
@@ -28,16 +28,16 @@ STREAMS = st.builds(
 )
 KEYS = st.builds(ShardKey, STREAMS, SHARD_IDS)
 
-WORDS = st.sampled_from(["AT_TIMESTAMP", "TRIM_HORIZON", "LATEST", "SHARD_END"])
+WORD_CHECKPOINTS = st.sampled_from(["AT_TIMESTAMP", "TRIM_HORIZON", "LATEST", "SHARD_END"])
 DIGITS = SEQUENCES.map(str) | st.text("0123456789", min_size=1, max_size=20)
-CHECKPOINTS = st.builds(Checkpoint, WORDS | DIGITS, SUBS)
+CHECKPOINTS = st.builds(Checkpoint, WORD_CHECKPOINTS | DIGITS, SUB_SEQUENCE_NUMBERS)
 
 STARTS = st.builds(Start, st.none() | MOMENTS)
 ORIGINS = st.builds(Origin, STARTS, MOMENTS)
 POSITIONS = st.builds(
     Position,
     st.none() | SEQUENCES,
-    SUBS,
+    SUB_SEQUENCE_NUMBERS,
     ended=st.booleans(),
     children=st.lists(SHARD_IDS, max_size=2).map(tuple),
     arrival=st.none() | MOMENTS,
@@ -48,8 +48,8 @@ POSITIONS = st.builds(
 
 
 @st.composite
-def books(draw: st.DrawFn) -> Positions:
-    """All that a commit carries, for a few streams."""
+def table_positions(draw: st.DrawFn) -> Positions:
+    """What the lake table knows of a few streams: their origins, and the positions of their shards."""
     shards = draw(st.dictionaries(KEYS, POSITIONS, max_size=6))
     origins = draw(st.dictionaries(STREAMS, ORIGINS, max_size=3))
     return Positions(origins, shards)

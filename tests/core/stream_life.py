@@ -20,12 +20,12 @@ from pipeline.core.sync import a_lease, plan_sync, sync_token
 from tests.kcl.trees import a_tree
 
 STREAM = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/orders", 1_700_000_000)
-ZERO = datetime(2026, 1, 1, tzinfo=UTC)
+VIRTUAL_ZERO = datetime(2026, 1, 1, tzinfo=UTC)
 FOR_EVER = 10**9
 
 
 def moment(at: int) -> datetime:
-    return ZERO + timedelta(seconds=at)
+    return VIRTUAL_ZERO + timedelta(seconds=at)
 
 
 @dataclass
@@ -102,7 +102,8 @@ class World:
         rows = list(self.rows.values())
         plan = plan_sync(family, scope, rows, positions=self.positions, multi=False, sentinel=TRIM_HORIZON)
         token = sync_token(STREAM, rows, self.positions)
-        forgets = self.stream.keeps < FOR_EVER  # otherwise a shard may have lost a parent that it waits for
+        # Once Kinesis forgets a parent, a shard that waited for it may get a row, though rows and ENDs are unchanged.
+        forgets = self.stream.keeps < FOR_EVER
         if token is not None and token == self.quiet and not late and not forgets:
             self.rests += 1
             assert not plan, "the sync changed something, though the token said that it can't"
@@ -139,7 +140,7 @@ class World:
 
     def _land(self, name: str, after: Position | None, parents: tuple[ParentReason, ...]) -> bool:
         if self.stream.is_gone(name, self.now):
-            return False  # a loss; a person has to decide about it
+            return False  # the shard's records are lost, and a person has to decide about that
         ends = self.stream.closed.get(name, self.now + 1) <= self.now
         upto = Position(self.now, ended=ends, children=self.stream.children(name) if ends else ())
         if after is None:
@@ -151,19 +152,21 @@ class World:
         landing = decide_landing(self.positions, Proposal((each,)))
         assert not landing.refused
         self.positions = landing.positions
-        if ends and self.dice.random() < 0.8:  # else the run died before
+        if ends and self.dice.random() < 0.8:  # in the other cases the run dies before it writes the rows
             self._finish(name)
         return True
 
     def _finish(self, name: str) -> None:
+        """Write the rows of the children and SHARD_END, of which some writes are left out."""
         for child in self.stream.children(name):
-            if self.dice.random() < 0.7:  # else the row is left to the next sync
+            if self.dice.random() < 0.7:  # in the other cases the next sync makes the row
                 shard = self.stream.shards[child]
                 row = a_lease(STREAM, shard, multi=False, positions=Positions(), sentinel=TRIM_HORIZON)
                 self.rows.setdefault(child, row)
         self.rows[name] = replace(self.rows[name], checkpoint=SHARD_END)
 
     def clean(self) -> None:
+        """Delete rows and ENDs as the leader's clean-up does."""
         _, every = self.listing(late=False)
         family = a_family(STREAM, every, leases=self.rows.values(), positions=self.positions)
         rows = list(self.rows.values())

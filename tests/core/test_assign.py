@@ -1,3 +1,5 @@
+"""Which worker gets which lease: the plan of the strategy `gap`, on random fleets and on small ones."""
+
 import json
 import os
 import subprocess
@@ -23,11 +25,11 @@ from tests.core.scenes import (
     a_fleet,
     carried_out,
     counts,
-    drawn,
+    cpu_model,
+    fleet_with,
+    in_random_order,
     later,
     loads,
-    mixed,
-    plant,
     unowned,
 )
 
@@ -35,6 +37,7 @@ SEEDS = st.integers(0, 10**9)
 
 
 def after(scene, rules=AT_ONCE):
+    """How many leases each worker owns after the plan was carried out."""
     return counts(carried_out(scene, plan_assign(scene, rules)))
 
 
@@ -44,7 +47,7 @@ def after(scene, rules=AT_ONCE):
 @given(SEEDS, st.integers(0, 9))
 def test_the_plan_doesnt_depend_on_the_order_of_the_rows(seed, shuffle):
     scene, rules = a_fleet(seed)
-    assert plan_assign(mixed(scene, shuffle), rules) == plan_assign(scene, rules)
+    assert plan_assign(in_random_order(scene, shuffle), rules) == plan_assign(scene, rules)
 
 
 _CHILD = """
@@ -128,7 +131,7 @@ def test_moves_make_loads_more_even_and_the_highest_load_no_higher(seed, workers
     held: dict[str, list[float]] = {f"{dice.choice('ab')}-{n}": [] for n in range(workers)}
     for _ in range(leases):
         held[dice.choice([*held][: dice.randint(1, workers)])].append(dice.uniform(1, 100))
-    scene = drawn(**held)
+    scene = fleet_with(**held)
     then = carried_out(scene, plan_assign(scene, AT_ONCE))
     before, now = loads(scene).values(), loads(then).values()
     assert sum(load**2 for load in now) <= sum(load**2 for load in before) + 1
@@ -150,20 +153,20 @@ def test_the_first_assignment_without_metrics_is_even_at_once(workers, leases):
 
 def test_the_free_leases_with_the_most_throughput_are_spread_first():
     rows = tuple(Lease(f"free{n}", throughput_kbps=kbps) for n, kbps in enumerate([30, 90, 30, 90, 60]))
-    scene = replace(drawn("w1", "w2"), leases=rows)
+    scene = replace(fleet_with("w1", "w2"), leases=rows)
     placed = carried_out(scene, plan_assign(scene, replace(AT_ONCE, tolerance=1.0)))
     assert sorted(loads(placed).values()) == [150.0, 150.0]
 
 
 def test_a_lease_without_a_measured_throughput_counts_as_an_average_one():
-    scene = drawn(w1=[100.0, 100.0], w2=[100.0])
+    scene = fleet_with(w1=[100.0, 100.0], w2=[100.0])
     scene = replace(scene, leases=(*scene.leases, Lease("new")))
     assert after(scene) == {"w1": 2, "w2": 2}
-    assert plan_assign(drawn(w1=[100.0, 100.0], w2=[None, None]), AT_ONCE) == []
+    assert plan_assign(fleet_with(w1=[100.0, 100.0], w2=[None, None]), AT_ONCE) == []
 
 
 def test_quiet_leases_are_spread_too():
-    assert after(drawn("w2", w1=[0.0] * 10)) == {"w1": 5, "w2": 5}
+    assert after(fleet_with("w2", w1=[0.0] * 10)) == {"w1": 5, "w2": 5}
     assert after(
         replace(unowned(0, ["w1", "w2"]), leases=tuple(Lease(f"q{n}", throughput_kbps=0.0) for n in range(6)))
     ) == {
@@ -173,12 +176,12 @@ def test_quiet_leases_are_spread_too():
 
 
 def test_quiet_leases_are_spread_among_workers_with_busy_ones():
-    scene = drawn(w1=[100.0, *[0.0] * 30], w2=[100.0])
+    scene = fleet_with(w1=[100.0, *[0.0] * 30], w2=[100.0])
     assert after(scene, replace(AT_ONCE, tolerance=0.01)) == {"w1": 16, "w2": 16}
 
 
 def test_a_dead_workers_leases_go_to_living_workers_and_those_of_a_worker_never_seen_stay():
-    scene = drawn("w2", w1=[1.0] * 4, dead=[1.0] * 4, unseen=[1.0])
+    scene = fleet_with("w2", w1=[1.0] * 4, dead=[1.0] * 4, unseen=[1.0])
     scene = replace(
         scene,
         living=frozenset({"w1", "w2"}),
@@ -208,7 +211,7 @@ def test_a_lease_that_names_its_next_owner_is_assigned_before_leases_with_more_t
     """w1 has room for one more lease, which is kept for the lease that a dead worker was handing over to w1."""
     named = Lease("named", owner="w1", checkpoint_owner="dead", throughput_kbps=1.0)
     heavy = Lease("heavy", owner="gone", checkpoint_owner="dead", throughput_kbps=900.0)
-    scene = drawn(w1=[1.0] * 2, w2=[1.0] * 3)
+    scene = fleet_with(w1=[1.0] * 2, w2=[1.0] * 3)
     scene = replace(
         scene,
         leases=(*scene.leases, heavy, named),
@@ -222,7 +225,7 @@ def test_a_lease_that_names_its_next_owner_is_assigned_before_leases_with_more_t
 
 def test_a_lease_whose_next_owner_has_no_room_goes_to_another_worker_or_counts_as_left_over():
     named = Lease("named", owner="w1", checkpoint_owner="dead", throughput_kbps=1.0)
-    scene = drawn(w1=[1.0] * 3, w2=[1.0] * 2)
+    scene = fleet_with(w1=[1.0] * 3, w2=[1.0] * 2)
     scene = replace(scene, leases=(*scene.leases, named), dead=frozenset({"dead"}), lost=frozenset({"named"}))
     (change,) = plan_assign(scene, replace(AT_ONCE, max_leases=3))
     assert (change.key, change.put["owner"]) == ("named", "w2")
@@ -231,7 +234,7 @@ def test_a_lease_whose_next_owner_has_no_room_goes_to_another_worker_or_counts_a
 
 
 def test_a_worker_beyond_the_cap_gives_leases_to_workers_that_have_room():
-    assert after(drawn("w2", "w3", w1=[1.0] * 9), replace(AT_ONCE, max_leases=3)) == {
+    assert after(fleet_with("w2", "w3", w1=[1.0] * 9), replace(AT_ONCE, max_leases=3)) == {
         "w1": 3,
         "w2": 3,
         "w3": 3,
@@ -242,8 +245,9 @@ def test_a_worker_beyond_the_cap_gives_leases_to_workers_that_have_room():
 
 
 def handing_over(holder, to, *, dead, living):
+    """A fleet with one lease whose holder is asked to hand it over."""
     row = Lease("l", 7, owner=to, checkpoint_owner=holder, run_claim="run/1", assigned_at=NOW)
-    scene = replace(drawn(*living), leases=(row,), dead=frozenset({dead}))
+    scene = replace(fleet_with(*living), leases=(row,), dead=frozenset({dead}))
     if holder == dead:
         scene = replace(scene, lost=frozenset({"l"}))
     plan = plan_assign(scene, GapRules(dwell=DWELL))
@@ -268,7 +272,7 @@ def test_the_next_owner_gets_the_lease_of_a_holder_that_died_during_the_handover
 
 
 def test_a_lease_during_its_handover_counts_for_its_next_owner():
-    scene = drawn("w2", w1=[1.0] * 4)
+    scene = fleet_with("w2", w1=[1.0] * 4)
     handed = [replace(row, owner="w2", checkpoint_owner="w1") for row in scene.leases[:2]]
     assert plan_assign(replace(scene, leases=(*handed, *scene.leases[2:])), AT_ONCE) == []
 
@@ -290,7 +294,7 @@ def test_a_lease_during_its_handover_counts_for_its_next_owner():
 )
 def test_a_lease_moves_only_if_that_makes_the_gap_clearly_smaller(held, moved):
     stays = held.pop("stays", None)
-    scene = drawn(**held)
+    scene = fleet_with(**held)
     if stays is not None:
         pinned = Lease("young", owner="w1", throughput_kbps=stays, assigned_at=NOW)
         scene = replace(scene, leases=(*scene.leases, pinned))
@@ -299,33 +303,33 @@ def test_a_lease_moves_only_if_that_makes_the_gap_clearly_smaller(held, moved):
 
 @pytest.mark.parametrize(("w1", "moves"), [(11, False), (12, True)])
 def test_no_lease_moves_within_the_tolerance_and_beyond_it_loads_become_even(w1, moves):
-    scene = drawn(w1=[1.0] * w1, w2=[1.0] * (20 - w1))
+    scene = fleet_with(w1=[1.0] * w1, w2=[1.0] * (20 - w1))
     assert after(scene) == ({"w1": 10, "w2": 10} if moves else counts(scene))
 
 
 @pytest.mark.parametrize("kbps", [None, 0.0, 1.0], ids=["unmeasured", "quiet", "measured"])
 def test_the_tolerance_is_the_same_whether_throughput_is_measured_or_not(kbps):
-    assert after(drawn(w1=[kbps] * 8, w2=[kbps] * 6)) == {"w1": 7, "w2": 7}
+    assert after(fleet_with(w1=[kbps] * 8, w2=[kbps] * 6)) == {"w1": 7, "w2": 7}
 
 
 @pytest.mark.parametrize("workers", [1, 2, 9, 30])
 def test_a_new_worker_gets_its_share_in_one_pass_and_no_other_lease_moves(workers):
     held = {f"w{n}": [5.0] * (workers + 1) for n in range(workers)}
-    scene = drawn("new", **held)
+    scene = fleet_with("new", **held)
     plan = plan_assign(scene, GapRules(dwell=DWELL))
     assert {change.put["owner"] for change in plan} == {"new"}
     assert workers - workers // 10 <= counts(carried_out(scene, plan))["new"] == len(plan) <= workers
 
 
 def test_a_worker_with_a_very_busy_shard_has_no_other_leases():
-    scene = drawn("w2", "w3", w1=[900.0, *[10.0] * 8])
+    scene = fleet_with("w2", "w3", w1=[900.0, *[10.0] * 8])
     found = carried_out(scene, plan_assign(scene, AT_ONCE))
     assert loads(found) == {"w1": 900.0, "w2": 40.0, "w3": 40.0}
 
 
 def test_small_random_changes_of_throughput_move_no_lease():
     dice, usual = Random(1), 100.0
-    scene = drawn(**{f"w-{n}": [usual] * 20 for n in range(10)})
+    scene = fleet_with(**{f"w-{n}": [usual] * 20 for n in range(10)})
     moves = 0
     for _ in range(90):
         rows = tuple(
@@ -349,7 +353,7 @@ def test_small_random_changes_of_throughput_move_no_lease():
     ],
 )
 def test_the_holder_is_asked_to_hand_over_if_its_run_reads_or_its_counter_moves(rules, claim, asked):
-    scene = drawn("w2", w1=[1.0, 1.0])
+    scene = fleet_with("w2", w1=[1.0, 1.0])
     scene = replace(scene, leases=tuple(replace(row, run_claim=claim) for row in scene.leases))
     (change,) = plan_assign(scene, rules)
     row = next(row for row in carried_out(scene, [change]).leases if row.key == change.key)
@@ -369,11 +373,11 @@ def two_fleets(first=100, second=100, leases=500):
     """The first cluster has all leases, then the second cluster joins."""
     a = [f"a-{n}" for n in range(1, first + 1)]
     held = {worker: [None] * (leases // first + (n < leases % first)) for n, worker in enumerate(a)}
-    return drawn(*(f"b-{n}" for n in range(1, second + 1)), **held)
+    return fleet_with(*(f"b-{n}" for n in range(1, second + 1)), **held)
 
 
 @pytest.mark.parametrize(("first", "second", "share"), [(100, 100, 250), (50, 100, 167), (100, 25, 400)])
-def test_two_clusters_read_shares_by_their_numbers_of_workers(first, second, share):
+def test_each_of_two_clusters_gets_leases_in_proportion_to_its_number_of_workers(first, second, share):
     scene = two_fleets(first, second)
     plan = plan_assign(scene, GapRules(dwell=DWELL))
     found = carried_out(scene, plan)
@@ -384,7 +388,7 @@ def test_two_clusters_read_shares_by_their_numbers_of_workers(first, second, sha
 
 def test_clusters_are_balanced_though_no_worker_has_two_leases_more_than_another():
     held = {f"a-{n}": [1.0] * 3 for n in range(100)} | {f"b-{n}": [1.0] * 2 for n in range(100)}
-    scene = drawn(**held)
+    scene = fleet_with(**held)
     found = carried_out(scene, plan_assign(scene, GapRules(dwell=DWELL)))
     assert clusters(found) == {"a": 250, "b": 250}
     assert set(counts(found).values()) == {2, 3}
@@ -399,7 +403,7 @@ def test_the_first_assignment_to_two_clusters_is_even():
 
 
 def test_of_equal_workers_the_one_whose_cluster_has_fewer_leases_gets_a_new_lease():
-    scene = drawn(**{"a-1": [1.0] * 2, "a-2": [1.0] * 3, "b-1": [1.0] * 2, "b-2": [1.0] * 2})
+    scene = fleet_with(**{"a-1": [1.0] * 2, "a-2": [1.0] * 3, "b-1": [1.0] * 2, "b-2": [1.0] * 2})
     scene = replace(scene, leases=(*scene.leases, Lease("new")))
     (change,) = plan_assign(scene, GapRules(dwell=DWELL, tolerance=1.0))
     assert (change.key, change.put["owner"]) == ("new", "b-1")
@@ -412,14 +416,14 @@ def test_balancing_clusters_doesnt_raise_the_highest_load(seed, many):
         f"{'abcd'[n % many]}-{n}": [dice.uniform(1, 50) for _ in range(dice.randint(0, 12))]
         for n in range(16)
     }
-    scene = drawn(**held)
+    scene = fleet_with(**held)
     found = carried_out(scene, plan_assign(scene, AT_ONCE))
     assert max(loads(found).values()) <= max(loads(scene).values()) + 0.01
     assert plan_assign(found, AT_ONCE) == []
 
 
 def test_worker_ids_without_a_cluster_are_balanced_as_single_workers():
-    assert after(drawn("w3", w1=[1.0] * 3, w2=[1.0] * 3)) == {"w1": 2, "w2": 2, "w3": 2}
+    assert after(fleet_with("w3", w1=[1.0] * 3, w2=[1.0] * 3)) == {"w1": 2, "w2": 2, "w3": 2}
 
 
 # -- CPU ---------------------------------------------------------------------------------------------------------
@@ -441,7 +445,7 @@ def passes(scene, cpu, rules=None, *, count=3, every=EVERY):
     return scene, moved
 
 
-def follows(share):
+def cpu_by_leases(share):
     """CPU that moves with the leases: the percentage that each lease costs."""
     return lambda scene: {
         worker: sum(share[row.key] for row in scene.leases if row.holder == worker) for worker in scene.living
@@ -451,9 +455,9 @@ def follows(share):
 @pytest.mark.parametrize("leases", [2, 3, 4, 8, 10, 40])
 @pytest.mark.parametrize("every", [EVERY, SETTLES], ids=["each tick", "once the figures settled"])
 def test_a_busy_and_an_idle_worker_with_equal_rates_are_even_within_three_passes_and_stay_so(leases, every):
-    scene = drawn(w1=[100.0] * leases, w2=[100.0] * leases)
+    scene = fleet_with(w1=[100.0] * leases, w2=[100.0] * leases)
     share = {row.key: (95 if row.owner == "w1" else 5) / leases for row in scene.leases}
-    cpu = follows(share)
+    cpu = cpu_by_leases(share)
     then, _ = passes(scene, cpu, every=every)
     assert max(cpu(then).values()) - min(cpu(then).values()) <= max(20, 95 / leases)
     _, moved = passes(then, cpu, count=100, every=SETTLES)
@@ -461,7 +465,7 @@ def test_a_busy_and_an_idle_worker_with_equal_rates_are_even_within_three_passes
 
 
 def test_a_slow_host_gives_leases_to_a_fast_one_and_then_no_lease_moves():
-    scene = drawn(w1=[100.0] * 10, w2=[100.0] * 10)
+    scene = fleet_with(w1=[100.0] * 10, w2=[100.0] * 10)
     each = {"w1": 9.5, "w2": 0.5}
 
     def cpu(at):
@@ -475,7 +479,7 @@ def test_a_slow_host_gives_leases_to_a_fast_one_and_then_no_lease_moves():
 
 @pytest.mark.parametrize("workers", [2, 3, 10])
 def test_a_host_that_does_other_work_keeps_some_leases_and_leases_dont_move_back_and_forth(workers):
-    scene = drawn(**{f"w{n}": [100.0] * 10 for n in range(workers)})
+    scene = fleet_with(**{f"w{n}": [100.0] * 10 for n in range(workers)})
 
     def cpu(at):
         return {worker: 0.5 * counts(at).get(worker, 0) + 90 * (worker == "w0") for worker in at.living}
@@ -487,7 +491,7 @@ def test_a_host_that_does_other_work_keeps_some_leases_and_leases_dont_move_back
 
 
 def test_no_lease_moves_by_cpu_until_the_measurements_can_have_changed():
-    scene = drawn(w1=[100.0] * 10, w2=[100.0] * 10)
+    scene = fleet_with(w1=[100.0] * 10, w2=[100.0] * 10)
     _, moved = passes(scene, lambda _: {"w1": 95.0, "w2": 5.0}, count=10)
     assert moved[0] > 0
     assert moved[1:9] == [0] * 8, "a pass comes every 20 s, so that the tenth comes after 180 s"
@@ -495,14 +499,14 @@ def test_no_lease_moves_by_cpu_until_the_measurements_can_have_changed():
 
 
 def test_hosts_with_slightly_more_cpu_lose_no_lease():
-    scene = drawn(w1=[100.0] * 10, w2=[100.0] * 10)
+    scene = fleet_with(w1=[100.0] * 10, w2=[100.0] * 10)
     for cpu in ({"w1": 58.0, "w2": 42.0}, {"w1": 9.0, "w2": 2.0}):
         assert plan_assign(replace(scene, cpu=cpu), GapRules(dwell=DWELL)) == []
 
 
 def test_small_random_changes_of_cpu_move_no_lease():
     dice = Random(1)
-    scene = drawn(**{f"w-{n}": [100.0] * 20 for n in range(10)})
+    scene = fleet_with(**{f"w-{n}": [100.0] * 20 for n in range(10)})
     _, moved = passes(
         scene, lambda at: {w: 50 + dice.gauss(0, 3) for w in sorted(at.living)}, count=200, every=SETTLES
     )
@@ -510,34 +514,36 @@ def test_small_random_changes_of_cpu_move_no_lease():
 
 
 def test_workers_with_idle_hosts_are_balanced_by_throughput():
-    scene = drawn("w2", w1=[100.0] * 10)
+    scene = fleet_with("w2", w1=[100.0] * 10)
     placed = carried_out(scene, plan_assign(replace(scene, cpu={"w1": 8.0}), GapRules(dwell=DWELL)))
     assert counts(placed) == {"w1": 5, "w2": 5}
 
 
 def test_a_worker_without_leases_gets_some_however_often_leases_were_moved_lately():
-    scene = replace(drawn("w3", w1=[100.0] * 9, w2=[100.0] * 9), cpu={"w1": 50.0, "w2": 50.0}, cpu_passes=9)
+    scene = replace(
+        fleet_with("w3", w1=[100.0] * 9, w2=[100.0] * 9), cpu={"w1": 50.0, "w2": 50.0}, cpu_passes=9
+    )
     assert after(scene, GapRules(dwell=DWELL))["w3"] == 6
 
 
 def test_a_worker_without_a_measurement_counts_as_an_average_one():
-    scene = drawn(w1=[100.0] * 10, w2=[100.0] * 10, w3=[100.0] * 10)
+    scene = fleet_with(w1=[100.0] * 10, w2=[100.0] * 10, w3=[100.0] * 10)
     assert plan_assign(replace(scene, cpu={"w1": 60.0, "w2": 60.0}), GapRules(dwell=DWELL)) == []
     hot = replace(scene, cpu={"w1": 95.0, "w2": 5.0})
     assert after(hot, GapRules(dwell=DWELL))["w1"] < 10
 
 
 def test_the_reason_of_a_move_names_the_cpu_or_the_throughput():
-    hot = replace(drawn(w1=[100.0] * 2, w2=[100.0] * 2), cpu={"w1": 95.0, "w2": 5.2})
+    hot = replace(fleet_with(w1=[100.0] * 2, w2=[100.0] * 2), cpu={"w1": 95.0, "w2": 5.2})
     (change,) = plan_assign(hot, GapRules(dwell=DWELL))
     assert change.why == "w1's hosts are busier (95 % CPU) than w2's (5 %): -> w2, now with 3 leases"
-    full = replace(drawn("w2", w1=[100.0] * 2), cpu={"w1": 8.0, "w2": 1.0})
+    full = replace(fleet_with("w2", w1=[100.0] * 2), cpu={"w1": 8.0, "w2": 1.0})
     (change,) = plan_assign(full, GapRules(dwell=DWELL))
     assert change.why == "w1 has more to read than w2: -> w2, now with 1 lease"
 
 
 def test_the_cpu_of_workers_that_arent_alive_is_ignored():
-    scene = drawn(w1=[100.0] * 9, w2=[100.0] * 9, gone=[100.0] * 2)
+    scene = fleet_with(w1=[100.0] * 9, w2=[100.0] * 9, gone=[100.0] * 2)
     lost = frozenset(row.key for row in scene.leases if row.owner == "gone")
     scene = replace(scene, living=frozenset({"w1", "w2"}), dead=frozenset({"gone"}), lost=lost)
     cpu = {"w1": 90.0, "w2": 10.0}
@@ -550,7 +556,7 @@ def test_the_cpu_of_workers_that_arent_alive_is_ignored():
 def test_a_worker_with_busy_hosts_is_given_no_lease_in_exchange():
     """Two leases cost this worker as much CPU as forty would cost the other, so even light leases would be heavy
     there."""
-    scene = drawn(w1=[100.0] * 2, w2=[100.0] * 6)
+    scene = fleet_with(w1=[100.0] * 2, w2=[100.0] * 6)
     plan = plan_assign(replace(scene, cpu={"w1": 92.0, "w2": 8.0}), GapRules(dwell=DWELL))
     assert {change.put["owner"] for change in plan} <= {"w2"}
 
@@ -559,7 +565,7 @@ def test_a_worker_with_busy_hosts_is_given_no_lease_in_exchange():
 @settings(max_examples=max(400, settings().max_examples))
 def test_in_any_fleet_leases_stop_moving_whatever_cpu_its_hosts_and_shards_cost(seed):
     scene, rules = a_fleet(seed)
-    cpu = plant(scene, seed)
+    cpu = cpu_model(scene, seed)
     _, moved = passes(scene, cpu, rules, count=30, every=SETTLES + EVERY)
     assert moved[-6:] == [0] * 6
 
@@ -578,9 +584,9 @@ def test_in_any_fleet_leases_stop_moving_even_if_moves_dont_change_the_cpu(seed)
 @given(SEEDS)
 def test_with_cpu_too_a_lease_within_its_dwell_time_or_its_handover_stays(seed):
     scene, rules = a_fleet(seed)
-    scene = replace(scene, cpu=plant(scene, seed)(scene))
+    scene = replace(scene, cpu=cpu_model(scene, seed)(scene))
     plan = plan_assign(scene, rules)
-    assert plan_assign(mixed(scene, seed), rules) == plan
+    assert plan_assign(in_random_order(scene, seed), rules) == plan
     moved = {change.key for change in plan}
     for row in scene.leases:
         if row.owner in scene.living and not is_free(row, scene):

@@ -20,11 +20,11 @@ def a_file(shards: frozenset[ShardKey]) -> StagedFile:
     return StagedFile("/x", shards, 1, 1, footer=b"", partition="2026-01-01", staged_at=at)
 
 
-SOME = st.frozensets(st.sampled_from(KEYS))
-FILES = st.lists(SOME.filter(bool).map(a_file), max_size=5)
+SOME_SHARDS = st.frozensets(st.sampled_from(KEYS))
+FILES = st.lists(SOME_SHARDS.filter(bool).map(a_file), max_size=5)
 
 
-@given(files=FILES, named=SOME)
+@given(files=FILES, named=SOME_SHARDS)
 def test_no_file_and_no_shard_lands_in_part(files: list[StagedFile], named: frozenset[ShardKey]) -> None:
     whole = Manifest(tuple(Staged(key, None, Position()) for key in KEYS), tuple(files))
     left, shared = whole.without(named)

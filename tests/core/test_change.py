@@ -15,9 +15,9 @@ from pipeline.core.checkpoint import SHARD_END, Checkpoint
 from pipeline.core.lease import Lease, run_of_claim
 from tests.core.strategies import CHECKPOINTS, LEASES
 
-READ = Lease("shardId-0", 5, Checkpoint("100"), owner="me", run_claim="run/1")
-CLAIM = change.claim(replace(READ, run_claim=None), "me", "run/1")
-LAND = change.checkpoint(READ, "me", "run/1", at=Checkpoint("200"))
+READ_ROW = Lease("shardId-0", 5, Checkpoint("100"), owner="me", run_claim="run/1")
+CLAIM = change.claim(replace(READ_ROW, run_claim=None), "me", "run/1")
+CHECKPOINT_WRITE = change.checkpoint(READ_ROW, "me", "run/1", at=Checkpoint("200"))
 
 
 def test_a_change_that_names_an_unknown_field_is_an_error():
@@ -36,7 +36,7 @@ def test_only_a_create_carries_a_whole_row():
     with pytest.raises(ValueError, match="no whole row"):
         Change("k", "typing error", kind=ChangeKind.CREATE)
     with pytest.raises(ValueError, match="a whole row"):
-        Change("k", "typing error", kind=ChangeKind.ASSIGN, create=READ)
+        Change("k", "typing error", kind=ChangeKind.ASSIGN, create=READ_ROW)
 
 
 def test_a_lease_of_a_living_worker_is_moved_and_any_other_is_assigned():
@@ -48,35 +48,35 @@ def test_a_lease_of_a_living_worker_is_moved_and_any_other_is_assigned():
 
 
 def test_only_retire_and_the_delete_changes_delete_a_row():
-    ended = replace(READ, checkpoint=SHARD_END)
+    ended = replace(READ_ROW, checkpoint=SHARD_END)
     deleting = (
-        change.retire(READ, "w"),
+        change.retire(READ_ROW, "w"),
         change.delete_ended(ended, "w"),
-        change.delete_garbage(READ, "w"),
+        change.delete_garbage(READ_ROW, "w"),
     )
     assert all(each.deletes for each in deleting)
-    assert not any(each.deletes for each in (CLAIM, LAND, change.create(READ, "w")))
+    assert not any(each.deletes for each in (CLAIM, CHECKPOINT_WRITE, change.create(READ_ROW, "w")))
 
 
 def test_a_row_with_this_claim_shows_that_the_claim_was_applied():
-    assert is_own_write(CLAIM, replace(READ, counter=6))
-    assert is_own_write(CLAIM, replace(READ, counter=9, checkpoint=SHARD_END))
+    assert is_own_write(CLAIM, replace(READ_ROW, counter=6))
+    assert is_own_write(CLAIM, replace(READ_ROW, counter=9, checkpoint=SHARD_END))
 
 
 def test_a_row_with_another_claim_or_none_doesnt_show_that_the_claim_was_applied():
-    assert not is_own_write(CLAIM, replace(READ, run_claim="run/2"))
-    assert not is_own_write(CLAIM, replace(READ, run_claim=None))
+    assert not is_own_write(CLAIM, replace(READ_ROW, run_claim="run/2"))
+    assert not is_own_write(CLAIM, replace(READ_ROW, run_claim=None))
     assert not is_own_write(CLAIM, None)
 
 
 def test_a_row_shows_that_a_checkpoint_was_applied_only_by_the_claim_and_all_its_values():
-    done = replace(READ, checkpoint=Checkpoint("200"), landed=Checkpoint("200"))
-    assert is_own_write(LAND, done)
-    assert not is_own_write(LAND, replace(done, run_claim="run/2"))
-    assert not is_own_write(LAND, replace(done, landed=None))
-    assert not is_own_write(LAND, replace(done, checkpoint=Checkpoint("200", 1)))
-    assert not is_own_write(LAND, replace(done, pending=Checkpoint("300")))
-    assert not is_own_write(LAND, READ)
+    done = replace(READ_ROW, checkpoint=Checkpoint("200"), landed=Checkpoint("200"))
+    assert is_own_write(CHECKPOINT_WRITE, done)
+    assert not is_own_write(CHECKPOINT_WRITE, replace(done, run_claim="run/2"))
+    assert not is_own_write(CHECKPOINT_WRITE, replace(done, landed=None))
+    assert not is_own_write(CHECKPOINT_WRITE, replace(done, checkpoint=Checkpoint("200", 1)))
+    assert not is_own_write(CHECKPOINT_WRITE, replace(done, pending=Checkpoint("300")))
+    assert not is_own_write(CHECKPOINT_WRITE, READ_ROW)
 
 
 @given(LEASES, CHECKPOINTS, st.floats(0, 10**6))
@@ -88,7 +88,9 @@ def test_a_checkpoints_throughput_is_rounded_to_what_a_row_can_hold(read: Lease,
 
 
 def test_a_release_writes_looked_at_in_whole_milliseconds():
-    wanted = change.release(READ, "run/1", looked_at=datetime(2026, 1, 1, microsecond=123_999, tzinfo=UTC))
+    wanted = change.release(
+        READ_ROW, "run/1", looked_at=datetime(2026, 1, 1, microsecond=123_999, tzinfo=UTC)
+    )
     assert wanted.put["looked_at"] == datetime(2026, 1, 1, microsecond=123_000, tzinfo=UTC)
 
 
@@ -147,7 +149,7 @@ HELD = Lease(
     wanted_by="run/2",
     stream_epoch=7,
 )
-AT = Checkpoint("200")
+CHECKPOINT = Checkpoint("200")
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TAKING = {"owner", "checkpoint_owner", "run_claim", "wanted_by", "stream_epoch"}
 
@@ -158,9 +160,13 @@ TAKING = {"owner", "checkpoint_owner", "run_claim", "wanted_by", "stream_epoch"}
         (lambda: change.claim(HELD, "me", "run/9"), None, TAKING),
         (lambda: change.hold(HELD, "run/9", "why"), None, TAKING),
         (lambda: change.beat(HELD, "me"), "me", {"run_claim"}),
-        (lambda: change.repair(HELD, "run/1", AT), "me", {"run_claim", "checkpoint"}),
-        (lambda: change.checkpoint(HELD, "me", "run/1", at=AT), "me", {"run_claim", "checkpoint"}),
-        (lambda: change.prepare_checkpoint(HELD, "me", "run/1", at=AT), "me", {"run_claim", "checkpoint"}),
+        (lambda: change.repair(HELD, "run/1", CHECKPOINT), "me", {"run_claim", "checkpoint"}),
+        (lambda: change.checkpoint(HELD, "me", "run/1", at=CHECKPOINT), "me", {"run_claim", "checkpoint"}),
+        (
+            lambda: change.prepare_checkpoint(HELD, "me", "run/1", at=CHECKPOINT),
+            "me",
+            {"run_claim", "checkpoint"},
+        ),
         (lambda: change.release(HELD, "run/1"), None, {"run_claim"}),
         (
             lambda: change.note_failure(HELD, "me", "why", at=NOON),
@@ -185,7 +191,7 @@ TAKING = {"owner", "checkpoint_owner", "run_claim", "wanted_by", "stream_epoch"}
         (lambda: change.give_up(HELD, "me"), "me", {"run_claim"}),
         (lambda: change.note_children(HELD, frozenset("c")), "me", {"run_claim", "stream_epoch"}),
         (
-            lambda: change.reposition(HELD, "run/1", at=AT, landed=None, why="why"),
+            lambda: change.reposition(HELD, "run/1", at=CHECKPOINT, landed=None, why="why"),
             None,
             {"run_claim", "checkpoint"},
         ),

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
 from pipeline.errors import WrongShape
-from tests.core.strategies import CHECKPOINTS, DIGITS, SEQUENCES, SUBS
+from tests.core.strategies import CHECKPOINTS, DIGITS, SEQUENCES, SUB_SEQUENCE_NUMBERS
 
-WORDS = {"AT_TIMESTAMP", "TRIM_HORIZON", "LATEST", "SHARD_END"}
+WORD_CHECKPOINTS = {"AT_TIMESTAMP", "TRIM_HORIZON", "LATEST", "SHARD_END"}
 RANKS = {"AT_TIMESTAMP": -3, "TRIM_HORIZON": -2, "LATEST": -1}
 
 
@@ -52,7 +52,7 @@ def test_a_shorter_number_is_not_greater_for_its_first_digit():
     assert Checkpoint("49" + "0" * 54) > Checkpoint("9" * 20)
 
 
-@given(SUBS, SUBS, DIGITS)
+@given(SUB_SEQUENCE_NUMBERS, SUB_SEQUENCE_NUMBERS, DIGITS)
 def test_trim_horizon_and_latest_come_before_and_shard_end_after_all_numbers_as_in_kcl(
     a: int, b: int, digits: str
 ):
@@ -60,12 +60,12 @@ def test_trim_horizon_and_latest_come_before_and_shard_end_after_all_numbers_as_
     assert Checkpoint("LATEST", b) < Checkpoint(digits, a) < Checkpoint("SHARD_END", b)
 
 
-@given(DIGITS, SUBS, SUBS)
+@given(DIGITS, SUB_SEQUENCE_NUMBERS, SUB_SEQUENCE_NUMBERS)
 def test_checkpoints_of_one_record_are_ordered_by_the_sub_sequence_number(digits: str, a: int, b: int):
     assert (Checkpoint(digits, a) < Checkpoint(digits, b)) == (a < b)
 
 
-@given(SUBS, SUBS)
+@given(SUB_SEQUENCE_NUMBERS, SUB_SEQUENCE_NUMBERS)
 def test_shard_end_is_the_end_whatever_its_sub_sequence_number(a: int, b: int):
     one, other = Checkpoint("SHARD_END", a), Checkpoint("SHARD_END", b)
     assert one <= other <= one
@@ -78,7 +78,7 @@ def test_equality_compares_texts_and_order_compares_values():
     assert not Checkpoint("007") > Checkpoint("7")
 
 
-@given(st.text(max_size=12).filter(lambda t: t not in WORDS and not (t.isascii() and t.isdigit())))
+@given(st.text(max_size=12).filter(lambda t: t not in WORD_CHECKPOINTS and not (t.isascii() and t.isdigit())))
 def test_any_other_text_is_refused(text: str):
     with pytest.raises(WrongShape):
         Checkpoint(text)

@@ -17,12 +17,12 @@ from pipeline.core.stream import ShardKey, StreamId
 
 STREAM = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/orders", 1_700_000_000)
 P, A, B = (ShardKey(STREAM, name) for name in "pab")
-OVER = Position(5, ended=True, children=("a", "b"))
-READ = {P: OVER, A: Position(6), B: Position(7)}
+ENDED = Position(5, ended=True, children=("a", "b"))
+CHILDREN_BEGUN = {P: ENDED, A: Position(6), B: Position(7)}
 ROW = Lease(
     "p", 3, SHARD_END, owner="w1", children=frozenset("ab"), parents=frozenset("o"), stream_epoch=STREAM.epoch
 )
-LISTED = (Shard("a", ("p",)), Shard("b", ("p",)))
+LISTED_CHILDREN = (Shard("a", ("p",)), Shard("b", ("p",)))
 
 
 def at(shards: dict[ShardKey, Position]) -> Positions:
@@ -30,7 +30,10 @@ def at(shards: dict[ShardKey, Position]) -> Positions:
 
 
 def deleted(
-    shards: dict[ShardKey, Position], *rows: Lease, listed: tuple[Shard, ...] = LISTED, gone: str = ""
+    shards: dict[ShardKey, Position],
+    *rows: Lease,
+    listed: tuple[Shard, ...] = LISTED_CHILDREN,
+    gone: str = "",
 ) -> list[str]:
     positions = at(shards)
     family = a_family(STREAM, listed, leases=rows, positions=positions)
@@ -41,7 +44,7 @@ def deleted(
 
 
 def test_the_row_of_an_ended_shard_whose_children_are_being_read_is_deleted() -> None:
-    assert deleted(READ, ROW) == ["p"]
+    assert deleted(CHILDREN_BEGUN, ROW) == ["p"]
 
 
 @pytest.mark.parametrize(
@@ -52,9 +55,9 @@ def test_the_row_of_an_ended_shard_whose_children_are_being_read_is_deleted() ->
             B: Position(7),
             P: Position(5),
         },  # the table was rolled back to before the shard's end
-        {},  # the table was rolled back to before everything
-        {P: OVER, A: Position(6)},
-        {P: OVER, A: Position(6), B: Position(seen=datetime(2026, 1, 1, tzinfo=UTC))},
+        {},  # the table was rolled back to before the stream's first commit
+        {P: ENDED, A: Position(6)},
+        {P: ENDED, A: Position(6), B: Position(seen=datetime(2026, 1, 1, tzinfo=UTC))},
     ],
 )
 def test_the_row_stays_while_the_table_has_no_end_of_the_shard_or_a_child_is_at_its_start(
@@ -65,18 +68,18 @@ def test_the_row_stays_while_the_table_has_no_end_of_the_shard_or_a_child_is_at_
 
 
 def test_the_row_stays_while_a_listing_shows_the_shard_or_a_parents_row_exists() -> None:
-    assert deleted(READ, ROW, listed=(*LISTED, Shard("p", closed=True))) == []
-    assert deleted(READ, ROW, Lease("o", stream_epoch=STREAM.epoch)) == []
-    assert deleted(READ, ROW, Lease("o", stream_epoch=STREAM.epoch - 1)) == ["p"]
+    assert deleted(CHILDREN_BEGUN, ROW, listed=(*LISTED_CHILDREN, Shard("p", closed=True))) == []
+    assert deleted(CHILDREN_BEGUN, ROW, Lease("o", stream_epoch=STREAM.epoch)) == []
+    assert deleted(CHILDREN_BEGUN, ROW, Lease("o", stream_epoch=STREAM.epoch - 1)) == ["p"]
 
 
 def test_a_left_over_row_is_deleted_only_if_kinesis_has_forgotten_the_shard_and_no_run_claims_the_row() -> (
     None
 ):
     back = replace(ROW, checkpoint=TRIM_HORIZON)
-    assert deleted(READ, back) == []
-    assert deleted(READ, back, gone="p") == ["p"]
-    assert deleted(READ, replace(back, run_claim="r/1"), gone="p") == []
+    assert deleted(CHILDREN_BEGUN, back) == []
+    assert deleted(CHILDREN_BEGUN, back, gone="p") == ["p"]
+    assert deleted(CHILDREN_BEGUN, replace(back, run_claim="r/1"), gone="p") == []
 
 
 def test_the_row_of_an_unread_shard_is_never_garbage() -> None:
@@ -86,14 +89,22 @@ def test_the_row_of_an_unread_shard_is_never_garbage() -> None:
 @pytest.mark.parametrize(
     ("shards", "listed", "dropped"),
     [
-        (READ, LISTED, ["p"]),
-        (READ, (*LISTED, Shard("p", closed=True)), []),
-        ({P: OVER, A: Position(6)}, LISTED, []),
-        ({**READ, A: Position(start=TRIM)}, LISTED, []),  # nothing is known of when its records arrived
-        ({**READ, A: Position(start=TRIM, seen=datetime(2026, 1, 1, tzinfo=UTC))}, LISTED, ["p"]),
-        ({**READ, A: Position(ended=True)}, LISTED, ["p"]),
-        ({P: replace(OVER, children=())}, (), []),
-        ({**READ, P: Position(5)}, LISTED, []),
+        (CHILDREN_BEGUN, LISTED_CHILDREN, ["p"]),
+        (CHILDREN_BEGUN, (*LISTED_CHILDREN, Shard("p", closed=True)), []),
+        ({P: ENDED, A: Position(6)}, LISTED_CHILDREN, []),
+        (
+            {**CHILDREN_BEGUN, A: Position(start=TRIM)},
+            LISTED_CHILDREN,
+            [],
+        ),  # the child's position doesn't say when its records arrived
+        (
+            {**CHILDREN_BEGUN, A: Position(start=TRIM, seen=datetime(2026, 1, 1, tzinfo=UTC))},
+            LISTED_CHILDREN,
+            ["p"],
+        ),
+        ({**CHILDREN_BEGUN, A: Position(ended=True)}, LISTED_CHILDREN, ["p"]),
+        ({P: replace(ENDED, children=())}, (), []),
+        ({**CHILDREN_BEGUN, P: Position(5)}, LISTED_CHILDREN, []),
     ],
 )
 def test_an_end_is_removed_once_the_positions_of_all_children_show_the_shards_end(
@@ -112,7 +123,7 @@ def test_an_end_is_removed_once_the_positions_of_all_children_show_the_shards_en
 def test_an_end_that_a_parents_end_names_is_removed_after_the_parents_end() -> None:
     """Without its END the shard would look like an unread child of its parent."""
     over = Position(6, ended=True, children=("g",))
-    waiting = {P: OVER, A: over, ShardKey(STREAM, "g"): Position(8)}
+    waiting = {P: ENDED, A: over, ShardKey(STREAM, "g"): Position(8)}
     family = a_family(STREAM, [Shard("b", ("p",)), Shard("g", ("a",))], positions=at(waiting))
     assert plan_drop(family, (), at(waiting), gone={"p", "a"}) == ()
     assert plan_drop(family, (), at(waiting | {B: Position(7)}), gone={"p", "a"}) == (P,)

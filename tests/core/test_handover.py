@@ -12,7 +12,7 @@ from pipeline.core.sighting import Sighting
 DEADLINE = timedelta(seconds=90)
 LATE = Sighting("w1>w2", DEADLINE + timedelta(seconds=1))
 IN_TIME = Sighting("w1>w2", DEADLINE)
-OURS = frozenset({"w1", "w2"})
+OUR_WORKERS = frozenset({"w1", "w2"})
 NOBODY: frozenset[str] = frozenset()
 
 
@@ -30,15 +30,15 @@ def test_a_pending_handover_is_identified_by_its_holder_and_its_next_owner() -> 
 def test_an_overdue_handover_is_completed_though_its_holders_run_reads() -> None:
     row = a_handover(claim="run/1")
     why = f"w1 took longer than {DEADLINE} to hand over to w2"
-    assert plan_overdue([row], {"s": LATE}, DEADLINE, ours=OURS) == [complete_handover(row, why)]
-    assert plan_overdue([row], {"s": IN_TIME}, DEADLINE, ours=OURS) == []
-    assert plan_overdue([row], {}, DEADLINE, ours=OURS) == []
+    assert plan_overdue([row], {"s": LATE}, DEADLINE, ours=OUR_WORKERS) == [complete_handover(row, why)]
+    assert plan_overdue([row], {"s": IN_TIME}, DEADLINE, ours=OUR_WORKERS) == []
+    assert plan_overdue([row], {}, DEADLINE, ours=OUR_WORKERS) == []
 
 
 def test_a_handover_of_an_unread_lease_is_completed_at_once_if_its_holder_is_of_this_application() -> None:
     row = a_handover()
     done = [complete_handover(row, "no run reads the shard: w1 hands over to w2")]
-    assert plan_overdue([row], {"s": IN_TIME}, DEADLINE, ours=OURS) == done
+    assert plan_overdue([row], {"s": IN_TIME}, DEADLINE, ours=OUR_WORKERS) == done
     assert plan_overdue([row], {"s": IN_TIME}, DEADLINE, ours=frozenset({"w2"})) == []
 
 
@@ -51,13 +51,13 @@ def test_an_overdue_handover_of_a_holder_of_another_application_is_completed() -
 def test_a_row_without_a_handover_or_without_a_next_owner_is_left_alone() -> None:
     settled, ownerless = a_handover("a", holder=None), a_handover("b", to=None)
     late = {"a": LATE, "b": LATE}
-    assert plan_overdue([settled, ownerless], late, DEADLINE, ours=OURS) == []
-    assert plan_overdue([settled, ownerless], {}, DEADLINE, ours=OURS) == []
+    assert plan_overdue([settled, ownerless], late, DEADLINE, ours=OUR_WORKERS) == []
+    assert plan_overdue([settled, ownerless], {}, DEADLINE, ours=OUR_WORKERS) == []
 
 
 def test_each_of_many_handovers_is_judged_separately() -> None:
     reading, idle = a_handover("a", claim="run/1"), a_handover("b")
-    assert [made.key for made in plan_overdue([reading, idle], {}, DEADLINE, ours=OURS)] == ["b"]
+    assert [made.key for made in plan_overdue([reading, idle], {}, DEADLINE, ours=OUR_WORKERS)] == ["b"]
 
 
 def test_the_holder_hands_over_leases_that_no_living_run_reads() -> None:
@@ -75,14 +75,14 @@ def test_a_holder_hands_over_no_rows_of_other_workers() -> None:
 
 def test_the_next_owner_takes_over_from_a_dead_run_of_this_application() -> None:
     row = a_handover(claim="run-7/1")
-    assert plan_take_over([row], "w2", NOBODY, ours=OURS) == [
+    assert plan_take_over([row], "w2", NOBODY, ours=OUR_WORKERS) == [
         complete_handover(row, "run run-7 is dead: w2 takes over")
     ]
-    assert plan_take_over([row], "w2", frozenset({"run-7/1"}), ours=OURS) == []
+    assert plan_take_over([row], "w2", frozenset({"run-7/1"}), ours=OUR_WORKERS) == []
 
 
 def test_the_next_owner_leaves_a_row_without_a_claim_to_its_holder() -> None:
-    assert plan_take_over([a_handover()], "w2", NOBODY, ours=OURS) == []
+    assert plan_take_over([a_handover()], "w2", NOBODY, ours=OUR_WORKERS) == []
 
 
 def test_the_next_owner_takes_no_row_of_another_application_or_of_another_next_owner() -> None:
@@ -92,4 +92,4 @@ def test_the_next_owner_takes_no_row_of_another_application_or_of_another_next_o
         a_handover("c", holder="w2", claim="run/1"),
         a_handover("d", holder=None, claim="run/1"),
     ]
-    assert plan_take_over(rows, "w2", NOBODY, ours=OURS) == []
+    assert plan_take_over(rows, "w2", NOBODY, ours=OUR_WORKERS) == []

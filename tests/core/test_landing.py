@@ -16,7 +16,7 @@ from pipeline.core.stream import ShardKey, StreamId
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1_700_000_000)
-LATER = replace(STREAM, epoch=1_800_000_000)
+LATER_LIFE = replace(STREAM, epoch=1_800_000_000)
 ORIGIN = Origin(Start(), NOON)
 KEYS = [ShardKey(STREAM, f"shardId-{i:012d}") for i in range(7)]
 A, B, C, D = KEYS[:4]
@@ -39,6 +39,7 @@ def a_file(path: str, *keys: ShardKey) -> StagedFile:
 
 
 def base_of(at: dict[ShardKey, Position | None], *, origin: bool = True) -> Positions:
+    """The positions of a table; shards with None have none."""
     return Positions({STREAM: ORIGIN} if origin else {}, {k: p for k, p in at.items() if p is not None})
 
 
@@ -219,7 +220,7 @@ def test_an_origin_is_decided_once():
 
 
 def test_the_origin_of_one_life_doesnt_count_for_another_life():
-    key = ShardKey(LATER, A.shard_id)
+    key = ShardKey(LATER_LIFE, A.shard_id)
     landing = decide_landing(base_of({}), Proposal((landed(key, None, Position(1)),)))
     assert [r.range.key for r in landing.refused] == [key]
 
@@ -331,10 +332,12 @@ def test_the_refusal_of_a_child_names_its_first_parent_in_the_way():
 
 def test_parents_are_looked_up_in_the_childs_own_stream():
     first = landed(C, None, Position(1), parents=(ParentReason(A.shard_id, ParentIs.ENDED),))
-    elsewhere = base_of({ShardKey(LATER, A.shard_id): Position(5, ended=True)})
+    elsewhere = base_of({ShardKey(LATER_LIFE, A.shard_id): Position(5, ended=True)})
     assert "had ended when the run looked" in refusal(elsewhere, first)
     passed = landed(C, None, Position(1), parents=(ParentReason(A.shard_id, ParentIs.PASSED, D.shard_id),))
-    assert "counted as ended because" in refusal(base_of({ShardKey(LATER, D.shard_id): Position(5)}), passed)
+    assert "counted as ended because" in refusal(
+        base_of({ShardKey(LATER_LIFE, D.shard_id): Position(5)}), passed
+    )
 
 
 def test_parents_matter_only_for_a_shards_first_range():
@@ -352,9 +355,9 @@ def test_a_range_may_land_with_the_commit_that_decides_its_streams_origin():
 
 
 def test_origins_of_several_streams_are_written_in_the_streams_order():
-    origins = ((LATER, ORIGIN), (STREAM, ORIGIN))
+    origins = ((LATER_LIFE, ORIGIN), (STREAM, ORIGIN))
     landing = decide_landing(Positions(), Proposal(origins=origins))
-    assert landing.page.origins == ((STREAM, ORIGIN), (LATER, ORIGIN))
+    assert landing.page.origins == ((STREAM, ORIGIN), (LATER_LIFE, ORIGIN))
     assert not landing.is_empty
 
 
@@ -397,24 +400,24 @@ def test_a_file_with_a_shard_that_has_no_range_is_an_error_that_names_its_shards
 def test_an_end_is_removed_once_all_children_have_positions_and_no_parents_end_names_the_shard():
     end = Position(5, ended=True, children=(C.shard_id, D.shard_id))
 
-    def dropped(**more: Position | None) -> bool:
+    def is_dropped(**more: Position | None) -> bool:
         at = {A: end, C: Position(1), D: Position(1)} | {KEYS[int(key[1:])]: p for key, p in more.items()}
         landing = decide_landing(base_of(at), Proposal(drop=(A,)))
         assert landing.is_empty is not (landing.page.dropped == (A,))
         assert landing.positions.of(A) == (None if landing.page.dropped else at[A])
         return bool(landing.page.dropped)
 
-    assert dropped()
-    assert not dropped(k0=None), "there is no END to remove"
-    assert not dropped(k0=replace(end, ended=False)), "the shard is still being read"
-    assert not dropped(k0=replace(end, children=())), "the shard's children aren't known yet"
-    assert not dropped(k2=None)
-    assert not dropped(k3=None)
-    assert not dropped(k3=Position(start=Start())), "the child inherits the witness of this END"
-    assert dropped(k3=Position(start=Start(), seen=NOON))
-    assert dropped(k3=Position(ended=True))
-    assert not dropped(k1=Position(5, ended=True, children=(A.shard_id,)))
-    assert dropped(k1=Position(5, children=(A.shard_id,)))
+    assert is_dropped()
+    assert not is_dropped(k0=None), "there is no END to remove"
+    assert not is_dropped(k0=replace(end, ended=False)), "the shard is still being read"
+    assert not is_dropped(k0=replace(end, children=())), "the shard's children aren't known yet"
+    assert not is_dropped(k2=None)
+    assert not is_dropped(k3=None)
+    assert not is_dropped(k3=Position(start=Start())), "the child inherits the witness of this END"
+    assert is_dropped(k3=Position(start=Start(), seen=NOON))
+    assert is_dropped(k3=Position(ended=True))
+    assert not is_dropped(k1=Position(5, ended=True, children=(A.shard_id,)))
+    assert is_dropped(k1=Position(5, children=(A.shard_id,)))
 
 
 def test_an_end_whose_shard_moves_in_the_same_commit_is_not_removed_but_others_are():
@@ -428,6 +431,7 @@ def test_an_end_whose_shard_moves_in_the_same_commit_is_not_removed_but_others_a
 
 
 def carried(before: Position, upto: Position, kind: Kind = Kind.LANDED) -> Position | None:
+    """The position of shard A after a range from `before` to `upto`."""
     move = replace(landed(A, before, upto), kind=kind)
     return decide_landing(base_of({A: before}), Proposal((move,))).positions.of(A)
 

@@ -16,7 +16,7 @@ from pipeline.core.lineage import LedgerPage
 from pipeline.core.position import Origin, Position, Positions, Start
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.errors import WrongShape
-from tests.core.strategies import ANY_JSON, PAGES, books
+from tests.core.strategies import ANY_JSON, PAGES, table_positions
 
 STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1_700_000_000)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -43,7 +43,7 @@ def some_positions(shards: int) -> Positions:
     return Positions({STREAM: Origin(Start(), NOON)}, at)
 
 
-@given(books())
+@given(table_positions())
 def test_positions_come_back_as_they_were(book: Positions):
     text = write_positions(book)
     assert read_positions(text) == book
@@ -57,7 +57,7 @@ def test_a_ledger_comes_back_as_it_was(page: LedgerPage):
     assert text.isascii()
 
 
-@given(books())
+@given(table_positions())
 def test_equal_positions_give_the_same_text(book: Positions):
     shuffled = Positions(
         dict(reversed(list(book.origins.items()))), dict(reversed(list(book.shards.items())))
@@ -70,14 +70,16 @@ def test_a_shard_takes_few_bytes():
 
 
 @given(st.text(max_size=40))
-def test_a_random_text_is_refused_with_one_error(text: str):
+def test_a_random_text_is_refused_as_having_the_wrong_shape(text: str):
     for read in READERS:
         with pytest.raises(WrongShape):
             read(text)
 
 
-@given(books(), st.integers(0, 10**6), st.sampled_from("0aZ~:{ é"))
-def test_a_damaged_text_is_either_read_or_refused_with_that_error(book: Positions, where: int, letter: str):
+@given(table_positions(), st.integers(0, 10**6), st.sampled_from("0aZ~:{ é"))
+def test_a_damaged_text_is_either_read_or_refused_as_having_the_wrong_shape(
+    book: Positions, where: int, letter: str
+):
     text = write_positions(book)
     where %= len(text)
     for damaged in (text[:where], text[:where] + letter + text[where + 1 :], text + letter):
@@ -85,13 +87,16 @@ def test_a_damaged_text_is_either_read_or_refused_with_that_error(book: Position
 
 
 @given(ANY_JSON)
-def test_a_text_with_other_contents_is_either_read_or_refused_with_that_error(body: Any):
+def test_a_text_with_other_contents_is_either_read_or_refused_as_having_the_wrong_shape(body: Any):
     assert_read_or_refused(packed(body))
 
 
 @given(st.data())
-def test_a_text_with_one_odd_value_is_either_read_or_refused_with_that_error(data: st.DataObject):
-    positions, ledger = body_of(write_positions(data.draw(books()))), body_of(write_ledger(data.draw(PAGES)))
+def test_a_text_with_one_odd_value_is_either_read_or_refused_as_having_the_wrong_shape(data: st.DataObject):
+    positions, ledger = (
+        body_of(write_positions(data.draw(table_positions()))),
+        body_of(write_ledger(data.draw(PAGES))),
+    )
     odd = data.draw(ANY_JSON)
     for body in (positions, ledger):
         places = list(places_in(body))
@@ -102,6 +107,7 @@ def test_a_text_with_one_odd_value_is_either_read_or_refused_with_that_error(dat
 
 
 def places_in(body: Any) -> Any:
+    """Each place in a JSON value: the list or dictionary, and the index or key."""
     for key, value in body.items() if isinstance(body, dict) else enumerate(body):
         yield body, key
         if isinstance(value, (dict, list)):
@@ -120,13 +126,13 @@ def assert_read_or_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "row", [[10**17, 1], [-(10**17), 1], [None, 10**30], [None, float("inf")], [None, float("nan")]]
 )
-def test_a_time_out_of_range_is_refused_with_that_error(row: list[Any]):
+def test_a_time_out_of_range_is_refused_as_having_the_wrong_shape(row: list[Any]):
     body = [[STREAM.arn, STREAM.epoch, [row[0], 0], [[0, "1", row[1], row[0]]]]]
     with pytest.raises(WrongShape, match="positions"):
         read_positions(packed(body))
 
 
-def test_a_deeply_nested_text_is_refused_with_that_error():
+def test_a_deeply_nested_text_is_refused_as_having_the_wrong_shape():
     deep = "[" * 200_000 + "]" * 200_000
     text = f"{VERSION}:{base64.b85encode(zlib.compress(deep.encode())).decode()}"
     with pytest.raises(WrongShape):

@@ -101,7 +101,7 @@ def test_without_a_record_there_is_no_rate():
     assert throughput_after(a_row(7.0), Staged(KEY, None, Position(2))) is None
 
 
-def test_a_position_without_an_arrival_doesnt_count_as_a_record_before():
+def test_a_position_without_an_arrival_doesnt_count_as_an_earlier_record():
     nothing = Staged(KEY, Position(), Position(2), 1, 1024, NOON, NOON)
     assert throughput_after(a_row(None), nothing) == 1.0
 

@@ -47,6 +47,7 @@ def a_split(*, listed: tuple[str, ...] = ("p", "a", "b"), rows: tuple[str, ...] 
 
 
 def why(shard: str, family: Family, at: Positions, *, gone: bool = False) -> list[str]:
+    """For each parent the reason why it is out of the way, or why the shard has to wait for it."""
     reasons, waiting = parents_of(shard, family, at, lambda _: gone)
     return [r.why.value for r in reasons] + [f"waits: {w.why}" for w in waiting]
 
@@ -292,7 +293,7 @@ def test_passed_shards_that_the_caller_knows_are_not_worked_out_again() -> None:
     assert parents_of("a", family, positions(b=OPEN), lambda _: False, passed={})[0] == ()
 
 
-def test_kinesis_is_asked_about_exactly_this_parent_and_only_if_nothing_else_tells() -> None:
+def test_kinesis_is_asked_only_about_parents_of_which_rows_and_positions_say_nothing() -> None:
     asked: list[tuple[str, ShardKey]] = []
 
     def is_gone(shard: ShardKey) -> bool:
@@ -340,7 +341,7 @@ def test_a_parent_counts_as_closed_before_the_start_only_if_none_of_its_ancestor
 
 @dataclass
 class Kinesis:
-    """What it answers, and the order of the questions."""
+    """What Kinesis answers about shards, and in which order it was asked."""
 
     has_records: frozenset[str] = frozenset()
     """Listed shards that are open, or hold a record since the origin."""
@@ -369,17 +370,19 @@ class Kinesis:
         return [f"{r.shard_id} {r.why}" for r in reasons] + [f"{w.shard_id} waits" for w in waiting]
 
 
-def a_merge_before_a_start_to_come(**more: Any) -> Family:
+def a_merge_before_a_future_start(**more: Any) -> Family:
     """`p` and `q` merged into `m` before the origin. `q` is the child of `g`, `g` of `h`, which no listing shows."""
     merged = Shard("m", ("p", "q"))
     above = [Shard("g", ("h",), closed=True), Shard("q", ("g",), closed=True), Shard("p", closed=True)]
     return a_family(STREAM, [merged], listed=[*above, merged], **more)
 
 
-def test_what_kinesis_still_holds_since_the_start_tells_that_nothing_of_a_parent_is_to_be_read() -> None:
+def test_a_parent_is_out_of_the_way_if_kinesis_still_holds_all_records_since_the_start_and_none_is_of_the_parent() -> (
+    None
+):
     """One parent of a merge was read to its empty end before the start; the lease row of the other was lost."""
     kinesis = Kinesis(gone=frozenset({"h"}))
-    family, at = a_merge_before_a_start_to_come(), positions(p=END)
+    family, at = a_merge_before_a_future_start(), positions(p=END)
     assert kinesis.why("m", family, at) == ["p ended", "q before-start"]
     assert kinesis.asked == ["before q", "before g", "gone h", "holds all"], "the retention is asked for last"
     kinesis.holds_everything = False
@@ -390,39 +393,41 @@ def test_what_kinesis_still_holds_since_the_start_tells_that_nothing_of_a_parent
     ("records", "asked"),
     [("q", ["before q"]), ("g", ["before q", "before g"]), ("h", ["before q", "before g", "gone h"])],
 )
-def test_a_record_since_the_start_in_any_unread_shard_above_is_in_the_way(
+def test_a_parent_is_in_the_way_if_any_unread_ancestor_has_a_record_since_the_start(
     records: str, asked: list[str]
 ) -> None:
     kinesis = Kinesis(has_records=frozenset({records}), gone=frozenset("h") - {records})
-    family = a_merge_before_a_start_to_come()
+    family = a_merge_before_a_future_start()
     assert kinesis.why("m", family, positions(p=END)) == ["p ended", "q waits"]
     assert kinesis.asked == asked
 
 
-def test_nothing_is_asked_of_a_parent_below_a_shard_that_is_to_be_read() -> None:
+def test_kinesis_isnt_asked_about_a_parent_that_descends_from_a_shard_that_is_to_be_read() -> None:
     kinesis = Kinesis(gone=frozenset({"h"}))
-    family, at = a_merge_before_a_start_to_come(leases=[Lease("g")]), positions(p=END)
+    family, at = a_merge_before_a_future_start(leases=[Lease("g")]), positions(p=END)
     assert kinesis.why("m", family, at) == ["p ended", "q waits"]
     assert kinesis.asked == []
-    family, at = a_merge_before_a_start_to_come(), positions(p=END, g=OPEN)
+    family, at = a_merge_before_a_future_start(), positions(p=END, g=OPEN)
     assert kinesis.why("m", family, at) == ["p ended", "q waits"]
     assert kinesis.asked == []
 
 
-def test_above_a_shard_that_has_ended_or_was_passed_nothing_is_asked() -> None:
+def test_kinesis_isnt_asked_about_ancestors_of_a_shard_that_has_ended_or_was_passed() -> None:
     kinesis = Kinesis()
-    assert kinesis.why("m", a_merge_before_a_start_to_come(), positions(p=END, g=END)) == [
+    assert kinesis.why("m", a_merge_before_a_future_start(), positions(p=END, g=END)) == [
         "p ended",
         "q before-start",
     ]
     assert kinesis.asked == ["before q", "holds all"]
-    family = a_merge_before_a_start_to_come(leases=[Lease("x", parents=frozenset({"g"}))])
+    family = a_merge_before_a_future_start(leases=[Lease("x", parents=frozenset({"g"}))])
     assert kinesis.why("m", family, positions(p=END, x=OPEN)) == ["p ended", "q before-start"]
     assert kinesis.asked == ["before q", "holds all"]
 
 
 @pytest.mark.parametrize("ended", ["a", "b"])
-def test_of_two_shards_above_a_parent_the_one_that_has_not_ended_is_asked_about(ended: str) -> None:
+def test_of_two_shards_merged_into_a_parent_kinesis_is_asked_about_the_one_that_has_not_ended(
+    ended: str,
+) -> None:
     merged, above = Shard("m", ("p", "q")), [Shard("q", ("a", "b")), Shard("a"), Shard("b"), Shard("p")]
     family = a_family(STREAM, [merged], listed=[*above, merged])
     (unread,) = {"a", "b"} - {ended}
@@ -431,7 +436,7 @@ def test_of_two_shards_above_a_parent_the_one_that_has_not_ended_is_asked_about(
     assert kinesis.asked == ["before q", f"before {unread}"]
 
 
-def test_a_shard_above_two_others_is_asked_about_once() -> None:
+def test_kinesis_is_asked_once_about_a_shard_from_which_two_others_descend() -> None:
     merged, lines = Shard("m", ("p", "q")), [Shard("q", ("a", "b")), Shard("a", ("g",)), Shard("b", ("g",))]
     family = a_family(STREAM, [merged], listed=[*lines, Shard("g"), Shard("p"), merged])
     kinesis = Kinesis()
@@ -439,7 +444,7 @@ def test_a_shard_above_two_others_is_asked_about_once() -> None:
     assert sorted(kinesis.asked) == ["before a", "before b", "before g", "before q", "holds all"]
 
 
-def test_a_child_out_of_scope_doesnt_show_when_its_parents_closed() -> None:
+def test_a_child_outside_of_the_origins_listing_doesnt_show_when_its_parents_closed() -> None:
     every = [Shard("p", closed=True), Shard("a", ("p",))]
     assert why("a", a_family(STREAM, [], listed=every), positions()) == [
         "waits: p may have been open at the origin, and the listing of that time may be late"
@@ -450,21 +455,23 @@ HOURS = [datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in range(10)]
 
 
 def seen(hour: int, *children: str, ended: bool = True) -> Position:
+    """A position whose last record arrived at this hour."""
     return Position(5, ended=ended, children=children, arrival=HOURS[hour])
 
 
 def lost(shard: str, family: Family, at: Positions, *reasons: ParentIs) -> list[int] | None:
+    """The hours after which records of unread ancestors arrived that may be lost; None if nothing is lost."""
     found = lost_above(shard, family, at, [ParentReason(str(n), why) for n, why in enumerate(reasons)])
     return None if found is None else [moment.hour for moment in found]
 
 
-def test_nothing_is_lost_above_a_shard_whose_parents_were_read_or_had_nothing_to_read() -> None:
+def test_no_record_of_an_ancestor_is_lost_if_the_parents_were_read_or_had_nothing_to_read() -> None:
     family, at = a_split(), positions(p=seen(1))
     assert lost("a", family, at) is None
     assert lost("a", family, at, ParentIs.ENDED, ParentIs.PASSED, ParentIs.BEFORE_START) is None
 
 
-def test_above_a_parent_that_left_unread_records_are_lost_since_any_shard_whose_descendants_may_be_unknown() -> (
+def test_if_a_parent_left_unread_records_may_be_lost_since_the_witness_of_any_shard_with_unknown_descendants() -> (
     None
 ):
     shards = [Shard(name, closed=True) for name in ("open", "known", "listed")]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pipeline.core.position import Origin, Position, Positions, is_forward
 from pipeline.core.stream import ShardKey, StreamId
-from tests.core.strategies import KEYS, MOMENTS, ORIGINS, POSITIONS, SHARD_IDS, STREAMS, books
+from tests.core.strategies import KEYS, MOMENTS, ORIGINS, POSITIONS, SHARD_IDS, STREAMS, table_positions
 
 
 @given(POSITIONS)
@@ -60,7 +60,7 @@ def test_a_witness_is_the_later_of_arrival_and_seen(at: Position):
     assert at.witness == (max(seen) if seen else None)
 
 
-@given(books(), st.dictionaries(KEYS, POSITIONS, max_size=3), st.frozensets(KEYS, max_size=3))
+@given(table_positions(), st.dictionaries(KEYS, POSITIONS, max_size=3), st.frozensets(KEYS, max_size=3))
 def test_shards_that_did_not_move_keep_their_positions(
     book: Positions, moved: dict[ShardKey, Position], dropped: frozenset[ShardKey]
 ):
@@ -69,7 +69,7 @@ def test_shards_that_did_not_move_keep_their_positions(
     assert dict(after.shards) == {k: v for k, v in book.shards.items() if k not in dropped} | moved
 
 
-@given(books(), st.dictionaries(STREAMS, ORIGINS, max_size=3))
+@given(table_positions(), st.dictionaries(STREAMS, ORIGINS, max_size=3))
 def test_an_origin_is_never_replaced(book: Positions, asked: dict[StreamId, Origin]):
     after = book.with_origins(asked)
     assert after.shards == book.shards

@@ -34,11 +34,11 @@ KEY = ShardKey(STREAM, "shardId-000000000001")
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 ORIGINS = {STREAM: Origin(TRIM, NOW - timedelta(days=1))}
 ME = Person("shell-1", "shell-1/1", "the producer was wrong that day")
-STANDS = Position(50, arrival=NOW - timedelta(days=3))
+POSITION = Position(50, arrival=NOW - timedelta(days=3))
 CHILDREN = ("shardId-000000000002", "shardId-000000000003")
 
 
-def scene(position: Position | None = STANDS, row: Lease | None = None, **more: object) -> ShardSituation:
+def scene(position: Position | None = POSITION, row: Lease | None = None, **more: object) -> ShardSituation:
     shards = {} if position is None else {KEY: position}
     said = position.checkpoint if position else None
     row = row or Lease(KEY.shard_id, checkpoint=said or TRIM_HORIZON, landed=said)
@@ -73,11 +73,11 @@ def test_after_a_skip_of_lost_records_the_next_batch_goes_on_with_the_records_th
     at = scene()
     decision = decided(plan_skip(at, WhatIsLeft(), ME))
     after = landing(at, decision)
-    assert after == replace(STANDS, gap_accepted=True)
+    assert after == replace(POSITION, gap_accepted=True)
     plan = plan_begin(at.row, KEY, Positions(ORIGINS, {KEY: after}), retention=timedelta(days=1))
     assert isinstance(plan, Read)
     assert plan.batch.goes_on
-    assert plan.batch.witness == STANDS.arrival
+    assert plan.batch.witness == POSITION.arrival
 
 
 def test_without_a_skip_a_batch_stops_at_a_gap() -> None:
@@ -98,10 +98,10 @@ def test_without_a_skip_a_batch_stops_at_a_gap() -> None:
 def test_every_skip_is_in_the_ledger_with_the_persons_words(target: Target) -> None:
     made = decided(plan_skip(scene(), target, ME)).range
     assert made is not None
-    assert (made.kind, made.why, made.run, made.after) == (Kind.SKIPPED, ME.why, ME.run, STANDS)
+    assert (made.kind, made.why, made.run, made.after) == (Kind.SKIPPED, ME.why, ME.run, POSITION)
 
 
-def test_after_a_skip_to_a_record_reading_goes_on_after_it() -> None:
+def test_after_a_skip_to_a_record_reading_goes_on_after_that_record() -> None:
     at = scene()
     assert landing(at, decided(plan_skip(at, AfterRecord(60), ME))).sequence == 60
 
@@ -118,8 +118,8 @@ def test_a_skip_to_the_tip_moves_to_the_newest_record_and_the_time_at_which_it_w
 
 def test_a_skip_to_the_tip_of_a_shard_without_newer_records_doesnt_move() -> None:
     at = scene()
-    for tip in (Tip(None, None, NOW), Tip(50, STANDS.arrival, NOW)):
-        assert landing(at, decided(plan_skip(at, tip, ME))) == replace(STANDS, seen=NOW)
+    for tip in (Tip(None, None, NOW), Tip(50, POSITION.arrival, NOW)):
+        assert landing(at, decided(plan_skip(at, tip, ME))) == replace(POSITION, seen=NOW)
 
 
 def test_a_skip_to_the_tip_of_a_closed_shard_gives_its_children_no_witness() -> None:
@@ -163,7 +163,7 @@ def test_an_end_without_children_is_accepted_only_for_a_shard_that_left_the_stre
 @pytest.mark.parametrize(
     ("at", "told"),
     [
-        (scene(replace(STANDS, ended=True)), "the shard has ended"),
+        (scene(replace(POSITION, ended=True)), "the shard has ended"),
         (scene(None, passed_by="x"), "counts as ended, because its descendant x has a position"),
         (
             scene(None, waiting=(InTheWay("p", "p stands at 7"),)),
@@ -179,7 +179,7 @@ def test_each_refused_skip_says_why(at: ShardSituation, told: str) -> None:
 
 
 def test_a_gap_that_was_skipped_is_not_skipped_twice() -> None:
-    at = scene(replace(STANDS, gap_accepted=True))
+    at = scene(replace(POSITION, gap_accepted=True))
     assert "decided before" in stopped(plan_skip(at, WhatIsLeft(), ME))
 
 
@@ -192,7 +192,7 @@ def test_the_row_goes_back_to_the_table_and_its_reason_says_so() -> None:
     at = scene(row=AHEAD)
     decision = decided(plan_reposition(at, to_lease=False, sentinel=LATEST, person=ME))
     assert (decision.row, decision.landed) == (Checkpoint("50"), Checkpoint("50"))
-    assert landing(at, decision) == STANDS
+    assert landing(at, decision) == POSITION
     assert decision.range is not None
     assert decision.range.kind is Kind.REPOSITION
 

@@ -1,5 +1,5 @@
-"""Death is counted by credit, so no jump of a clock and no long pause of the watcher makes a living worker look
-dead."""
+"""A worker counts as dead by the watcher's own credit (docs/glossary.md), so no jump of a clock and no long pause of
+the watcher makes a living worker look dead."""
 
 import json
 from datetime import UTC, datetime, timedelta

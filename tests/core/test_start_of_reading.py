@@ -45,7 +45,7 @@ def row(checkpoint: Checkpoint = TRIM_HORIZON, landed: Checkpoint | None = None)
     return Lease(KEY.shard_id, checkpoint=checkpoint, landed=landed)
 
 
-def test_the_first_read_of_a_root_begins_at_the_origin() -> None:
+def test_the_first_read_of_a_shard_without_parents_begins_at_the_origin() -> None:
     plan = begin(row())
     assert isinstance(plan, Read)
     assert plan.batch.start == Start(MOMENT)
@@ -159,7 +159,9 @@ def test_a_position_with_a_start_of_its_own_begins_there() -> None:
     assert plan.batch.start == TRIM
 
 
-def test_the_witness_of_an_unread_root_is_the_named_moment_if_that_was_within_the_retention_then() -> None:
+def test_the_witness_of_an_unread_shard_without_parents_is_the_timestamp_of_the_settings_if_kinesis_still_had_its_records() -> (
+    None
+):
     decided = MOMENT
     for before, witness in (
         (timedelta(hours=2), decided - timedelta(hours=2)),
@@ -172,27 +174,27 @@ def test_the_witness_of_an_unread_root_is_the_named_moment_if_that_was_within_th
         assert plan.batch.witness == witness
 
 
-NEITHER = "nothing was read or changed; `headrace reposition` decides which of the two is right"
+NOTHING_DONE = "nothing was read or changed; `headrace reposition` decides which of the two is right"
 
 
 def test_each_disagreement_of_row_and_table_is_reported_with_both_values() -> None:
     nine, five = Checkpoint("9"), Checkpoint("5")
     assert begin(row(nine, nine), Position(5)) == Stop(
         f"the lake table's position of {KEY} is 5, but Headrace landed the shard up to 9 before: the table was "
-        f"rolled back or restored; {NEITHER}"
+        f"rolled back or restored; {NOTHING_DONE}"
     )
     assert begin(row(nine, nine)) == Stop(
         f"the lake table's position of {KEY} is none, but Headrace landed the shard up to 9 before: the table was "
-        f"rolled back or restored; {NEITHER}"
+        f"rolled back or restored; {NOTHING_DONE}"
     )
     for said in (five, SHARD_END):
         assert begin(row(said)) == Stop(
             f"the lease row of {KEY} has the checkpoint {said}, but the lake table has no position of the shard: another "
-            f"program wrote the row, or the table was replaced; {NEITHER}"
+            f"program wrote the row, or the table was replaced; {NOTHING_DONE}"
         )
     assert begin(row(nine, five), Position(5)) == Stop(
         f"the lease row of {KEY} has the checkpoint 9, ahead of the lake table's position 5: a program other than "
-        f"Headrace wrote the checkpoint; {NEITHER}"
+        f"Headrace wrote the checkpoint; {NOTHING_DONE}"
     )
 
 
@@ -227,7 +229,7 @@ def test_the_wait_for_an_origin_names_the_stream() -> None:
     )
 
 
-def test_a_first_read_gives_this_batch() -> None:
+def test_the_batch_of_a_first_read_begins_at_the_origin_and_names_the_parents() -> None:
     reasons = (ParentReason(PARENT.shard_id, ParentIs.BEFORE_START),)
     assert begin(row(), parents=reasons) == Read(
         Batch(
@@ -243,7 +245,7 @@ def test_a_first_read_gives_this_batch() -> None:
     )
 
 
-def test_reading_on_gives_this_batch_which_names_no_parents() -> None:
+def test_the_batch_of_a_later_read_begins_at_the_position_and_names_no_parents() -> None:
     at = Position(9, arrival=MOMENT + timedelta(hours=1))
     busy = replace(row(Checkpoint("9")), throughput_kbps=7.5)
     reasons = (ParentReason(PARENT.shard_id, ParentIs.GONE),)
@@ -310,7 +312,7 @@ def test_the_witness_of_a_child_is_the_latest_of_its_parents_witnesses() -> None
     assert witness(None, None) == MOMENT
 
 
-def test_a_root_of_a_later_life_has_the_beginning_of_that_life_as_its_witness() -> None:
+def test_a_shard_without_parents_has_the_creation_of_a_recreated_stream_as_its_witness() -> None:
     born = datetime.fromtimestamp(STREAM.epoch, UTC)
 
     def witness(*others: StreamId) -> datetime:
@@ -326,7 +328,9 @@ def test_a_root_of_a_later_life_has_the_beginning_of_that_life_as_its_witness() 
     assert witness(later) == witness(elsewhere) == witness() == MOMENT
 
 
-def test_a_moment_named_exactly_at_the_edge_of_the_retention_counts_as_within_it() -> None:
+def test_a_timestamp_of_the_settings_exactly_at_the_edge_of_the_retention_counts_as_within_the_retention() -> (
+    None
+):
     for named, witness in (
         (MOMENT - DAY, MOMENT - DAY),
         (MOMENT - DAY - timedelta(seconds=1), MOMENT),

@@ -11,7 +11,7 @@ from pipeline.core.position import TRIM, Origin, Position, Positions
 from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
 from pipeline.core.stream import ShardKey
 from pipeline.core.sync import a_lease, plan_retire, plan_sync, sync_token
-from tests.core.stream_life import STREAM, ZERO
+from tests.core.stream_life import STREAM, VIRTUAL_ZERO
 
 
 def test_the_plan_for_a_chain_of_ten_thousand_reshards_needs_neither_recursion_nor_quadratic_time() -> None:
@@ -19,7 +19,7 @@ def test_the_plan_for_a_chain_of_ten_thousand_reshards_needs_neither_recursion_n
     shards = [
         Shard(name, (names[n - 1],) if n else (), closed=n < len(names) - 1) for n, name in enumerate(names)
     ]
-    at = Positions({STREAM: Origin(TRIM, ZERO)}, {ShardKey(STREAM, names[5_000]): Position(1)})
+    at = Positions({STREAM: Origin(TRIM, VIRTUAL_ZERO)}, {ShardKey(STREAM, names[5_000]): Position(1)})
     family = a_family(STREAM, shards, positions=at)
     plan = plan_sync(family, shards, (), positions=at, multi=False, sentinel=TRIM_HORIZON)
     assert [change.key for change in plan] == [names[5_000]]
@@ -34,7 +34,7 @@ def test_one_sync_replaces_all_rows_of_a_recreated_stream() -> None:
         a_family(STREAM, shards),
         shards,
         [old],
-        positions=Positions({STREAM: Origin(TRIM, ZERO)}),
+        positions=Positions({STREAM: Origin(TRIM, VIRTUAL_ZERO)}),
         multi=False,
         sentinel=TRIM_HORIZON,
     )
@@ -57,7 +57,7 @@ def test_rows_of_other_streams_in_the_table_are_neither_retired_nor_used() -> No
         a_family(STREAM, shards),
         shards,
         [theirs, older],
-        positions=Positions({STREAM: Origin(TRIM, ZERO)}),
+        positions=Positions({STREAM: Origin(TRIM, VIRTUAL_ZERO)}),
         multi=True,
         sentinel=TRIM_HORIZON,
     )
@@ -68,7 +68,7 @@ def test_rows_of_other_streams_in_the_table_are_neither_retired_nor_used() -> No
 
 
 def test_a_row_made_again_holds_the_landed_checkpoint_so_that_a_later_rollback_is_noticed() -> None:
-    at = Positions({STREAM: Origin(TRIM, ZERO)}, {ShardKey(STREAM, "s0"): Position(5)})
+    at = Positions({STREAM: Origin(TRIM, VIRTUAL_ZERO)}, {ShardKey(STREAM, "s0"): Position(5)})
     row = a_lease(STREAM, Shard("s0"), multi=False, positions=at, sentinel=TRIM_HORIZON)
     assert (row.checkpoint, row.landed) == (Checkpoint("5"), Checkpoint("5"))
     fresh = a_lease(STREAM, Shard("s1"), multi=False, positions=at, sentinel=TRIM_HORIZON)
@@ -76,33 +76,33 @@ def test_a_row_made_again_holds_the_landed_checkpoint_so_that_a_later_rollback_i
 
 
 LOW, HIGH = HashRange(0, 9), HashRange(10, MAX_HASH_KEY)
-BOTH = (Lease("l", hash_range=LOW), Lease("h", hash_range=HIGH))
+BOTH_ROWS = (Lease("l", hash_range=LOW), Lease("h", hash_range=HIGH))
 
 
 def token(*rows: Lease, **at: Position) -> str | None:
     shards = {ShardKey(STREAM, name): position for name, position in at.items()}
-    return sync_token(STREAM, rows, Positions({STREAM: Origin(TRIM, ZERO)}, shards))
+    return sync_token(STREAM, rows, Positions({STREAM: Origin(TRIM, VIRTUAL_ZERO)}, shards))
 
 
 def test_syncs_are_left_out_only_while_open_rows_cover_all_hash_keys() -> None:
-    assert token(*BOTH) is not None
-    assert token(BOTH[0]) is None
-    assert token(BOTH[1]) is None
-    assert token(replace(BOTH[0], hash_range=HashRange(0, 8)), BOTH[1]) is None
-    assert token(*BOTH, Lease("x")) is None, "the hash keys of the third row are unknown"
-    assert token(replace(BOTH[0], checkpoint=SHARD_END), BOTH[1]) is None
+    assert token(*BOTH_ROWS) is not None
+    assert token(BOTH_ROWS[0]) is None
+    assert token(BOTH_ROWS[1]) is None
+    assert token(replace(BOTH_ROWS[0], hash_range=HashRange(0, 8)), BOTH_ROWS[1]) is None
+    assert token(*BOTH_ROWS, Lease("x")) is None, "the hash keys of the third row are unknown"
+    assert token(replace(BOTH_ROWS[0], checkpoint=SHARD_END), BOTH_ROWS[1]) is None
     assert token() is None
 
 
 def test_syncs_are_left_out_only_while_rows_and_ends_stay_the_same() -> None:
-    quiet = token(*BOTH, l=Position(5))
-    assert token(*BOTH, l=Position(6)) == quiet, "a position that moves on makes no new shard"
-    assert token(*(replace(row, counter=9, owner="w2") for row in BOTH), l=Position(5)) == quiet
+    quiet = token(*BOTH_ROWS, l=Position(5))
+    assert token(*BOTH_ROWS, l=Position(6)) == quiet, "a position that moves on makes no new shard"
+    assert token(*(replace(row, counter=9, owner="w2") for row in BOTH_ROWS), l=Position(5)) == quiet
     others = [
-        token(*BOTH, l=Position(5, ended=True)),
-        token(*BOTH, l=Position(5, ended=True, children=("c",))),
-        token(*BOTH),
-        token(*BOTH, Lease("c", hash_range=LOW), l=Position(5)),
-        token(*(replace(row, stream_epoch=1) for row in BOTH), l=Position(5)),
+        token(*BOTH_ROWS, l=Position(5, ended=True)),
+        token(*BOTH_ROWS, l=Position(5, ended=True, children=("c",))),
+        token(*BOTH_ROWS),
+        token(*BOTH_ROWS, Lease("c", hash_range=LOW), l=Position(5)),
+        token(*(replace(row, stream_epoch=1) for row in BOTH_ROWS), l=Position(5)),
     ]
     assert len({quiet, *others}) == 6

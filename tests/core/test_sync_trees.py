@@ -30,6 +30,7 @@ def in_scope(world: World, since: int) -> set[str]:
 
 
 def check_order(world: World, wanted: set[str]) -> None:
+    """Check that each parent was begun before its children."""
     for name in world.begun:
         for parent in set(world.stream.shards[name].parents) & wanted:
             assert world.begun.index(parent) < world.begun.index(name)
@@ -144,6 +145,7 @@ def a_kcl_state(stream: Stream, now: int) -> tuple[dict[str, Lease], dict[str, s
 
 
 def kcl_cleans(stream: Stream, rows: dict[str, Lease], state: dict[str, str]) -> None:
+    """Delete rows as KCL's clean-up does."""
     for name in sorted(rows):
         begun = all(c in rows and rows[c].checkpoint != TRIM_HORIZON for c in stream.children(name))
         orphan = all(p not in rows for p in stream.shards[name].parents)

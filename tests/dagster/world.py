@@ -25,7 +25,8 @@ _NUMBERS = itertools.count(1)
 AN_HOUR = timedelta(hours=1)
 
 TIMES = TimeSettings(
-    worker_tick=AN_HOUR,  # a look counts completely even after a long time, so that `later` can let time pass
+    # A look adds at most one and a half ticks of credit. With ticks this long `later` can let any time pass at once.
+    worker_tick=AN_HOUR,
     leader_tick=AN_HOUR,
     launch_grace=timedelta(0),
     idle=timedelta(milliseconds=200),
@@ -73,6 +74,8 @@ class Ports:
 
 @dataclass(kw_only=True)
 class DagsterWorld:
+    """One deployment: its Dagster instance, its definitions, and the cursors that Dagster would keep."""
+
     instance: dg.DagsterInstance
     workers: tuple[str, ...] = ("w1",)
     shards: int = 2
@@ -140,12 +143,14 @@ class DagsterWorld:
             self.cursors[slot] = json.dumps(said)
 
     def settle(self) -> None:
+        """Tick until the leases are made and assigned."""
         for _ in range(3):
             self.tick("leader")
             for worker in self.workers:
                 self.tick(f"worker_{worker}")
 
     def asked(self, worker: str = "w1") -> dg.RunRequest | None:
+        """The run that a tick of this worker's sensor asks for; None if it asks for none."""
         requests = self.tick(f"worker_{worker}").run_requests or ()
         assert len(requests) <= 1
         return requests[0] if requests else None
@@ -153,6 +158,7 @@ class DagsterWorld:
     # -- runs ----------------------------------------------------------------------------------------------------
 
     def read(self, worker: str = "w1") -> dg.ExecuteInProcessResult:
+        """Execute the run that the worker's sensor asks for."""
         request = self.asked(worker)
         assert request is not None
         return self.execute(request.run_config, tags=dict(request.tags))
@@ -169,6 +175,7 @@ class DagsterWorld:
         )
 
     def config(self, **fields: Any) -> dict[str, Any]:
+        """The run's configuration with these fields."""
         return {"ops": {"__".join(self.records.path): {"config": fields}}}
 
     # -- what Dagster shows --------------------------------------------------------------------------------------
@@ -178,6 +185,7 @@ class DagsterWorld:
         return partition_statuses(self.instance, partitions, self.records)
 
     def known(self) -> Sequence[str]:
+        """The partition keys that Dagster knows."""
         return self.instance.get_dynamic_partitions(partitions_name(self.settings))
 
     def materializations(self, partition: str) -> list[dg.AssetMaterialization]:

@@ -54,15 +54,15 @@ def rewrite(home: Home, change: Callable[[Rows], Rows], *, with_row: str) -> Non
     for path in data_files(home):
         found = pq.read_table(path)
         rows = found.to_pylist()
-        if place(rows, with_row) is not None:
+        if row_number(rows, with_row) is not None:
             pq.write_table(pa.Table.from_pylist(change(rows), found.schema), path)
             return
     raise AssertionError(f"no data file holds {with_row}")
 
 
-def place(rows: Rows, its: str) -> int | None:
+def row_number(rows: Rows, record_id: str) -> int | None:
     ids = [json.loads(str(row["data"], "utf-8"))["id"] for row in rows if isinstance(row["data"], bytes)]
-    return ids.index(its) if its in ids else None
+    return ids.index(record_id) if record_id in ids else None
 
 
 def data_files(home: Home) -> Iterator[str]:

@@ -37,18 +37,18 @@ def test_a_correct_table_has_no_faults(good: DemoEvidence):
 
 
 def test_a_hole_in_a_chain_of_ranges_is_named_with_its_snapshot(good: DemoEvidence):
-    def gap(r: Range) -> Range:
+    def with_a_gap(r: Range) -> Range:
         return replace(r, after=Position(12)) if r.key == PARENT and r.after else r
 
-    (sentence,) = wrong(with_ranges(good, gap))["broken chains"]
+    (sentence,) = wrong(with_ranges(good, with_a_gap))["broken chains"]
     assert sentence.startswith(f"{PARENT.shard_id}: snapshot {good.pages[2].snapshot} goes on from 12")
 
 
 def test_a_closed_shard_without_its_end_is_named(good: DemoEvidence):
-    def endless(r: Range) -> Range:
+    def without_an_end(r: Range) -> Range:
         return replace(r, upto=replace(r.upto, ended=False)) if r.key == OTHER else r
 
-    found = wrong(with_ranges(good, endless))
+    found = wrong(with_ranges(good, without_an_end))
     assert found["broken chains"][0].startswith(
         f"{OTHER.shard_id} is closed, but the ledger has no end of it"
     )
@@ -66,10 +66,10 @@ def test_a_child_that_landed_before_its_parents_had_ended_is_named(good: DemoEvi
 
 
 def test_a_child_is_judged_by_the_parents_that_kinesis_lists_not_by_those_in_its_range(good: DemoEvidence):
-    def forgetful(r: Range) -> Range:
+    def with_one_parent(r: Range) -> Range:
         return replace(r, parents=r.parents[:1])
 
-    (sentence,) = wrong(with_ranges(good, forgetful))["early children"]
+    (sentence,) = wrong(with_ranges(good, with_one_parent))["early children"]
     assert sentence.endswith(f"doesn't name its parent {OTHER.shard_id}")
 
 

@@ -1,7 +1,7 @@
-"""The documents don't rot: what they tell people to type exists, and what they link to is there.
+"""Each command in the documents exists, with its options, and each link has a target.
 
-Commands that start something long are run by the tests of those commands (demo, e2e); here each is at least known to
-the Makefile or the command line, with its options.
+These tests run no command. tests/docs/test_safe_commands.py runs the commands that change nothing, and tests/demo and
+tests/e2e run those that start something long.
 """
 
 import re

@@ -64,7 +64,7 @@ def test_links_within_the_page_have_a_section_as_target() -> None:
     assert len(anchors) == len(titles)
 
 
-KCLS = """
+KCL_SETTINGS = """
 aggregatorUtil allowThroughputOvershoot appStreamTracker applicationName billingMode
 cacheMissWarningModulus callProcessRecordsEvenForEmptyRecordList checkpointFactory
 cleanupLeasesUponShardCompletion clientVersionConfig cloudWatchClient
@@ -107,4 +107,4 @@ workerStateChangeListener workerUtilizationAwareAssignmentConfig writeCapacity
 
 def test_no_setting_of_kcl_is_left_out() -> None:
     told = {name for row in ROWS for name in _WORD.findall(row[0])}
-    assert set(KCLS.split()) - told == set()
+    assert set(KCL_SETTINGS.split()) - told == set()

@@ -16,8 +16,8 @@ _PATH = re.compile(rf"(?<![\w/.{{-])(?:{_FOLDERS})/[\w./-]*\w")
 _DOCUMENT = re.compile(r"\b(?:[\w-]+/)*[\w-]+\.md\b")
 _NUMBERED = re.compile(r'\(([A-Z]\d{1,2})[):,; ]|"""([A-Z]\d{1,2})[.:,]')
 _SECTION = re.compile(r"docs/protocol\.md, section (\d+)")
-_MADE_UP = {"d.md"}
-"""Files that a test makes."""
+_MADE_BY_TESTS = {"d.md"}
+"""Documents that a test writes into a folder of its own."""
 
 
 def test_the_protocols_invariants_and_interleavings_are_numbered_without_gaps_except_for_the_kept_numbers() -> (
@@ -44,7 +44,7 @@ def in_code(found: Callable[[Path, str], set[str]]) -> dict[str, set[str]]:
 def test_every_document_that_code_names_exists() -> None:
     def missing(path: Path, text: str) -> set[str]:
         places = (ROOT, ROOT / "docs", path.parent)
-        said = set(_DOCUMENT.findall(text)) - _MADE_UP
+        said = set(_DOCUMENT.findall(text)) - _MADE_BY_TESTS
         return {name for name in said if not any((place / name).exists() for place in places)}
 
     assert in_code(missing) == {}

@@ -17,7 +17,7 @@ from pipeline.settings.model import AwsSettings, Settings
 from pipeline.wiring import wire
 from tests.docs.pages import PAGES
 
-LOOKING = {"config", "plan", "status"}
+READ_ONLY = {"config", "plan", "status"}
 SETTINGS = """
 application: orders
 streams: [{name: orders}]
@@ -27,7 +27,7 @@ times: {worker_tick: 1s}
 """
 
 
-def said() -> list[list[str]]:
+def harmless_commands() -> list[list[str]]:
     blocks = [
         b
         for page in PAGES
@@ -35,17 +35,17 @@ def said() -> list[list[str]]:
     ]
     lines = [shlex.split(line, comments=True) for block in blocks for line in block.splitlines()]
     unique = {tuple(words[1:]) for words in lines if words[:1] == ["headrace"]}
-    return [list(words) for words in sorted(unique) if _only_looks(words)]
+    return [list(words) for words in sorted(unique) if _is_harmless(words)]
 
 
-def _only_looks(words: tuple[str, ...]) -> bool:
-    """The command with the settings of this test. Commands with a settings file of the page are run by
-    tests/examples."""
-    looks = words[0] in LOOKING or words[:2] == ("tables", "describe") or "--cancel" in words
+def _is_harmless(words: tuple[str, ...]) -> bool:
+    """Whether the command changes nothing and takes the settings of this test. Commands with a settings file of their
+    own are run by tests/examples."""
+    looks = words[0] in READ_ONLY or words[:2] == ("tables", "describe") or "--cancel" in words
     return looks and "--config" not in words
 
 
-def quick(words: list[str]) -> list[str]:
+def shortened(words: list[str]) -> list[str]:
     """Let the command watch for a moment only, not for half a minute."""
     return [
         "1s" if before in {"--for", "--wait"} else word
@@ -70,8 +70,8 @@ def application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-@pytest.mark.parametrize("words", said(), ids=" ".join)
+@pytest.mark.parametrize("words", harmless_commands(), ids=" ".join)
 def test_a_command_that_changes_nothing_runs_as_the_documents_say(
     application: Path, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(quick(words)) == 0, capsys.readouterr()
+    assert main(shortened(words)) == 0, capsys.readouterr()

@@ -110,11 +110,13 @@ def _read_units(operation: str, asked: Mapping[str, Any], answer: Mapping[str, A
 
 
 def _batch(said: Mapping[str, Any], found: Sequence[Mapping[str, Any]]) -> float:
+    """The units of a batch of rows."""
     units = sum(_units(item, _READ) for item in found) + len(said["Keys"]) - len(found)
     return units * _share(said)
 
 
 def _share(said: Mapping[str, Any]) -> float:
+    """An eventually consistent read costs half."""
     return 1.0 if said.get("ConsistentRead") else 0.5
 
 

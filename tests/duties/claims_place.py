@@ -65,11 +65,13 @@ class Place:
         )
 
     def take(self, *rows: Lease) -> None:
+        """Claim what the run may claim of these rows."""
         streams: dict[str | None, StreamId] = {None: STREAM}
         free = self.claims.claimable(self.log, streams, rows or self.rows.scan().leases)
         self.claims.take(self.log, streams, free)
 
     def taken(self, *rows: Lease) -> tuple[str, ...]:
+        """Claim as `take` does, and return the keys of the claimed rows."""
         self.take(*rows)
         return self.claims.keys
 

@@ -52,6 +52,8 @@ class LateSource(MemorySource):
 
 @dataclass
 class Life:
+    """One stream with one worker. `check` compares the table with the records that were put."""
+
     shards: int = 1
     on_data_loss: OnDataLoss = OnDataLoss.STOP
     position: InitialPosition = InitialPosition.TRIM_HORIZON
@@ -89,9 +91,11 @@ class Life:
         return ShardKey(self.stream, f"shardId-{number:012d}")
 
     def row(self, number: int) -> Lease | None:
+        """The lease row of this shard."""
         return self.leases.get(self.key(number).shard_id)
 
     def at(self, number: int) -> Position | None:
+        """The position of this shard; None if it has none."""
         return self.positions.of(self.key(number))
 
     @property
@@ -133,15 +137,18 @@ class Life:
         return an_attempt(self, run)
 
     def wave(self, keys: Iterable[str] | None = None) -> WaveReport:
+        """One run with one wave."""
         run = self.run()
         report = run.wave(keys)
         self.runs.end(run.run_id)
         return report
 
     def later(self, by: timedelta) -> None:
+        """Let time pass."""
         self.clock.advance(by)
 
     def lose_rows(self, *numbers: int) -> None:
+        """Delete the lease rows of these shards, as a person may."""
         for number in numbers:
             self.leases.wipe(self.key(number).shard_id)
 
@@ -153,14 +160,17 @@ class Life:
     # -- what can be seen ----------------------------------------------------------------------------------------
 
     def landed(self) -> list[tuple[ShardKey, int]]:
+        """The rows of the lake table, in the order of the commits."""
         snapshots = list(self.table.history(self.table.head))[::-1]
         return [row for s in snapshots for f in s.files for row in self.stage.rows[f.path]]
 
     def ledger(self, kind: Kind) -> list[Range]:
+        """The ranges of this kind, oldest first."""
         snapshots = list(self.table.history(self.table.head))[::-1]
         return [r for s in snapshots for r in s.page.ranges if r.kind is kind]
 
     def skipped(self) -> list[tuple[str, datetime | None, datetime | None]]:
+        """Each recorded gap: the last digit of the shard, and the gap's bounds."""
         return [(r.key.shard_id[-1], r.first_arrival, r.last_arrival) for r in self.ledger(Kind.SKIPPED)]
 
     def check(self, *, lost: Iterable[tuple[ShardKey, int]] = ()) -> None:

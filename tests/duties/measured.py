@@ -13,6 +13,8 @@ from pipeline.ports import OnWaiting, StagingSpec
 
 @dataclass
 class MeasuringStage:
+    """The stage in memory, whose tasks report `loads`."""
+
     stage_in_memory: MemoryStage
     loads: tuple[HostLoad, ...] = ()
 

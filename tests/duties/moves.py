@@ -12,6 +12,7 @@ from tests.duties.world import World
 
 
 def owners(world: World) -> dict[str | None, int]:
+    """How many leases each worker owns."""
     return dict(Counter(row.owner for row in world.leases.scan().leases))
 
 
@@ -27,6 +28,7 @@ def without(world: World, worker: str) -> None:
 
 
 def ticks_until(world: World, happened: object, most: int = 40) -> int:
+    """How many ticks pass until the function returns true."""
     for ticks in range(most):
         if happened():  # type: ignore[operator]
             return ticks
@@ -35,6 +37,7 @@ def ticks_until(world: World, happened: object, most: int = 40) -> int:
 
 
 def in_lease_mode(world: World) -> World:
+    """From now on each worker beats each of its leases (`heartbeat: lease`)."""
     kcl = replace(world.settings.kcl, heartbeat=Heartbeat.LEASE)
     world.settings = replace(world.settings, kcl=kcl)
     return world

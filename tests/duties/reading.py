@@ -66,6 +66,7 @@ def an_attempt(
     on_arrow: OnArrow = lambda _arrow, _keys: None,
     on_waiting: OnWaiting = lambda _: None,
 ) -> Attempt:
+    """An attempt of this run to read for the worker."""
     known = Hints(
         dead_claims=hints.dead_claims | frozenset(dead_claims), left_alone=hints.left_alone, due=hints.due
     )

@@ -55,6 +55,7 @@ def landed(shard: int = 0, **more: Any) -> Landed:
 
 
 def waves_of(*each: Landed, problems: Sequence[Problem] = ()) -> WaveReport:
+    """The report of a wave that landed these ranges."""
     return WaveReport(landed=tuple(each), problems=tuple(problems))
 
 

@@ -19,7 +19,7 @@ from pipeline.settings.choices import Heartbeat
 from pipeline.settings.kcl_block import KclSettings
 from tests.duties.world import TICK, World
 
-THIRD = 3
+TICKS_FROM_READ_TO_READ = 3
 
 
 class CountingLeases(MemoryLeaseStore):
@@ -84,7 +84,7 @@ def test_a_new_process_reads_the_rows_at_its_first_tick() -> None:
     assert world.reads_of(1) == [4]
 
 
-@pytest.mark.parametrize("at", range(THIRD))
+@pytest.mark.parametrize("at", range(TICKS_FROM_READ_TO_READ))
 def test_a_lease_that_the_leader_assigns_is_read_at_the_next_tick(at: int) -> None:
     world = Resting()
     world.reads_of(at)
@@ -93,7 +93,7 @@ def test_a_lease_that_the_leader_assigns_is_read_at_the_next_tick(at: int) -> No
     assert [(due.lease_key, due.why) for due in world.work().due] == [(given.key, "never read")]
 
 
-@pytest.mark.parametrize("at", range(THIRD))
+@pytest.mark.parametrize("at", range(TICKS_FROM_READ_TO_READ))
 def test_a_lease_that_the_leader_assigns_to_another_worker_is_no_longer_held_at_the_next_tick(
     at: int,
 ) -> None:
@@ -104,7 +104,7 @@ def test_a_lease_that_the_leader_assigns_to_another_worker_is_no_longer_held_at_
     assert row.key not in world.work().partitions
 
 
-@pytest.mark.parametrize("at", range(THIRD))
+@pytest.mark.parametrize("at", range(TICKS_FROM_READ_TO_READ))
 def test_a_lease_is_handed_over_at_the_tick_after_the_leader_began_the_handover(at: int) -> None:
     world = Resting(workers=("w1", "w2"))
     world.reads_of(at)
@@ -144,7 +144,7 @@ def test_while_a_run_of_another_process_beats_the_rows_are_read_at_each_tick() -
     assert world.reads_of(4) == [4] * 4
 
 
-@pytest.mark.parametrize("at", range(THIRD))
+@pytest.mark.parametrize("at", range(TICKS_FROM_READ_TO_READ))
 def test_a_new_record_is_noticed_as_soon_as_by_a_worker_that_reads_the_rows_at_each_tick(at: int) -> None:
     world = Resting()
     world.reads_of(at)
@@ -153,7 +153,7 @@ def test_a_new_record_is_noticed_as_soon_as_by_a_worker_that_reads_the_rows_at_e
     assert world.ticks_until_due(most=probe // tick + 1)
 
 
-@pytest.mark.parametrize("at", range(THIRD))
+@pytest.mark.parametrize("at", range(TICKS_FROM_READ_TO_READ))
 def test_a_row_that_a_person_set_back_is_due_within_three_ticks(at: int) -> None:
     world = Resting()
     world.reads_of(at)
@@ -164,7 +164,7 @@ def test_a_row_that_a_person_set_back_is_due_within_three_ticks(at: int) -> None
     put = world.leases.apply(back)
     assert isinstance(put, Applied)
     assert isinstance(world.leases.apply(change.release(put.lease, "person/1")), Applied)
-    assert world.ticks_until_due(most=THIRD)
+    assert world.ticks_until_due(most=TICKS_FROM_READ_TO_READ)
 
 
 def test_the_rows_are_read_at_the_first_tick_after_minutes_of_failed_ticks() -> None:

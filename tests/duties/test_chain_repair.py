@@ -17,7 +17,8 @@ from pipeline.settings.choices import InitialPosition
 from tests.duties.life import Life
 
 
-def mended(life: Life, **more: object) -> Repair | Stop:
+def repair(life: Life, **more: object) -> Repair | Stop:
+    """Do what `headrace repair` does, and return its plan. A plan that refuses changes nothing."""
     repairing = Repairing(
         settings=life.settings, leases=life.leases, source=life.source, table=life.table, run="shell-1"
     )
@@ -41,7 +42,7 @@ def a_life_with_a_split() -> Life:
 
 def test_a_table_with_whole_positions_is_not_repaired() -> None:
     life = a_life_with_a_split()
-    found = mended(life)
+    found = repair(life)
     assert isinstance(found, Stop)
     assert "nothing to repair" in found.why
 
@@ -56,8 +57,8 @@ def test_after_the_repair_of_a_broken_chain_shards_go_on_after_their_last_row_an
     life.produce(1)
     with pytest.raises(ChainBroken):
         life.wave()
-    assert isinstance(mended(life), Stop), "the origin of the stream has to be given"
-    assert isinstance(mended(life, origin=TRIM), Repair)
+    assert isinstance(repair(life), Stop), "the origin of the stream has to be given"
+    assert isinstance(repair(life, origin=TRIM), Repair)
     parent = life.at(0)
     assert parent is not None
     assert parent.ended
@@ -83,7 +84,7 @@ def test_a_repair_invents_no_end_for_a_shard_closed_before_the_start_nor_a_loss_
     life.table.append_as_others()
     life.table.forget(*life.table.snapshots)
     life.table.append_as_others()
-    assert isinstance(mended(life, origin=start), Repair)
+    assert isinstance(repair(life, origin=start), Repair)
     assert [number for number in range(7) if life.at(number) is not None] == [3]
     life.sync()
     assert life.row(2) is None, "shard 2 was closed before the start, so it needs no row"
@@ -103,7 +104,7 @@ def test_a_repair_doesnt_let_a_shard_that_ended_without_a_record_be_read_again()
     life.table.append_as_others()
     life.table.forget(*life.table.snapshots)
     life.table.append_as_others()
-    assert isinstance(mended(life, origin=TRIM), Repair)
+    assert isinstance(repair(life, origin=TRIM), Repair)
     life.produce(2)
     life.sync()
     assert life.wave().problems == ()
@@ -120,15 +121,15 @@ def test_a_repair_without_any_origin_is_refused_and_changes_nothing_so_that_a_la
     life.table.append_as_others()
     head = life.table.head
     life.source.fails = Unknown("there is no stream orders")
-    denied = mended(life, origin=TRIM)
+    denied = repair(life, origin=TRIM)
     assert isinstance(denied, Stop)
     assert "Kinesis knows none of the streams" in denied.why
     life.source.fails = None
-    unsaid = mended(life)
+    unsaid = repair(life)
     assert isinstance(unsaid, Stop)
     assert f"where the reading of {life.stream} started" in unsaid.why
     assert life.table.head == head
-    assert isinstance(mended(life, origin=TRIM), Repair)
+    assert isinstance(repair(life, origin=TRIM), Repair)
     life.produce(0)
     life.sync()
     life.wave()
@@ -147,7 +148,7 @@ def test_a_repair_takes_over_the_rows_of_a_cherry_picked_snapshot_and_reading_go
     assert picked is not None
     life.table.rollback(before)
     life.table.cherry_pick(picked)
-    assert isinstance(mended(life), Repair)
+    assert isinstance(repair(life), Repair)
     life.produce(0)
     assert life.wave().problems == ()
     assert sorted(life.landed()) == sorted(life.put)
@@ -168,7 +169,7 @@ def test_a_repair_needs_no_origin_for_an_earlier_life_of_a_stream_and_gives_it_n
     life.table.append_as_others()
     life.table.forget(*life.table.snapshots)
     life.table.append_as_others()
-    assert isinstance(mended(life, origin=TRIM), Repair)
+    assert isinstance(repair(life, origin=TRIM), Repair)
     assert {key.stream for key in life.positions.shards} == {life.stream}
     assert former not in life.positions.origins
     life.produce(0)
@@ -183,7 +184,7 @@ def test_a_table_is_repaired_even_if_its_stream_was_deleted() -> None:
     assert picked is not None
     life.table.cherry_pick(picked)
     life.source.delete_stream("orders")
-    found = mended(life)
+    found = repair(life)
     assert isinstance(found, Repair)
     assert len(found.landing.positions.shards) == 2
 
@@ -203,7 +204,7 @@ def test_a_repair_doesnt_count_a_shard_as_read_if_its_only_landing_was_rolled_ba
     life.table.rollback(before)
     life.table.append_as_others()
     life.table.forget(*range(1, before + 1))
-    found = mended(life)
+    found = repair(life)
     assert isinstance(found, Repair)
     assert any(f"{life.key(1)}: gets no position" in told for told in found.sentences)
     assert life.at(1) is None
@@ -226,15 +227,15 @@ def test_a_repair_is_refused_while_kinesis_denies_the_stream(
     life.table.forget(*life.table.snapshots)
     life.table.append_as_others()
 
-    def denied(name: str) -> StreamFacts:
+    def deny(name: str) -> StreamFacts:
         raise Unknown(f"there is no stream {name}")
 
     with monkeypatch.context() as patch:
-        patch.setattr(life.source, "describe", denied)
+        patch.setattr(life.source, "describe", deny)
         patch.setattr(life.source, "is_gone", lambda _: True)
-        refused = mended(life, origin=TRIM)
+        refused = repair(life, origin=TRIM)
     assert isinstance(refused, Stop)
     assert "Nothing was changed" in refused.why
 
-    assert isinstance(mended(life, origin=TRIM), Repair)
+    assert isinstance(repair(life, origin=TRIM), Repair)
     assert {key.shard_id for key in life.positions.shards} >= {key.shard_id for key, _ in life.landed()}

@@ -163,12 +163,12 @@ def test_wanted_by_is_not_written_if_another_run_was_faster() -> None:
     place = Place(a_row())
     apply = place.rows.apply
 
-    def faster(change: Change) -> Applied | Refused:
+    def let_another_run_be_faster(change: Change) -> Applied | Refused:
         place.rows.apply = apply  # type: ignore[method-assign]
         apply(want(place.row(), "other/1"))
         return apply(change)
 
-    place.rows.apply = faster  # type: ignore[method-assign]
+    place.rows.apply = let_another_run_be_faster  # type: ignore[method-assign]
     assert not place.claims.want("s1")
 
 
@@ -265,6 +265,7 @@ def living(place: Place) -> frozenset[str]:
 
 
 def until_none_lives(place: Place) -> None:
+    """How long it takes until no claim counts as alive."""
     for _ in range(100):
         if not living(place):
             return

@@ -22,6 +22,7 @@ from tests.duties.claims_place import MINE, MINUTE, Place, a_key, a_row, landed
 
 
 def released(place: Place, *of: Landed, **row: Any) -> Lease:
+    """The rows after the run has claimed them, landed these ranges, and released them."""
     place.take()
     place.clock.advance(MINUTE)
     place.log.landed.extend(of)
@@ -146,13 +147,13 @@ def test_a_claim_whose_answer_was_lost_is_released_once() -> None:
     place = Place(a_row("s1"), a_row("s2"))
     apply = place.rows.apply
 
-    def lost(change: Change) -> Applied | Refused:
+    def lose_the_answer(change: Change) -> Applied | Refused:
         done = apply(change)
         if change.key == "s1":
             raise Unreachable("no answer")
         return done
 
-    place.rows.apply = lost  # type: ignore[method-assign]
+    place.rows.apply = lose_the_answer  # type: ignore[method-assign]
     place.take()
     place.rows.apply = apply  # type: ignore[method-assign]
     place.rows.writes.clear()
@@ -168,11 +169,11 @@ def test_claims_that_arrived_before_the_run_was_interrupted_are_released() -> No
     place = Place(a_row("s1"), a_row("s2"))
     apply_all = place.rows.apply_all
 
-    def cut(changes: Sequence[Change]) -> tuple[Outcome, ...]:
+    def interrupt(changes: Sequence[Change]) -> tuple[Outcome, ...]:
         apply_all(changes[:1])
         raise KeyboardInterrupt
 
-    place.rows.apply_all = cut  # type: ignore[method-assign]
+    place.rows.apply_all = interrupt  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         place.take()
     place.rows.apply_all = apply_all  # type: ignore[method-assign]
@@ -187,11 +188,11 @@ def test_a_handover_that_cannot_be_completed_is_reported() -> None:
     assert isinstance(place.rows.apply(initiate_handover(place.row(), "w2", "a test")), Applied)
     apply = place.rows.apply
 
-    def only_the_release(change: Change) -> Applied | Refused:
+    def throttle_the_completion(change: Change) -> Applied | Refused:
         if change.kind is ChangeKind.COMPLETE:
             raise Throttled("later")
         return apply(change)
 
-    place.rows.apply = only_the_release  # type: ignore[method-assign]
+    place.rows.apply = throttle_the_completion  # type: ignore[method-assign]
     place.claims.release(place.log)
     assert place.log.problems == [Problem("s1", "its row couldn't be released (later)", fatal=False)]

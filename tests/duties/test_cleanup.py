@@ -20,7 +20,7 @@ def clean(life: Life, due: CleanupDue = ALL) -> CleanupReport:
     return cleaning.clean(due, life.stream, listing=life.leases.scan(), state=life.table.load())
 
 
-def cleared(life: Life, due: CleanupDue = ALL) -> tuple[int, int, int]:
+def clean_up(life: Life, due: CleanupDue = ALL) -> tuple[int, int, int]:
     """How many rows were deleted, how many ENDs were removed, and how many writes were refused."""
     report = clean(life, due)
     return report.deleted, report.dropped, report.refused
@@ -48,14 +48,14 @@ def forgotten(life: Life) -> None:
 
 def test_the_row_of_an_ended_shard_stays_while_a_listing_shows_the_shard() -> None:
     life = a_split_that_was_read()
-    assert cleared(life) == (0, 0, 0)
+    assert clean_up(life) == (0, 0, 0)
     assert life.row(0) is not None
 
 
 def test_row_and_end_are_deleted_once_kinesis_has_forgotten_the_shard_and_it_is_not_read_again() -> None:
     life = a_split_that_was_read()
     forgotten(life)
-    assert cleared(life) == (1, 1, 0)
+    assert clean_up(life) == (1, 1, 0)
     assert (life.row(0), life.at(0)) == (None, None)
     life.sync()
     assert life.row(0) is None
@@ -67,7 +67,7 @@ def test_row_and_end_are_deleted_once_kinesis_has_forgotten_the_shard_and_it_is_
 def test_a_tombstone_stays_while_a_child_is_still_at_its_start() -> None:
     life = a_split_that_was_read(children=False)
     life.later(DAY + timedelta(hours=1))
-    assert cleared(life) == (0, 0, 0)
+    assert clean_up(life) == (0, 0, 0)
     assert life.row(0) is not None
 
 
@@ -79,9 +79,9 @@ def test_a_tombstone_stays_while_the_row_of_its_parent_exists() -> None:
     life.wave()
     forgotten(life)
     life.source.hidden = frozenset()
-    assert cleared(life, COMPLETED) == (1, 0, 0)
+    assert clean_up(life, COMPLETED) == (1, 0, 0)
     assert (life.row(0), life.row(1) is None, life.row(2) is None) == (None, False, False)
-    assert cleared(life, COMPLETED) == (2, 0, 0)
+    assert clean_up(life, COMPLETED) == (2, 0, 0)
 
 
 def test_a_row_at_shard_end_stays_while_the_table_has_no_end_of_the_shard() -> None:
@@ -100,7 +100,7 @@ def test_the_row_of_an_unread_shard_that_left_the_stream_stays() -> None:
     life.produce(0)
     life.source.split(life.key(0))
     life.later(DAY + timedelta(hours=1))
-    assert cleared(life) == (0, 0, 0)
+    assert clean_up(life) == (0, 0, 0)
     assert life.row(0) is not None
 
 
@@ -142,8 +142,8 @@ def test_a_left_over_row_that_no_run_claimed_is_deleted_as_garbage() -> None:
     forgotten(life)
     clean(life)
     life.put_row(0, owner=None, children=frozenset({life.key(1).shard_id}))
-    assert cleared(life, COMPLETED) == (0, 0, 0)
-    assert cleared(life) == (1, 0, 0)
+    assert clean_up(life, COMPLETED) == (0, 0, 0)
+    assert clean_up(life) == (1, 0, 0)
 
 
 def test_a_row_that_changed_since_it_was_read_stays() -> None:
@@ -162,7 +162,7 @@ def test_with_the_clean_up_switched_off_rows_stay_and_the_table_still_removes_en
     life = a_split_that_was_read()
     life.settings = replace(life.settings, coordination=CoordinationSettings(cleanup=False))
     forgotten(life)
-    assert cleared(life) == (0, 1, 0)
+    assert clean_up(life) == (0, 1, 0)
 
 
 def test_clean_ups_fall_due_as_often_as_kcls_and_a_lost_memory_causes_one_more() -> None:

@@ -41,7 +41,7 @@ HOUR = 60
 
 
 @dataclass
-class Priced(World):
+class PricedWorld(World):
     """The world of the duties with its coordination tables in DynamoDB. The stores live as long as a process, as in
     Dagster's code server."""
 
@@ -100,19 +100,19 @@ class Priced(World):
                 self.client.delete_table(TableName=name)
 
 
-MakeWorld = Callable[..., Priced]
+MakeWorld = Callable[..., PricedWorld]
 
 
 @pytest.fixture(scope="module")
 def make(dynamodb: DynamoDBClient) -> Iterator[MakeWorld]:
     """Worlds at rest. The look at the layout is priced separately, because it happens as often as the host's clock
     says."""
-    made: list[Priced] = []
+    made: list[PricedWorld] = []
     with Meter(dynamodb).listening() as meter, pytest.MonkeyPatch.context() as patch:
         patch.setattr(table_layout, "_HOLDS", 1e9)
 
-        def make(**how: Any) -> Priced:
-            made.append(Priced(client=dynamodb, meter=meter, **how))
+        def make(**how: Any) -> PricedWorld:
+            made.append(PricedWorld(client=dynamodb, meter=meter, **how))
             made[-1].come_to_rest()
             return made[-1]
 
@@ -122,29 +122,29 @@ def make(dynamodb: DynamoDBClient) -> Iterator[MakeWorld]:
 
 
 @pytest.fixture(scope="module")
-def few(make: MakeWorld) -> Priced:
+def few(make: MakeWorld) -> PricedWorld:
     """One worker with five leases."""
     return make(shards=5)
 
 
 @pytest.fixture(scope="module")
-def many(make: MakeWorld) -> Priced:
+def many(make: MakeWorld) -> PricedWorld:
     """One worker with fifty."""
     return make(shards=50)
 
 
 @pytest.fixture(scope="module")
-def one(make: MakeWorld) -> Priced:
+def one(make: MakeWorld) -> PricedWorld:
     """The same in one table: layout S."""
     return make(shards=50, layout=Layout.S)
 
 
-def leases_of(world: Priced) -> str:
+def leases_of(world: PricedWorld) -> str:
     return world.settings.lease_table
 
 
 def test_a_leaders_tick_between_its_duties_reads_the_lock_and_the_workers_and_writes_its_beat(
-    many: Priced,
+    many: PricedWorld,
 ) -> None:
     bill = many.price_until(
         "leader, between its duties", many.lead, lambda b: not b.of("Scan", leases_of(many))
@@ -155,13 +155,13 @@ def test_a_leaders_tick_between_its_duties_reads_the_lock_and_the_workers_and_wr
     assert bill.reads <= 2
 
 
-def test_an_assignment_pass_reads_the_leases_once_and_writes_its_number(many: Priced) -> None:
+def test_an_assignment_pass_reads_the_leases_once_and_writes_its_number(many: PricedWorld) -> None:
     bill = many.price_until("leader, assignment", many.lead, lambda b: b.written == 2)
     assert bill.of("Scan", leases_of(many)) == 1
-    assert bill.reads <= 2 + 0.5 * 50 / 8, "of 512 bytes a row"
+    assert bill.reads <= 2 + 0.5 * 50 / 8, "a row has 512 bytes, so a unit reads eight rows"
 
 
-def test_a_shard_sync_that_finds_no_new_shard_writes_no_lease_row(many: Priced) -> None:
+def test_a_shard_sync_that_finds_no_new_shard_writes_no_lease_row(many: PricedWorld) -> None:
     bill = many.price_until(
         "leader, shard sync", many.lead, lambda b: b.of("Scan", leases_of(many)) == 1 and b.written == 1
     )
@@ -171,7 +171,7 @@ def test_a_shard_sync_that_finds_no_new_shard_writes_no_lease_row(many: Priced) 
 @pytest.mark.parametrize("where", ["many", "one"])
 def test_a_follower_writes_nothing_and_scans_nothing(request: pytest.FixtureRequest, where: str) -> None:
     """That holds also at the ticks at which the leader syncs or assigns."""
-    world: Priced = request.getfixturevalue(where)
+    world: PricedWorld = request.getfixturevalue(where)
     world.work("w2")
     for _ in range(MINUTE):
         world.clock.advance(TICK)
@@ -182,7 +182,9 @@ def test_a_follower_writes_nothing_and_scans_nothing(request: pytest.FixtureRequ
         assert bill.reads <= 2
 
 
-def test_in_layout_s_a_leaders_tick_between_its_duties_reads_only_rows_that_it_knows(one: Priced) -> None:
+def test_in_layout_s_a_leaders_tick_between_its_duties_reads_only_rows_that_it_knows(
+    one: PricedWorld,
+) -> None:
     bill = one.price_until("leader, between its duties, one table", one.lead, lambda b: not b.scans)
     assert (bill.of("GetItem"), bill.of("BatchGetItem")) == (1, 1)
     assert (bill.written, bill.writes) == (1, 1)
@@ -190,7 +192,7 @@ def test_in_layout_s_a_leaders_tick_between_its_duties_reads_only_rows_that_it_k
 
 
 def test_in_layout_s_a_leader_scans_for_workers_once_a_period_and_for_leases_as_often_as_in_layout_m(
-    one: Priced,
+    one: PricedWorld,
 ) -> None:
     bills = []
     for _ in range(MINUTE):
@@ -207,7 +209,7 @@ def test_in_layout_s_a_leader_scans_for_workers_once_a_period_and_for_leases_as_
 def test_an_idle_workers_tick_writes_one_beat_and_reads_its_own_rows_however_many_leases_it_has(
     request: pytest.FixtureRequest, size: str, held: int
 ) -> None:
-    world: Priced = request.getfixturevalue(size)
+    world: PricedWorld = request.getfixturevalue(size)
     worker = "w1" if held else "w9"
     world.work(worker)
     looks = reads = 0
@@ -225,7 +227,7 @@ def test_an_idle_workers_tick_writes_one_beat_and_reads_its_own_rows_however_man
     assert looks <= 3, "the worker looks at the leader as often as the leader assigns"
 
 
-def test_a_worker_whose_run_is_alive_costs_no_more_than_an_idle_worker(few: Priced) -> None:
+def test_a_worker_whose_run_is_alive_costs_no_more_than_an_idle_worker(few: PricedWorld) -> None:
     few.runs.launch("running", "w1")
     few.runs.start("running")
     for _ in range(3):
@@ -241,7 +243,7 @@ def test_stopping_costs_a_write_for_each_lease_and_then_only_reads(make: MakeWor
     world.rows.set_stopping("w1", stopping=True)
     bill = world.price("worker, stopping with 5 leases", world.work)
     assert bill.of("UpdateItem", leases_of(world)) == 5
-    assert bill.written == 5 + 1, "and the beat that makes the leader look"
+    assert bill.written == 5 + 1, "five leases, and the worker's beat, by which the leader notices the stop"
     world.clock.advance(TICK)
     bill = world.price("worker, stopped", world.work)
     assert (bill.scans, bill.written) == (0, 0)
@@ -256,14 +258,14 @@ def test_a_worker_costs_the_same_in_layout_s_as_in_layout_m(make: MakeWorld) -> 
         assert bill.reads <= 5 + 4
 
 
-def test_the_look_at_the_layout_scans_nothing_once_there_is_a_lock(many: Priced) -> None:
+def test_the_look_at_the_layout_scans_nothing_once_there_is_a_lock(many: PricedWorld) -> None:
     """The look happens once a minute in each process."""
     bill = many.price("the layout", lambda: table_layout.gather(many.client, many.settings))
     assert (bill.scans, bill.written) == (0, 0)
     assert bill.reads <= 6
 
 
-def an_hour(world: Priced) -> tuple[Bill, Bill]:
+def an_hour(world: PricedWorld) -> tuple[Bill, Bill]:
     """Two deployments at rest, one of which leads: what the leader's ticks cost, and what all other ticks cost."""
     world.tick(6)  # let the writes of earlier steps come to an end
     leader, others = Bill(), Bill()
@@ -284,7 +286,7 @@ def an_hour(world: Priced) -> tuple[Bill, Bill]:
     return leader, others
 
 
-def test_at_rest_writes_do_not_grow_with_the_leases(few: Priced, many: Priced) -> None:
+def test_at_rest_writes_do_not_grow_with_the_leases(few: PricedWorld, many: PricedWorld) -> None:
     seen = []
     for world in (few, many):
         leader, others = an_hour(world)

@@ -19,7 +19,7 @@ from pipeline.memory.leases import MemoryLeaseStore
 from pipeline.settings.choices import Heartbeat, InitialPosition
 from tests.duties.world import STREAM, TICK, World
 
-A_ROUNDING = timedelta(microseconds=10)
+MORE_THAN_ROUNDING = timedelta(microseconds=10)
 HALF = timedelta(seconds=20)
 """The share of `TICK_DEADLINE` for syncs; the rest is for assignments."""
 SEEDS = 40
@@ -27,7 +27,7 @@ SEEDS = 40
 
 
 @dataclass
-class Cut(World):
+class SlowWorld(World):
     """Each create or delete takes time, so that a tick has time for `in_a_tick` of them only."""
 
     in_a_tick: int = 40
@@ -40,7 +40,7 @@ class Cut(World):
         class Store(MemoryLeaseStore):
             def apply(self, change: Change) -> Applied | Refused:
                 if change.create is not None or change.deletes:
-                    world.clock.advance(HALF / world.in_a_tick + A_ROUNDING)
+                    world.clock.advance(HALF / world.in_a_tick + MORE_THAN_ROUNDING)
                     world.writes.append(change.key)
                 return write(self, change)
 
@@ -50,7 +50,7 @@ class Cut(World):
     def row_keys(self) -> list[str]:
         return sorted(row.key for row in self.leases.scan().leases)
 
-    def leads(self) -> str:
+    def leader_sentence(self) -> str:
         return str(self.lead())
 
     def until_done(self, *, most: int = 50) -> int:
@@ -61,17 +61,17 @@ class Cut(World):
                 return ticks
         raise AssertionError("the sync never came to its end")
 
-    def is_shared(self) -> None:
+    def share_with_kcl(self) -> None:
         kcl = replace(self.settings.kcl, heartbeat=Heartbeat.LEASE, failover=timedelta(seconds=20))
         self.settings = replace(self.settings, kcl=kcl)
 
 
 def test_a_sync_stops_at_the_deadline_says_how_many_rows_are_left_and_goes_on_at_the_next_tick() -> None:
-    world = Cut(shards=100)
+    world = SlowWorld(shards=100)
     took, said, rows = [], [], []
     for _ in range(4):
         began = world.clock.now()
-        said.append(world.leads())
+        said.append(world.leader_sentence())
         took.append(round((world.clock.now() - began).total_seconds()))
         rows.append(len(world.row_keys()))
     assert took == [20, 20, 10, 0]
@@ -85,8 +85,8 @@ def test_a_sync_stops_at_the_deadline_says_how_many_rows_are_left_and_goes_on_at
 
 
 def test_rows_written_before_an_error_count_as_progress() -> None:
-    world = Cut(shards=100)
-    world.leads()
+    world = SlowWorld(shards=100)
+    world.leader_sentence()
     world.source.fails = Throttled("slow down")
     report = world.lead()
     assert report.trouble is None
@@ -99,20 +99,20 @@ def test_rows_written_before_an_error_count_as_progress() -> None:
 
 
 def test_leases_are_assigned_while_a_sync_is_cut() -> None:
-    world = Cut(shards=100)
-    world.leads()
+    world = SlowWorld(shards=100)
+    world.leader_sentence()
     for _ in range(2):
         world.work()
         world.clock.advance(TICK)
-    world.leads()
+    world.leader_sentence()
     world.work()
     world.clock.advance(TICK)
-    said = world.leads()
+    said = world.leader_sentence()
     assert any(row.owner == "w1" for row in world.leases.scan().leases), said
 
 
 def test_a_worker_that_dies_meanwhile_loses_its_leases_before_the_last_row_is_made() -> None:
-    world = Cut(workers=("w1", "w2"), shards=200, in_a_tick=500, more_streams=("zed",))
+    world = SlowWorld(workers=("w1", "w2"), shards=200, in_a_tick=500, more_streams=("zed",))
     kcl = replace(world.settings.kcl, heartbeat=Heartbeat.LEASE)
     world.settings = replace(world.settings, kcl=kcl)
     world.tick(12)
@@ -128,13 +128,13 @@ def test_a_worker_that_dies_meanwhile_loses_its_leases_before_the_last_row_is_ma
 
 
 def test_a_tick_without_any_time_left_writes_one_row_so_that_the_sync_goes_on() -> None:
-    world = Cut(shards=3, in_a_tick=1)
+    world = SlowWorld(shards=3, in_a_tick=1)
     assert world.until_done() == 3
     assert len(world.row_keys()) == 3
 
 
 def test_the_next_tick_begins_with_the_stream_that_was_cut_off_and_then_the_streams_behind_it() -> None:
-    world = Cut(shards=30, more_streams=("a", "zed"))
+    world = SlowWorld(shards=30, more_streams=("a", "zed"))
     rows = []
     for _ in range(4):
         world.lead()
@@ -143,23 +143,23 @@ def test_the_next_tick_begins_with_the_stream_that_was_cut_off_and_then_the_stre
 
 
 def test_the_ticks_sentence_names_the_stream_whose_rows_are_left() -> None:
-    world = Cut(shards=30, more_streams=("a", "zed"))
-    assert "20 more lease rows of orders to be made" in world.leads()
+    world = SlowWorld(shards=30, more_streams=("a", "zed"))
+    assert "20 more lease rows of orders to be made" in world.leader_sentence()
 
 
 def test_rows_that_a_cut_sync_has_yet_to_make_are_not_reported_as_a_hole() -> None:
     """The shards at both ends of the hash keys are the youngest, so that the missing rows look alike at each tick."""
-    world = Cut(shards=5, in_a_tick=1, position=InitialPosition.LATEST)
+    world = SlowWorld(shards=5, in_a_tick=1, position=InitialPosition.LATEST)
     for number in (2, 5, 6, 0, 4):
         world.source.split(world.shard(number))
     world.clock.advance(timedelta(minutes=1))
-    said = [world.leads() for _ in range(12)]
+    said = [world.leader_sentence() for _ in range(12)]
     assert [int(key[-3:]) for key in world.writes] == [1, 3, 7, 8, 9, 10, 11, 12, 13, 14]
     assert "leave out" not in "".join(said)
 
 
 def test_a_clean_up_that_falls_due_waits_for_the_sync_and_isnt_forgotten() -> None:
-    world = Cut(shards=3, more_streams=("zed",))
+    world = SlowWorld(shards=3, more_streams=("zed",))
     world.until_done()
     world.leases = world.store()
     world.in_a_tick = 2
@@ -173,7 +173,7 @@ def test_a_clean_up_that_falls_due_waits_for_the_sync_and_isnt_forgotten() -> No
 
 
 def test_rows_of_a_former_life_are_retired_in_portions_before_the_new_rows_are_made() -> None:
-    world = Cut(shards=20)
+    world = SlowWorld(shards=20)
     world.until_done()
     world.source.delete_stream(STREAM)
     world.clock.advance(timedelta(minutes=1))
@@ -187,7 +187,7 @@ def test_rows_of_a_former_life_are_retired_in_portions_before_the_new_rows_are_m
 # -- at each possible cut --------------------------------------------------------------------------------------------
 
 
-def grown(dice: Random, world: World, reshards: int) -> None:
+def grow(dice: Random, world: World, reshards: int) -> None:
     """A stream with splits and merges, and records between them."""
     open_ = [world.shard(n) for n in range(world.shards)]
     for _ in range(reshards):
@@ -210,7 +210,7 @@ def are_neighbours(world: World, low: ShardKey, high: ShardKey) -> bool:
     return one is not None and other is not None and one.end + 1 == other.start
 
 
-def as_read(dice: Random, world: Cut) -> None:
+def as_read(dice: Random, world: SlowWorld) -> None:
     """A few waves, so that some shards have ended; then some of the rows are lost."""
     for n in range(dice.randrange(1, 6)):
         world.tick(3)
@@ -219,19 +219,20 @@ def as_read(dice: Random, world: Cut) -> None:
     world.leases = world.store(kept if dice.random() < 0.7 else [])
 
 
-Begin = Callable[[Random, "Cut"], None]
+Begin = Callable[[Random, "SlowWorld"], None]
+"""Brings a world into the state in which the sync begins."""
 
 
-def from_nothing(_dice: Random, _world: Cut) -> None:
+def from_nothing(_dice: Random, _world: SlowWorld) -> None:
     pass
 
 
-def a_world(seed: str, begin: Begin, position: InitialPosition, *, shared: bool, in_a_tick: int) -> Cut:
+def a_world(seed: str, begin: Begin, position: InitialPosition, *, shared: bool, in_a_tick: int) -> SlowWorld:
     dice = Random(seed)
-    world = Cut(shards=dice.randrange(1, 5), position=position, in_a_tick=10**6)
+    world = SlowWorld(shards=dice.randrange(1, 5), position=position, in_a_tick=10**6)
     if shared:
-        world.is_shared()
-    grown(dice, world, dice.randrange(9))
+        world.share_with_kcl()
+    grow(dice, world, dice.randrange(9))
     begin(dice, world)
     if begin is from_nothing and dice.random() < 0.5:
         world.table.ensure()
@@ -242,8 +243,8 @@ def a_world(seed: str, begin: Begin, position: InitialPosition, *, shared: bool,
     return world
 
 
-def said_by(world: Cut, *, in_short: bool) -> set[tuple[object, ...]]:
-    """What the rows say, reduced to which shards are to be read by them."""
+def content_of(world: SlowWorld, *, in_short: bool) -> set[tuple[object, ...]]:
+    """What the rows hold. `in_short`: only the keys of the rows whose shards haven't ended in the lake table."""
     rows = world.leases.scan().leases
     if in_short:
         positions = world.table.load().positions
@@ -251,12 +252,12 @@ def said_by(world: Cut, *, in_short: bool) -> set[tuple[object, ...]]:
     return {(r.key, r.checkpoint, r.landed, r.parents, r.hash_range, r.stream_epoch) for r in rows}
 
 
-def hole_of(world: Cut) -> Hole | None:
+def hole_of(world: SlowWorld) -> Hole | None:
     rows = world.leases.scan().leases
     return find_hole(row.hash_range for row in rows if row.hash_range is not None)
 
 
-def check_parents_first(world: Cut) -> None:
+def check_parents_first(world: SlowWorld) -> None:
     for row in world.leases.scan().leases:
         for parent in row.parents & set(world.writes):
             assert row.key not in world.writes or world.writes.index(parent) < world.writes.index(row.key)
@@ -283,7 +284,7 @@ def test_a_sync_that_is_cut_anywhere_leads_to_the_same_rows_as_an_uncut_sync(
             assert in_short or ticks == -(-len(uncut.writes) // in_a_tick), name
             check_parents_first(world)
             assert hole_of(world) == hole_of(uncut), f"{name}, {in_a_tick} a tick"
-            done, wanted = (said_by(each, in_short=in_short) for each in (world, uncut))
+            done, wanted = (content_of(each, in_short=in_short) for each in (world, uncut))
             assert done == wanted, f"{name}, {in_a_tick} a tick"
             cuts += ticks - 1
     assert cuts > SEEDS, "no sync was cut"

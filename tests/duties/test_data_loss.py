@@ -94,13 +94,13 @@ def test_a_run_that_dies_between_the_two_commits_has_recorded_the_gap_which_late
     life = a_trimmed_shard(GOES_ON)
     commit, calls = life.table.commit, []
 
-    def second_fails(proposal):
+    def fail_at_the_second_commit(proposal):
         calls.append(proposal)
         if len(calls) == 2:
             raise Unreachable("no answer from the catalog; nothing was committed")
         return commit(proposal)
 
-    life.table.commit = second_fails  # type: ignore[method-assign]
+    life.table.commit = fail_at_the_second_commit  # type: ignore[method-assign]
     with pytest.raises(Unreachable):
         life.wave()
     life.table.commit = commit  # type: ignore[method-assign]

@@ -54,6 +54,8 @@ class HostStage:
 
 @dataclass
 class KinesisLife(Life):
+    """A life whose stream is on the stand-in's Kinesis and whose pages come from the product's reader."""
+
     aws: LocalAws = field(kw_only=True)
     folder: Path = field(kw_only=True)
 

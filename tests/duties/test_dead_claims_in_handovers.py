@@ -62,11 +62,11 @@ def test_a_run_that_beats_is_waited_for_until_the_deadline() -> None:
     world = World(workers=("w1", "w2"), shards=2)
     run, row = forgotten(world)
 
-    def done() -> bool:
+    def is_done_though_the_run_beats() -> bool:
         run.beat()
         return is_done(world, row)
 
-    took = ticks_until(world, done) * TICK
+    took = ticks_until(world, is_done_though_the_run_beats) * TICK
     assert took > timedelta(seconds=85)
 
 
@@ -106,12 +106,12 @@ def test_a_pending_handover_costs_its_next_owner_one_read_and_other_workers_none
     asked: list[tuple[str, ...]] = []
     get_many = world.rows.get_many
 
-    def counted(worker_ids: list[str]) -> object:
+    def note_ids(worker_ids: list[str]) -> object:
         asked.append(tuple(worker_ids))
         return get_many(worker_ids)
 
     forgotten(world)
-    world.rows.get_many = counted  # type: ignore[method-assign,assignment]
+    world.rows.get_many = note_ids  # type: ignore[method-assign,assignment]
     world.work("w2")
     assert asked.count(("w1",)) == 1
     asked.clear()

@@ -18,7 +18,7 @@ from tests.duties.world import STREAM, TICK, World
 
 DENIED = Terminal("AWS doesn't let this worker read the shard (AccessDeniedException)")
 MINUTE = timedelta(minutes=1)
-MORE = "returns"
+RETURNS = "returns"
 
 
 def a_world(**how: object) -> World:
@@ -53,25 +53,25 @@ def allow(world: World) -> None:
 def deny_stream(world: World, stream: str, error: HeadraceError) -> None:
     describe = world.source.describe
 
-    def denied(name: str) -> StreamFacts:
+    def deny(name: str) -> StreamFacts:
         facts = describe(name)
         if facts.stream.name == stream:
             raise error
         return facts
 
-    world.source.describe = denied  # type: ignore[method-assign]
+    world.source.describe = deny  # type: ignore[method-assign]
 
 
-def written(world: World) -> list[Change]:
+def writes_from_now_on(world: World) -> list[Change]:
     """A list that collects every write on a lease row from now on."""
     seen: list[Change] = []
     apply = world.leases.apply
 
-    def noted(change: Change) -> object:
+    def note(change: Change) -> object:
         seen.append(change)
         return apply(change)
 
-    world.leases.apply = noted  # type: ignore[method-assign, assignment]
+    world.leases.apply = note  # type: ignore[method-assign, assignment]
     return seen
 
 
@@ -154,14 +154,14 @@ def test_the_failure_is_removed_from_the_row_of_a_shard_that_ends() -> None:
 def test_noting_a_failure_costs_no_additional_write() -> None:
     well, ill = a_world(), a_world()
     deny(ill, 1)
-    writes = [written(world) for world in (well, ill)]
+    writes = [writes_from_now_on(world) for world in (well, ill)]
     for world in (well, ill):
         world.wave()
     checkpoint = 1  # the failing shard has no checkpoint to write
     assert len(writes[1]) == len(writes[0]) - checkpoint
 
 
-def test_a_refused_claim_is_no_failure() -> None:
+def test_a_refused_claim_is_not_noted_as_a_failure() -> None:
     world = a_world()
     taken = row_of(world, 1)
     assert isinstance(world.leases.apply(assign(taken, "w9", "a test's")), Applied)
@@ -197,10 +197,10 @@ def test_a_wave_that_fails_as_a_whole_is_noted_as_a_failure_of_each_of_its_shard
     world = a_world()
     stage = world.stage.stage
 
-    def failing(*_: object) -> object:
+    def fail(*_: object) -> object:
         raise error
 
-    world.stage.stage = failing  # type: ignore[method-assign, assignment]
+    world.stage.stage = fail  # type: ignore[method-assign, assignment]
     began = world.clock.now()
     with pytest.raises(type(error)):
         world.wave(run="r1")
@@ -214,12 +214,12 @@ def test_a_wave_that_fails_as_a_whole_is_noted_as_a_failure_of_each_of_its_shard
 def test_a_shard_that_landed_before_its_wave_was_stopped_has_not_failed() -> None:
     world = a_world()
 
-    def stopped(arrow: Arrow) -> None:
+    def stop(arrow: Arrow) -> None:
         if arrow is Arrow.CHECKPOINTED:
             raise Unreachable("the checkpoint comes too late to matter")
 
     run = world.a_run()
-    run.on_arrow = lambda arrow, _keys: stopped(arrow)
+    run.on_arrow = lambda arrow, _keys: stop(arrow)
     with pytest.raises(Unreachable):
         run.wave()
     assert [row_of(world, shard).failure for shard in (0, 1)] == [None, None]
@@ -229,11 +229,11 @@ def test_a_run_that_a_person_stops_has_not_failed() -> None:
     world = a_world()
     run = world.a_run()
 
-    def stopped(arrow: Arrow, _keys: tuple[str, ...]) -> None:
+    def stop(arrow: Arrow, _keys: tuple[str, ...]) -> None:
         if arrow is Arrow.STAGED:
             raise KeyboardInterrupt
 
-    run.on_arrow = stopped
+    run.on_arrow = stop
     with pytest.raises(KeyboardInterrupt):
         run.wave()
     assert [(row.run_claim, row.failure) for row in world.leases.scan().leases] == [(None, None)] * 2
@@ -247,36 +247,36 @@ def rows_of_stream(world: World, name: str) -> list[Lease]:
 
 
 def test_the_workers_tick_notes_in_its_rows_that_a_stream_may_not_be_described() -> None:
-    world = a_world(more_streams=(MORE,))
-    deny_stream(world, MORE, DENIED)
+    world = a_world(more_streams=(RETURNS,))
+    deny_stream(world, RETURNS, DENIED)
     began = world.clock.now()
-    writes = written(world)
+    writes = writes_from_now_on(world)
     for _ in range(4):
         world.work()
         world.clock.advance(TICK)
-    assert {row.failure for row in rows_of_stream(world, MORE)} == {Failure(began, str(DENIED))}
+    assert {row.failure for row in rows_of_stream(world, RETURNS)} == {Failure(began, str(DENIED))}
     assert {row.failure for row in rows_of_stream(world, STREAM)} == {None}
     assert len(writes) == 2, "one write for each shard, however often the worker tries"
     del world.source.describe
     world.wave(run="r1")
-    assert {row.failure for row in rows_of_stream(world, MORE)} == {None}
+    assert {row.failure for row in rows_of_stream(world, RETURNS)} == {None}
 
 
 def test_a_worker_notes_no_failure_in_rows_that_another_worker_holds() -> None:
-    world = a_world(more_streams=(MORE,))
-    theirs = rows_of_stream(world, MORE)[0]
+    world = a_world(more_streams=(RETURNS,))
+    theirs = rows_of_stream(world, RETURNS)[0]
     given = world.leases.apply(assign(theirs, "w9", "a test's"))
     assert isinstance(given, Applied)
     world.leases.apply(initiate_handover(given.lease, "w1", "a test's"))
-    deny_stream(world, MORE, DENIED)
-    writes = written(world)
+    deny_stream(world, RETURNS, DENIED)
+    writes = writes_from_now_on(world)
     world.work()
-    assert [change.key for change in writes] == [rows_of_stream(world, MORE)[1].key]
+    assert [change.key for change in writes] == [rows_of_stream(world, RETURNS)[1].key]
 
 
 def test_a_tick_that_can_describe_no_stream_notes_the_error_before_it_fails() -> None:
-    world = a_world(more_streams=(MORE,))
-    for name in (STREAM, MORE):
+    world = a_world(more_streams=(RETURNS,))
+    for name in (STREAM, RETURNS):
         deny_stream(world, name, DENIED)
     with pytest.raises(Terminal, match="AccessDenied"):
         world.work()
@@ -302,7 +302,7 @@ def test_a_wave_of_one_stream_notes_that_the_stream_may_not_be_described() -> No
 def test_throttling_or_a_lost_answer_before_a_claim_is_not_noted_as_a_failure(passing: HeadraceError) -> None:
     world = a_world()
     deny_stream(world, STREAM, passing)
-    writes = written(world)
+    writes = writes_from_now_on(world)
     with pytest.raises(type(passing)):
         world.wave()
     assert writes == []

@@ -12,6 +12,8 @@ from tests.duties.life import DAY, Life
 
 
 class CountingLeases(MemoryLeaseStore):
+    """Counts the reads of single rows and of batches of rows."""
+
     asked: int = 0
     batches: int = 0
 

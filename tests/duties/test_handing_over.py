@@ -18,12 +18,12 @@ def test_a_shard_that_is_being_read_is_handed_over_after_the_wave_and_read_on_by
     world.runs.launch("run", "w1")
     world.runs.start("run")
 
-    def ask(arrow: Arrow, _keys: tuple[str, ...]) -> None:
+    def ask_for_the_handover(arrow: Arrow, _keys: tuple[str, ...]) -> None:
         if arrow is Arrow.STAGED:
             asked = initiate_handover(row_of(world, 0), "w2", "a test")
             assert isinstance(world.leases.apply(asked), Applied)
 
-    run.on_arrow = ask
+    run.on_arrow = ask_for_the_handover
     report = run.wave()
     assert report.rows == 5
     assert not report.problems
@@ -76,11 +76,11 @@ def test_a_handover_that_its_holder_never_completes_is_forced_after_the_deadline
     assert isinstance(world.leases.apply(initiate_handover(claimed.lease, "w2", "a test")), Applied)
     run.beat()
 
-    def handed() -> bool:
+    def is_handed_over() -> bool:
         run.beat()
         return row_of(world, 0).checkpoint_owner is None
 
-    took = ticks_until(world, handed)
+    took = ticks_until(world, is_handed_over)
     assert timedelta(seconds=90) < took * TICK <= timedelta(seconds=150)
     assert row_of(world, 0).owner == "w2"
     assert row_of(world, 0).run_claim is None, "what the old run still commits is refused"
@@ -93,11 +93,11 @@ def test_the_named_next_owner_gets_the_shard_if_the_holder_dies_in_a_handover() 
     assert isinstance(world.leases.apply(initiate_handover(shard, "w2", "a test")), Applied)
     without(world, "w3")
 
-    def taken() -> bool:
+    def is_taken_over() -> bool:
         row = world.leases.get(shard.key)
         return row is not None and row.checkpoint_owner is None
 
-    ticks_until(world, taken)
+    ticks_until(world, is_taken_over)
     row = world.leases.get(shard.key)
     assert row is not None
     assert row.owner == "w2"
@@ -115,12 +115,12 @@ def test_a_next_owner_that_dies_during_the_handover_is_replaced() -> None:
     assert isinstance(world.leases.apply(initiate_handover(claimed.lease, "w3", "a test")), Applied)
     without(world, "w3")
 
-    def renamed() -> bool:
+    def has_another_next_owner() -> bool:
         run.beat()
         row = world.leases.get(shard.key)
         return row is not None and row.owner != "w3"
 
-    assert ticks_until(world, renamed) * TICK <= timedelta(seconds=45)
+    assert ticks_until(world, has_another_next_owner) * TICK <= timedelta(seconds=45)
 
 
 def test_a_handover_of_more_than_a_hundred_idle_leases_completes_for_all() -> None:

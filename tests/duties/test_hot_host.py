@@ -87,7 +87,7 @@ def test_leases_move_from_the_worker_with_the_busy_host_to_the_other(world: Worl
 @pytest.mark.parametrize(
     ("strategy", "moves"), [(Strategy.VARIANCE, True), (Strategy.GAP, True), (Strategy.LEASE_COUNT, False)]
 )
-def test_headraces_own_strategy_by_measured_cpu_moves_them_too(
+def test_headraces_own_strategy_moves_leases_from_a_busy_host_too(
     world: World, strategy: Strategy, *, moves: bool
 ):
     assignment = replace(world.settings.assignment, strategy=strategy)

@@ -21,6 +21,8 @@ from tests.duties.world import TICK, MadeTables, World
 
 @dataclass
 class CountedTables(MadeTables):
+    """Counts how often the tables are looked at."""
+
     looks: int = 0
 
     def ensure(self) -> bool:
@@ -30,6 +32,8 @@ class CountedTables(MadeTables):
 
 @dataclass(frozen=True)
 class TimedPorts(PortsOf):
+    """Ports with the timer of the product, which beats in a thread."""
+
     timer: SystemTimer = field(default_factory=SystemTimer)
 
 
@@ -52,6 +56,8 @@ class Deployment(World):
 
 
 class _Rows(MemoryLeaseStore):
+    """A lease store that fails while the tables are missing."""
+
     def __init__(self, world: Deployment) -> None:
         super().__init__()
         self._world = world

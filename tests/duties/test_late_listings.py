@@ -30,10 +30,10 @@ def test_a_late_listing_doesnt_make_an_unread_parent_look_as_if_it_was_closed_be
     )
     life.lose_rows(0)
 
-    def late(stream: StreamId, since: Start | None = None) -> tuple[Shard, ...]:
+    def list_late(stream: StreamId, since: Start | None = None) -> tuple[Shard, ...]:
         return listed(stream) if since is None or since.at is None else before
 
-    life.source.list_shards = late  # type: ignore[method-assign]
+    life.source.list_shards = list_late  # type: ignore[method-assign]
     for _ in range(4):
         life.wave()
     assert life.at(4) is None, "one of the shard's parents hasn't been read"

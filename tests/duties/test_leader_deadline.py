@@ -20,7 +20,7 @@ DEADLINE = timedelta(seconds=40)
 
 
 @dataclass
-class Slow(World):
+class SlowWrites(World):
     """Each write of an owner takes half a second."""
 
     workers: tuple[str, ...] = ("w1", "w2")
@@ -62,7 +62,7 @@ def assign_passes(world: World) -> int:
 
 
 def test_assignment_stops_at_the_deadline_says_how_many_leases_are_left_and_goes_on_at_once() -> None:
-    world = Slow()
+    world = SlowWrites()
     world.until_leases_can_be_given_out()
     before, scans = assign_passes(world), world.leases.scans
     took, said = [], []
@@ -76,13 +76,13 @@ def test_assignment_stops_at_the_deadline_says_how_many_leases_are_left_and_goes
     assert "120 more leases to be assigned or moved: the next tick goes on" in said[0]
     assert "40 more leases" in said[1]
     assert "more leases" not in said[2]
-    assert world.leases.scans - scans == len(took), "one look each"
+    assert world.leases.scans - scans == len(took), "each tick scans the leases once"
     assert assign_passes(world) - before == len(took)
     assert owners(world) == {"w1": 100, "w2": 100}
 
 
 def test_assignment_goes_on_at_the_next_tick_though_no_other_duty_is_due() -> None:
-    world = Slow()
+    world = SlowWrites()
     hour = timedelta(hours=1)
     world.settings = replace(
         world.settings, times=replace(world.settings.times, assignment=hour, shard_sync=hour)
@@ -97,15 +97,15 @@ def test_assignment_goes_on_at_the_next_tick_though_no_other_duty_is_due() -> No
 
 
 def test_a_tick_without_any_time_left_assigns_nothing_and_doesnt_count_an_assignment_pass() -> None:
-    world = Slow(shards=4)
+    world = SlowWrites(shards=4)
     world.until_leases_can_be_given_out()
     before, ensure = assign_passes(world), world.table.ensure
 
-    def takes_long() -> None:
+    def take_the_whole_tick() -> None:
         world.clock.advance(DEADLINE)
         ensure()
 
-    world.table.ensure = takes_long  # type: ignore[method-assign]
+    world.table.ensure = take_the_whole_tick  # type: ignore[method-assign]
     world.leader_memory["w1"] = replace(world.leader_memory["w1"], last_sync=None)
     assert "4 more leases" in str(world.lead())
     assert assign_passes(world) == before, (
@@ -118,7 +118,7 @@ def test_a_tick_without_any_time_left_assigns_nothing_and_doesnt_count_an_assign
 
 
 def test_the_watching_of_handovers_goes_on_over_a_pass_that_takes_several_ticks() -> None:
-    world = Slow()
+    world = SlowWrites()
     world.until_leases_can_be_given_out()
     world.lead()
     memory = world.leader_memory["w1"].assignment
@@ -129,7 +129,7 @@ def test_the_watching_of_handovers_goes_on_over_a_pass_that_takes_several_ticks(
 
 
 def test_a_pass_that_takes_several_ticks_counts_as_one_for_kcls_strategies() -> None:
-    world = Slow()
+    world = SlowWrites()
     world.settings = replace(
         world.settings, assignment=replace(world.settings.assignment, strategy=Strategy.VARIANCE)
     )
@@ -146,11 +146,11 @@ def test_a_pass_that_takes_several_ticks_counts_as_one_for_kcls_strategies() -> 
 
 # -- streams that take long, and fail ------------------------------------------------------------------------------
 
-FOUR = ("a", "b", "c", "orders")
+FOUR_STREAMS = ("a", "b", "c", "orders")
 
 
 @dataclass
-class Troubled(World):
+class SlowStreams(World):
     """Describing a stream takes a quarter of a tick's time, and raises `error` for the streams of `fails`."""
 
     shards: int = 1
@@ -166,7 +166,7 @@ class Troubled(World):
         self.leases = MemoryLeaseStore()
         world, describe = self, self.source.describe
 
-        def slow(name: str) -> StreamFacts:
+        def describe_slowly(name: str) -> StreamFacts:
             short = name.rpartition("/")[2]
             world.asked.append(short)
             world.clock.advance(DEADLINE / 4)
@@ -174,7 +174,7 @@ class Troubled(World):
                 raise world.error
             return describe(name)
 
-        self.source.describe = slow  # type: ignore[method-assign]
+        self.source.describe = describe_slowly  # type: ignore[method-assign]
 
     def leads(self) -> tuple[list[str], bool]:
         """Which streams a tick asked, and whether the tick failed."""
@@ -185,13 +185,13 @@ class Troubled(World):
 
 
 def test_a_tick_that_reached_only_failing_streams_fails_and_the_next_tick_goes_on_behind_them() -> None:
-    world = Troubled(fails="a b c orders")
+    world = SlowStreams(fails="a b c orders")
     ticks = [world.leads() for _ in range(4)]
     assert ticks == [(["a", "b"], True), (["c", "orders"], True)] * 2
 
 
 def test_the_streams_behind_slowly_failing_ones_are_synced_in_the_next_tick() -> None:
-    world = Troubled(fails="a b")
+    world = SlowStreams(fails="a b")
     assert world.leads() == (["a", "b"], True)
     assert world.leads() == (["c", "orders"], False)
     assert "2 shards added" in world.said
@@ -200,7 +200,7 @@ def test_the_streams_behind_slowly_failing_ones_are_synced_in_the_next_tick() ->
 def test_if_one_stream_of_a_round_was_synced_the_failure_of_another_is_only_a_note_even_in_a_later_tick() -> (
     None
 ):
-    world = Troubled(fails="c orders")
+    world = SlowStreams(fails="c orders")
     assert world.leads() == (["a", "b"], False)
     assert world.leads() == (["c", "orders"], False)
     assert "stream c couldn't be synced (slow down)" in world.said
@@ -211,21 +211,21 @@ def test_if_one_stream_of_a_round_was_synced_the_failure_of_another_is_only_a_no
 @pytest.mark.parametrize("silent", ["a", "c"])
 def test_the_streams_behind_one_that_never_answers_are_synced(silent: str) -> None:
     """That holds as well if the silent stream is the first that a tick asks."""
-    world = Troubled(fails=silent, error=Unreachable("no answer"))
+    world = SlowStreams(fails=silent, error=Unreachable("no answer"))
     ticks = [world.leads() for _ in range(3)]
-    assert [name for asked, _ in ticks for name in asked][:4] == list(FOUR)
+    assert [name for asked, _ in ticks for name in asked][:4] == list(FOUR_STREAMS)
     assert [failed for _, failed in ticks] == [silent == "a", False, False]
 
 
 def test_if_kinesis_is_down_every_tick_fails_and_waits_for_kinesis_only_once() -> None:
-    world = Troubled(fails="a b c orders", error=Unreachable("no answer"))
+    world = SlowStreams(fails="a b c orders", error=Unreachable("no answer"))
     ticks = [world.leads() for _ in range(6)]
     assert all(failed for _, failed in ticks)
-    assert [asked for asked, _ in ticks] == [[name] for name in (*FOUR, *FOUR)][:6]
+    assert [asked for asked, _ in ticks] == [[name] for name in (*FOUR_STREAMS, *FOUR_STREAMS)][:6]
 
 
 def test_after_a_round_in_which_all_streams_failed_the_clean_up_is_still_due() -> None:
-    world = Troubled(fails="a b c orders")
+    world = SlowStreams(fails="a b c orders")
     before = world.leader_memory["w1"].cleanup
     world.clock.advance(timedelta(minutes=6))
     assert [world.leads()[1] for _ in range(2)] == [True, True]

@@ -38,12 +38,12 @@ def test_a_beat_by_the_ticks_own_timer_doesnt_cost_the_deployment_its_lead() -> 
     world.settle()
     look = world.rows.listing
 
-    def slow() -> WorkerListing:
+    def list_slowly() -> WorkerListing:
         world.clock.advance(TICK)
         assert world.a_leader().beat_lock()
         return look()
 
-    world.rows.listing = slow  # type: ignore[method-assign]
+    world.rows.listing = list_slowly  # type: ignore[method-assign]
     assert all(world.lead().leads for _ in range(3))
 
 
@@ -91,12 +91,12 @@ def test_a_claim_that_comes_after_the_look_of_a_stopping_worker_is_not_taken_awa
     shard = next(row for row in world.leases.scan().leases if row.owner == "w2")
     apply_all = world.leases.apply_all
 
-    def claimed_first(changes: Sequence[Change]) -> tuple[Outcome, ...]:
+    def claim_before_the_writes(changes: Sequence[Change]) -> tuple[Outcome, ...]:
         world.leases.apply_all = apply_all  # type: ignore[method-assign]
         assert isinstance(world.leases.apply(claim(shard, "w2", run.claims.claim)), Applied)
         return apply_all(changes)
 
-    world.leases.apply_all = claimed_first  # type: ignore[method-assign]
+    world.leases.apply_all = claim_before_the_writes  # type: ignore[method-assign]
     assert "0 leases given up, 1 lease still being read" in str(world.work("w2"))
     row = world.leases.get(shard.key)
     assert row is not None
@@ -253,7 +253,7 @@ def test_a_leader_that_ticks_keeps_the_lock() -> None:
         world.clock.advance(TICK)
     versions = set()
     for _ in range(3):
-        assert world.a_leader("w1").beat_lock(), "on a timer, in a long tick"
+        assert world.a_leader("w1").beat_lock(), "the timer of a long tick beats the lock"
         found = world.lock.read()
         versions.add(found.version if found else None)
     assert len(versions) == 3
@@ -290,12 +290,12 @@ def test_other_workers_go_on_if_the_leaders_worker_row_isnt_understood(joined: b
         shared(world)
     get = world.rows.get
 
-    def odd(worker_id: str) -> Worker | None:
+    def find_an_odd_row(worker_id: str) -> Worker | None:
         if worker_id == "w1":
             raise WrongShape("assignPass is of type S, not N")
         return get(worker_id)
 
-    world.rows.get = odd  # type: ignore[method-assign]
+    world.rows.get = find_an_odd_row  # type: ignore[method-assign]
     for _ in range(20):
         assert world.work("w2").due
         world.clock.advance(TICK)

@@ -18,7 +18,7 @@ PERIOD = 4
 """Ticks of an assignment period."""
 
 
-class Looked(MemoryWorkerStore):
+class RecordingWorkerStore(MemoryWorkerStore):
     """A worker store that records which rows were read."""
 
     def __init__(self, *, clock: MemoryClock, among_leases: bool = False) -> None:
@@ -42,27 +42,27 @@ class Looked(MemoryWorkerStore):
 
 
 @dataclass
-class Watched(World):
+class TwoDeployments(World):
     """Two deployments: that of w1 leads, and that of w2 would lead next."""
 
     workers: tuple[str, ...] = ("w1", "w2")
     shards: int = 4
     among_leases: bool = True
-    looked: Looked = field(init=False)
+    looked: RecordingWorkerStore = field(init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.rows = self.looked = Looked(clock=self.clock, among_leases=self.among_leases)
+        self.rows = self.looked = RecordingWorkerStore(clock=self.clock, among_leases=self.among_leases)
         self.every = self.settings
         self.settle()
 
-    def of(self, worker: str) -> None:
+    def use_settings_of(self, worker: str) -> None:
         """From now on the settings are those of the worker's own deployment."""
         mine = tuple(each for each in self.every.workers if each.id == worker)
         self.settings = replace(self.every, workers=mine or self.every.workers[:1])
 
     def lead_as(self, worker: str) -> str:
-        self.of(worker)
+        self.use_settings_of(worker)
         self.looked.looks.clear()
         said = str(super().lead(worker))
         self.settings = self.every
@@ -82,7 +82,7 @@ class Watched(World):
 
 @pytest.mark.parametrize("among_leases", [False, True])
 def test_a_follower_looks_at_its_own_workers_only(among_leases: bool) -> None:  # noqa: FBT001
-    world = Watched(among_leases=among_leases)
+    world = TwoDeployments(among_leases=among_leases)
     for _ in range(3 * PERIOD):
         world.lead_as("w1")
         assert world.lead_as("w2") == "leader: w1 leads"
@@ -94,7 +94,7 @@ def test_a_follower_looks_at_its_own_workers_only(among_leases: bool) -> None:  
 
 
 def test_a_leader_looks_at_all_workers_once_a_period_and_in_between_at_those_it_knows() -> None:
-    world = Watched()
+    world = TwoDeployments()
     world.looks_in(PERIOD, "w1")
     looks = [each for (each,) in world.looks_in(3 * PERIOD, "w1")]
     assert looks.count("all") == 3
@@ -102,7 +102,7 @@ def test_a_leader_looks_at_all_workers_once_a_period_and_in_between_at_those_it_
 
 
 def test_with_workers_in_the_lease_table_a_new_worker_owns_leases_within_a_period_and_two_looks() -> None:
-    world = Watched()
+    world = TwoDeployments()
     world.looks_in(PERIOD, "w1")
     world.workers = ("w1", "w2", "w3")
     world.source.split(world.shard(0))
@@ -118,7 +118,7 @@ def test_with_workers_in_the_lease_table_a_new_worker_owns_leases_within_a_perio
 def test_an_owner_that_the_leader_doesnt_know_has_the_workers_listed_at_once() -> None:
     """After a code reload the leader knows only some workers. A living owner must not be taken for one without a
     row."""
-    world = Watched()
+    world = TwoDeployments()
     world.looks_in(1, "w1")
     memory = world.leader_memory["w1"]
     known = {name: seen for name, seen in memory.workers.items() if name != "w2"}
@@ -139,7 +139,7 @@ def test_an_owner_that_the_leader_doesnt_know_has_the_workers_listed_at_once() -
 
 
 def test_once_the_lock_stood_still_for_half_of_its_duration_a_follower_watches_the_workers_too() -> None:
-    world = Watched()
+    world = TwoDeployments()
     world.lead_as("w2")
     world.workers = ("w2",)
     seen = []
@@ -157,7 +157,7 @@ def test_once_the_lock_stood_still_for_half_of_its_duration_a_follower_watches_t
     assert ticks_until_owned_by(world, "w2") <= 2
 
 
-def ticks_until_owned_by(world: Watched, worker: str) -> int:
+def ticks_until_owned_by(world: TwoDeployments, worker: str) -> int:
     for ticks in range(20):
         if set(owners(world)) == {worker}:
             return ticks
@@ -168,7 +168,7 @@ def ticks_until_owned_by(world: Watched, worker: str) -> int:
 
 
 def test_a_follower_stops_watching_the_workers_once_the_lock_moves_again() -> None:
-    world = Watched()
+    world = TwoDeployments()
     world.lead_as("w2")
     for _ in range(3):
         world.clock.advance(TICK)
@@ -184,7 +184,7 @@ def test_a_follower_stops_watching_the_workers_once_the_lock_moves_again() -> No
 
 @pytest.mark.parametrize("among_leases", [False, True])
 def test_a_deployment_whose_workers_all_stop_doesnt_wait_for_the_lock_any_more(among_leases: bool) -> None:  # noqa: FBT001
-    world = Watched(among_leases=among_leases)
+    world = TwoDeployments(among_leases=among_leases)
     world.rows.set_stopping("w2", stopping=True)
     assert "all workers of this deployment are stopping" in world.lead_as("w2")
     assert world.leader_memory["w2"].lock is None
@@ -195,17 +195,17 @@ def test_a_deployment_whose_workers_all_stop_doesnt_wait_for_the_lock_any_more(a
 
 
 def test_a_worker_row_that_isnt_understood_is_reported_and_changes_nothing_else() -> None:
-    world = Watched(among_leases=False)
+    world = TwoDeployments(among_leases=False)
     world.rows.hold_odd_row("w9", "lut is of type S, not N")
     assert "1 worker row not understood" in world.lead_as("w1")
-    world.rows = Looked(clock=world.clock)
+    world.rows = RecordingWorkerStore(clock=world.clock)
     assert "not understood" not in world.lead_as("w1")
 
 
 def test_a_dead_worker_is_noticed_in_layout_s_as_soon_as_in_layout_m() -> None:
     took = []
     for among_leases in (False, True):
-        world = Watched(among_leases=among_leases)
+        world = TwoDeployments(among_leases=among_leases)
         world.tick(5)
         without(world, "w2")
         took.append(ticks_until(world, lambda: owners(world) == {"w1": 4}))  # noqa: B023

@@ -22,6 +22,8 @@ _SECOND = timedelta(seconds=1)
 
 
 class RandomLife:
+    """A life whose events are drawn from a seed, and the arrivals of its records."""
+
     def __init__(self, seed: int) -> None:
         self.dice = Random(f"life-{seed}")
         self.life = Life(shards=1 + self.dice.randrange(3), on_data_loss=OnDataLoss.CONTINUE)

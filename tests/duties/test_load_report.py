@@ -177,6 +177,8 @@ def test_a_checkpoint_carries_the_rate_at_which_records_arrived(world: World):
 
 
 class CountingLeases(MemoryLeaseStore):
+    """Counts the writes."""
+
     writes = 0
 
     def apply(self, change: Change) -> Applied | Refused:

@@ -22,6 +22,7 @@ def key(number: int) -> str:
 
 
 def row(world: World, number: int) -> Lease:
+    """The lease row of this shard."""
     found = world.leases.get(key(number))
     assert found is not None
     return found
@@ -118,13 +119,13 @@ def test_claims_are_released_though_the_run_is_interrupted_before_all_answers_ca
     world.settle()
     write = world.leases.apply
 
-    def cut(change: Change) -> Applied | Refused:
+    def stop_after_the_claim(change: Change) -> Applied | Refused:
         answer = write(change)
         if "run_claim" in change.put and change.key == key(1):
             raise how  # the write itself has arrived
         return answer
 
-    world.leases.apply = cut  # type: ignore[method-assign]
+    world.leases.apply = stop_after_the_claim  # type: ignore[method-assign]
     with suppress(KeyboardInterrupt):
         world.wave(run="cut")
     assert [row(world, n).run_claim for n in range(3)] == [None, None, None]
@@ -135,13 +136,13 @@ def test_if_no_claim_gets_an_answer_all_claims_that_arrived_are_released() -> No
     world.settle()
     write = world.leases.apply
 
-    def silent(change: Change) -> Applied | Refused:
+    def lose_the_answers(change: Change) -> Applied | Refused:
         answer = write(change)
         if "run_claim" in change.put:
             raise Unreachable("no answer")
         return answer
 
-    world.leases.apply = silent  # type: ignore[method-assign]
+    world.leases.apply = lose_the_answers  # type: ignore[method-assign]
     with pytest.raises(Unreachable):
         world.wave(run="unheard")
     assert [row(world, n).run_claim for n in range(3)] == [None, None, None]
@@ -152,7 +153,7 @@ def test_claims_that_were_refused_or_never_arrived_are_not_released() -> None:
     world.settle()
     write, released = world.leases.apply, []
 
-    def troubled(change: Change) -> Applied | Refused:
+    def throttle_one_and_refuse_one(change: Change) -> Applied | Refused:
         if "run_claim" in change.put and change.key == key(1):
             raise Throttled("slow down; nothing was written")
         if "run_claim" in change.put and change.key == key(2):
@@ -161,7 +162,7 @@ def test_claims_that_were_refused_or_never_arrived_are_not_released() -> None:
             released.append(change.key)
         return write(change)
 
-    world.leases.apply = troubled  # type: ignore[method-assign]
+    world.leases.apply = throttle_one_and_refuse_one  # type: ignore[method-assign]
     world.wave(run="luckless")
     assert released == [key(0), key(3)]
 
@@ -291,13 +292,13 @@ def test_a_former_lifes_row_is_retired_though_its_counter_moves_between_the_lead
     world.produce(0)
     write = world.leases.apply
 
-    def after_a_beat(change: Change) -> Applied | Refused:
+    def beat_before_the_write(change: Change) -> Applied | Refused:
         found = world.leases.get(change.key)
         if change.deletes and found is not None and found.holder is not None:
             write(beat(found, found.holder))
         return write(change)
 
-    world.leases.apply = after_a_beat  # type: ignore[method-assign]
+    world.leases.apply = beat_before_the_write  # type: ignore[method-assign]
     for _ in range(40):
         world.tick()
     assert {r.stream_epoch for r in world.leases.scan().leases} == {world.stream.epoch}

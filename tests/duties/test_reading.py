@@ -91,12 +91,12 @@ def test_an_error_fails_the_shards_that_the_run_waits_for_those_it_claimed_and_t
     reader = Reader(world, w1=script, w2=Scripted(world, NOTHING))
     wave = script.wave
 
-    def claimed(keys: tuple[str, ...] | None = None) -> WaveReport:
+    def claim_and_wave(keys: tuple[str, ...] | None = None) -> WaveReport:
         reader.on_arrow(Arrow.CLAIMED, ("claimed",))
         reader.on_arrow(Arrow.STAGED, ("staged",))
         return wave(keys)
 
-    script.wave = claimed  # type: ignore[method-assign]
+    script.wave = claim_and_wave  # type: ignore[method-assign]
     ending = reader.reading.shards((mine, theirs))
     why = str(error)
     assert ending == RunEnding({mine: why, theirs: why, "claimed": why, "s": "it failed before"}, error)
@@ -112,13 +112,13 @@ def test_an_error_between_two_waves_doesnt_fail_the_shards_that_were_read() -> N
     reader = Reader(world, w1=script)
     wave = script.wave
 
-    def claimed(keys: tuple[str, ...] | None = None) -> WaveReport:
+    def claim_and_wave(keys: tuple[str, ...] | None = None) -> WaveReport:
         reader.on_arrow(Arrow.CLAIMED, ("claimed",))
         return wave(keys)
 
-    script.wave = claimed  # type: ignore[method-assign]
+    script.wave = claim_and_wave  # type: ignore[method-assign]
 
-    def then_trouble(worker_id: str, on_wave: Any, on_arrow: OnArrow) -> Any:
+    def open_and_fail_at_the_end(worker_id: str, on_wave: Any, on_arrow: OnArrow) -> Any:
         @contextmanager
         def opened() -> Iterator[Run]:
             with reader._open(worker_id, on_wave, on_arrow) as run:
@@ -127,7 +127,7 @@ def test_an_error_between_two_waves_doesnt_fail_the_shards_that_were_read() -> N
 
         return opened()
 
-    reader.reading.open_run = then_trouble
+    reader.reading.open_run = open_and_fail_at_the_end
     assert reader.reading.everything_due("w1") == RunEnding({}, error)
     assert reader.reading.everything_due("w1").is_passing
     assert not RunEnding({}).is_passing

@@ -20,6 +20,8 @@ IDLE, EVERY, LINGER = 20.0, 10.0, 300.0
 
 
 class Place:
+    """One run of worker w1 whose waves return the given reports, on a clock that the test can read."""
+
     def __init__(self, *reports: WaveReport | HeadraceError, shards: int = 2, stops_at: float = 1e9) -> None:
         self.world = World(shards=shards)
         self.world.settle()
@@ -136,25 +138,25 @@ def test_a_shard_at_its_tip_needs_one_wave() -> None:
     assert [keys for _, keys in place.attempt.waves] == [(place.key(0), place.key(1))]
 
 
-def test_a_run_for_named_shards_reads_to_the_tip_of_the_runs_beginning_and_not_further() -> None:
-    """New records come as fast as the run reads. If the limit moved on with each wave, the run would never reach it."""
+def test_a_run_for_named_shards_reads_what_had_arrived_when_the_run_began_and_not_more() -> None:
+    """New records come as fast as the run reads. If the limit moved on with each wave, the run would never end."""
     place = Place()
     start = place.world.clock.now()
 
-    def arrived(at: datetime) -> WaveReport:
+    def wave_with_arrival(at: datetime) -> WaveReport:
         return waves_of(landed(rows=3, behind=SECOND, last_arrival=at))
 
     place.attempt.reports = [
-        arrived(start - SECOND),
-        arrived(start + SECOND / 2),
-        arrived(start + 9 * SECOND),
+        wave_with_arrival(start - SECOND),
+        wave_with_arrival(start + SECOND / 2),
+        wave_with_arrival(start + 9 * SECOND),
     ]
     place.attempt.takes = SECOND
     assert place.run.catch_up((place.key(),)) == {}
     assert len(place.attempt.waves) == 2
 
 
-def test_a_record_that_arrived_at_the_moment_of_the_runs_beginning_counts_as_past_the_tip() -> None:
+def test_a_shard_is_read_far_enough_once_a_record_that_arrived_when_the_run_began_has_landed() -> None:
     place = Place()
     at = place.world.clock.now()
     place.attempt.reports = [waves_of(landed(rows=1, behind=SECOND, last_arrival=at))]
@@ -207,6 +209,7 @@ def test_a_shard_with_more_records_is_read_on_at_once() -> None:
 
 
 def busy(*shards: str) -> WaveReport:
+    """A wave that another run keeps from these shards."""
     return waves_of(
         problems=[Problem(each, "run other is reading it", fatal=False, busy=True) for each in shards]
     )
@@ -218,11 +221,11 @@ def test_a_run_waits_for_a_shard_that_another_run_reads_for_the_linger_time_and_
     wanted: list[str | None] = []
     wave = place.attempt.wave
 
-    def noted(keys: tuple[str, ...] | None = None) -> WaveReport:
+    def note_wanted_by(keys: tuple[str, ...] | None = None) -> WaveReport:
         wanted.append(place.wanted_by())
         return wave(keys)
 
-    place.attempt.wave = noted  # type: ignore[method-assign]
+    place.attempt.wave = note_wanted_by  # type: ignore[method-assign]
     assert place.run.catch_up((place.key(),)) == {place.key(): "run other is reading it"}
     assert wanted == [None] + [place.attempt.claims.claim] * (len(wanted) - 1)
     assert place.elapsed() == LINGER + 2
@@ -270,7 +273,7 @@ def test_a_real_run_reads_its_shard_once_the_run_that_was_reading_it_is_over() -
     assert isinstance(world.leases.apply(claim(row, "w1", "other/1")), Applied)
     began = world.clock.monotonic()
 
-    def told(_: WaveReport) -> None:
+    def end_the_other_run(_: WaveReport) -> None:
         if world.clock.monotonic() - began >= 6:
             world.runs.end("other")
 
@@ -278,7 +281,7 @@ def test_a_real_run_reads_its_shard_once_the_run_that_was_reading_it_is_over() -
         attempt=world.a_run("w1", "asked"),
         settings=world.settings,
         clock=world.clock,
-        on_wave=told,
+        on_wave=end_the_other_run,
         is_stopping=lambda: False,
     )
     assert run.catch_up((row.key,)) == {}

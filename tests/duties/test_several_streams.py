@@ -19,12 +19,12 @@ from pipeline.settings.choices import InitialPosition, OnDataLoss
 from pipeline.settings.model import StreamSettings
 from tests.duties.world import STREAM, World
 
-MORE = "returns"
-BOTH = (STREAM, MORE)
+RETURNS = "returns"
+BOTH_STREAMS = (STREAM, RETURNS)
 
 
 def two_streams(**how: object) -> World:
-    return World(more_streams=(MORE,), **how)  # type: ignore[arg-type]
+    return World(more_streams=(RETURNS,), **how)  # type: ignore[arg-type]
 
 
 def rows_by_stream(world: World) -> Counter[str]:
@@ -35,20 +35,20 @@ def fail_for(world: World, stream: str, error: Exception) -> None:
     """Let DescribeStreamSummary fail for this stream. Kinesis still answers for the other streams."""
     describe = world.source.describe
 
-    def failing(name: str) -> StreamFacts:
+    def fail(name: str) -> StreamFacts:
         facts = describe(name)
         if facts.stream.name == stream:
             raise error
         return facts
 
-    world.source.describe = failing  # type: ignore[method-assign]
+    world.source.describe = fail  # type: ignore[method-assign]
 
 
 def let_kinesis_answer(world: World) -> None:
     del world.source.describe
 
 
-def remake(world: World, name: str) -> None:
+def recreate(world: World, name: str) -> None:
     world.source.delete_stream(name)
     world.clock.advance(timedelta(seconds=90))
     made = world.source.create_stream(name, world.shards)
@@ -63,7 +63,7 @@ def test_each_shard_of_each_stream_has_a_row_with_kcls_key_and_attributes() -> N
     world = two_streams()
     world.settle()
     rows = {row.key: row for row in world.leases.scan().leases}
-    streams = [world.stream_now(name) for name in BOTH]
+    streams = [world.stream_now(name) for name in BOTH_STREAMS]
     assert rows.keys() == {f"{s.serialized}:shardId-{n:012d}" for s in streams for n in range(2)}
     assert {(row.stream, row.shard, row.stream_epoch) for row in rows.values()} == {
         (s.serialized, f"shardId-{n:012d}", s.epoch) for s in streams for n in range(2)
@@ -76,23 +76,23 @@ def test_each_stream_starts_where_its_settings_say() -> None:
     second = replace(second, initial_position=InitialPosition.LATEST)
     world.settings = replace(world.settings, streams=(first, second))
     world.produce(0)
-    world.produce(0, stream=MORE, landed=False)
+    world.produce(0, stream=RETURNS, landed=False)
     world.clock.advance(timedelta(seconds=2))
     world.settle()
-    world.produce(1, stream=MORE)
+    world.produce(1, stream=RETURNS)
     world.wave()
     world.check()
 
 
-@pytest.mark.parametrize("made_anew", BOTH)
+@pytest.mark.parametrize("made_anew", BOTH_STREAMS)
 def test_only_the_rows_of_the_recreated_stream_are_retired(made_anew: str) -> None:
     world = two_streams()
     world.settle()
     world.wave()
-    kept = next(name for name in BOTH if name != made_anew)
+    kept = next(name for name in BOTH_STREAMS if name != made_anew)
     before = {r.key: r for r in world.leases.scan().leases if r.stream == world.stream_now(kept).serialized}
     old = world.stream_now(made_anew)
-    remake(world, made_anew)
+    recreate(world, made_anew)
     world.clock.advance(timedelta(seconds=60))
     assert "2 rows deleted" in str(world.lead())
     after = {row.key: row for row in world.leases.scan().leases}
@@ -107,10 +107,10 @@ def test_only_the_rows_of_the_recreated_stream_are_retired(made_anew: str) -> No
 def test_rows_of_an_older_stream_are_not_retired_because_of_a_younger_stream_with_another_name() -> None:
     world = World(more_streams=())
     world.clock.advance(timedelta(hours=1))
-    world.source.create_stream(MORE, 2)  # an hour younger
+    world.source.create_stream(RETURNS, 2)  # created an hour after the first stream
     world.settings = replace(
         world.settings,
-        streams=(*world.settings.streams, StreamSettings(name=MORE)),
+        streams=(*world.settings.streams, StreamSettings(name=RETURNS)),
         streams_mode=two_streams().settings.streams_mode,
     )
     world.settle()
@@ -123,10 +123,10 @@ def test_rows_of_an_older_stream_are_not_retired_because_of_a_younger_stream_wit
 def test_a_shard_id_can_end_in_one_stream_and_go_on_in_the_other() -> None:
     world = two_streams(shards=1)
     world.produce(0)
-    world.produce(0, stream=MORE)
+    world.produce(0, stream=RETURNS)
     world.settle()
-    world.source.split(world.shard(0, MORE))
-    world.produce(1, stream=MORE)
+    world.source.split(world.shard(0, RETURNS))
+    world.produce(1, stream=RETURNS)
     for n in range(3):
         world.wave(run=f"run{n}")
         world.clock.advance(timedelta(seconds=30))
@@ -135,16 +135,16 @@ def test_a_shard_id_can_end_in_one_stream_and_go_on_in_the_other() -> None:
     world.wave(run="last")
     world.check()
     ended = {row.key for row in world.leases.scan().leases if row.checkpoint == SHARD_END}
-    assert ended == {f"{world.stream_now(MORE).serialized}:shardId-000000000000"}
+    assert ended == {f"{world.stream_now(RETURNS).serialized}:shardId-000000000000"}
 
 
 def test_partitions_are_listed_with_the_parents_of_their_own_stream_first() -> None:
     world = two_streams(shards=1)
-    world.source.split(world.shard(0, MORE))
+    world.source.split(world.shard(0, RETURNS))
     world.settle()
     world.wave()
     world.clock.advance(timedelta(seconds=60))
-    orders, returns = (world.stream_now(name).serialized for name in BOTH)
+    orders, returns = (world.stream_now(name).serialized for name in BOTH_STREAMS)
     assert list(world.lead().partitions) == [
         f"{orders}:shardId-000000000000",
         *(f"{returns}:shardId-{n:012d}" for n in range(3)),
@@ -162,7 +162,7 @@ def test_the_error_of_one_stream_is_reported_and_the_other_streams_are_synced(er
     report = world.lead()
     assert report.trouble is None
     assert f"stream {STREAM} couldn't be synced ({error})" in str(report)
-    assert rows_by_stream(world) == {world.stream_now(MORE).serialized: 2}
+    assert rows_by_stream(world) == {world.stream_now(RETURNS).serialized: 2}
     let_kinesis_answer(world)
     world.clock.advance(timedelta(seconds=30))
     assert "2 shards added" in str(world.lead())
@@ -182,11 +182,11 @@ def test_if_kinesis_is_down_a_tick_waits_for_it_only_once() -> None:
     world.clock.advance(timedelta(seconds=30))
     asked = []
 
-    def down(name: str) -> StreamFacts:
+    def give_no_answer(name: str) -> StreamFacts:
         asked.append(name)
         raise Unreachable("no answer")
 
-    world.source.describe = down  # type: ignore[method-assign]
+    world.source.describe = give_no_answer  # type: ignore[method-assign]
     assert isinstance(world.lead().trouble, Unreachable)
     assert len(asked) == 1
 
@@ -195,14 +195,14 @@ def test_a_round_of_syncs_that_reaches_the_deadline_goes_on_in_the_next_tick() -
     world = World(more_streams=("a", "b", "c"), shards=1)
     describe = world.source.describe
 
-    def slow(name: str) -> StreamFacts:
+    def describe_slowly(name: str) -> StreamFacts:
         world.clock.advance(TICK_DEADLINE / 4)
         return describe(name)
 
     world.lead()
     world.clock.advance(timedelta(seconds=30))
     world.leases = type(world.leases)()
-    world.source.describe = slow  # type: ignore[method-assign]
+    world.source.describe = describe_slowly  # type: ignore[method-assign]
     counts = []
     for _ in range(3):
         world.lead()
@@ -215,7 +215,7 @@ def test_rows_with_the_key_form_of_single_mode_are_left_alone_and_reported() -> 
     single = Lease("shardId-000000000000", stream_epoch=1)
     twisted = Lease(
         f"{world.stream.serialized}:shardId-000000000000",
-        stream=world.stream_now(MORE).serialized,
+        stream=world.stream_now(RETURNS).serialized,
         shard="shardId-000000000000",
         stream_epoch=1,
     )
@@ -237,9 +237,9 @@ def test_a_probe_looks_at_each_shard_in_its_own_stream() -> None:
     world.wave()
     world.clock.advance(world.settings.times.probe)
     world.work()
-    world.produce(1, stream=MORE)
+    world.produce(1, stream=RETURNS)
     world.clock.advance(world.settings.times.probe)
-    key = f"{world.stream_now(MORE).serialized}:shardId-000000000001"
+    key = f"{world.stream_now(RETURNS).serialized}:shardId-000000000001"
     assert [due.lease_key for due in world.work().due] == [key]
 
 
@@ -247,7 +247,9 @@ def test_a_child_waits_for_the_parent_in_its_own_stream_only() -> None:
     world = two_streams(shards=1)
     world.settle()
     world.wave()
-    ours, theirs = (world.leases.get(f"{world.stream_now(n).serialized}:shardId-000000000000") for n in BOTH)
+    ours, theirs = (
+        world.leases.get(f"{world.stream_now(n).serialized}:shardId-000000000000") for n in BOTH_STREAMS
+    )
     assert ours is not None
     assert theirs is not None
     child = replace(
@@ -274,14 +276,14 @@ def test_if_one_stream_cant_be_described_the_shards_of_the_others_are_still_due(
     world.settle()
     fail_for(world, STREAM, Unknown("there is no stream orders"))
     report = world.work()
-    assert {due.lease_key.split(":")[1] for due in report.due} == {MORE}
+    assert {due.lease_key.split(":")[1] for due in report.due} == {RETURNS}
     assert "couldn't be described (there is no stream orders)" in str(report)
 
 
 def test_rows_of_another_life_are_not_due() -> None:
     world = two_streams()
     world.settle()
-    remake(world, MORE)
+    recreate(world, RETURNS)
     assert {due.lease_key.split(":")[1] for due in world.work().due} == {STREAM}
 
 
@@ -290,7 +292,7 @@ def test_rows_of_another_life_are_not_due() -> None:
 
 def test_one_wave_lands_the_records_of_all_streams_in_one_commit() -> None:
     world = two_streams()
-    for name in BOTH:
+    for name in BOTH_STREAMS:
         for shard in range(2):
             world.produce(shard, stream=name)
     world.settle()
@@ -303,22 +305,22 @@ def test_one_wave_lands_the_records_of_all_streams_in_one_commit() -> None:
 def test_a_deleted_stream_fails_its_own_shards_only() -> None:
     world = two_streams()
     world.settle()
-    world.source.delete_stream(MORE)
+    world.source.delete_stream(RETURNS)
     world.produce(0)
     report = world.wave()
     assert report.rows == 10
-    assert {p.lease_key.split(":")[1] for p in report.problems if p.fatal} == {MORE}
+    assert {p.lease_key.split(":")[1] for p in report.problems if p.fatal} == {RETURNS}
     assert all("there is no stream" in p.why for p in report.problems)
     world.check()
 
 
 def test_a_throttled_stream_is_read_in_the_next_wave_of_the_same_run() -> None:
     world = two_streams()
-    for name in BOTH:
+    for name in BOTH_STREAMS:
         world.produce(0, stream=name)
     world.settle()
     run = world.a_run()
-    fail_for(world, MORE, Throttled("slow down"))
+    fail_for(world, RETURNS, Throttled("slow down"))
     assert run.wave().rows == 10
     let_kinesis_answer(world)
     assert run.wave().rows == 10
@@ -329,30 +331,30 @@ def test_a_throttled_stream_is_read_in_the_next_wave_of_the_same_run() -> None:
 def test_if_kinesis_is_down_the_wave_fails() -> None:
     world = two_streams()
     world.settle()
-    fail_for(world, MORE, Unreachable("no answer"))
+    fail_for(world, RETURNS, Unreachable("no answer"))
     with pytest.raises(Unreachable):
         world.wave()
 
 
-@pytest.mark.parametrize("made_anew", BOTH)
+@pytest.mark.parametrize("made_anew", BOTH_STREAMS)
 def test_a_wave_lands_no_record_of_a_stream_recreated_meanwhile_and_the_next_wave_lands_the_other_streams(
     made_anew: str,
 ) -> None:
     world = two_streams()
-    kept = next(name for name in BOTH if name != made_anew)
+    kept = next(name for name in BOTH_STREAMS if name != made_anew)
     world.settle()
     world.produce(0, stream=kept)
     stage = world.stage.stage
 
-    def while_reading(*how: object) -> object:
-        remake(world, made_anew)
+    def recreate_while_reading(*how: object) -> object:
+        recreate(world, made_anew)
         for _ in range(5):
             key = ShardKey(world.stream_now(made_anew), "shardId-000000000000")
             world.put.append((key, world.source.put(key)))
         world.stage.stage = stage  # type: ignore[method-assign]
         return stage(*how)  # type: ignore[arg-type]
 
-    world.stage.stage = while_reading  # type: ignore[method-assign,assignment]
+    world.stage.stage = recreate_while_reading  # type: ignore[method-assign,assignment]
     run = world.a_run()
     first = run.wave()
     assert world.landed() == []
@@ -375,7 +377,7 @@ def test_each_streams_own_setting_decides_what_happens_about_lost_records() -> N
     world.settings = replace(
         world.settings, streams=(first, replace(second, on_data_loss=OnDataLoss.CONTINUE))
     )
-    for name in BOTH:
+    for name in BOTH_STREAMS:
         world.produce(0, stream=name)
     world.settle()
     world.wave()
@@ -392,19 +394,19 @@ def test_a_run_decides_no_origin_of_a_stream_that_the_settings_do_not_name() -> 
     world.table = type(world.table)(world.clock)
     rows = world.leases.scan().leases
     world.leases = type(world.leases)(
-        [replace(row, parents=frozenset({"shardId-trimmed"})) if MORE in row.key else row for row in rows]
+        [replace(row, parents=frozenset({"shardId-trimmed"})) if RETURNS in row.key else row for row in rows]
     )
-    for name in BOTH:
+    for name in BOTH_STREAMS:
         world.produce(0, stream=name)
     report = world.wave()
     assert report.rows == 10
-    assert [p.why for p in report.problems] == [f"no origin is decided yet for {world.stream_now(MORE)}"]
+    assert [p.why for p in report.problems] == [f"no origin is decided yet for {world.stream_now(RETURNS)}"]
     assert {stream.name for stream in world.table.load().positions.origins} == {STREAM}
 
 
 def test_checkpoints_of_one_stream_dont_keep_the_origin_of_another_from_being_decided() -> None:
-    world = World(more_streams=(MORE, "third"), shards=1)
-    stranger = world.stream_now("third")  # as old as the other streams
+    world = World(more_streams=(RETURNS, "third"), shards=1)
+    stranger = world.stream_now("third")  # created at the same time as the other streams
     every = world.settings
     world.settings = replace(every, streams=every.streams[:2])
     world.produce(0)
@@ -420,7 +422,7 @@ def test_a_stream_whose_origin_would_be_unsafe_stops_only_its_own_shards() -> No
     world = two_streams(shards=1)
     world.produce(0)
     world.settle()
-    other = world.stream_now(MORE)
+    other = world.stream_now(RETURNS)
     row = world.leases.get(f"{other.serialized}:shardId-000000000000")
     assert row is not None
     digits = replace(row, checkpoint=Checkpoint("17"))
@@ -444,7 +446,7 @@ def test_two_workers_share_the_shards_of_all_streams() -> None:
     world.settle()
     owners = Counter(row.owner for row in world.leases.scan().leases)
     assert owners == {"w1": 4, "w2": 4}
-    for name in BOTH:
+    for name in BOTH_STREAMS:
         for shard in range(4):
             world.produce(shard, stream=name)
     for worker in ("w1", "w2"):

@@ -107,7 +107,7 @@ def test_a_run_without_a_due_shard_starts_no_spark() -> None:
     world = World()
     world.settle()
     cold = SlowSpark(world, 60 * SECOND)
-    cold.attempt.wave()  # reads both shards once
+    cold.attempt.wave()  # both shards are read once
     world.stage.start = lambda _: pytest.fail("Spark was started")
     quiet = an_attempt(world, "another")
     assert quiet.wave() == WaveReport()

@@ -26,7 +26,7 @@ WAIT = timedelta(hours=1)
 DAY = timedelta(hours=24)
 
 
-def finding(prefix: str | None = "orders-", **how: object) -> World:
+def discovering(prefix: str | None = "orders-", **how: object) -> World:
     """The settings name orders. All other streams are discovered by prefix and tags."""
     world = World(shards=1)
     world.settings = replace(
@@ -76,7 +76,7 @@ def lead_for(world: World, period: timedelta, *, every: timedelta = SYNC) -> str
 
 
 def test_streams_are_discovered_by_prefix_and_named_in_the_ticks_sentence() -> None:
-    world = finding()
+    world = discovering()
     for name in ("orders-a", "orders-b", "returns"):
         world.source.create_stream(name, 1)
     assert "streams found: orders-a, orders-b" in str(world.lead())
@@ -84,15 +84,15 @@ def test_streams_are_discovered_by_prefix_and_named_in_the_ticks_sentence() -> N
 
 
 def test_a_new_stream_is_discovered_within_the_period_and_no_look_comes_in_between() -> None:
-    world = finding()
+    world = discovering()
     asked = []
     find = world.source.find_streams
 
-    def counted(*how: object) -> object:
+    def note_the_time(*how: object) -> object:
         asked.append(world.clock.now())
         return find(*how)  # type: ignore[arg-type]
 
-    world.source.find_streams = counted  # type: ignore[method-assign,assignment]
+    world.source.find_streams = note_the_time  # type: ignore[method-assign,assignment]
     lead_for(world, timedelta(minutes=2))
     world.source.create_stream("orders-late", 1)
     lead_for(world, timedelta(minutes=2))
@@ -102,7 +102,7 @@ def test_a_new_stream_is_discovered_within_the_period_and_no_look_comes_in_betwe
 
 
 def test_all_tags_must_match_and_a_stream_that_loses_its_tag_becomes_a_former_stream() -> None:
-    world = finding(prefix=None, tags={"team": "shop", "stage": "live"})
+    world = discovering(prefix=None, tags={"team": "shop", "stage": "live"})
     for name in ("a", "b"):
         world.source.create_stream(name, 1)
         world.source.tag_stream(name, {"team": "shop", "stage": "live"})
@@ -115,7 +115,7 @@ def test_all_tags_must_match_and_a_stream_that_loses_its_tag_becomes_a_former_st
 
 
 def test_a_discovered_stream_starts_where_the_discovery_settings_say() -> None:
-    world = finding(initial_position=InitialPosition.LATEST)
+    world = discovering(initial_position=InitialPosition.LATEST)
     world.source.create_stream("orders-a", 1)
     world.produce(0, stream="orders-a", landed=False)
     world.produce(0)
@@ -127,7 +127,7 @@ def test_a_discovered_stream_starts_where_the_discovery_settings_say() -> None:
 
 
 def test_a_stream_that_is_named_and_discovered_is_read_once_by_the_settings_under_its_name() -> None:
-    world = finding(prefix="ord", initial_position=InitialPosition.LATEST)
+    world = discovering(prefix="ord", initial_position=InitialPosition.LATEST)
     world.produce(0)
     world.clock.advance(timedelta(seconds=2))
     world.settle()
@@ -137,7 +137,7 @@ def test_a_stream_that_is_named_and_discovered_is_read_once_by_the_settings_unde
 
 
 def test_an_application_may_have_discovered_streams_only() -> None:
-    world = finding()
+    world = discovering()
     world.settings = replace(world.settings, streams=())
     assert "nothing to do" in str(world.lead())
     world.source.create_stream("orders-a", 1)
@@ -146,16 +146,16 @@ def test_an_application_may_have_discovered_streams_only() -> None:
 
 
 def test_a_failed_discovery_is_reported_and_changes_nothing() -> None:
-    world = finding()
+    world = discovering()
     world.settings = replace(world.settings, former_streams=FormerStreams.AUTO, former_streams_wait=SYNC)
     world.source.create_stream("orders-a", 1)
     lead_for(world, SYNC)
     before = rows_of(world, "orders-a")
 
-    def throttled(*_how: object) -> tuple[()]:
+    def throttle(*_how: object) -> tuple[()]:
         raise Throttled("slow down")
 
-    world.source.find_streams = throttled  # type: ignore[method-assign,assignment]
+    world.source.find_streams = throttle  # type: ignore[method-assign,assignment]
     assert "the search for streams failed (slow down)" in lead_for(world, timedelta(minutes=10))
     assert rows_of(world, "orders-a").keys() == before.keys()
     world.leader_memory.clear()  # now the leader doesn't remember which streams it discovered
@@ -169,10 +169,10 @@ def test_the_wait_of_a_former_stream_stands_still_while_discovery_fails() -> Non
     lead_for(world, WAIT / 2)
     find = world.source.find_streams
 
-    def throttled(*_how: object) -> tuple[()]:
+    def throttle(*_how: object) -> tuple[()]:
         raise Throttled("slow down")
 
-    world.source.find_streams = throttled  # type: ignore[method-assign,assignment]
+    world.source.find_streams = throttle  # type: ignore[method-assign,assignment]
     lead_for(world, 2 * WAIT)
     assert names(world) == ["old", STREAM]
     world.source.find_streams = find  # type: ignore[method-assign]
@@ -253,12 +253,12 @@ def test_a_run_whose_rows_were_deleted_while_it_read_lands_its_records_and_stops
     world.produce(0, stream="old")
     stage = world.stage.stage
 
-    def while_reading(*how: object) -> object:
+    def delete_rows_while_reading(*how: object) -> object:
         for key in rows_of(world, "old"):
             world.leases.wipe(key)
         return stage(*how)  # type: ignore[arg-type]
 
-    world.stage.stage = while_reading  # type: ignore[method-assign,assignment]
+    world.stage.stage = delete_rows_while_reading  # type: ignore[method-assign,assignment]
     report = world.wave(run="late")
     assert report.rows == 10
     assert any("its row was deleted" in p.why for p in report.problems)
@@ -387,7 +387,7 @@ def _an_open_shard(world: World) -> ShardKey:
     )
 
 
-def _remake(world: World) -> None:
+def _recreate(world: World) -> None:
     world.source.delete_stream("old")
     world.clock.advance(timedelta(minutes=2))
     world.source.create_stream("old", 1)
@@ -405,7 +405,7 @@ def _name(world: World, *more: str) -> None:
 
 _EVENTS: dict[str, Callable[[World], object]] = {
     "split": lambda w: w.source.split(_an_open_shard(w)),
-    "remake": _remake,
+    "remake": _recreate,
     "delete rows": _delete_rows,
     "remove": _name,
     "add": lambda w: _name(w, "old"),

@@ -28,6 +28,8 @@ SECOND = timedelta(seconds=1)
 
 
 class CountingLeases(MemoryLeaseStore):
+    """Counts the writes of each row, and loses the answers to those that a test names."""
+
     def __init__(self) -> None:
         super().__init__()
         self.writes: Counter[str] = Counter()
@@ -45,6 +47,8 @@ class CountingLeases(MemoryLeaseStore):
 
 
 class ProbedSource(MemorySource):
+    """Records which shards each probe looks at, and can throttle probes."""
+
     def __init__(self, clock: MemoryClock) -> None:
         super().__init__(clock)
         self.probes: list[frozenset[str]] = []
@@ -57,7 +61,9 @@ class ProbedSource(MemorySource):
         return super().has_news(keys)
 
 
-class Counted(World):
+class CountingWorld(World):
+    """A world that counts writes and probes."""
+
     leases: CountingLeases
     source: ProbedSource
 
@@ -91,12 +97,12 @@ class Counted(World):
 
 
 def test_a_wave_writes_only_to_the_rows_of_shards_with_records() -> None:
-    world = Counted(shards=50)
+    world = CountingWorld(shards=50)
     run = world.at_rest()
     world.produce(7)
     report = run.wave()
     assert (report.claimed, report.rows) == (1, 10)
-    assert world.leases.writes == {world.key(7): 3}, "claim, checkpoint, release"
+    assert world.leases.writes == {world.key(7): 3}, "one write each for claim, checkpoint and release"
     world.next_wave()
     world.leases.writes.clear()
     run.wave()
@@ -109,7 +115,7 @@ def test_a_wave_writes_only_to_the_rows_of_shards_with_records() -> None:
 
 
 def test_shards_that_were_never_read_are_read_by_the_first_wave_without_a_probe() -> None:
-    world = Counted(shards=3)
+    world = CountingWorld(shards=3)
     world.settle()
     run = world.begun()
     assert run.wave().claimed == 3
@@ -117,7 +123,7 @@ def test_shards_that_were_never_read_are_read_by_the_first_wave_without_a_probe(
 
 
 def test_shards_that_the_sensor_named_are_read_without_another_probe() -> None:
-    world = Counted(shards=3)
+    world = CountingWorld(shards=3)
     world.at_rest()
     run = world.begun(1)
     assert run.wave().claimed == 1
@@ -125,7 +131,7 @@ def test_shards_that_the_sensor_named_are_read_without_another_probe() -> None:
 
 
 def test_a_busy_shard_at_its_tip_is_read_by_every_wave_of_a_run() -> None:
-    world = Counted(shards=3)
+    world = CountingWorld(shards=3)
     run = world.at_rest()
     for _ in range(10):
         world.produce(0, 1)
@@ -141,7 +147,7 @@ def test_a_busy_shard_at_its_tip_is_read_by_every_wave_of_a_run() -> None:
 
 def test_a_record_in_a_quiet_shard_is_read_by_the_next_wave_of_a_run() -> None:
     """With the default times no wave may miss a probe, or the record would be read one wave later."""
-    world = Counted(shards=5)
+    world = CountingWorld(shards=5)
     run = world.at_rest()
     for turn in range(8):
         world.produce(turn % 5, 1)
@@ -151,7 +157,7 @@ def test_a_record_in_a_quiet_shard_is_read_by_the_next_wave_of_a_run() -> None:
 
 
 def test_waves_in_quick_succession_dont_probe_more_often_than_the_settings_say() -> None:
-    world = Counted(shards=3)
+    world = CountingWorld(shards=3)
     run = world.at_rest()
     seconds = 60
     for _ in range(seconds):
@@ -166,7 +172,7 @@ def test_of_many_quiet_shards_each_wave_probes_some_and_all_are_probed_in_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(wave_rows, "PROBES_A_WAVE", 4)
-    world = Counted(shards=10)
+    world = CountingWorld(shards=10)
     run = world.at_rest()
     for _ in range(5):
         run.wave()
@@ -179,7 +185,7 @@ def test_short_runs_dont_all_probe_the_same_quiet_shards(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(wave_rows, "PROBES_A_WAVE", 4)
-    world = Counted(shards=40)
+    world = CountingWorld(shards=40)
     world.at_rest()
     world.source.probes.clear()
     for n in range(60):
@@ -191,16 +197,16 @@ def test_short_runs_dont_all_probe_the_same_quiet_shards(
 
 
 def test_a_slow_probe_is_stopped_before_the_run_counts_as_hung() -> None:
-    world = Counted(shards=250)
+    world = CountingWorld(shards=250)
     run = world.at_rest()
     world.source.probes.clear()
     ask = world.source.has_news
 
-    def slow(keys: Mapping[ShardKey, Start | int]) -> frozenset[ShardKey]:
+    def probe_slowly(keys: Mapping[ShardKey, Start | int]) -> frozenset[ShardKey]:
         world.clock.advance(world.settings.hung_after - SECOND)
         return ask(keys)
 
-    world.source.has_news = slow  # type: ignore[method-assign]
+    world.source.has_news = probe_slowly  # type: ignore[method-assign]
     beats: list[bool] = []
     run.on_arrow = lambda _arrow, _keys: beats.append(run.beat())
     world.produce(249, 1)
@@ -213,7 +219,7 @@ def test_a_slow_probe_is_stopped_before_the_run_counts_as_hung() -> None:
 
 
 def test_after_a_shard_has_ended_the_next_wave_of_the_run_reads_its_children() -> None:
-    world = Counted(shards=1)
+    world = CountingWorld(shards=1)
     run = world.at_rest()
     world.produce(0)
     world.source.split(world.shard(0))
@@ -225,12 +231,12 @@ def test_after_a_shard_has_ended_the_next_wave_of_the_run_reads_its_children() -
 
 
 def test_a_shard_whose_range_was_refused_is_read_again_by_the_next_wave() -> None:
-    world = Counted(shards=2)
+    world = CountingWorld(shards=2)
     run = world.at_rest()
     world.produce(0)
     stage = world.stage.stage
 
-    def overtaken(*args: Sequence[object]) -> object:
+    def let_another_run_take_over(*args: Sequence[object]) -> object:
         manifest = stage(*args)  # type: ignore[arg-type]
         world.stage.stage = stage  # type: ignore[method-assign]
         world.runs.end("run")
@@ -238,7 +244,7 @@ def test_a_shard_whose_range_was_refused_is_read_again_by_the_next_wave() -> Non
         world.runs.launch("run", "w1")
         return manifest
 
-    world.stage.stage = overtaken  # type: ignore[method-assign,assignment]
+    world.stage.stage = let_another_run_take_over  # type: ignore[method-assign,assignment]
     assert run.wave().rows == 0
     world.source.throttled = True
     assert run.wave().claimed == 1
@@ -247,7 +253,7 @@ def test_a_shard_whose_range_was_refused_is_read_again_by_the_next_wave() -> Non
 
 @pytest.mark.parametrize("arrived", [False, True])
 def test_a_claim_without_an_answer_stops_no_other_claim_and_is_made_again(*, arrived: bool) -> None:
-    world = Counted(shards=3)
+    world = CountingWorld(shards=3)
     run = world.at_rest()
     for shard in range(3):
         world.produce(shard)
@@ -260,7 +266,7 @@ def test_a_claim_without_an_answer_stops_no_other_claim_and_is_made_again(*, arr
 
 
 def test_if_no_claim_has_an_answer_the_wave_fails_as_a_whole() -> None:
-    world = Counted(shards=2)
+    world = CountingWorld(shards=2)
     run = world.at_rest()
     world.produce(0)
     world.produce(1)
@@ -270,17 +276,17 @@ def test_if_no_claim_has_an_answer_the_wave_fails_as_a_whole() -> None:
 
 
 def test_the_next_wave_writes_a_checkpoint_that_had_no_answer() -> None:
-    world = Counted(shards=2)
+    world = CountingWorld(shards=2)
     run = world.at_rest()
     for shard in range(2):
         world.produce(shard)
     commit = world.table.commit
 
-    def then_lost(proposal: object) -> object:
+    def commit_and_lose_the_checkpoint(proposal: object) -> object:
         world.leases.lost[world.key(0)] = False
         return commit(proposal)  # type: ignore[arg-type]
 
-    world.table.commit = then_lost  # type: ignore[method-assign,assignment]
+    world.table.commit = commit_and_lose_the_checkpoint  # type: ignore[method-assign,assignment]
     report = run.wave()
     world.table.commit = commit  # type: ignore[method-assign]
     assert report.rows == 20
@@ -295,7 +301,7 @@ def test_the_next_wave_writes_a_checkpoint_that_had_no_answer() -> None:
 
 
 def test_a_shard_whose_row_couldnt_be_repaired_is_read_only_after_the_repair() -> None:
-    world = Counted(shards=1)
+    world = CountingWorld(shards=1)
     world.at_rest()
     world.produce(0)
     world.killed_run(Arrow.COMMITTED)
@@ -303,11 +309,11 @@ def test_a_shard_whose_row_couldnt_be_repaired_is_read_only_after_the_repair() -
     world.produce(0)
     run = world.begun()
 
-    def then_lost(arrow: Arrow, _keys: tuple[str, ...]) -> None:
+    def lose_the_repair(arrow: Arrow, _keys: tuple[str, ...]) -> None:
         if arrow is Arrow.CLAIMED:
             world.leases.lost[world.key(0)] = False
 
-    run.on_arrow = then_lost
+    run.on_arrow = lose_the_repair
     report = run.wave()
     assert (report.rows, report.landed) == (0, ())
     run.on_arrow = lambda *_: None
@@ -316,7 +322,7 @@ def test_a_shard_whose_row_couldnt_be_repaired_is_read_only_after_the_repair() -
 
 
 def test_a_throttled_probe_doesnt_keep_the_wave_from_reading_due_shards() -> None:
-    world = Counted(shards=3)
+    world = CountingWorld(shards=3)
     world.at_rest()
     world.produce(0)
     world.produce(2)
@@ -328,10 +334,10 @@ def test_a_throttled_probe_doesnt_keep_the_wave_from_reading_due_shards() -> Non
     world.check()
 
 
-def latencies(every: float, *, shards: int, seconds: int) -> list[float]:
+def waits_of_records(every: float, *, shards: int, seconds: int) -> list[float]:
     """How long records of a quiet shard wait, if one comes every so many seconds while another shard keeps the run
     at work."""
-    world = Counted(shards=shards)
+    world = CountingWorld(shards=shards)
     run = world.at_rest()
     began = world.clock.monotonic()
     waiting: list[float] = []
@@ -350,7 +356,7 @@ def latencies(every: float, *, shards: int, seconds: int) -> list[float]:
                 world.produce(1, 1)
                 waiting.append(at)
 
-    def heard(report: object) -> None:
+    def note_landings(report: object) -> None:
         at = world.clock.monotonic() - began
         landed = {each.lease_key: each.staged.rows for each in report.landed}  # type: ignore[attr-defined]
         if landed.get(world.key(1)):
@@ -362,7 +368,7 @@ def latencies(every: float, *, shards: int, seconds: int) -> list[float]:
         attempt=run,
         settings=world.settings,
         clock=world.clock,
-        on_wave=heard,
+        on_wave=note_landings,
         is_stopping=lambda: world.clock.monotonic() - began > seconds,
     ).all_that_is_due()
     world.check()
@@ -371,6 +377,6 @@ def latencies(every: float, *, shards: int, seconds: int) -> list[float]:
 
 @pytest.mark.parametrize("every", [3.0, 17.0, 45.0])
 def test_no_record_of_a_quiet_shard_waits_longer_than_for_the_next_wave(every: float) -> None:
-    found = latencies(every, shards=20, seconds=250)
+    found = waits_of_records(every, shards=20, seconds=250)
     assert len(found) >= 5
     assert max(found) <= 10.5

@@ -51,11 +51,11 @@ def test_the_end_of_a_shard_writes_the_childrens_rows_then_their_names_then_shar
     seen: list[str] = []
     applied = world.leases.apply
 
-    def noted(change: Change) -> Applied | Refused:
+    def note_the_reason(change: Change) -> Applied | Refused:
         seen.append(change.why)
         return applied(change)
 
-    world.leases.apply = noted  # type: ignore[method-assign]
+    world.leases.apply = note_the_reason  # type: ignore[method-assign]
     world.wave()
     row = world.leases.get("shardId-000000000000")
     assert row is not None
@@ -134,7 +134,7 @@ def test_a_run_that_wakes_after_another_run_took_over_lands_no_record() -> None:
     zombie = world.a_run(run="zombie")
     stage = world.stage.stage
 
-    def overtaken(*args: object) -> object:
+    def let_another_run_take_over(*args: object) -> object:
         manifest = stage(*args)  # type: ignore[arg-type]
         world.stage.stage = stage  # type: ignore[method-assign]
         world.runs.end("zombie")
@@ -142,7 +142,7 @@ def test_a_run_that_wakes_after_another_run_took_over_lands_no_record() -> None:
         assert world.wave(run="successor").rows == 20
         return manifest
 
-    world.stage.stage = overtaken  # type: ignore[method-assign,assignment]
+    world.stage.stage = let_another_run_take_over  # type: ignore[method-assign,assignment]
     report = zombie.wave()
     assert report.rows == 0
     assert "no record of this range was committed" in report.problems[0].why
@@ -222,14 +222,14 @@ def test_a_wave_whose_stream_was_recreated_meanwhile_commits_nothing() -> None:
     before = world.table.load().snapshot
     stage = world.stage.stage
 
-    def recreated(*args: object) -> object:
+    def recreate_while_staging(*args: object) -> object:
         manifest = stage(*args)  # type: ignore[arg-type]
         world.source.delete_stream("orders")
         world.clock.advance(timedelta(seconds=2))
         world.source.create_stream("orders", 1)
         return manifest
 
-    world.stage.stage = recreated  # type: ignore[method-assign,assignment]
+    world.stage.stage = recreate_while_staging  # type: ignore[method-assign,assignment]
     report = world.wave()
     assert "created again while this wave read it" in report.problems[0].why
     assert world.table.load().snapshot == before
@@ -323,11 +323,11 @@ def test_a_run_that_hangs_in_a_wave_stops_beating() -> None:
     assert run.beat()
     stage = world.stage.stage
 
-    def hangs(*args: object) -> object:
+    def hang(*args: object) -> object:
         world.clock.advance(world.settings.hung_after + timedelta(seconds=1))
         assert not run.beat()
         return stage(*args)  # type: ignore[arg-type]
 
-    world.stage.stage = hangs  # type: ignore[method-assign,assignment]
+    world.stage.stage = hang  # type: ignore[method-assign,assignment]
     run.wave()
     assert run.beat()

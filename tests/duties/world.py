@@ -61,6 +61,8 @@ class MadeTables:
 
 @dataclass
 class World:
+    """One application: its stream, coordination tables, lake table, workers and runs, all in memory."""
+
     workers: tuple[str, ...] = ("w1",)
     position: InitialPosition = InitialPosition.TRIM_HORIZON
     shards: int = 2
@@ -138,11 +140,13 @@ class World:
         return wiring_of(self).policy()
 
     def lead(self, leader: str = "w1") -> LeaderReport:
+        """One tick of this deployment's leader sensor."""
         report = self.a_leader(leader).tick(self.leader_memory.get(leader, LeaderMemory()))
         self.leader_memory[leader] = report.memory
         return report
 
     def work(self, worker: str = "w1", *, instance: str = "dagster-1") -> WorkerReport:
+        """One tick of this worker's sensor."""
         duty = WorkerDuty(
             worker_id=worker,
             instance=instance,
@@ -182,6 +186,7 @@ class World:
         return an_attempt(self, run, worker=worker, dead_claims=dead_claims, on_arrow=self._on_arrow)
 
     def wave(self, worker: str = "w1", run: str = "run", keys: Iterable[str] | None = None) -> WaveReport:
+        """One run of this worker with one wave."""
         self.runs.launch(run, worker)
         self.runs.start(run)
         report = self.a_run(worker, run).wave(keys)
@@ -212,6 +217,7 @@ class World:
     # -- what must hold ------------------------------------------------------------------------------------------
 
     def landed(self) -> list[tuple[ShardKey, int]]:
+        """The rows of the lake table, in the order of the commits."""
         head = self.table.load().snapshot
         snapshots = list(self.table.history(head))[::-1]
         return [row for s in snapshots for f in s.files for row in self.stage.rows[f.path]]
@@ -236,6 +242,7 @@ class World:
         return ShardKey(known[row.stream], row.shard_id)
 
     def check_chains(self) -> None:
+        """Check that each range goes on where the range before it ended."""
         snapshots = list(self.table.history(self.table.load().snapshot))[::-1]
         at: dict[ShardKey, object] = {}
         for snapshot in snapshots:

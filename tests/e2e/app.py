@@ -50,6 +50,8 @@ TIMES = {
 
 @dataclass(kw_only=True)
 class App:
+    """One application whose sensors tick in this process and whose runs are started here or in processes."""
+
     name: str
     home: Path
     aws: LocalAws

@@ -21,16 +21,16 @@ from tests.e2e.processes import CUT
 
 def _on_arrow(arrow: Arrow, keys: tuple[str, ...]) -> None:
     folder = Path(os.environ[CUT])
-    if keys and _told(folder / "kill") == arrow:
+    if keys and _content_of(folder / "kill") == arrow:
         (folder / "kill").rename(folder / "killed")
         os.kill(os.getpid(), signal.SIGKILL)
-    if keys and _told(folder / "hold") == arrow:
+    if keys and _content_of(folder / "hold") == arrow:
         (folder / "holding").write_text(str(os.getpid()))
         while (folder / "hold").exists():
             Event().wait(0.05)
 
 
-def _told(file: Path) -> str | None:
+def _content_of(file: Path) -> str | None:
     return file.read_text().strip() if file.exists() else None
 
 

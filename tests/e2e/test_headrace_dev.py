@@ -35,6 +35,8 @@ FIRST_START_WITHIN = 240.0
 
 @dataclass
 class Dev:
+    """A running `headrace dev`, with what it prints and the processes that it started."""
+
     app: App
     process: "subprocess.Popen[bytes]"
     log: Path
@@ -52,11 +54,11 @@ class Dev:
         return self.log.read_text(errors="replace")
 
     def await_told(self, text: str, within: float = 120) -> None:
-        def told() -> bool:
+        def is_told() -> bool:
             assert self.process.poll() is None, self.text()
             return text in self.text()
 
-        eventually(told, f"headrace dev says {text!r}", within=within)
+        eventually(is_told, f"headrace dev says {text!r}", within=within)
 
     def pid_of(self, part: str) -> int:
         """The id of Dagster's process that has this text in its command line."""
@@ -150,7 +152,7 @@ def test_a_run_goes_on_beside_a_refused_second_headrace_dev_and_all_files_are_pr
         second.kill()
     assert _runs(app, dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.FAILURE) == []
     assert run in _runs(app)
-    assert open_to_others(dev.dagster_home) == {}, "while the first one runs"
+    assert open_to_others(dev.dagster_home) == {}, "files in DAGSTER_HOME are private while Dagster runs"
     assert open_to_others(app.home / "lake") == {}
 
     dev.process.send_signal(signal.SIGTERM)
@@ -173,7 +175,7 @@ def test_a_run_goes_on_beside_a_refused_second_headrace_dev_and_all_files_are_pr
     ],
     ids=["daemon", "webserver", "code server"],
 )
-def test_the_death_of_a_dagster_process_is_named_ends_the_others_and_is_no_success(
+def test_headrace_dev_names_a_dagster_process_that_died_ends_the_others_and_fails(
     dev: Dev, part: str, name: str
 ):
     os.kill(dev.pid_of(part), signal.SIGKILL)

@@ -51,7 +51,7 @@ def test_after_a_killed_run_that_dagster_calls_started_its_shards_are_read_after
     request = eventually(app.asked, "the dead run's shards are due")
 
     assert _status(app, run) is dg.DagsterRunStatus.FAILURE
-    assert "showed no beat for longer than the lease duration" in _last_words(app, run)
+    assert "showed no beat for longer than the lease duration" in _failure_message(app, run)
     assert app.execute(request).success
     app.check()
     assert app.statuses() == {"MATERIALIZED": keys(range(2))}
@@ -123,6 +123,6 @@ def _status(app: App, run: dg.DagsterRun) -> dg.DagsterRunStatus:
     return found.status
 
 
-def _last_words(app: App, run: dg.DagsterRun) -> str:
+def _failure_message(app: App, run: dg.DagsterRun) -> str:
     failures = app.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.PIPELINE_FAILURE)
     return " ".join(each.message for each in failures)

@@ -62,7 +62,8 @@ def owners(app: App) -> Counter[str | None]:
 
 
 def both_work(app: App) -> tuple[Beside, Popen[str]]:
-    app.tick("leader")  # the tables exist; the lock of this process expires
+    """Start both deployments, and wait until each holds half of the leases."""
+    app.tick("leader")  # makes the tables; this process never ticks again, so its lock expires
     daemon(app.processes)
     beside = Beside(app)
     other = daemon(beside.processes)

@@ -19,6 +19,8 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Example:
+    """A copied example with the variables for its commands."""
+
     folder: Path
     variables: dict[str, str]
 

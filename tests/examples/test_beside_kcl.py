@@ -11,7 +11,7 @@ from pipeline.settings.model import AwsSettings
 from tests.cli.kcl_tables import KclTables, a_lock, a_worker, leases_of
 from tests.examples.example import Example, copied
 
-KCLS = ("east-1",)
+KCL_WORKERS = ("east-1",)
 
 
 @pytest.fixture
@@ -24,9 +24,11 @@ def example(aws: LocalAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> E
     tables = KclTables(
         dynamodb_client(AwsSettings(region=aws.region, endpoint=aws.endpoint)), "orders-consumer"
     )
-    tables.put(leases_of(*KCLS, checkpoint={"S": first["SequenceNumber"]}))
-    tables.beside("WorkerMetricStats", "wid", [a_worker(name, key="wid") for name in sorted(set(KCLS))])
-    tables.beside("CoordinatorState", "key", [a_lock("east-1", key="key")])
+    tables.put(leases_of(*KCL_WORKERS, checkpoint={"S": first["SequenceNumber"]}))
+    tables.make_table(
+        "WorkerMetricStats", "wid", [a_worker(name, key="wid") for name in sorted(set(KCL_WORKERS))]
+    )
+    tables.make_table("CoordinatorState", "key", [a_lock("east-1", key="key")])
     return copied("beside-kcl", tmp_path, aws)
 
 

@@ -17,15 +17,16 @@ from pipeline.inspect.layout import LayoutFacts, OtherRows
 from pipeline.inspect.observation import Observation, TablesRead
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
-RULE = re.compile("^[^-]*")
-HALF = MAX_HASH_KEY // 2
-LEFT = Lease("left", 10, Checkpoint("100"), owner="w1", hash_range=HashRange(0, HALF))
-RIGHT = Lease("right", 20, Checkpoint("100"), owner="w2", hash_range=HashRange(HALF + 1, MAX_HASH_KEY))
+CLUSTER_RULE = re.compile("^[^-]*")
+MIDDLE = MAX_HASH_KEY // 2
+LEFT = Lease("left", 10, Checkpoint("100"), owner="w1", hash_range=HashRange(0, MIDDLE))
+RIGHT = Lease("right", 20, Checkpoint("100"), owner="w2", hash_range=HashRange(MIDDLE + 1, MAX_HASH_KEY))
 LOCK = LockRow("w1", "v1", timedelta(seconds=120))
 W1, W2 = Worker("w1", AT), Worker("w2", AT)
 
 
 def a_look(*leases: Lease, workers: tuple[Worker, ...] = (W1, W2), **more: Any) -> TablesRead:
+    """A look at the tables of a healthy fleet; `more` changes single values."""
     lock = more.setdefault("lock", LOCK)
     tables = LayoutFacts(
         lease_table="app",
@@ -52,8 +53,10 @@ def later(look: TablesRead, *, passed: timedelta = timedelta(seconds=30), **more
 def seen(
     first: TablesRead, last: TablesRead | None = None, *, watched: timedelta = timedelta(seconds=30)
 ) -> Observation:
-    return observation_of(first, last, watched=watched, cluster_by=RULE)
+    """What two looks show, or one if there is no second."""
+    return observation_of(first, last, watched=watched, cluster_by=CLUSTER_RULE)
 
 
 def found(observation: Observation) -> dict[str, Finding]:
+    """The findings of an observation, by their codes."""
     return {finding.code: finding for finding in findings_of(observation)}

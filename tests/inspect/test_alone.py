@@ -44,6 +44,7 @@ def kcl(dynamodb: "DynamoDBClient") -> KclTables:
 
 
 def place(aws: LocalAws, kcl: KclTables) -> list[str]:
+    """The options that name the table and the stand-in."""
     return ["--table", kcl.lease_table, "--region", aws.region, "--endpoint", aws.endpoint]
 
 

@@ -15,14 +15,14 @@ from pipeline.inspect.balance import (
     imbalance_of,
 )
 
-RULE = re.compile(BEFORE_THE_FIRST_DASH)
+CLUSTER_RULE = re.compile(BEFORE_THE_FIRST_DASH)
 
 
 def a_fleet(**workers: int) -> Balance:
     """A fleet in which each worker reads so many leases: `east_1=3` is worker east-1."""
     names = [name.replace("_", "-") for name, count in workers.items() for _ in range(count)]
     leases = [Lease(f"shardId-{n:012d}", owner=name) for n, name in enumerate(names)]
-    return balance_of(leases, [name.replace("_", "-") for name in workers], cluster_by=RULE)
+    return balance_of(leases, [name.replace("_", "-") for name in workers], cluster_by=CLUSTER_RULE)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,9 @@ def test_a_workers_cluster_is_found_in_its_id_by_the_rule(worker: str, rule: str
 
 def test_a_lease_during_its_handover_counts_for_its_holder():
     lease = Lease("a", owner="next", checkpoint_owner="now")
-    shares = {share.name: share.leases for share in balance_of([lease], ["next"], cluster_by=RULE).workers}
+    shares = {
+        share.name: share.leases for share in balance_of([lease], ["next"], cluster_by=CLUSTER_RULE).workers
+    }
     assert shares == {"now": 1, "next": 0}
 
 
@@ -55,7 +57,7 @@ def test_ended_leases_dont_count():
         Lease("c", owner="w2"),
         Lease("d"),
     ]
-    w1, w2 = balance_of(leases, cluster_by=RULE).workers
+    w1, w2 = balance_of(leases, cluster_by=CLUSTER_RULE).workers
     assert (w1.leases, w1.ended, w1.kbps, w1.share) == (1, 1, 2.5, 0.5)
     assert (w2.leases, w2.ended, w2.kbps, w2.share) == (1, 0, 0.0, 0.5)
 
@@ -66,7 +68,7 @@ def test_workers_that_neither_live_nor_own_leases_are_listed_separately():
         Lease("b", 3, SHARD_END, owner="w2"),
         Lease("c", 3, SHARD_END, owner="w3"),
     ]
-    balance = balance_of(leases, ["w3"], cluster_by=RULE)
+    balance = balance_of(leases, ["w3"], cluster_by=CLUSTER_RULE)
     assert [share.name for share in balance.workers] == ["w1", "w3"]
     assert [share.name for share in balance.clusters] == ["w1", "w3"]
     assert [(share.name, share.ended) for share in balance.leavers] == [("w2", 1)]

@@ -14,7 +14,7 @@ from pipeline.core.worker import Worker
 from pipeline.inspect.cover import EarlyChild, UncoveredRange, early_children, uncovered
 from pipeline.inspect.observation import PendingHandover
 from pipeline.kcl.auditor import find_hole
-from tests.inspect.looks import AT, HALF, LEFT, LOCK, RIGHT, W1, W2, a_look, later, seen
+from tests.inspect.looks import AT, LEFT, LOCK, MIDDLE, RIGHT, W1, W2, a_look, later, seen
 
 FLEET = a_look(LEFT, RIGHT)
 
@@ -78,7 +78,7 @@ def test_living_workers_without_a_lease_count_for_the_balance():
 
 
 def test_a_lease_that_isnt_renewed_while_its_worker_renews_others_is_reported():
-    other = Lease("other", 5, owner="w1", hash_range=HashRange(0, HALF))
+    other = Lease("other", 5, owner="w1", hash_range=HashRange(0, MIDDLE))
     first = a_look(LEFT, RIGHT, other)
     last = later(first, leases=(replace(LEFT, counter=11), replace(RIGHT, counter=21), other))
     assert seen(first, last).dropped == ("other",)
@@ -164,14 +164,14 @@ def test_ended_leases_cover_no_hash_keys_so_a_stream_with_only_those_is_one_hole
 def test_each_streams_leases_cover_only_that_stream_and_unknown_ranges_are_no_holes():
     a, b = "1:a:5", "1:b:6"
     leases = [
-        Lease(f"{a}:shardId-0", stream=a, shard="shardId-0", hash_range=HashRange(0, HALF)),
-        Lease(f"{b}:shardId-0", hash_range=HashRange(HALF + 1, MAX_HASH_KEY)),
+        Lease(f"{a}:shardId-0", stream=a, shard="shardId-0", hash_range=HashRange(0, MIDDLE)),
+        Lease(f"{b}:shardId-0", hash_range=HashRange(MIDDLE + 1, MAX_HASH_KEY)),
         Lease("1:c:7:shardId-0", hash_range=HashRange(3, 4)),
         Lease("1:c:7:shardId-1"),
     ]
     assert uncovered(leases) == (
-        UncoveredRange(a, HashRange(HALF + 1, MAX_HASH_KEY)),
-        UncoveredRange(b, HashRange(0, HALF)),
+        UncoveredRange(a, HashRange(MIDDLE + 1, MAX_HASH_KEY)),
+        UncoveredRange(b, HashRange(0, MIDDLE)),
     )
 
 

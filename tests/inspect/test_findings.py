@@ -19,7 +19,7 @@ from tests.inspect.looks import AT, LEFT, LOCK, RIGHT, W1, W2, a_look, found, la
 
 FLEET = a_look(LEFT, RIGHT)
 MINUTE = timedelta(seconds=60)
-FREE = replace(RIGHT, owner=None)
+UNOWNED = replace(RIGHT, owner=None)
 
 
 def test_for_a_healthy_fleet_only_the_last_sentence_is_printed():
@@ -33,7 +33,9 @@ def test_for_a_healthy_fleet_only_the_last_sentence_is_printed():
 
 
 def test_findings_that_need_a_person_come_first_and_are_counted_at_the_end():
-    first = a_look(LEFT, replace(FREE, hash_range=None), odd=(OddRow("app", "x", "leaseCounter is missing"),))
+    first = a_look(
+        LEFT, replace(UNOWNED, hash_range=None), odd=(OddRow("app", "x", "leaseCounter is missing"),)
+    )
     findings = findings_of(seen(first))
     urgent = [finding.needs_person for finding in findings]
     assert urgent == sorted(urgent, reverse=True)
@@ -44,7 +46,7 @@ def test_findings_that_need_a_person_come_first_and_are_counted_at_the_end():
 def test_a_leader_whose_lock_beats_while_leases_stay_unowned_is_reported_as_assigning_nothing(
     watched: timedelta, *, sure: bool
 ):
-    first = a_look(LEFT, FREE)
+    first = a_look(LEFT, UNOWNED)
     idle = found(seen(first, later(first), watched=watched))["leader-idle"]
     assert idle.needs_person is sure
     assert idle.names == ("right",)
@@ -69,8 +71,10 @@ def test_a_silent_worker_needs_a_person_only_after_twenty_seconds_of_watching(se
 
 
 def test_a_leader_that_has_assigned_or_whose_lock_doesnt_beat_isnt_reported_as_assigning_nothing():
-    first = a_look(LEFT, FREE, replace(FREE, key="third"))
-    gave = later(first, leases=(LEFT, replace(FREE, owner="w1", counter=21), replace(FREE, key="third")))
+    first = a_look(LEFT, UNOWNED, replace(UNOWNED, key="third"))
+    gave = later(
+        first, leases=(LEFT, replace(UNOWNED, owner="w1", counter=21), replace(UNOWNED, key="third"))
+    )
     assert "leader-idle" not in found(seen(first, gave, watched=MINUTE))
     assert "leader-idle" not in found(seen(first, later(first, lock=LOCK), watched=MINUTE))
     assert "leader-idle" not in found(seen(first))
@@ -84,12 +88,12 @@ def test_a_lock_that_stands_still_longer_than_its_duration_is_reported_as_a_dead
 
 # --- shards that fail ----------------------------------------------------------------------------------------
 
-OURS = replace(W1, instance="dagster-1", beat=3)
+HEADRACE_WORKER = replace(W1, instance="dagster-1", beat=3)
 DENIED = Failure(AT - timedelta(minutes=3), "AWS doesn't let this worker read it")
 
 
 def test_a_failing_shard_needs_a_person_and_is_reported_with_beginning_and_reason():
-    look = a_look(replace(LEFT, failure=DENIED), RIGHT, workers=(OURS, W2))
+    look = a_look(replace(LEFT, failure=DENIED), RIGHT, workers=(HEADRACE_WORKER, W2))
     failing = found(seen(look))["shards-failing"]
     assert (failing.needs_person, failing.names) == (True, ("left",))
     assert failing.sentence == (
@@ -102,7 +106,9 @@ def test_a_failing_shard_needs_a_person_and_is_reported_with_beginning_and_reaso
 def test_failing_shards_are_listed_by_the_beginning_of_their_failure():
     longer = Failure(AT - timedelta(hours=2), "throttled")
     look = a_look(
-        replace(LEFT, failure=DENIED), replace(RIGHT, owner=None, failure=longer), workers=(OURS, W2)
+        replace(LEFT, failure=DENIED),
+        replace(RIGHT, owner=None, failure=longer),
+        workers=(HEADRACE_WORKER, W2),
     )
     failing = found(seen(look))["shards-failing"]
     assert failing.names == ("right", "left")
@@ -124,9 +130,9 @@ def test_many_failing_shards_are_shortened_in_the_text_and_complete_in_the_json(
 
 def test_ended_shards_and_those_that_kcl_reads_arent_reported_as_failing():
     ended = replace(LEFT, checkpoint=SHARD_END, failure=DENIED)
-    assert "shards-failing" not in found(seen(a_look(ended, RIGHT, workers=(OURS, W2))))
+    assert "shards-failing" not in found(seen(a_look(ended, RIGHT, workers=(HEADRACE_WORKER, W2))))
     of_kcl = replace(RIGHT, failure=DENIED)
-    observed = seen(a_look(LEFT, of_kcl, workers=(OURS, W2)))
+    observed = seen(a_look(LEFT, of_kcl, workers=(HEADRACE_WORKER, W2)))
     assert "shards-failing" not in found(observed)
     assert {row[-2:] for row in rows_of(observed)} == {(None, None)}
 
@@ -137,7 +143,7 @@ def test_ended_shards_and_those_that_kcl_reads_arent_reported_as_failing():
 def test_a_missing_leader_is_reported_if_there_should_be_one():
     first = a_look(LEFT, RIGHT, lock=None)
     assert not found(seen(first))["nobody-leads"].needs_person
-    waits = a_look(LEFT, FREE, lock=None)
+    waits = a_look(LEFT, UNOWNED, lock=None)
     assert not found(seen(waits, later(waits)))["nobody-leads"].needs_person, (
         "the looks were too close to each other"
     )
@@ -165,13 +171,13 @@ def test_workers_in_kcl_mode_2_x_need_no_leader_while_all_leases_are_owned():
 def test_a_leader_without_a_row_among_workers_with_rows_is_reported():
     first = a_look(LEFT, RIGHT, workers=(W2,))
     assert not found(seen(first))["leader-without-row"].needs_person
-    first = a_look(LEFT, FREE, workers=(W2,))
+    first = a_look(LEFT, UNOWNED, workers=(W2,))
     assert found(seen(first))["leader-without-row"].needs_person
-    assert "leader-without-row" not in found(seen(a_look(LEFT, FREE, workers=())))
+    assert "leader-without-row" not in found(seen(a_look(LEFT, UNOWNED, workers=())))
 
 
 def test_an_unowned_lease_needs_a_person_after_a_minute():
-    first = a_look(LEFT, FREE)
+    first = a_look(LEFT, UNOWNED)
     assert not found(seen(first))["unowned"].needs_person
     assert not found(seen(first, later(first)))["unowned"].needs_person
     assert found(seen(first, later(first), watched=MINUTE))["unowned"].needs_person

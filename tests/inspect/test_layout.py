@@ -13,7 +13,7 @@ from pipeline.kcl.migration import TableStatus
 from pipeline.settings.choices import Layout
 
 LOCK = LockRow("w1", "v", timedelta(seconds=120))
-STATUS = "TABLE_MIGRATION_STATUS_"
+STATUS_PREFIX = "TABLE_MIGRATION_STATUS_"
 
 
 def tables(**found: object) -> LayoutFacts:
@@ -28,20 +28,20 @@ def tables(**found: object) -> LayoutFacts:
         (tables(beside_leases=OtherRows(lock=LOCK)), LayoutKind.S),
         (tables(beside_leases=OtherRows(workers=2)), LayoutKind.S),
         (tables(beside_leases=OtherRows(client_version="CLIENT_VERSION_UPGRADE_FROM_2X")), LayoutKind.S),
-        (tables(beside_leases=OtherRows(table_migration=f"{STATUS}COMPLETE")), LayoutKind.S),
+        (tables(beside_leases=OtherRows(table_migration=f"{STATUS_PREFIX}COMPLETE")), LayoutKind.S),
         (tables(beside_leases=OtherRows(workers=2), worker_rows=1), LayoutKind.S),
         (tables(worker_rows=2), LayoutKind.M),
         (tables(worker_rows=2, state=OtherRows(lock=LOCK)), LayoutKind.M),
         (tables(worker_rows=0, state=EMPTY), LayoutKind.M),
         (
-            tables(worker_rows=2, state=OtherRows(lock=LOCK, table_migration=f"{STATUS}DEPLOYED")),
+            tables(worker_rows=2, state=OtherRows(lock=LOCK, table_migration=f"{STATUS_PREFIX}DEPLOYED")),
             LayoutKind.M,
         ),
         (
             tables(
                 beside_leases=OtherRows(workers=2),
                 worker_rows=2,
-                state=OtherRows(lock=LOCK, table_migration=f"{STATUS}PENDING"),
+                state=OtherRows(lock=LOCK, table_migration=f"{STATUS_PREFIX}PENDING"),
             ),
             LayoutKind.MOVING,
         ),
@@ -49,7 +49,7 @@ def tables(**found: object) -> LayoutFacts:
             tables(
                 beside_leases=OtherRows(workers=2, client_version="CLIENT_VERSION_3X"),
                 worker_rows=2,
-                state=OtherRows(lock=LOCK, table_migration=f"{STATUS}DEPLOYED"),
+                state=OtherRows(lock=LOCK, table_migration=f"{STATUS_PREFIX}DEPLOYED"),
             ),
             LayoutKind.MOVING,
         ),
@@ -57,7 +57,7 @@ def tables(**found: object) -> LayoutFacts:
             tables(
                 beside_leases=OtherRows(lock=LOCK, workers=2),
                 worker_rows=2,
-                state=OtherRows(table_migration=f"{STATUS}COMPLETE"),
+                state=OtherRows(table_migration=f"{STATUS_PREFIX}COMPLETE"),
             ),
             LayoutKind.S,
         ),
@@ -79,17 +79,17 @@ def test_a_stray_state_table_beside_layout_s_is_reported_with_its_repair(stray: 
     seen = layout_of(tables(beside_leases=OtherRows(lock=LOCK, workers=2), state=stray))
     assert seen.kind is LayoutKind.TRAPPED
     assert seen.repair is not None
-    assert f"tm = {STATUS}COMPLETE into table app-CoordinatorState" in seen.repair
+    assert f"tm = {STATUS_PREFIX}COMPLETE into table app-CoordinatorState" in seen.repair
     assert ("delete the empty table" in seen.repair) is (stray == EMPTY)
 
 
 def test_a_complete_status_in_the_lease_table_only_doesnt_repair_a_stray_state_table():
-    here = OtherRows(workers=2, table_migration=f"{STATUS}COMPLETE")
+    here = OtherRows(workers=2, table_migration=f"{STATUS_PREFIX}COMPLETE")
     assert layout_of(tables(beside_leases=here, state=EMPTY)).kind is LayoutKind.TRAPPED
 
 
 def test_a_second_lock_during_a_migration_is_reported_too():
-    moving = OtherRows(lock=LOCK, table_migration=f"{STATUS}PENDING")
+    moving = OtherRows(lock=LOCK, table_migration=f"{STATUS_PREFIX}PENDING")
     found = tables(beside_leases=OtherRows(lock=LOCK, workers=2), worker_rows=2, state=moving)
     assert layout_of(found).kind is LayoutKind.TRAPPED
 
@@ -105,7 +105,7 @@ def test_a_second_lock_during_a_migration_is_reported_too():
 def test_status_shows_the_layout_that_headraces_workers_use(
     here: OtherRows, legacy: OtherRows | None, status: TableStatus | None, worker_rows: int | None
 ):
-    state = legacy and replace(legacy, table_migration=status and f"{STATUS}{status}")
+    state = legacy and replace(legacy, table_migration=status and f"{STATUS_PREFIX}{status}")
     kind = layout_of(tables(beside_leases=here, state=state, worker_rows=worker_rows)).kind
     evidence = LayoutEvidence(
         lease_table="app",

@@ -13,9 +13,12 @@ from tests.interop.overlaps import Cause
 from tests.interop.scene import A_BATCH, A_WAVE, APP, REBALANCE, START, Scene, Stage, scene
 from tests.interop.verdict import readers
 
-_STEADY = 60.0
-_SLOW = 45.0  # KCL reads its first records about 10 s after its leader assigned leases to Headrace
-_UNADOPTED = 150.0  # three assignments of KCL 3.5.1, which come every second failover time, and its start
+_STEADY_SECONDS = 60.0
+_FIRST_RUN_AFTER = 45.0
+"""Seconds, longer than KCL needs: it reads its first records about 10 s after its leader has assigned leases to
+Headrace."""
+_UNADOPTED_SECONDS = 150.0
+"""Time for KCL 3.5.1 to start and to assign leases three times, which it does every two failover times."""
 
 
 def kcl_leads(stage: Stage) -> int:
@@ -50,7 +53,7 @@ def new_application(stage: Stage) -> int:
         with play.traffic.flowing():
             play.fleet.start("k1", "3.5.1")
             eventually(lambda: APP in play.rows.tables(), "KCL made its table", within=START)
-            play.fleet.start_ours("h1", lake.home, first_run_after=_SLOW)
+            play.fleet.start_ours("h1", lake.home, first_run_after=_FIRST_RUN_AFTER)
             eventually(lambda: len(play.seen()) > 100, "KCL has read a hundred records", within=START)
             play.check("h1" not in readers(play.fleet.events()).values(), "KCL reads first")
             play.await_readers(REBALANCE, "k1", "h1")
@@ -110,7 +113,7 @@ def beside_2_7(stage: Stage) -> int:
             play.fleet.start("k1", "2.7.2")
             play.await_readers(REBALANCE, "h1", "k1")
             stolen = play.shards_of("k1")
-            time.sleep(_STEADY)
+            time.sleep(_STEADY_SECONDS)
             play.check(set(stolen) <= set(play.shards_of("k1")), "KCL keeps what it stole")
             play.kill("k1", "h1")
         play.finish(lake, both={Cause.KCL_CUT_OFF: A_BATCH, Cause.OURS_CUT_OFF: A_WAVE})
@@ -150,7 +153,9 @@ def not_adopted(stage: Stage) -> int:
             play.await_readers(START, "k1")
             eventually(lambda: len(play.seen()) > 100, "KCL has read a hundred records", within=START)
             play.fleet.start_ours("h1", lake.home)
-            play.never(lambda: play.rows.naming("h1"), "no row names Headrace's worker", seconds=_UNADOPTED)
+            play.never(
+                lambda: play.rows.naming("h1"), "no row names Headrace's worker", seconds=_UNADOPTED_SECONDS
+            )
             play.check(
                 "adopt" in play.fleet.log_of("h1"), "Headrace's worker says that the fleet has to be adopted"
             )

@@ -159,7 +159,7 @@ class OurWorker:
     def _note(self, held: frozenset[str]) -> None:
         for key in sorted(self.held - held):
             tell("leaseLost", self.me, key)
-        self.held &= held  # records are new if they come after the first claim
+        self.held &= held  # a shard that was lost counts as begun anew at its next claim
 
     def _start(self, ask: RunAsk) -> None:
         if self.run is not None and self.run.is_alive():
@@ -197,7 +197,7 @@ class OurWorker:
         if arrow is Arrow.CLAIMED:
             for key in sorted(set(keys) - self.held):
                 tell("initialize", self.me, key)
-            # after the end of the run: a claim's checkpoint is looked for up to the next beginning
+            # `overlaps.py` looks for the checkpoint of a claim up to the next `initialize`, so that comes first.
             for key in sorted(keys):
                 tell("claimed", self.me, key)
             self.held |= set(keys)
@@ -207,7 +207,7 @@ class OurWorker:
         for landed in report.landed:
             if landed.staged.rows:
                 tell("landed", self.me, landed.lease_key, landed.staged.rows)
-            if landed.lease_key not in troubled:  # otherwise its row may not be written yet
+            if landed.lease_key not in troubled:  # after a problem the row may lack the checkpoint
                 tell("checkpoint", self.me, landed.lease_key)
             if landed.staged.upto.ended:
                 tell("shardEnded", self.me, landed.lease_key)

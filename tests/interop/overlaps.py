@@ -1,13 +1,9 @@
 """Why a record is in both outputs: a worker was cut off before its checkpoint. Events and commits go in, causes
 come out.
 
-KCL's workers checkpoint after each batch, Headrace's after each commit. A worker that is killed between the two, or
-whose
-
-lease is taken then, leaves a checkpoint that is older than its output, and the next owner reads from that
-checkpoint. A record
-
-may be in both outputs for no other reason.
+KCL's workers checkpoint after each batch, Headrace's after each commit. A worker that is killed between output and
+checkpoint, or whose lease is taken then, leaves a checkpoint that is older than its output, and the next owner reads
+from that checkpoint. A record may be in both outputs for no other reason.
 """
 
 from __future__ import annotations
@@ -23,6 +19,8 @@ _CHECKPOINTS = frozenset({"checkpoint", "shardEnded", "shutdownRequested"})
 
 
 class Cause(StrEnum):
+    """Why a record may be in both outputs."""
+
     KCL_CUT_OFF = "processed by a KCL worker that was cut off before its checkpoint"
     OURS_CUT_OFF = "landed by a run of Headrace that was cut off before its checkpoint"
 

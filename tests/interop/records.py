@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class Record:
+    """One record of the stream."""
+
     shard: str
     sequence: str
     payload: str

@@ -83,7 +83,7 @@ def test_a_record_in_both_outputs_that_kcl_had_not_checkpointed_fails_a_check_un
     assert judged(KCL_READS, R0, R1, both={Cause.KCL_CUT_OFF: 1}) == 0
 
 
-def test_never_fails_if_any_single_look_finds_something(tmp_path, monkeypatch):
+def test_the_check_that_something_never_happens_fails_if_any_single_look_finds_it(tmp_path, monkeypatch):
     monkeypatch.setattr(scene, "_LOOK", 0.001)
     play = a_scene(tmp_path)
     play.never(list, "nothing", seconds=0.01)

@@ -81,7 +81,7 @@ def test_a_worker_that_began_a_shard_and_read_no_record_of_it_doesnt_count_as_it
     )
 
 
-def test_read_again_is_timed_from_the_death_to_the_first_record_of_another_worker():
+def test_the_time_until_a_shard_is_read_again_ends_at_the_first_record_of_another_worker():
     events = [
         processed(R0),
         processed(Record(B, "494", "r2"), "k2"),

@@ -12,6 +12,8 @@ from tests.interop.records import Record
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
+    """What came out of a scenario, compared with what was put."""
+
     put: int
     missing: tuple[Record, ...]
     """Records that were put and came out on neither side."""

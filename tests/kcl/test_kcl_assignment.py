@@ -1,3 +1,5 @@
+"""One pass of KCL 3.x's leader: which leases it assigns, moves and leaves alone."""
+
 import json
 import os
 import subprocess

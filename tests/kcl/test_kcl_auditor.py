@@ -1,3 +1,5 @@
+"""KCL's search for hash keys that no lease covers."""
+
 from random import Random
 
 import pytest
@@ -66,6 +68,7 @@ def leases(*pairs, at=TRIM_HORIZON):
 
 
 def answers(*looks):
+    """For each look at the rows, whether the auditor asks for a sync."""
     remembered, out = SeenHole(), []
     for look in looks:
         verdict = audit(look, remembered)
@@ -74,7 +77,7 @@ def answers(*looks):
     return out
 
 
-HOLE, OTHER, WHOLE = leases((0, 3), (5, TOP)), leases((0, 3), (6, TOP)), leases((0, TOP))
+HOLE, OTHER, COMPLETE = leases((0, 3), (5, TOP)), leases((0, 3), (6, TOP)), leases((0, TOP))
 
 
 @pytest.mark.parametrize(
@@ -82,7 +85,7 @@ HOLE, OTHER, WHOLE = leases((0, 3), (5, TOP)), leases((0, 3), (6, TOP)), leases(
     [
         ([HOLE, HOLE, HOLE, HOLE], [False, False, True, True]),
         ([HOLE, HOLE, OTHER, OTHER, OTHER], [False, False, False, False, True]),
-        ([HOLE, HOLE, WHOLE, HOLE, HOLE, HOLE], [False, False, False, False, False, True]),
+        ([HOLE, HOLE, COMPLETE, HOLE, HOLE, HOLE], [False, False, False, False, False, True]),
         ([HOLE, OTHER, HOLE, OTHER], [False, False, False, False]),
         ([HOLE, HOLE, [], HOLE], [False, False, True, True]),
         ([leases((0, TOP), at=SHARD_END)] * 3, [False, False, True]),
@@ -100,5 +103,5 @@ def test_missing_ranges_are_filled_in_from_the_listing():
 
 
 def test_leases_whose_range_is_unknown_dont_count():
-    assert audit([*WHOLE, Lease("odd")], SeenHole()).hole is None
+    assert audit([*COMPLETE, Lease("odd")], SeenHole()).hole is None
     assert audit([Lease("odd")], SeenHole()).hole == Hole()

@@ -1,3 +1,5 @@
+"""KCL's checkpointer: which checkpoints an application may write, and how a shard ends."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,7 +68,7 @@ def test_a_checkpoint_at_the_shards_last_record_is_written_as_shard_end():
     )
 
 
-def test_if_the_shards_end_is_processed_again_only_shard_end_itself_ends_it():
+def test_when_a_shards_end_is_processed_again_only_a_checkpoint_at_shard_end_ends_the_shard():
     again = shard_ended(shard_ended(CheckpointProgress(at(50), at(90))))
     assert plan_checkpoint(again, at(90)) == Write(at(90))
     assert plan_checkpoint(again) == Write(SHARD_END)
@@ -77,7 +79,7 @@ def test_kcl_doesnt_end_a_shard_whose_last_record_was_checkpointed_before_unless
     assert plan_checkpoint(end, at(90)) == Unchanged()
     assert plan_checkpoint(end, at(90), mended=True) == Write(SHARD_END)
     assert plan_prepare(end, at(90)) == Write(SHARD_END), (
-        "a checkpoint in two steps always compared after the mapping to SHARD_END"
+        "a prepared checkpoint becomes SHARD_END before it is compared with the last one"
     )
 
 

@@ -1,3 +1,5 @@
+"""Aggregates of the Kinesis Producer Library are unpacked as KCL for Java does it."""
+
 from hashlib import md5
 
 import pytest

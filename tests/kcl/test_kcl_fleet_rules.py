@@ -229,19 +229,19 @@ def a_line(user, nice, system, *, idle, iowait):
     return f"cpu  {user} {nice} {system} {idle} {iowait} 7 7 7 0 0"
 
 
-FIRST = a_line(100, 0, 50, idle=800, iowait=50)
+FIRST_LINE = a_line(100, 0, 50, idle=800, iowait=50)
 
 
 @pytest.mark.parametrize(
     ("before", "line", "percent"),
     [
-        (None, FIRST, 0.0),
-        (FIRST, FIRST, 0.0),
-        (FIRST, a_line(110, 5, 55, idle=860, iowait=70), 40.0),
-        (FIRST, a_line(100, 0, 50, idle=900, iowait=50), 0.0),
-        (FIRST, a_line(100, 0, 50, idle=900, iowait=10), 0.0),
-        (a_line(0, 0, 5, idle=5, iowait=5), FIRST, 0.0),
-        (FIRST, a_line(90, 0, 50, idle=900, iowait=50), (90 - 100) / 90 * 100),
+        (None, FIRST_LINE, 0.0),
+        (FIRST_LINE, FIRST_LINE, 0.0),
+        (FIRST_LINE, a_line(110, 5, 55, idle=860, iowait=70), 40.0),
+        (FIRST_LINE, a_line(100, 0, 50, idle=900, iowait=50), 0.0),
+        (FIRST_LINE, a_line(100, 0, 50, idle=900, iowait=10), 0.0),
+        (a_line(0, 0, 5, idle=5, iowait=5), FIRST_LINE, 0.0),
+        (FIRST_LINE, a_line(90, 0, 50, idle=900, iowait=50), (90 - 100) / 90 * 100),
     ],
 )
 def test_waiting_for_disks_counts_as_busy_and_a_falling_wait_as_0(before, line, percent):
@@ -249,7 +249,7 @@ def test_waiting_for_disks_counts_as_busy_and_a_falling_wait_as_0(before, line, 
 
 
 def test_a_cpu_value_outside_of_0_to_100_counts_as_failed():
-    assert isnan(cpu.from_proc_stat(FIRST, FIRST.replace(" 7 ", " 8 ")))
+    assert isnan(cpu.from_proc_stat(FIRST_LINE, FIRST_LINE.replace(" 7 ", " 8 ")))
     assert [cpu.is_sample(x) for x in (0.0, 100.0, -0.1, 100.1, float("nan"))] == [
         True,
         True,

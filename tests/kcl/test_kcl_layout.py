@@ -13,9 +13,9 @@ from pipeline.kcl.migration import TableStatus
 from pipeline.settings.choices import Layout
 
 NOTHING = LayoutEvidence(lease_table="app", state_table="app-CoordinatorState")
-LED = frozenset({"Leader"})
-THREE = replace(NOTHING, has_state_table=True, has_worker_table=True, in_state_table=LED)
-ONE = replace(NOTHING, beside_leases=frozenset({"Leader", "w1"}))
+LEADER_ROW = frozenset({"Leader"})
+THREE_TABLES = replace(NOTHING, has_state_table=True, has_worker_table=True, in_state_table=LEADER_ROW)
+ONE_TABLE = replace(NOTHING, beside_leases=frozenset({"Leader", "w1"}))
 S, PENDING, DEPLOYED, INIT = TableStatus.COMPLETE, TableStatus.PENDING, TableStatus.DEPLOYED, TableStatus.INIT
 
 
@@ -44,7 +44,7 @@ def test_the_stored_status_says_which_rows_have_moved(
     status: TableStatus | None, *, workers: bool, both: bool, lock: bool
 ):
     """The workers' rows move to the lease table from PENDING on, the lock only at COMPLETE."""
-    found = auto(replace(THREE, status=status))
+    found = auto(replace(THREE_TABLES, status=status))
     assert (found.workers_in_lease_table, found.workers_in_both, found.lock_in_lease_table) == (
         workers,
         both,
@@ -56,12 +56,12 @@ def test_the_stored_status_says_which_rows_have_moved(
 @pytest.mark.parametrize("status", [DEPLOYED, PENDING])
 @pytest.mark.parametrize("moved", [{"w1"}, {"Migration3.0"}, {"w1", "Migration3.0"}])
 def test_rows_that_a_migration_has_moved_already_are_no_contradiction(status: TableStatus, moved: set[str]):
-    assert auto(replace(THREE, status=status, beside_leases=frozenset(moved))).status is status
+    assert auto(replace(THREE_TABLES, status=status, beside_leases=frozenset(moved))).status is status
 
 
 @pytest.mark.parametrize("status", [None, INIT, DEPLOYED, PENDING])
 def test_a_lock_in_both_tables_is_refused_until_the_migration_is_complete(status: TableStatus | None):
-    both = replace(THREE, status=status, beside_leases=LED)
+    both = replace(THREE_TABLES, status=status, beside_leases=LEADER_ROW)
     with pytest.raises(
         WrongShape, match=r"both table app \(Leader\) and table app-CoordinatorState \(Leader\)"
     ):
@@ -89,17 +89,19 @@ def test_an_empty_state_table_beside_rows_of_layout_s_is_refused_with_the_repair
 
 
 @pytest.mark.parametrize("beside", ["Leader", "Migration3.0", "w1"])
-def test_it_is_refused_also_after_a_leader_has_written_the_first_status_of_a_migration(beside: str):
+def test_an_empty_state_table_is_refused_also_after_a_leader_has_written_the_first_status_of_a_migration(
+    beside: str,
+):
     """KCL 3.5.1 writes that status by itself. No row has moved by then."""
-    found = replace(THREE, has_worker_table=False, status=INIT, beside_leases=frozenset({beside}))
+    found = replace(THREE_TABLES, has_worker_table=False, status=INIT, beside_leases=frozenset({beside}))
     with pytest.raises(
         WrongShape, match=rf"both table app \({beside}\) and table app-Coord.*COMPLETE into table"
     ):
         auto(found)
 
 
-def test_only_a_complete_status_in_the_state_table_itself_repairs_that():
-    stray = replace(ONE, has_state_table=True)
+def test_a_stray_state_table_is_repaired_only_by_a_complete_status_in_that_table():
+    stray = replace(ONE_TABLE, has_state_table=True)
     assert auto(replace(stray, status=S)).layout is Layout.S
     with pytest.raises(WrongShape, match="stray table"):
         auto(replace(stray, status_beside_leases=S))
@@ -108,10 +110,10 @@ def test_only_a_complete_status_in_the_state_table_itself_repairs_that():
 
 
 def test_rows_of_layout_s_without_a_state_table_mean_layout_s():
-    assert auto(ONE).layout is Layout.S
+    assert auto(ONE_TABLE).layout is Layout.S
     assert auto(replace(NOTHING, status_beside_leases=S)).layout is Layout.S
     # The worker table of a migrated application stays when its state table is deleted.
-    assert auto(replace(ONE, has_worker_table=True)).layout is Layout.S
+    assert auto(replace(ONE_TABLE, has_worker_table=True)).layout is Layout.S
 
 
 def test_a_worker_table_without_other_evidence_means_three_tables():
@@ -145,10 +147,10 @@ def test_old_leases_in_a_table_with_a_status_of_a_migration_dont_mean_older_work
 @pytest.mark.parametrize(
     ("found", "wanted", "has"),
     [
-        (ONE, "M", "S"),
-        (THREE, "S", "M"),
-        (replace(THREE, status=PENDING), "S", "M"),
-        (replace(THREE, status=S), "M", "S"),
+        (ONE_TABLE, "M", "S"),
+        (THREE_TABLES, "S", "M"),
+        (replace(THREE_TABLES, status=PENDING), "S", "M"),
+        (replace(THREE_TABLES, status=S), "M", "S"),
         (replace(NOTHING, has_leases=True), "M", "S"),
         (replace(NOTHING, has_worker_table=True), "S", "M"),
         (replace(NOTHING, status_beside_leases=S), "M", "S"),
@@ -176,7 +178,7 @@ def test_no_other_row_is_put_beside_the_leases_of_older_workers_and_none_into_bo
     flags = ("has_worker_table", "has_leases", "has_older_leases", "has_own_leases", "has_state_table")
     for chosen in itertools.product([False, True], repeat=len(flags)):
         for status, beside, legacy, wanted in itertools.product(
-            [None, *TableStatus], [set(), LED, {"w1"}], [set(), LED], Layout
+            [None, *TableStatus], [set(), LEADER_ROW, {"w1"}], [set(), LEADER_ROW], Layout
         ):
             facts: dict[str, Any] = dict(zip(flags, chosen, strict=True))
             found = replace(

@@ -41,22 +41,26 @@ def test_a_lease_is_available_once_it_stood_still_for_longer_than_its_duration(o
     assert is_available(owner, moved, duration_ns=100, at_ns=1_000) is free
 
 
-PENDING = Lease("a", checkpoint=Checkpoint("7"), owner="new", checkpoint_owner="old")
-ENDED = Lease("a", checkpoint=SHARD_END, owner="new", checkpoint_owner="old")
-CALM = Lease("a", checkpoint=Checkpoint("7"), owner="old")
+IN_HANDOVER = Lease("a", checkpoint=Checkpoint("7"), owner="new", checkpoint_owner="old")
+ENDED_IN_HANDOVER = Lease("a", checkpoint=SHARD_END, owner="new", checkpoint_owner="old")
+OWNED = Lease("a", checkpoint=Checkpoint("7"), owner="old")
 
 
 def test_a_lease_is_not_reassigned_during_its_handover_until_the_deadline():
-    assert is_blocked(PENDING, 100, at_ns=99)
-    assert not is_blocked(PENDING, 100, at_ns=100)
-    assert not is_blocked(PENDING, 100, at_ns=99, free=True)
-    assert not is_blocked(ENDED, 100, at_ns=99)
-    assert not is_blocked(CALM, 100, at_ns=99)
+    assert is_blocked(IN_HANDOVER, 100, at_ns=99)
+    assert not is_blocked(IN_HANDOVER, 100, at_ns=100)
+    assert not is_blocked(IN_HANDOVER, 100, at_ns=99, free=True)
+    assert not is_blocked(ENDED_IN_HANDOVER, 100, at_ns=99)
+    assert not is_blocked(OWNED, 100, at_ns=99)
 
 
 def test_only_a_renewed_lease_without_handover_and_without_end_is_handed_over():
-    assert [may_hand_over(each, free=False) for each in (CALM, PENDING, ENDED)] == [True, False, False]
-    assert not may_hand_over(CALM, free=True)
+    assert [may_hand_over(each, free=False) for each in (OWNED, IN_HANDOVER, ENDED_IN_HANDOVER)] == [
+        True,
+        False,
+        False,
+    ]
+    assert not may_hand_over(OWNED, free=True)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +81,7 @@ def test_an_assignment_counts_a_switch_if_the_owner_changes(lease, to, switched)
 
 
 def test_starting_a_handover_doesnt_move_the_counter():
-    change = begin_handover(CALM, "new", "why")
+    change = begin_handover(OWNED, "new", "why")
     assert (change.put, change.add) == ({"owner": "new", "checkpoint_owner": "old"}, {})
     assert change.requires == {"owner": "old", "checkpoint_owner": None}
 

@@ -1,3 +1,5 @@
+"""KCL's two assignment strategies in Headrace's leader: by CPU and throughput (`variance`), and by count (`lease-count`)."""
+
 from dataclasses import replace
 from datetime import timedelta
 
@@ -17,14 +19,14 @@ from tests.core.scenes import (
     a_fleet,
     carried_out,
     counts,
-    drawn,
+    fleet_with,
+    in_random_order,
     later,
     loads,
-    mixed,
     unowned,
 )
 
-BOTH = pytest.mark.parametrize("plan_for", [plan_variance, plan_lease_count])
+BOTH_STRATEGIES = pytest.mark.parametrize("plan_for", [plan_variance, plan_lease_count])
 KNOBS = KclRules()
 STRATEGIES = st.sampled_from([plan_variance, plan_lease_count])
 SEEDS = st.integers(0, 10**9)
@@ -59,7 +61,7 @@ def after(plan_for, scene, rows=(), rules=AT_ONCE, *, kcl_rules=KNOBS, balance=T
 # -- both strategies -----------------------------------------------------------------------------------------------
 
 
-@BOTH
+@BOTH_STRATEGIES
 @pytest.mark.parametrize("many", range(2, 11))
 def test_a_first_assignment_without_metrics_is_even_at_once(plan_for, many):
     names = [f"w{n}" for n in range(many)]
@@ -74,7 +76,7 @@ def test_the_plan_doesnt_depend_on_the_order_of_the_rows(seed, shuffle, plan_for
     scene, rules = a_fleet(seed)
     rows = rows_of(scene, seed)
     assert plan(plan_for, scene, rows, rules, balance=balance) == plan(
-        plan_for, mixed(scene, shuffle), rows[::-1], rules, balance=balance
+        plan_for, in_random_order(scene, shuffle), rows[::-1], rules, balance=balance
     )
 
 
@@ -125,9 +127,9 @@ def test_a_lease_within_its_handover_or_dwell_time_or_at_its_end_is_left_alone(s
             assert row.key not in moved
 
 
-@BOTH
+@BOTH_STRATEGIES
 def test_a_holder_whose_run_reads_is_asked_to_hand_over_and_a_free_lease_is_assigned_at_once(plan_for):
-    scene = drawn("w2", w1=[100.0] * 4)
+    scene = fleet_with("w2", w1=[100.0] * 4)
     scene = replace(scene, leases=(*(replace(row, run_claim="run/1") for row in scene.leases), Lease("free")))
     changes = plan(plan_for, scene, workers(w1=90.0, w2=10.0), GapRules(dwell=DWELL))
     found = {row.key: row for row in carried_out(scene, changes).leases}
@@ -137,23 +139,23 @@ def test_a_holder_whose_run_reads_is_asked_to_hand_over_and_a_free_lease_is_assi
     assert {(row.owner, row.assigned_at) for row in asked} == {("w2", NOW)}
 
 
-@BOTH
+@BOTH_STRATEGIES
 def test_a_lease_during_its_handover_counts_for_its_next_owner(plan_for):
-    scene = drawn("w2", w1=[100.0] * 4)
+    scene = fleet_with("w2", w1=[100.0] * 4)
     handed = [replace(row, owner="w2", checkpoint_owner="w1") for row in scene.leases[:2]]
     scene = replace(scene, leases=(*handed, *scene.leases[2:]))
     assert plan(plan_for, scene, workers(w1=None, w2=None)) == []
 
 
-@BOTH
+@BOTH_STRATEGIES
 def test_a_handover_to_a_dead_worker_is_called_off_if_only_the_holder_is_alive(plan_for):
     row = Lease("l", 3, owner="gone", checkpoint_owner="w1", run_claim="run/1")
-    scene = replace(drawn("w1"), leases=(row,), dead=frozenset({"gone"}))
+    scene = replace(fleet_with("w1"), leases=(row,), dead=frozenset({"gone"}))
     (found,) = carried_out(scene, plan(plan_for, scene)).leases
     assert (found.owner, found.checkpoint_owner, found.run_claim) == ("w1", None, "run/1")
 
 
-@BOTH
+@BOTH_STRATEGIES
 def test_without_a_living_worker_the_plan_is_empty(plan_for):
     assert plan(plan_for, unowned(3, [])) == []
 
@@ -162,16 +164,18 @@ def test_without_a_living_worker_the_plan_is_empty(plan_for):
 
 
 def test_a_busy_worker_loses_a_dampened_part_of_its_excess():
-    scene = drawn(hot=[100.0] * 10, cool=[100.0] * 10)
+    scene = fleet_with(hot=[100.0] * 10, cool=[100.0] * 10)
     changes = plan(plan_variance, scene, workers(hot=90.0, cool=30.0))
     found = loads(carried_out(scene, changes))
-    assert found == {"hot": 900.0, "cool": 1100.0}, "0.6 of a third of 1000, in whole leases"
+    assert found == {"hot": 900.0, "cool": 1100.0}, (
+        "0.6 of (90 - 60) / 90 of 1000 KB/s, in whole leases of 100"
+    )
     assert changes[0].why == "hot at C 90.0 %, cool at C 30.0 %: -> cool, now with 11 leases"
 
 
 @pytest.mark.parametrize(("tolerance", "moves"), [(0.1, True), (0.3, False)])
 def test_within_the_tolerance_no_lease_moves(tolerance, moves):
-    scene = drawn(w1=[10.0] * 10, w2=[10.0] * 10)
+    scene = fleet_with(w1=[10.0] * 10, w2=[10.0] * 10)
     changes = plan(plan_variance, scene, workers(w1=60.0, w2=40.0), kcl_rules=KclRules(tolerance=tolerance))
     assert bool(changes) is moves
 
@@ -189,7 +193,7 @@ def test_a_worker_whose_measurement_failed_is_assigned_nothing_while_others_have
 
 
 def test_a_worker_above_the_throughput_cap_is_assigned_nothing():
-    scene = drawn("w2", w1=[500.0])
+    scene = fleet_with("w2", w1=[500.0])
     scene = replace(scene, leases=(*scene.leases, *unowned(3, []).leases))
     found = after(plan_variance, scene, kcl_rules=KclRules(max_kbps=400.0), balance=False)
     assert found == {"w1": 1, "w2": 1, None: 2}
@@ -197,7 +201,7 @@ def test_a_worker_above_the_throughput_cap_is_assigned_nothing():
 
 def test_a_target_that_couldnt_take_one_lease_may_be_assigned_another():
     """KCL doesn't assign anything more to such a target in the same pass."""
-    scene = drawn("cool", hot=[400.0], warm=[90.0] * 5)
+    scene = fleet_with("cool", hot=[400.0], warm=[90.0] * 5)
     changes = plan(
         plan_variance, scene, workers(hot=90.0, warm=75.0, cool=30.0), kcl_rules=KclRules(dampening=1.0)
     )
@@ -205,7 +209,7 @@ def test_a_target_that_couldnt_take_one_lease_may_be_assigned_another():
 
 
 def test_without_metrics_leases_are_balanced_by_throughput_in_a_few_passes():
-    scene = drawn("w2", "w3", w1=[50.0] * 24)
+    scene = fleet_with("w2", "w3", w1=[50.0] * 24)
     rows = workers(w1=None, w2=None, w3=None)
     for _ in range(6):
         scene = later(carried_out(scene, plan(plan_variance, scene, rows), handed_over=True))
@@ -224,14 +228,14 @@ def test_without_metrics_leases_are_balanced_by_throughput_in_a_few_passes():
     ],
 )
 def test_by_count_each_worker_comes_to_the_target_and_the_next_plan_is_empty(before, found):
-    scene = drawn(**{name: [1.0] * count for name, count in before.items()})
+    scene = fleet_with(**{name: [1.0] * count for name, count in before.items()})
     changes = plan(plan_lease_count, scene)
     assert counts(carried_out(scene, changes)) == found
     assert plan(plan_lease_count, carried_out(scene, changes)) == []
 
 
 def test_by_count_the_reason_of_a_move_names_both_counts():
-    (change,) = plan(plan_lease_count, drawn("w2", w1=[1.0] * 2))
+    (change,) = plan(plan_lease_count, fleet_with("w2", w1=[1.0] * 2))
     assert change.why == "w1 has 2 leases, w2 0: -> w2, now with 1 lease"
 
 

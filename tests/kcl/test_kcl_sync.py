@@ -1,3 +1,5 @@
+"""KCL's shard sync: which leases are missing, and where they start."""
+
 from random import Random
 
 import pytest
@@ -89,7 +91,7 @@ def test_children_of_an_open_shard_are_an_error_or_can_be_left_out():
     ]
 
 
-def test_each_initial_position_lists_by_its_own_filter():
+def test_a_first_listing_has_the_filter_of_its_initial_position():
     assert [shard_filter(at) for at in (TRIM_HORIZON, LATEST, AT_TIMESTAMP)] == [
         "AT_TRIM_HORIZON",
         "AT_LATEST",

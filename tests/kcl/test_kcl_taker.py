@@ -1,3 +1,5 @@
+"""The lease taker of KCL 2.x: which leases a worker takes or steals."""
+
 from random import Random
 
 import pytest

@@ -12,7 +12,7 @@ from pipeline.kcl import writes
 from pipeline.memory.leases import MemoryLeaseStore
 
 MINE = Lease("shardId-0", 5, owner="me")
-HANDING = replace(MINE, owner="next", checkpoint_owner="me")
+IN_HANDOVER = replace(MINE, owner="next", checkpoint_owner="me")
 
 
 @pytest.mark.parametrize("plan", [writes.checkpoint, writes.prepare])
@@ -41,7 +41,7 @@ def test_what_the_holder_knows_of_the_shard_is_written_with_each_checkpoint(plan
         ("w1", "w1", "w1", True),
     ],
 )
-def test_switches_are_counted_as_kcl_does(
+def test_switches_of_the_owner_are_counted_as_kcl_does(
     owner: str | None, checkpoint_owner: str | None, to: str, *, switched: bool
 ):
     read = Lease("k", owner=owner, checkpoint_owner=checkpoint_owner)

@@ -129,7 +129,7 @@ def stage(
     )
 
 
-def line(manifest: Manifest, shard: int = 0) -> Staged:
+def staged_of(manifest: Manifest, shard: int = 0) -> Staged:
     return next(each for each in manifest.staged if each.key == a_key(shard))
 
 
@@ -142,7 +142,7 @@ def rows_of(manifest: Manifest) -> list[tuple[str, int]]:
     return found
 
 
-def left_in(folder: Path) -> list[str]:
+def files_in(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 

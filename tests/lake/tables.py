@@ -73,6 +73,8 @@ class Lake(Protocol):
 
 
 class MemoryLake:
+    """The lake table in memory."""
+
     def __init__(self, folder: Path) -> None:
         self.clock = StandingClock()
         self.memory = MemoryTable(self.clock, str(folder / "data"))
@@ -138,6 +140,8 @@ class MemoryLake:
 
 
 class IcebergLake:
+    """A real Iceberg table with a SQLite catalog in a folder."""
+
     def __init__(self, folder: Path) -> None:
         self.clock = StandingClock()
         self.folder = folder
@@ -229,7 +233,7 @@ def lose(catalog: Catalog, way: Way, *, times: int = 1) -> None:
     """Lose the request or its answer, as a broken connection does, without saying which."""
     commit, left = catalog.commit_table, times
 
-    def lossy(*args: Any) -> Any:
+    def lose_request_or_answer(*args: Any) -> Any:
         nonlocal left
         if not left:
             return commit(*args)
@@ -238,27 +242,27 @@ def lose(catalog: Catalog, way: Way, *, times: int = 1) -> None:
             commit(*args)
         raise ConnectionResetError(f"the {way} was lost")
 
-    patch(catalog, "commit_table", lossy)
+    patch(catalog, "commit_table", lose_request_or_answer)
 
 
 def before_next_swap(catalog: Catalog, act: Callable[[], object]) -> None:
     commit = catalog.commit_table
 
-    def late(*args: Any) -> Any:
+    def act_and_commit(*args: Any) -> Any:
         patch(catalog, "commit_table", commit)
         act()
         return commit(*args)
 
-    patch(catalog, "commit_table", late)
+    patch(catalog, "commit_table", act_and_commit)
 
 
 def after_next_swap(catalog: Catalog, act: Callable[[], object]) -> None:
     commit = catalog.commit_table
 
-    def early(*args: Any) -> Any:
+    def commit_and_act(*args: Any) -> Any:
         patch(catalog, "commit_table", commit)
         answer = commit(*args)
         act()
         return answer
 
-    patch(catalog, "commit_table", early)
+    patch(catalog, "commit_table", commit_and_act)

@@ -73,10 +73,10 @@ def test_cgroups_of_version_1_without_a_quota_are_measured_against_their_cpus(tm
 def test_a_limit_that_changes_while_a_task_runs_counts_from_then_on(tmp_path: Path):
     source = Cgroup2(a_host(tmp_path, POD))
 
-    def resized() -> None:
+    def raise_the_limit() -> None:
         a_host(tmp_path, POD, cpu_max="300000 100000\n", cpu_stat="usage_usec 52750000\n")
 
-    assert percent_of(source, resized) == 25.0
+    assert percent_of(source, raise_the_limit) == 25.0
 
 
 @pytest.mark.parametrize(
@@ -104,21 +104,21 @@ def test_an_ecs_container_is_measured_against_its_share_of_the_task(container: C
     source = find_source(a_host(tmp_path, POD), {ECS_VARIABLE: container.uri})
     assert isinstance(source, Ecs)
 
-    def a_tenth_of_the_machine_s_second() -> None:
+    def use_a_tenth_of_the_machine() -> None:
         container.own += 100_000_000
         container.system += 2_000_000_000
 
-    assert percent_of(source, a_tenth_of_the_machine_s_second) == pytest.approx(40.0)
+    assert percent_of(source, use_a_tenth_of_the_machine) == pytest.approx(40.0)
 
 
 def test_a_container_of_a_task_without_a_limit_may_use_all_cpus(container: Container):
     container.task_cores = None
 
-    def busy() -> None:
+    def use_a_tenth_of_the_machine() -> None:
         container.own += 100_000_000
         container.system += 2_000_000_000
 
-    assert percent_of(Ecs(container.uri), busy) == pytest.approx(10.0)
+    assert percent_of(Ecs(container.uri), use_a_tenth_of_the_machine) == pytest.approx(10.0)
 
 
 def test_limits_are_requested_once(container: Container):

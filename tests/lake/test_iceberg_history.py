@@ -24,7 +24,7 @@ from tests.lake.files import NOON, ORIGIN, a_file, a_key, a_landing, a_range, at
 from tests.lake.tables import IcebergLake, append_as_others, patch
 
 A, B = a_key(0), a_key(1)
-OTHERS = a_key(999).shard_id
+FOREIGN_SHARD_ID = a_key(999).shard_id
 
 
 @pytest.fixture
@@ -66,14 +66,14 @@ def test_ranges_land_on_appends_of_other_engines(lake: IcebergLake):
     append_as_others(lake.iceberg.open())
     assert lake.iceberg.load().positions.of(A) == at(3)
     land(lake, 3, [4])
-    assert lake.numbers() == {A.shard_id: [1, 2, 3, 4], OTHERS: [1]}
+    assert lake.numbers() == {A.shard_id: [1, 2, 3, 4], FOREIGN_SHARD_ID: [1]}
     assert [len(page.ranges) for page in lake.pages()] == [0, 1, 1, 1]
 
 
 def test_a_range_lands_on_an_append_that_came_before_the_swap(lake: IcebergLake):
     lake.before_next_swap(lambda: append_as_others(lake.handle().open()))
     land(lake, 3, [4])
-    assert lake.numbers() == {A.shard_id: [1, 2, 3, 4], OTHERS: [1]}
+    assert lake.numbers() == {A.shard_id: [1, 2, 3, 4], FOREIGN_SHARD_ID: [1]}
 
 
 def test_a_table_with_rows_of_other_engines_only_accepts_an_origin(tmp_path: Path):
@@ -227,15 +227,15 @@ def wrap(lake: IcebergLake, act: Callable[[Callable[..., Any], tuple[Any, ...]],
     """Send the next commit request through `act`. Later requests are sent as usual."""
     commit = lake.iceberg.catalog.commit_table
 
-    def wrapped(*args: Any) -> Any:
+    def commit_through_act(*args: Any) -> Any:
         patch(lake.iceberg.catalog, "commit_table", commit)
         return act(commit, args)
 
-    patch(lake.iceberg.catalog, "commit_table", wrapped)
+    patch(lake.iceberg.catalog, "commit_table", commit_through_act)
 
 
 def test_a_commit_that_was_rolled_back_before_it_was_looked_for_lands_again(lake: IcebergLake):
-    """D17: its snapshot is in the metadata. If that counted as landed, its rows would be lost."""
+    """D17: the commit's snapshot is in the metadata. If the commit counted as landed, its rows would be lost."""
 
     def land_and_roll_back(commit: Callable[..., Any], args: tuple[Any, ...]) -> None:
         commit(*args)
@@ -252,12 +252,12 @@ def test_a_commit_request_that_arrives_after_its_repetition_was_sent_lands_once(
     """D7: the late request lands before its repetition, and both count as one landing."""
     held: list[Callable[[], Any]] = []
 
-    def hold(commit: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    def hold_the_request_back(commit: Callable[..., Any], args: tuple[Any, ...]) -> None:
         held.append(lambda: commit(*args))
         lake.before_next_swap(held[0])
         raise TimeoutError("no answer yet")
 
-    wrap(lake, hold)
+    wrap(lake, hold_the_request_back)
     snapshot = land(lake, 3, [4])
     assert lake.iceberg.load().snapshot == snapshot
     assert lake.numbers() == {A.shard_id: [1, 2, 3, 4]}
@@ -285,7 +285,7 @@ def test_a_landing_is_found_below_commits_that_came_before_it_was_looked_for(lak
 
     wrap(lake, land_and_go_on)
     land(lake, 3, [4])
-    assert lake.numbers() == {A.shard_id: [1, 2, 3, 4, 5], OTHERS: [1]}
+    assert lake.numbers() == {A.shard_id: [1, 2, 3, 4, 5], FOREIGN_SHARD_ID: [1]}
 
 
 def test_if_the_catalog_doesnt_answer_the_outcome_is_unknown_and_the_files_stay(lake: IcebergLake):

@@ -36,7 +36,7 @@ def plain(tmp_path: Path) -> Iterator[tuple[Catalog, Table]]:
     catalog.close()
 
 
-def test_a_pyicebergs_retry_puts_a_refused_append_on_the_new_head(plain: tuple[Catalog, Table]):
+def test_pyicebergs_retry_puts_a_refused_append_on_the_new_head(plain: tuple[Catalog, Table]):
     """The rows of an outdated writer land without being judged again."""
     catalog, stale = plain
     append = stale.transaction()
@@ -46,7 +46,7 @@ def test_a_pyicebergs_retry_puts_a_refused_append_on_the_new_head(plain: tuple[C
     assert catalog.load_table("lake.plain").scan().count() == 2
 
 
-def test_b_without_retries_pyiceberg_deletes_the_manifests_of_a_landed_commit_that_was_reported_as_failed(
+def test_without_retries_pyiceberg_deletes_the_manifests_of_a_landed_commit_that_was_reported_as_failed(
     plain: tuple[Catalog, Table],
 ):
     """If a proxy or client repeats a request, the second one is refused because of the first."""
@@ -55,11 +55,11 @@ def test_b_without_retries_pyiceberg_deletes_the_manifests_of_a_landed_commit_th
         change.set_properties({"commit.retry.num-retries": "0"})
     commit = catalog.commit_table
 
-    def repeated(*args: Any) -> Any:
+    def commit_and_refuse(*args: Any) -> Any:
         commit(*args)
         raise CommitFailedException("the repeated request met its own first")
 
-    patch(catalog, "commit_table", repeated)
+    patch(catalog, "commit_table", commit_and_refuse)
     with pytest.raises(CommitFailedException):
         table.append(ROW)
     landed = catalog.load_table("lake.plain").current_snapshot()
@@ -67,7 +67,7 @@ def test_b_without_retries_pyiceberg_deletes_the_manifests_of_a_landed_commit_th
     assert not Path(landed.manifest_list).exists()
 
 
-def test_c_files_without_field_ids_commit_and_cannot_be_read(tmp_path: Path):
+def test_files_without_field_ids_commit_and_cannot_be_read(tmp_path: Path):
     lake = IcebergLake(tmp_path)
     table = lake.iceberg.open()
     file = a_file(lake.iceberg.staging_spec(), {a_key(): [1]}, with_ids=False)
@@ -88,23 +88,23 @@ def test_c_files_without_field_ids_commit_and_cannot_be_read(tmp_path: Path):
     assert lake.iceberg.open().current_snapshot() is not None
 
 
-def test_d_pyicebergs_add_files_reads_each_file_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_pyicebergs_add_files_reads_each_file_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     lake = IcebergLake(tmp_path)
     spec: StagingSpec = lake.iceberg.staging_spec()
     paths = [a_file(spec, {a_key(): [n]}, with_ids=False).path for n in (1, 2)]
     opened: list[str] = []
     new_input = PyArrowFileIO.new_input
 
-    def noting(io: PyArrowFileIO, path: str) -> Any:
+    def note_and_open(io: PyArrowFileIO, path: str) -> Any:
         opened.append(path)
         return new_input(io, path)
 
-    monkeypatch.setattr(PyArrowFileIO, "new_input", noting)
+    monkeypatch.setattr(PyArrowFileIO, "new_input", note_and_open)
     lake.iceberg.open().add_files(paths, check_duplicate_files=False)
     assert set(paths) <= set(opened)
 
 
-def test_g_pyiceberg_stamps_a_snapshot_before_its_parent_if_the_hosts_clock_is_behind(tmp_path: Path):
+def test_pyiceberg_stamps_a_snapshot_before_its_parent_if_the_hosts_clock_is_behind(tmp_path: Path):
     lake = IcebergLake(tmp_path)
     lake.clock.at = datetime.now(UTC) + timedelta(hours=1)
     lake.iceberg.commit(a_landing_of_one(lake))

@@ -90,6 +90,6 @@ def test_a_file_that_was_changed_is_refused(lake: IcebergLake):
 
 
 @pytest.mark.parametrize("pointer", ["2:a.json:00", "1", "1:../secrets:00", ""])
-def test_a_pointer_of_an_unknown_form_is_refused_with_what_to_do(tmp_path: Path, pointer: str):
+def test_the_error_for_a_pointer_of_an_unknown_form_says_to_upgrade(tmp_path: Path, pointer: str):
     with pytest.raises(WrongShape, match="upgrade Headrace"):
         StateFiles(str(tmp_path)).read(pointer)

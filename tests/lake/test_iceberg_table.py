@@ -154,36 +154,36 @@ def test_the_staging_spec_can_be_pickled_and_holds_no_credentials(tmp_path: Path
 # --------------------------------------------------------------------------------------
 
 
-def no_ids(lake: IcebergLake) -> StagedFile:
+def a_file_without_field_ids(lake: IcebergLake) -> StagedFile:
     return a_file(lake.iceberg.staging_spec(), {A: [1]}, with_ids=False)
 
 
-def other_ids(lake: IcebergLake) -> StagedFile:
+def a_file_with_other_field_ids(lake: IcebergLake) -> StagedFile:
     spec = lake.iceberg.staging_spec()
     swapped = tuple((name, {4: 3, 3: 4}.get(i, i)) for name, i in spec.field_ids)
     return a_file(replace(spec, field_ids=swapped), {A: [1]})
 
 
-def another_day(lake: IcebergLake) -> StagedFile:
+def a_file_for_another_day(lake: IcebergLake) -> StagedFile:
     return replace(a_file(lake.iceberg.staging_spec(), {A: [1]}), partition="2026-01-30")
 
 
-def fewer_rows(lake: IcebergLake) -> StagedFile:
+def a_file_with_another_row_count(lake: IcebergLake) -> StagedFile:
     return replace(a_file(lake.iceberg.staging_spec(), {A: [1]}), rows=2)
 
 
-def no_footer(lake: IcebergLake) -> StagedFile:
+def a_file_with_a_broken_footer(lake: IcebergLake) -> StagedFile:
     return replace(a_file(lake.iceberg.staging_spec(), {A: [1]}), footer=b"PAR1")
 
 
 @pytest.mark.parametrize(
     ("bad", "why"),
     [
-        (no_ids, "carries field id none"),
-        (other_ids, "column shard_id carries field id 4, the table has 3"),
-        (another_day, "all its rows arrived on 2026-01-30"),
-        (fewer_rows, "says 1 row, the staging result says 2"),
-        (no_footer, "footer can't be read"),
+        (a_file_without_field_ids, "carries field id none"),
+        (a_file_with_other_field_ids, "column shard_id carries field id 4, the table has 3"),
+        (a_file_for_another_day, "all its rows arrived on 2026-01-30"),
+        (a_file_with_another_row_count, "says 1 row, the staging result says 2"),
+        (a_file_with_a_broken_footer, "footer can't be read"),
     ],
 )
 def test_a_file_that_would_harm_the_table_fails_the_whole_commit(

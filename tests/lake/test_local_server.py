@@ -35,7 +35,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+def progress_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> pytest.LogCaptureFixture:
     monkeypatch.setattr(waiting, "TELL_EVERY", 0.5)
     return caplog
 
@@ -49,7 +51,7 @@ def a_java(folder: Path, script: str) -> str:
     return str(folder / "jvm")
 
 
-def counted(java_home: str | None = None) -> int:
+def count_in_a_session(java_home: str | None = None) -> int:
     session = spark_session(SparkSettings(), "test", java_home=java_home)
     try:
         return session.range(3).count()
@@ -63,20 +65,20 @@ def pid_of_the_server(folder: Path) -> int:
 
 @pytest.mark.slow
 def test_the_client_waits_for_a_slow_start_and_reports_progress(
-    folder: Path, told: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    folder: Path, progress_log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
     """The start takes longer than PySpark would wait, which is 120 s on a real machine."""
     monkeypatch.setattr("pyspark.sql.connect.local_server.ServerLauncher._READY_TIMEOUT", 1)
-    assert counted(a_java(folder, f'sleep 2; exec {JAVA} "$@"')) == 3
-    assert "still waiting for the local Spark server" in told.text
-    assert f"its log is {folder / 'logs'}" in told.text
+    assert count_in_a_session(a_java(folder, f'sleep 2; exec {JAVA} "$@"')) == 3
+    assert "still waiting for the local Spark server" in progress_log.text
+    assert f"its log is {folder / 'logs'}" in progress_log.text
 
 
 def test_a_server_that_dies_while_it_starts_is_an_error_with_its_log(folder: Path):
     with pytest.raises(
         Unreachable, match=r"the local Spark server didn't start: .* its log is (\S+)"
     ) as error:
-        counted(a_java(folder, "echo no memory is left >&2; exit 1"))
+        count_in_a_session(a_java(folder, "echo no memory is left >&2; exit 1"))
     log = Path(str(error.value).rpartition(" ")[2])
     assert "no memory is left" in log.read_text()
 
@@ -89,37 +91,39 @@ def test_a_server_that_isnt_up_in_time_is_an_error_with_its_log(
     impatient = {**usual, "patience": waiting.PATIENCE / 150}
     monkeypatch.setattr(local_server.bring_up, "__kwdefaults__", impatient)
     with pytest.raises(Unreachable, match=r"did not become ready within 2 seconds.* its log is "):
-        counted(a_java(folder, f'sleep 20; exec {JAVA} "$@"'))
+        count_in_a_session(a_java(folder, f'sleep 20; exec {JAVA} "$@"'))
 
 
 @pytest.mark.slow
-def test_the_client_waits_for_a_server_that_stopped_answering(folder: Path, told: pytest.LogCaptureFixture):
-    assert counted() == 3
+def test_the_client_waits_for_a_server_that_stopped_answering(
+    folder: Path, progress_log: pytest.LogCaptureFixture
+):
+    assert count_in_a_session() == 3
     server = pid_of_the_server(folder)
     os.kill(server, signal.SIGSTOP)
     goes_on = threading.Timer(4, os.kill, (server, signal.SIGCONT))
     goes_on.start()
     began = time.monotonic()
-    assert counted() == 3
+    assert count_in_a_session() == 3
     goes_on.join()
     assert time.monotonic() - began >= 3
     assert pid_of_the_server(folder) == server, "the same server is used"
-    assert "still waiting for the local Spark server" in told.text
+    assert "still waiting for the local Spark server" in progress_log.text
 
 
 @pytest.mark.slow
 def test_a_server_is_replaced_if_its_starter_was_killed_before_it_wrote_the_address(folder: Path):
-    assert counted() == 3
+    assert count_in_a_session() == 3
     first = pid_of_the_server(folder)
     (folder / "connect.json").unlink()
-    assert counted() == 3
+    assert count_in_a_session() == 3
     assert pid_of_the_server(folder) != first
     eventually(lambda: not is_server(first), "the first run has ended")
 
 
 @pytest.mark.slow
 def test_a_server_that_died_is_started_again(folder: Path):
-    assert counted() == 3
+    assert count_in_a_session() == 3
     os.kill(first := pid_of_the_server(folder), signal.SIGKILL)
-    assert counted() == 3
+    assert count_in_a_session() == 3
     assert pid_of_the_server(folder) != first

@@ -22,11 +22,11 @@ from tests.lake.stage_script import (
     a_page,
     a_spec,
     across_midnight,
-    left_in,
-    line,
+    files_in,
     rows_of,
     script,
     stage,
+    staged_of,
 )
 from tests.lake.tables import IcebergLake
 
@@ -48,7 +48,7 @@ def test_a_file_is_in_its_days_folder_with_a_new_name(tmp_path: Path):
     manifest = stage([a_batch()], script(s0=[a_page(1)]), f"{tmp_path}/data/")
 
     assert manifest.files[0].path == f"{tmp_path}/data/arrival_ts_day=2026-01-31/file-0.parquet"
-    assert left_in(tmp_path) == ["data/arrival_ts_day=2026-01-31/file-0.parquet"]
+    assert files_in(tmp_path) == ["data/arrival_ts_day=2026-01-31/file-0.parquet"]
 
 
 def test_names_are_never_used_twice(tmp_path: Path):
@@ -61,14 +61,14 @@ def test_names_are_never_used_twice(tmp_path: Path):
     ]
 
     assert len(set(paths)) == 2
-    assert len(left_in(tmp_path)) == 2
+    assert len(files_in(tmp_path)) == 2
 
 
 def test_a_file_uri_keeps_its_form_in_the_manifest(tmp_path: Path):
     manifest = stage([a_batch()], script(s0=[a_page(1)]), f"file://{tmp_path}/data")
 
     assert manifest.files[0].path.startswith(f"file://{tmp_path}/data/arrival_ts_day=")
-    assert len(left_in(tmp_path)) == 1
+    assert len(files_in(tmp_path)) == 1
 
 
 def test_rows_around_midnight_utc_are_in_the_file_of_the_day_they_arrived_on(tmp_path: Path):
@@ -127,8 +127,8 @@ def test_a_table_that_lacks_a_column_is_refused_and_no_file_is_left(tmp_path: Pa
 
     manifest = stage_batches([a_batch(after=1)], script(s0=[a_page(2)]), spec=spec, limits=ROOMY, threads=1)
 
-    assert "the lake table lacks columns that Headrace writes: data" in (line(manifest).error or "")
-    assert (manifest.files, left_in(tmp_path)) == ((), [])
+    assert "the lake table lacks columns that Headrace writes: data" in (staged_of(manifest).error or "")
+    assert (manifest.files, files_in(tmp_path)) == ((), [])
 
 
 def test_the_footer_in_the_manifest_equals_the_files_own(tmp_path: Path):
@@ -187,8 +187,8 @@ def test_a_file_may_hold_shards_of_two_streams(tmp_path: Path):
 def test_files_are_written_by_the_scheme_of_their_location_or_refused(tmp_path: Path):
     manifest = stage([a_batch(after=1)], script(s0=[a_page(2)]), "ftp://somewhere/data")
 
-    assert "Headrace writes to paths, file://, s3:// and s3a:// only" in (line(manifest).error or "")
-    assert not line(manifest).moved
+    assert "Headrace writes to paths, file://, s3:// and s3a:// only" in (staged_of(manifest).error or "")
+    assert not staged_of(manifest).moved
 
 
 def test_staged_files_can_be_committed_and_read_back(tmp_path: Path):
@@ -236,8 +236,8 @@ def test_a_full_disk_fails_every_shard_of_the_file_with_a_sentence(
     assert [each.upto for each in manifest.staged[:2]] == [each.after for each in manifest.staged[:2]]
     assert all("No space left on device" in (each.error or "") for each in manifest.staged[:2])
     assert not any(each.rows or each.moved for each in manifest.staged[:2])
-    assert line(manifest, 2).upto == Position(5, arrival=NOON, seen=NOON)
-    assert (manifest.files, left_in(tmp_path)) == ((), [])
+    assert staged_of(manifest, 2).upto == Position(5, arrival=NOON, seen=NOON)
+    assert (manifest.files, files_in(tmp_path)) == ((), [])
 
 
 def test_if_the_disk_is_full_at_the_second_day_the_first_days_file_is_deleted_too(
@@ -251,8 +251,8 @@ def test_if_the_disk_is_full_at_the_second_day_the_first_days_file_is_deleted_to
     )
 
     assert manifest.files == ()
-    assert left_in(tmp_path) == []
-    assert not line(manifest).moved
+    assert files_in(tmp_path) == []
+    assert not staged_of(manifest).moved
 
 
 def test_the_error_for_a_folder_that_cant_be_made_names_it(tmp_path: Path):
@@ -260,8 +260,8 @@ def test_the_error_for_a_folder_that_cant_be_made_names_it(tmp_path: Path):
 
     manifest = stage([a_batch(after=5)], script(s0=[a_page(6)]), tmp_path / "data")
 
-    assert f"could not be written to {tmp_path}/data" in (line(manifest).error or "")
-    assert not line(manifest).moved
+    assert f"could not be written to {tmp_path}/data" in (staged_of(manifest).error or "")
+    assert not staged_of(manifest).moved
 
 
 def test_the_errors_for_unusable_tables_are_wrong_shape_and_bad_setting(tmp_path: Path):

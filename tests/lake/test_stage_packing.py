@@ -157,10 +157,10 @@ def test_every_task_reports_the_load_of_its_host():
 
 
 def test_an_error_in_headraces_own_code_isnt_reported_as_sparks():
-    def broken(_on_waiting: OnWaiting) -> None:
+    def raise_an_own_error(_on_waiting: OnWaiting) -> None:
         raise ValueError("ours")
 
-    stage = SparkStage(broken, script())  # type: ignore[arg-type]
+    stage = SparkStage(raise_an_own_error, script())  # type: ignore[arg-type]
 
     with pytest.raises(ValueError, match="ours"):
         stage.stage([a_batch()], a_spec("unused"), ROOMY)

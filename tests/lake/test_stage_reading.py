@@ -11,7 +11,7 @@ from pipeline.core.batch import Batch, BatchLimits, Gap
 from pipeline.core.position import Position
 from pipeline.errors import DataLoss, Unreachable
 from tests.lake.files import NOON, a_key
-from tests.lake.stage_script import DAY, ROOMY, a_batch, a_page, left_in, line, rows_of, script, stage
+from tests.lake.stage_script import DAY, ROOMY, a_batch, a_page, files_in, rows_of, script, stage, staged_of
 
 
 def test_a_shard_is_read_to_its_tip_and_no_further(tmp_path: Path):
@@ -19,7 +19,7 @@ def test_a_shard_is_read_to_its_tip_and_no_further(tmp_path: Path):
 
     manifest = stage([a_batch()], pages, tmp_path)
 
-    done = line(manifest)
+    done = staged_of(manifest)
     assert done.upto == Position(3, arrival=NOON, seen=NOON + DAY / 2)
     assert (done.rows, done.bytes, done.pages, done.behind) == (3, 21, 2, timedelta(0))
     assert (done.first_arrival, done.last_arrival, done.error) == (NOON, NOON, None)
@@ -29,7 +29,7 @@ def test_a_shard_is_read_to_its_tip_and_no_further(tmp_path: Path):
 def test_empty_pages_behind_the_tip_dont_end_the_reading(tmp_path: Path):
     pages = script(s0=[a_page(behind=5), a_page(behind=5), a_page(1)])
 
-    assert line(stage([a_batch()], pages, tmp_path)).upto.sequence == 1
+    assert staged_of(stage([a_batch()], pages, tmp_path)).upto.sequence == 1
 
 
 def test_reading_an_idle_shard_moves_only_its_witness(tmp_path: Path):
@@ -37,9 +37,9 @@ def test_reading_an_idle_shard_moves_only_its_witness(tmp_path: Path):
 
     manifest = stage([a_batch(after=before)], script(s0=[a_page(answered=NOON)]), tmp_path)
 
-    assert line(manifest).upto == Position(7, arrival=NOON - DAY / 2, seen=NOON)
+    assert staged_of(manifest).upto == Position(7, arrival=NOON - DAY / 2, seen=NOON)
     assert manifest.files == ()
-    assert left_in(tmp_path) == []
+    assert files_in(tmp_path) == []
 
 
 def test_a_shard_that_is_behind_doesnt_count_as_seen(tmp_path: Path):
@@ -53,8 +53,8 @@ def test_a_shard_that_is_behind_doesnt_count_as_seen(tmp_path: Path):
         limits=few,
     )
 
-    assert line(manifest).upto == Position(9, arrival=NOON, seen=NOON)
-    assert line(manifest).behind == timedelta(seconds=60)
+    assert staged_of(manifest).upto == Position(9, arrival=NOON, seen=NOON)
+    assert staged_of(manifest).behind == timedelta(seconds=60)
 
 
 def test_the_end_of_a_closed_shard_names_its_children(tmp_path: Path):
@@ -62,7 +62,7 @@ def test_the_end_of_a_closed_shard_names_its_children(tmp_path: Path):
 
     manifest = stage([a_batch(after=5)], script(s0=[a_page(6, children=children)]), tmp_path)
 
-    assert line(manifest).upto == Position(6, ended=True, children=children, arrival=NOON)
+    assert staged_of(manifest).upto == Position(6, ended=True, children=children, arrival=NOON)
 
 
 def test_the_witness_of_an_end_with_records_is_the_arrival_of_the_last_one(
@@ -74,7 +74,7 @@ def test_the_witness_of_an_end_with_records_is_the_arrival_of_the_last_one(
 
     manifest = stage([a_batch(witness=NOON)], script(s0=[page]), tmp_path)
 
-    assert line(manifest).upto.witness == early
+    assert staged_of(manifest).upto.witness == early
 
 
 def test_a_shard_that_ends_without_a_record_keeps_the_witness_it_began_with(tmp_path: Path):
@@ -82,7 +82,7 @@ def test_a_shard_that_ends_without_a_record_keeps_the_witness_it_began_with(tmp_
 
     manifest = stage([a_batch(after=before)], script(s0=[a_page(children=())]), tmp_path)
 
-    assert line(manifest).upto == Position(ended=True, seen=NOON)
+    assert staged_of(manifest).upto == Position(ended=True, seen=NOON)
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def test_a_shard_stops_at_the_first_limit_that_is_reached(tmp_path: Path, limits
 
     manifest = stage([a_batch()], pages, tmp_path, limits=limits)
 
-    assert line(manifest).upto == Position(3, arrival=NOON)
-    assert line(manifest).error is None
+    assert staged_of(manifest).upto == Position(3, arrival=NOON)
+    assert staged_of(manifest).error is None
 
 
 def test_without_time_left_no_page_is_read_and_no_position_moves(tmp_path: Path):
@@ -108,8 +108,8 @@ def test_without_time_left_no_page_is_read_and_no_position_moves(tmp_path: Path)
     manifest = stage([a_batch(after=5)], pages, tmp_path, limits=BatchLimits(100, 100, seconds=0))
 
     assert pages.asked == []
-    assert line(manifest).upto == line(manifest).after
-    assert not line(manifest).moved
+    assert staged_of(manifest).upto == staged_of(manifest).after
+    assert not staged_of(manifest).moved
 
 
 def test_shards_share_the_limit_of_bytes_by_their_weight(tmp_path: Path):
@@ -118,8 +118,8 @@ def test_shards_share_the_limit_of_bytes_by_their_weight(tmp_path: Path):
 
     manifest = stage([a_batch(0, weight=1), a_batch(1, weight=3)], script(**endless), tmp_path, limits=box)
 
-    assert 9 <= line(manifest, 0).rows <= 12
-    assert 28 <= line(manifest, 1).rows <= 31
+    assert 9 <= staged_of(manifest, 0).rows <= 12
+    assert 28 <= staged_of(manifest, 1).rows <= 31
 
 
 def test_shards_behind_their_tip_get_the_bytes_that_idle_shards_dont_use(tmp_path: Path):
@@ -129,7 +129,7 @@ def test_shards_behind_their_tip_get_the_bytes_that_idle_shards_dont_use(tmp_pat
 
     manifest = stage([a_batch(n) for n in range(10)], script(s0=behind, **idle), tmp_path, limits=box)
 
-    assert line(manifest, 0).rows >= 100
+    assert staged_of(manifest, 0).rows >= 100
 
 
 def test_the_limit_of_bytes_bounds_the_memory_however_many_shards_there_are(tmp_path: Path):
@@ -170,7 +170,7 @@ def test_a_page_behind_a_gap_is_judged_before_its_rows_are_staged(tmp_path: Path
 
     manifest = stage([a_batch(after=5)], pages, tmp_path)
 
-    done = line(manifest)
+    done = staged_of(manifest)
     assert done.data_loss
     assert "records may have left the stream unread" in (done.error or "")
     assert done.upto == Position(6, arrival=NOON)
@@ -182,8 +182,8 @@ def test_the_first_page_is_judged_too(tmp_path: Path):
         [a_batch(after=5, witness=NOON - DAY - timedelta(seconds=1))], script(s0=[a_page(6)]), tmp_path
     )
 
-    assert line(manifest).data_loss
-    assert line(manifest).upto == line(manifest).after
+    assert staged_of(manifest).data_loss
+    assert staged_of(manifest).upto == staged_of(manifest).after
     assert manifest.files == ()
 
 
@@ -203,11 +203,11 @@ def test_a_witness_a_second_within_the_retention_means_no_loss_and_one_in_its_la
     """The Date of an answer is cut to whole seconds."""
     whole = NOON - DAY + timedelta(seconds=1)
     manifest = stage([a_batch(after=5, witness=whole)], script(s0=[a_page(6)]), tmp_path)
-    assert line(manifest).error is None
+    assert staged_of(manifest).error is None
 
     early = whole - timedelta(milliseconds=1)
     manifest = stage([a_batch(after=5, witness=early)], script(s0=[a_page(6)]), tmp_path)
-    assert line(manifest).data_loss
+    assert staged_of(manifest).data_loss
 
 
 def test_each_record_that_is_read_moves_the_witness(tmp_path: Path):
@@ -217,8 +217,8 @@ def test_each_record_that_is_read_moves_the_witness(tmp_path: Path):
 
     manifest = stage([a_batch()], script(s0=steps), tmp_path)
 
-    assert line(manifest).rows == 8
-    assert not line(manifest).data_loss
+    assert staged_of(manifest).rows == 8
+    assert not staged_of(manifest).data_loss
 
 
 def test_an_empty_answer_behind_the_tip_doesnt_move_the_witness(tmp_path: Path):
@@ -228,8 +228,8 @@ def test_an_empty_answer_behind_the_tip_doesnt_move_the_witness(tmp_path: Path):
 
     manifest = stage([a_batch(after=5, witness=old)], script(s0=steps), tmp_path)
 
-    assert line(manifest).data_loss
-    assert line(manifest).upto.sequence == 6
+    assert staged_of(manifest).data_loss
+    assert staged_of(manifest).upto.sequence == 6
 
 
 def test_no_loss_is_reported_for_an_idle_shard_that_was_read_within_the_retention(tmp_path: Path):
@@ -237,33 +237,33 @@ def test_no_loss_is_reported_for_an_idle_shard_that_was_read_within_the_retentio
 
     manifest = stage([a_batch(after=long_ago, witness=NOON - DAY / 2)], script(s0=[a_page(6)]), tmp_path)
 
-    assert line(manifest).error is None
+    assert staged_of(manifest).error is None
 
 
 def test_a_shard_that_left_kinesis_is_a_loss_of_its_unread_records(tmp_path: Path):
     manifest = stage([a_batch(after=5)], script(s0=[a_page(6, behind=9), DataLoss("it is gone")]), tmp_path)
 
-    done = line(manifest)
+    done = staged_of(manifest)
     assert (done.data_loss, done.error, done.upto.ended) == (True, "it is gone", False)
     assert done.upto.sequence == 6
 
 
 # --- passing over a gap ------------------------------------------------------------------------------------
 
-OLD = NOON - DAY - timedelta(hours=3)
+OLD_WITNESS = NOON - DAY - timedelta(hours=3)
 SECOND = timedelta(seconds=1)
 
 
-def going_on(after: Position | int | None = 5, *, witness: datetime = OLD) -> Batch:
+def a_batch_that_goes_on(after: Position | int | None = 5, *, witness: datetime = OLD_WITNESS) -> Batch:
     return replace(a_batch(after=after, witness=witness), goes_on=True)
 
 
 def test_a_batch_that_may_pass_over_a_gap_reports_it_and_stages_the_records_that_are_left(tmp_path: Path):
-    manifest = stage([going_on()], script(s0=[a_page(8, behind=9), a_page(9)]), tmp_path)
+    manifest = stage([a_batch_that_goes_on()], script(s0=[a_page(8, behind=9), a_page(9)]), tmp_path)
 
-    done = line(manifest)
+    done = staged_of(manifest)
     assert (done.error, done.data_loss) == (None, False)
-    assert done.gap == Gap(OLD, NOON - DAY + SECOND)
+    assert done.gap == Gap(OLD_WITNESS, NOON - DAY + SECOND)
     assert done.upto.sequence == 9
 
 
@@ -271,51 +271,53 @@ def test_empty_answers_at_trim_horizon_make_one_gap_that_grows(tmp_path: Path):
     later = NOON + timedelta(seconds=30)
     pages = script(s0=[a_page(behind=9), a_page(answered=later, behind=9), a_page(9, answered=later)])
 
-    manifest = stage([going_on()], pages, tmp_path)
+    manifest = stage([a_batch_that_goes_on()], pages, tmp_path)
 
-    assert line(manifest).gap == Gap(OLD, later - DAY + SECOND)
-    assert line(manifest).upto.sequence == 9
+    assert staged_of(manifest).gap == Gap(OLD_WITNESS, later - DAY + SECOND)
+    assert staged_of(manifest).upto.sequence == 9
 
 
 def test_a_gap_after_staged_rows_ends_the_batch_and_is_left_to_the_next_one(tmp_path: Path):
     late = NOON + DAY + timedelta(seconds=1)
     steps = [a_page(6, behind=9), a_page(8, arrival=late, answered=late, behind=9)]
 
-    manifest = stage([going_on(witness=NOON)], script(s0=steps), tmp_path)
+    manifest = stage([a_batch_that_goes_on(witness=NOON)], script(s0=steps), tmp_path)
 
-    done = line(manifest)
+    done = staged_of(manifest)
     assert (done.error, done.gap, done.upto.sequence, done.at_tip) == (None, None, 6, False)
     assert [number for _, number in rows_of(manifest)] == [6]
 
 
 def test_an_end_after_a_gap_gives_its_children_no_later_witness(tmp_path: Path):
     manifest = stage(
-        [going_on(Position(5, arrival=OLD))],
+        [a_batch_that_goes_on(Position(5, arrival=OLD_WITNESS))],
         script(s0=[a_page(children=("shardId-000000000001",))]),
         tmp_path,
     )
 
-    done = line(manifest)
-    assert done.gap == Gap(OLD, NOON - DAY + SECOND)
-    assert (done.upto.ended, done.upto.witness) == (True, OLD)
-    read = stage([going_on()], script(s0=[a_page(8, children=("shardId-000000000001",))]), tmp_path)
-    assert line(read).upto.witness == NOON, "a record of the shard that was read moves the witness"
+    done = staged_of(manifest)
+    assert done.gap == Gap(OLD_WITNESS, NOON - DAY + SECOND)
+    assert (done.upto.ended, done.upto.witness) == (True, OLD_WITNESS)
+    read = stage(
+        [a_batch_that_goes_on()], script(s0=[a_page(8, children=("shardId-000000000001",))]), tmp_path
+    )
+    assert staged_of(read).upto.witness == NOON, "a record of the shard that was read moves the witness"
 
 
 def test_a_gap_that_a_person_accepted_is_passed_over_once(tmp_path: Path):
-    accepted = Position(5, arrival=OLD, gap_accepted=True)
+    accepted = Position(5, arrival=OLD_WITNESS, gap_accepted=True)
 
-    manifest = stage([going_on(accepted)], script(s0=[a_page(9)]), tmp_path)
+    manifest = stage([a_batch_that_goes_on(accepted)], script(s0=[a_page(9)]), tmp_path)
 
-    assert not line(manifest).upto.gap_accepted
-    empty = stage([going_on(accepted)], script(s0=[a_page()]), tmp_path)
-    assert not line(empty).upto.gap_accepted
+    assert not staged_of(manifest).upto.gap_accepted
+    empty = stage([a_batch_that_goes_on(accepted)], script(s0=[a_page()]), tmp_path)
+    assert not staged_of(empty).upto.gap_accepted
 
 
 def test_a_batch_that_may_pass_over_a_gap_reports_none_if_there_is_none(tmp_path: Path):
-    manifest = stage([going_on(witness=NOON)], script(s0=[a_page(6)]), tmp_path)
+    manifest = stage([a_batch_that_goes_on(witness=NOON)], script(s0=[a_page(6)]), tmp_path)
 
-    assert line(manifest).gap is None
+    assert staged_of(manifest).gap is None
 
 
 # --- errors at one shard ------------------------------------------------------------------------------------
@@ -326,8 +328,8 @@ def test_records_that_were_read_before_an_error_still_land(tmp_path: Path):
 
     manifest = stage([a_batch(after=5)], script(s0=steps), tmp_path)
 
-    assert (line(manifest).error, line(manifest).data_loss) == ("Kinesis is away", False)
-    assert line(manifest).upto.sequence == 6
+    assert (staged_of(manifest).error, staged_of(manifest).data_loss) == ("Kinesis is away", False)
+    assert staged_of(manifest).upto.sequence == 6
     assert [number for _, number in rows_of(manifest)] == [6]
 
 
@@ -343,8 +345,8 @@ def test_a_failing_shard_doesnt_delay_the_others(tmp_path: Path):
 def test_an_unexpected_error_is_reported_by_its_kind_without_its_text(tmp_path: Path):
     manifest = stage([a_batch()], script(s0=[ValueError("payload-canary")]), tmp_path)
 
-    assert "unexpected ValueError" in (line(manifest).error or "")
-    assert "canary" not in (line(manifest).error or "")
+    assert "unexpected ValueError" in (staged_of(manifest).error or "")
+    assert "canary" not in (staged_of(manifest).error or "")
 
 
 def test_a_missing_package_fails_the_whole_task(tmp_path: Path):

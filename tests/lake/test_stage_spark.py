@@ -31,7 +31,7 @@ from pipeline.local.endpoint import LocalAws
 from pipeline.ports import RecordPage
 from pipeline.settings.model import SparkSettings
 from tests.lake.files import a_key
-from tests.lake.stage_script import ROOMY, a_batch, a_page, a_spec, left_in, rows_of
+from tests.lake.stage_script import ROOMY, a_batch, a_page, a_spec, files_in, rows_of
 from tests.spark import SparkServer
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ def spark(spark_server: SparkServer) -> Iterator["SparkSession"]:
 
 
 class Stream:
+    """A stream on the stand-in, and batches that read it."""
+
     def __init__(self, aws: LocalAws, shards: int = 2) -> None:
         self.client: Any = aws.client("kinesis")
         self.name = f"s-{uuid4().hex[:8]}"
@@ -84,7 +86,7 @@ def test_a_wave_of_shards_is_staged_as_one_job(spark: "SparkSession", aws: Local
     assert sorted(number for _, number in rows_of(manifest)) == numbers
     assert [each.error for each in manifest.staged] == [None] * 5
     assert all(each.upto.seen is not None for each in manifest.staged)
-    assert len(manifest.files) == len(left_in(tmp_path)) == 2
+    assert len(manifest.files) == len(files_in(tmp_path)) == 2
 
 
 def test_waves_report_how_busy_the_hosts_of_their_tasks_were(
@@ -253,7 +255,7 @@ def test_a_wave_that_is_staged_twice_has_two_manifests_and_leaves_orphan_files(
 
     assert not {file.path for file in abandoned.files} & {file.path for file in manifest.files}
     assert [number for _, number in rows_of(manifest)] == numbers
-    assert len(left_in(tmp_path)) == 2
+    assert len(files_in(tmp_path)) == 2
 
 
 def test_a_job_that_keeps_failing_is_reported_in_one_sentence(spark: "SparkSession", tmp_path: Path):
@@ -288,7 +290,7 @@ def test_cancel_ends_the_running_job(spark: "SparkSession", tmp_path: Path):
             wave.result(timeout=30)
 
     os.close(listening)
-    assert left_in(tmp_path / "data") == []
+    assert files_in(tmp_path / "data") == []
 
 
 def test_the_session_can_be_used_after_an_error(spark: "SparkSession", aws: LocalAws, tmp_path: Path):

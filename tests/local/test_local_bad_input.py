@@ -135,7 +135,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("operation", "request_", "code"), CASES)
-def test_bad_input_gets_awss_error(operation, request_, code):
+def test_bad_input_gets_the_error_of_aws(operation, request_, code):
     with pytest.raises(AwsError) as raised:
         a_kinesis().call(operation, request_)
     assert (raised.value.code, raised.value.status) == (code, 400)

@@ -111,7 +111,7 @@ def test_the_answer_to_a_refused_write_holds_the_row_only_if_it_was_asked_for(dy
     assert "Item" not in refused.value.response
 
 
-def test_the_answer_to_a_write_refused_by_a_missing_row_holds_no_row(served, dynamodb, table):
+def test_the_answer_to_a_write_refused_for_a_missing_row_holds_no_row(served, dynamodb, table):
     """This test doesn't use boto3, which leaves out an empty item."""
     body = {
         "TableName": table,
@@ -179,7 +179,7 @@ def test_bytes_and_booleans_in_attribute_updates_come_back_as_they_were_written(
     }
 
 
-def test_creating_an_existing_index_is_refused_with_awss_error(dynamodb, table):
+def test_creating_an_existing_index_is_refused_with_the_error_of_aws(dynamodb, table):
     index = {
         "IndexName": INDEX,
         "KeySchema": [
@@ -214,7 +214,7 @@ def test_segments_of_a_scan_share_the_rows(dynamodb, table):
 def test_a_transaction_is_applied_or_refused_completely(dynamodb, table):
     dynamodb.put_item(TableName=table, Item=ROW)
 
-    def moved(owner):
+    def check_and_put(owner):
         check = {
             "TableName": table,
             "Key": A,
@@ -225,6 +225,6 @@ def test_a_transaction_is_applied_or_refused_completely(dynamodb, table):
         dynamodb.transact_write_items(TransactItems=[{"ConditionCheck": check}, {"Put": put}])
 
     with pytest.raises(ClientError, match="ConditionalCheckFailed"):
-        moved("w9")
-    moved("w1")
+        check_and_put("w9")
+    check_and_put("w1")
     assert (row(dynamodb, table, "w9"), row(dynamodb, table, "w1")) == (None, {"leaseKey": {"S": "w1"}})

@@ -21,7 +21,7 @@ from tests.local.builders import (
     shard_id,
 )
 
-DOING = {"throttle"}
+KINDS = {"throttle"}
 
 
 def a_plan(*faults):
@@ -46,19 +46,19 @@ def a_call(operation="GetRecords", service="kinesis", resource=STREAM, shard="sh
     ({"operation": "GetRecords", "resource": STREAM, "shard": shard_id(0)}, True),
 ])  # fmt: skip
 def test_a_fault_happens_to_calls_that_match_all_its_fields(fields, struck):
-    assert (a_plan(Fault(kind="throttle", **fields)).draw(DOING, a_call()) is not None) == struck
+    assert (a_plan(Fault(kind="throttle", **fields)).draw(KINDS, a_call()) is not None) == struck
 
 
 def test_for_s3_the_resource_of_a_fault_is_the_beginning_of_the_path():
     plan = a_plan(Fault(kind="throttle", service="s3", operation="PUT", resource="/lake/meta"))
     paths = ("/lake/metadata/1.json", "/lake/data/1.parquet")
-    drawn = [plan.draw(DOING, a_call("PUT", "s3", path, "")) is not None for path in paths]
+    drawn = [plan.draw(KINDS, a_call("PUT", "s3", path, "")) is not None for path in paths]
     assert drawn == [True, False]
 
 
 def test_skip_and_count_limit_how_often_a_fault_happens():
     plan = a_plan(Fault(kind="throttle", skip=2, count=3))
-    assert [plan.draw(DOING, a_call()) is not None for _ in range(7)] == [False] * 2 + [True] * 3 + [
+    assert [plan.draw(KINDS, a_call()) is not None for _ in range(7)] == [False] * 2 + [True] * 3 + [
         False
     ] * 2
     assert [(item["seen"], item["taken"]) for item in plan.described()] == [(5, 3)]
@@ -66,7 +66,7 @@ def test_skip_and_count_limit_how_often_a_fault_happens():
 
 def test_the_probability_of_a_fault_is_drawn_from_the_seed():
     draws = [
-        [plan.draw(DOING, a_call()) is not None for _ in range(1000)]
+        [plan.draw(KINDS, a_call()) is not None for _ in range(1000)]
         for plan in (a_plan(Fault(kind="throttle", probability=0.3)) for _ in range(2))
     ]
     assert draws[0] == draws[1]

@@ -82,12 +82,12 @@ def test_an_answer_has_the_servers_date_and_length_not_the_applications():
     )
 
 
-def test_head_says_the_length_and_sends_no_body():
+def test_an_answer_to_head_has_the_length_and_no_body():
     text = b"".join(encoded(HttpAnswer(200, (), b"", "12000"), date="now", method="HEAD", keep=False))
     assert text == b"HTTP/1.1 200 OK\r\nDate: now\r\nContent-Length: 12000\r\nConnection: close\r\n\r\n"
 
 
-def test_a_204_has_neither_length_nor_body():
+def test_an_answer_with_status_204_has_neither_length_nor_body():
     text = b"".join(encoded(HttpAnswer(204, (), b"x"), date="now", method="DELETE", keep=True))
     assert b"Content-Length" not in text
     assert text.endswith(b"\r\n\r\n")

@@ -84,7 +84,7 @@ def test_a_shard_takes_1_mib_a_second(strict, client):
     assert put(client, b"x" * 1000, ExplicitHashKey="0")["ShardId"] == "shardId-000000000000"
 
 
-def test_a_record_above_a_seconds_allowance_passes_when_there_is_all_of_it():
+def test_a_record_larger_than_a_seconds_quota_is_taken_if_the_whole_quota_is_free():
     strict = InProcessKinesis(throttle=True)
     client = strict.client()
     a_stream(client, MaxRecordSizeInKiB=10240)

@@ -43,24 +43,24 @@ def test_trim_horizon_begins_at_the_oldest_and_latest_after_the_newest(client, n
 
 
 def test_at_sequence_number_includes_the_record_and_after_sequence_number_doesnt(client, numbers):
-    def from_(kind, number):
+    def payloads_from(kind, number):
         return data_of(a_page(client, 0, kind, StartingSequenceNumber=number)["Records"])
 
-    assert from_("AT_SEQUENCE_NUMBER", numbers[1]) == [b"2", b"3"]
-    assert from_("AFTER_SEQUENCE_NUMBER", numbers[1]) == [b"3"]
-    assert from_("AFTER_SEQUENCE_NUMBER", numbers[2]) == []
+    assert payloads_from("AT_SEQUENCE_NUMBER", numbers[1]) == [b"2", b"3"]
+    assert payloads_from("AFTER_SEQUENCE_NUMBER", numbers[1]) == [b"3"]
+    assert payloads_from("AFTER_SEQUENCE_NUMBER", numbers[2]) == []
 
 
 def test_the_shards_starting_and_ending_sequence_numbers_are_accepted(client, numbers):
     split(client, 0)
     parent = client.list_shards(StreamName=STREAM)["Shards"][0]["SequenceNumberRange"]
 
-    def from_(kind, number):
+    def payloads_from(kind, number):
         return data_of(a_page(client, 0, kind, StartingSequenceNumber=number)["Records"])
 
     for kind in ("AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"):
-        assert from_(kind, parent["StartingSequenceNumber"]) == [b"1", b"2", b"3"]
-        assert from_(kind, parent["EndingSequenceNumber"]) == []
+        assert payloads_from(kind, parent["StartingSequenceNumber"]) == [b"1", b"2", b"3"]
+        assert payloads_from(kind, parent["EndingSequenceNumber"]) == []
     assert parent["EndingSequenceNumber"] not in numbers
 
 
@@ -96,7 +96,7 @@ def test_a_timestamp_in_the_future_is_refused(local, client, numbers):
     assert len(numbers) == 3
 
 
-def test_each_type_takes_its_own_parameters_only(client, numbers):
+def test_each_iterator_type_takes_its_own_parameters_only(client, numbers):
     for kind in ("TRIM_HORIZON", "LATEST"):
         with refuses("InvalidArgumentException"):
             an_iterator(client, 0, kind, StartingSequenceNumber=numbers[0])

@@ -22,7 +22,9 @@ from tests.local.builders import (
     split,
 )
 
-ALIKE = Fraction(1, 1 << 32)  # relative to all hash keys: the error of rounding
+ROUNDING_ERROR = Fraction(
+    1, 1 << 32
+)  # the most by which a rounded border may be off, as a share of all hash keys
 
 
 def scale(client, target):
@@ -59,7 +61,8 @@ def test_after_any_sequence_of_counts_shards_are_equal_and_cover_all_hash_keys(f
         assert ranges[-1][1] == ALL_HASHES
         assert len(ranges) == target
         assert all(
-            abs(Fraction(end - start, ALL_HASHES) - Fraction(1, target)) < ALIKE for start, end in ranges
+            abs(Fraction(end - start, ALL_HASHES) - Fraction(1, target)) < ROUNDING_ERROR
+            for start, end in ranges
         )
     shards = shards_of(client)
     assert {len(parents_of(shard)) for shard in shards} <= {0, 1, 2}
@@ -75,7 +78,7 @@ def test_doubling_splits_each_shard_once_and_halving_merges_each_pair_once(clien
     assert len(shards_of(client)) == 4 * count
 
 
-def test_four_to_six_takes_short_lived_shards_as_aws_says(client):
+def test_scaling_from_four_to_six_shards_makes_short_lived_shards_as_on_aws(client):
     a_stream(client, 4)
     scale(client, 6)
     shards = shards_of(client)

@@ -80,12 +80,12 @@ def together(work):
     """Call `work` in 12 threads that start at the same time."""
     barrier = Barrier(WRITERS)
 
-    def one(writer):
+    def start_with_the_others(writer):
         barrier.wait()
         return work(writer)
 
     with ThreadPoolExecutor(WRITERS) as pool:
-        return list(pool.map(one, range(WRITERS)))
+        return list(pool.map(start_with_the_others, range(WRITERS)))
 
 
 def test_12_concurrent_writers_neither_lose_nor_double_a_record_while_shards_split(served, kinesis, name):

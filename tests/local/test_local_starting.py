@@ -43,6 +43,7 @@ def test_connections_that_come_while_the_server_stops_are_closed_too():
 
 
 def what_is_left(probe):
+    """What the server still sends; empty if it has closed the connection."""
     with probe, contextlib.suppress(ConnectionResetError):
         return probe.recv(1)
     return b""
@@ -164,7 +165,7 @@ def test_reset_removes_streams_tables_buckets_faults_and_the_clocks_offset():
         )
 
 
-def test_another_process_needs_only_the_environment_variables():
+def test_another_process_finds_the_stand_in_by_environment_variables_alone():
     code = "import boto3; print(boto3.client('kinesis').list_streams()['StreamNames'])"
     with local_aws("--transition", "0") as aws:
         a_stream(aws.client("kinesis"))

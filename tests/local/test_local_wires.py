@@ -20,7 +20,7 @@ from tests.local.test_local_cbor import VALUES
 
 ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 ORDERS = {"StreamName": "orders"}
-HALF = str(1 << 127)
+MIDDLE_HASH_KEY = str(1 << 127)
 
 
 def shard(index):
@@ -53,7 +53,7 @@ STORY = [
     ("PutRecords", lambda _: {**ORDERS, "Records": [record(bytes(size)) for size in (0, 23, 24, 300, 70_000)]}),
     ("GetShardIterator", lambda _: {**ORDERS, "ShardId": shard(0), "ShardIteratorType": "AT_TIMESTAMP", "Timestamp": 1.5}),
     ("GetRecords", lambda answers: {"ShardIterator": last_iterator(answers)}),
-    ("SplitShard", lambda _: {**ORDERS, "ShardToSplit": shard(0), "NewStartingHashKey": HALF}),
+    ("SplitShard", lambda _: {**ORDERS, "ShardToSplit": shard(0), "NewStartingHashKey": MIDDLE_HASH_KEY}),
     ("GetShardIterator", lambda _: {**ORDERS, "ShardId": shard(0), "ShardIteratorType": "LATEST"}),
     ("GetRecords", lambda answers: {"ShardIterator": last_iterator(answers)}),
     ("ListShards", lambda _: {**ORDERS, "ShardFilter": {"Type": "FROM_TIMESTAMP", "Timestamp": 1_600_000_000.25}}),

@@ -38,6 +38,8 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True)
 class Result:
+    """How the mutants of one module fared."""
+
     module: str
     mutants: int
     timed_out: int
@@ -63,7 +65,7 @@ def run_mutants(folder: Path, module: str, tests: Sequence[str], *, processes: i
         sys.exit(f"mutmut didn't come to its end on {module}:\n{done.stdout[-4000:]}")
     alive = [name for name, code in codes.items() if code not in KILLED | TIMED_OUT]
     timed_out = sum(code in TIMED_OUT for code in codes.values())
-    return Result(module, len(codes), timed_out, tuple(sorted(_told(folder, name) for name in alive)))
+    return Result(module, len(codes), timed_out, tuple(sorted(_mutant(folder, name) for name in alive)))
 
 
 def _configuration(module: str, tests: Sequence[str]) -> str:
@@ -93,7 +95,7 @@ def _mutmut(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _told(folder: Path, name: str) -> Mutant:
+def _mutant(folder: Path, name: str) -> Mutant:
     shown = _mutmut(folder, "show", name).stdout.splitlines()
     was = [line[1:].strip() for line in shown if line.startswith("-") and not line.startswith("---")]
     became = [line[1:].strip() for line in shown if line.startswith("+") and not line.startswith("+++")]

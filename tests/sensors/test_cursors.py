@@ -16,8 +16,9 @@ def test_the_cursor_keeps_that_a_kcl_worker_leads():
     assert read_worker(write_worker(WorkerMemory(leader=seen))).leader == seen
 
 
-def test_a_cursor_written_before_that_field_existed_can_be_read():
+def test_a_cursor_without_the_field_for_a_kcl_leader_can_be_read():
     seen = LeaderWatchMemory(NOW, "v2", Sighting("w1:7", timedelta(seconds=20), moved=True))
+    """Earlier versions of Headrace wrote such cursors."""
     said = json.loads(write_worker(WorkerMemory(leader=seen)))
     said["leader"] = said["leader"][:3]
     assert read_worker(json.dumps(said)).leader == seen

@@ -101,14 +101,14 @@ def test_a_leader_that_fails_three_times_in_a_row_releases_the_lock(make_world: 
     world.settle()
     world.world.source.fails = Throttled("Kinesis throttles")
     for _ in range(2):
-        assert "Kinesis throttles" in str(_said(world))
+        assert "Kinesis throttles" in str(_skip_message(world))
         assert world.world.lock.read() is not None
 
-    assert "Kinesis throttles" in str(_said(world))
+    assert "Kinesis throttles" in str(_skip_message(world))
 
     assert world.world.lock.read() is None
     world.world.source.fails = None
-    assert "nothing to do" in str(_said(world))
+    assert "nothing to do" in str(_skip_message(world))
 
 
 def test_a_leader_with_an_unexpected_error_releases_the_lock_at_once(
@@ -155,7 +155,7 @@ def test_a_dead_workers_leases_move_even_if_a_stream_cant_be_listed(make_world: 
     assert {row.owner for row in world.world.leases.scan().leases} == {"w1"}
 
 
-def _said(world: DagsterWorld) -> str | None:
+def _skip_message(world: DagsterWorld) -> str | None:
     reason = world.tick("leader").skip_reason
     assert isinstance(reason, dg.SkipReason)
     return reason.skip_message

@@ -30,6 +30,7 @@ password: x
 
 
 def lines(text: str, **environ: str) -> list[str]:
+    """The lines of the one error."""
     with pytest.raises(BadSetting) as caught:
         parse_settings(text, environ, name="h.yaml")
     return str(caught.value).splitlines()

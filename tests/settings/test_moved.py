@@ -19,7 +19,7 @@ from pipeline.settings.values import allowed, knobs
 
 HEAD = "application: my-app\nstreams: [{name: my-stream}]\n"
 HINTS = {key: hint for key, _, hint in knobs(Settings)}
-EARLIER = (
+FILE_WITH_EARLIER_NAMES = (
     HEAD
     + """\
 coordination:
@@ -69,7 +69,7 @@ def value_for(key: str) -> str:
 
 
 def test_a_file_with_earlier_names_gives_the_same_settings() -> None:
-    settings = parse(EARLIER).settings
+    settings = parse(FILE_WITH_EARLIER_NAMES).settings
     assert settings.kcl == KclSettings(
         mode=Mode.KCL_2,
         failover=timedelta(seconds=40),
@@ -92,7 +92,7 @@ def test_a_file_with_earlier_names_gives_the_same_settings() -> None:
 
 
 def test_each_earlier_name_is_reported_in_one_sentence_with_its_line() -> None:
-    loaded = parse(EARLIER)
+    loaded = parse(FILE_WITH_EARLIER_NAMES)
     told = [note.partition(":")[2].split()[1] for note in loaded.notes]
     assert set(told) == {*MOVED, *GONE} - {"discovery.every"}
     assert len(told) == len(set(told))
@@ -152,7 +152,7 @@ def test_an_empty_variable_with_an_earlier_name_means_the_default_and_causes_no_
     )
 
 
-BOTH = [
+BOTH_NAMES = [
     ("coordination: {layout: M}\nkcl: {layout: M}", {}, ["h.yaml:3: ", "(h.yaml:4)"]),
     ("kcl: {layout: M}\ncoordination: {layout: M}", {}, ["h.yaml:4: ", "(h.yaml:3)"]),
     ("coordination: {layout: M}", {"HEADRACE__KCL__LAYOUT": "S"}, ["h.yaml:3: ", "(HEADRACE__KCL__LAYOUT)"]),
@@ -169,7 +169,7 @@ BOTH = [
 ]
 
 
-@pytest.mark.parametrize(("text", "environ", "places"), BOTH)
+@pytest.mark.parametrize(("text", "environ", "places"), BOTH_NAMES)
 def test_both_names_of_one_setting_are_an_error_that_names_both(
     text: str, environ: dict[str, str], places: list[str]
 ) -> None:

@@ -18,8 +18,8 @@ def worker(**fields: str) -> str:
     return "workers: [{" + ", ".join(f"{name}: {value}" for name, value in fields.items()) + "}]"
 
 
-JOINED = "kcl: {failover: 20s, heartbeat: lease, allow_foreign_checkpoints: true}"
-BROKEN = [
+JOINS_A_FLEET = "kcl: {failover: 20s, heartbeat: lease, allow_foreign_checkpoints: true}"
+CONFLICTING = [
     (
         "  - name: second",
         "h.yaml:2: streams has 2 entries, and streams_mode is single",
@@ -81,7 +81,7 @@ BROKEN = [
         "times.lease_duration is 20s; allowed: kcl.failover (30s) or more",
     ),
     (
-        JOINED + "\ntimes: {worker_tick: 11s, lease_duration: 22s}",
+        JOINS_A_FLEET + "\ntimes: {worker_tick: 11s, lease_duration: 22s}",
         "times.worker_tick is 11s; allowed: at most half of kcl.failover",
     ),
     ("aws: {endpoint: 'localhost:4567'}", "aws.endpoint is 'localhost:4567'; allowed: http://host:port"),
@@ -147,14 +147,14 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), BROKEN)
+@pytest.mark.parametrize(("text", "expected"), CONFLICTING)
 def test_settings_that_dont_fit_together_are_refused(text: str, expected: str):
     with pytest.raises(BadSetting) as caught:
         parse(text)
     assert expected in str(caught.value)
 
 
-FITTING = [
+JUST_FITTING = [
     "    initial_position: AT_TIMESTAMP\n    timestamp: 2026-01-31T00:00:00Z",
     "    initial_position: LATEST",
     "streams_mode: multi",
@@ -174,7 +174,7 @@ FITTING = [
 ]
 
 
-@pytest.mark.parametrize("text", FITTING)
+@pytest.mark.parametrize("text", JUST_FITTING)
 def test_settings_that_just_fit_are_accepted(text: str):
     assert parse(text).application == "my-app"
 

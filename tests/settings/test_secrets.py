@@ -163,16 +163,16 @@ SHAPES = {
     "a login in a header": "Basic " + b64encode(b"me:pa55word").decode(),
     "a signed address": "https://store.example.com/lake?sv=2024&sig=abc%3D",
 }
-AROUND = ["{}", "before {} after", "-Dx={}", "key:{};", "'{}'"]
+TEXTS_AROUND = ["{}", "before {} after", "-Dx={}", "key:{};", "'{}'"]
 
 
-@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("around", TEXTS_AROUND)
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_value_with_the_shape_of_a_secret_is_recognized(name: str, around: str) -> None:
     assert holds_secret(around.format(SHAPES[name]))
 
 
-@pytest.mark.parametrize("around", [*AROUND, "s3://bucket/{}/x", "https://host/?a={}&b=1"])
+@pytest.mark.parametrize("around", [*TEXTS_AROUND, "s3://bucket/{}/x", "https://host/?a={}&b=1"])
 def test_nearly_all_random_keys_are_recognized(around: str) -> None:
     missed = sum(not holds_secret(around.format(random_text(40, seed))) for seed in range(2_000))
     assert missed <= 6, "too many of two thousand keys were not recognized"
@@ -185,7 +185,7 @@ def test_a_key_within_an_address_is_recognized() -> None:
 HINTS = {key: hint for key, _, hint in knobs(Settings)}
 
 
-def written(key: str, value: object) -> str:
+def settings_with(key: str, value: object) -> str:
     """A settings file with this value for the key, and with all required settings."""
     tree: dict[str, object] = {"application": "my-app", "streams": [{"name": "my-stream"}]}
     *sections, name = key.split(".")
@@ -204,7 +204,7 @@ def written(key: str, value: object) -> str:
 def refuses(key: str, hint: object, secret: str) -> None:
     value = {"name": secret} if is_mapping(hint) else secret
     text = yaml.safe_dump(value) if is_mapping(hint) else secret
-    for file, environ in ((written(key, value), {}), (HEAD, {variable_for(key): text})):
+    for file, environ in ((settings_with(key, value), {}), (HEAD, {variable_for(key): text})):
         with pytest.raises(BadSetting, match=f"{key}.*secrets are never settings") as caught:
             parse_settings(file, environ, name="h.yaml")
         assert not _repeats(str(caught.value), secret), (key, environ)
@@ -228,7 +228,7 @@ def _repeats(message: str, secret: str) -> bool:
     return any(secret[n : n + 8] in shown for n in range(len(secret) - 8))
 
 
-UNREAD = [
+IN_UNUSED_PLACES = [
     "unknown: {0}",
     "unknown: {{deep: [{0}]}}",
     "unknown: &a [*a, {0}]",
@@ -246,7 +246,7 @@ UNREAD = [
 ]
 
 
-@pytest.mark.parametrize("text", UNREAD)
+@pytest.mark.parametrize("text", IN_UNUSED_PLACES)
 @pytest.mark.parametrize("secret", ["AKIAIOSFODNN7EXAMPLE", f"'{FORTY}'"])
 def test_a_secret_in_an_unused_place_is_reported_and_not_repeated(text: str, secret: str) -> None:
     with pytest.raises(BadSetting, match="secrets are never settings") as caught:

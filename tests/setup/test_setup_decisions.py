@@ -1,3 +1,5 @@
+"""What bin/setup.py decides: which Python and Java it takes, and which steps are left to do."""
+
 import sys
 from pathlib import Path
 

@@ -1,3 +1,5 @@
+"""requirements.lock pins all that pyproject.toml asks for, with hashes."""
+
 import re
 import tomllib
 

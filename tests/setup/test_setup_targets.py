@@ -1,3 +1,5 @@
+"""The targets of the Makefile that people and CI use."""
+
 import re
 import subprocess
 

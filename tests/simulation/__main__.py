@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.simulation.batch import Line, line_of, run_batch, summed
-from tests.simulation.blind_bugs import BLIND
+from tests.simulation.blind_bugs import BLIND_BUGS
 from tests.simulation.planted import plant
 from tests.simulation.planted_bugs import BUGS
 from tests.simulation.quick import exclude_imports_from_gc, unfreeze_dataclasses
@@ -21,7 +21,7 @@ from tests.simulation.quick import exclude_imports_from_gc, unfreeze_dataclasses
 if TYPE_CHECKING:
     from tests.simulation.run import Outcome
 
-_PLANTS = BUGS | BLIND
+_PLANTS = BUGS | BLIND_BUGS
 _TRACE = 60
 """How many lines of the history a failure prints."""
 

@@ -21,6 +21,8 @@ _BEFORE = 3.0
 
 
 class Adoption:
+    """The life of the KCL application: `start` lets KCL read, `adopt` stops it and adopts its rows."""
+
     def __init__(self, world: World) -> None:
         self._world = world
         self._rows: dict[str, Lease] = {}

@@ -143,6 +143,8 @@ def _print_progress(what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
+    """The sums over all seeds of a batch."""
+
     seeds: int
     failed: dict[int, str]
     virtual_hours: float

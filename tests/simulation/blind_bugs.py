@@ -17,7 +17,7 @@ def _mistake(name: str, why: str, module: str, old: str, new: str) -> Plant:
     return Plant(name, why, (Patch(f"pipeline.{module}", old, new),), seeds=40)
 
 
-_DUE: Final = (
+_DUE_BUGS: Final = (
     _mistake(
         "left-claim-is-no-reason",
         "a shard that still carries the claim of a dead run isn't due",
@@ -41,7 +41,7 @@ _DUE: Final = (
     ),
 )
 
-_ORDER: Final = (
+_ORDER_BUGS: Final = (
     _mistake(
         "parent-in-scope-is-passed-over",
         "a child doesn't wait for an unread parent without a row, though the parent has records after the origin",
@@ -65,7 +65,7 @@ _ORDER: Final = (
     ),
 )
 
-_BEGIN: Final = (
+_BEGIN_BUGS: Final = (
     _mistake(
         "empty-parent-means-horizon",
         "the child of a parent that ended without a record starts at TRIM_HORIZON, which is before the origin",
@@ -103,7 +103,7 @@ _BEGIN: Final = (
     ),
 )
 
-_ORIGIN: Final = (
+_ORIGIN_BUGS: Final = (
     _mistake(
         "later-life-begins-as-the-first",
         "a recreated stream begins at LATEST or at the timestamp again",
@@ -130,7 +130,7 @@ _ORIGIN: Final = (
     ),
 )
 
-_GAPS: Final = (
+_GAPS_BUGS: Final = (
     _mistake(
         "gap-moves-the-witness",
         "a gap counts as read, so records that a child lost in the same time aren't reported",
@@ -147,7 +147,7 @@ _GAPS: Final = (
     ),
 )
 
-_WRITES: Final = (
+_WRITES_BUGS: Final = (
     _mistake(
         "handed-over-under-a-claim",
         "a handover is completed although a run has claimed the row meanwhile",
@@ -185,7 +185,7 @@ _WRITES: Final = (
     ),
 )
 
-_ROWS: Final = (
+_ROWS_BUGS: Final = (
     _mistake(
         "unlisted-rows-stay-away",
         "a shard that is being read gets no new row if its row is lost and no listing shows the shard",
@@ -216,7 +216,7 @@ _ROWS: Final = (
     ),
 )
 
-_TIME: Final = (
+_TIME_BUGS: Final = (
     _mistake(
         "credit-never-cleared",
         "a counter that moves doesn't set the credit back to zero",
@@ -254,6 +254,16 @@ _TIME: Final = (
     ),
 )
 
-BLIND: Final = {
-    bug.name: bug for bug in (*_DUE, *_ORDER, *_BEGIN, *_ORIGIN, *_GAPS, *_WRITES, *_ROWS, *_TIME)
+BLIND_BUGS: Final = {
+    bug.name: bug
+    for bug in (
+        *_DUE_BUGS,
+        *_ORDER_BUGS,
+        *_BEGIN_BUGS,
+        *_ORIGIN_BUGS,
+        *_GAPS_BUGS,
+        *_WRITES_BUGS,
+        *_ROWS_BUGS,
+        *_TIME_BUGS,
+    )
 }

@@ -86,6 +86,8 @@ READS = {way.service: way for way in (READ, ASK_KINESIS, LOAD)}
 
 @dataclass(slots=True)
 class CallFaults:
+    """Decides for each port call which fault it meets, and carries the fault out."""
+
     sim: Scheduler
     rng: Random
     mix: Mix

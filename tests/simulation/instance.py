@@ -49,7 +49,8 @@ class Instance:
         return True
 
     def end(self, run_id: str, failed: tuple[str, ...] = (), *, passing: bool = False) -> None:
-        run = self.runs.get(run_id)  # None where this storage was made after the run
+        """Note the end of a run, unless Dagster has ended it already."""
+        run = self.runs.get(run_id)  # None if the Dagster storage was lost after the run began
         if run is not None and run.state is not RunState.OVER:
             run.state, run.failed, run.passing = RunState.OVER, failed, passing
             self.open[run.worker].pop(run_id, None)

@@ -38,6 +38,8 @@ PERSON = "person"
 
 
 class WatchedLeases:
+    """The lease table in memory. Each write is judged before its answer goes back."""
+
     def __init__(self, world: World) -> None:
         self._world = world
         self.store = MemoryLeaseStore()
@@ -172,7 +174,8 @@ class WatchedLeases:
             )
 
     def _counts_as_ended(self, shard: ShardTruth | None) -> bool:
-        """Never read, and a descendant has a position: nothing of the shard was to be read, as that landing was judged."""
+        """Whether the shard was never read and a descendant has a position. The judge of that landing made sure that nothing
+        of the shard was to be read."""
         truth = self._world.truth
         return shard is not None and shard.token is None and truth.is_passed(shard, truth.placed())
 
@@ -387,6 +390,8 @@ class WatchedLeases:
 
 
 class _Written:
+    """An entry of the history, which is turned into text only when a person reads it."""
+
     __slots__ = ("after", "change")
 
     def __init__(self, change: Change, after: Lease | None) -> None:
@@ -398,12 +403,14 @@ class _Written:
 
 
 def _is_beyond(said: Checkpoint, token: tuple[int | None, int, bool] | None) -> bool:
+    """Whether the checkpoint lies after the position with this token."""
     if said.is_end:
         return token is None or not token[2]
     return said.is_digits and (token is None or (not token[2] and int(said.sequence) > (token[0] or -1)))
 
 
 def _short(row: Lease | None) -> str:
+    """The row in one line of the history."""
     if row is None:
         return "nothing"
     over = f" (from {row.checkpoint_owner})" if row.checkpoint_owner else ""

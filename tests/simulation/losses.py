@@ -43,6 +43,8 @@ _Token = tuple[int | None, int, bool]
 
 @dataclass(slots=True)
 class Losses:
+    """What was read when, and the judgement of missing records and of gaps."""
+
     world: World
     decided: dict[StreamId, Origin] = field(default_factory=dict)
     """The committed origin of each stream, once it was judged."""
@@ -171,14 +173,15 @@ class Losses:
         placed = [self.whole_until(parent, at) for parent in parents if parent.token is not None]
         went_unread = any(each.token is None and self.world.is_unlisted(each.key) for each in parents)
         if went_unread or self._may_lack_a_parent(shard, parents):
-            # Which shard the unread one descends from, nobody can tell any more.
+            # From which shard the unread parent descends can't be known any more, so any shard may be its ancestor.
             every = (each for each in self.world.truth.shards.values() if each.key.stream == stream)
             proofs = (_proof(each, at) for each in every if each.token is not None)
             return min((self._begun(stream), *(proof for proof in proofs if proof is not None)))
         return max(placed, default=self._begun(stream))
 
     def _may_lack_a_parent(self, shard: ShardTruth, parents: Iterable[ShardTruth]) -> bool:
-        """No listing shows it, and the table's END of a parent names it alone, as after a merge."""
+        """Whether another parent of the shard may be unknown: no listing shows the shard, and a parent's END names only
+        this one child, as after a merge."""
         alone = (shard.key.shard_id,)
         return self.world.is_unlisted(shard.key) and any(parent.named == alone for parent in parents)
 

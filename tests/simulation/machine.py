@@ -31,6 +31,8 @@ class MachineClock:
 
 
 class Host(MachineClock):
+    """A machine whose processes die with it."""
+
     def __init__(self, name: str, sim: Scheduler, offset: float) -> None:
         super().__init__(sim, offset)
         self.name = name

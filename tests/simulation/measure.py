@@ -9,7 +9,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from tests.simulation.blind_bugs import BLIND
+from tests.simulation.blind_bugs import BLIND_BUGS
 from tests.simulation.planted import ROOT, Plant
 
 
@@ -40,7 +40,7 @@ def main() -> int:
         "names", nargs="*", help="names of planted bugs; all of blind_bugs.py if none is given"
     )
     asked = parser.parse_args()
-    bugs = [BLIND[name] for name in asked.names or BLIND]
+    bugs = [BLIND_BUGS[name] for name in asked.names or BLIND_BUGS]
     found = 0
     with ThreadPoolExecutor(asked.jobs) as pool:
         results = pool.map(partial(measured, seeds=asked.seeds, first=asked.first), bugs)

@@ -32,6 +32,8 @@ _BACK = 8
 
 
 class People:
+    """The people of one seed, and what they do."""
+
     def __init__(self, world: World) -> None:
         self._world = world
         self._looking = False
@@ -151,6 +153,7 @@ class People:
         )
 
     def _to_table(self, recovery: Recovery, key: str) -> None:
+        """Move the row back to the table, by `headrace reposition`."""
         world = self._world
         held = recovery.hold(key)
         if isinstance(held, Busy):

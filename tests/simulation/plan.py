@@ -67,6 +67,8 @@ them that a seed may draw."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
+    """All that is drawn from a seed before its fleet starts."""
+
     seed: int
     hosts: int = 2
     shared: bool = False

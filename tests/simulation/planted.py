@@ -28,6 +28,8 @@ class TextIsGone(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Patch:
+    """A replacement of one text in the source of one module."""
+
     module: str
     old: str
     new: str
@@ -35,6 +37,8 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Plant:
+    """A bug: its patches, and how many seeds may pass until it is found."""
+
     name: str
     why: str
     patches: tuple[Patch, ...]
@@ -44,7 +48,10 @@ class Plant:
     """Fields set in the plan of each seed, for a bug that shows only in plans that few seeds draw."""
 
     def fitted(self, plan: Plan) -> Plan:
-        return replace(plan, **{name: _given(getattr(plan, name), at) for name, at in self.among.items()})
+        """The plan with the fields in which the bug shows."""
+        return replace(
+            plan, **{name: _field_value(getattr(plan, name), at) for name, at in self.among.items()}
+        )
 
 
 def a_bug(
@@ -57,7 +64,7 @@ def a_bug(
     return Plant(name, why, tuple(Patch(f"pipeline.{m}", old, new) for m, old, new in patches), seeds, among)
 
 
-def _given(drawn: Any, wanted: Any) -> Any:
+def _field_value(drawn: Any, wanted: Any) -> Any:
     """The value for a field of the plan: a dictionary is merged into the drawn one (also into the fault rates), and a word
     becomes the enum member that the plan holds."""
     if isinstance(drawn, dict):
@@ -91,6 +98,8 @@ def plant(bug: Plant) -> None:
 
 
 class _Finder(MetaPathFinder):
+    """Finds the modules that have a patch before Python does."""
+
     def __init__(self, sources: dict[str, str]) -> None:
         self._sources = sources
 
@@ -103,6 +112,8 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(SourceLoader):
+    """Loads a module from its patched source."""
+
     def __init__(self, source: str, path: Path) -> None:
         self._source = source
         self._path = path

@@ -7,11 +7,11 @@ from typing import Final
 from tests.simulation.once_unseen import ONCE_UNSEEN
 from tests.simulation.planted import a_bug
 
-_CHECKPOINT: Final = """f"landed up to {at}",
+_CHECKPOINT_WRITE: Final = """f"landed up to {at}",
         holder=me,
         requires={"run_claim": run_claim, "checkpoint": read.checkpoint},"""
 
-_CHECKPOINT_FIRST: Final = """\
+_CHECKPOINT_BEFORE_COMMIT: Final = """\
         for it in staged.manifest.staged:
             if it.upto.checkpoint is not None and not it.upto.ended:
                 row, at = self.claims.held[it.key], it.upto.checkpoint
@@ -26,7 +26,7 @@ _MOVES: Final = """\
         if to != rows[key].owner or is_free(rows[key], inputs)
     ]
 """
-_RESTLESS: Final = (
+_NEEDLESS_MOVES: Final = (
     _MOVES.replace("return [", "moves = [")
     + """\
     names = sorted(inputs.living)
@@ -38,19 +38,19 @@ _RESTLESS: Final = (
 """
 )
 
-_ROLLED_BACK: Final = {"troubles": {"roll_back": 60.0}}
-_RESHARDED: Final = {"troubles": {"split": 60.0, "merge": 80.0}}
-_FORGETFUL: Final = _RESHARDED | {"retention": 120.0}
+_PLAN_WITH_ROLLBACKS: Final = {"troubles": {"roll_back": 60.0}}
+_PLAN_WITH_RESHARDS: Final = {"troubles": {"split": 60.0, "merge": 80.0}}
+_PLAN_WITH_SHORT_RETENTION: Final = _PLAN_WITH_RESHARDS | {"retention": 120.0}
 """Kinesis forgets closed shards, and records that no run reads within two minutes."""
-_MOVING: Final = {
+_PLAN_WITH_MOVES: Final = {
     "graceful": True,
     "hosts": 3,
     "shards": 6,
     "troubles": {"kill_host": 100.0, "freeze_run": 60.0},
 }
-_TAKING: Final = {"mode": "2.x", "heartbeat": "lease", "settle_seconds": 700.0}
+_PLAN_IN_MODE_2: Final = {"mode": "2.x", "heartbeat": "lease", "settle_seconds": 700.0}
 
-_TABLE: Final = (
+_TABLE_BUGS: Final = (
     a_bug(
         "fence-without-position",
         "a range lands whatever the table's position of the shard is",
@@ -119,19 +119,19 @@ _TABLE: Final = (
         (
             "duties.wave_landing",
             "        committed = self.ports.table.commit(",
-            _CHECKPOINT_FIRST + "        committed = self.ports.table.commit(",
+            _CHECKPOINT_BEFORE_COMMIT + "        committed = self.ports.table.commit(",
         ),
     ),
 )
 
-_ROWS: Final = (
+_ROW_BUGS: Final = (
     a_bug(
         "checkpoint-without-claim",
         "a frozen run of the same worker writes after the run that replaced it (D2)",
         (
             "core.change",
-            _CHECKPOINT,
-            _CHECKPOINT.replace('"run_claim": run_claim, ', ""),
+            _CHECKPOINT_WRITE,
+            _CHECKPOINT_WRITE.replace('"run_claim": run_claim, ', ""),
         ),
         seeds=150,
     ),
@@ -140,8 +140,8 @@ _ROWS: Final = (
         "a run's checkpoint is refused because of a beat in between (D1)",
         (
             "core.change",
-            _CHECKPOINT,
-            _CHECKPOINT.replace("read.checkpoint}", 'read.checkpoint, "counter": read.counter}'),
+            _CHECKPOINT_WRITE,
+            _CHECKPOINT_WRITE.replace("read.checkpoint}", 'read.checkpoint, "counter": read.counter}'),
         ),
         seeds=150,
     ),
@@ -165,7 +165,7 @@ _ROWS: Final = (
         ("duties.claims", "if row.holder != self.me:", "if row.owner != self.me:"),
         ("duties.claims", "if row.checkpoint_owner is not None:", "if False:"),
         ("core.due", "lease.holder != me or lease.checkpoint_owner is not None or", "lease.owner != me or"),
-        among=_MOVING,
+        among=_PLAN_WITH_MOVES,
     ),
     a_bug(
         "release-without-claim",
@@ -227,7 +227,7 @@ _ROWS: Final = (
     a_bug(
         "restless-assignment",
         "each assignment pass moves a lease, though nothing has changed (I6)",
-        ("core.assign", _MOVES, _RESTLESS),
+        ("core.assign", _MOVES, _NEEDLESS_MOVES),
         among={"hosts": 3, "shards": 4},
     ),
     a_bug(
@@ -242,7 +242,7 @@ _ROWS: Final = (
     ),
 )
 
-_TIME: Final = (
+_TIME_BUGS: Final = (
     a_bug(
         "hung-runs-beat",
         "a hung run never stops beating (D8)",
@@ -304,7 +304,7 @@ _TIME: Final = (
     ),
 )
 
-_PAST: Final = (
+_PAST_BUGS: Final = (
     a_bug(
         "tag-trusted-after-rollback",
         "the newest snapshot with positions counts, even if it was rolled back and isn't part of the table",
@@ -316,13 +316,13 @@ _PAST: Final = (
                 "            if snapshot.picked is not None:\n                raise"
             ),
         ),
-        among=_ROLLED_BACK,
+        among=_PLAN_WITH_ROLLBACKS,
     ),
     a_bug(
         "read-on-after-rollback",
         "a row that is ahead of the table doesn't stop its shard: rolled-back records land again without a person's decision",
         ("core.start_of_reading", "    if disagreement is not None:", "    if False:"),
-        among=_ROLLED_BACK,
+        among=_PLAN_WITH_ROLLBACKS,
     ),
     a_bug(
         "end-by-vanished-shard",
@@ -332,7 +332,7 @@ _PAST: Final = (
             "            return replace(nothing, error=str(gone), data_loss=True), ()",
             "            return replace(nothing, upto=replace(before, ended=True)), ()",
         ),
-        among=_FORGETFUL,
+        among=_PLAN_WITH_SHORT_RETENTION,
     ),
     a_bug(
         "gap-unrecorded",
@@ -357,7 +357,7 @@ _PAST: Final = (
             "            for child in family.children.get(shard_id, ())",
             "            for child in ()",
         ),
-        among=_RESHARDED,
+        among=_PLAN_WITH_RESHARDS,
     ),
     a_bug(
         "end-dropped",
@@ -372,11 +372,11 @@ _PAST: Final = (
             "    return all(base.is_independent(ShardKey(key.stream, child)) for child in at.children)",
             "    return True",
         ),
-        among=_FORGETFUL,
+        among=_PLAN_WITH_SHORT_RETENTION,
     ),
 )
 
-_SHARED: Final = (
+_SHARED_TABLE_BUGS: Final = (
     a_bug(
         "taken-without-counter",
         "2.x: a lease is taken although its counter has moved since it was looked at",
@@ -385,7 +385,7 @@ _SHARED: Final = (
             'why or f"{me} takes the lease",\n        requires={"counter": read.counter},',
             'why or f"{me} takes the lease",',
         ),
-        among=_TAKING,
+        among=_PLAN_IN_MODE_2,
     ),
     a_bug(
         "stopping-takes",
@@ -395,8 +395,11 @@ _SHARED: Final = (
             "        if row is not None and row.stopping:",
             "        if False:",
         ),
-        among=_TAKING | {"troubles": {"stop": 60.0}},
+        among=_PLAN_IN_MODE_2 | {"troubles": {"stop": 60.0}},
     ),
 )
 
-BUGS: Final = {bug.name: bug for bug in (*_TABLE, *_ROWS, *_TIME, *_PAST, *_SHARED, *ONCE_UNSEEN)}
+BUGS: Final = {
+    bug.name: bug
+    for bug in (*_TABLE_BUGS, *_ROW_BUGS, *_TIME_BUGS, *_PAST_BUGS, *_SHARED_TABLE_BUGS, *ONCE_UNSEEN)
+}

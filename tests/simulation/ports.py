@@ -85,6 +85,8 @@ class Port:
 
 
 class Tables(Port):
+    """Making the coordination tables."""
+
     service, name = "dynamo", "tables"
 
     def __init__(self, calls: ServiceCalls) -> None:
@@ -96,6 +98,8 @@ class Tables(Port):
 
 
 class Leases(Port):
+    """The lease table as one process reaches it. A portion of writes may be applied in part."""
+
     service, name = "dynamo", "leases"
 
     def __init__(self, calls: ServiceCalls) -> None:
@@ -139,6 +143,8 @@ class Leases(Port):
 
 
 class Workers(Port):
+    """The worker table as one process reaches it."""
+
     service, name = "dynamo", "workers"
 
     def __init__(self, calls: ServiceCalls) -> None:
@@ -167,6 +173,8 @@ class Workers(Port):
 
 
 class Lock(Port):
+    """The leader's lock as one process reaches it."""
+
     service, name = "dynamo", "lock"
 
     def __init__(self, calls: ServiceCalls) -> None:
@@ -180,6 +188,8 @@ class Lock(Port):
 
 
 class Source(Port):
+    """Kinesis as one process reaches it."""
+
     service, name = "kinesis", "source"
 
     def __init__(self, calls: ServiceCalls) -> None:
@@ -199,6 +209,8 @@ class Source(Port):
 
 
 class Table(Port):
+    """The lake table as one process reaches it."""
+
     service, name = "lake", "table"
 
     def __init__(self, calls: ServiceCalls) -> None:
@@ -260,7 +272,7 @@ class Stage:
                 raise Violation("I41", f"{claim} holds {row.key} while its Spark starts", row.key)
 
     def _start(self, on_waiting: OnWaiting) -> None:
-        """Spark takes up to longer than a run may go without progress, and sometimes doesn't start."""
+        """Spark starts late, sometimes later than a run without progress counts as hung, or doesn't start."""
         calls, world = self._calls, self._calls.world
         seconds, comes = world.rng.choice((15.0, 45.0, 130.0, 280.0)), world.rng.random() < 0.7
         how = f"Spark starts for {seconds:.0f} s{'' if comes else ' in vain'}"

@@ -37,6 +37,8 @@ class SimTimer:
 
 
 class _Beating:
+    """One timer: the events at which it beats, until its block ends."""
+
     def __init__(
         self,
         world: World,

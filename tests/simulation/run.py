@@ -19,6 +19,8 @@ _LOOK = 15.0
 
 @dataclass(slots=True)
 class Outcome:
+    """What became of one seed."""
+
     plan: Plan
     violation: Violation | None
     history: History = field(repr=False)

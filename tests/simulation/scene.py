@@ -43,6 +43,8 @@ class Held:
 
 @dataclass(slots=True)
 class Scene:
+    """One fleet, its world, and the ways in which a test stops and watches it."""
+
     plan: Plan
     world: World = field(init=False)
     _held: list[Held] = field(default_factory=list)
@@ -132,6 +134,7 @@ class Scene:
         return ShardKey(self.world.truth.stream, name(shard))
 
     def said(self, text: str) -> list[str]:
+        """The lines of the history that contain this text."""
         return [line for line in lines(self.world.history) if text in line]
 
 

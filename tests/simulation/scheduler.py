@@ -58,6 +58,8 @@ class Process:
 
 
 class Task:
+    """A piece of work in a process, which is paused at each port call."""
+
     __slots__ = ("greenlet", "over", "process", "work")
 
     def __init__(self, process: Process, work: Callable[[], None]) -> None:
@@ -73,6 +75,8 @@ class _End:
 
 
 class Scheduler:
+    """The clock of the simulation, and the heap of its events."""
+
     def __init__(self) -> None:
         self.now = 0.0
         self.current: Task | None = None

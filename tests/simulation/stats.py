@@ -13,8 +13,8 @@ from tests.simulation.plan import Plan
 from tests.simulation.scene import Scene
 from tests.simulation.scheduler import Process
 
-_WARM = 120.0
-_WATCHED = 300.0
+_WARM_UP_SECONDS = 120.0
+_WATCHED_SECONDS = 300.0
 
 
 @dataclass(slots=True)
@@ -107,19 +107,22 @@ def _add(times: Times, what: str, those: dict[str, float]) -> None:
 
 
 def _between(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
+    """For each lease, the time from one event to the other."""
     return {key: other[key] - one[key] for key in one.keys() & other.keys()}
 
 
 def _warm(seed: int) -> Scene:
+    """A fleet that has read for a while."""
     scene = Scene(Plan(seed=seed, hosts=3, shards=6, puts_every=1.0, fault_seconds=1e6))
     scene.world.sim.after(1.0, scene.world.produce)
     return scene
 
 
 def _stopped(seed: int, happens: Callable[[Scene, Deployment], None], *, leads: bool) -> Watched:
+    """How long each lease stands unread after a deployment died or was stopped."""
     with _warm(seed) as scene:
         world, rng = scene.world, Random(seed)
-        scene.run(_WARM + rng.uniform(0.0, 60.0))
+        scene.run(_WARM_UP_SECONDS + rng.uniform(0.0, 60.0))
         row = world.lock.read()
         assert row is not None
         fits = [d for d in world.deployments if (row.owner in d.workers) is leads]
@@ -127,7 +130,7 @@ def _stopped(seed: int, happens: Callable[[Scene, Deployment], None], *, leads: 
         held = {lease.key for lease in world.leases.rows.values() if lease.owner in deployment.workers}
         watched = Watched(scene, held, deployment.workers)
         happens(scene, deployment)
-        scene.run_until(lambda: not watched.waiting, within=_WATCHED)
+        scene.run_until(lambda: not watched.waiting, within=_WATCHED_SECONDS)
         return watched
 
 
@@ -137,11 +140,11 @@ def _joined(seed: int) -> Watched:
         late = scene.world.deployments[-1]
         late.host.alive = False
         _kill(scene, late)
-        scene.run(_WARM + 300.0 + Random(seed).uniform(0.0, 60.0))
+        scene.run(_WARM_UP_SECONDS + 300.0 + Random(seed).uniform(0.0, 60.0))
         watched = Watched(scene, set())
         late.host.alive = True
         late.start()
-        scene.run_until(lambda: bool(watched.asked) and not watched.waiting, within=2 * _WATCHED)
+        scene.run_until(lambda: bool(watched.asked) and not watched.waiting, within=2 * _WATCHED_SECONDS)
         return watched
 
 

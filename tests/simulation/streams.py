@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
 
 class Streams:
+    """Creates one stream and takes one out of the settings, where the plan says so."""
+
     def __init__(self, world: World) -> None:
         self._world = world
 

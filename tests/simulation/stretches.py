@@ -27,6 +27,8 @@ _HOUR = 3600.0
 
 
 class Quiet:
+    """A quiet stretch after the faults."""
+
     def __init__(self, world: World) -> None:
         self._world = world
 

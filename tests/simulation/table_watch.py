@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 
 class WatchedTable(MemoryTable):
+    """The lake table in memory. Each commit is judged."""
+
     def __init__(self, world: World) -> None:
         super().__init__(world.clock)
         self._world = world

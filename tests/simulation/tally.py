@@ -9,6 +9,8 @@ from pipeline.ports import Committed
 
 @dataclass(slots=True)
 class Tally:
+    """What was counted in one seed."""
+
     writes: int = 0
     """Writes of lease rows, each of which was judged."""
     commits: int = 0

@@ -94,7 +94,9 @@ def test_d16_a_child_isnt_read_if_its_parent_was_trimmed_unread():
         world.split(world.truth.of(name(0)))
         scene.put(1)
         stream = world.source._streams["orders"]
-        stream.closed_at[name(0)] -= stream.retention * 2  # the shard leaves every listing, unread
+        stream.closed_at[name(0)] -= (
+            stream.retention * 2
+        )  # no listing shows the shard any more, and no run has read it
         frozen.let_go()
         scene.run(200.0)
         assert world.truth.of(name(0)).token is None

@@ -29,6 +29,8 @@ MOST_A_LOOK = 7.5
 
 
 class FailingLock(MemoryLeaderLock):
+    """A lock whose reads fail while the test says so."""
+
     fails = False
 
     def read(self) -> LockRow | None:
@@ -72,6 +74,8 @@ class Candidate:
 
 @dataclass
 class Election:
+    """Candidates for one lock, whose ticks fail and whose cursors are lost by chance."""
+
     seed: int
     clock: MemoryClock = field(default_factory=MemoryClock)
 

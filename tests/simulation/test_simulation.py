@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.__main__ import failure_text
-from tests.simulation.blind_bugs import BLIND
+from tests.simulation.blind_bugs import BLIND_BUGS
 from tests.simulation.corpus_plans import CORPUS, read_plan, write_plan
 from tests.simulation.plan import a_plan
 from tests.simulation.planted import ROOT, patched, path_of
@@ -54,7 +54,7 @@ def test_a_seed_that_fails_prints_the_invariant_a_trace_and_the_command_that_rep
     assert "again: make sim SEEDS=1 FROM=" in done.stdout
 
 
-@pytest.mark.parametrize("bug", (BUGS | BLIND).values(), ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", (BUGS | BLIND_BUGS).values(), ids=lambda bug: bug.name)
 def test_the_text_that_each_planted_bug_replaces_is_in_its_module(bug):
     sources: dict[str, str] = {}
     for patch in bug.patches:

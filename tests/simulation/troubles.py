@@ -13,6 +13,8 @@ _MOST_OPEN = 10
 
 
 class Troubles:
+    """Lets the faults of the plan happen, each at random times."""
+
     def __init__(self, world: World) -> None:
         self.world = world
         self._stopped: set[str] = set()

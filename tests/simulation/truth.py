@@ -26,6 +26,8 @@ class Violation(AssertionError):
 
 @dataclass(slots=True)
 class ShardTruth:
+    """What really happened to one shard."""
+
     key: ShardKey
     parents: tuple[str, ...]
     opened: datetime
@@ -68,6 +70,8 @@ def _order(token: tuple[int | None, int, bool]) -> tuple[bool, int]:
 
 @dataclass(slots=True)
 class Truth:
+    """What really happened to all shards of all streams."""
+
     shards: dict[ShardKey, ShardTruth] = field(default_factory=dict)
     streams: list[StreamId] = field(default_factory=list)
     """All lives of all streams."""
@@ -100,14 +104,17 @@ class Truth:
         return [s for s in self.shards.values() if s.closed is None and s.key.stream in living]
 
     def opened(self, key: ShardKey, parents: tuple[str, ...], at: datetime) -> None:
+        """Note that a shard was opened."""
         self.shards[key] = ShardTruth(key, parents, at)
 
     def put(self, key: ShardKey, sequence: int, at: datetime) -> None:
+        """Note that a record was put."""
         shard = self.shards[key]
         shard.sequences.append(sequence)
         shard.arrivals.append(at)
 
     def closed(self, key: ShardKey, at: datetime, children: tuple[str, ...]) -> None:
+        """Note that a shard was closed."""
         self.shards[key].closed = at
         self.shards[key].children = children
 

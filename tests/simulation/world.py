@@ -54,6 +54,8 @@ times are the defaults."""
 
 
 class World:
+    """The fleet of one plan with all that it works on."""
+
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.rng = Random(plan.seed)

@@ -73,7 +73,8 @@ def _run(store: MemoryLeaseStore, workers: list[Worker], term: Term, *, rules: K
     return remember(plan.term, applied, rules=rules, at_ns=at)
 
 
-def lam(case: Any, expected: Any, graphs: Any) -> Any:
+def leader_passes(case: Any, expected: Any, graphs: Any) -> Any:
+    """Some passes of the lease assignment manager (`lam`) over the same rows."""
     store, term = MemoryLeaseStore(_rows(case["leases"])), Term()
     workers, rules = _workers(case["workers"], case.get("now_s") or 0), _rules(case["config"])
     for run in range(case.get("runs", 1)):
@@ -81,8 +82,8 @@ def lam(case: Any, expected: Any, graphs: Any) -> Any:
     return _shaped(expected, store.scan().leases)
 
 
-def lam_seq(case: Any, expected: Any, graphs: Any) -> Any:
-    """Run the steps of a case, which hold the expectations. Returns None if all of them hold."""
+def leader_steps(case: Any, expected: Any, graphs: Any) -> Any:
+    """Passes with changes of the rows between them. The steps of the case hold the expectations; None if all hold."""
     store, term, rules = MemoryLeaseStore(), Term(), _rules(case["config"])
     for number, step in enumerate(case["steps"]):
         if "reset" in step:
@@ -150,7 +151,7 @@ def _shaped(asked: Any, rows: tuple[Lease, ...]) -> Any:
     return got
 
 
-def take(case: Any, expected: Any, graphs: Any) -> Any:
+def lease_taker(case: Any, expected: Any, graphs: Any) -> Any:
     seen = {
         key: taker.Observed(Lease(key, owner=owner), None if moved is None else moved * MS)
         for key, (owner, moved) in case["leases"].items()
@@ -187,16 +188,16 @@ def metric_failing(case: Any, expected: Any, graphs: Any) -> Any:
     return metrics.is_failing(case.get("sts"), case.get("opr"))
 
 
-def ema(case: Any, expected: Any, graphs: Any) -> Any:
+def average(case: Any, expected: Any, graphs: Any) -> Any:
     return metrics.ema(map(float, case["values"]), case.get("alpha", metrics.ALPHA))
 
 
 FORMS = {
-    "lam": lam,
-    "lam_seq": lam_seq,
-    "taker": take,
+    "lam": leader_passes,
+    "lam_seq": leader_steps,
+    "taker": lease_taker,
     "target": target,
     "metric_valid": metric_valid,
     "metric_failing": metric_failing,
-    "ema": ema,
+    "ema": average,
 }

@@ -101,7 +101,7 @@ def handoff_blocked(case: Any, expected: Any, graphs: Any) -> Any:
         owner=row.get("leaseOwner"),
         checkpoint_owner=row.get("checkpointOwner"),
     )
-    # A row has no flags. The other values of the case are what KCL keeps in memory: isExpiredOrUnassigned.
+    # The true and false values of the case are KCL's flag isExpiredOrUnassigned, which KCL keeps in memory only.
     free = any(value is True for value in row.values())
     deadline = (row.get("handoffDeadlineMs") or 0) * MS
     return lease_availability.is_blocked(lease, deadline, at_ns=case["now_ms"] * MS, free=free)
@@ -120,7 +120,7 @@ def cleanup_completed(case: Any, expected: Any, graphs: Any) -> Any:
     except Unknown:
         return (
             "error" if isinstance(expected, bool) else expected
-        )  # the text of a refusal is only in the file
+        )  # the file has KCL's text for a refusal, which Headrace's needn't match
 
 
 def shutdown_reason(case: Any, expected: Any, graphs: Any) -> Any:

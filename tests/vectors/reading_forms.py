@@ -23,7 +23,7 @@ def start(case: Any, expected: Any, graphs: Any) -> Any:
     except WrongShape:
         return (
             "error" if isinstance(expected, dict) else expected
-        )  # the text of a refusal is only in the file
+        )  # the file has KCL's text for a refusal, which Headrace's needn't match
     every = {"type": found.type, "sequence": found.sequence, "timestamp": found.timestamp}
     return {name: value for name, value in every.items() if value is not None}
 

@@ -25,6 +25,8 @@ NOT_BUILT: dict[str, str] = {}
 
 @dataclass
 class Report:
+    """How many cases agreed, and a line for each that did not."""
+
     passed: int = 0
     failed: int = 0
     lines: list[str] = field(default_factory=list)

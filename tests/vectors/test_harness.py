@@ -14,7 +14,7 @@ def a_case(number, fn, given, expected, **more):
     return {"id": f"case-{number}", "fn": fn, "name": "", "input": given, "expected": expected, **more}
 
 
-OURS = json.loads(Path(__file__).with_name("cases.json").read_text(encoding="utf-8"))
+PROJECT_CASES = json.loads(Path(__file__).with_name("cases.json").read_text(encoding="utf-8"))
 """The project's own cases: answers of KCL 3.5.1 to random input, and answers written by hand from the rules."""
 CASES = [
     a_case(1, "target", {"leases": 7, "workers": 2}, 4),
@@ -109,13 +109,13 @@ def test_the_error_for_a_file_without_cases_says_so(text, tmp_path, capsys):
     assert "isn't a file of cases" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("case", OURS["vectors"], ids=lambda case: case["id"])
+@pytest.mark.parametrize("case", PROJECT_CASES["vectors"], ids=lambda case: case["id"])
 def test_the_projects_own_cases_agree(case):
-    assert run_all({"graphs": OURS["graphs"], "vectors": [case]}).lines == []
+    assert run_all({"graphs": PROJECT_CASES["graphs"], "vectors": [case]}).lines == []
 
 
 def test_the_projects_own_cases_cover_nearly_every_group():
-    counts = Counter(case["fn"] for case in OURS["vectors"])
+    counts = Counter(case["fn"] for case in PROJECT_CASES["vectors"])
     elsewhere = {
         "sync_nonempty",
         "sync_empty",

@@ -118,7 +118,9 @@ def _delete(client: DynamoDBClient, place: Place, args: Args) -> Any:
 
 
 def _held(client: DynamoDBClient, place: Place, args: Args) -> list[str]:
-    me = next(value for value in args.values() if isinstance(value, str))  # the only text names the owner
+    me = next(
+        value for value in args.values() if isinstance(value, str)
+    )  # the owner is the only argument that is text
     found = DynamoLeaseStore(client, place.table).held_by(me)
     return [lease.key for lease in found.leases if lease.owner == me and lease.checkpoint_owner is None]
 
@@ -134,7 +136,7 @@ def _acquire(client: DynamoDBClient, place: Place, args: Args) -> bool:
     lock = DynamoLeaderLock(client, place.table, key=place.key)
     found = lock.read()
     seen = None if args.get("seen") is None else LockRow("somebody", args["seen"], LOCK)
-    if found is not None and found.released:  # every acquisition begins with a look
+    if found is not None and found.released:  # KCL reads the lock before every acquisition
         seen = found
     return lock.take(LockRow(args["me"], args["new_version"], _duration(args)), seen=seen)
 

@@ -44,9 +44,9 @@ class Room:
             "wid": Place(three.worker_table, "wid"),
             "key": Place(three.state_table, "key"),
         }
-        client.meta.events.register("after-call.dynamodb", self._hear)
+        client.meta.events.register("after-call.dynamodb", self._count_refusals)
 
-    def _hear(self, parsed: Mapping[str, Any], **_: Any) -> None:
+    def _count_refusals(self, parsed: Mapping[str, Any], **_: Any) -> None:
         self.refused += parsed.get("Error", {}).get("Code") == "ConditionalCheckFailedException"
 
     def place_of(self, *rows: Row | None) -> Place:

@@ -14,7 +14,7 @@ from pipeline.errors import HeadraceError
 from tests.wire.ops import KEYS_OF, NOT_BUILT, OPERATIONS, KeysOf, Operation
 from tests.wire.room import Room
 
-OURS = frozenset(
+HEADRACE_ATTRIBUTES = frozenset(
     {name for field in lease_item.OUR_FIELDS for name in lease_item.ATTRIBUTES[field]} | worker_item.OURS
 )
 """Attributes that KCL's readers ignore, and that KCL's cases don't mention."""
@@ -22,6 +22,8 @@ OURS = frozenset(
 
 @dataclass
 class Report:
+    """How many cases agreed, and a line for each that did not."""
+
     passed: int = 0
     failed: int = 0
     lines: list[str] = field(default_factory=list)
@@ -75,7 +77,7 @@ def _wrong_write(case: Any, operation: Operation, room: Room) -> list[str]:
     if held and (answer is False or isinstance(answer, Refused)):
         wrong.append("DynamoDB wrote, and the product says that it didn't")
     after = [] if case["after"] is None else [decoded(case["after"])]
-    found = [without_ours(row, like=decoded(case["after"])) for row in room.rows(place)]
+    found = [without_headraces_attributes(row, like=decoded(case["after"])) for row in room.rows(place)]
     if [canonical(row) for row in found] != [canonical(row) for row in after]:
         wrong.append(f"expected the row {_text(after)}, got {_text(found)}")
     return wrong
@@ -94,8 +96,12 @@ def _wrong_keys(keys_of: KeysOf, case: Any, room: Room) -> list[str]:
     return [] if got == expected else [f"expected {_text(expected)}, got {_text(got)}"]
 
 
-def without_ours(row: Mapping[str, Any], *, like: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    return {name: value for name, value in row.items() if name not in OURS or name in (like or {})}
+def without_headraces_attributes(
+    row: Mapping[str, Any], *, like: Mapping[str, Any] | None
+) -> Mapping[str, Any]:
+    return {
+        name: value for name, value in row.items() if name not in HEADRACE_ATTRIBUTES or name in (like or {})
+    }
 
 
 def decoded(value: Any) -> Any:

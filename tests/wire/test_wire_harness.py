@@ -23,7 +23,7 @@ ROW: dict[str, Any] = {
     "checkpointSubSequenceNumber": {"N": "2"},
     "leaseOwner": {"S": "ann"},
 }
-HANDING = {"leaseOwner": {"S": "ben"}, "checkpointOwner": {"S": "ann"}}
+IN_HANDOVER = {"leaseOwner": {"S": "ben"}, "checkpointOwner": {"S": "ann"}}
 LOCK: dict[str, Any] = {
     "leaseKey": {"S": "Leader"},
     "ownerName": {"S": "ann"},
@@ -47,8 +47,8 @@ VERSION: dict[str, Any] = {
     "mts": {"N": "1800000000000"},
     "entityType": {"S": "CLIENT_VERSION_MIGRATION"},
 }
-ME: dict[str, Any] = {"lease_key": KEY, "seen_counter": 11}
-SEEN: dict[str, Any] = {"lease_key": KEY, "seen_owner": "ann", "seen_checkpoint_owner": None}
+SEEN_BY_COUNTER: dict[str, Any] = {"lease_key": KEY, "seen_counter": 11}
+SEEN_BY_OWNER: dict[str, Any] = {"lease_key": KEY, "seen_owner": "ann", "seen_checkpoint_owner": None}
 
 
 def but(row: dict[str, Any], **odd: Any) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def refused(op: str, args: dict[str, Any], row: Any) -> dict[str, Any]:
     return a_case(op, args, row, row, succeeds=False)
 
 
-UP = {"leaseCounter": {"N": "12"}}
+COUNTED_UP = {"leaseCounter": {"N": "12"}}
 SWITCHED = {"ownerSwitchesSinceCheckpoint": {"N": "2"}}
 PENDING = {
     "pendingCheckpoint": {"S": "80"},
@@ -100,7 +100,7 @@ CREATE = {
     "hash_range": ["3", "9"],
 }
 TAKE = {"lease_key": KEY, "me": "cid", "seen_counter": 11}
-RENEW = {**ME, "knows_checkpoint_owner": False, "throughput_kbps": "8.85E-4"}
+RENEW = {**SEEN_BY_COUNTER, "knows_checkpoint_owner": False, "throughput_kbps": "8.85E-4"}
 HISTORY = {
     "h": {"L": [{"M": {"cv": VERSION["cv"], "mb": {"S": "ann"}, "mts": {"N": "1800000000000"}}}]},
 }
@@ -113,31 +113,36 @@ NEXT = {
 CASES = [
     a_case("create_lease", CREATE, None, CREATED),
     refused("create_lease", CREATE, ROW),
-    a_case("take", {**TAKE, "seen_owner": "ann"}, ROW, but(ROW, **UP, **SWITCHED, leaseOwner={"S": "cid"})),
+    a_case(
+        "take",
+        {**TAKE, "seen_owner": "ann"},
+        ROW,
+        but(ROW, **COUNTED_UP, **SWITCHED, leaseOwner={"S": "cid"}),
+    ),
     a_case(
         "take",
         {**TAKE, "seen_owner": "ben", "seen_checkpoint_owner": "ann"},
-        but(ROW, **HANDING),
-        but(ROW, **UP, **SWITCHED, leaseOwner={"S": "cid"}),
+        but(ROW, **IN_HANDOVER),
+        but(ROW, **COUNTED_UP, **SWITCHED, leaseOwner={"S": "cid"}),
     ),
-    a_case("take", {**TAKE, "me": "ann", "seen_owner": "ann"}, ROW, but(ROW, **UP)),
-    refused("take", {**TAKE, "seen_owner": "ann"}, but(ROW, **UP)),
-    a_case("renew", RENEW, ROW, but(ROW, **UP, throughputKBps={"N": "0.000885"})),
-    refused("renew", RENEW, but(ROW, **HANDING)),
-    refused("renew", RENEW, but(ROW, **UP)),
+    a_case("take", {**TAKE, "me": "ann", "seen_owner": "ann"}, ROW, but(ROW, **COUNTED_UP)),
+    refused("take", {**TAKE, "seen_owner": "ann"}, but(ROW, **COUNTED_UP)),
+    a_case("renew", RENEW, ROW, but(ROW, **COUNTED_UP, throughputKBps={"N": "0.000885"})),
+    refused("renew", RENEW, but(ROW, **IN_HANDOVER)),
+    refused("renew", RENEW, but(ROW, **COUNTED_UP)),
     a_case(
         "renew",
         {**RENEW, "knows_checkpoint_owner": True, "throughput_kbps": None},
-        but(ROW, **HANDING),
-        but(ROW, **HANDING, **UP),
+        but(ROW, **IN_HANDOVER),
+        but(ROW, **IN_HANDOVER, **COUNTED_UP),
     ),
     a_case(
         "checkpoint",
-        {**ME, "checkpoint": "90", "sub": 0, "hash_range": ["3", "9"]},
+        {**SEEN_BY_COUNTER, "checkpoint": "90", "sub": 0, "hash_range": ["3", "9"]},
         but(ROW, **PENDING),
         but(
             ROW,
-            **UP,
+            **COUNTED_UP,
             checkpoint={"S": "90"},
             checkpointSubSequenceNumber={"N": "0"},
             ownerSwitchesSinceCheckpoint={"N": "0"},
@@ -145,58 +150,69 @@ CASES = [
             endingHashKey={"S": "9"},
         ),
     ),
-    refused("checkpoint", {**ME, "checkpoint": "90", "sub": 0}, but(ROW, **UP)),
+    refused("checkpoint", {**SEEN_BY_COUNTER, "checkpoint": "90", "sub": 0}, but(ROW, **COUNTED_UP)),
     a_case(
         "prepare_checkpoint",
-        {**ME, "pending": "80", "pending_sub": 3, "pending_state": {"B64": "aGk="}},
+        {**SEEN_BY_COUNTER, "pending": "80", "pending_sub": 3, "pending_state": {"B64": "aGk="}},
         ROW,
-        but(ROW, **UP, **PENDING),
+        but(ROW, **COUNTED_UP, **PENDING),
     ),
     a_case(
         "prepare_checkpoint",
-        {**ME, "pending": "80", "pending_sub": 3},
+        {**SEEN_BY_COUNTER, "pending": "80", "pending_sub": 3},
         but(ROW, **PENDING),
-        but(ROW, **UP, **{**PENDING, "pendingCheckpointState": None}),
+        but(ROW, **COUNTED_UP, **{**PENDING, "pendingCheckpointState": None}),
     ),
     a_case(
         "prepare_checkpoint",
-        {**ME, "pending": "80", "pending_sub": 3, "pending_state": {"B64": "aGk="}, "hash_range": ["3", "9"]},
+        {
+            **SEEN_BY_COUNTER,
+            "pending": "80",
+            "pending_sub": 3,
+            "pending_state": {"B64": "aGk="},
+            "hash_range": ["3", "9"],
+        },
         ROW,
-        but(ROW, **UP, **PENDING, startingHashKey={"S": "3"}, endingHashKey={"S": "9"}),
+        but(ROW, **COUNTED_UP, **PENDING, startingHashKey={"S": "3"}, endingHashKey={"S": "9"}),
     ),
     a_case(
         "checkpoint",
-        {**ME, "checkpoint": "77", "sub": 2, "stream": "123456789012:orders:7", "shard": "s"},
+        {**SEEN_BY_COUNTER, "checkpoint": "77", "sub": 2, "stream": "123456789012:orders:7", "shard": "s"},
         but(ROW, ownerSwitchesSinceCheckpoint={"N": "0"}),
         but(
             ROW,
-            **UP,
+            **COUNTED_UP,
             ownerSwitchesSinceCheckpoint={"N": "0"},
             streamName={"S": "123456789012:orders:7"},
             shardId={"S": "s"},
         ),
     ),
-    a_case("assign", {**SEEN, "new_owner": "ben"}, ROW, but(ROW, **UP, **SWITCHED, leaseOwner={"S": "ben"})),
-    refused("assign", {**SEEN, "new_owner": "ben"}, but(ROW, **HANDING)),
-    refused("assign", {**SEEN, "new_owner": "ben"}, None),
+    a_case(
+        "assign",
+        {**SEEN_BY_OWNER, "new_owner": "ben"},
+        ROW,
+        but(ROW, **COUNTED_UP, **SWITCHED, leaseOwner={"S": "ben"}),
+    ),
+    refused("assign", {**SEEN_BY_OWNER, "new_owner": "ben"}, but(ROW, **IN_HANDOVER)),
+    refused("assign", {**SEEN_BY_OWNER, "new_owner": "ben"}, None),
     a_case(
         "assign",
         {"lease_key": KEY, "seen_owner": None, "seen_checkpoint_owner": "ann", "new_owner": "ann"},
         but(ROW, leaseOwner=None, checkpointOwner={"S": "ann"}),
-        but(ROW, **UP, **SWITCHED),
+        but(ROW, **COUNTED_UP, **SWITCHED),
     ),
     a_case(
         "initiate_handover",
         {"lease_key": KEY, "seen_owner": "ann", "new_owner": "ben"},
         ROW,
-        but(ROW, **HANDING),
+        but(ROW, **IN_HANDOVER),
     ),
-    a_case("evict", SEEN, ROW, but(ROW, **UP, leaseOwner=None)),
+    a_case("evict", SEEN_BY_OWNER, ROW, but(ROW, **COUNTED_UP, leaseOwner=None)),
     a_case(
         "evict",
         {"lease_key": KEY, "seen_owner": "ben", "seen_checkpoint_owner": "ann"},
-        but(ROW, **HANDING),
-        but(ROW, **UP, leaseOwner={"S": "ben"}),
+        but(ROW, **IN_HANDOVER),
+        but(ROW, **COUNTED_UP, leaseOwner={"S": "ben"}),
     ),
     a_case(
         "set_child_shards",
@@ -287,7 +303,7 @@ CASES = [
         "args": {"me": "ann"},
         "rows": [
             ROW,
-            but(ROW, leaseKey={"S": "b"}, **HANDING),
+            but(ROW, leaseKey={"S": "b"}, **IN_HANDOVER),
             but(ROW, leaseKey={"S": "c"}, leaseOwner={"S": "ann"}, checkpointOwner={"S": "ben"}),
             but(ROW, leaseKey={"S": "d"}, leaseOwner=None),
         ],

@@ -4,7 +4,7 @@
                           ^                                                                      |
                           `-- a term: each lease as it was left, when it moved, its deadline <---'  remember
 
-A new leader waits one full lease duration before it calls an owned lease dead: it has to see it stand still.
+A new leader waits one full lease duration before it calls an owned lease dead: it has to see the lease's counter stand still.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """What one pass of the leader writes."""
+
     changes: tuple[Change, ...]
     spilled: tuple[str, ...]
     """Keys of free leases for which no worker has room."""
@@ -67,7 +69,7 @@ def plan_assignment(
 
 
 def remember(term: Term, applied: Iterable[Lease], *, rules: KclRules, at_ns: int) -> Term:
-    """The memory after the writes of the plan that succeeded. Their rows are given."""
+    """The memory after the writes of the plan. `applied`: the rows as the writes that succeeded left them."""
     leases = dict(term.leases)
     for row in applied:
         before = leases[row.key]

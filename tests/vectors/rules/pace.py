@@ -13,6 +13,8 @@ _MS = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
+    """How often a worker performs its duties."""
+
     renew: timedelta
     take: timedelta
     """Used by KCL 2.x only."""

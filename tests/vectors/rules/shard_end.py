@@ -45,6 +45,8 @@ def is_whole(next_iterator: str | None, parents_of_children: Sequence[Sequence[s
 
 
 class ShardEnding(Enum):
+    """What a consumer does next when its shard has ended."""
+
     END = "end"
     """The children have leases, and the application may write SHARD_END."""
     RETRY = "retry"
@@ -55,6 +57,8 @@ class ShardEnding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EndPlan:
+    """What a consumer does at the end of its shard, and which leases it makes first."""
+
     ending: ShardEnding
     create: tuple[Lease, ...] = ()
     why: str = ""
@@ -87,7 +91,7 @@ def plan_shard_end(
         )
     leases = _leases(children, with_lease)
     if present == 0:
-        # So the row of the ended shard is deleted too, and childShardIds can't be written.
+        # If no parent has a lease, the row of this ended shard is deleted too, so childShardIds can't be written into it.
         return EndPlan(ShardEnding.GIVE_UP, leases, "the ended shard's own lease is gone")
     return EndPlan(ShardEnding.END, leases, "both merged shards have a lease")
 

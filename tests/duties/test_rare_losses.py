@@ -17,11 +17,11 @@ from pipeline.memory.table import MemoryTable
 from pipeline.settings.choices import FormerStreams
 from tests.duties.life import Life
 from tests.duties.moves import shared
-from tests.duties.test_chain_repair import mended
+from tests.duties.test_chain_repair import repair
 from tests.duties.test_recover import reposition
 from tests.duties.world import STREAM, TICK, World
 
-HALF = timedelta(seconds=30)
+HALF_A_MINUTE = timedelta(seconds=30)
 
 
 def a_recovery(world: World) -> Recovery:
@@ -46,18 +46,18 @@ def test_a_run_that_was_frozen_while_its_stream_was_recreated_names_no_children_
     world.source.split(world.shard(0))
     old = world.stream
 
-    def make_anew(arrow: Arrow, _keys: tuple[str, ...]) -> None:
+    def recreate(arrow: Arrow, _keys: tuple[str, ...]) -> None:
         if arrow is Arrow.COMMITTED and world.stream == old:
-            world.clock.advance(HALF)
+            world.clock.advance(HALF_A_MINUTE)
             world.source.delete_stream(STREAM)
             world.stream = world.source.create_stream(STREAM, 2)
-            world.clock.advance(2 * HALF)
+            world.clock.advance(2 * HALF_A_MINUTE)
             world.tick(12)
 
     run = world.a_run("w1", "asleep")
     world.runs.launch("asleep", "w1")
     world.runs.start("asleep")
-    run.on_arrow = make_anew
+    run.on_arrow = recreate
     run.wave()
     world.runs.end("asleep")
     assert all(row.children == frozenset() for row in world.leases.scan().leases)
@@ -76,7 +76,7 @@ def test_a_stream_known_only_from_rows_begins_where_the_settings_say_once_they_n
     world.table = MemoryTable(world.clock)  # no record had landed yet, and the lake table is a new one
     both = world.settings
     world.settings = replace(both, streams=both.streams[:1])
-    world.clock.advance(2 * HALF)
+    world.clock.advance(2 * HALF_A_MINUTE)
     told = ""
     for _ in range(8):
         told += str(world.lead())
@@ -96,7 +96,7 @@ def test_a_shard_that_was_repositioned_to_no_position_is_due_at_once():
     world.produce(0, 5)
     world.wave()
     world.wave("w1", "again")
-    world.clock.advance(HALF)
+    world.clock.advance(HALF_A_MINUTE)
     world.table.rollback(nothing)
     person = a_recovery(world)
     held = person.hold(world.shard(0).shard_id)
@@ -149,10 +149,10 @@ def test_the_wait_of_a_former_stream_stands_still_while_discovery_fails():
     world.source.tag_stream("b", {})
     world.tick(60)
 
-    def down(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise Throttled("tags can't be asked for")
 
-    world.source.find_streams = down  # type: ignore[method-assign,assignment]
+    world.source.find_streams = fail  # type: ignore[method-assign,assignment]
     world.source.tag_stream("b", {"app": "x"})
     before = sum("b:" in row.key for row in world.leases.scan().leases)
     assert before
@@ -174,7 +174,7 @@ def test_a_cherry_pick_whose_earlier_snapshots_are_lost_is_not_repaired_by_guess
     pick = life.table.head
     kept = {pick, *(snapshots[1:] if keep_past else ())}
     life.table.forget(*(set(life.table.snapshots) - kept))
-    plan = mended(life, origin=TRIM)
+    plan = repair(life, origin=TRIM)
     assert isinstance(plan, Stop)
     assert "cherry-pick" in plan.why
 

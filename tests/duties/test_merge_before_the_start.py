@@ -1,4 +1,4 @@
-"""A merge whose parents begin unequally: one was read, and the lease row of the other is lost before anybody read it."""
+"""A merge of two shards of which one was read, and the lease row of the other was lost before any run had read it."""
 
 from datetime import timedelta
 
@@ -15,7 +15,7 @@ from tests.duties.life import DAY, Life
 HOUR = timedelta(hours=1)
 
 
-def a_start_to_come() -> Life:
+def a_merge_before_a_future_start() -> Life:
     """Shards 0 and 1 merge into 2, an hour before the stream's start. The lease row of shard 1 is lost."""
     life = Life(
         shards=2,
@@ -34,13 +34,13 @@ def a_start_to_come() -> Life:
 def test_a_child_waits_for_no_parent_that_closed_before_a_start_that_was_still_to_come(
     when: timedelta,
 ) -> None:
-    life = a_start_to_come()
+    life = a_merge_before_a_future_start()
     life.wave(["shardId-000000000000"])
     ended = life.at(0)
     assert ended is not None
     assert ended.ended
     life.sync()
-    assert life.wave().problems == (), "before the start"
+    assert life.wave().problems == (), "no shard has to be read before the start"
     life.later(when)
     life.produce(2)
     assert life.wave().problems == ()
@@ -54,7 +54,8 @@ def test_a_child_waits_for_no_parent_that_closed_before_a_start_that_was_still_t
 
 
 def test_a_parent_whose_records_since_the_start_left_the_stream_unread_is_not_taken_for_empty() -> None:
-    """Kinesis finds no record in shard 1, for the retention covers the start no more. Only its listing tells of the shard."""
+    """Kinesis finds no record in shard 1, because the retention no longer covers the start. Only
+    the listing still shows the shard."""
     life = Life(shards=2, position=InitialPosition.LATEST, on_data_loss=OnDataLoss.CONTINUE)
     life.sync()
     life.later(timedelta(seconds=2))
@@ -79,4 +80,4 @@ def test_a_parent_whose_records_since_the_start_left_the_stream_unread_is_not_ta
     life.wave()
     life.wave()
     assert life.at(2) is not None
-    assert life.skipped()[0][0] == "1", "its lost records are told"
+    assert life.skipped()[0][0] == "1", "the loss of shard 1's records is reported"

@@ -23,21 +23,21 @@ def test_many_rows_are_written_at_the_same_time(table: Table):
     """Each write waits for fifteen others. One after the other they would wait for ever."""
     together = Barrier(leases._AT_ONCE, timeout=20)
 
-    def wait(**_: Any) -> None:
+    def wait_for_the_others(**_: Any) -> None:
         together.wait()
 
-    table.client.meta.events.register("before-send.dynamodb.PutItem", wait)
+    table.client.meta.events.register("before-send.dynamodb.PutItem", wait_for_the_others)
     many = [change.create(row, "a test") for row in ROWS[: leases._AT_ONCE]]
     assert all(isinstance(each, Applied) for each in table.store.apply_all(many))
 
 
 @pytest.mark.usefixtures("no_backoff")
 def test_a_row_that_stays_throttled_gets_that_error_and_the_others_are_written(table: Table):
-    def too_many(params: Any, context: Any, **_: Any) -> None:
+    def throttle(params: Any, context: Any, **_: Any) -> None:
         if params["Item"]["leaseKey"]["S"] == ROWS[7].key:
             raise Throttled("this one")
 
-    table.client.meta.events.register("provide-client-params.dynamodb.PutItem", too_many)
+    table.client.meta.events.register("provide-client-params.dynamodb.PutItem", throttle)
     answers = created(table)
     assert [n for n, each in enumerate(answers) if isinstance(each, HeadraceError)] == [7]
     assert len(table.store.scan().leases) == len(ROWS) - 1
@@ -47,11 +47,11 @@ def test_a_row_that_stays_throttled_gets_that_error_and_the_others_are_written(t
 def test_if_every_second_write_is_throttled_all_rows_are_tried(table: Table):
     """Otherwise the same last rows would never be tried while the throttling lasts."""
 
-    def too_many(params: Any, context: Any, **_: Any) -> None:
+    def throttle(params: Any, context: Any, **_: Any) -> None:
         if int(params["Item"]["leaseKey"]["S"][-1]) % 2:
             raise Throttled("this one")
 
-    table.client.meta.events.register("provide-client-params.dynamodb.PutItem", too_many)
+    table.client.meta.events.register("provide-client-params.dynamodb.PutItem", throttle)
     many = [Lease(f"shardId-{n:012d}", owner="me") for n in range(6 * leases._AT_ONCE)]
     table.store.apply_all([change.create(row, "a test") for row in many])
     assert {row.key for row in table.store.scan().leases} == {row.key for row in many[::2]}

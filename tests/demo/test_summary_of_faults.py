@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.cli import main
 from pipeline.demo.home import Home
-from tests.demo.homes import OTHER, PARENT, Rows, a_home, data_files, place, rewrite
+from tests.demo.homes import OTHER, PARENT, Rows, a_home, data_files, rewrite, row_number
 
 
 @pytest.fixture
@@ -20,19 +20,19 @@ def check(home: Home, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     return code, capsys.readouterr().out
 
 
-def without(its: str) -> Callable[[Rows], Rows]:
-    return lambda rows: [row for n, row in enumerate(rows) if n != place(rows, its)]
+def without(record_id: str) -> Callable[[Rows], Rows]:
+    return lambda rows: [row for n, row in enumerate(rows) if n != row_number(rows, record_id)]
 
 
-def doubled(its: str) -> Callable[[Rows], Rows]:
+def doubled(record_id: str) -> Callable[[Rows], Rows]:
     return lambda rows: [
-        again for n, row in enumerate(rows) for again in [row] * (1 + (n == place(rows, its)))
+        again for n, row in enumerate(rows) for again in [row] * (1 + (n == row_number(rows, record_id)))
     ]
 
 
-def swapped(its: str, other: str) -> Callable[[Rows], Rows]:
+def swapped(record_id: str, other_id: str) -> Callable[[Rows], Rows]:
     def change(rows: Rows) -> Rows:
-        one, two = place(rows, its), place(rows, other)
+        one, two = row_number(rows, record_id), row_number(rows, other_id)
         assert one is not None
         assert two is not None
         rows[one], rows[two] = rows[two], rows[one]
@@ -41,9 +41,9 @@ def swapped(its: str, other: str) -> Callable[[Rows], Rows]:
     return change
 
 
-def payloads_swapped(its: str, other: str) -> Callable[[Rows], Rows]:
+def payloads_swapped(record_id: str, other_id: str) -> Callable[[Rows], Rows]:
     def change(rows: Rows) -> Rows:
-        one, two = place(rows, its), place(rows, other)
+        one, two = row_number(rows, record_id), row_number(rows, other_id)
         assert one is not None
         assert two is not None
         rows[one]["data"], rows[two]["data"] = rows[two]["data"], rows[one]["data"]
@@ -105,11 +105,11 @@ def test_two_swapped_payloads_are_named(home: Home, capsys: pytest.CaptureFixtur
 
 
 def test_a_payload_that_was_never_put_is_named(home: Home, capsys: pytest.CaptureFixture[str]):
-    def foreign(rows: Rows) -> Rows:
+    def with_a_foreign_payload(rows: Rows) -> Rows:
         rows[0]["data"] = b"not json"
         return rows
 
-    rewrite(home, foreign, with_row="r30")
+    rewrite(home, with_a_foreign_payload, with_row="r30")
     code, said = check(home, capsys)
     assert code == 1
     assert "1 missing, 1 unknown" in said
