@@ -158,7 +158,7 @@ class LeaseStore(Protocol):
 
     def held_by(self, worker_id: str, known: Mapping[str, Lease] = NO_ROWS) -> Listing:
         """The rows whose owner is this worker, from the owner index. A row of `known` (by lease key) that the worker still owns
-        is answered as it is, without being read."""
+        is answered as it is, without being read. A store without an owner index reads every row."""
         # During a handover `leaseOwner` is the next owner. So the index doesn't show the holder the rows that it is handing over.
         # A DynamoDB index is eventually consistent, too: the row itself decides, by the condition of each write.
         ...

@@ -54,8 +54,13 @@ def decide_landing(base: Positions, proposal: Proposal) -> Landing:
     """Accept or refuse each range of the proposal, given the positions of the base."""
     _check_proposal(proposal)
     refused: dict[ShardKey, RangeRefused] = {}
-    # An origin is decided once for ever: where the base has one, the proposed one is ignored.
-    decided = {stream: origin for stream, origin in proposal.origins if stream not in base.origins}
+    # An origin is decided once for ever: where the base has one, the proposed one is ignored. So is the origin of a life that is
+    # over by now: a commit that arrives late would make the stream's present life, whose origin is decided, look like a later one.
+    decided = {
+        stream: origin
+        for stream, origin in proposal.origins
+        if stream not in base.origins and not _has_later_life(base, stream)
+    }
     for each in proposal.ranges:
         why = _why_refused(base, decided, each)
         if why is not None:
@@ -69,6 +74,10 @@ def decide_landing(base: Positions, proposal: Proposal) -> Landing:
     positions = base.with_origins(decided).with_shards(moved, dropped)
     page = LedgerPage(landed, tuple(sorted(decided.items())), dropped)
     return Landing(page, files, tuple(refused.values()), positions)
+
+
+def _has_later_life(base: Positions, stream: StreamId) -> bool:
+    return any(known.arn == stream.arn and known.epoch > stream.epoch for known in base.origins)
 
 
 def _check_proposal(proposal: Proposal) -> None:

@@ -8,7 +8,7 @@ from pipeline.core.landing import Proposal
 from pipeline.core.lease import Lease
 from pipeline.core.position import TRIM, Origin, Start
 from pipeline.core.words import counted
-from pipeline.errors import OriginUnsafe
+from pipeline.errors import OriginUnsafe, Transient
 from pipeline.ports import LandingTable, StreamFacts, TableState
 from pipeline.settings.choices import InitialPosition
 from pipeline.settings.model import StreamSettings
@@ -24,7 +24,15 @@ def ensure_origin(
 ) -> TableState:
     """Commit the stream's origin if it has none. Returns the table's state, in which the stream has an origin."""
     origin = plan_origin(state, facts, stream=stream, leases=leases)
-    return state if origin is None else table.commit(Proposal(origins=((facts.stream, origin),))).state
+    if origin is None:
+        return state
+    decided = table.commit(Proposal(origins=((facts.stream, origin),))).state
+    if facts.stream not in decided.positions.origins:
+        raise Transient(
+            f"{facts.stream} was deleted and created again while its start was decided, and another process has decided "
+            "the start of the new stream. Nothing was read; the next tick or wave describes the stream again"
+        )
+    return decided
 
 
 def plan_origin(

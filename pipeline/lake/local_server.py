@@ -36,8 +36,8 @@ _log = logging.getLogger("headrace")
 
 def bring_up(
     master: str, conf: Mapping[str, str], *, patience: timedelta = PATIENCE, on_waiting: OnWaiting = warn
-) -> str:
-    """Start or join the local server, and return its address once it answers. Puts its token into this process's environment."""
+) -> LocalConnectServer:
+    """Start or join the local server, and return once it answers."""
     from pyspark.errors import PySparkException
     from pyspark.sql.connect.local_server import Discovery, LocalConnectServer
 
@@ -55,9 +55,7 @@ def bring_up(
         except (PySparkException, subprocess.TimeoutExpired) as error:
             raise _failed(str(error), discovery) from error
         _await_answer(server, discovery, patience)
-    # PySpark's client reads the token from this variable.
-    os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = server.token or ""
-    return server.url
+    return server
 
 
 def is_server(pid: int) -> bool:

@@ -36,6 +36,9 @@ DISCOVERY = "SPARK_LOCAL_CONNECT_DISCOVERY"
 paths use different servers.
 """
 
+AUTHENTICATION = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+"""PySpark's environment variable: the token that its client sends to a server, read when a session is made."""
+
 _LOCAL = {
     # Little is enough: records never pass through the JVM, which carries one JSON document per task.
     "spark.driver.memory": "768m",
@@ -112,7 +115,10 @@ def _local(
     }
     with _environment(starting):
         starting_conf = {**conf, "spark.local.connect.server.port": _free_port()}
-        return _connect(bring_up(remote, starting_conf, on_waiting=on_waiting), session_conf)
+        server = bring_up(remote, starting_conf, on_waiting=on_waiting)
+        # Only while this session is made: PySpark would send the token to each other server, too, and ask it for TLS.
+        with _environment({AUTHENTICATION: server.token or ""}):
+            return _connect(server.url, session_conf)
 
 
 def _await_server(url: str, patience: timedelta = PATIENCE) -> None:

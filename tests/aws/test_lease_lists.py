@@ -1,10 +1,12 @@
 """Listings of leases in DynamoDB: pages, segments, the owner index, odd rows and rows of other kinds."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pipeline.core import change
+from pipeline.core.change import Refused
 from pipeline.core.checkpoint import SHARD_END
 from pipeline.core.lease import Lease
 from pipeline.errors import Throttled, WrongShape
@@ -170,6 +172,44 @@ def test_rows_that_the_index_shows_too_late_are_left_out(table: Table):
 
     table.on_answer("Query", add_outdated_rows)
     assert table.store.held_by("me").leases == (CLAIMED,)
+
+
+def test_known_rows_are_answered_without_a_read_and_other_rows_are_read(table: Table):
+    known = {f"known-{i}": Lease(f"known-{i}", owner="me") for i in range(3)}
+    table.hold(*known.values(), CLAIMED)
+    table.make_index()
+    everything = {*known.values(), CLAIMED}
+    assert set(table.store.held_by("me", known | {KEY: CLAIMED}).leases) == everything
+    assert table.calls["BatchGetItem"] == 0
+    assert set(table.store.held_by("me", known).leases) == everything
+    assert (table.calls["BatchGetItem"], table.calls["Scan"]) == (1, 0)
+
+
+def test_while_the_index_is_behind_a_known_row_is_answered_and_each_write_on_it_is_refused(table: Table):
+    """DynamoDB's index follows the table within a moment. Until then only the condition of a write tells the change."""
+    known = replace(CLAIMED, run_claim=None)
+    moved = replace(known, owner="other")
+    table.hold(moved)
+    table.make_index()
+
+    def late(parsed: Any, **_: Any) -> None:
+        parsed["Items"] = [{"leaseKey": {"S": key}, "leaseOwner": {"S": "me"}} for key in (KEY, "gone")]
+
+    table.on_answer("Query", late)
+    assert table.store.held_by("me", {KEY: known}).leases == (known,)
+    assert table.store.apply(change.claim(known, "me", "run/2")) == Refused(moved)
+    assert table.store.apply(change.give_up(known, "me")) == Refused(moved)
+
+
+def test_a_known_row_that_the_index_doesnt_show_yet_isnt_answered(table: Table):
+    table.hold(CLAIMED)
+    table.make_index()
+
+    def early(parsed: Any, **_: Any) -> None:
+        parsed["Items"] = []
+
+    table.on_answer("Query", early)
+    assert table.store.held_by("me", {KEY: CLAIMED}).leases == ()
 
 
 def test_a_deleted_index_is_replaced_by_a_scan(table: Table):

@@ -219,6 +219,20 @@ def test_an_origin_is_decided_once():
     assert second.positions.origins == {STREAM: ORIGIN}
 
 
+def test_the_origin_of_a_life_that_is_over_isnt_decided_after_that_of_a_later_life():
+    base = Positions({LATER_LIFE: ORIGIN})
+    landing = decide_landing(base, Proposal(origins=((STREAM, ORIGIN),)))
+    assert landing.is_empty
+    assert landing.positions.origins == {LATER_LIFE: ORIGIN}
+
+
+def test_the_origin_of_a_later_life_is_decided_after_that_of_an_earlier_life_and_of_another_stream():
+    other = StreamId(STREAM.arn + "-2", LATER_LIFE.epoch + 1)
+    for earlier in (STREAM, other):
+        landing = decide_landing(Positions({earlier: ORIGIN}), Proposal(origins=((LATER_LIFE, ORIGIN),)))
+        assert landing.positions.origins == {earlier: ORIGIN, LATER_LIFE: ORIGIN}
+
+
 def test_the_origin_of_one_life_doesnt_count_for_another_life():
     key = ShardKey(LATER_LIFE, A.shard_id)
     landing = decide_landing(base_of({}), Proposal((landed(key, None, Position(1)),)))

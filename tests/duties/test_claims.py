@@ -96,6 +96,16 @@ def test_a_refused_claim_is_reported_with_the_worker_that_was_faster() -> None:
     assert not place.claims._claiming
 
 
+def test_a_refused_claim_of_a_row_that_lost_its_owner_says_that_no_worker_holds_it() -> None:
+    place = Place(a_row("s1"))
+    read = place.rows.scan().leases
+    place.rows.wipe("s1")
+    assert isinstance(place.rows.apply(create(replace(a_row("s1"), owner=None), "a test")), Applied)
+    assert place.taken(*read) == ()
+    why = "its row changed before this run could claim it (no worker holds it now); nothing was read"
+    assert place.log.problems == [Problem("s1", why, fatal=False)]
+
+
 @pytest.mark.parametrize(("error", "fatal"), [(Terminal("denied"), True), (Throttled("later"), False)])
 def test_an_error_at_one_claim_is_a_problem_of_that_shard_alone(error: HeadraceError, *, fatal: bool) -> None:
     place = Place(a_row("s1"), a_row("s2"))
@@ -324,6 +334,13 @@ def test_the_failure_to_describe_a_stream_is_noted_in_the_rows_of_this_worker() 
     place = Place(a_row("s1"), a_row("s2", owner="w2"))
     place.claims.note_undescribed(place.rows.scan().leases, {None: Terminal("denied")})
     assert place.row("s1").failure == Failure(place.clock.now(), "denied")
+    assert place.row("s2").failure is None
+
+
+def test_the_reason_why_a_run_claimed_nothing_is_noted_in_the_rows_of_this_worker() -> None:
+    place = Place(a_row("s1"), a_row("s2", owner="w2"))
+    place.claims.note_unclaimed(place.rows.scan().leases, "Spark didn't start")
+    assert place.row("s1").failure == Failure(place.clock.now(), "Spark didn't start")
     assert place.row("s2").failure is None
 
 

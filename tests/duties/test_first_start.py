@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from pipeline.core.checkpoint import LATEST, TRIM_HORIZON, Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.core.position import TRIM, Start
-from pipeline.errors import OriginUnsafe
+from pipeline.duties.origin import ensure_origin
+from pipeline.errors import OriginUnsafe, Transient
 from pipeline.settings.choices import InitialPosition
 from tests.duties.world import TICK, World
 
@@ -123,6 +126,21 @@ def test_a_later_life_of_a_known_stream_starts_at_its_first_record() -> None:
     world.settle()
     world.wave()
     assert {row for row in world.landed() if row[0].stream == world.stream} == set(world.put)
+
+
+def test_a_start_that_comes_after_the_start_of_a_later_life_isnt_decided() -> None:
+    world = World(position=InitialPosition.LATEST)
+    [settings] = world.settings.streams
+    over, before = world.source.describe("orders"), world.table.load()
+    world.source.delete_stream("orders")
+    world.clock.advance(timedelta(minutes=1))
+    world.source.create_stream("orders", 1)
+    later = world.source.describe("orders")
+    decided = ensure_origin(world.table, before, later, stream=settings, leases=())
+    with pytest.raises(Transient, match="created again while its start was decided"):
+        ensure_origin(world.table, before, over, stream=settings, leases=())
+    assert world.table.load().positions.origins == decided.positions.origins
+    assert decided.positions.origins.keys() == {later.stream}
 
 
 def test_deleted_lease_rows_are_made_again_from_the_lake_tables_positions() -> None:

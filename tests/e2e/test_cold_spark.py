@@ -24,7 +24,6 @@ def cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "jvm" / "bin").mkdir(parents=True)
     with monkeypatch.context() as patch:
         patch.setenv(DISCOVERY, str(tmp_path / "spark" / "connect.json"))
-        patch.delenv("SPARK_CONNECT_AUTHENTICATE_TOKEN", raising=False)
         patch.setenv("JAVA_HOME", str(tmp_path / "jvm"))
         yield tmp_path
         stop_local_server()

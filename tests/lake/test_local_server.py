@@ -26,7 +26,6 @@ JAVA = Path(os.environ.get("JAVA_HOME", "/usr"), "bin", "java")
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder with the files of this test's own server."""
     monkeypatch.setenv(DISCOVERY, str(tmp_path / "connect.json"))
-    monkeypatch.delenv("SPARK_CONNECT_AUTHENTICATE_TOKEN", raising=False)
     yield tmp_path
     stop_local_server()
     for file in tmp_path.glob("*.pid"):

@@ -1,6 +1,7 @@
 """Opening the stage on Spark: a slow Spark is waited for with progress messages; a Spark that doesn't come is an
 error of one sentence."""
 
+import os
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -13,19 +14,13 @@ from pyspark.errors import PySparkException
 
 from pipeline.errors import BadSetting, Unreachable
 from pipeline.lake import waiting
-from pipeline.lake.session import _await_server, spark_session
+from pipeline.lake.session import AUTHENTICATION, _await_server, spark_session
 from pipeline.lake.stage import SparkStage
 from pipeline.lake.waiting import PATIENCE, warn
 from pipeline.settings.model import SparkSettings
 from tests.lake.stage_script import script
 
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
-
-
-@pytest.fixture(autouse=True)
-def no_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark asks a server for TLS where the environment has a token. Another test's local server may have left its token there."""
-    monkeypatch.delenv("SPARK_CONNECT_AUTHENTICATE_TOKEN", raising=False)
 
 
 class _SlowSession:
@@ -133,6 +128,26 @@ def test_opening_waits_for_a_remote_server_that_starts_late():
 
     assert not late.is_alive()
     server.stop(None)
+
+
+@pytest.mark.usefixtures("joined_spark")
+def test_a_worker_on_a_remote_server_can_follow_a_worker_on_the_local_server_in_one_process():
+    """PySpark asks each server for TLS, and sends it the token, as long as the environment has the token of the local server."""
+    before = os.environ.get(AUTHENTICATION)
+    session = spark_session(SparkSettings(), "test")
+    try:
+        assert session.range(3).count() == 3
+    finally:
+        session.stop()
+    port = _a_free_port()
+    server = grpc.server(ThreadPoolExecutor(1))
+    server.add_insecure_port(f"127.0.0.1:{port}")
+    server.start()
+
+    _await_server(f"sc://127.0.0.1:{port}", timedelta(seconds=10))
+
+    server.stop(None)
+    assert os.environ.get(AUTHENTICATION) == before
 
 
 def test_a_remote_server_that_doesnt_answer_is_reported_in_one_sentence():

@@ -16,6 +16,7 @@ _ROOT = Path(__file__).parents[3]
 _LIB = _ROOT / "artifacts" / "dynamodb_local"
 _SUITES = (
     "tests/contract/test_lease_store.py",
+    "tests/contract/test_known_rows.py",
     "tests/contract/test_worker_store.py",
     "tests/contract/test_leader_lock.py",
     "tests/contract/test_one_table.py",
