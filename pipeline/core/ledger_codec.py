@@ -1,6 +1,6 @@
 """Positions and ledger as texts: the two values that each commit writes into its snapshot's summary.
 
-    "1:" + base85( zlib( JSON ) )          about 30 bytes a shard
+    "1:" + base85( zlib( JSON ) )          about 40 bytes a shard
 
 The number before the colon is the version of the format. A version that this code doesn't know is refused, and every version
 that was ever written can be read (I17 of docs/protocol.md).

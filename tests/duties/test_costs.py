@@ -1,9 +1,7 @@
 """What coordination costs in DynamoDB: the requests and units of each role's tick, and of an hour at rest.
 
-Rows are in the stand-in's DynamoDB, through the real adapters; streams and the lake table are in memory. `pytest
--s` prints
-
-the bills.
+Rows are in the stand-in's DynamoDB, through the real adapters; streams and the lake table are in memory. `pytest -s`
+prints the bills.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 the simulator.
 
 They show how many bugs the simulator and the other tests find that weren't written for them: docs/reliability.md
-says how many
-of them 40 seeds find. The list was written before the fleets of `once_unseen.py` were added.
+says how many of them 40 seeds find. The list was written before the fleets of `once_unseen.py` were added.
 """
 
 from __future__ import annotations
