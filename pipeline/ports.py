@@ -19,6 +19,7 @@ from pipeline.core.due import RunVerdict
 from pipeline.core.election import LockRow
 from pipeline.core.landing import Landing, Proposal
 from pipeline.core.lease import Lease
+from pipeline.core.lineage import LedgerEntry
 from pipeline.core.position import Positions, Start
 from pipeline.core.repair_plan import TableEvidence
 from pipeline.core.shard import Child, Shard
@@ -331,6 +332,59 @@ class RepairableTable(LandingTable, Protocol):
 
     def rebuild(self, landing: Landing, on: int | None) -> TableState:
         """Commit exactly these positions, if the snapshot `on` still is the newest one."""
+        ...
+
+
+# --- the lineage table ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """How far the lineage table goes."""
+
+    snapshot: int | None = None
+    """The newest snapshot of the lake table whose ledger is in the lineage table, together with the ledgers of all its ancestors.
+    It may be a snapshot of another engine, which has no ledger. None where nothing is recorded.
+    """
+    # A rollback may have taken the snapshot off main since. So a snapshot of main counts as recorded only if the walk from main's
+    # head leads to `snapshot`, and then from there to the snapshot in question.
+    sequence: int = 0
+    """That snapshot's Iceberg sequence number; 0 where `snapshot` is None."""
+    ranges: int = 0
+    """The ranges in the lineage table."""
+    snapshots: int = 0
+    """The snapshots of Headrace whose ledgers are in the lineage table."""
+    gaps: int = 0
+    """The parts of the lake table's history whose ledgers were lost before they were recorded."""
+
+
+class LineageTable(Protocol):
+    """The ledgers of all commits of the lake table, as a table of its own: they stay when snapshots of the lake table expire.
+
+    It always is the ledger of main's ancestors, up to the recorded snapshot. After a rollback of the lake table, the next
+    `record` also removes the ledgers of the snapshots that main no longer leads to.
+    """
+
+    def recorded(self) -> Recorded:
+        """How far the table goes. It reads the lineage table only, and answers `Recorded()` where there is no such table yet."""
+        ...
+
+    def record(self) -> Recorded:
+        """Bring the table up to the newest snapshot of the lake table, and return what is recorded now.
+
+        Makes the table where it doesn't exist. Any number of processes may call this at the same time, and a process may die at
+        any point of it: each ledger is in the table once. It reads the snapshots from the head of the lake table down to the
+        recorded one, so that one has to stay when others expire. Raises Transient or Unreachable where the catalog doesn't
+        answer; the next call goes on.
+        """
+        ...
+
+    def gaps(self) -> tuple[str, ...]:
+        """A sentence for each part of the history whose ledgers were lost before they were recorded, oldest first."""
+        ...
+
+    def entries(self) -> Iterator[LedgerEntry]:
+        """The ledgers of main's snapshots, oldest first: those in the table, then those that aren't recorded yet."""
         ...
 
 

@@ -90,3 +90,16 @@ class LedgerPage:
     """Origins that this commit decided."""
     dropped: tuple[ShardKey, ...] = ()
     """END positions that this commit removed, because nothing needs them any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """The ledger page of one snapshot of the lake table, with what tells where the snapshot stands."""
+
+    snapshot: int
+    sequence: int
+    """The snapshot's Iceberg sequence number, which grows from each snapshot to its children."""
+    at: datetime
+    page: LedgerPage
+    writer: str = ""
+    """The name of the worker or command that committed the snapshot."""
