@@ -112,6 +112,11 @@ def check_lineage(table: Table, lake_uuid: str) -> None:
                 f"the table {name} lacks the column {field.name} of a lineage table, or has it in another form. Nothing was "
                 "written to it; rename or drop that table, and the next recording makes a new one"
             )
+    if not table.spec().is_unpartitioned():
+        raise WrongShape(
+            f"the lineage table {name} is partitioned, and Headrace writes an unpartitioned one. Nothing was written to it; remove "
+            "the partitioning"
+        )
     if table.properties.get(OF, lake_uuid) != lake_uuid:
         raise WrongShape(
             f"the table {name} has the ledgers of another lake table, which was dropped or replaced since. Nothing was "

@@ -165,11 +165,15 @@ class IcebergLineage(LineageTable):
             elif link.ours:
                 yield self._entry(link)
 
-    def _entry(self, link: Link) -> LedgerEntry | Lost:
+    def _entry(self, link: Link) -> LedgerEntry:
         try:
             return entry_of(link, self._lake)
         except ChainBroken as error:
-            return _lost(link, f"the ledger of snapshot {link.snapshot} is lost: {error}")
+            # Not recorded as lost without a person's decision: the file may only be looked for in a wrong place.
+            raise ChainBroken(
+                f"the ledger of snapshot {link.snapshot} can't be recorded: {error}. Nothing was recorded; where the file is lost for "
+                "good, run `headrace lineage --rebuild`, which records the ledger as lost"
+            ) from error
 
     # --- the commit -------------------------------------------------------------------------------------------
 
