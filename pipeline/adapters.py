@@ -18,7 +18,6 @@ from pipeline.clock import SystemClock, SystemIds, SystemTimer
 from pipeline.ports import (
     LeaderLock,
     LeaseStore,
-    LineageTable,
     Pages,
     ShardSource,
     Stage,
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
     from pipeline.aws.table_layout import KnownPlaces
     from pipeline.lake.iceberg import IcebergTable
+    from pipeline.lake.lineage_table import IcebergLineage
     from pipeline.lake.sessions import Sessions
 
 _T = TypeVar("_T")
@@ -143,7 +143,7 @@ class Adapters:
 
         return self._kept(make, "table", writer)
 
-    def lineage(self, writer: str) -> LineageTable:
+    def lineage(self, writer: str) -> IcebergLineage:
         from pipeline.lake.lineage_table import IcebergLineage
 
         return self._kept(lambda: IcebergLineage(self.table(writer), writer=writer), "lineage", writer)

@@ -9,7 +9,7 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from pipeline.core.lineage_rows import LOST, RANGE
+from pipeline.core.lineage_rows import DERIVED, LOST, RANGE
 from pipeline.core.recording import Recorded
 from pipeline.errors import Transient
 
@@ -73,11 +73,14 @@ def recorded_of(rows: pa.Table) -> Recorded:
         return Recorded()
     newest = pc.max(rows["snapshot_sequence"])
     of_newest = rows.filter(pc.equal(rows["snapshot_sequence"], newest))
-    ledgers = rows.filter(pc.not_equal(rows["entry"], pa.scalar(LOST)))
+    of_kind = {
+        entry: rows.filter(pc.equal(rows["entry"], pa.scalar(entry))) for entry in (RANGE, DERIVED, LOST)
+    }
+    others = pc.is_in(rows["entry"], value_set=pa.array([LOST, DERIVED]))
     return Recorded(
         of_newest["snapshot_id"][0].as_py(),
         newest.as_py(),
-        ranges=rows.filter(pc.equal(rows["entry"], pa.scalar(RANGE))).num_rows,
-        snapshots=pc.count_distinct(ledgers["snapshot_id"]).as_py(),
-        gaps=rows.num_rows - ledgers.num_rows,
+        ranges=of_kind[RANGE].num_rows + of_kind[DERIVED].num_rows,
+        snapshots=pc.count_distinct(rows.filter(pc.invert(others))["snapshot_id"]).as_py(),
+        gaps=of_kind[LOST].num_rows,
     )

@@ -12,12 +12,13 @@ the same ledger twice.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.update import RemoveSnapshotsUpdate
 
@@ -46,7 +47,7 @@ _UNSURE_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class Look:
     """Both tables as they were loaded once, compared."""
 
     lake: Table
@@ -56,14 +57,35 @@ class _Look:
     tail: Tail[Link]
 
     @property
+    def head(self) -> int | None:
+        return head_of(self.lake)
+
+    @property
     def is_complete(self) -> bool:
         return not self.tail.new and self.tail.cut is None
+
+    def at_head(self, *, ranges: int, snapshots: int, gaps: int) -> Recorded:
+        """What is recorded once the lineage table has everything down from the lake table's head."""
+        head = self.lake.current_snapshot()
+        if head is None:
+            return Recorded()
+        return Recorded(head.snapshot_id, head.sequence_number or 0, ranges, snapshots, gaps)
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a commit to the lineage table writes."""
+
+    rows: pa.Table
+    replaced: Collection[DataFile]
+    """Files of the lineage table that the same commit removes."""
+    recorded: Recorded
 
 
 class IcebergLineage(LineageTable):
     def __init__(self, lake: IcebergTable, *, writer: str = "") -> None:
         self.identifier = f"{lake.identifier}_lineage"
-        self._lake = lake
+        self.lake = lake
         self._writer = writer
 
     def recorded(self) -> Recorded:
@@ -71,17 +93,25 @@ class IcebergLineage(LineageTable):
         return Recorded() if table is None else self._recorded_in(table)
 
     def record(self) -> Recorded:
+        return self.commit(self._next)
+
+    def commit(self, decide: Callable[[Look, Table], Content | None]) -> Recorded:
+        """Commit what `decide` makes of the newest state of both tables; nothing where that is None."""
         unsure: list[Exception] = []
         for _ in range(_TRIES):
             look = self._look()
-            if look.is_complete:
+            if look.head is None and look.recorded == Recorded():
                 return look.recorded
-            self._lake.check_clock()
             table = look.table or self._create(look.lake)
-            attempt, recorded = self._prepare(look, table)
+            content = decide(look, table)
+            if content is None:
+                return look.recorded
+            self.lake.check_clock()
+            attempt = self._prepare(table, content)
             try:
                 attempt.send(table)
             except CommitFailedException:
+                # Another recorder was faster: the catalog has certainly refused this commit.
                 continue
             except Exception as error:
                 # Of any error but a refusal the commit may have landed.
@@ -92,7 +122,7 @@ class IcebergLineage(LineageTable):
                         "still in the lake table's snapshots, and none is recorded twice; the next recording goes on"
                     ) from error
                 continue
-            return recorded
+            return content.recorded
         raise Transient(
             f"{_TRIES} times another commit to {self.identifier} was faster. Nothing was recorded by this process; the next "
             "recording goes on"
@@ -101,29 +131,30 @@ class IcebergLineage(LineageTable):
     def entries(self) -> Iterator[LedgerEntry | Lost]:
         look = self._look()
         if look.table is not None:
-            cut = look.tail.cut
-            rows = self._scan(look.table)
-            yield from entries_of(
-                row for row in rows.to_pylist() if cut is None or row["snapshot_sequence"] <= cut
-            )
+            yield from self.stored(look.table, look.tail.cut)
         yield from self._additions(look)
+
+    def stored(self, table: Table, cut: int | None) -> Iterator[LedgerEntry | Lost]:
+        """What the table has, up to the snapshot with this sequence number."""
+        rows = self._scan(table).to_pylist()
+        return entries_of(row for row in rows if cut is None or row["snapshot_sequence"] <= cut)
 
     # --- looking --------------------------------------------------------------------------------------------
 
     def _open(self) -> Table | None:
         with asking(f"the lineage table {self.identifier}"):
             try:
-                return self._lake.catalog.load_table(self.identifier)
+                return self.lake.catalog.load_table(self.identifier)
             except NoSuchTableError:
                 return None
 
-    def _look(self) -> _Look:
-        table, lake = self._open(), self._lake.open()
+    def _look(self) -> Look:
+        table, lake = self._open(), self.lake.open()
         if table is None:
-            return _Look(lake, None, Recorded(), tail_of(main_of(lake), Recorded(), dict))
+            return Look(lake, None, Recorded(), tail_of(main_of(lake), Recorded(), dict))
         check_lineage(table, str(lake.metadata.table_uuid))
         recorded = self._recorded_in(table)
-        return _Look(lake, table, recorded, tail_of(main_of(lake), recorded, lambda: self._with_rows(table)))
+        return Look(lake, table, recorded, tail_of(main_of(lake), recorded, lambda: self._with_rows(table)))
 
     def _recorded_in(self, table: Table) -> Recorded:
         """How far the table goes, from the newest snapshot of main that a recording made; else from the rows."""
@@ -146,28 +177,20 @@ class IcebergLineage(LineageTable):
 
     # --- the ledgers to add -----------------------------------------------------------------------------------
 
-    def _additions(self, look: _Look) -> Iterator[LedgerEntry | Lost]:
+    def _additions(self, look: Look) -> Iterator[LedgerEntry | Lost]:
         """What the new snapshots of main bring, oldest first. Snapshots of other engines bring nothing."""
         new = look.tail.new
         if look.tail.broken and new:
-            yield _lost(
-                new[0],
-                f"the ledgers of the snapshots before {new[0].snapshot} can't be read any more: these snapshots were expired "
-                "before their ledgers were recorded",
-            )
+            yield lost_below(new[0])
         for link in new:
             if link.picked:
-                yield _lost(
-                    link,
-                    f"snapshot {link.snapshot} is a cherry-pick of snapshot {link.source}, made by another engine: it has rows, "
-                    "and no ledger of its own",
-                )
+                yield lost_pick(link)
             elif link.ours:
                 yield self._entry(link)
 
     def _entry(self, link: Link) -> LedgerEntry:
         try:
-            return entry_of(link, self._lake)
+            return entry_of(link, self.lake)
         except ChainBroken as error:
             # Not recorded as lost without a person's decision: the file may only be looked for in a wrong place.
             raise ChainBroken(
@@ -181,39 +204,45 @@ class IcebergLineage(LineageTable):
         properties = {"format-version": "2", OF: str(lake.metadata.table_uuid), **PROPERTIES}
         with asking(f"the catalog of {self.identifier}"):
             try:
-                return self._lake.catalog.create_table(self.identifier, SCHEMA, properties=properties)
+                return self.lake.catalog.create_table(self.identifier, SCHEMA, properties=properties)
             except TableAlreadyExistsError:
                 # Another recorder made it at the same moment.
-                return self._lake.catalog.load_table(self.identifier)
+                return self.lake.catalog.load_table(self.identifier)
 
-    def _prepare(self, look: _Look, table: Table) -> tuple[PreparedCommit, Recorded]:
+    def _next(self, look: Look, table: Table) -> Content | None:
+        """What brings the table up to the lake table's head."""
+        if look.is_complete:
+            return None
         with asking(f"the storage of {self.identifier}"):
             replaced, kept, removed = rewritten(table, look.tail.cut)
-            rows = [row for entry in self._additions(look) for row in rows_of(entry)]
-            added = pa.Table.from_pylist(rows, schema=table.schema().as_arrow())
-            recorded = _after(look, recorded_of(removed), recorded_of(added))
-            content = added if kept is None else pa.concat_tables([kept, added.cast(kept.schema)])
-            files = (
-                list(_dataframe_to_data_files(table.metadata, content, table.io)) if content.num_rows else []
-            )
+        added = as_arrow(self._additions(look), table)
+        rows = added if kept is None else pa.concat_tables([kept, added.cast(kept.schema)])
+        return Content(rows, replaced, _after(look, recorded_of(removed), recorded_of(added)))
+
+    def _prepare(self, table: Table, content: Content) -> PreparedCommit:
+        rows, recorded = content.rows, content.recorded
+        with asking(f"the storage of {self.identifier}"):
             attempt = prepare(
                 table,
-                files,
+                _dataframe_to_data_files(table.metadata, rows, table.io) if rows.num_rows else (),
                 {RECORDED: f"{_VERSION}:{json.dumps(asdict(recorded))}", WRITER: self._writer},
-                now_ms=int(self._lake.clock.now().timestamp() * 1000),
-                replaced=replaced,
+                now_ms=int(self.lake.clock.now().timestamp() * 1000),
+                replaced=content.replaced,
             )
         old = old_snapshots(table)
         expiry = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": old})
-        return (attempt.also(expiry) if old else attempt), recorded
+        return attempt.also(expiry) if old else attempt
 
 
-def _after(look: _Look, removed: Recorded, added: Recorded) -> Recorded:
+def as_arrow(entries: Iterable[LedgerEntry | Lost], table: Table) -> pa.Table:
+    rows = [row for entry in entries for row in rows_of(entry)]
+    return pa.Table.from_pylist(rows, schema=table.schema().as_arrow())
+
+
+def _after(look: Look, removed: Recorded, added: Recorded) -> Recorded:
     """What is recorded after a commit that removes and adds rows: everything down from the lake table's head."""
-    head, was = look.lake.current_snapshot(), look.recorded
-    return Recorded(
-        head_of(look.lake),
-        0 if head is None else head.sequence_number or 0,
+    was = look.recorded
+    return look.at_head(
         ranges=was.ranges - removed.ranges + added.ranges,
         snapshots=was.snapshots - removed.snapshots + added.snapshots,
         gaps=was.gaps - removed.gaps + added.gaps,
@@ -236,5 +265,17 @@ def _read_recorded(text: str, identifier: str) -> Recorded:
         ) from error
 
 
-def _lost(link: Link, why: str) -> Lost:
+def lost_below(link: Link) -> Lost:
+    why = (
+        f"the ledgers of snapshots before {link.snapshot} can't be read any more: these snapshots were expired before their ledgers "
+        "were recorded"
+    )
+    return Lost(link.snapshot, link.sequence, time_of(link), why)
+
+
+def lost_pick(link: Link) -> Lost:
+    why = (
+        f"snapshot {link.snapshot} is a cherry-pick of snapshot {link.source}, made by another engine: it has rows, and no ledger "
+        "of its own"
+    )
     return Lost(link.snapshot, link.sequence, time_of(link), why)
