@@ -1,4 +1,4 @@
-"""The data files, rows and old snapshots of the lineage table."""
+"""The data files and old snapshots of the lineage table."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from pipeline.core.lineage_rows import DERIVED, LOST, RANGE
-from pipeline.core.recording import Recorded
 from pipeline.errors import Transient
 
 _KEPT_SNAPSHOTS = 20
@@ -65,22 +63,3 @@ def old_snapshots(table: Table) -> list[int]:
             old.append(at.snapshot_id)
         at = None if at.parent_snapshot_id is None else table.snapshot_by_id(at.parent_snapshot_id)
     return old
-
-
-def recorded_of(rows: pa.Table) -> Recorded:
-    """What these rows tell by themselves."""
-    if not rows.num_rows:
-        return Recorded()
-    newest = pc.max(rows["snapshot_sequence"])
-    of_newest = rows.filter(pc.equal(rows["snapshot_sequence"], newest))
-    of_kind = {
-        entry: rows.filter(pc.equal(rows["entry"], pa.scalar(entry))) for entry in (RANGE, DERIVED, LOST)
-    }
-    others = pc.is_in(rows["entry"], value_set=pa.array([LOST, DERIVED]))
-    return Recorded(
-        of_newest["snapshot_id"][0].as_py(),
-        newest.as_py(),
-        ranges=of_kind[RANGE].num_rows + of_kind[DERIVED].num_rows,
-        snapshots=pc.count_distinct(rows.filter(pc.invert(others))["snapshot_id"]).as_py(),
-        gaps=of_kind[LOST].num_rows,
-    )

@@ -15,13 +15,14 @@ from pyiceberg.table import Table
 
 from pipeline.core.derive import HoleRows, Span, derived, hole_of, spans_of
 from pipeline.core.lineage import LedgerEntry, Lost
+from pipeline.core.lineage_rows import rows_of
 from pipeline.core.recording import Recorded
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.errors import ChainBroken
 from pipeline.lake.catalog import asking
 from pipeline.lake.history import main_of
 from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.lineage_content import recorded_of
+from pipeline.lake.lineage_recorded import recorded_of
 from pipeline.lake.lineage_table import Content, IcebergLineage, Look, as_arrow, lost_below, lost_pick
 from pipeline.lake.position_chain import Link
 from pipeline.lake.read import entry_of, time_of
@@ -37,14 +38,15 @@ def rebuild(lineage: IcebergLineage) -> Recorded:
         if any(isinstance(entry, Lost) for entry in entries):
             spans = spans_of(entries)
             entries = derived(entries, spans, _rows_in_holes(lineage.lake, look.lake, spans))
-        rows = as_arrow(entries, table)
+        rows = as_arrow([row for entry in entries for row in rows_of(entry)], table)
         told = recorded_of(rows)
         with asking(f"the lineage table {lineage.identifier}"):
             replaced = [task.file for task in table.scan().plan_files()]
-        recorded = look.at_head(ranges=told.ranges, snapshots=told.snapshots, gaps=told.gaps)
+        recorded = Recorded(*look.at_head(), told.ranges, told.snapshots, told.gaps)
         return Content(rows, replaced, recorded)
 
-    return lineage.commit(decide)
+    _, recorded = lineage.commit(decide)
+    return recorded
 
 
 def _entries(lineage: IcebergLineage, look: Look, table: Table) -> list[LedgerEntry | Lost]:

@@ -11,9 +11,9 @@ the same ledger twice.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
 
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
@@ -23,25 +23,27 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import RemoveSnapshotsUpdate
 
 from pipeline.core.lineage import LedgerEntry, Lost
-from pipeline.core.lineage_rows import entries_of, rows_of
+from pipeline.core.lineage_rows import Row, entries_of, rows_of
 from pipeline.core.recording import Recorded, Tail, tail_of
-from pipeline.errors import ChainBroken, CommitUnknown, Transient, WrongShape
+from pipeline.errors import ChainBroken, CommitUnknown, Transient
 from pipeline.lake.append import PreparedCommit, prepare
 from pipeline.lake.catalog import asking
 from pipeline.lake.history import head_of, main_of
 from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.lineage_content import old_snapshots, recorded_of, rewritten
+from pipeline.lake.lineage_content import old_snapshots, rewritten
+from pipeline.lake.lineage_recorded import RECORDED, read_recorded, recorded_of, write_recorded
 from pipeline.lake.lineage_schema import OF, PROPERTIES, SCHEMA, check_lineage
 from pipeline.lake.position_chain import Link
 from pipeline.lake.read import entry_of, time_of
 from pipeline.lake.summary import WRITER
 from pipeline.ports import LineageTable
 
-RECORDED = "headrace.recorded"
-"""Key in the summary of a recording's snapshot: how far the lineage table goes with this snapshot."""
-_VERSION = "1"
 _TRIES = 20
 """Commits of other recorders that may come first before this one gives up. After one of them, little is left to record."""
+_MOST_ROWS = 10_000
+"""Rows of one commit, which takes about a second. A first recording of a long history is made in many such pieces, and one that is
+killed goes on at its last piece. The ledger of one snapshot is never divided.
+"""
 _UNSURE_TRIES = 3
 """Errors without a clear answer in one recording before it raises CommitUnknown."""
 
@@ -64,12 +66,10 @@ class Look:
     def is_complete(self) -> bool:
         return not self.tail.new and self.tail.cut is None
 
-    def at_head(self, *, ranges: int, snapshots: int, gaps: int) -> Recorded:
-        """What is recorded once the lineage table has everything down from the lake table's head."""
+    def at_head(self) -> tuple[int | None, int]:
+        """The lake table's newest snapshot and its sequence number."""
         head = self.lake.current_snapshot()
-        if head is None:
-            return Recorded()
-        return Recorded(head.snapshot_id, head.sequence_number or 0, ranges, snapshots, gaps)
+        return (None, 0) if head is None else (head.snapshot_id, head.sequence_number or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +92,27 @@ class IcebergLineage(LineageTable):
         table = self._open()
         return Recorded() if table is None else self._recorded_in(table)
 
-    def record(self) -> Recorded:
-        return self.commit(self._next)
+    def record(self, *, at_most: timedelta | None = None) -> Recorded:
+        began = self.lake.clock.monotonic()
+        while True:
+            look, recorded = self.commit(self._next)
+            waited = self.lake.clock.monotonic() - began
+            is_over = at_most is not None and waited >= at_most.total_seconds()
+            if is_over or recorded.snapshot == look.head or recorded == look.recorded:
+                return recorded
 
-    def commit(self, decide: Callable[[Look, Table], Content | None]) -> Recorded:
-        """Commit what `decide` makes of the newest state of both tables; nothing where that is None."""
+    def commit(self, decide: Callable[[Look, Table], Content | None]) -> tuple[Look, Recorded]:
+        """Commit what `decide` makes of the newest state of both tables; nothing where that is None. Returns that state, and
+        what is recorded now."""
         unsure: list[Exception] = []
         for _ in range(_TRIES):
             look = self._look()
             if look.head is None and look.recorded == Recorded():
-                return look.recorded
+                return look, look.recorded
             table = look.table or self._create(look.lake)
             content = decide(look, table)
             if content is None:
-                return look.recorded
+                return look, look.recorded
             self.lake.check_clock()
             attempt = self._prepare(table, content)
             try:
@@ -113,26 +120,29 @@ class IcebergLineage(LineageTable):
             except CommitFailedException:
                 # Another recorder was faster: the catalog has certainly refused this commit.
                 continue
-            except Exception as error:
-                # Of any error but a refusal the commit may have landed.
+            except Exception as error:  # noqa: BLE001 - of any error but a refusal the commit may have landed
                 unsure.append(error)
-                if len(unsure) == _UNSURE_TRIES:
-                    raise CommitUnknown(
-                        f"{len(unsure)} commits to {self.identifier} got no clear answer (last error: {error}). Each ledger is "
-                        "still in the lake table's snapshots, and none is recorded twice; the next recording goes on"
-                    ) from error
+                self._check_patience(unsure)
                 continue
-            return content.recorded
+            return look, content.recorded
         raise Transient(
             f"{_TRIES} times another commit to {self.identifier} was faster. Nothing was recorded by this process; the next "
             "recording goes on"
         )
 
+    def _check_patience(self, unsure: list[Exception]) -> None:
+        if len(unsure) >= _UNSURE_TRIES:
+            raise CommitUnknown(
+                f"{len(unsure)} commits to {self.identifier} got no clear answer (last error: {unsure[-1]}). Each ledger is "
+                "still in the lake table's snapshots, and none is recorded twice; the next recording goes on"
+            ) from unsure[-1]
+
     def entries(self) -> Iterator[LedgerEntry | Lost]:
         look = self._look()
         if look.table is not None:
             yield from self.stored(look.table, look.tail.cut)
-        yield from self._additions(look)
+        for link in look.tail.new:
+            yield from self._additions(look, link)
 
     def stored(self, table: Table, cut: int | None) -> Iterator[LedgerEntry | Lost]:
         """What the table has, up to the snapshot with this sequence number."""
@@ -162,7 +172,7 @@ class IcebergLineage(LineageTable):
         try:
             for link in main_of(table):
                 if RECORDED in link.summary:
-                    return _read_recorded(link.summary[RECORDED], self.identifier)
+                    return read_recorded(link.summary[RECORDED], self.identifier)
         except ChainBroken:
             pass
         return recorded_of(self._scan(table, "entry", "snapshot_id", "snapshot_sequence"))
@@ -177,16 +187,14 @@ class IcebergLineage(LineageTable):
 
     # --- the ledgers to add -----------------------------------------------------------------------------------
 
-    def _additions(self, look: Look) -> Iterator[LedgerEntry | Lost]:
-        """What the new snapshots of main bring, oldest first. Snapshots of other engines bring nothing."""
-        new = look.tail.new
-        if look.tail.broken and new:
-            yield lost_below(new[0])
-        for link in new:
-            if link.picked:
-                yield lost_pick(link)
-            elif link.ours:
-                yield self._entry(link)
+    def _additions(self, look: Look, link: Link) -> Iterator[LedgerEntry | Lost]:
+        """What a new snapshot of main brings. A snapshot of another engine brings nothing."""
+        if look.tail.broken and link is look.tail.new[0]:
+            yield lost_below(link)
+        if link.picked:
+            yield lost_pick(link)
+        elif link.ours:
+            yield self._entry(link)
 
     def _entry(self, link: Link) -> LedgerEntry:
         try:
@@ -210,14 +218,27 @@ class IcebergLineage(LineageTable):
                 return self.lake.catalog.load_table(self.identifier)
 
     def _next(self, look: Look, table: Table) -> Content | None:
-        """What brings the table up to the lake table's head."""
+        """The next piece that brings the table towards the lake table's head, oldest ledgers first."""
         if look.is_complete:
             return None
         with asking(f"the storage of {self.identifier}"):
             replaced, kept, removed = rewritten(table, look.tail.cut)
-        added = as_arrow(self._additions(look), table)
-        rows = added if kept is None else pa.concat_tables([kept, added.cast(kept.schema)])
-        return Content(rows, replaced, _after(look, recorded_of(removed), recorded_of(added)))
+        rows: list[Row] = []
+        upto: Link | None = None
+        for upto in look.tail.new:
+            rows += (row for entry in self._additions(look, upto) for row in rows_of(entry))
+            if len(rows) >= _MOST_ROWS:
+                break
+        added = as_arrow(rows, table)
+        content = added if kept is None else pa.concat_tables([kept, added.cast(kept.schema)])
+        was, gone, new = look.recorded, recorded_of(removed), recorded_of(added)
+        recorded = Recorded(
+            *((upto.snapshot, upto.sequence) if upto else look.at_head()),
+            ranges=was.ranges - gone.ranges + new.ranges,
+            snapshots=was.snapshots - gone.snapshots + new.snapshots,
+            gaps=was.gaps - gone.gaps + new.gaps,
+        )
+        return Content(content, replaced, recorded)
 
     def _prepare(self, table: Table, content: Content) -> PreparedCommit:
         rows, recorded = content.rows, content.recorded
@@ -225,7 +246,7 @@ class IcebergLineage(LineageTable):
             attempt = prepare(
                 table,
                 _dataframe_to_data_files(table.metadata, rows, table.io) if rows.num_rows else (),
-                {RECORDED: f"{_VERSION}:{json.dumps(asdict(recorded))}", WRITER: self._writer},
+                {RECORDED: write_recorded(recorded), WRITER: self._writer},
                 now_ms=int(self.lake.clock.now().timestamp() * 1000),
                 replaced=content.replaced,
             )
@@ -234,35 +255,8 @@ class IcebergLineage(LineageTable):
         return attempt.also(expiry) if old else attempt
 
 
-def as_arrow(entries: Iterable[LedgerEntry | Lost], table: Table) -> pa.Table:
-    rows = [row for entry in entries for row in rows_of(entry)]
+def as_arrow(rows: list[Row], table: Table) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=table.schema().as_arrow())
-
-
-def _after(look: Look, removed: Recorded, added: Recorded) -> Recorded:
-    """What is recorded after a commit that removes and adds rows: everything down from the lake table's head."""
-    was = look.recorded
-    return look.at_head(
-        ranges=was.ranges - removed.ranges + added.ranges,
-        snapshots=was.snapshots - removed.snapshots + added.snapshots,
-        gaps=was.gaps - removed.gaps + added.gaps,
-    )
-
-
-def _read_recorded(text: str, identifier: str) -> Recorded:
-    version, _, body = text.partition(":")
-    if version != _VERSION:
-        raise WrongShape(
-            f"the newest recording in {identifier} has the version {version[:20]!r}, and this Headrace reads version {_VERSION}. "
-            "Nothing was changed; upgrade Headrace in this deployment"
-        )
-    try:
-        return Recorded(**json.loads(body))
-    except (ValueError, TypeError) as error:
-        raise WrongShape(
-            f"the newest recording in {identifier} can't be read ({error}). Nothing was changed; roll the table back to a snapshot "
-            "before it, or drop it, and the next recording makes it anew"
-        ) from error
 
 
 def lost_below(link: Link) -> Lost:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from threading import Lock
 
 from pipeline.core.lineage import LedgerEntry, Lost
@@ -29,7 +30,7 @@ class MemoryLineage(LineageTable):
     def recorded(self) -> Recorded:
         return self._recorded
 
-    def record(self) -> Recorded:
+    def record(self, *, at_most: timedelta | None = None) -> Recorded:
         unsure = 0
         while True:
             was, rows = self._recorded, self._rows

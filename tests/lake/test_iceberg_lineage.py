@@ -17,7 +17,7 @@ from pipeline.core.landing import Proposal
 from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, ParentIs, ParentReason
 from pipeline.core.position import Position
 from pipeline.errors import ChainBroken, Unreachable, WrongShape
-from pipeline.lake import lineage_content, read
+from pipeline.lake import lineage_content, lineage_table, read
 from pipeline.lake.data_files import data_files
 from pipeline.lake.lineage_table import IcebergLineage
 from pipeline.memory.table import LostOnTheWay
@@ -168,6 +168,18 @@ def test_a_recording_of_a_newer_headrace_is_refused(line: IcebergLines):
     ):
         pass
     with pytest.raises(WrongShape, match="upgrade Headrace"):
+        line.table.record()
+
+
+@pytest.mark.parametrize("text", ["1:", "1:[]", '1:{"snapshot": 1, "since": 2}'])
+def test_a_recording_that_cant_be_read_is_refused_with_what_to_do(line: IcebergLines, text: str):
+    line.table.record()
+    with (
+        lineage_of(line).transaction() as change,
+        change.update_snapshot(snapshot_properties={"headrace.recorded": text}).fast_append(),
+    ):
+        pass
+    with pytest.raises(WrongShape, match="roll the table back"):
         line.table.record()
 
 
@@ -360,6 +372,33 @@ def test_a_recording_reads_only_ledgers_that_arent_recorded(
     monkeypatch.setattr("pipeline.lake.lineage_table.entry_of", noted)
     line.table.record()
     assert found == [newest]
+
+
+def test_a_long_history_is_recorded_in_pieces_oldest_first(
+    line: IcebergLines, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(lineage_table, "_MOST_ROWS", 2)
+    for number in range(3, 7):
+        land(line.ice, number)
+    recorded = line.table.record(at_most=timedelta(0))
+    assert (recorded.snapshots, line.handle().recorded()) == (2, recorded)
+    assert pages_in(line.handle()) == line.lake.pages()
+    assert line.table.record().snapshot == line.lake.table.load().snapshot
+    assert line.commits() == 4
+    assert pages_in(line.handle()) == line.lake.pages()
+
+
+def test_a_rollback_is_followed_in_pieces(line: IcebergLines, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(lineage_table, "_MOST_ROWS", 1)
+    line.table.record()
+    line.lake.rollback(1)
+    for number in range(3, 6):
+        land(line.ice, number)
+    assert line.table.record(at_most=timedelta(0)).ranges == 2
+    line.lake.rollback(1)
+    line.table.record()
+    assert pages_in(line.handle()) == line.lake.pages()
+    assert line.table.recorded().snapshot == line.lake.table.load().snapshot
 
 
 def test_the_table_keeps_only_its_newest_snapshots_and_those_that_somebody_named(line: IcebergLines):
