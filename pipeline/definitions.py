@@ -5,6 +5,7 @@ import os
 
 import dagster as dg
 
+from assets.lineage import build_lineage
 from assets.names import slug
 from assets.records import build_records, streams_outside
 from pipeline.duties.wave import OnArrow
@@ -36,7 +37,7 @@ def build_definitions(
     records = build_records(wiring, on_arrow)
     job = dg.define_asset_job(f"{slug(settings.application)}_consume", selection=[records])
     return dg.Definitions(
-        assets=[records, *_outside(settings)],
+        assets=[records, build_lineage(settings), *_outside(settings)],
         jobs=[job],
         sensors=[
             build_leader(wiring, instance),

@@ -19,7 +19,9 @@ from pipeline.core.due import RunVerdict
 from pipeline.core.election import LockRow
 from pipeline.core.landing import Landing, Proposal
 from pipeline.core.lease import Lease
+from pipeline.core.lineage import LedgerEntry, Lost
 from pipeline.core.position import Positions, Start
+from pipeline.core.recording import Recorded
 from pipeline.core.repair_plan import TableEvidence
 from pipeline.core.shard import Child, Shard
 from pipeline.core.stream import ShardKey, StreamId
@@ -334,6 +336,37 @@ class RepairableTable(LandingTable, Protocol):
         ...
 
 
+# --- the lineage table ------------------------------------------------------------------------------------------
+
+
+class LineageTable(Protocol):
+    """The ledgers of all commits of the lake table, as a table of its own: they stay when snapshots of the lake table expire.
+
+    It always is the ledger of main's ancestors, up to the recorded snapshot. After a rollback of the lake table, the next
+    `record` also removes the ledgers of the snapshots that main no longer leads to.
+    """
+
+    def recorded(self) -> Recorded:
+        """How far the table goes. It reads the lineage table only, and answers `Recorded()` where there is no such table yet."""
+        ...
+
+    def record(self, *, at_most: timedelta | None = None) -> Recorded:
+        """Bring the table up to the newest snapshot of the lake table, and return what is recorded now. After the time `at_most`
+        it ends with a part of that, at least a second's work; the next call goes on.
+
+        Makes the table where it doesn't exist. Any number of processes may call this at the same time, and a process may die at
+        any point of it: each ledger is in the table once. It reads the snapshots from the head of the lake table down to the
+        recorded one, so that one has to stay when others expire. Raises Transient or Unreachable where the catalog doesn't
+        answer; the next call goes on.
+        """
+        ...
+
+    def entries(self) -> Iterator[LedgerEntry | Lost]:
+        """The ledgers of main's snapshots, oldest first: those in the table, then those that aren't recorded yet. Among them, the
+        parts of the history whose ledger was lost before it was recorded."""
+        ...
+
+
 OnWaiting = Callable[[str], None]
 """Called with a sentence for people, every few seconds while something takes long; maybe from another thread."""
 
@@ -439,6 +472,10 @@ class Ports(Protocol):
         """`writer`: the name of the duty or run that commits, for the table's history."""
         # Before each commit the table compares this host's clock with the newest Date that `source(writer)` got from Kinesis. So a
         # duty has to ask for both by the same name.
+        ...
+
+    def lineage(self, writer: str) -> LineageTable:
+        """`writer`: the name of the duty or run that records, for the lineage table's history."""
         ...
 
     def stage(self, worker_id: str) -> Stage:

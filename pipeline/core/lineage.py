@@ -90,3 +90,31 @@ class LedgerPage:
     """Origins that this commit decided."""
     dropped: tuple[ShardKey, ...] = ()
     """END positions that this commit removed, because nothing needs them any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """The ledger page of one snapshot of the lake table, with what tells where the snapshot stands."""
+
+    snapshot: int
+    sequence: int
+    """The snapshot's Iceberg sequence number, which grows from each snapshot to its children."""
+    at: datetime
+    page: LedgerPage
+    writer: str = ""
+    """The name of the worker or command that committed the snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A part of the lake table's history whose ledger is missing."""
+
+    snapshot: int
+    """The first known snapshot after the part, or the snapshot itself that has no ledger."""
+    sequence: int
+    at: datetime
+    """That snapshot's time."""
+    why: str
+    """A sentence for people."""
+    ranges: tuple[Range, ...] = ()
+    """Ranges that were derived from rows of the lake table, because their ledger is lost: their run is unknown."""

@@ -20,9 +20,7 @@ from pathlib import Path
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, TableAlreadyExistsError
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.clock import dice
@@ -33,12 +31,13 @@ from pipeline.core.repair_plan import TableEvidence
 from pipeline.core.stream import StreamId
 from pipeline.core.words import counted
 from pipeline.errors import ChainBroken, ClockOff, CommitUnknown, Transient, Unreachable
-from pipeline.lake.append import MARK, TAG, PreparedCommit, prepare
+from pipeline.lake.append import MARK, TAG, PreparedCommit, landing_marks, prepare
 from pipeline.lake.catalog import asking, open_catalog
 from pipeline.lake.data_files import data_files, ids_of
 from pipeline.lake.evidence import Remains, evidence_of
 from pipeline.lake.file_io import with_own_io
-from pipeline.lake.position_chain import Known, Link, ancestors, landed, nearest_ours
+from pipeline.lake.history import head_of, links_of, main_of, older
+from pipeline.lake.position_chain import Known, Link, landed, nearest_ours
 from pipeline.lake.schema import ORDER, PARTITIONS, PROPERTIES, SCHEMA, check_shape, missing_properties
 from pipeline.lake.state_files import StateFiles
 from pipeline.lake.summary import positions_in, summary_of
@@ -96,7 +95,7 @@ class IcebergTable(RepairableTable):
         self.states = StateFiles(state, with_own_io(catalog, _place(state), private=private))
         self._private = private
         self._properties = with_own_io(catalog, catalog.get("warehouse", ""), private=private)
-        self._clock = clock
+        self.clock = clock
         self._writer = writer
         self._date_of_aws = date_of_aws
 
@@ -119,7 +118,7 @@ class IcebergTable(RepairableTable):
             missing = missing_properties(table.properties)
             if not missing:
                 return
-            self._check_clock()
+            self.check_clock()
             try:
                 with asking(f"the lake table {self.identifier}"), table.transaction() as change:
                     change.set_properties(missing)
@@ -140,8 +139,7 @@ class IcebergTable(RepairableTable):
 
         Raises ChainBroken where the walk ends before the table's first snapshot.
         """
-        table = self.open()
-        return ancestors(_head(table), _links(table.metadata), self._older(table))
+        return main_of(self.open())
 
     def staging_spec(self) -> StagingSpec:
         table = self.open()
@@ -157,7 +155,7 @@ class IcebergTable(RepairableTable):
         )
 
     def commit(self, proposal: Proposal) -> Committed:
-        self._check_clock()
+        self.check_clock()
         # Every commit that was sent, by its snapshot id: an answer that was lost may belong to any of them.
         tries: dict[int, tuple[PreparedCommit, Landing]] = {}
         try:
@@ -173,9 +171,9 @@ class IcebergTable(RepairableTable):
 
     def _land(self, proposal: Proposal, tries: dict[int, tuple[PreparedCommit, Landing]]) -> Committed:
         unsure: list[Exception] = []
-        began = self._clock.monotonic()
+        began = self.clock.monotonic()
         while True:
-            tried_at = self._clock.monotonic()
+            tried_at = self.clock.monotonic()
             base, mine = self._look_for(tries)
             # Before anything else: an earlier try that has landed must not be sent again (D7).
             if mine is not None:
@@ -203,8 +201,8 @@ class IcebergTable(RepairableTable):
                 attempt.send(base.table)
             except CommitFailedException:
                 # Another commit was faster: the catalog has certainly refused this one.
-                now = self._clock.monotonic()
-                self._clock.pause(_pause(now - tried_at, waited=now - began))
+                now = self.clock.monotonic()
+                self.clock.pause(_pause(now - tried_at, waited=now - began))
                 continue
             except Exception as error:  # noqa: BLE001 - of any error but a refusal the commit may have landed
                 unsure.append(error)
@@ -216,7 +214,7 @@ class IcebergTable(RepairableTable):
         remains = Remains(
             identifier=self.identifier,
             table=table,
-            head=_head(table),
+            head=head_of(table),
             known=self._known(table),
             states=self.states,
         )
@@ -224,9 +222,9 @@ class IcebergTable(RepairableTable):
 
     def rebuild(self, landing: Landing, on: int | None) -> TableState:
         """Commit a repair, on the snapshot that the repair was planned on and no other. It is tried once."""
-        self._check_clock()
+        self.check_clock()
         table = self.open()
-        base = _Base(table, TableState(Positions(), _head(table), origin_allowed=False))
+        base = _Base(table, TableState(Positions(), head_of(table), origin_allowed=False))
         attempt = self._prepare(base, landing) if base.state.snapshot == on else None
         if attempt is None or not self._sent(attempt, table):
             raise Transient(
@@ -256,8 +254,8 @@ class IcebergTable(RepairableTable):
     def _look(self) -> _Base:
         """Load the table and its positions."""
         table = self.open()
-        head, current = _head(table), _links(table.metadata)
-        found = nearest_ours(head, current, self._older(table))
+        head, current = head_of(table), links_of(table.metadata)
+        found = nearest_ours(head, current, older(table))
         if found is None:
             _check_never_ours(table, current)
             return _Base(table, TableState(Positions(), head, origin_allowed=True))
@@ -278,9 +276,9 @@ class IcebergTable(RepairableTable):
         Only ancestors of main's head count: a snapshot that the metadata knows may have been rolled back (D17).
         """
         return landed(
-            _head(table),
-            _links(table.metadata),
-            self._older(table),
+            head_of(table),
+            links_of(table.metadata),
+            older(table),
             tries={attempt.snapshot for attempt in attempts},
             since=min(attempt.sequence for attempt in attempts),
         )
@@ -307,24 +305,10 @@ class IcebergTable(RepairableTable):
             "lands whole or not at all; run the command again to see"
         ) from lost
 
-    def _older(self, table: Table) -> Iterator[Known]:
-        """Snapshots in the older metadata files that the metadata log names, newest file first. Each file is read when needed.
-
-        These files hold snapshots that were expired since, with their parents and summaries. Iceberg deletes the files in
-        time (`write.metadata.previous-versions-max`), so a missing file only ends the list.
-        """
-        for entry in reversed(table.metadata.metadata_log):
-            with asking(f"an earlier metadata file of {self.identifier}"):
-                try:
-                    metadata = FromInputFile.table_metadata(table.io.new_input(entry.metadata_file))
-                except FileNotFoundError:
-                    return
-            yield _links(metadata)
-
     def _known(self, table: Table) -> Known:
         """Every snapshot that the current metadata or a file in its log describes, on main or not."""
         found: dict[int, Link] = {}
-        for links in (_links(table.metadata), *self._older(table)):
+        for links in (links_of(table.metadata), *older(table)):
             for each, link in links.items():
                 # pyiceberg's expiry removes the parent id from the children of expired snapshots; an older file still has it.
                 if each not in found or found[each].parent is None:
@@ -335,18 +319,16 @@ class IcebergTable(RepairableTable):
         check_shape(base.table)
         files = list(data_files(landing.files, base.table.metadata))
         with asking(f"the storage of {self.identifier}"):
-            return prepare(
-                base.table,
-                files,
-                summary_of(landing, self.states, writer=self._writer),
-                now_ms=int(self._clock.now().timestamp() * 1000),
-                move_tag=landing.positions != base.state.positions,
-            )
+            summary = summary_of(landing, self.states, writer=self._writer)
+            now_ms = int(self.clock.now().timestamp() * 1000)
+            attempt = prepare(base.table, files, summary, now_ms=now_ms)
+        moved = landing.positions != base.state.positions
+        return attempt.also(*landing_marks(base.table, attempt.snapshot, move_tag=moved))
 
     def _check_files(self, table: Table, files: tuple[StagedFile, ...]) -> None:
         """Refuse staged files that are old or gone: Iceberg would commit a file that doesn't exist, and then every scan fails."""
         oldest = min((file.staged_at for file in files), default=None)
-        if oldest is not None and self._clock.now() - oldest > _STALE:
+        if oldest is not None and self.clock.now() - oldest > _STALE:
             raise Transient(
                 f"files staged at {oldest.isoformat()} are older than {_STALE} and may be removed as orphans at any "
                 "time. Nothing was committed; the next wave reads their records again"
@@ -360,9 +342,9 @@ class IcebergTable(RepairableTable):
                 "it. Nothing was committed; the next wave reads the records again"
             )
 
-    def _check_clock(self) -> None:
+    def check_clock(self) -> None:
         aws_now = self._date_of_aws()
-        if aws_now is not None and abs(off := self._clock.now() - aws_now) > _CLOCK_LEEWAY:
+        if aws_now is not None and abs(off := self.clock.now() - aws_now) > _CLOCK_LEEWAY:
             raise ClockOff(
                 f"this host's clock differs from AWS's by {off.total_seconds():+.0f} s: a commit with its time could make the "
                 "table unreadable for other engines. Nothing was committed; set the clock (NTP), then try again"
@@ -388,24 +370,6 @@ def _pause(attempt: float, *, waited: float) -> float:
     """
     longest = attempt * _LONGEST_PAUSE / (1 + waited / (attempt * _HALVED_AFTER)) if attempt else 0.0
     return dice() * longest
-
-
-def _head(table: Table) -> int | None:
-    snapshot = table.current_snapshot()
-    return None if snapshot is None else snapshot.snapshot_id
-
-
-def _links(metadata: TableMetadata) -> dict[int, Link]:
-    return {
-        s.snapshot_id: Link(
-            s.snapshot_id,
-            s.parent_snapshot_id,
-            s.sequence_number or 0,
-            s.timestamp_ms,
-            s.summary.additional_properties if s.summary else {},
-        )
-        for s in metadata.snapshots
-    }
 
 
 def _check_never_ours(table: Table, current: Known) -> None:

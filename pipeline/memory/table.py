@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Literal
 
@@ -35,6 +35,8 @@ _STALE = timedelta(hours=12)
 _UNSURE_TRIES = 3
 """How often a commit is tried again after its answer was lost."""
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 Way = Literal["request", "answer"]
 
 
@@ -54,6 +56,16 @@ class Snapshot:
     """False: a snapshot of another engine, which has no positions."""
     picked: int | None = None
     """For a cherry-pick, the snapshot whose rows it has, without that snapshot's positions; else None."""
+    at: datetime = _EPOCH
+
+    @property
+    def snapshot(self) -> int:
+        return self.id
+
+    @property
+    def sequence(self) -> int:
+        """Ids grow with each commit, as sequence numbers do on Iceberg."""
+        return self.id
 
 
 class MemoryTable(RepairableTable):
@@ -98,7 +110,14 @@ class MemoryTable(RepairableTable):
             landing = decide_landing(base.positions, proposal)
             if landing.is_empty:
                 return Committed(landing, None, base)
-            made = Snapshot(next(self._ids), base.snapshot, landing.positions, landing.page, landing.files)
+            made = Snapshot(
+                next(self._ids),
+                base.snapshot,
+                landing.positions,
+                landing.page,
+                landing.files,
+                at=self._clock.now(),
+            )
             tries[made.id] = landing
             try:
                 if self._swap(made):
@@ -166,7 +185,7 @@ class MemoryTable(RepairableTable):
         reached: Positions | None = None
         is_whole = False
         try:
-            for snapshot in self._walk(self.head):
+            for snapshot in self.walk(self.head):
                 if snapshot.picked is not None:
                     source = self.snapshots[snapshot.picked] if self._knows(snapshot.picked) else None
                     picked.append(Picked(snapshot.id, source.page if source else None))
@@ -190,7 +209,7 @@ class MemoryTable(RepairableTable):
         return True
 
     def _state(self, head: int | None) -> TableState:
-        for snapshot in self._walk(head):
+        for snapshot in self.walk(head):
             if snapshot.picked is not None:
                 raise ChainBroken(
                     f"snapshot {snapshot.id} is a cherry-pick. Nothing was committed; run `headrace repair`"
@@ -201,7 +220,7 @@ class MemoryTable(RepairableTable):
             raise ChainBroken("the table was rolled back to before its first landing. Nothing was committed")
         return TableState(Positions(), head, origin_allowed=True)
 
-    def _walk(self, head: int | None) -> Iterator[Snapshot]:
+    def walk(self, head: int | None) -> Iterator[Snapshot]:
         """The snapshots of main, newest first, as far as a metadata file describes them."""
         for snapshot in self.history(head):
             if not self._knows(snapshot.id):

@@ -17,8 +17,10 @@ from pipeline.core.lineage import Kind
 from pipeline.lake import read, summary
 from pipeline.lake.catalog import embedded_catalog
 from pipeline.lake.iceberg import IcebergTable
+from pipeline.lake.lineage_table import IcebergLineage
 from pipeline.lake.stage_files import write_files
 from tests.lake.files import NOON, ORIGIN, StandingClock, a_key, a_landing, a_range, at, numbers_in
+from tests.lake.lineages import pages_in
 
 A, B = a_key(0), a_key(1)
 
@@ -73,6 +75,20 @@ def test_rows_positions_and_state_files_are_on_s3(
     assert numbers_in(read.rows(again)) == {A.shard_id: [1, 2]}
     assert [len(entry.page.ranges) for entry in read.ledger(again)] == [0, 1, 1]
     assert dict(again.staging_spec().options) == {"endpoint": endpoint, "region": "us-east-1"}
+    assert not list((tmp_path / "warehouse").iterdir())
+
+
+def test_the_lineage_table_is_on_s3_beside_the_lake_table(tmp_path: Path, endpoint: str):
+    table = open_table(tmp_path, endpoint)
+    table.ensure()
+    table.commit(ORIGIN)
+    IcebergLineage(table).record()
+    table.commit(a_landing(table.staging_spec(), A, after=None, numbers=[1, 2]))
+    recorded = IcebergLineage(table).record()
+    again = IcebergLineage(open_table(tmp_path, endpoint))
+    assert again.recorded() == recorded
+    assert (recorded.ranges, recorded.snapshots) == (1, 2)
+    assert pages_in(again) == [entry.page for entry in read.ledger(table)]
     assert not list((tmp_path / "warehouse").iterdir())
 
 
