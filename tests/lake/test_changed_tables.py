@@ -1,0 +1,43 @@
+"""Tables that other tools have changed: metrics, format version and sort orders. Each landing goes on, or a sentence says why not."""
+
+from pathlib import Path
+
+import pytest
+from pyiceberg.conversions import from_bytes
+from pyiceberg.types import TimestamptzType
+
+from tests.lake.files import NOON, ORIGIN, a_key, a_landing
+from tests.lake.tables import IcebergLake
+
+A = a_key(0)
+ARRIVAL = 8
+"""The field id of arrival_ts."""
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> IcebergLake:
+    made = IcebergLake(tmp_path)
+    made.iceberg.commit(ORIGIN)
+    return made
+
+
+def set_properties(lake: IcebergLake, **properties: str) -> None:
+    with lake.iceberg.open().transaction() as change:
+        change.set_properties(properties)
+
+
+# --- metrics ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["write.metadata.metrics.default", "write.metadata.metrics.column.arrival_ts"]
+)
+@pytest.mark.parametrize("mode", ["none", "counts", "truncate(4)"])
+def test_records_land_whatever_metrics_another_tool_asks_for(lake: IcebergLake, name: str, mode: str):
+    set_properties(lake, **{name: mode})
+    proposal = a_landing(lake.iceberg.staging_spec(), A, after=None, numbers=[1])
+    assert not lake.iceberg.commit(proposal).landing.refused
+    (file,) = (task.file for task in lake.iceberg.open().scan().plan_files())
+    # Readers find the records of a time by these bounds.
+    lower = from_bytes(TimestamptzType(), file.lower_bounds[ARRIVAL])
+    assert lower == int(NOON.timestamp() * 1_000_000)
