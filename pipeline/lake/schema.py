@@ -112,3 +112,11 @@ def check_shape(table: Table) -> None:
             f"the lake table {name} has Iceberg format version {table.format_version}, and needs version 2: snapshots of "
             "version 1 have no sequence numbers. Nothing was written; upgrade the table or name another one"
         )
+    if table.format_version > 2:
+        # pyiceberg 0.12 reads version 3, and writes neither its metadata files nor its manifests.
+        raise WrongShape(
+            f"the lake table {name} has Iceberg format version {table.format_version}, and this version of Headrace can only write "
+            "version 2. Nothing was read from Kinesis, nothing was written, and no position moved. Iceberg has no way back to "
+            "version 2: let another engine copy the table into one of version 2 and run `headrace repair` on the copy (see "
+            "docs/operations.md), or wait for a version of Headrace that writes this one"
+        )

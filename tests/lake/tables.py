@@ -1,13 +1,16 @@
 """The implementations of the lake table that the contract suites run on, with methods by which a test disturbs them."""
 
+import json
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
+from uuid import uuid4
 
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
+from sqlalchemy import create_engine, text
 
 from pipeline.core.batch import StagedFile
 from pipeline.core.lineage import LedgerPage
@@ -218,6 +221,28 @@ def append_as_others(table: Table, *, number: int = 1, summary: dict[str, str] |
         change.update_snapshot(snapshot_properties=summary or {}).fast_append() as append,
     ):
         append.append_data_file(next(data_files((row,), table.metadata)))
+
+
+def rewrite_metadata(lake: IcebergLake, change: Callable[[dict[str, Any]], object]) -> None:
+    """Commit a metadata file that pyiceberg wouldn't write, as an engine in another language may."""
+    table = lake.iceberg.open()
+    content = json.loads(Path(table.metadata_location).read_text())
+    change(content)
+    folder = Path(table.metadata_location).parent
+    path = folder / f"{table.metadata.last_sequence_number + 90000:05d}-{uuid4()}.metadata.json"
+    path.write_text(json.dumps(content))
+    move_metadata(lake, str(path))
+
+
+def move_metadata(lake: IcebergLake, path: str) -> None:
+    """Point the catalog's row of the table to another metadata file, by SQL."""
+    with create_engine(f"sqlite:///{lake.folder / 'catalog.db'}").begin() as database:
+        database.execute(
+            text(
+                "UPDATE iceberg_tables SET previous_metadata_location = metadata_location, metadata_location = :path"
+            ),
+            {"path": path},
+        )
 
 
 def patch(thing: object, name: str, method: Callable[..., Any]) -> None:

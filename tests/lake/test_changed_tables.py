@@ -6,8 +6,9 @@ import pytest
 from pyiceberg.conversions import from_bytes
 from pyiceberg.types import TimestamptzType
 
+from pipeline.errors import WrongShape
 from tests.lake.files import NOON, ORIGIN, a_key, a_landing
-from tests.lake.tables import IcebergLake
+from tests.lake.tables import IcebergLake, rewrite_metadata
 
 A = a_key(0)
 ARRIVAL = 8
@@ -41,3 +42,19 @@ def test_records_land_whatever_metrics_another_tool_asks_for(lake: IcebergLake, 
     # Readers find the records of a time by these bounds.
     lower = from_bytes(TimestamptzType(), file.lower_bounds[ARRIVAL])
     assert lower == int(NOON.timestamp() * 1_000_000)
+
+
+# --- format version -----------------------------------------------------------------------------------------
+
+
+def test_a_table_of_format_version_3_is_refused_before_anything_is_staged(lake: IcebergLake):
+    lake.iceberg.commit(a_landing(lake.iceberg.staging_spec(), A, after=None, numbers=[1]))
+    rewrite_metadata(lake, lambda metadata: metadata.update({"format-version": 3, "next-row-id": 0}))
+    with pytest.raises(
+        WrongShape, match=r"version 3.*can only write version 2\. Nothing was read.*headrace repair"
+    ):
+        lake.handle().ensure()
+    proposal = a_landing(lake.iceberg.staging_spec(), A, after=1, numbers=[2])
+    with pytest.raises(WrongShape, match="format version 3"):
+        lake.iceberg.commit(proposal)
+    assert lake.numbers() == {A.shard_id: [1]}
