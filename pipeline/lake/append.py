@@ -24,6 +24,8 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
+from pipeline.lake.schema import missing_sort_order
+
 TAG = "headrace"
 """A tag on the newest snapshot that moved a position, so that expiry keeps this snapshot. Positions are never read by way of
 the tag: after a rollback of main, the tag is on a snapshot that is no longer part of the table.
@@ -75,12 +77,13 @@ def prepare(
         updates.append(SetSnapshotRefUpdate.model_validate(tag))
     if MARK not in table.properties:
         updates.append(SetPropertiesUpdate(updates={MARK: "true"}))
+    unsorted, only_if = missing_sort_order(table.metadata)
     return PreparedCommit(
         append.snapshot_id,
         table.metadata.next_sequence_number(),
-        tuple(updates),
+        (*updates, *unsorted),
         # The UUID too: a table that was dropped and created again under the same name is another table.
-        (*requirements, AssertTableUUID(uuid=table.metadata.table_uuid)),
+        (*requirements, AssertTableUUID(uuid=table.metadata.table_uuid), *only_if),
     )
 
 

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, UNSORTED_SORT_ORDER_ID, SortField, SortOrder
+from pyiceberg.table.update import AddSortOrderUpdate, AssertDefaultSortOrderId, TableRequirement, TableUpdate
 from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import BinaryType, LongType, NestedField, PrimitiveType, StringType, TimestamptzType
 
@@ -88,6 +90,21 @@ def missing_properties(found: Mapping[str, str]) -> dict[str, str]:
     if not kept.isdecimal() or int(kept) < _HISTORY_LENGTH:
         missing[_HISTORY] = PROPERTIES[_HISTORY]
     return missing
+
+
+def missing_sort_order(
+    table: TableMetadata,
+) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
+    """The update that gives a table sort order 0, with what has to be true; nothing where the table has it.
+
+    Iceberg's order 0 means unsorted. pyiceberg makes a sorted table without it, and then Iceberg in Java can't sort the table by any
+    other order than the table's. It belongs into the commit of a landing: its requirement on the snapshot makes sure that no
+    two writers add the order, which Java couldn't read. An engine that adds it by itself makes it the table's default, too.
+    """
+    if table.sort_order_by_id(UNSORTED_SORT_ORDER_ID) is not None:
+        return (), ()
+    only_if = AssertDefaultSortOrderId.model_validate({"default-sort-order-id": table.default_sort_order_id})
+    return (AddSortOrderUpdate.model_validate({"sort-order": UNSORTED_SORT_ORDER}),), (only_if,)
 
 
 def check_shape(table: Table) -> None:

@@ -228,8 +228,7 @@ def rewrite_metadata(lake: IcebergLake, change: Callable[[dict[str, Any]], objec
     table = lake.iceberg.open()
     content = json.loads(Path(table.metadata_location).read_text())
     change(content)
-    folder = Path(table.metadata_location).parent
-    path = folder / f"{table.metadata.last_sequence_number + 90000:05d}-{uuid4()}.metadata.json"
+    path = Path(table.metadata_location).parent / f"90000-{uuid4()}.metadata.json"
     path.write_text(json.dumps(content))
     move_metadata(lake, str(path))
 
