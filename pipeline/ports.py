@@ -303,8 +303,12 @@ class Committed:
 
 
 class LandingTable(Protocol):
-    def ensure(self) -> None:
-        """Make sure that the table exists, with Headrace's schema and properties."""
+    def exists(self) -> bool: ...
+
+    def ensure(self, *, create: bool) -> None:
+        """Make sure that the table has Headrace's columns and properties. `create`: make it if it doesn't exist; else that raises
+        Unknown."""
+        # Only `pipeline.duties.lake_table` and commands decide that a table may be made.
         ...
 
     def load(self) -> TableState:

@@ -17,6 +17,7 @@ from pipeline.core.change import require_some
 from pipeline.core.lease import Lease
 from pipeline.duties.chain import Claimed, WavePorts
 from pipeline.duties.claims import Claims
+from pipeline.duties.lake_table import ensure_table
 from pipeline.duties.load_report import LoadReport
 from pipeline.duties.planning import Planning
 from pipeline.duties.policy import Policy
@@ -130,7 +131,7 @@ class Attempt:
         Spark may take minutes to start, and nothing can land in a table of a wrong form."""
         began = self.claims.clock.monotonic()
         try:
-            self.ports.table.ensure()
+            ensure_table(self.ports.table, self.ports.leases, name=self.settings.landing.table)
             self.ports.stage.open(self._hear_waiting)
         except HeadraceError as error:
             self.failed.update({row.key: str(error) for row in claimable})

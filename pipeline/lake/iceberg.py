@@ -32,12 +32,13 @@ from pipeline.core.position import Positions
 from pipeline.core.repair_plan import TableEvidence
 from pipeline.core.stream import StreamId
 from pipeline.core.words import counted
-from pipeline.errors import ChainBroken, ClockOff, CommitUnknown, Transient, Unreachable
-from pipeline.lake.append import MARK, TAG, PreparedCommit, prepare
+from pipeline.errors import ClockOff, CommitUnknown, Transient, Unreachable
+from pipeline.lake.append import PreparedCommit, prepare
 from pipeline.lake.catalog import asking, open_catalog
 from pipeline.lake.data_files import data_files, ids_of
 from pipeline.lake.evidence import Remains, evidence_of
 from pipeline.lake.file_io import with_own_io
+from pipeline.lake.never_ours import check_never_ours
 from pipeline.lake.position_chain import Known, Link, ancestors, landed, nearest_ours
 from pipeline.lake.schema import ORDER, PARTITIONS, PROPERTIES, SCHEMA, check_shape, missing_properties
 from pipeline.lake.state_files import StateFiles
@@ -109,9 +110,14 @@ class IcebergTable(RepairableTable):
         with asking(f"the lake table {self.identifier}"):
             return self.catalog.load_table(self.identifier)
 
-    def ensure(self) -> None:
+    def exists(self) -> bool:
         with asking(f"the catalog of {self.identifier}"):
-            self._create()
+            return self.catalog.table_exists(self.identifier)
+
+    def ensure(self, *, create: bool) -> None:
+        if create:
+            with asking(f"the catalog of {self.identifier}"):
+                self._create()
         # Other tools may remove or shorten Headrace's properties, and may do so again: each start checks them.
         for _ in range(_TRIES):
             table = self.open()
@@ -259,7 +265,8 @@ class IcebergTable(RepairableTable):
         head, current = _head(table), _links(table.metadata)
         found = nearest_ours(head, current, self._older(table))
         if found is None:
-            _check_never_ours(table, current)
+            with asking(f"the storage of {self.identifier}"):
+                check_never_ours(table, current)
             return _Base(table, TableState(Positions(), head, origin_allowed=True))
         with asking(f"the state of {self.identifier}"):
             positions = positions_in(found.summary, self.states)
@@ -406,21 +413,6 @@ def _links(metadata: TableMetadata) -> dict[int, Link]:
         )
         for s in metadata.snapshots
     }
-
-
-def _check_never_ours(table: Table, current: Known) -> None:
-    """Refuse a table without positions into which Headrace has landed before: a new origin would land records again (I1)."""
-    trace = next((f"snapshot {link.snapshot}" for link in current.values() if link.ours), None)
-    if TAG in table.refs():
-        trace = f"the tag {TAG}"
-    elif MARK in table.properties:
-        trace = f"the property {MARK}"
-    if trace is not None:
-        raise ChainBroken(
-            f"no snapshot in the history of {'.'.join(table.name())} has positions, yet {trace} shows that "
-            "Headrace landed here before: the table was rolled back or replaced. Nothing was committed; run "
-            "`headrace repair`, which takes the positions from the rows"
-        )
 
 
 def _committed(snapshot: int, landing: Landing) -> Committed:

@@ -149,7 +149,7 @@ def test_a_run_claims_no_shard_and_starts_no_spark_if_the_table_has_a_wrong_form
 ) -> None:
     world = a_world()
 
-    def refuse() -> None:
+    def refuse(*, create: bool) -> None:
         raise WrongShape("format version 3")
 
     monkeypatch.setattr(world.table, "ensure", refuse)

@@ -58,8 +58,8 @@ class Lake(Protocol):
         """The ranges of the ledger, oldest first."""
         ...
 
-    def append_as_others(self) -> None:
-        """Commit as another engine does."""
+    def append_as_others(self, *, rows: bool = True) -> None:
+        """Commit as another engine does: insert a row, or without rows a compaction."""
         ...
 
     def rollback(self, steps: int) -> None:
@@ -126,8 +126,8 @@ class MemoryLake:
     def pages(self) -> list[LedgerPage]:
         return [snapshot.page for snapshot in self.memory.history(self.memory.head)][::-1]
 
-    def append_as_others(self) -> None:
-        self.memory.append_as_others()
+    def append_as_others(self, *, rows: bool = True) -> None:
+        self.memory.append_as_others((a_file(self.memory.staging_spec(), {a_key(999): [1]}),) if rows else ())
 
     def rollback(self, steps: int) -> None:
         self.memory.rollback([s.id for s in self.memory.history(self.memory.head)][steps])
@@ -145,7 +145,7 @@ class IcebergLake:
         self.clock = StandingClock()
         self.folder = folder
         self.iceberg = self.handle()
-        self.iceberg.ensure()
+        self.iceberg.ensure(create=True)
         self.table: RepairableTable = self.iceberg
 
     def handle(self) -> IcebergTable:
@@ -171,8 +171,11 @@ class IcebergLake:
     def pages(self) -> list[LedgerPage]:
         return [entry.page for entry in read.ledger(self.handle())]
 
-    def append_as_others(self) -> None:
-        append_as_others(self.iceberg.open())
+    def append_as_others(self, *, rows: bool = True) -> None:
+        if rows:
+            append_as_others(self.iceberg.open())
+        else:
+            commit_nothing(self.iceberg.open())
 
     def rollback(self, steps: int) -> None:
         table, links = self.iceberg.open(), list(self.iceberg.history())
@@ -221,6 +224,12 @@ def append_as_others(table: Table, *, number: int = 1, summary: dict[str, str] |
         change.update_snapshot(snapshot_properties=summary or {}).fast_append() as append,
     ):
         append.append_data_file(next(data_files((row,), table.metadata)))
+
+
+def commit_nothing(table: Table) -> None:
+    """A snapshot by pyiceberg alone that changes no row, as a compaction is."""
+    with table.transaction() as change, change.update_snapshot().fast_append():
+        pass
 
 
 def rewrite_metadata(lake: IcebergLake, change: Callable[[dict[str, Any]], object]) -> None:

@@ -53,7 +53,7 @@ def test_a_table_of_format_version_3_is_refused_before_anything_is_staged(lake: 
     with pytest.raises(
         WrongShape, match=r"version 3.*can only write version 2\. Nothing was read.*headrace repair"
     ):
-        lake.handle().ensure()
+        lake.handle().ensure(create=False)
     proposal = a_landing(lake.iceberg.staging_spec(), A, after=1, numbers=[2])
     with pytest.raises(WrongShape, match="format version 3"):
         lake.iceberg.commit(proposal)
