@@ -7,7 +7,7 @@ orphans, and orphan removal deletes them by their age.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -118,7 +118,7 @@ def _write_day(
     # Not on S3, which has no folders: pyarrow would leave an empty object there.
     if isinstance(target.files, fs.LocalFileSystem):
         target.files.create_dir(target.path(folder), recursive=True)
-    with target.files.open_output_stream(target.path(name)) as out:
+    with target.files.open_output_stream(target.path(name)) as out, _first_error():
         pq.write_table(
             table, out, row_group_size=-(-len(table) // groups), metadata_collector=footers, **options
         )
@@ -132,6 +132,18 @@ def _write_day(
         partition=day.isoformat(),
         staged_at=now().astimezone(UTC),
     )
+
+
+@contextlib.contextmanager
+def _first_error() -> Iterator[None]:
+    """After an error of the disk, pyarrow asks for the footer of the file that it couldn't end, and raises a RuntimeError about that
+    instead. The error of the disk is the one to report."""
+    try:
+        yield
+    except RuntimeError as second:
+        if isinstance(second.__context__, OSError):
+            raise second.__context__ from None
+        raise
 
 
 def _footer_bytes(metadata: pq.FileMetaData) -> bytes:
