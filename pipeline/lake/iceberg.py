@@ -20,7 +20,6 @@ from pathlib import Path
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, TableAlreadyExistsError
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from sqlalchemy.exc import IntegrityError
@@ -32,12 +31,13 @@ from pipeline.core.position import Positions
 from pipeline.core.repair_plan import TableEvidence
 from pipeline.core.stream import StreamId
 from pipeline.core.words import counted
-from pipeline.errors import ClockOff, CommitUnknown, Transient, Unreachable
+from pipeline.errors import ClockOff, CommitUnknown, MetadataLost, Transient, Unreachable
 from pipeline.lake.append import PreparedCommit, prepare
 from pipeline.lake.catalog import asking, open_catalog
 from pipeline.lake.data_files import data_files, ids_of
 from pipeline.lake.evidence import Remains, evidence_of
 from pipeline.lake.file_io import with_own_io
+from pipeline.lake.metadata_files import finding_metadata, read_metadata
 from pipeline.lake.never_ours import check_never_ours
 from pipeline.lake.position_chain import Known, Link, ancestors, landed, nearest_ours
 from pipeline.lake.schema import ORDER, PARTITIONS, PROPERTIES, SCHEMA, check_shape, missing_properties
@@ -107,11 +107,11 @@ class IcebergTable(RepairableTable):
 
     def open(self) -> Table:
         """Load pyiceberg's table. A pyiceberg Table never refreshes by itself, so each decision loads it anew."""
-        with asking(f"the lake table {self.identifier}"):
+        with asking(f"the lake table {self.identifier}"), finding_metadata(self.identifier):
             return self.catalog.load_table(self.identifier)
 
     def exists(self) -> bool:
-        with asking(f"the catalog of {self.identifier}"):
+        with asking(f"the catalog of {self.identifier}"), finding_metadata(self.identifier):
             return self.catalog.table_exists(self.identifier)
 
     def ensure(self, *, create: bool) -> None:
@@ -168,7 +168,7 @@ class IcebergTable(RepairableTable):
         tries: dict[int, tuple[PreparedCommit, Landing]] = {}
         try:
             return self._land(proposal, tries)
-        except Unreachable as error:
+        except (Unreachable, MetadataLost) as error:
             if not tries:
                 # Nothing was sent, so nothing can have landed.
                 raise
@@ -318,13 +318,13 @@ class IcebergTable(RepairableTable):
         """Snapshots in the older metadata files that the metadata log names, newest file first. Each file is read when needed.
 
         These files hold snapshots that were expired since, with their parents and summaries. Iceberg deletes the files in
-        time (`write.metadata.previous-versions-max`), so a missing file only ends the list.
+        time (`write.metadata.previous-versions-max`), so a file that is gone only ends the list.
         """
         for entry in reversed(table.metadata.metadata_log):
             with asking(f"an earlier metadata file of {self.identifier}"):
                 try:
-                    metadata = FromInputFile.table_metadata(table.io.new_input(entry.metadata_file))
-                except FileNotFoundError:
+                    metadata = read_metadata(table.io, entry.metadata_file, of=self.identifier)
+                except MetadataLost:
                     return
             yield _links(metadata)
 

@@ -98,11 +98,9 @@ def test_another_engine_that_makes_the_table_unsorted_meanwhile_adds_the_sort_or
 
     def write_unordered() -> None:
         table = lake.handle().open()
-        table.catalog.commit_table(
-            table,
-            (),
-            (AddSortOrderUpdate(sort_order=UNSORTED_SORT_ORDER), SetDefaultSortOrderUpdate(sort_order_id=0)),
-        )
+        unsorted = AddSortOrderUpdate.model_validate({"sort-order": UNSORTED_SORT_ORDER})
+        as_default = SetDefaultSortOrderUpdate.model_validate({"sort-order-id": 0})
+        table.catalog.commit_table(table, (), (unsorted, as_default))
 
     lake.before_next_swap(write_unordered)
     lake.iceberg.commit(ORIGIN)
