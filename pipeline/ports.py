@@ -287,7 +287,7 @@ class StagingSpec:
     """Column name -> field id in the table's schema."""
     # Iceberg finds a file's columns by these ids, so staged and landed files stay readable after a column was renamed.
     options: tuple[tuple[str, str], ...] = ()
-    """Region and endpoint, for the file system."""
+    """Region, endpoint and the name of a profile, for the file system."""
     compression: str = "zstd"
     private: bool = True
     """Local files and folders are readable only by the user who runs Spark's workers. It has no effect on remote files."""

@@ -33,6 +33,7 @@ from pipeline.core.stream import StreamId
 from pipeline.core.words import counted
 from pipeline.errors import ClockOff, CommitUnknown, MetadataLost, Transient, Unreachable
 from pipeline.lake.append import PreparedCommit, prepare
+from pipeline.lake.aws_access import options_of_s3
 from pipeline.lake.catalog import asking, open_catalog
 from pipeline.lake.data_files import data_files, ids_of
 from pipeline.lake.evidence import Remains, evidence_of
@@ -151,14 +152,11 @@ class IcebergTable(RepairableTable):
 
     def staging_spec(self) -> StagingSpec:
         table = self.open()
-        # Credentials are left out on purpose: the spec travels to Spark's executors, which have credentials of their own.
-        options = {"endpoint": "s3.endpoint", "region": "s3.region"}
         return StagingSpec(
             location=f"{table.location().rstrip('/')}/data",
             field_ids=tuple((column, ids_of(table.schema())[column]) for column in SCHEMA.column_names),
-            options=tuple(
-                (name, self._properties[key]) for name, key in options.items() if key in self._properties
-            ),
+            # No credentials: the spec travels to Spark's executors, which have their own, or those of the named profile.
+            options=options_of_s3(self._properties),
             private=self._private,
         )
 

@@ -20,6 +20,7 @@ from pyarrow import fs
 from pipeline.core.batch import StagedFile
 from pipeline.core.stream import ShardKey
 from pipeline.errors import BadSetting, WrongShape
+from pipeline.lake.aws_access import keys_of
 from pipeline.lake.file_io import SMALL_FILES
 from pipeline.lake.private_files import PrivateFiles
 from pipeline.ports import StagingSpec
@@ -184,11 +185,13 @@ def _file_system(spec: StagingSpec) -> tuple[fs.FileSystem, str]:
 
 
 def _s3(options: Mapping[str, str]) -> fs.FileSystem:
-    """The S3 file system. Credentials come from this process's environment, profile or role; the spec has none."""
+    """The S3 file system. Credentials come from this host: by the named profile, else its environment or role; the spec has none."""
     chosen: dict[str, Any] = dict(SMALL_FILES)
     if region := options.get("region"):
         chosen["region"] = region
     if endpoint := options.get("endpoint"):
         chosen["endpoint_override"] = endpoint
         chosen["scheme"] = endpoint.partition("://")[0] if "://" in endpoint else "https"
+    if profile := options.get("profile"):
+        chosen |= keys_of(profile)
     return fs.S3FileSystem(**chosen)
