@@ -125,13 +125,15 @@ class Adapters:
     # -- the lake --------------------------------------------------------------------------------------------------
 
     def table(self, writer: str) -> IcebergTable:
+        from pipeline.lake.aws_access import with_aws
         from pipeline.lake.catalog import embedded_catalog
         from pipeline.lake.iceberg import IcebergTable
 
         def make() -> IcebergTable:
             landing, private = self.settings.landing, self.settings.private_files
+            catalog = landing.catalog or embedded_catalog(Path(landing.home), private=private)
             return IcebergTable(
-                landing.catalog or embedded_catalog(Path(landing.home), private=private),
+                with_aws(catalog, self.settings.aws),
                 landing.table,
                 state=landing.state or str(Path(landing.home).resolve() / "state"),
                 clock=self.clock,

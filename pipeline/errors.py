@@ -15,6 +15,7 @@
        |- TablesMissing     the coordination tables don't exist
        |- WrongShape        a table or row has another form than Headrace expects
        |- ChainBroken       the lake table's snapshots don't lead back to one that has positions
+       |- MetadataLost      the metadata file of the lake table is gone or damaged
        |- OriginUnsafe      Headrace can't choose a stream's start without the risk to skip or repeat records
        |- DataLoss          records may have left the stream before they were read
        |- PositionsDisagree a lease row and the lake table have different positions
@@ -81,6 +82,10 @@ class WrongShape(Terminal):
 
 
 class ChainBroken(Terminal):
+    pass
+
+
+class MetadataLost(Terminal):
     pass
 
 

@@ -289,7 +289,7 @@ class StagingSpec:
     """Column name -> field id in the table's schema."""
     # Iceberg finds a file's columns by these ids, so staged and landed files stay readable after a column was renamed.
     options: tuple[tuple[str, str], ...] = ()
-    """Region and endpoint, for the file system."""
+    """Region, endpoint and the name of a profile, for the file system."""
     compression: str = "zstd"
     private: bool = True
     """Local files and folders are readable only by the user who runs Spark's workers. It has no effect on remote files."""
@@ -305,8 +305,12 @@ class Committed:
 
 
 class LandingTable(Protocol):
-    def ensure(self) -> None:
-        """Make sure that the table exists, with Headrace's schema and properties."""
+    def exists(self) -> bool: ...
+
+    def ensure(self, *, create: bool) -> None:
+        """Make sure that the table has Headrace's columns and properties. `create`: make it if it doesn't exist; else that raises
+        Unknown."""
+        # Only `pipeline.duties.lake_table` and commands decide that a table may be made.
         ...
 
     def load(self) -> TableState:

@@ -16,6 +16,7 @@ from pipeline.core.due import is_time
 from pipeline.core.position import Positions
 from pipeline.core.sighting import time_from_cursor, time_to_cursor
 from pipeline.core.sync import rows_of
+from pipeline.duties.lake_table import ensure_table
 from pipeline.duties.origin import ensure_origin, plan_origin
 from pipeline.duties.part_memory import PartMemory, from_json
 from pipeline.errors import HeadraceError, OriginUnsafe, Unknown
@@ -80,7 +81,7 @@ class AdoptionCheck:
                 # Raises OriginUnsafe, for example if rows of the stream have checkpoints and the stream isn't adopted.
                 if plan_origin(state, facts, stream=stream, leases=leases) is not None:
                     table = self.table()
-                    table.ensure()
+                    ensure_table(table, self.leases, name=self.settings.landing.table)
                     state = ensure_origin(table, table.load(), facts, stream=stream, leases=leases)
             except OriginUnsafe as error:
                 refused = refused or str(error)

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
     settings = load(args).settings
     adopting = wire(settings).adopting()
-    adopting.table.ensure()
+    adopting.table.ensure(create=True)
     return adopt(adopting, settings, args, pause=time.sleep)
 
 

@@ -1,7 +1,7 @@
 """One attempt of a run: wave after wave, all with the same claim. A run may be killed at each arrow; the next wave, or another
 run, goes on from what has been written.
 
-    (open the stage) -> claim -> the row, then the table -> stage -> (gaps) -> commit -> checkpoint -> (end of a shard:
+    (table, stage) -> claim -> the row, then the table -> stage -> (gaps) -> commit -> checkpoint -> (end of a shard:
     child leases, childShardIds, SHARD_END) -> release
 
 Reading always starts at the position in the lake table. `on_arrow` is called after each step: it makes Dagster's events, and
@@ -17,6 +17,7 @@ from pipeline.core.change import require_some
 from pipeline.core.lease import Lease
 from pipeline.duties.chain import Claimed, WavePorts
 from pipeline.duties.claims import Claims
+from pipeline.duties.lake_table import ensure_table
 from pipeline.duties.load_report import LoadReport
 from pipeline.duties.planning import Planning
 from pipeline.duties.policy import Policy
@@ -120,15 +121,17 @@ class Attempt:
     def _claim(self, log: WaveLog, streams: WaveStreams, rows: Iterable[Lease]) -> None:
         claimable = self.claims.claimable(log, streams.by_name, rows)
         if claimable:
-            self._open_stage(log, claimable)
+            self._make_ready(log, claimable)
         if log.waited >= _OLD:
             claimable = self.claims.claimable(log, streams.by_name, self._read_again(claimable))
         self.claims.take(log, streams.by_name, claimable)
 
-    def _open_stage(self, log: WaveLog, claimable: Sequence[Lease]) -> None:
-        """Open the stage before the first claim: Spark may take minutes to start, and no other run can read a claimed shard."""
+    def _make_ready(self, log: WaveLog, claimable: Sequence[Lease]) -> None:
+        """Look at the lake table, and open the stage. Both come before the first claim: no other run can read a claimed shard,
+        Spark may take minutes to start, and nothing can land in a table of a wrong form."""
         began = self.claims.clock.monotonic()
         try:
+            ensure_table(self.ports.table, self.ports.leases, name=self.settings.landing.table)
             self.ports.stage.open(self._hear_waiting)
         except HeadraceError as error:
             self.failed.update({row.key: str(error) for row in claimable})

@@ -21,6 +21,7 @@ from pipeline.duties.cleanup import CleanupDue
 from pipeline.duties.electing import Electing, LockState
 from pipeline.duties.known_tables import KnownTables
 from pipeline.duties.known_workers import KnownWorkers, owners_of, watch
+from pipeline.duties.lake_table import ensure_table
 from pipeline.duties.leader_report import LeaderMemory, LeaderReport, keys_of, sentence_of
 from pipeline.duties.policy import Policy
 from pipeline.duties.shard_sync import ShardSync
@@ -141,7 +142,7 @@ class LeaderDuty:
     def _check_can_lead(self) -> None:
         self._scan()
         Tracking(settings=self.settings, source=self.source).check_any_answers()
-        self.table.ensure()
+        ensure_table(self.table, self.leases, name=self.settings.landing.table)
         self.table.load()
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pipeline.core.beginning import why_no_origin
 from pipeline.core.landing import Proposal
 from pipeline.core.lease import Lease
 from pipeline.core.position import TRIM, Origin, Start
@@ -42,6 +43,7 @@ def plan_origin(
 
     `leases`: all rows of the stream.
     """
+    leases = tuple(leases)
     if facts.stream in state.positions.origins:
         return None
     has_positions = bool(state.positions.origins or state.positions.shards)
@@ -50,6 +52,8 @@ def plan_origin(
             f"{facts.stream} has no origin in the lake table, and Headrace has used the table before, so the origin may "
             "have been lost; nothing was read. `headrace repair` rebuilds the positions"
         )
+    if (why := why_no_origin(facts.stream, leases, others_have_positions=has_positions)) is not None:
+        raise OriginUnsafe(why)
     read = sorted(
         row.key
         for row in leases

@@ -98,7 +98,6 @@ class Planning:
 
         Only the leader commits the origin of a stream that the settings don't name, because only the leader searches for streams.
         """
-        self.ports.table.ensure()
         state = self.ports.table.load()
         for stream, facts in tuple(streams.facts.items()):
             named = self.settings.stream(stream.name)

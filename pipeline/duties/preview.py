@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from pipeline.core.change import Change
+from pipeline.core.lease import Lease
 from pipeline.core.position import Origin, Positions
 from pipeline.core.stream import StreamId
 from pipeline.core.sync import rows_of
 from pipeline.duties.assignment_pass import plan_pass
 from pipeline.duties.known_workers import sightings_to_keep
+from pipeline.duties.lake_table import check_new_table
 from pipeline.duties.leader_report import LeaderMemory
 from pipeline.duties.leader_tick import LeaderDuty
 from pipeline.duties.origin import plan_origin
@@ -48,7 +50,7 @@ def preview(duty: LeaderDuty, memory: LeaderMemory) -> Preview:
     first = [] if has_workers and has_leases else ["make the coordination tables, which aren't there"]
     if not first and (why_not := duty.policy.other_workers.why_not_lead()) is not None:
         return Preview(memory, (), why_not=why_not)
-    state, has_table = _state(duty)
+    state, has_table = _state(duty, listing.leases)
     if not has_table:
         first.append(f"make the lake table {settings.landing.table}, which isn't there")
     since = None if memory.last_look is None else now - memory.last_look
@@ -80,10 +82,11 @@ def _read_if_there(duty: LeaderDuty, ask: Callable[[], _Found], nothing: _Found)
         return nothing, False
 
 
-def _state(duty: LeaderDuty) -> tuple[TableState, bool]:
+def _state(duty: LeaderDuty, leases: Iterable[Lease]) -> tuple[TableState, bool]:
     try:
         return duty.table.load(), True
     except Unknown:
+        check_new_table(duty.settings.landing.table, leases)
         return TableState(Positions(), None, origin_allowed=True), False
 
 

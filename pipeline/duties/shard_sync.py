@@ -21,6 +21,7 @@ from pipeline.core.stream import StreamId
 from pipeline.core.sync import ends_lost, is_of_this_life, rows_of, sync_token
 from pipeline.core.words import counted
 from pipeline.duties.cleanup import Cleaning, CleanupDue
+from pipeline.duties.lake_table import ensure_table
 from pipeline.duties.origin import ensure_origin
 from pipeline.duties.policy import RowPlan
 from pipeline.duties.streams import Tracked, Unfinished, is_wanted_life
@@ -129,7 +130,7 @@ class ShardSync:
 
         `cleanup`: what to clean up of each stream after its sync.
         """
-        self.table.ensure()
+        ensure_table(self.table, self.leases, name=self.settings.landing.table)
         known = {each.name: memory[each.name] for each in streams if each.name in memory}
         done = Round(self.table.load(), resumed, "" if resumed is None else resumed.last_done, memory=known)
         rest = sorted((each for each in streams if each.name > done.last_done), key=lambda s: s.name)

@@ -24,6 +24,8 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
+from pipeline.lake.schema import missing_sort_order
+
 TAG = "headrace"
 """A tag on the newest snapshot that moved a position, so that expiry keeps this snapshot. Positions are never read by way of
 the tag: after a rollback of main, the tag is on a snapshot that is no longer part of the table.
@@ -82,12 +84,13 @@ def prepare(
     # _commit() writes the manifests and returns the updates, with the requirement that main is still at the base's snapshot:
     # the catalog checks it in the same step as the write, which is the compare-and-swap that everything rests on.
     staged, requirements = producer._commit()  # noqa: SLF001 - the public commit() would go on into the retry loop
+    unsorted, only_if = missing_sort_order(table.metadata)
     return PreparedCommit(
         producer.snapshot_id,
         table.metadata.next_sequence_number(),
-        tuple(_stamped(update, table.metadata, now_ms) for update in staged),
+        (*(_stamped(update, table.metadata, now_ms) for update in staged), *unsorted),
         # The UUID too: a table that was dropped and created again under the same name is another table.
-        (*requirements, AssertTableUUID(uuid=table.metadata.table_uuid)),
+        (*requirements, AssertTableUUID(uuid=table.metadata.table_uuid), *only_if),
     )
 
 

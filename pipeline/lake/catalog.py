@@ -82,8 +82,8 @@ def asking(what: str) -> Iterator[None]:
         yield
     except NoSuchTableError as error:
         raise Unknown(
-            f"{what} isn't in the catalog. Nothing was committed; was the table dropped or renamed? The next start creates "
-            "a new one, and reads the streams from their start again"
+            f"{what} isn't in the catalog. Nothing was committed. If the table was renamed or dropped, rename it back or restore it; "
+            "the first tick of a new application makes its table"
         ) from error
     except (OSError, SQLAlchemyError, RESTError, BotoCoreError, ClientError) as error:
         raise Unreachable(

@@ -9,6 +9,7 @@ from pyarrow.fs import FileSystem, S3FileSystem
 from pyiceberg.io import PY_IO_IMPL
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from pipeline.lake.aws_access import keys_of, profile_of_s3
 from pipeline.lake.private_files import PrivateFiles
 
 _PRIVATE = "headrace.private-files"
@@ -25,7 +26,8 @@ class HeadraceFileIO(PyArrowFileIO):
         # No property of pyiceberg sets this option. So a second file system is made, from the options that pickle would save
         # of the first.
         _, (options,) = cast("tuple[Any, tuple[dict[str, Any]]]", files.__reduce__())
-        return S3FileSystem(**{**options, **SMALL_FILES})
+        profile = profile_of_s3(self.properties)
+        return S3FileSystem(**{**options, **SMALL_FILES, **(keys_of(profile) if profile else {})})
 
 
 SMALL_FILES: Mapping[str, Any] = {"allow_delayed_open": True}
@@ -38,7 +40,8 @@ def with_own_io(properties: Mapping[str, str], location: str, *, private: bool) 
     """The catalog's properties, with Headrace's FileIO for a location on this machine or on S3. A FileIO that the user has
     chosen stays.
     """
-    if PY_IO_IMPL in properties or not (_is_local(location) or location.startswith("s3")):
+    is_s3 = location.startswith("s3") or properties.get("type") == "glue"
+    if PY_IO_IMPL in properties or not (_is_local(location) or is_s3):
         return dict(properties)
     own = f"{HeadraceFileIO.__module__}.{HeadraceFileIO.__name__}"
     return {**properties, PY_IO_IMPL: own, _PRIVATE: str(private).lower()}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
+from pipeline.errors import MetadataLost
 from pipeline.lake.catalog import asking
+from pipeline.lake.metadata_files import read_metadata
 from pipeline.lake.position_chain import Known, Link, ancestors
 
 
@@ -35,13 +36,14 @@ def older(table: Table) -> Iterator[Known]:
     """Snapshots in the older metadata files that the metadata log names, newest file first. Each file is read when needed.
 
     These files hold snapshots that were expired since, with their parents and summaries. Iceberg deletes the files in
-    time (`write.metadata.previous-versions-max`), so a missing file only ends the list.
+    time (`write.metadata.previous-versions-max`), so a file that is gone only ends the list.
     """
+    name = ".".join(table.name())
     for entry in reversed(table.metadata.metadata_log):
-        with asking(f"an earlier metadata file of {'.'.join(table.name())}"):
+        with asking(f"an earlier metadata file of {name}"):
             try:
-                metadata = FromInputFile.table_metadata(table.io.new_input(entry.metadata_file))
-            except FileNotFoundError:
+                metadata = read_metadata(table.io, entry.metadata_file, of=name)
+            except MetadataLost:
                 return
         yield links_of(metadata)
 

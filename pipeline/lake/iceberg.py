@@ -30,13 +30,16 @@ from pipeline.core.position import Positions
 from pipeline.core.repair_plan import TableEvidence
 from pipeline.core.stream import StreamId
 from pipeline.core.words import counted
-from pipeline.errors import ChainBroken, ClockOff, CommitUnknown, Transient, Unreachable
-from pipeline.lake.append import MARK, TAG, PreparedCommit, landing_marks, prepare
+from pipeline.errors import ClockOff, CommitUnknown, MetadataLost, Transient, Unreachable
+from pipeline.lake.append import PreparedCommit, landing_marks, prepare
+from pipeline.lake.aws_access import options_of_s3
 from pipeline.lake.catalog import asking, open_catalog
 from pipeline.lake.data_files import data_files, ids_of
 from pipeline.lake.evidence import Remains, evidence_of
 from pipeline.lake.file_io import with_own_io
 from pipeline.lake.history import head_of, links_of, main_of, older
+from pipeline.lake.metadata_files import finding_metadata
+from pipeline.lake.never_ours import check_never_ours
 from pipeline.lake.position_chain import Known, Link, landed, nearest_ours
 from pipeline.lake.schema import ORDER, PARTITIONS, PROPERTIES, SCHEMA, check_shape, missing_properties
 from pipeline.lake.state_files import StateFiles
@@ -105,12 +108,17 @@ class IcebergTable(RepairableTable):
 
     def open(self) -> Table:
         """Load pyiceberg's table. A pyiceberg Table never refreshes by itself, so each decision loads it anew."""
-        with asking(f"the lake table {self.identifier}"):
+        with asking(f"the lake table {self.identifier}"), finding_metadata(self.identifier):
             return self.catalog.load_table(self.identifier)
 
-    def ensure(self) -> None:
-        with asking(f"the catalog of {self.identifier}"):
-            self._create()
+    def exists(self) -> bool:
+        with asking(f"the catalog of {self.identifier}"), finding_metadata(self.identifier):
+            return self.catalog.table_exists(self.identifier)
+
+    def ensure(self, *, create: bool) -> None:
+        if create:
+            with asking(f"the catalog of {self.identifier}"):
+                self._create()
         # Other tools may remove or shorten Headrace's properties, and may do so again: each start checks them.
         for _ in range(_TRIES):
             table = self.open()
@@ -143,14 +151,11 @@ class IcebergTable(RepairableTable):
 
     def staging_spec(self) -> StagingSpec:
         table = self.open()
-        # Credentials are left out on purpose: the spec travels to Spark's executors, which have credentials of their own.
-        options = {"endpoint": "s3.endpoint", "region": "s3.region"}
         return StagingSpec(
             location=f"{table.location().rstrip('/')}/data",
             field_ids=tuple((column, ids_of(table.schema())[column]) for column in SCHEMA.column_names),
-            options=tuple(
-                (name, self._properties[key]) for name, key in options.items() if key in self._properties
-            ),
+            # No credentials: the spec travels to Spark's executors, which have their own, or those of the named profile.
+            options=options_of_s3(self._properties),
             private=self._private,
         )
 
@@ -160,7 +165,7 @@ class IcebergTable(RepairableTable):
         tries: dict[int, tuple[PreparedCommit, Landing]] = {}
         try:
             return self._land(proposal, tries)
-        except Unreachable as error:
+        except (Unreachable, MetadataLost) as error:
             if not tries:
                 # Nothing was sent, so nothing can have landed.
                 raise
@@ -257,7 +262,8 @@ class IcebergTable(RepairableTable):
         head, current = head_of(table), links_of(table.metadata)
         found = nearest_ours(head, current, older(table))
         if found is None:
-            _check_never_ours(table, current)
+            with asking(f"the storage of {self.identifier}"):
+                check_never_ours(table, current)
             return _Base(table, TableState(Positions(), head, origin_allowed=True))
         with asking(f"the state of {self.identifier}"):
             positions = positions_in(found.summary, self.states)
@@ -370,21 +376,6 @@ def _pause(attempt: float, *, waited: float) -> float:
     """
     longest = attempt * _LONGEST_PAUSE / (1 + waited / (attempt * _HALVED_AFTER)) if attempt else 0.0
     return dice() * longest
-
-
-def _check_never_ours(table: Table, current: Known) -> None:
-    """Refuse a table without positions into which Headrace has landed before: a new origin would land records again (I1)."""
-    trace = next((f"snapshot {link.snapshot}" for link in current.values() if link.ours), None)
-    if TAG in table.refs():
-        trace = f"the tag {TAG}"
-    elif MARK in table.properties:
-        trace = f"the property {MARK}"
-    if trace is not None:
-        raise ChainBroken(
-            f"no snapshot in the history of {'.'.join(table.name())} has positions, yet {trace} shows that "
-            "Headrace landed here before: the table was rolled back or replaced. Nothing was committed; run "
-            "`headrace repair`, which takes the positions from the rows"
-        )
 
 
 def _committed(snapshot: int, landing: Landing) -> Committed:

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, UNSORTED_SORT_ORDER_ID, SortField, SortOrder
+from pyiceberg.table.update import AddSortOrderUpdate, AssertDefaultSortOrderId, TableRequirement, TableUpdate
 from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import BinaryType, LongType, NestedField, PrimitiveType, StringType, TimestamptzType
 
@@ -90,6 +92,21 @@ def missing_properties(found: Mapping[str, str]) -> dict[str, str]:
     return missing
 
 
+def missing_sort_order(
+    table: TableMetadata,
+) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
+    """The update that gives a table sort order 0, with what has to be true; nothing where the table has it.
+
+    Iceberg's order 0 means unsorted. pyiceberg makes a sorted table without it, and then Iceberg in Java can't sort the table by any
+    other order than the table's. It belongs into the commit of a landing: its requirement on the snapshot makes sure that no
+    two writers add the order, which Java couldn't read. An engine that adds it by itself makes it the table's default, too.
+    """
+    if table.sort_order_by_id(UNSORTED_SORT_ORDER_ID) is not None:
+        return (), ()
+    only_if = AssertDefaultSortOrderId.model_validate({"default-sort-order-id": table.default_sort_order_id})
+    return (AddSortOrderUpdate.model_validate({"sort-order": UNSORTED_SORT_ORDER}),), (only_if,)
+
+
 def check_shape(table: Table) -> None:
     """Refuse a table that lacks one of Headrace's columns or is partitioned differently. Further columns are allowed."""
     name = ".".join(table.name())
@@ -111,4 +128,12 @@ def check_shape(table: Table) -> None:
         raise WrongShape(
             f"the lake table {name} has Iceberg format version {table.format_version}, and needs version 2: snapshots of "
             "version 1 have no sequence numbers. Nothing was written; upgrade the table or name another one"
+        )
+    if table.format_version > 2:
+        # pyiceberg 0.12 reads version 3, and writes neither its metadata files nor its manifests.
+        raise WrongShape(
+            f"the lake table {name} has Iceberg format version {table.format_version}, and this version of Headrace can only write "
+            "version 2. Nothing was read from Kinesis, nothing was written, and no position moved. Iceberg has no way back to "
+            "version 2: let another engine copy the table into one of version 2 and run `headrace repair` on the copy (see "
+            "docs/operations.md), or wait for a version of Headrace that writes this one"
         )

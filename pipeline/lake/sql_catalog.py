@@ -14,7 +14,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.io import load_file_io
-from pyiceberg.serializers import FromInputFile, ToOutputFile
+from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
@@ -29,6 +29,7 @@ from sqlalchemy import CursorResult, update
 from sqlalchemy.orm import Session
 
 from pipeline.clock import SystemClock
+from pipeline.lake.metadata_files import read_metadata
 
 _KEPT = 4
 """Metadata files whose content is kept in memory: those of two tables, before and after a commit."""
@@ -46,7 +47,9 @@ class KeepingSqlCatalog(SqlCatalog):
         metadata = self._kept.get(location)
         if metadata is None:
             io = load_file_io(properties=self.properties, location=location)
-            metadata = self._keep(location, FromInputFile.table_metadata(io.new_input(location)))
+            name = f"{orm_table.table_namespace}.{orm_table.table_name}"
+            previous = orm_table.previous_metadata_location
+            metadata = self._keep(location, read_metadata(io, location, of=name, previous=previous))
         return Table(
             (*Catalog.identifier_to_tuple(str(orm_table.table_namespace)), str(orm_table.table_name)),
             metadata,

@@ -7,7 +7,7 @@ orphans, and orphan removal deletes them by their age.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -20,6 +20,7 @@ from pyarrow import fs
 from pipeline.core.batch import StagedFile
 from pipeline.core.stream import ShardKey
 from pipeline.errors import BadSetting, WrongShape
+from pipeline.lake.aws_access import keys_of
 from pipeline.lake.file_io import SMALL_FILES
 from pipeline.lake.private_files import PrivateFiles
 from pipeline.ports import StagingSpec
@@ -118,7 +119,7 @@ def _write_day(
     # Not on S3, which has no folders: pyarrow would leave an empty object there.
     if isinstance(target.files, fs.LocalFileSystem):
         target.files.create_dir(target.path(folder), recursive=True)
-    with target.files.open_output_stream(target.path(name)) as out:
+    with target.files.open_output_stream(target.path(name)) as out, _first_error():
         pq.write_table(
             table, out, row_group_size=-(-len(table) // groups), metadata_collector=footers, **options
         )
@@ -132,6 +133,18 @@ def _write_day(
         partition=day.isoformat(),
         staged_at=now().astimezone(UTC),
     )
+
+
+@contextlib.contextmanager
+def _first_error() -> Iterator[None]:
+    """After an error of the disk, pyarrow asks for the footer of the file that it couldn't end, and raises a RuntimeError about that
+    instead. The error of the disk is the one to report."""
+    try:
+        yield
+    except RuntimeError as second:
+        if isinstance(second.__context__, OSError):
+            raise second.__context__ from None
+        raise
 
 
 def _footer_bytes(metadata: pq.FileMetaData) -> bytes:
@@ -172,11 +185,13 @@ def _file_system(spec: StagingSpec) -> tuple[fs.FileSystem, str]:
 
 
 def _s3(options: Mapping[str, str]) -> fs.FileSystem:
-    """The S3 file system. Credentials come from this process's environment, profile or role; the spec has none."""
+    """The S3 file system. Credentials come from this host: by the named profile, else its environment or role; the spec has none."""
     chosen: dict[str, Any] = dict(SMALL_FILES)
     if region := options.get("region"):
         chosen["region"] = region
     if endpoint := options.get("endpoint"):
         chosen["endpoint_override"] = endpoint
         chosen["scheme"] = endpoint.partition("://")[0] if "://" in endpoint else "https"
+    if profile := options.get("profile"):
+        chosen |= keys_of(profile)
     return fs.S3FileSystem(**chosen)

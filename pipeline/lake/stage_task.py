@@ -8,9 +8,11 @@ nothing of a used-up budget is among the first in the next wave.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from socket import gethostname
 from uuid import uuid4
 
 import pyarrow as pa
@@ -23,6 +25,7 @@ from pipeline.lake.stage_files import write_files
 from pipeline.lake.stage_read import Box, ShardReading
 from pipeline.ports import Clock, Pages, StagingSpec
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 LEAST_WEIGHT = 0.01
 """The weight of a shard without expected records, which costs a request all the same."""
 
@@ -92,13 +95,22 @@ def _write_all(
     try:
         return write_files({r.batch.key: r.batches for r in filled}, spec, now=now, fresh=fresh)
     except (OSError, pa.ArrowException, HeadraceError) as error:
-        why = (
-            f"data files could not be written to {spec.location}: {_first_line(error)}. This task staged nothing, and no "
-            "position moved. The shard is read again, which can succeed once there is space and access"
-        )
         for reading in filled:
-            reading.failed_to_write(why)
+            reading.failed_to_write(_why_unwritten(error, spec))
         return ()
+
+
+def _why_unwritten(error: Exception, spec: StagingSpec) -> str:
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return (
+            f"the disk is full: on the host {gethostname()}, data files could not be written to {spec.location} "
+            f"({_first_line(error)}). This task staged nothing, so none of its shards landed, and no position moved. Make space there; "
+            "the shard is read again by itself"
+        )
+    return (
+        f"data files could not be written to {spec.location}: {_first_line(error)}. This task staged nothing, and no "
+        "position moved. The shard is read again, which can succeed once there is space and access"
+    )
 
 
 def _first_line(error: Exception) -> str:

@@ -15,7 +15,7 @@ from pipeline.core.lineage import LedgerPage
 from pipeline.core.position import Positions
 from pipeline.core.repair_plan import KnownState, LastRow, Picked, TableEvidence
 from pipeline.core.stream import ShardKey, StreamId
-from pipeline.errors import ChainBroken, CommitUnknown, Transient
+from pipeline.errors import ChainBroken, CommitUnknown, Transient, Unknown
 from pipeline.ports import Clock, Committed, RepairableTable, StagingSpec, TableState
 
 COLUMNS = (
@@ -78,6 +78,8 @@ class MemoryTable(RepairableTable):
         """File -> shard and sequence number of each row, which a repair reads."""
         self.removed: set[str] = set()
         """Staged files that something else has deleted."""
+        self.is_there = True
+        """Whether the catalog has the table. Only the tests of its creation begin without."""
         self._forgotten: set[int] = set()
         """Expired snapshots that no metadata file describes any more. Their rows are still in the table."""
         self._clock = clock
@@ -85,10 +87,17 @@ class MemoryTable(RepairableTable):
         self._ids = itertools.count(1)
         self._lock = Lock()
 
-    def ensure(self) -> None:
-        """Does nothing: the table always exists."""
+    def exists(self) -> bool:
+        return self.is_there
+
+    def ensure(self, *, create: bool) -> None:
+        if not (self.is_there or create):
+            raise Unknown("the lake table isn't in the catalog")
+        self.is_there = True
 
     def load(self) -> TableState:
+        if not self.is_there:
+            raise Unknown("the lake table isn't in the catalog")
         return self._state(self.head)
 
     def staging_spec(self) -> StagingSpec:
@@ -139,6 +148,9 @@ class MemoryTable(RepairableTable):
 
     def cherry_pick(self, source: int) -> int:
         return self._put(self.snapshots[source].files, picked=source)
+
+    def drop(self) -> None:
+        self.snapshots, self.head, self.is_there = {}, None, False
 
     def forget(self, *snapshots: int) -> None:
         """Expire snapshots, and delete the metadata files that describe them. Expiry alone doesn't break the chain, because the
@@ -218,6 +230,10 @@ class MemoryTable(RepairableTable):
                 return TableState(snapshot.positions, head, origin_allowed=False)
         if any(snapshot.ours for snapshot in self.snapshots.values()):
             raise ChainBroken("the table was rolled back to before its first landing. Nothing was committed")
+        if any(snapshot.files for snapshot in self.history(head)):
+            raise ChainBroken(
+                "the table has records, but no positions. Nothing was committed; run `headrace repair`"
+            )
         return TableState(Positions(), head, origin_allowed=True)
 
     def walk(self, head: int | None) -> Iterator[Snapshot]:

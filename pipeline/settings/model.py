@@ -190,7 +190,8 @@ class LandingSettings:
     catalog: Mapping[str, str] = knob(
         factory=dict,
         doc="pyiceberg's catalog properties (type, uri, warehouse, ...). Default: an embedded catalog, which is SQLite and files "
-        "under `home`.",
+        "under `home`. Region, profile and endpoint come from `aws`, unless properties here say otherwise (s3.region, glue.endpoint, "
+        "client.profile-name, ...).",
     )
     state: str | None = knob(
         doc="Folder (URI or path) for positions that are too large for a snapshot's summary. It must lie outside the table's "
@@ -205,13 +206,17 @@ class LandingSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwsSettings:
-    region: str | None = knob(doc="AWS region. Default: the region of the environment or of the profile.")
+    region: str | None = knob(
+        doc="AWS region of all services. Default: the region of the environment or of the profile. For a bucket in another region set "
+        "`s3.region` in `landing.catalog`."
+    )
     profile: str | None = knob(
-        doc="Name of a profile in AWS's own configuration files, by which Headrace calls DynamoDB and Kinesis, and Spark's tasks call "
-        "Kinesis: each of these hosts needs it. Files in S3 are read and written without it. Access keys are never settings."
+        doc="Name of a profile in AWS's own configuration files, by which Headrace calls DynamoDB, Kinesis, Glue and S3, and Spark's "
+        "tasks call Kinesis and S3: each of these hosts needs it. Access keys are never settings."
     )
     endpoint: str | None = knob(
-        doc="Endpoint of all AWS services, for `headrace local` and other local replacements of AWS."
+        doc="Endpoint of all AWS services, for `headrace local` and other local replacements of AWS. It counts for Glue and S3 too, "
+        "unless `landing.catalog` has `glue.endpoint` or `s3.endpoint` (empty: AWS's own). A table on local files asks neither."
     )
 
 

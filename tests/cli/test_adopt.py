@@ -164,7 +164,7 @@ def test_an_adoption_that_died_between_two_streams_goes_on_with_the_next_stream(
             ExpressionAttributeValues={":latest": {"S": "LATEST"}},
         )
     adopting = wire(read_settings("headrace.yaml", {}).settings).adopting()
-    adopting.table.ensure()
+    adopting.table.ensure(create=True)
     assert adopting.land(adopting.survey(application, timestamp=None), run="headrace adopt") == 1
     assert main(["adopt", "--json"]) == 0
     assert [each["stands"] for each in json.loads(capsys.readouterr().out)] == [True, False]
@@ -184,7 +184,7 @@ def test_joining_a_fleet_goes_on_after_the_command_died_between_two_streams_thou
     joined = "{failover: 20s, heartbeat: lease, allow_foreign_checkpoints: true}"
     file.write_text(file.read_text(encoding="utf-8") + f"kcl: {joined}\n", encoding="utf-8")
     adopting = wire(read_settings("headrace.yaml", {}).settings).adopting()
-    adopting.table.ensure()
+    adopting.table.ensure(create=True)
     adopting.land(adopting.survey(application, timestamp=None), run="headrace adopt")
     read = kinesis.put_record(StreamName=application, Data=b"d", PartitionKey="k", ExplicitHashKey="0")
     (key,) = [

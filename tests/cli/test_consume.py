@@ -36,7 +36,7 @@ RECORDS = 60
 
 @dataclass
 class App:
-    """A stream with records, and the lease rows that a leader would have made."""
+    """A stream with records, and the lake table and lease rows that a leader would have made."""
 
     folder: Path
     leases: DynamoLeaseStore
@@ -105,6 +105,7 @@ def app(
     )
     settings = read_settings(str(file), {}).settings
     DynamoTables(dynamodb, settings).create()
+    the_table(folder / "lake").ensure(create=True)
     leases = DynamoLeaseStore(dynamodb, settings.lease_table)
     source = KinesisSource(kinesis)
     stream = source.describe(name).stream

@@ -114,7 +114,7 @@ def app(
         )
         leases.apply(change.create(row, "for the test"))
     made = App(tmp_path, facts.stream, leases, put)
-    made.table.ensure()
+    made.table.ensure(create=True)
     made.table.commit(Proposal(origins=((facts.stream, Origin(TRIM, facts.asked)),)))
     yield made
     assert all(row.run_claim is None for row in leases.scan().leases), "no row is held when a command ends"

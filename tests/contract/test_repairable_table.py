@@ -67,10 +67,25 @@ def test_positions_are_found_behind_commits_of_other_engines(lake: Lake):
     land(lake, 3, [4])
 
 
-def test_a_table_that_only_other_engines_wrote_accepts_an_origin(tmp_path: Path):
+def test_a_table_with_snapshots_of_other_engines_but_without_records_accepts_an_origin(tmp_path: Path):
+    for fresh in (MemoryLake(tmp_path / "a"), IcebergLake(tmp_path / "b")):
+        fresh.append_as_others(rows=False)
+        assert fresh.table.load().origin_allowed
+        fresh.table.commit(ORIGIN)
+        assert land(fresh, None, [1])
+
+
+def test_nothing_lands_in_a_table_that_has_records_and_no_positions_until_it_is_repaired(tmp_path: Path):
+    """A copy of Headrace's table looks like this, and so does a table into which another tool wrote first."""
     for fresh in (MemoryLake(tmp_path / "a"), IcebergLake(tmp_path / "b")):
         fresh.append_as_others()
-        assert fresh.table.load().origin_allowed
+        with pytest.raises(ChainBroken, match=r"has records, but no.* positions.*headrace repair"):
+            fresh.table.load()
+        with pytest.raises(ChainBroken):
+            fresh.table.commit(ORIGIN)
+        assert isinstance(repaired(fresh, known=Origin(TRIM, NOON)), Repair)
+        land(fresh, None, [1])
+        assert fresh.numbers()[A.shard_id] == [1]
 
 
 def test_lost_snapshots_break_the_chain_and_the_positions_are_rebuilt_from_the_rows(lake: Lake):
@@ -108,7 +123,7 @@ def test_main_without_positions_is_repaired_to_its_rows_though_snapshots_beside_
     tmp_path: Path,
 ):
     for made in (MemoryLake(tmp_path / "a"), IcebergLake(tmp_path / "b")):
-        made.append_as_others()
+        made.append_as_others(rows=False)
         made.table.commit(ORIGIN)
         land(made, None, [1, 2])
         made.rollback(2)

@@ -36,7 +36,7 @@ def a_home(folder: Path) -> Home:
     """Make three commits: half of both parents in one file, the rest of both to their end, and the child."""
     home = Home(folder)
     table = the_table(home.lake)
-    table.ensure()
+    table.ensure(create=True)
     table.commit(ORIGIN)
     end = (CHILD.shard_id,)
     _land(home, [(PARENT, None, range(10, 14)), (OTHER, None, range(20, 24))])

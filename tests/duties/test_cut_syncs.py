@@ -235,7 +235,7 @@ def a_world(seed: str, begin: Begin, position: InitialPosition, *, shared: bool,
     grow(dice, world, dice.randrange(9))
     begin(dice, world)
     if begin is from_nothing and dice.random() < 0.5:
-        world.table.ensure()
+        world.table.ensure(create=True)
     world.leader_memory = {"w1": LeaderMemory()}
     world.clock.advance(timedelta(minutes=1))
     world.in_a_tick = in_a_tick

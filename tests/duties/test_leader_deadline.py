@@ -101,9 +101,9 @@ def test_a_tick_without_any_time_left_assigns_nothing_and_doesnt_count_an_assign
     world.until_leases_can_be_given_out()
     before, ensure = assign_passes(world), world.table.ensure
 
-    def take_the_whole_tick() -> None:
+    def take_the_whole_tick(*, create: bool) -> None:
         world.clock.advance(DEADLINE)
-        ensure()
+        ensure(create=create)
 
     world.table.ensure = take_the_whole_tick  # type: ignore[method-assign]
     world.leader_memory["w1"] = replace(world.leader_memory["w1"], last_sync=None)

@@ -10,7 +10,7 @@ import pytest
 from pipeline.core.change import Applied, beat, claim
 from pipeline.duties.run import OnWave, Run
 from pipeline.duties.wave import WaveReport
-from pipeline.errors import BadSetting, HeadraceError, Unreachable
+from pipeline.errors import BadSetting, HeadraceError, Unreachable, WrongShape
 from pipeline.ports import OnWaiting
 from pipeline.settings.choices import Heartbeat
 from tests.duties.reading import an_attempt
@@ -142,6 +142,23 @@ def test_a_run_whose_spark_doesnt_start_fails_and_claims_no_shard(error: Headrac
     assert [row.failure.why for row in rows if row.failure] == [str(error)] * 2, (
         "the lease rows show the error"
     )
+
+
+def test_a_run_claims_no_shard_and_starts_no_spark_if_the_table_has_a_wrong_form(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = a_world()
+
+    def refuse(*, create: bool) -> None:
+        raise WrongShape("format version 3")
+
+    monkeypatch.setattr(world.table, "ensure", refuse)
+    world.stage.start = lambda _: pytest.fail("Spark was started")
+    with pytest.raises(WrongShape):
+        an_attempt(world, "run").wave()
+    rows = world.leases.scan().leases
+    assert {row.failure.why for row in rows if row.failure} == {"format version 3"}
+    assert not any(row.run_claim for row in rows)
 
 
 def test_the_next_run_reads_the_shards_of_a_run_whose_spark_didnt_start() -> None:

@@ -1,13 +1,16 @@
 """The implementations of the lake table that the contract suites run on, with methods by which a test disturbs them."""
 
+import json
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
+from uuid import uuid4
 
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
+from sqlalchemy import create_engine, text
 
 from pipeline.core.batch import StagedFile
 from pipeline.core.lineage import LedgerPage
@@ -55,8 +58,8 @@ class Lake(Protocol):
         """The ranges of the ledger, oldest first."""
         ...
 
-    def append_as_others(self) -> None:
-        """Commit as another engine does."""
+    def append_as_others(self, *, rows: bool = True) -> None:
+        """Commit as another engine does: insert a row, or without rows a compaction."""
         ...
 
     def rollback(self, steps: int) -> None:
@@ -125,8 +128,8 @@ class MemoryLake:
     def pages(self) -> list[LedgerPage]:
         return [snapshot.page for snapshot in self.memory.history(self.memory.head)][::-1]
 
-    def append_as_others(self) -> None:
-        self.memory.append_as_others()
+    def append_as_others(self, *, rows: bool = True) -> None:
+        self.memory.append_as_others((a_file(self.memory.staging_spec(), {a_key(999): [1]}),) if rows else ())
 
     def rollback(self, steps: int) -> None:
         self.memory.rollback([s.id for s in self.memory.history(self.memory.head)][steps])
@@ -146,7 +149,7 @@ class IcebergLake:
         self.clock = StandingClock()
         self.folder = folder
         self.iceberg = self.handle()
-        self.iceberg.ensure()
+        self.iceberg.ensure(create=True)
         self.table: RepairableTable = self.iceberg
 
     def handle(self) -> IcebergTable:
@@ -172,8 +175,11 @@ class IcebergLake:
     def pages(self) -> list[LedgerPage]:
         return [entry.page for entry in read.ledger(self.handle())]
 
-    def append_as_others(self) -> None:
-        append_as_others(self.iceberg.open())
+    def append_as_others(self, *, rows: bool = True) -> None:
+        if rows:
+            append_as_others(self.iceberg.open())
+        else:
+            commit_nothing(self.iceberg.open())
 
     def rollback(self, steps: int) -> None:
         table, links = self.iceberg.open(), list(self.iceberg.history())
@@ -222,6 +228,33 @@ def append_as_others(table: Table, *, number: int = 1, summary: dict[str, str] |
         change.update_snapshot(snapshot_properties=summary or {}).fast_append() as append,
     ):
         append.append_data_file(next(data_files((row,), table.metadata)))
+
+
+def commit_nothing(table: Table) -> None:
+    """A snapshot by pyiceberg alone that changes no row, as a compaction is."""
+    with table.transaction() as change, change.update_snapshot().fast_append():
+        pass
+
+
+def rewrite_metadata(lake: IcebergLake, change: Callable[[dict[str, Any]], object]) -> None:
+    """Commit a metadata file that pyiceberg wouldn't write, as an engine in another language may."""
+    table = lake.iceberg.open()
+    content = json.loads(Path(table.metadata_location).read_text())
+    change(content)
+    path = Path(table.metadata_location).parent / f"90000-{uuid4()}.metadata.json"
+    path.write_text(json.dumps(content))
+    move_metadata(lake, str(path))
+
+
+def move_metadata(lake: IcebergLake, path: str) -> None:
+    """Point the catalog's row of the table to another metadata file, by SQL."""
+    with create_engine(f"sqlite:///{lake.folder / 'catalog.db'}").begin() as database:
+        database.execute(
+            text(
+                "UPDATE iceberg_tables SET previous_metadata_location = metadata_location, metadata_location = :path"
+            ),
+            {"path": path},
+        )
 
 
 def patch(thing: object, name: str, method: Callable[..., Any]) -> None:

@@ -21,7 +21,7 @@ from pipeline.errors import ChainBroken, CommitUnknown, Unreachable
 from pipeline.lake import catalog as catalogs
 from pipeline.lake import read
 from tests.lake.files import NOON, ORIGIN, a_file, a_key, a_landing, a_range, at
-from tests.lake.tables import IcebergLake, append_as_others, patch
+from tests.lake.tables import IcebergLake, append_as_others, commit_nothing, patch
 
 A, B = a_key(0), a_key(1)
 FOREIGN_SHARD_ID = a_key(999).shard_id
@@ -74,14 +74,6 @@ def test_a_range_lands_on_an_append_that_came_before_the_swap(lake: IcebergLake)
     lake.before_next_swap(lambda: append_as_others(lake.handle().open()))
     land(lake, 3, [4])
     assert lake.numbers() == {A.shard_id: [1, 2, 3, 4], FOREIGN_SHARD_ID: [1]}
-
-
-def test_a_table_with_rows_of_other_engines_only_accepts_an_origin(tmp_path: Path):
-    lake = IcebergLake(tmp_path)
-    append_as_others(lake.iceberg.open())
-    assert lake.iceberg.load().origin_allowed
-    lake.iceberg.commit(ORIGIN)
-    assert lake.iceberg.load().positions.origins.keys() == dict(ORIGIN.origins).keys()
 
 
 def test_a_cherry_pick_stops_the_landing(lake: IcebergLake):
@@ -199,7 +191,7 @@ def test_after_a_rollback_and_expiry_the_tag_is_still_not_used(lake: IcebergLake
 @pytest.mark.parametrize("trace", ["tag", "property", "snapshot"])
 def test_after_a_rollback_to_before_the_origin_no_new_origin_is_decided(tmp_path: Path, trace: str):
     lake = IcebergLake(tmp_path)
-    append_as_others(lake.iceberg.open())
+    commit_nothing(lake.iceberg.open())
     lake.iceberg.commit(ORIGIN)
     rollback(lake, 1)
     if trace != "tag":
@@ -214,7 +206,7 @@ def test_after_a_rollback_to_before_the_origin_no_new_origin_is_decided(tmp_path
 def test_a_table_that_was_dropped_and_made_again_refuses_ranges_of_the_old_one(lake: IcebergLake):
     proposal = a_landing(lake.iceberg.staging_spec(), A, after=3, numbers=[4])
     lake.iceberg.catalog.drop_table("lake.records")
-    lake.iceberg.ensure()
+    lake.iceberg.ensure(create=True)
     assert lake.iceberg.commit(proposal).landing.refused
     assert lake.iceberg.load().origin_allowed
 

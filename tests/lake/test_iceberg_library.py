@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, write_manifest
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate, update_table_metadata
@@ -144,3 +144,15 @@ def test_pyiceberg_takes_a_time_stamp_equal_to_the_bases_for_a_missing_one(tmp_p
 def a_landing_of_one(lake: IcebergLake) -> Proposal:
     file = a_file(lake.iceberg.staging_spec(), {a_key(): [1]}, staged_at=lake.clock.at)
     return with_origin(Proposal((a_range(a_key(), None, 1, files=[file]),), (file,)))
+
+
+def test_pyiceberg_writes_no_table_of_format_version_3(plain: tuple[Catalog, Table]):
+    """So `check_shape` refuses such tables. Once pyiceberg writes them, Headrace could land there."""
+    catalog, table = plain
+    schema = Schema(NestedField(1, "n", LongType(), required=False))
+    with pytest.raises(NotImplementedError, match="Writing V3"):
+        catalog.create_table("lake.third", schema, properties={"format-version": "3"})
+    with pytest.raises(ValueError, match="Cannot write manifest for table version: 3"):
+        write_manifest(
+            3, table.spec(), table.schema(), table.io.new_output(f"{table.location()}/m.avro"), 1, "null"
+        )

@@ -65,7 +65,7 @@ def test_rows_positions_and_state_files_are_on_s3(
     tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch
 ):
     table = open_table(tmp_path, endpoint)
-    table.ensure()
+    table.ensure(create=True)
     table.commit(ORIGIN)
     table.commit(a_landing(table.staging_spec(), A, after=None, numbers=[1, 2]))
     monkeypatch.setattr(summary, "LIMIT", 0)
@@ -80,7 +80,7 @@ def test_rows_positions_and_state_files_are_on_s3(
 
 def test_the_lineage_table_is_on_s3_beside_the_lake_table(tmp_path: Path, endpoint: str):
     table = open_table(tmp_path, endpoint)
-    table.ensure()
+    table.ensure(create=True)
     table.commit(ORIGIN)
     IcebergLineage(table).record()
     table.commit(a_landing(table.staging_spec(), A, after=None, numbers=[1, 2]))
@@ -121,11 +121,11 @@ def test_a_wave_with_one_file_takes_at_most_twelve_requests(
 ):
     """The test does what a run does: read the table, write a file as a Spark task does, commit."""
     table = open_table(tmp_path, endpoint)
-    table.ensure()
+    table.ensure(create=True)
     table.commit(ORIGIN)
     for wave in range(1, 4):
         requests.seen.clear()
-        table.ensure()
+        table.ensure(create=True)
         assert table.load().positions.of(A) == (at(wave - 1) if wave > 1 else None)
         (file,) = write_files(
             {A: [a_record(wave)]}, table.staging_spec(), now=lambda: NOON, fresh=lambda: uuid4().hex

@@ -58,7 +58,7 @@ def test_any_number_of_processes_may_make_the_table_at_once(tmp_path: Path):
 
     def make(_: int) -> str:
         table = IcebergTable(catalog, "lake.records", state=str(tmp_path / "state"), clock=StandingClock())
-        table.ensure()
+        table.ensure(create=True)
         return str(table.open().metadata.table_uuid)
 
     with ThreadPoolExecutor(4) as makers:
@@ -68,7 +68,7 @@ def test_any_number_of_processes_may_make_the_table_at_once(tmp_path: Path):
 def test_removed_properties_are_set_again_at_the_next_start(lake: IcebergLake):
     with lake.iceberg.open().transaction() as change:
         change.remove_properties("write.metadata.previous-versions-max", "commit.manifest-merge.enabled")
-    lake.handle().ensure()
+    lake.handle().ensure(create=False)
     assert PROPERTIES.items() <= lake.iceberg.open().properties.items()
 
 
@@ -79,7 +79,7 @@ def test_changed_properties_stay_except_a_metadata_history_that_is_too_short(
         change.set_properties(
             {"commit.manifest.min-count-to-merge": "7", "write.metadata.previous-versions-max": "10"}
         )
-    lake.handle().ensure()
+    lake.handle().ensure(create=False)
     kept = lake.iceberg.open().properties
     assert kept["commit.manifest.min-count-to-merge"] == "7"
     assert kept["write.metadata.previous-versions-max"] == "200"
@@ -87,7 +87,7 @@ def test_changed_properties_stay_except_a_metadata_history_that_is_too_short(
 
 def test_a_start_that_finds_all_properties_set_commits_nothing(lake: IcebergLake):
     before = lake.iceberg.open().metadata_location
-    lake.handle().ensure()
+    lake.handle().ensure(create=False)
     assert lake.iceberg.open().metadata_location == before
 
 
@@ -95,7 +95,7 @@ def test_additional_columns_dont_disturb_the_landing(lake: IcebergLake):
     land(lake, None, [1])
     with lake.iceberg.open().update_schema() as change:
         change.add_column("region", StringType())
-    lake.handle().ensure()
+    lake.handle().ensure(create=False)
     land(lake, 1, [2])
     assert read.rows(lake.iceberg, ["region"])["region"].to_pylist() == [None, None]
     assert lake.numbers() == {A.shard_id: [1, 2]}
@@ -105,7 +105,7 @@ def test_the_error_for_a_missing_column_names_it(lake: IcebergLake):
     with lake.iceberg.open().update_schema() as change:
         change.rename_column("arrival_ts", "arrived")
     with pytest.raises(WrongShape, match="no column arrival_ts"):
-        lake.handle().ensure()
+        lake.handle().ensure(create=False)
     with pytest.raises(WrongShape, match="no column arrival_ts"):
         lake.iceberg.commit(ORIGIN)
 
@@ -119,14 +119,14 @@ def test_the_error_for_a_column_of_another_type_names_it(tmp_path: Path):
     number = NestedField(4, "sequence_number", LongType(), required=False)
     table.catalog.create_table("lake.records", Schema(*fields, number))
     with pytest.raises(WrongShape, match="sequence_number as long"):
-        table.ensure()
+        table.ensure(create=True)
 
 
 def test_another_partitioning_is_refused(lake: IcebergLake):
     with lake.iceberg.open().update_spec() as change:
         change.add_field("shard_id", IdentityTransform())
     with pytest.raises(WrongShape, match="partitioned by"):
-        lake.handle().ensure()
+        lake.handle().ensure(create=False)
 
 
 def test_the_error_for_a_dropped_table_names_it(lake: IcebergLake):
@@ -143,7 +143,7 @@ def test_the_staging_spec_can_be_pickled_and_holds_no_credentials(tmp_path: Path
         "s3.secret-access-key": "canary",
     }
     table = IcebergTable(properties, "lake.records", state=str(tmp_path / "state"), clock=StandingClock())
-    table.ensure()
+    table.ensure(create=True)
     spec = pickle.loads(pickle.dumps(table.staging_spec()))
     assert dict(spec.options) == {"endpoint": "http://127.0.0.1:9", "region": "eu-west-1"}
     assert dict(spec.field_ids) == {field.name: field.field_id for field in SCHEMA.fields}

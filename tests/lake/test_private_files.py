@@ -40,7 +40,7 @@ def landed(home: Path, *, private: bool = True) -> IcebergTable:
     table = IcebergTable(
         catalog, "lake.records", state=str(home / "state"), clock=StandingClock(), private=private
     )
-    table.ensure()
+    table.ensure(create=True)
     files = staged(table.staging_spec())
     digits = 10**54
     ranges = [

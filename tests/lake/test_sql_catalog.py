@@ -8,7 +8,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import SetPropertiesUpdate, update_table_metadata
 
-from pipeline.errors import Unreachable
+from pipeline.errors import MetadataLost
 from pipeline.lake.catalog import CATALOG_NAME, embedded_catalog
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.sql_catalog import KeepingSqlCatalog, applied
@@ -59,7 +59,7 @@ def test_a_table_doesnt_read_again_a_metadata_file_that_it_has_read_or_written(l
     location = lake.iceberg.open().metadata_location
     Path(location.removeprefix("file://")).unlink()
     assert lake.iceberg.load().positions.of(A) is not None
-    with pytest.raises(Unreachable, match="reached now"):
+    with pytest.raises(MetadataLost, match="is gone"):
         lake.handle().load()
 
 

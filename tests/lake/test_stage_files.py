@@ -1,8 +1,13 @@
 """The data files that a staging task writes, and what its manifest says about them."""
 
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 import pyarrow as pa
@@ -223,6 +228,45 @@ def _full_disk_at_file(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(pq, "write_table", write_table)
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """The kernel refuses to make a file of this process larger than this."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_the_error_of_a_file_that_cant_grow_is_the_kernels_and_not_pyarrows_second_one(tmp_path: Path):
+    """pyarrow then raises "file metadata is only available after writer close"."""
+    page = a_page(6, payload=os.urandom(100_000))
+
+    with largest_file(4096):
+        manifest = stage([a_batch(after=5)], script(s0=[page]), tmp_path)
+
+    assert "File too large" in (staged_of(manifest).error or "")
+    assert not staged_of(manifest).moved
+    assert (manifest.files, files_in(tmp_path)) == ((), [])
+
+
+def test_the_error_for_a_full_disk_says_so_with_host_and_folder(tmp_path: Path):
+    folder = tmp_path / "arrival_ts_day=2026-01-31"
+    folder.mkdir()
+    (folder / "file-0.parquet").symlink_to("/dev/full")
+
+    manifest = stage([a_batch(after=5)], script(s0=[a_page(6)]), tmp_path)
+
+    why = staged_of(manifest).error or ""
+    assert (
+        f"the disk is full: on the host {gethostname()}, data files could not be written to {tmp_path}" in why
+    )
+    assert "no position moved. Make space there" in why
+    assert not staged_of(manifest).moved
+    assert (manifest.files, files_in(tmp_path)) == ((), [])
 
 
 def test_a_full_disk_fails_every_shard_of_the_file_with_a_sentence(

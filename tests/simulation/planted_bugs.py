@@ -283,7 +283,7 @@ _TIME_BUGS: Final = (
         "a run claims its shards, and then waits for Spark to start",
         (
             "duties.attempt",
-            "        if claimable:\n            self._open_stage(log, claimable)\n",
+            "        if claimable:\n            self._make_ready(log, claimable)\n",
             "",
         ),
     ),

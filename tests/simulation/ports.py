@@ -216,7 +216,10 @@ class Table(Port):
     def __init__(self, calls: ServiceCalls) -> None:
         super().__init__(calls, calls.world.table)
 
-    def ensure(self) -> None:
+    def exists(self) -> bool:
+        return True
+
+    def ensure(self, *, create: bool) -> None:
         """Nothing to do: the table always exists."""
 
     def load(self) -> TableState:

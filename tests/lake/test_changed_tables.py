@@ -1,0 +1,108 @@
+"""Tables that other tools have changed: metrics, format version and sort orders. Each landing goes on, or a sentence says why not."""
+
+from pathlib import Path
+
+import pytest
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update import AddSortOrderUpdate, SetDefaultSortOrderUpdate
+
+from pipeline.errors import WrongShape
+from tests.lake.files import NOON, ORIGIN, a_key, a_landing, with_origin
+from tests.lake.tables import IcebergLake, rewrite_metadata
+
+A = a_key(0)
+ARRIVAL = 8
+"""The field id of arrival_ts."""
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> IcebergLake:
+    made = IcebergLake(tmp_path)
+    made.iceberg.commit(ORIGIN)
+    return made
+
+
+def set_properties(lake: IcebergLake, **properties: str) -> None:
+    with lake.iceberg.open().transaction() as change:
+        change.set_properties(properties)
+
+
+# --- metrics ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["write.metadata.metrics.default", "write.metadata.metrics.column.arrival_ts"]
+)
+@pytest.mark.parametrize("mode", ["none", "counts", "truncate(4)"])
+def test_records_land_whatever_metrics_another_tool_asks_for(lake: IcebergLake, name: str, mode: str):
+    set_properties(lake, **{name: mode})
+    proposal = a_landing(lake.iceberg.staging_spec(), A, after=None, numbers=[1])
+    assert not lake.iceberg.commit(proposal).landing.refused
+    (file,) = (task.file for task in lake.iceberg.open().scan().plan_files())
+    # Readers find the records of a time by these bounds.
+    lower = int.from_bytes(file.lower_bounds[ARRIVAL], "little")
+    assert lower == int(NOON.timestamp() * 1_000_000)
+
+
+# --- format version -----------------------------------------------------------------------------------------
+
+
+def test_a_table_of_format_version_3_is_refused_before_anything_is_staged(lake: IcebergLake):
+    lake.iceberg.commit(a_landing(lake.iceberg.staging_spec(), A, after=None, numbers=[1]))
+    rewrite_metadata(lake, lambda metadata: metadata.update({"format-version": 3, "next-row-id": 0}))
+    with pytest.raises(
+        WrongShape, match=r"version 3.*can only write version 2\. Nothing was read.*headrace repair"
+    ):
+        lake.handle().ensure(create=False)
+    proposal = a_landing(lake.iceberg.staging_spec(), A, after=1, numbers=[2])
+    with pytest.raises(WrongShape, match="format version 3"):
+        lake.iceberg.commit(proposal)
+    assert lake.numbers() == {A.shard_id: [1]}
+
+
+# --- sort orders --------------------------------------------------------------------------------------------
+
+
+def orders_of(lake: IcebergLake) -> list[int]:
+    return [order.order_id for order in lake.iceberg.open().metadata.sort_orders]
+
+
+def test_the_first_commit_gives_the_table_the_sort_order_that_stands_for_unsorted(tmp_path: Path):
+    """Iceberg in Java names it in each file that it sorts by another order than the table's, and fails if the table lacks it."""
+    lake = IcebergLake(tmp_path)
+    assert orders_of(lake) == [1]
+    lake.iceberg.commit(ORIGIN)
+    assert orders_of(lake) == [1, 0]
+    assert lake.iceberg.open().sort_order().order_id == 1
+
+
+def test_a_table_that_was_made_without_this_sort_order_gets_it_at_the_next_commit(lake: IcebergLake):
+    rewrite_metadata(lake, lambda metadata: metadata["sort-orders"].pop())
+    assert orders_of(lake) == [1]
+    lake.iceberg.commit(a_landing(lake.iceberg.staging_spec(), A, after=None, numbers=[1]))
+    assert orders_of(lake) == [1, 0]
+    lake.iceberg.commit(a_landing(lake.iceberg.staging_spec(), A, after=1, numbers=[2]))
+    assert orders_of(lake) == [1, 0]
+
+
+def test_two_writers_never_add_the_sort_order_twice(tmp_path: Path):
+    """Iceberg in Java doesn't read metadata that has a sort order twice. pyiceberg's catalogs would write it."""
+    lake = IcebergLake(tmp_path)
+    lake.before_next_swap(lambda: lake.handle().commit(ORIGIN))
+    lake.iceberg.commit(with_origin(a_landing(lake.iceberg.staging_spec(), A, after=None, numbers=[1])))
+    assert orders_of(lake) == [1, 0]
+
+
+def test_another_engine_that_makes_the_table_unsorted_meanwhile_adds_the_sort_order_alone(tmp_path: Path):
+    lake = IcebergLake(tmp_path)
+
+    def write_unordered() -> None:
+        table = lake.handle().open()
+        unsorted = AddSortOrderUpdate.model_validate({"sort-order": UNSORTED_SORT_ORDER})
+        as_default = SetDefaultSortOrderUpdate.model_validate({"sort-order-id": 0})
+        table.catalog.commit_table(table, (), (unsorted, as_default))
+
+    lake.before_next_swap(write_unordered)
+    lake.iceberg.commit(ORIGIN)
+    assert orders_of(lake) == [1, 0]
+    assert lake.iceberg.load().positions.origins
