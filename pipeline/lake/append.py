@@ -47,7 +47,8 @@ class PreparedCommit:
         """Send the request. It landed if this returns, and didn't if CommitFailedException is raised (another commit was faster).
         After any other exception it may have landed or not.
         """
-        table._do_commit(updates=self.updates, requirements=self.requirements)  # noqa: SLF001 - one request without retry
+        # Not by way of pyiceberg's Table, which deletes old metadata files after its commit: only upkeep deletes.
+        table.catalog.commit_table(table, self.requirements, self.updates)
 
 
 class _NothingStaged(Transaction):

@@ -10,7 +10,7 @@ for a failure; the table itself is loaded again, and the walk over its snapshots
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,14 +20,15 @@ from pathlib import Path
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, TableAlreadyExistsError
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.clock import dice
 from pipeline.core.batch import StagedFile
+from pipeline.core.expiry_plan import History, Shape
 from pipeline.core.landing import Landing, Proposal, decide_landing
+from pipeline.core.lineage import LedgerPage
 from pipeline.core.position import Positions
 from pipeline.core.repair_plan import TableEvidence
 from pipeline.core.stream import StreamId
@@ -37,12 +38,14 @@ from pipeline.lake.append import MARK, TAG, PreparedCommit, prepare
 from pipeline.lake.catalog import asking, open_catalog
 from pipeline.lake.data_files import data_files, ids_of
 from pipeline.lake.evidence import Remains, evidence_of
+from pipeline.lake.expire import history_of, remove_snapshots
 from pipeline.lake.file_io import with_own_io
-from pipeline.lake.position_chain import Known, Link, ancestors, landed, nearest_ours
+from pipeline.lake.history import head_of, links_of, main_of, older
+from pipeline.lake.position_chain import Known, Link, landed, nearest_ours
 from pipeline.lake.schema import ORDER, PARTITIONS, PROPERTIES, SCHEMA, check_shape, missing_properties
 from pipeline.lake.state_files import StateFiles
 from pipeline.lake.summary import positions_in, summary_of
-from pipeline.ports import Clock, Committed, RepairableTable, StagingSpec, TableState
+from pipeline.ports import Clock, Committed, LakeTable, StagingSpec, TableState
 
 _TRIES = 100
 """Commits of other writers that may come first before this one gives up. Among 32 writers that commit without a break, one in
@@ -77,7 +80,7 @@ def _place(location: str) -> str:
     return location if "://" in location else str(Path(location).absolute())
 
 
-class IcebergTable(RepairableTable):
+class IcebergTable(LakeTable):
     def __init__(
         self,
         catalog: Mapping[str, str],
@@ -121,8 +124,10 @@ class IcebergTable(RepairableTable):
                 return
             self._check_clock()
             try:
-                with asking(f"the lake table {self.identifier}"), table.transaction() as change:
-                    change.set_properties(missing)
+                with asking(f"the lake table {self.identifier}"):
+                    # Not pyiceberg's own commit, which deletes old metadata files afterwards: only upkeep deletes.
+                    same = AssertTableUUID(uuid=table.metadata.table_uuid)
+                    table.catalog.commit_table(table, (same,), (SetPropertiesUpdate(updates=missing),))
             except CommitFailedException:
                 # Another writer committed meanwhile: load the table again.
                 continue
@@ -140,8 +145,7 @@ class IcebergTable(RepairableTable):
 
         Raises ChainBroken where the walk ends before the table's first snapshot.
         """
-        table = self.open()
-        return ancestors(_head(table), _links(table.metadata), self._older(table))
+        return main_of(self.open())
 
     def staging_spec(self) -> StagingSpec:
         table = self.open()
@@ -179,7 +183,7 @@ class IcebergTable(RepairableTable):
             base, mine = self._look_for(tries)
             # Before anything else: an earlier try that has landed must not be sent again (D7).
             if mine is not None:
-                return _committed(mine, tries[mine][1])
+                return _committed(mine, tries[mine][1], on=base.state.shape)
             self._check_patience(len(tries), unsure)
             # After each look, not once: a process may have stood still for days since the last one.
             try:
@@ -196,7 +200,7 @@ class IcebergTable(RepairableTable):
             landing = decide_landing(base.state.positions, proposal)
             if landing.is_empty:
                 return Committed(landing, None, base.state)
-            attempt = self._prepare(base, landing)
+            attempt = self._prepare(base, landing, move_tag=landing.positions != base.state.positions)
             # Noted before it is sent, because its answer may be lost.
             tries[attempt.snapshot] = attempt, landing
             try:
@@ -209,14 +213,14 @@ class IcebergTable(RepairableTable):
             except Exception as error:  # noqa: BLE001 - of any error but a refusal the commit may have landed
                 unsure.append(error)
                 continue
-            return _committed(attempt.snapshot, landing)
+            return _committed(attempt.snapshot, landing, on=base.state.shape)
 
     def evidence(self, streams: Iterable[StreamId]) -> TableEvidence:
         table = self.open()
         remains = Remains(
             identifier=self.identifier,
             table=table,
-            head=_head(table),
+            head=head_of(table),
             known=self._known(table),
             states=self.states,
         )
@@ -226,13 +230,38 @@ class IcebergTable(RepairableTable):
         """Commit a repair, on the snapshot that the repair was planned on and no other. It is tried once."""
         self._check_clock()
         table = self.open()
-        base = _Base(table, TableState(Positions(), _head(table), origin_allowed=False))
-        attempt = self._prepare(base, landing) if base.state.snapshot == on else None
+        base = _Base(table, TableState(Positions(), head_of(table), origin_allowed=False))
+        attempt = self._prepare(base, landing, move_tag=True) if base.state.snapshot == on else None
         if attempt is None or not self._sent(attempt, table):
             raise Transient(
                 f"{self.identifier} has a new snapshot since the repair was planned. Nothing was changed; run the command again"
             )
         return TableState(landing.positions, attempt.snapshot, origin_allowed=False)
+
+    # --- upkeep ---------------------------------------------------------------------------------------------
+
+    def retained(self) -> History:
+        return history_of(self.open())
+
+    def expire(self, history: History, snapshots: Sequence[int]) -> bool:
+        table = self.open()
+        with asking(f"the lake table {self.identifier}"):
+            return remove_snapshots(table, history, snapshots)
+
+    def carry(self) -> TableState:
+        self._check_clock()
+        for _ in range(_TRIES):
+            base = self._look()
+            if base.state.origin_allowed:
+                raise ChainBroken(f"{self.identifier} has no positions that could be carried forward")
+            landing = Landing(LedgerPage(), (), (), base.state.positions)
+            attempt = self._prepare(base, landing, move_tag=True)
+            if self._sent(attempt, base.table):
+                return _committed(attempt.snapshot, landing, on=base.state.shape).state
+        raise Transient(
+            f"the positions of {self.identifier} couldn't be carried forward: {_TRIES} times another commit was faster. "
+            "Nothing was changed; the next time tries again"
+        )
 
     # --- the parts ------------------------------------------------------------------------------------------
 
@@ -256,14 +285,16 @@ class IcebergTable(RepairableTable):
     def _look(self) -> _Base:
         """Load the table and its positions."""
         table = self.open()
-        head, current = _head(table), _links(table.metadata)
-        found = nearest_ours(head, current, self._older(table))
+        head, current = head_of(table), links_of(table.metadata)
+        reads, foreign = _Reads(older(table)), list[Link]()
+        found = nearest_ours(head, current, reads, passed=foreign)
+        shape = Shape(len(current), len(foreign), is_cut=reads.any)
         if found is None:
             _check_never_ours(table, current)
-            return _Base(table, TableState(Positions(), head, origin_allowed=True))
+            return _Base(table, TableState(Positions(), head, origin_allowed=True, shape=shape))
         with asking(f"the state of {self.identifier}"):
             positions = positions_in(found.summary, self.states)
-        return _Base(table, TableState(positions, head, origin_allowed=False))
+        return _Base(table, TableState(positions, head, origin_allowed=False, shape=shape))
 
     def _look_for(self, tries: Mapping[int, tuple[PreparedCommit, Landing]]) -> tuple[_Base, int | None]:
         """The newest base, and the snapshot of the try that is part of it, if one is."""
@@ -277,13 +308,20 @@ class IcebergTable(RepairableTable):
 
         Only ancestors of main's head count: a snapshot that the metadata knows may have been rolled back (D17).
         """
-        return landed(
-            _head(table),
-            _links(table.metadata),
-            self._older(table),
-            tries={attempt.snapshot for attempt in attempts},
-            since=min(attempt.sequence for attempt in attempts),
-        )
+        try:
+            return landed(
+                head_of(table),
+                links_of(table.metadata),
+                older(table),
+                tries={attempt.snapshot for attempt in attempts},
+                since=min(attempt.sequence for attempt in attempts),
+            )
+        except ChainBroken as cut:
+            # The positions are found, so that nothing is broken. Only the part of the history is gone in which this commit would be.
+            raise CommitUnknown(
+                f"whether a commit to {self.identifier} landed isn't known: the snapshots of that time have been expired since. The "
+                "commit landed whole or not at all, and the next wave starts at the table's positions"
+            ) from cut
 
     def _sent(self, attempt: PreparedCommit, table: Table) -> bool:
         """Send an attempt once, and return whether it landed; also where another run has committed on top of it since."""
@@ -307,31 +345,17 @@ class IcebergTable(RepairableTable):
             "lands whole or not at all; run the command again to see"
         ) from lost
 
-    def _older(self, table: Table) -> Iterator[Known]:
-        """Snapshots in the older metadata files that the metadata log names, newest file first. Each file is read when needed.
-
-        These files hold snapshots that were expired since, with their parents and summaries. Iceberg deletes the files in
-        time (`write.metadata.previous-versions-max`), so a missing file only ends the list.
-        """
-        for entry in reversed(table.metadata.metadata_log):
-            with asking(f"an earlier metadata file of {self.identifier}"):
-                try:
-                    metadata = FromInputFile.table_metadata(table.io.new_input(entry.metadata_file))
-                except FileNotFoundError:
-                    return
-            yield _links(metadata)
-
     def _known(self, table: Table) -> Known:
         """Every snapshot that the current metadata or a file in its log describes, on main or not."""
         found: dict[int, Link] = {}
-        for links in (_links(table.metadata), *self._older(table)):
+        for links in (links_of(table.metadata), *older(table)):
             for each, link in links.items():
                 # pyiceberg's expiry removes the parent id from the children of expired snapshots; an older file still has it.
                 if each not in found or found[each].parent is None:
                     found[each] = link
         return found
 
-    def _prepare(self, base: _Base, landing: Landing) -> PreparedCommit:
+    def _prepare(self, base: _Base, landing: Landing, *, move_tag: bool) -> PreparedCommit:
         check_shape(base.table)
         files = list(data_files(landing.files, base.table.metadata))
         with asking(f"the storage of {self.identifier}"):
@@ -340,7 +364,7 @@ class IcebergTable(RepairableTable):
                 files,
                 summary_of(landing, self.states, writer=self._writer),
                 now_ms=int(self._clock.now().timestamp() * 1000),
-                move_tag=landing.positions != base.state.positions,
+                move_tag=move_tag,
             )
 
     def _check_files(self, table: Table, files: tuple[StagedFile, ...]) -> None:
@@ -390,24 +414,6 @@ def _pause(attempt: float, *, waited: float) -> float:
     return dice() * longest
 
 
-def _head(table: Table) -> int | None:
-    snapshot = table.current_snapshot()
-    return None if snapshot is None else snapshot.snapshot_id
-
-
-def _links(metadata: TableMetadata) -> dict[int, Link]:
-    return {
-        s.snapshot_id: Link(
-            s.snapshot_id,
-            s.parent_snapshot_id,
-            s.sequence_number or 0,
-            s.timestamp_ms,
-            s.summary.additional_properties if s.summary else {},
-        )
-        for s in metadata.snapshots
-    }
-
-
 def _check_never_ours(table: Table, current: Known) -> None:
     """Refuse a table without positions into which Headrace has landed before: a new origin would land records again (I1)."""
     trace = next((f"snapshot {link.snapshot}" for link in current.values() if link.ours), None)
@@ -423,5 +429,19 @@ def _check_never_ours(table: Table, current: Known) -> None:
         )
 
 
-def _committed(snapshot: int, landing: Landing) -> Committed:
-    return Committed(landing, snapshot, TableState(landing.positions, snapshot, origin_allowed=False))
+def _committed(snapshot: int, landing: Landing, *, on: Shape) -> Committed:
+    """`on`: the shape of the base. The commit adds one snapshot, which has the positions itself."""
+    state = TableState(landing.positions, snapshot, origin_allowed=False, shape=Shape(on.snapshots + 1))
+    return Committed(landing, snapshot, state)
+
+
+class _Reads(Iterator[Known]):
+    """Snapshots of older metadata files, with a note whether any file was asked for."""
+
+    def __init__(self, older: Iterator[Known]) -> None:
+        self._older = older
+        self.any = False
+
+    def __next__(self) -> Known:
+        self.any = True
+        return next(self._older)

@@ -1,0 +1,54 @@
+"""Snapshots of an Iceberg table as values, from its current metadata and from the older metadata files in its log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from pipeline.lake.catalog import asking
+from pipeline.lake.position_chain import Known, Link, ancestors
+
+
+def head_of(table: Table) -> int | None:
+    """The newest snapshot of main; None where the table has none yet."""
+    snapshot = table.current_snapshot()
+    return None if snapshot is None else snapshot.snapshot_id
+
+
+def links_of(metadata: TableMetadata) -> dict[int, Link]:
+    return {
+        s.snapshot_id: Link(
+            s.snapshot_id,
+            s.parent_snapshot_id,
+            s.sequence_number or 0,
+            s.timestamp_ms,
+            s.summary.additional_properties if s.summary else {},
+        )
+        for s in metadata.snapshots
+    }
+
+
+def older(table: Table) -> Iterator[Known]:
+    """Snapshots in the older metadata files that the metadata log names, newest file first. Each file is read when needed.
+
+    These files hold snapshots that were expired since, with their parents and summaries. Iceberg deletes the files in
+    time (`write.metadata.previous-versions-max`), so a missing file only ends the list.
+    """
+    for entry in reversed(table.metadata.metadata_log):
+        with asking(f"an earlier metadata file of {'.'.join(table.name())}"):
+            try:
+                metadata = FromInputFile.table_metadata(table.io.new_input(entry.metadata_file))
+            except FileNotFoundError:
+                return
+        yield links_of(metadata)
+
+
+def main_of(table: Table) -> Iterator[Link]:
+    """Main's snapshots, newest first, also expired ones that an older metadata file in the log still describes.
+
+    Raises ChainBroken where the walk ends before the table's first snapshot.
+    """
+    return ancestors(head_of(table), links_of(table.metadata), older(table))
