@@ -60,7 +60,7 @@ class Expiring:
             return self._failed(shape, f"an unexpected {type(error).__name__}")
         if not removed and not left:
             return None
-        more = f"; {left} more at the next chance" if left else ""
+        more = f"; {left:,} more at the next chance" if left else ""
         return f"{counted(removed, 'snapshot')} of the lake table expired{more}"
 
     def _expire(self) -> tuple[int, int]:
