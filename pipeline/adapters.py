@@ -15,7 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.clock import SystemClock, SystemIds, SystemTimer
-from pipeline.ports import LeaderLock, LeaseStore, Pages, ShardSource, Stage, Tables, WorkerStore
+from pipeline.ports import (
+    LeaderLock,
+    LeaseStore,
+    LineageTable,
+    Pages,
+    ShardSource,
+    Stage,
+    Tables,
+    WorkerStore,
+)
 from pipeline.settings.model import Settings
 
 if TYPE_CHECKING:
@@ -133,6 +142,11 @@ class Adapters:
             )
 
         return self._kept(make, "table", writer)
+
+    def lineage(self, writer: str) -> LineageTable:
+        from pipeline.lake.lineage_table import IcebergLineage
+
+        return self._kept(lambda: IcebergLineage(self.table(writer), writer=writer), "lineage", writer)
 
     @property
     def sessions(self) -> Sessions:

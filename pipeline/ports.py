@@ -20,8 +20,9 @@ from pipeline.core.election import LockRow
 from pipeline.core.expiry_plan import History, Shape
 from pipeline.core.landing import Landing, Proposal
 from pipeline.core.lease import Lease
-from pipeline.core.lineage import LedgerEntry
+from pipeline.core.lineage import LedgerEntry, Lost
 from pipeline.core.position import Positions, Start
+from pipeline.core.recording import Recorded
 from pipeline.core.repair_plan import TableEvidence
 from pipeline.core.shard import Child, Shard
 from pipeline.core.stream import ShardKey, StreamId
@@ -367,26 +368,6 @@ class LakeTable(RepairableTable, ExpirableTable, Protocol):
 # --- the lineage table ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """How far the lineage table goes."""
-
-    snapshot: int | None = None
-    """The newest snapshot of the lake table whose ledger is in the lineage table, together with the ledgers of all its ancestors.
-    It may be a snapshot of another engine, which has no ledger. None where nothing is recorded.
-    """
-    # A rollback may have taken the snapshot off main since. So a snapshot of main counts as recorded only if the walk from main's
-    # head leads to `snapshot`, and then from there to the snapshot in question.
-    sequence: int = 0
-    """That snapshot's Iceberg sequence number; 0 where `snapshot` is None."""
-    ranges: int = 0
-    """The ranges in the lineage table."""
-    snapshots: int = 0
-    """The snapshots of Headrace whose ledgers are in the lineage table."""
-    gaps: int = 0
-    """The parts of the lake table's history whose ledgers were lost before they were recorded."""
-
-
 class LineageTable(Protocol):
     """The ledgers of all commits of the lake table, as a table of its own: they stay when snapshots of the lake table expire.
 
@@ -408,12 +389,9 @@ class LineageTable(Protocol):
         """
         ...
 
-    def gaps(self) -> tuple[str, ...]:
-        """A sentence for each part of the history whose ledgers were lost before they were recorded, oldest first."""
-        ...
-
-    def entries(self) -> Iterator[LedgerEntry]:
-        """The ledgers of main's snapshots, oldest first: those in the table, then those that aren't recorded yet."""
+    def entries(self) -> Iterator[LedgerEntry | Lost]:
+        """The ledgers of main's snapshots, oldest first: those in the table, then those that aren't recorded yet. Among them, the
+        parts of the history whose ledger was lost before it was recorded."""
         ...
 
 
@@ -522,6 +500,10 @@ class Ports(Protocol):
         """`writer`: the name of the duty or run that commits, for the table's history."""
         # Before each commit the table compares this host's clock with the newest Date that `source(writer)` got from Kinesis. So a
         # duty has to ask for both by the same name.
+        ...
+
+    def lineage(self, writer: str) -> LineageTable:
+        """`writer`: the name of the duty or run that records, for the lineage table's history."""
         ...
 
     def stage(self, worker_id: str) -> Stage:

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from pipeline.ports import Ports, RepairableTable
+from pipeline.ports import LineageTable, Ports, RepairableTable
 from pipeline.settings.model import Settings
 
 
@@ -25,3 +25,6 @@ class LakeResource(dg.ConfigurableResource[RepairableTable]):
     def landing_table(self, writer: str) -> RepairableTable:
         """`writer`: the name of the committing worker or command, which goes into the table's history."""
         return self.ports.table(writer)
+
+    def lineage_table(self, writer: str) -> LineageTable:
+        return self.ports.lineage(writer)

@@ -8,6 +8,7 @@ from pipeline.ports import (
     Ids,
     LeaderLock,
     LeaseStore,
+    LineageTable,
     Pages,
     RepairableTable,
     ShardSource,
@@ -52,6 +53,9 @@ class ResourcePorts:
 
     def table(self, writer: str) -> RepairableTable:
         return self.lake.landing_table(writer)
+
+    def lineage(self, writer: str) -> LineageTable:
+        return self.lake.lineage_table(writer)
 
     def stage(self, worker_id: str) -> Stage:
         return self.spark.stage(worker_id)

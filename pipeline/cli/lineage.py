@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from pipeline.lake.lineage_frame import lineage_frame
 
     adapters = Adapters(load(args).settings)
-    frame = lineage_frame(adapters.table("lineage"))
+    frame = lineage_frame(adapters.lineage("lineage").entries())
     if args.shard is not None:
         landed = frame[frame["shard"] == args.shard]
         if landed.empty:

@@ -103,3 +103,16 @@ class LedgerEntry:
     page: LedgerPage
     writer: str = ""
     """The name of the worker or command that committed the snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A part of the lake table's history whose ledger is missing."""
+
+    snapshot: int
+    """The first known snapshot after the part, or the snapshot itself that has no ledger."""
+    sequence: int
+    at: datetime
+    """That snapshot's time."""
+    why: str
+    """A sentence for people."""

@@ -1,4 +1,4 @@
-"""One append to one loaded state of the table (its base), attempted once.
+"""One commit on one loaded state of a table (its base), attempted once.
 
 pyiceberg's own commit isn't used, for two reasons; a contract test shows each of them. Its retry *rebases*: it puts
 the append on a newer base without a check of the positions, so that a range could land twice. And with retries off,
@@ -8,8 +8,8 @@ that no snapshot names are orphans, and orphan removal deletes them by their age
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
@@ -43,6 +43,10 @@ class PreparedCommit:
     updates: tuple[TableUpdate, ...]
     requirements: tuple[TableRequirement, ...]
 
+    def also(self, *updates: TableUpdate) -> PreparedCommit:
+        """The same commit, with further changes of the table's metadata."""
+        return replace(self, updates=(*self.updates, *updates))
+
     def send(self, table: Table) -> None:
         """Send the request. It landed if this returns, and didn't if CommitFailedException is raised (another commit was faster).
         After any other exception it may have landed or not.
@@ -61,28 +65,40 @@ class _NothingStaged(Transaction):
 
 
 def prepare(
-    table: Table, files: Iterable[DataFile], summary: Mapping[str, str], *, now_ms: int, move_tag: bool
+    table: Table,
+    files: Iterable[DataFile],
+    summary: Mapping[str, str],
+    *,
+    now_ms: int,
+    replaced: Collection[DataFile] = (),
 ) -> PreparedCommit:
+    """Write the manifests of a commit that adds files to main. `replaced`: files of main that the same commit removes."""
+    update = _NothingStaged(table).update_snapshot(snapshot_properties=dict(summary))
     # merge_append, because fast_append never merges manifests: with a commit every few seconds their list would only grow.
-    append = _NothingStaged(table).update_snapshot(snapshot_properties=dict(summary)).merge_append()
+    producer = update.overwrite() if replaced else update.merge_append()
     for file in files:
-        append.append_data_file(file)
+        producer.append_data_file(file)
+    for file in replaced:
+        producer.delete_data_file(file)
     # _commit() writes the manifests and returns the updates, with the requirement that main is still at the base's snapshot:
     # the catalog checks it in the same step as the write, which is the compare-and-swap that everything rests on.
-    staged, requirements = append._commit()  # noqa: SLF001 - the public commit() would go on into the retry loop
-    updates = [_stamped(update, table.metadata, now_ms) for update in staged]
-    if move_tag:
-        tag = {"ref-name": TAG, "type": SnapshotRefType.TAG, "snapshot-id": append.snapshot_id}
-        updates.append(SetSnapshotRefUpdate.model_validate(tag))
-    if MARK not in table.properties:
-        updates.append(SetPropertiesUpdate(updates={MARK: "true"}))
+    staged, requirements = producer._commit()  # noqa: SLF001 - the public commit() would go on into the retry loop
     return PreparedCommit(
-        append.snapshot_id,
+        producer.snapshot_id,
         table.metadata.next_sequence_number(),
-        tuple(updates),
+        tuple(_stamped(update, table.metadata, now_ms) for update in staged),
         # The UUID too: a table that was dropped and created again under the same name is another table.
         (*requirements, AssertTableUUID(uuid=table.metadata.table_uuid)),
     )
+
+
+def landing_marks(table: Table, snapshot: int, *, move_tag: bool) -> Iterator[TableUpdate]:
+    """What a landing changes in the table beside its snapshot."""
+    if move_tag:
+        tag = {"ref-name": TAG, "type": SnapshotRefType.TAG, "snapshot-id": snapshot}
+        yield SetSnapshotRefUpdate.model_validate(tag)
+    if MARK not in table.properties:
+        yield SetPropertiesUpdate(updates={MARK: "true"})
 
 
 def _stamped(update: TableUpdate, base: TableMetadata, now_ms: int) -> TableUpdate:

@@ -34,7 +34,7 @@ from pipeline.core.repair_plan import TableEvidence
 from pipeline.core.stream import StreamId
 from pipeline.core.words import counted
 from pipeline.errors import ChainBroken, ClockOff, CommitUnknown, Transient, Unreachable
-from pipeline.lake.append import MARK, TAG, PreparedCommit, prepare
+from pipeline.lake.append import MARK, TAG, PreparedCommit, landing_marks, prepare
 from pipeline.lake.catalog import asking, open_catalog
 from pipeline.lake.data_files import data_files, ids_of
 from pipeline.lake.evidence import Remains, evidence_of
@@ -99,7 +99,7 @@ class IcebergTable(LakeTable):
         self.states = StateFiles(state, with_own_io(catalog, _place(state), private=private))
         self._private = private
         self._properties = with_own_io(catalog, catalog.get("warehouse", ""), private=private)
-        self._clock = clock
+        self.clock = clock
         self._writer = writer
         self._date_of_aws = date_of_aws
 
@@ -122,7 +122,7 @@ class IcebergTable(LakeTable):
             missing = missing_properties(table.properties)
             if not missing:
                 return
-            self._check_clock()
+            self.check_clock()
             try:
                 with asking(f"the lake table {self.identifier}"):
                     # Not pyiceberg's own commit, which deletes old metadata files afterwards: only upkeep deletes.
@@ -161,7 +161,7 @@ class IcebergTable(LakeTable):
         )
 
     def commit(self, proposal: Proposal) -> Committed:
-        self._check_clock()
+        self.check_clock()
         # Every commit that was sent, by its snapshot id: an answer that was lost may belong to any of them.
         tries: dict[int, tuple[PreparedCommit, Landing]] = {}
         try:
@@ -177,9 +177,9 @@ class IcebergTable(LakeTable):
 
     def _land(self, proposal: Proposal, tries: dict[int, tuple[PreparedCommit, Landing]]) -> Committed:
         unsure: list[Exception] = []
-        began = self._clock.monotonic()
+        began = self.clock.monotonic()
         while True:
-            tried_at = self._clock.monotonic()
+            tried_at = self.clock.monotonic()
             base, mine = self._look_for(tries)
             # Before anything else: an earlier try that has landed must not be sent again (D7).
             if mine is not None:
@@ -207,8 +207,8 @@ class IcebergTable(LakeTable):
                 attempt.send(base.table)
             except CommitFailedException:
                 # Another commit was faster: the catalog has certainly refused this one.
-                now = self._clock.monotonic()
-                self._clock.pause(_pause(now - tried_at, waited=now - began))
+                now = self.clock.monotonic()
+                self.clock.pause(_pause(now - tried_at, waited=now - began))
                 continue
             except Exception as error:  # noqa: BLE001 - of any error but a refusal the commit may have landed
                 unsure.append(error)
@@ -228,7 +228,7 @@ class IcebergTable(LakeTable):
 
     def rebuild(self, landing: Landing, on: int | None) -> TableState:
         """Commit a repair, on the snapshot that the repair was planned on and no other. It is tried once."""
-        self._check_clock()
+        self.check_clock()
         table = self.open()
         base = _Base(table, TableState(Positions(), head_of(table), origin_allowed=False))
         attempt = self._prepare(base, landing, move_tag=True) if base.state.snapshot == on else None
@@ -249,7 +249,7 @@ class IcebergTable(LakeTable):
             return remove_snapshots(table, history, snapshots)
 
     def carry(self) -> TableState:
-        self._check_clock()
+        self.check_clock()
         for _ in range(_TRIES):
             base = self._look()
             if base.state.origin_allowed:
@@ -359,18 +359,15 @@ class IcebergTable(LakeTable):
         check_shape(base.table)
         files = list(data_files(landing.files, base.table.metadata))
         with asking(f"the storage of {self.identifier}"):
-            return prepare(
-                base.table,
-                files,
-                summary_of(landing, self.states, writer=self._writer),
-                now_ms=int(self._clock.now().timestamp() * 1000),
-                move_tag=move_tag,
-            )
+            summary = summary_of(landing, self.states, writer=self._writer)
+            now_ms = int(self.clock.now().timestamp() * 1000)
+            attempt = prepare(base.table, files, summary, now_ms=now_ms)
+        return attempt.also(*landing_marks(base.table, attempt.snapshot, move_tag=move_tag))
 
     def _check_files(self, table: Table, files: tuple[StagedFile, ...]) -> None:
         """Refuse staged files that are old or gone: Iceberg would commit a file that doesn't exist, and then every scan fails."""
         oldest = min((file.staged_at for file in files), default=None)
-        if oldest is not None and self._clock.now() - oldest > _STALE:
+        if oldest is not None and self.clock.now() - oldest > _STALE:
             raise Transient(
                 f"files staged at {oldest.isoformat()} are older than {_STALE} and may be removed as orphans at any "
                 "time. Nothing was committed; the next wave reads their records again"
@@ -384,9 +381,9 @@ class IcebergTable(LakeTable):
                 "it. Nothing was committed; the next wave reads the records again"
             )
 
-    def _check_clock(self) -> None:
+    def check_clock(self) -> None:
         aws_now = self._date_of_aws()
-        if aws_now is not None and abs(off := self._clock.now() - aws_now) > _CLOCK_LEEWAY:
+        if aws_now is not None and abs(off := self.clock.now() - aws_now) > _CLOCK_LEEWAY:
             raise ClockOff(
                 f"this host's clock differs from AWS's by {off.total_seconds():+.0f} s: a commit with its time could make the "
                 "table unreadable for other engines. Nothing was committed; set the clock (NTP), then try again"

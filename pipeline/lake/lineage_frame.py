@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pipeline.core.lineage import LedgerEntry, Lost
 from pipeline.core.position import Position
-from pipeline.lake.read import ledger
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from collections.abc import Iterable
 
-    from pipeline.lake.iceberg import IcebergTable
+    import pandas as pd
 
 COLUMNS = {
     "at": "datetime64[ms, UTC]",
@@ -32,8 +32,8 @@ COLUMNS = {
 """Name of a column -> its type in pandas. Sequence numbers have 56 digits, too many for a number, so they are text."""
 
 
-def lineage_frame(table: IcebergTable) -> pd.DataFrame:
-    """One row for each range of each commit on main, oldest first. Commits whose snapshots were expired are left out."""
+def lineage_frame(entries: Iterable[LedgerEntry | Lost]) -> pd.DataFrame:
+    """One row for each range, in the order of the entries. Parts of the history whose ledger is lost have no row."""
     import pandas as pd
 
     rows = [
@@ -54,7 +54,8 @@ def lineage_frame(table: IcebergTable) -> pd.DataFrame:
             ", ".join(each.upto.children),
             each.why,
         )
-        for entry in ledger(table, partial=True)
+        for entry in entries
+        if isinstance(entry, LedgerEntry)
         for each in entry.page.ranges
     ]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)

@@ -9,26 +9,17 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.manifest import DataFileContent
 
-from pipeline.core.lineage import LedgerPage
+from pipeline.core.lineage import LedgerEntry
 from pipeline.errors import ChainBroken
 from pipeline.lake.catalog import asking
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.position_chain import Link
-from pipeline.lake.summary import ledger_in
+from pipeline.lake.summary import WRITER, ledger_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerEntry:
-    snapshot: int
-    parent: int | None
-    """The previous snapshot on main, of Headrace or of another engine; None for the oldest known snapshot."""
-    at: datetime
-    page: LedgerPage
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +41,18 @@ def ledger(table: IcebergTable, *, partial: bool = False) -> Iterator[LedgerEntr
     except ChainBroken:
         if not partial:
             raise
-    parent: int | None = None
-    for link in reversed(links):
-        if link.ours:
-            with asking(f"the state of {table.identifier}"):
-                page = ledger_in(link.summary, table.states)
-            yield LedgerEntry(link.snapshot, parent, _EPOCH + timedelta(milliseconds=link.at), page)
-        parent = link.snapshot
+    return (entry_of(link, table) for link in reversed(links) if link.ours)
+
+
+def entry_of(link: Link, table: IcebergTable) -> LedgerEntry:
+    """The ledger in the summary of a snapshot of Headrace. Raises ChainBroken where it was in a file that is gone."""
+    with asking(f"the state of {table.identifier}"):
+        page = ledger_in(link.summary, table.states)
+    return LedgerEntry(link.snapshot, link.sequence, time_of(link), page, link.summary.get(WRITER, ""))
+
+
+def time_of(link: Link) -> datetime:
+    return _EPOCH + timedelta(milliseconds=link.at)
 
 
 def rows(table: IcebergTable, columns: Sequence[str] = ("*",)) -> pa.Table:

@@ -36,6 +36,8 @@ _STALE = timedelta(hours=12)
 _UNSURE_TRIES = 3
 """How often a commit is tried again after its answer was lost."""
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 Way = Literal["request", "answer"]
 
 
@@ -55,7 +57,16 @@ class Snapshot:
     """False: a snapshot of another engine, which has no positions."""
     picked: int | None = None
     """For a cherry-pick, the snapshot whose rows it has, without that snapshot's positions; else None."""
-    at: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+    at: datetime = _EPOCH
+
+    @property
+    def snapshot(self) -> int:
+        return self.id
+
+    @property
+    def sequence(self) -> int:
+        """Ids grow with each commit, as sequence numbers do on Iceberg."""
+        return self.id
 
 
 class MemoryTable(LakeTable):
@@ -200,7 +211,7 @@ class MemoryTable(LakeTable):
         reached: Positions | None = None
         is_whole = False
         try:
-            for snapshot in self._walk(self.head):
+            for snapshot in self.walk(self.head):
                 if snapshot.picked is not None:
                     source = self.snapshots[snapshot.picked] if self._knows(snapshot.picked) else None
                     picked.append(Picked(snapshot.id, source.page if source else None))
@@ -225,7 +236,7 @@ class MemoryTable(LakeTable):
     def _landed(self, head: int | None, tries: Mapping[int, Landing]) -> int | None:
         """The snapshot among `tries` that main leads to, if it leads to one. Ids grow, so that none is below the lowest of them."""
         try:
-            for snapshot in self._walk(head) if tries else ():
+            for snapshot in self.walk(head) if tries else ():
                 if snapshot.id in tries:
                     return snapshot.id
                 if snapshot.id < min(tries):
@@ -246,7 +257,7 @@ class MemoryTable(LakeTable):
 
     def _state(self, head: int | None) -> TableState:
         known = len(self.snapshots) - len(self._forgotten)
-        for foreign, snapshot in enumerate(self._walk(head)):
+        for foreign, snapshot in enumerate(self.walk(head)):
             if snapshot.picked is not None:
                 raise ChainBroken(
                     f"snapshot {snapshot.id} is a cherry-pick. Nothing was committed; run `headrace repair`"
@@ -258,7 +269,7 @@ class MemoryTable(LakeTable):
             raise ChainBroken("the table was rolled back to before its first landing. Nothing was committed")
         return TableState(Positions(), head, origin_allowed=True, shape=Shape(known, known))
 
-    def _walk(self, head: int | None) -> Iterator[Snapshot]:
+    def walk(self, head: int | None) -> Iterator[Snapshot]:
         """The snapshots of main, newest first, as far as a metadata file describes them."""
         for snapshot in self.history(head):
             if not self._knows(snapshot.id):

@@ -67,6 +67,9 @@ class Ports:
     def table(self, _writer: str) -> Any:
         return self.world.table
 
+    def lineage(self, _writer: str) -> Any:
+        return self.world.lineage
+
     def stage(self, _worker: str) -> Any:
         return self.world.stage
 

@@ -48,6 +48,9 @@ class PortsOf:
     def table(self, _writer: str) -> Any:
         return self.place.table
 
+    def lineage(self, _writer: str) -> Any:
+        return self.place.lineage
+
     def stage(self, _worker: str) -> Any:
         return self.place.stage
 

@@ -25,6 +25,7 @@ from pipeline.kcl.migration import ClientVersion
 from pipeline.memory.clock import CountingIds, MemoryClock
 from pipeline.memory.leader_lock import MemoryLeaderLock
 from pipeline.memory.leases import MemoryLeaseStore
+from pipeline.memory.lineage import MemoryLineage
 from pipeline.memory.runs import MemoryRuns
 from pipeline.memory.source import MemorySource
 from pipeline.memory.stage import MemoryStage
@@ -93,6 +94,7 @@ class World:
         self.lock = MemoryLeaderLock()
         self.runs = MemoryRuns(self.clock)
         self.table = MemoryTable(self.clock)
+        self.lineage = MemoryLineage(self.table)
         self.stage = MemoryStage(self.source, self.clock)
         self.ids = CountingIds()
         self.tables = MadeTables()

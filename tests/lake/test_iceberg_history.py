@@ -115,11 +115,11 @@ def test_after_expiry_without_the_tag_positions_are_found_through_the_metadata_l
 
 
 def test_the_ledger_is_read_through_the_metadata_log_too(lake: IcebergLake):
-    before = [(entry.snapshot, entry.parent) for entry in read.ledger(lake.iceberg)]
+    before = [(entry.snapshot, entry.sequence) for entry in read.ledger(lake.iceberg)]
     append_as_others(lake.iceberg.open())
     expire_all(lake)
-    assert [(entry.snapshot, entry.parent) for entry in read.ledger(lake.iceberg)] == before
-    assert before[0][1] is None
+    assert [(entry.snapshot, entry.sequence) for entry in read.ledger(lake.iceberg)] == before
+    assert before[0][1] == 1
 
 
 def test_without_the_metadata_files_the_chain_is_broken_and_no_origin_is_decided(lake: IcebergLake):

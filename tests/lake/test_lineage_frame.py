@@ -12,6 +12,7 @@ from pipeline.core.landing import Proposal
 from pipeline.core.lease import Lease
 from pipeline.core.position import Position
 from pipeline.lake.lineage_frame import COLUMNS, lineage_frame
+from pipeline.lake.lineage_table import IcebergLineage
 from pipeline.memory.leases import MemoryLeaseStore
 from tests.lake.files import a_key, a_landing, a_range, with_origin
 from tests.lake.tables import IcebergLake
@@ -29,7 +30,7 @@ def lake(tmp_path: Path) -> IcebergLake:
 
 
 def test_each_range_is_a_row_in_the_order_of_the_snapshots(lake: IcebergLake):
-    frame = lineage_frame(lake.iceberg)
+    frame = lineage_frame(IcebergLineage(lake.iceberg).entries())
     assert list(frame.columns) == list(COLUMNS)
     assert frame["shard"].tolist() == [a_key(0).shard_id, a_key(1).shard_id, a_key(0).shard_id]
     assert frame["rows"].tolist() == [2, 1, 0]
@@ -40,7 +41,7 @@ def test_each_range_is_a_row_in_the_order_of_the_snapshots(lake: IcebergLake):
 
 
 def test_a_table_without_a_landing_is_an_empty_frame_of_the_same_columns(tmp_path: Path):
-    frame = lineage_frame(IcebergLake(tmp_path).iceberg)
+    frame = lineage_frame(IcebergLineage(IcebergLake(tmp_path).iceberg).entries())
     assert frame.empty
     assert list(frame.columns) == list(COLUMNS)
 
@@ -68,7 +69,7 @@ def test_the_command_writes_csv_that_pandas_reads_back(
 ):
     assert main(["lineage", "--config", str(settings), "--csv"]) == 0
     back = pd.read_csv(io.StringIO(capsys.readouterr().out), dtype={"upto": str})
-    assert back["upto"].tolist() == lineage_frame(lake.iceberg)["upto"].tolist()
+    assert back["upto"].tolist() == lineage_frame(IcebergLineage(lake.iceberg).entries())["upto"].tolist()
 
 
 @pytest.fixture

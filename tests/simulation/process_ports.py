@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import HeadraceError
-from pipeline.ports import Clock, Pages
+from pipeline.ports import Clock, LineageTable, Pages
 from tests.simulation.ports import Leases, Lock, ServiceCalls, Source, Stage, Table, Tables, Workers
 from tests.simulation.scheduler import Process
 
@@ -134,6 +134,9 @@ class ProcessPorts:
 
     def table(self, writer: str) -> Any:
         return self._table
+
+    def lineage(self, writer: str) -> LineageTable:
+        raise AssertionError("no duty of the simulated fleet records lineage")
 
     def pages(self) -> Pages:
         raise AssertionError("the simulator reads no pages: its stage reads the stream in memory")
