@@ -25,6 +25,7 @@ from pipeline.duties.chain import WavePorts
 from pipeline.duties.chain_repair import Repairing
 from pipeline.duties.claims import Claims
 from pipeline.duties.due_rows import DueRows
+from pipeline.duties.expiring import Expiring
 from pipeline.duties.known_tables import KnownTables
 from pipeline.duties.leader_report import LeaderMemory
 from pipeline.duties.leader_tick import LeaderDuty
@@ -64,6 +65,7 @@ class _Sensor(Generic[_Memory]):
     """
     streams: KnownStreams | None = None
     tables: KnownTables | None = None
+    expiring: Expiring | None = None
 
 
 @dataclass(slots=True)
@@ -131,7 +133,7 @@ class Wiring:
         if not sensor.at_work.acquire(blocking=False):
             return Turn(sentence="leader: the previous tick is still at work", cursor=cursor)
         try:
-            duty = replace(self.leader(), tables=self._known_tables())
+            duty = replace(self.leader(), tables=self._known_tables(), expiring=self._leaders_expiring())
             return leader_turn(
                 duty,
                 cursor,
@@ -205,6 +207,21 @@ class Wiring:
             sensor.tables = KnownTables(tables, self.ports.clock)
         return sensor.tables
 
+    def _leaders_expiring(self) -> Expiring:
+        sensor, table = self.remembered.leader, self.ports.table("leader")
+        if sensor.expiring is None or sensor.expiring.table is not table:
+            sensor.expiring = self.expiring("leader")
+        return sensor.expiring
+
+    def expiring(self, user: str) -> Expiring:
+        ports = self.ports
+        return Expiring(
+            table=ports.table(user),
+            lineage=lambda: ports.lineage(user),
+            settings=self.settings.upkeep,
+            clock=ports.clock,
+        )
+
     def policy(self) -> Policy:
         """Made once for each tick, run and command, on the ports of that moment. The parts of a policy keep nothing: a run asks them
         anew at each wave."""
@@ -274,6 +291,8 @@ class Wiring:
             clock=self.ports.clock,
             on_wave=on_wave,
             is_stopping=is_stopping,
+            expiring=self.expiring(worker_id),
+            tell=on_waiting,
         )
         # Four beats in each lease duration, so that a run that misses three in a row still counts as alive.
         with self.ports.timer.beating(attempt.beat, self.settings.times.lease_duration / 4):

@@ -8,14 +8,15 @@ isn't expired now is expired at the next chance, and an error is a sentence for 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from pipeline.core.expiry_plan import AT_LEAST, ExpiryPlan, History, Keep, Shape, plan_expiry
+from pipeline.core.recording import Recorded
 from pipeline.core.words import counted
 from pipeline.errors import HeadraceError
-from pipeline.ports import Clock, ExpirableTable, LineageTable, Recorded, TableState
+from pipeline.ports import Clock, ExpirableTable, LineageTable, TableState
 from pipeline.settings.model import UpkeepSettings
 
 _AT_A_TIME = timedelta(seconds=5)
@@ -36,7 +37,8 @@ class Expiring:
     """It remembers how many snapshots the last plan left, and so when the next plan is due. Losing it costs a plan too many."""
 
     table: ExpirableTable
-    lineage: LineageTable
+    lineage: Callable[[], LineageTable]
+    """Called once an expiry is due: most runs never need the lineage table."""
     settings: UpkeepSettings
     clock: Clock
     _kept: int = field(init=False)
@@ -67,7 +69,7 @@ class Expiring:
         """The number of snapshots that were removed, and of those that could have been removed, too."""
         until = self.clock.monotonic() + _AT_A_TIME.total_seconds()
         # First of all: a snapshot whose ledger isn't recorded stays.
-        recorded = self.lineage.record()
+        recorded = self.lineage().record()
         removed = refused = 0
         while True:
             history = self.table.retained()

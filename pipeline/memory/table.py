@@ -112,7 +112,7 @@ class MemoryTable(LakeTable):
             landing = decide_landing(base.positions, proposal)
             if landing.is_empty:
                 return Committed(landing, None, base)
-            made = self._made(base.snapshot, landing)
+            made = self._snapshot(base.snapshot, landing)
             tries[made.id] = landing
             try:
                 if self._swap(made):
@@ -148,7 +148,7 @@ class MemoryTable(LakeTable):
             if base.origin_allowed:
                 raise ChainBroken("the table has no positions that could be carried forward")
             landing = Landing(LedgerPage(), (), (), base.positions)
-            made = self._made(base.snapshot, landing)
+            made = self._snapshot(base.snapshot, landing)
             try:
                 if self._swap(made):
                     return self._state(made.id)
@@ -193,7 +193,7 @@ class MemoryTable(LakeTable):
         )
 
     def rebuild(self, landing: Landing, on: int | None) -> TableState:
-        made = self._made(on, landing)
+        made = self._snapshot(on, landing)
         try:
             moved = not self._swap(made)
         except LostOnTheWay as lost:
@@ -224,7 +224,7 @@ class MemoryTable(LakeTable):
             pass
         return reached, tuple(reversed(picked)), is_whole
 
-    def _made(self, parent: int | None, landing: Landing) -> Snapshot:
+    def _snapshot(self, parent: int | None, landing: Landing) -> Snapshot:
         return Snapshot(
             next(self._ids), parent, landing.positions, landing.page, landing.files, at=self._clock.now()
         )

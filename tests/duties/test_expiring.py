@@ -9,12 +9,13 @@ from datetime import timedelta
 import pytest
 
 from pipeline.core.expiry_plan import Shape
+from pipeline.core.recording import Recorded
 from pipeline.duties.expiring import Expiring
 from pipeline.duties.run import Run
 from pipeline.duties.wave import WaveReport
 from pipeline.errors import Unreachable
+from pipeline.memory.lineage import MemoryLineage
 from pipeline.memory.table import MemoryTable, Way
-from pipeline.ports import Recorded
 from pipeline.settings.model import UpkeepSettings
 from tests.duties.reading import an_attempt
 from tests.duties.world import TICK, World
@@ -23,22 +24,19 @@ HOUR = timedelta(hours=1)
 FEW = UpkeepSettings(keep_snapshots=10, keep_for=timedelta(minutes=1))
 
 
-@dataclass
-class Ledgers:
-    """A lineage table of which only the end is kept: the newest snapshot of the lake table."""
+class Ledgers(MemoryLineage):
+    """Counts the recordings, and calls `before` before each of them."""
 
-    table: MemoryTable
-    before: Callable[[], object] = lambda: None
-    stuck_at: int | None = None
-    calls: int = 0
-
-    def recorded(self) -> Recorded:
-        return Recorded(self.table.head, self.table.head or 0)
+    def __init__(self, table: MemoryTable) -> None:
+        super().__init__(table)
+        self.before: Callable[[], object] = lambda: None
+        self.is_stuck = False
+        self.calls = 0
 
     def record(self) -> Recorded:
         self.calls += 1
         self.before()
-        return self.recorded() if self.stuck_at is None else Recorded(self.stuck_at, self.stuck_at)
+        return self.recorded() if self.is_stuck else super().record()
 
 
 @dataclass
@@ -57,7 +55,7 @@ class Place:
     def an_expiring(self, settings: UpkeepSettings) -> Expiring:
         return Expiring(
             table=self.world.table,
-            lineage=self.ledgers,  # type: ignore[arg-type] # `entries` isn't needed
+            lineage=lambda: self.ledgers,
             settings=settings,
             clock=self.world.clock,
         )
@@ -159,10 +157,12 @@ def test_an_expiry_that_is_switched_off_does_nothing(place: Place):
 
 
 def test_snapshots_whose_ledgers_could_not_be_recorded_stay(place: Place):
-    place.commits(60)
-    place.ledgers.stuck_at = 40
+    place.commits(40)
+    up_to = place.ledgers.record().snapshot
+    place.ledgers.is_stuck = True
+    place.commits(20)
     place.wave()
-    assert min(place.world.table.retained().snapshots) == 40
+    assert min(place.world.table.retained().snapshots) == up_to
 
 
 @pytest.mark.parametrize("trouble", [Unreachable("the catalog is away"), ValueError("secret payload")])
