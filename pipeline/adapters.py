@@ -22,6 +22,7 @@ from pipeline.ports import (
     Pages,
     ShardSource,
     Stage,
+    TableFiles,
     Tables,
     WorkerStore,
 )
@@ -142,6 +143,11 @@ class Adapters:
             )
 
         return self._kept(make, "table", writer)
+
+    def files(self, user: str) -> TableFiles:
+        from pipeline.lake.table_files import IcebergFiles
+
+        return self._kept(lambda: IcebergFiles(self.table(user)), "files", user)
 
     def lineage(self, writer: str) -> LineageTable:
         from pipeline.lake.lineage_table import IcebergLineage

@@ -7,6 +7,7 @@ import dagster as dg
 
 from assets.names import slug
 from assets.records import build_records, streams_outside
+from assets.upkeep import build_upkeep
 from pipeline.duties.wave import OnArrow
 from pipeline.ports import Ports
 from pipeline.settings.file import read_settings
@@ -35,9 +36,11 @@ def build_definitions(
     instance = KeptInstance()
     records = build_records(wiring, on_arrow)
     job = dg.define_asset_job(f"{slug(settings.application)}_consume", selection=[records])
+    upkeep, schedule = build_upkeep(wiring)
     return dg.Definitions(
         assets=[records, *_outside(settings)],
-        jobs=[job],
+        jobs=[job, upkeep],
+        schedules=[schedule],
         sensors=[
             build_leader(wiring, instance),
             *(build_worker(wiring, instance, w.id, job) for w in settings.workers),

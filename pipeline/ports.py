@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from pipeline.core.batch import Batch, BatchLimits, Manifest
 from pipeline.core.change import Applied, Change, Outcome, Refused
+from pipeline.core.deletion_plan import FilesLook, StoredFile, Unnamed
 from pipeline.core.due import RunVerdict
 from pipeline.core.election import LockRow
 from pipeline.core.expiry_plan import History, Shape
@@ -365,6 +366,27 @@ class LakeTable(RepairableTable, ExpirableTable, Protocol):
     """All that Headrace does with the lake table."""
 
 
+class TableFiles(Protocol):
+    """The files of the lake table, for upkeep. Nothing else deletes files."""
+
+    def look(self) -> FilesLook:
+        """Load the table anew, and list the files in its folders that have names of the form that Headrace gives.
+
+        Raises WrongShape where the table names a file that the listing doesn't have.
+        """
+        ...
+
+    def remembered(self) -> Unnamed:
+        """What the last look remembered; `Unnamed()` if that can't be read."""
+        ...
+
+    def remember(self, memory: Unnamed) -> None: ...
+
+    def delete(self, files: Sequence[StoredFile]) -> tuple[tuple[StoredFile, ...], str | None]:
+        """Delete these files. Returns those that are gone, and an error where not all are."""
+        ...
+
+
 # --- the lineage table ------------------------------------------------------------------------------------------
 
 
@@ -501,6 +523,8 @@ class Ports(Protocol):
         # Before each commit the table compares this host's clock with the newest Date that `source(writer)` got from Kinesis. So a
         # duty has to ask for both by the same name.
         ...
+
+    def files(self, user: str) -> TableFiles: ...
 
     def lineage(self, writer: str) -> LineageTable:
         """`writer`: the name of the duty or run that records, for the lineage table's history."""

@@ -2,7 +2,7 @@
 
     wire(settings) ──► Wiring ──► leader_turn, worker_turn      for Dagster's sensors
                               ├─► reading                       for Dagster's runs and `headrace consume`
-                              └─► recovery, repairing, adopting   for a person's commands
+                              └─► recovery, repairing, adopting, upkeep   for a person's commands, and the upkeep job
 
 Importing this module imports neither Dagster nor boto3, pyiceberg or Spark: `pipeline.adapters` imports and makes the
 real ports when they are first needed.
@@ -37,6 +37,7 @@ from pipeline.duties.run import OnWave, Reading, Run
 from pipeline.duties.stream_facts import KnownStreams
 from pipeline.duties.streams import asked_by
 from pipeline.duties.turns import LastTick, Turn, leader_turn, worker_turn
+from pipeline.duties.upkeep import Upkeep
 from pipeline.duties.wave import Arrow, OnArrow
 from pipeline.duties.wave_rows import WaveRows
 from pipeline.duties.worker_report import WorkerMemory
@@ -363,6 +364,16 @@ class Wiring:
             source=ports.source(run_id),
             table=ports.table(run_id),
             run=run_id,
+        )
+
+    def upkeep(self) -> Upkeep:
+        ports = self.ports
+        return Upkeep(
+            table=ports.table("upkeep"),
+            files=ports.files("upkeep"),
+            expiring=self.expiring("upkeep"),
+            settings=self.settings.upkeep,
+            clock=ports.clock,
         )
 
     def adopting(self) -> Adopting:

@@ -41,6 +41,8 @@ class Expiring:
     """Called once an expiry is due: most runs never need the lineage table."""
     settings: UpkeepSettings
     clock: Clock
+    has_more: bool = field(default=False, init=False)
+    """The last step left something for the next chance."""
     _kept: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -53,6 +55,7 @@ class Expiring:
     def step(self, shape: Shape) -> str | None:
         """Expire for a few seconds. Returns a sentence for people, or None where nothing was to do. Never raises: an expiry that fails
         does no harm, and its caller has more important things to do. `shape`: of the table that made the caller think it due."""
+        self.has_more = False
         try:
             removed, left = self._expire()
         except HeadraceError as error:
@@ -60,6 +63,7 @@ class Expiring:
         except Exception as error:  # noqa: BLE001 - see above
             # Only its type: the text of a library's error may quote whole snapshots.
             return self._failed(shape, f"an unexpected {type(error).__name__}")
+        self.has_more = left > 0
         if not removed and not left:
             return None
         more = f"; {left:,} more at the next chance" if left else ""

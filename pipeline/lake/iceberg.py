@@ -359,7 +359,8 @@ class IcebergTable(LakeTable):
         check_shape(base.table)
         files = list(data_files(landing.files, base.table.metadata))
         with asking(f"the storage of {self.identifier}"):
-            summary = summary_of(landing, self.states, writer=self._writer)
+            uuid = base.table.metadata.table_uuid
+            summary = summary_of(landing, self.states, writer=self._writer, table=uuid)
             now_ms = int(self.clock.now().timestamp() * 1000)
             attempt = prepare(base.table, files, summary, now_ms=now_ms)
         return attempt.also(*landing_marks(base.table, attempt.snapshot, move_tag=move_tag))

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import HeadraceError
-from pipeline.ports import Clock, Pages
+from pipeline.ports import Clock, Pages, TableFiles
 from tests.simulation.ports import Leases, Lineage, Lock, ServiceCalls, Source, Stage, Table, Tables, Workers
 from tests.simulation.scheduler import Process
 
@@ -138,6 +138,9 @@ class ProcessPorts:
     @cached_property
     def _lineage(self) -> Lineage:
         return Lineage(self._calls)
+
+    def files(self, user: str) -> TableFiles:
+        raise AssertionError("no duty of the simulated fleet deletes files")
 
     def lineage(self, writer: str) -> Any:
         return self._lineage
