@@ -19,7 +19,6 @@ from pyarrow import ArrowException, fs
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from pipeline.core.deletion_plan import StoredFile
@@ -64,39 +63,28 @@ class StoredFiles:
     def listing(self) -> tuple[StoredFile, ...]:
         """All files with names that Headrace gives."""
         root = self.table.location().rstrip("/")
-        found = [
-            each
-            for folder in ("data", "metadata")
-            for name, each in self._files_in(f"{root}/{folder}", self.table.io)
-            if any(form.fullmatch(f"{folder}/{name}") for form in _FORMS)
-        ]
-        own_state = re.compile(rf"{self.table.metadata.table_uuid.hex}-[0-9a-f]{{32}}\.json")
-        states = self._files_in(self.states.location, self.states.io())
-        found.extend(each for name, each in states if own_state.fullmatch(name))
-        return tuple(found)
+        found = [*self._files_in(f"{root}/data"), *self._files_in(f"{root}/metadata")]
+        found.extend(self._files_in(self.states.location, self.states.io()))
+        return tuple(each for each in found if self._is_ours(each.path))
 
     def named(self) -> NamedFiles:
         metadata = [self.table.metadata, *older_metadata(self.table)]
         now = {each.snapshot_id for each in metadata[0].snapshots}
         snapshots = {each.snapshot_id: each for version in reversed(metadata) for each in version.snapshots}
         files = {self.table.metadata_location, *(entry.metadata_file for entry in metadata[0].metadata_log)}
-        found = {self._path(file) for file in files} | set(self._states_in(metadata))
+        found = {self._path(file) for file in files} | set(self._states_of(snapshots.values()))
         for each in snapshots.values():
             found |= self._of_snapshot(each, must_exist=each.snapshot_id in now)
         head = self.table.current_snapshot()
-        live = frozenset() if head is None else self._of_snapshot(head, must_exist=True)
-        return NamedFiles(frozenset(found), live | {self._path(self.table.metadata_location)})
+        live = {self._path(self.table.metadata_location)}
+        if head is not None:
+            live |= {*self._of_snapshot(head, must_exist=True), *self._states_of([head])}
+        return NamedFiles(frozenset(found), frozenset(live))
 
     def check(self, listing: Sequence[StoredFile], named: NamedFiles) -> None:
         """Refuse to go on where a file that readers need isn't in the listing: then the names in the metadata can't be compared with
         those in the storage, and every file would look unnamed."""
-        there = {each.path for each in listing}
-        root = self._path(self.table.location().rstrip("/")) + "/"
-        missing = sorted(
-            each
-            for each in named.live - there
-            if each.startswith(root) and any(form.fullmatch(each[len(root) :]) for form in _FORMS)
-        )
+        missing = sorted(filter(self._is_ours, named.live - {each.path for each in listing}))
         if missing:
             raise WrongShape(
                 f"{counted(len(missing), 'file')} of the table's newest snapshot can't be found in its folder, the first is {missing[0]}. "
@@ -105,15 +93,17 @@ class StoredFiles:
 
     def delete(self, files: Iterable[StoredFile]) -> tuple[tuple[StoredFile, ...], str | None]:
         """Delete files. Returns those that are gone, and the error of the first other one."""
-        location, state = self._path(self.table.location()), self._path(self.states.location)
-        ours, states = self._system(self.table.location()), self._system(self.states.location)
+        root = f"{self._path(self.table.location())}/"
+        ours, states = (
+            self._system(self.table.location()),
+            self._system(self.states.location, self.states.io()),
+        )
 
         def one(file: StoredFile) -> str | None:
-            if not file.path.startswith((f"{location}/", f"{state}/")):
-                raise ValueError(f"{file.path} isn't in a folder of the table")
-            system = ours if file.path.startswith(f"{location}/") else states
+            if not self._is_ours(file.path):
+                raise ValueError(f"{file.path} isn't a file of Headrace in a folder of the table")
             try:
-                system.delete_file(file.path)
+                (ours if file.path.startswith(root) else states).delete_file(file.path)
             except FileNotFoundError:
                 pass  # another upkeep job was faster
             except (OSError, ArrowException) as error:
@@ -148,22 +138,28 @@ class StoredFiles:
                 ) from error
         return frozenset(found)
 
-    def _states_in(self, metadata: Iterable[TableMetadata]) -> Iterator[str]:
-        for version in metadata:
-            for each in version.snapshots:
-                pointer = each.summary.additional_properties.get(STATE) if each.summary else None
-                if pointer is not None:
-                    yield self._path(self.states.path(name_in(pointer)))
+    def _states_of(self, snapshots: Iterable[Snapshot]) -> Iterator[str]:
+        for each in snapshots:
+            pointer = each.summary.additional_properties.get(STATE) if each.summary else None
+            if pointer is not None:
+                yield self._path(self.states.path(name_in(pointer)))
 
     # --- storage ----------------------------------------------------------------------------------------------
 
-    def _files_in(self, location: str, io: FileIO) -> Iterator[tuple[str, StoredFile]]:
-        """The files below a folder, each with its name relative to the folder."""
-        folder = self._path(location)
-        selector = fs.FileSelector(folder, recursive=True, allow_not_found=True)
+    def _is_ours(self, path: str) -> bool:
+        """Whether a file is in a folder of the table, and has a name that Headrace gives."""
+        root, states = (f"{self._path(each)}/" for each in (self.table.location(), self.states.location))
+        if path.startswith(root):
+            return any(form.fullmatch(path[len(root) :]) for form in _FORMS)
+        own = rf"{self.table.metadata.table_uuid.hex}-[0-9a-f]{{32}}\.json"
+        return path.startswith(states) and re.fullmatch(own, path[len(states) :]) is not None
+
+    def _files_in(self, location: str, io: FileIO | None = None) -> Iterator[StoredFile]:
+        """All files below a folder."""
+        selector = fs.FileSelector(self._path(location), recursive=True, allow_not_found=True)
         for each in self._system(location, io).get_file_info(selector):
             if each.type is fs.FileType.File:
-                yield each.path[len(folder) :].lstrip("/"), StoredFile(each.path, each.size or 0)
+                yield StoredFile(each.path, each.size or 0)
 
     def _system(self, location: str, io: FileIO | None = None) -> fs.FileSystem:
         properties = (io or self.table.io).properties
@@ -175,4 +171,4 @@ class StoredFiles:
 
     def _path(self, location: str) -> str:
         """A location as a listing has it: without scheme, and on object stores with the bucket."""
-        return PyArrowFileIO.parse_location(location, self.table.io.properties)[2]
+        return PyArrowFileIO.parse_location(location, self.table.io.properties)[2].rstrip("/")

@@ -233,7 +233,7 @@ def test_an_expiry_of_a_minute_does_not_make_the_run_or_its_next_wave_count_as_h
     run, clock, long = (
         an_attempt(place.world, "late"),
         place.world.clock,
-        place.world.settings.hung_after * 0.9,
+        place.world.settings.hung_after * 1.5,
     )
     for _ in range(3):
         run.between_waves(lambda: clock.advance(long))
