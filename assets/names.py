@@ -16,6 +16,10 @@ def records_key(settings: Settings) -> dg.AssetKey:
     return dg.AssetKey([slug(settings.application), "records"])
 
 
+def lineage_key(settings: Settings) -> dg.AssetKey:
+    return dg.AssetKey([slug(settings.application), "lineage"])
+
+
 def partitions_name(settings: Settings) -> str:
     """The name of the application's dynamic partitions. Their keys are lease keys."""
     return f"{settings.application}_shards"

@@ -18,7 +18,6 @@ from pipeline.clock import SystemClock, SystemIds, SystemTimer
 from pipeline.ports import (
     LeaderLock,
     LeaseStore,
-    LineageTable,
     Pages,
     ShardSource,
     Stage,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
     from pipeline.aws.table_layout import KnownPlaces
     from pipeline.lake.iceberg import IcebergTable
+    from pipeline.lake.lineage_table import IcebergLineage
     from pipeline.lake.sessions import Sessions
 
 _T = TypeVar("_T")
@@ -149,7 +149,7 @@ class Adapters:
 
         return self._kept(lambda: IcebergFiles(self.table(user)), "files", user)
 
-    def lineage(self, writer: str) -> LineageTable:
+    def lineage(self, writer: str) -> IcebergLineage:
         from pipeline.lake.lineage_table import IcebergLineage
 
         return self._kept(lambda: IcebergLineage(self.table(writer), writer=writer), "lineage", writer)

@@ -5,6 +5,7 @@ import os
 
 import dagster as dg
 
+from assets.lineage import build_lineage
 from assets.names import slug
 from assets.records import build_records, streams_outside
 from assets.upkeep import build_upkeep
@@ -38,7 +39,7 @@ def build_definitions(
     job = dg.define_asset_job(f"{slug(settings.application)}_consume", selection=[records])
     upkeep, schedule = build_upkeep(wiring)
     return dg.Definitions(
-        assets=[records, *_outside(settings)],
+        assets=[records, build_lineage(settings), *_outside(settings)],
         jobs=[job, upkeep],
         schedules=[schedule],
         sensors=[

@@ -401,8 +401,9 @@ class LineageTable(Protocol):
         """How far the table goes. It reads the lineage table only, and answers `Recorded()` where there is no such table yet."""
         ...
 
-    def record(self) -> Recorded:
-        """Bring the table up to the newest snapshot of the lake table, and return what is recorded now.
+    def record(self, *, at_most: timedelta | None = None) -> Recorded:
+        """Bring the table up to the newest snapshot of the lake table, and return what is recorded now. After the time `at_most`
+        it ends with a part of that, at least a second's work; the next call goes on.
 
         Makes the table where it doesn't exist. Any number of processes may call this at the same time, and a process may die at
         any point of it: each ledger is in the table once. It reads the snapshots from the head of the lake table down to the

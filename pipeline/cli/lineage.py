@@ -1,4 +1,7 @@
-"""`headrace lineage`: the lake table's ledger, which says which records of which shard went into which snapshot."""
+"""`headrace lineage`: the lake table's ledger, which says which records of which shard went into which snapshot.
+
+It is read from the lineage table, and from the lake table's snapshots that aren't recorded there yet.
+"""
 
 import argparse
 import sys
@@ -11,6 +14,7 @@ from pipeline.core.words import counted, no_such_shard
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from pipeline.adapters import Adapters
     from pipeline.cli.options import Subparsers
     from pipeline.ports import LeaseStore
 
@@ -20,20 +24,46 @@ _SHORT = ["at", "snapshot", "shard", "kind", "rows", "upto", "parents", "childre
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "lineage",
-        description="Show which records of which shard went into which snapshot, from the ledger in the lake table's snapshots.",
+        description="Show which records of which shard went into which snapshot, from the lineage table and the lake table's newest snapshots.",
     )
     add_config(parser)
     parser.add_argument("--shard", metavar="ID", help="only this shard")
     parser.add_argument("--csv", action="store_true", help="print all columns, as CSV")
+    parser.add_argument(
+        "--rebuild",
+        action="store_true",
+        help="write the lineage table anew from all that still tells of the lake table's history, and show nothing else",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    import pandas as pd
-
     from pipeline.adapters import Adapters
-    from pipeline.lake.lineage_frame import lineage_frame
 
     adapters = Adapters(load(args).settings)
+    return _rebuild(adapters) if args.rebuild else _show(args, adapters)
+
+
+def _rebuild(adapters: "Adapters") -> int:
+    from pipeline.core.lineage import Lost
+    from pipeline.lake.lineage_rebuild import rebuild
+
+    lineage = adapters.lineage("headrace lineage --rebuild")
+    now = rebuild(lineage)
+    tell(
+        f"{lineage.identifier} has {counted(now.ranges, 'range')} of {counted(now.snapshots, 'snapshot')}, up to snapshot "
+        f"{now.snapshot or 'none'}"
+    )
+    for lost in lineage.entries() if now.gaps else ():
+        if isinstance(lost, Lost):
+            tell(f"{lost.why}; ranges derived from rows instead: {len(lost.ranges)}")
+    return 0
+
+
+def _show(args: argparse.Namespace, adapters: "Adapters") -> int:
+    import pandas as pd
+
+    from pipeline.lake.lineage_frame import lineage_frame
+
     frame = lineage_frame(adapters.lineage("lineage").entries())
     if args.shard is not None:
         landed = frame[frame["shard"] == args.shard]

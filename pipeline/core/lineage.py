@@ -116,3 +116,5 @@ class Lost:
     """That snapshot's time."""
     why: str
     """A sentence for people."""
+    ranges: tuple[Range, ...] = ()
+    """Ranges that were derived from rows of the lake table, because their ledger is lost: their run is unknown."""

@@ -6,6 +6,7 @@
     dropped      a shard whose END was removed
     empty        the only row of a snapshot of Headrace that landed nothing
     lost         a part of the history whose ledger is missing; `why` says what happened
+    derived      a range of a lost part, derived from rows of the lake table
 
 A row is a dictionary from column to value. The columns are described in `pipeline.lake.lineage_schema`.
 """
@@ -24,13 +25,16 @@ from pipeline.core.stream import ShardKey, StreamId
 
 Row = Mapping[str, Any]
 
-RANGE, ORIGIN, DROPPED, EMPTY, LOST = "range", "origin", "dropped", "empty", "lost"
+RANGE, ORIGIN, DROPPED, EMPTY = "range", "origin", "dropped", "empty"
+LOST, DERIVED = "lost", "derived"
 _TRIM = "TRIM_HORIZON"
 
 
 def rows_of(entry: LedgerEntry | Lost) -> list[Row]:
     if isinstance(entry, Lost):
-        return [{**_where(entry), "place": 0, "entry": LOST, "why": entry.why}]
+        parts: list[Row] = [{"entry": LOST, "why": entry.why}]
+        parts += [{**_range_out(each), "entry": DERIVED} for each in entry.ranges]
+        return [{**_where(entry), "place": place, **row} for place, row in enumerate(parts)]
     page = entry.page
     rows: list[Row] = [_range_out(each) for each in page.ranges]
     rows += [_origin_out(stream, origin) for stream, origin in page.origins]
@@ -44,10 +48,14 @@ def entries_of(rows: Iterable[Row]) -> Iterator[LedgerEntry | Lost]:
     """What these rows tell, oldest first."""
     for _, group in groupby(sorted(rows, key=_ORDER), key=itemgetter("snapshot_sequence", "snapshot_id")):
         of_snapshot = list(group)
+        ranges = tuple(_range_in(row) for row in of_snapshot if row["entry"] == DERIVED)
         for row in of_snapshot:
             if row["entry"] == LOST:
-                yield Lost(row["snapshot_id"], row["snapshot_sequence"], row["snapshot_at"], row["why"])
-        ours = [row for row in of_snapshot if row["entry"] != LOST]
+                yield Lost(
+                    row["snapshot_id"], row["snapshot_sequence"], row["snapshot_at"], row["why"], ranges
+                )
+                ranges = ()
+        ours = [row for row in of_snapshot if row["entry"] not in {LOST, DERIVED}]
         if ours:
             yield _entry_in(ours)
 

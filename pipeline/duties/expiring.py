@@ -20,7 +20,7 @@ from pipeline.ports import Clock, ExpirableTable, LineageTable, TableState
 from pipeline.settings.model import UpkeepSettings
 
 _AT_A_TIME = timedelta(seconds=5)
-"""After this time no further commit is begun."""
+"""After this time no further commit is begun. Recording ledgers may take half of it."""
 _AT_ONCE = 1_000
 """The most snapshots that one commit removes. pyiceberg's catalogs for Glue and Hive take a time that grows with the number of removed
 snapshots times the number of all snapshots: a thousand of ten thousand take them a second."""
@@ -73,7 +73,7 @@ class Expiring:
         """The number of snapshots that were removed, and of those that could have been removed, too."""
         until = self.clock.monotonic() + _AT_A_TIME.total_seconds()
         # First of all: a snapshot whose ledger isn't recorded stays.
-        recorded = self.lineage().record()
+        recorded = self.lineage().record(at_most=_AT_A_TIME / 2)
         removed = refused = 0
         while True:
             history = self.table.retained()

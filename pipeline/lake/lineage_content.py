@@ -1,4 +1,4 @@
-"""The data files, rows and old snapshots of the lineage table."""
+"""The data files and old snapshots of the lineage table."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from pipeline.core.lineage_rows import LOST, RANGE
-from pipeline.core.recording import Recorded
 from pipeline.errors import Transient
 
 _KEPT_SNAPSHOTS = 20
@@ -65,19 +63,3 @@ def old_snapshots(table: Table) -> list[int]:
             old.append(at.snapshot_id)
         at = None if at.parent_snapshot_id is None else table.snapshot_by_id(at.parent_snapshot_id)
     return old
-
-
-def recorded_of(rows: pa.Table) -> Recorded:
-    """What these rows tell by themselves."""
-    if not rows.num_rows:
-        return Recorded()
-    newest = pc.max(rows["snapshot_sequence"])
-    of_newest = rows.filter(pc.equal(rows["snapshot_sequence"], newest))
-    ledgers = rows.filter(pc.not_equal(rows["entry"], pa.scalar(LOST)))
-    return Recorded(
-        of_newest["snapshot_id"][0].as_py(),
-        newest.as_py(),
-        ranges=rows.filter(pc.equal(rows["entry"], pa.scalar(RANGE))).num_rows,
-        snapshots=pc.count_distinct(ledgers["snapshot_id"]).as_py(),
-        gaps=rows.num_rows - ledgers.num_rows,
-    )

@@ -33,7 +33,8 @@ COLUMNS = {
 
 
 def lineage_frame(entries: Iterable[LedgerEntry | Lost]) -> pd.DataFrame:
-    """One row for each range, in the order of the entries. Parts of the history whose ledger is lost have no row."""
+    """One row for each range, in the order of the entries. Of a part of the history whose ledger is lost, the ranges that were
+    derived from rows are shown, with the first known snapshot after them."""
     import pandas as pd
 
     rows = [
@@ -55,8 +56,7 @@ def lineage_frame(entries: Iterable[LedgerEntry | Lost]) -> pd.DataFrame:
             each.why,
         )
         for entry in entries
-        if isinstance(entry, LedgerEntry)
-        for each in entry.page.ranges
+        for each in (entry.page.ranges if isinstance(entry, LedgerEntry) else entry.ranges)
     ]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 

@@ -72,7 +72,7 @@ _ORIGIN = StructType(
 )
 
 SCHEMA = Schema(
-    _field("entry", _TEXT, "range, origin, dropped, empty or lost"),
+    _field("entry", _TEXT, "range, origin, dropped, empty, lost or derived"),
     _field("snapshot_id", _LONG, "Snapshot of the lake table whose ledger has this entry"),
     _field("snapshot_sequence", _LONG, "The snapshot's sequence number, which grows with each commit"),
     _field("snapshot_at", _TIME, "The snapshot's time"),
@@ -89,7 +89,7 @@ SCHEMA = Schema(
     _field("bytes", _LONG, "Bytes of these records"),
     _field("first_arrival", _TIME, "When Kinesis received the range's first record"),
     _field("last_arrival", _TIME, "When Kinesis received the range's last record"),
-    _field("run", _TEXT, "The run that read the range"),
+    _field("run", _TEXT, "The run that read the range; unknown for a derived one"),
     _field("claim", _TEXT, "The run's claim on the shard"),
     _field(
         "files", _list(_TEXT), "Names of the data files that landed; compaction may have replaced them since"
@@ -112,6 +112,11 @@ def check_lineage(table: Table, lake_uuid: str) -> None:
                 f"the table {name} lacks the column {field.name} of a lineage table, or has it in another form. Nothing was "
                 "written to it; rename or drop that table, and the next recording makes a new one"
             )
+    if not table.spec().is_unpartitioned():
+        raise WrongShape(
+            f"the lineage table {name} is partitioned, and Headrace writes an unpartitioned one. Nothing was written to it; remove "
+            "the partitioning"
+        )
     if table.properties.get(OF, lake_uuid) != lake_uuid:
         raise WrongShape(
             f"the table {name} has the ledgers of another lake table, which was dropped or replaced since. Nothing was "

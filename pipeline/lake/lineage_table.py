@@ -11,42 +11,45 @@ the same ledger twice.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
 
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.update import RemoveSnapshotsUpdate
 
 from pipeline.core.lineage import LedgerEntry, Lost
-from pipeline.core.lineage_rows import entries_of, rows_of
+from pipeline.core.lineage_rows import Row, entries_of, rows_of
 from pipeline.core.recording import Recorded, Tail, tail_of
-from pipeline.errors import ChainBroken, CommitUnknown, Transient, WrongShape
+from pipeline.errors import ChainBroken, CommitUnknown, Transient
 from pipeline.lake.append import PreparedCommit, prepare
 from pipeline.lake.catalog import asking
 from pipeline.lake.history import head_of, main_of
 from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.lineage_content import old_snapshots, recorded_of, rewritten
+from pipeline.lake.lineage_content import old_snapshots, rewritten
+from pipeline.lake.lineage_recorded import RECORDED, read_recorded, recorded_of, write_recorded
 from pipeline.lake.lineage_schema import OF, PROPERTIES, SCHEMA, check_lineage
 from pipeline.lake.position_chain import Link
 from pipeline.lake.read import entry_of, time_of
 from pipeline.lake.summary import WRITER
 from pipeline.ports import LineageTable
 
-RECORDED = "headrace.recorded"
-"""Key in the summary of a recording's snapshot: how far the lineage table goes with this snapshot."""
-_VERSION = "1"
 _TRIES = 20
 """Commits of other recorders that may come first before this one gives up. After one of them, little is left to record."""
+_MOST_ROWS = 10_000
+"""Rows of one commit, which takes about a second. A first recording of a long history is made in many such pieces, and one that is
+killed goes on at its last piece. The ledger of one snapshot is never divided.
+"""
 _UNSURE_TRIES = 3
 """Errors without a clear answer in one recording before it raises CommitUnknown."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class Look:
     """Both tables as they were loaded once, compared."""
 
     lake: Table
@@ -56,74 +59,112 @@ class _Look:
     tail: Tail[Link]
 
     @property
+    def head(self) -> int | None:
+        return head_of(self.lake)
+
+    @property
     def is_complete(self) -> bool:
         return not self.tail.new and self.tail.cut is None
+
+    def at_head(self) -> tuple[int | None, int]:
+        """The lake table's newest snapshot and its sequence number."""
+        head = self.lake.current_snapshot()
+        return (None, 0) if head is None else (head.snapshot_id, head.sequence_number or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a commit to the lineage table writes."""
+
+    rows: pa.Table
+    replaced: Collection[DataFile]
+    """Files of the lineage table that the same commit removes."""
+    recorded: Recorded
 
 
 class IcebergLineage(LineageTable):
     def __init__(self, lake: IcebergTable, *, writer: str = "") -> None:
         self.identifier = f"{lake.identifier}_lineage"
-        self._lake = lake
+        self.lake = lake
         self._writer = writer
 
     def recorded(self) -> Recorded:
         table = self._open()
         return Recorded() if table is None else self._recorded_in(table)
 
-    def record(self) -> Recorded:
+    def record(self, *, at_most: timedelta | None = None) -> Recorded:
+        began = self.lake.clock.monotonic()
+        while True:
+            look, recorded = self.commit(self._next)
+            waited = self.lake.clock.monotonic() - began
+            is_over = at_most is not None and waited >= at_most.total_seconds()
+            if is_over or recorded.snapshot == look.head or recorded == look.recorded:
+                return recorded
+
+    def commit(self, decide: Callable[[Look, Table], Content | None]) -> tuple[Look, Recorded]:
+        """Commit what `decide` makes of the newest state of both tables; nothing where that is None. Returns that state, and
+        what is recorded now."""
         unsure: list[Exception] = []
         for _ in range(_TRIES):
             look = self._look()
-            if look.is_complete:
-                return look.recorded
-            self._lake.check_clock()
+            if look.head is None and look.recorded == Recorded():
+                return look, look.recorded
             table = look.table or self._create(look.lake)
-            attempt, recorded = self._prepare(look, table)
+            content = decide(look, table)
+            if content is None:
+                return look, look.recorded
+            self.lake.check_clock()
+            attempt = self._prepare(table, content)
             try:
                 attempt.send(table)
             except CommitFailedException:
+                # Another recorder was faster: the catalog has certainly refused this commit.
                 continue
-            except Exception as error:
-                # Of any error but a refusal the commit may have landed.
+            except Exception as error:  # noqa: BLE001 - of any error but a refusal the commit may have landed
                 unsure.append(error)
-                if len(unsure) == _UNSURE_TRIES:
-                    raise CommitUnknown(
-                        f"{len(unsure)} commits to {self.identifier} got no clear answer (last error: {error}). Each ledger is "
-                        "still in the lake table's snapshots, and none is recorded twice; the next recording goes on"
-                    ) from error
+                self._check_patience(unsure)
                 continue
-            return recorded
+            return look, content.recorded
         raise Transient(
             f"{_TRIES} times another commit to {self.identifier} was faster. Nothing was recorded by this process; the next "
             "recording goes on"
         )
 
+    def _check_patience(self, unsure: list[Exception]) -> None:
+        if len(unsure) >= _UNSURE_TRIES:
+            raise CommitUnknown(
+                f"{len(unsure)} commits to {self.identifier} got no clear answer (last error: {unsure[-1]}). Each ledger is "
+                "still in the lake table's snapshots, and none is recorded twice; the next recording goes on"
+            ) from unsure[-1]
+
     def entries(self) -> Iterator[LedgerEntry | Lost]:
         look = self._look()
         if look.table is not None:
-            cut = look.tail.cut
-            rows = self._scan(look.table)
-            yield from entries_of(
-                row for row in rows.to_pylist() if cut is None or row["snapshot_sequence"] <= cut
-            )
-        yield from self._additions(look)
+            yield from self.stored(look.table, look.tail.cut)
+        for link in look.tail.new:
+            yield from self._additions(look, link)
+
+    def stored(self, table: Table, cut: int | None) -> Iterator[LedgerEntry | Lost]:
+        """What the table has, up to the snapshot with this sequence number."""
+        rows = self._scan(table).to_pylist()
+        return entries_of(row for row in rows if cut is None or row["snapshot_sequence"] <= cut)
 
     # --- looking --------------------------------------------------------------------------------------------
 
     def _open(self) -> Table | None:
         with asking(f"the lineage table {self.identifier}"):
             try:
-                return self._lake.catalog.load_table(self.identifier)
+                return self.lake.catalog.load_table(self.identifier)
             except NoSuchTableError:
                 return None
 
-    def _look(self) -> _Look:
-        table, lake = self._open(), self._lake.open()
+    def _look(self) -> Look:
+        table, lake = self._open(), self.lake.open()
         if table is None:
-            return _Look(lake, None, Recorded(), tail_of(main_of(lake), Recorded(), dict))
+            return Look(lake, None, Recorded(), tail_of(main_of(lake), Recorded(), dict))
         check_lineage(table, str(lake.metadata.table_uuid))
         recorded = self._recorded_in(table)
-        return _Look(lake, table, recorded, tail_of(main_of(lake), recorded, lambda: self._with_rows(table)))
+        return Look(lake, table, recorded, tail_of(main_of(lake), recorded, lambda: self._with_rows(table)))
 
     def _recorded_in(self, table: Table) -> Recorded:
         """How far the table goes, from the newest snapshot of main that a recording made; else from the rows."""
@@ -131,7 +172,7 @@ class IcebergLineage(LineageTable):
         try:
             for link in main_of(table):
                 if RECORDED in link.summary:
-                    return _read_recorded(link.summary[RECORDED], self.identifier)
+                    return read_recorded(link.summary[RECORDED], self.identifier)
         except ChainBroken:
             pass
         return recorded_of(self._scan(table, "entry", "snapshot_id", "snapshot_sequence"))
@@ -146,30 +187,24 @@ class IcebergLineage(LineageTable):
 
     # --- the ledgers to add -----------------------------------------------------------------------------------
 
-    def _additions(self, look: _Look) -> Iterator[LedgerEntry | Lost]:
-        """What the new snapshots of main bring, oldest first. Snapshots of other engines bring nothing."""
-        new = look.tail.new
-        if look.tail.broken and new:
-            yield _lost(
-                new[0],
-                f"the ledgers of the snapshots before {new[0].snapshot} can't be read any more: these snapshots were expired "
-                "before their ledgers were recorded",
-            )
-        for link in new:
-            if link.picked:
-                yield _lost(
-                    link,
-                    f"snapshot {link.snapshot} is a cherry-pick of snapshot {link.source}, made by another engine: it has rows, "
-                    "and no ledger of its own",
-                )
-            elif link.ours:
-                yield self._entry(link)
+    def _additions(self, look: Look, link: Link) -> Iterator[LedgerEntry | Lost]:
+        """What a new snapshot of main brings. A snapshot of another engine brings nothing."""
+        if look.tail.broken and link is look.tail.new[0]:
+            yield lost_below(link)
+        if link.picked:
+            yield lost_pick(link)
+        elif link.ours:
+            yield self._entry(link)
 
-    def _entry(self, link: Link) -> LedgerEntry | Lost:
+    def _entry(self, link: Link) -> LedgerEntry:
         try:
-            return entry_of(link, self._lake)
+            return entry_of(link, self.lake)
         except ChainBroken as error:
-            return _lost(link, f"the ledger of snapshot {link.snapshot} is lost: {error}")
+            # Not recorded as lost without a person's decision: the file may only be looked for in a wrong place.
+            raise ChainBroken(
+                f"the ledger of snapshot {link.snapshot} can't be recorded: {error}. Nothing was recorded; where the file is lost for "
+                "good, run `headrace lineage --rebuild`, which records the ledger as lost"
+            ) from error
 
     # --- the commit -------------------------------------------------------------------------------------------
 
@@ -177,60 +212,64 @@ class IcebergLineage(LineageTable):
         properties = {"format-version": "2", OF: str(lake.metadata.table_uuid), **PROPERTIES}
         with asking(f"the catalog of {self.identifier}"):
             try:
-                return self._lake.catalog.create_table(self.identifier, SCHEMA, properties=properties)
+                return self.lake.catalog.create_table(self.identifier, SCHEMA, properties=properties)
             except TableAlreadyExistsError:
                 # Another recorder made it at the same moment.
-                return self._lake.catalog.load_table(self.identifier)
+                return self.lake.catalog.load_table(self.identifier)
 
-    def _prepare(self, look: _Look, table: Table) -> tuple[PreparedCommit, Recorded]:
+    def _next(self, look: Look, table: Table) -> Content | None:
+        """The next piece that brings the table towards the lake table's head, oldest ledgers first."""
+        if look.is_complete:
+            return None
         with asking(f"the storage of {self.identifier}"):
             replaced, kept, removed = rewritten(table, look.tail.cut)
-            rows = [row for entry in self._additions(look) for row in rows_of(entry)]
-            added = pa.Table.from_pylist(rows, schema=table.schema().as_arrow())
-            recorded = _after(look, recorded_of(removed), recorded_of(added))
-            content = added if kept is None else pa.concat_tables([kept, added.cast(kept.schema)])
-            files = (
-                list(_dataframe_to_data_files(table.metadata, content, table.io)) if content.num_rows else []
-            )
+        rows: list[Row] = []
+        upto: Link | None = None
+        for upto in look.tail.new:
+            rows += (row for entry in self._additions(look, upto) for row in rows_of(entry))
+            if len(rows) >= _MOST_ROWS:
+                break
+        added = as_arrow(rows, table)
+        content = added if kept is None else pa.concat_tables([kept, added.cast(kept.schema)])
+        was, gone, new = look.recorded, recorded_of(removed), recorded_of(added)
+        recorded = Recorded(
+            *((upto.snapshot, upto.sequence) if upto else look.at_head()),
+            ranges=was.ranges - gone.ranges + new.ranges,
+            snapshots=was.snapshots - gone.snapshots + new.snapshots,
+            gaps=was.gaps - gone.gaps + new.gaps,
+        )
+        return Content(content, replaced, recorded)
+
+    def _prepare(self, table: Table, content: Content) -> PreparedCommit:
+        rows, recorded = content.rows, content.recorded
+        with asking(f"the storage of {self.identifier}"):
             attempt = prepare(
                 table,
-                files,
-                {RECORDED: f"{_VERSION}:{json.dumps(asdict(recorded))}", WRITER: self._writer},
-                now_ms=int(self._lake.clock.now().timestamp() * 1000),
-                replaced=replaced,
+                _dataframe_to_data_files(table.metadata, rows, table.io) if rows.num_rows else (),
+                {RECORDED: write_recorded(recorded), WRITER: self._writer},
+                now_ms=int(self.lake.clock.now().timestamp() * 1000),
+                replaced=content.replaced,
             )
         old = old_snapshots(table)
         expiry = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": old})
-        return (attempt.also(expiry) if old else attempt), recorded
+        return attempt.also(expiry) if old else attempt
 
 
-def _after(look: _Look, removed: Recorded, added: Recorded) -> Recorded:
-    """What is recorded after a commit that removes and adds rows: everything down from the lake table's head."""
-    head, was = look.lake.current_snapshot(), look.recorded
-    return Recorded(
-        head_of(look.lake),
-        0 if head is None else head.sequence_number or 0,
-        ranges=was.ranges - removed.ranges + added.ranges,
-        snapshots=was.snapshots - removed.snapshots + added.snapshots,
-        gaps=was.gaps - removed.gaps + added.gaps,
+def as_arrow(rows: list[Row], table: Table) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=table.schema().as_arrow())
+
+
+def lost_below(link: Link) -> Lost:
+    why = (
+        f"the ledgers of snapshots before {link.snapshot} can't be read any more: these snapshots were expired before their ledgers "
+        "were recorded"
     )
+    return Lost(link.snapshot, link.sequence, time_of(link), why)
 
 
-def _read_recorded(text: str, identifier: str) -> Recorded:
-    version, _, body = text.partition(":")
-    if version != _VERSION:
-        raise WrongShape(
-            f"the newest recording in {identifier} has the version {version[:20]!r}, and this Headrace reads version {_VERSION}. "
-            "Nothing was changed; upgrade Headrace in this deployment"
-        )
-    try:
-        return Recorded(**json.loads(body))
-    except (ValueError, TypeError) as error:
-        raise WrongShape(
-            f"the newest recording in {identifier} can't be read ({error}). Nothing was changed; roll the table back to a snapshot "
-            "before it, or drop it, and the next recording makes it anew"
-        ) from error
-
-
-def _lost(link: Link, why: str) -> Lost:
+def lost_pick(link: Link) -> Lost:
+    why = (
+        f"snapshot {link.snapshot} is a cherry-pick of snapshot {link.source}, made by another engine: it has rows, and no ledger "
+        "of its own"
+    )
     return Lost(link.snapshot, link.sequence, time_of(link), why)

@@ -65,7 +65,7 @@ PROPERTIES: Mapping[str, str] = {
     # Without merging, each commit adds a manifest, and all later commits copy the whole list.
     "commit.manifest-merge.enabled": "true",
     "commit.manifest.min-count-to-merge": "20",
-    # 14 days. Lineage is in the snapshots, and is lost when they expire.
+    # 14 days. Another engine's expiry asks nobody whether a ledger was recorded in the lineage table.
     "history.expire.max-snapshot-age-ms": str(14 * 24 * 3600 * 1000),
     # Iceberg cuts bounds at 16 characters by default, and shard ids differ only in the last digits of 20 characters.
     "write.metadata.metrics.column.shard_id": "full",

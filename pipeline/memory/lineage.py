@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from threading import Lock
 
 from pipeline.core.lineage import LedgerEntry, Lost
-from pipeline.core.lineage_rows import LOST, RANGE, Row, entries_of, rows_of
+from pipeline.core.lineage_rows import DERIVED, LOST, RANGE, Row, entries_of, rows_of
 from pipeline.core.recording import Recorded, Tail, tail_of
 from pipeline.errors import CommitUnknown
 from pipeline.memory.table import LostOnTheWay, MemoryTable, Snapshot, Way
@@ -29,7 +30,7 @@ class MemoryLineage(LineageTable):
     def recorded(self) -> Recorded:
         return self._recorded
 
-    def record(self) -> Recorded:
+    def record(self, *, at_most: timedelta | None = None) -> Recorded:
         unsure = 0
         while True:
             was, rows = self._recorded, self._rows
@@ -93,7 +94,7 @@ def _recorded_in(rows: tuple[Row, ...], head: int | None) -> Recorded:
     return Recorded(
         head,
         head or 0,
-        ranges=sum(row["entry"] == RANGE for row in rows),
-        snapshots=len({row["snapshot_id"] for row in rows if row["entry"] != LOST}),
+        ranges=sum(row["entry"] in {RANGE, DERIVED} for row in rows),
+        snapshots=len({row["snapshot_id"] for row in rows if row["entry"] not in {LOST, DERIVED}}),
         gaps=sum(row["entry"] == LOST for row in rows),
     )

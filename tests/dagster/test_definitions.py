@@ -6,6 +6,7 @@ from datetime import timedelta
 import dagster as dg
 import pytest
 
+from assets.names import lineage_key
 from pipeline.settings.model import TimeSettings, UpkeepSettings
 from sensors.interval import interval
 from tests.dagster.fixtures import MakeWorld
@@ -30,7 +31,7 @@ def test_stream_and_coordination_tables_are_external_assets(make_world: MakeWorl
     app = world.settings.application
     tables = (app, f"{app}_WorkerMetricStats", f"{app}_CoordinatorState")
     assert outside == {"kinesis/orders", *(f"dynamodb/{table}" for table in tables)}
-    assert graph.materializable_asset_keys == {world.records}
+    assert graph.materializable_asset_keys == {world.records, lineage_key(world.settings)}
 
 
 def test_a_selection_of_partitions_becomes_one_run(make_world: MakeWorld):

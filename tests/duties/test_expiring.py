@@ -33,10 +33,10 @@ class Ledgers(MemoryLineage):
         self.is_stuck = False
         self.calls = 0
 
-    def record(self) -> Recorded:
+    def record(self, *, at_most: timedelta | None = None) -> Recorded:
         self.calls += 1
         self.before()
-        return self.recorded() if self.is_stuck else super().record()
+        return self.recorded() if self.is_stuck else super().record(at_most=at_most)
 
 
 @dataclass

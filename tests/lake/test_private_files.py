@@ -16,6 +16,7 @@ from pipeline.core.lineage import Kind
 from pipeline.lake.catalog import embedded_catalog
 from pipeline.lake.file_io import with_own_io
 from pipeline.lake.iceberg import IcebergTable
+from pipeline.lake.lineage_table import IcebergLineage
 from pipeline.lake.private_files import make_folder
 from pipeline.lake.stage_files import write_files
 from pipeline.ports import StagingSpec
@@ -34,7 +35,7 @@ def _usual_umask() -> Iterator[None]:
 
 
 def landed(home: Path, *, private: bool = True) -> IcebergTable:
-    """A table with data files, metadata and a file of positions."""
+    """A table with data files, metadata and a file of positions, and its lineage table."""
     catalog = embedded_catalog(home, private=private)
     table = IcebergTable(
         catalog, "lake.records", state=str(home / "state"), clock=StandingClock(), private=private
@@ -48,6 +49,7 @@ def landed(home: Path, *, private: bool = True) -> IcebergTable:
     ]
     done = table.commit(with_origin(Proposal((a_range(KEY, None, 1, rows=1, files=files), *ranges), files)))
     assert not done.landing.refused
+    IcebergLineage(table).record()
     return table
 
 
@@ -81,6 +83,7 @@ def test_all_files_of_a_landing_are_private_also_while_the_catalog_is_being_writ
             ".db-shm",
         }
         assert any(path.startswith("there/yet/state/") for path in found)
+        assert any("records_lineage/data/" in path for path in found)
         assert open_to_others(tmp_path / "not") == {}
     connection.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -261,11 +262,11 @@ class Lineage(Port):
     def __init__(self, calls: ServiceCalls) -> None:
         super().__init__(calls, calls.world.lineage)
 
-    def record(self) -> Recorded:
+    def record(self, *, at_most: timedelta | None = None) -> Recorded:
         if not self._calls.process.alive:
             raise Killed
         self._calls.world.sim.pause(0.2 + self._calls.world.rng.random())
-        recorded: Recorded = self._server.record()
+        recorded: Recorded = self._server.record(at_most=at_most)
         return recorded
 
 

@@ -1,0 +1,49 @@
+"""`<application>/lineage`: which records of which shard went into which snapshot, as a table that stays when snapshots expire.
+
+Materializing it records the ledgers of the lake table's snapshots that aren't recorded yet. A person or a schedule may do so at
+any time, also while runs land records.
+"""
+
+import dagster as dg
+
+from assets.failure import RunFailed
+from assets.names import lineage_key, records_key
+from pipeline.core.lineage import Lost
+from pipeline.core.recording import Recorded
+from pipeline.errors import HeadraceError
+from pipeline.ports import LineageTable
+from pipeline.settings.model import Settings
+from resources.lake import LakeResource
+
+_MOST_LOST = 20
+"""Lost parts of the history that the metadata names. Dagster keeps the metadata of each materialization."""
+
+
+def build_lineage(settings: Settings) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=lineage_key(settings),
+        deps=[records_key(settings)],
+        description=__doc__,
+        kinds={"iceberg"},
+    )
+    def lineage(context: dg.AssetExecutionContext, lake: LakeResource) -> dg.MaterializeResult[None]:
+        table = lake.lineage_table(f"run {context.run.run_id}")
+        try:
+            return dg.MaterializeResult(metadata=_metadata(table.record(), table))
+        except HeadraceError as error:
+            raise RunFailed(str(error), {}) from error
+
+    return lineage
+
+
+def _metadata(recorded: Recorded, table: LineageTable) -> dict[str, dg.MetadataValue]:
+    metadata: dict[str, dg.MetadataValue] = {
+        "ranges": dg.MetadataValue.int(recorded.ranges),
+        "snapshots recorded": dg.MetadataValue.int(recorded.snapshots),
+        "gaps": dg.MetadataValue.int(recorded.gaps),
+        "newest snapshot": dg.MetadataValue.text(str(recorded.snapshot or "none")),
+    }
+    if recorded.gaps:
+        lost = [entry.why for entry in table.entries() if isinstance(entry, Lost)]
+        metadata["lost parts"] = dg.MetadataValue.text("\n".join(lost[-_MOST_LOST:]))
+    return metadata

@@ -1,0 +1,120 @@
+"""Ranges derived from rows of the lake table, for a part of its history whose ledger is lost.
+
+    ledger of the shard    (start ... 20]   - lost -   (35 ... 50]
+    rows                    1 ... 20        21 ... 35   36 ... 50
+    derived                                (20 ... 35]
+
+The ledger's ranges of a shard are spans of sequence numbers. Rows in none of them landed in the lost part. The rows in one hole
+between two spans become one range, because which run or commit brought which of them can't be known any more.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from pipeline.core.lineage import Kind, LedgerEntry, Lost, Range
+from pipeline.core.position import Position
+from pipeline.core.stream import ShardKey
+
+_RUN = "unknown"
+_WHY = "derived from rows of the lake table that no ledger accounts for"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Sequence numbers of a shard that ranges of the ledger account for: after `above`, up to `upto`."""
+
+    above: int
+    """-1 where the span begins at the start of the shard."""
+    upto: int
+    first: Position | None
+    """The position at which the span begins."""
+    last: Position
+    entered: int
+    """Sequence number of the snapshot that brought the end of the span."""
+
+
+@dataclass(frozen=True, slots=True)
+class HoleRows:
+    """The rows of a shard in the hole below the span with this number, counted from 0; after the last span, its number plus one."""
+
+    hole: int
+    rows: int
+    last_sequence: int
+    first_arrival: datetime | None = None
+    last_arrival: datetime | None = None
+
+
+def spans_of(entries: Iterable[LedgerEntry | Lost]) -> Mapping[ShardKey, tuple[Span, ...]]:
+    """For each shard, the spans in order, with no two that touch or overlap."""
+    found: dict[ShardKey, list[Span]] = {}
+    for entry in entries:
+        for each in entry.page.ranges if isinstance(entry, LedgerEntry) else ():
+            above = -1 if each.after is None or each.after.sequence is None else each.after.sequence
+            upto = -1 if each.upto.sequence is None else each.upto.sequence
+            if upto > above:
+                span = Span(above, upto, each.after, each.upto, entry.sequence)
+                found.setdefault(each.key, []).append(span)
+    return {key: _joined(sorted(spans, key=lambda span: span.above)) for key, spans in found.items()}
+
+
+def _joined(spans: Sequence[Span]) -> tuple[Span, ...]:
+    joined: list[Span] = []
+    for span in spans:
+        if joined and span.above <= joined[-1].upto:
+            if span.upto > joined[-1].upto:
+                joined[-1] = replace(joined[-1], upto=span.upto, last=span.last, entered=span.entered)
+        else:
+            joined.append(span)
+    return tuple(joined)
+
+
+def hole_of(sequence: int, spans: Sequence[Span]) -> int | None:
+    """The hole that a row is in: the number of spans below it. None where a span accounts for the row."""
+    below = bisect_left(spans, sequence, key=lambda span: span.upto)
+    return None if below < len(spans) and spans[below].above < sequence else below
+
+
+def derived(
+    entries: Sequence[LedgerEntry | Lost],
+    spans: Mapping[ShardKey, tuple[Span, ...]],
+    rows: Mapping[ShardKey, Iterable[HoleRows]],
+) -> list[LedgerEntry | Lost]:
+    """The entries, where each lost part has the ranges derived from rows that fell into it. `entries`: oldest first."""
+    lost = [entry for entry in entries if isinstance(entry, Lost)]
+    if not lost:
+        return list(entries)
+    found: dict[int, list[Range]] = {}
+    for key in sorted(rows):
+        for hole in sorted(rows[key], key=lambda hole: hole.hole):
+            known = spans.get(key, ())
+            below = known[hole.hole - 1] if hole.hole else None
+            above = known[hole.hole] if hole.hole < len(known) else None
+            place = _part_after(lost, below.entered if below else 0)
+            found.setdefault(place, []).append(_range(key, below, above, hole))
+    ranges = {id(part): tuple(found.get(place, ())) for place, part in enumerate(lost)}
+    return [replace(e, ranges=ranges[id(e)]) if isinstance(e, Lost) else e for e in entries]
+
+
+def _part_after(lost: Sequence[Lost], sequence: int) -> int:
+    """The first lost part after a snapshot; the last part where none is later."""
+    return min(bisect_left(lost, sequence + 1, key=lambda part: part.sequence), len(lost) - 1)
+
+
+def _range(key: ShardKey, below: Span | None, above: Span | None, hole: HoleRows) -> Range:
+    upto = Position(hole.last_sequence, arrival=hole.last_arrival)
+    return Range(
+        Kind.LANDED,
+        key,
+        after=None if below is None else below.last,
+        upto=upto if above is None or above.first is None else above.first,
+        run=_RUN,
+        claim="",
+        rows=hole.rows,
+        first_arrival=hole.first_arrival,
+        last_arrival=hole.last_arrival,
+        why=_WHY,
+    )

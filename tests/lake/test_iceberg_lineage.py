@@ -1,0 +1,464 @@
+"""The lineage table on Iceberg: its form, other engines, its size, and what a recording costs."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import NestedField, StringType
+
+from pipeline.core.landing import Proposal
+from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, ParentIs, ParentReason
+from pipeline.core.position import Position
+from pipeline.errors import ChainBroken, Unreachable, WrongShape
+from pipeline.lake import lineage_content, lineage_table, read
+from pipeline.lake.data_files import data_files
+from pipeline.lake.lineage_table import IcebergLineage
+from pipeline.memory.table import LostOnTheWay
+from tests.core.strategies import PAGES
+from tests.lake.files import NOON, ORIGIN, a_file, a_key, a_landing, a_range, at
+from tests.lake.lineages import IcebergLines, pages_in
+from tests.lake.tables import IcebergLake, append_as_others, before_next_swap, patch
+
+A, B = a_key(0), a_key(1)
+NAME = "lake.records_lineage"
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> IcebergLines:
+    made = IcebergLines(tmp_path)
+    made.lake.table.commit(ORIGIN)
+    land(made.ice, 1)
+    land(made.ice, 2)
+    return made
+
+
+def land(lake: IcebergLake, number: int) -> int | None:
+    found = lake.iceberg.load().positions.of(A)
+    proposal = a_landing(
+        lake.iceberg.staging_spec(), A, after=found.sequence if found else None, numbers=[number]
+    )
+    return lake.iceberg.commit(proposal).snapshot
+
+
+def lineage_of(line: IcebergLines) -> Table:
+    return line.ice.handle().catalog.load_table(NAME)
+
+
+def forget_history(table: Table) -> None:
+    """Expire all snapshots but the head, and delete the metadata files that describe the others."""
+    later = datetime.now(UTC) + timedelta(days=1)
+    table.maintenance.expire_snapshots().older_than(later).commit()
+    for entry in table.catalog.load_table(table.name()).metadata.metadata_log:
+        Path(entry.metadata_file.removeprefix("file://")).unlink(missing_ok=True)
+
+
+# --- its form -----------------------------------------------------------------------------------------------
+
+
+def test_a_row_tells_what_a_reader_without_headrace_asks(line: IcebergLines):
+    file = a_file(line.ice.iceberg.staging_spec(), {B: [10, 11]})
+    parents = (ParentReason(A.shard_id, ParentIs.ENDED),)
+    line.lake.table.commit(Proposal((a_range(A, 2, Position(2, ended=True, children=(B.shard_id,))),)))
+    child = a_range(B, None, 11, rows=2, files=[file], parents=parents)
+    committed = line.lake.table.commit(Proposal((child,), (file,)))
+    line.table.record()
+    (row,) = lineage_of(line).scan(f"shard_id = '{B.shard_id}'").to_arrow().to_pylist()
+    assert row["entry"] == "range"
+    assert row["snapshot_id"] == committed.snapshot
+    assert (row["stream"], row["stream_epoch"]) == (B.stream.name, B.stream.epoch)
+    assert row["after"] is None
+    assert (row["upto"]["sequence_number"], row["upto"]["ended"]) == ("11", False)
+    assert (row["rows"], row["run"], row["claim"]) == (2, "run-1", "run-1/claim")
+    assert row["files"] == [Path(file.path).name]
+    assert row["parents"] == [{"shard_id": A.shard_id, "why": "ended", "by": None}]
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(PAGES)
+def test_any_ledger_comes_back_from_parquet_as_it_was(
+    tmp_path_factory: pytest.TempPathFactory, page: LedgerPage
+):
+    """The page is put in place of the ledger of a real snapshot."""
+    line = IcebergLines(tmp_path_factory.mktemp("lake"))
+    line.lake.table.commit(ORIGIN)
+    entry = next(iter(line.table.entries()))
+    assert isinstance(entry, LedgerEntry)
+    wanted = LedgerEntry(entry.snapshot, entry.sequence, entry.at, page, "orders-1")
+    patch(line.table, "_entry", lambda _: wanted)
+    line.table.record()
+    assert list(line.handle().entries()) == [wanted]
+
+
+def test_the_lineage_of_a_table_of_today_is_read_without_a_lineage_table(line: IcebergLines):
+    assert pages_in(line.table) == line.lake.pages()
+    assert not line.own.catalog.table_exists(NAME)
+
+
+def test_the_table_has_the_identifier_of_the_lake_table_with_a_suffix(line: IcebergLines):
+    line.table.record()
+    assert line.own.catalog.table_exists(NAME)
+    assert isinstance(line.table, IcebergLineage)
+    assert line.table.identifier == NAME
+
+
+def test_ledgers_in_state_files_are_recorded(line: IcebergLines):
+    ranges = tuple(a_range(a_key(n), None, at(7**70 + n**9), kind=Kind.ADOPT) for n in range(10, 3_000))
+    line.lake.table.commit(Proposal(ranges))
+    assert list((line.ice.folder / "state").iterdir())
+    assert line.table.record().ranges == 2 + len(ranges)
+    assert pages_in(line.handle()) == line.lake.pages()
+
+
+def test_a_recording_waits_for_a_state_file_that_is_gone(line: IcebergLines):
+    """The file may only be looked for in a wrong place."""
+    recorded = line.table.record()
+    ranges = tuple(a_range(a_key(n), None, at(7**70 + n**9), kind=Kind.ADOPT) for n in range(10, 3_000))
+    line.lake.table.commit(Proposal(ranges))
+    state = line.ice.folder / "state"
+    state.rename(line.ice.folder / "elsewhere")
+    with pytest.raises(ChainBroken, match="headrace lineage --rebuild"):
+        line.table.record()
+    assert line.handle().recorded() == recorded
+    (line.ice.folder / "elsewhere").rename(state)
+    assert line.table.record().gaps == 0
+    assert pages_in(line.handle()) == line.lake.pages()
+
+
+# --- tables that aren't its own -----------------------------------------------------------------------------
+
+
+def test_a_table_of_another_form_under_its_name_is_refused_and_stays(line: IcebergLines):
+    line.own.catalog.create_table(NAME, Schema(NestedField(1, "entry", StringType(), required=False)))
+    with pytest.raises(WrongShape, match="lacks the column snapshot_id"):
+        line.table.record()
+    assert lineage_of(line).current_snapshot() is None
+
+
+def test_a_partitioned_lineage_table_is_refused(line: IcebergLines):
+    line.table.record()
+    with lineage_of(line).update_spec() as change:
+        change.add_field("shard_id", IdentityTransform())
+    land(line.ice, 3)
+    with pytest.raises(WrongShape, match="partitioned"):
+        line.table.record()
+
+
+def test_the_lineage_of_a_lake_table_that_was_made_anew_is_refused_and_stays(line: IcebergLines):
+    recorded = line.table.record()
+    line.own.catalog.drop_table("lake.records")
+    again = IcebergLake(line.ice.folder)
+    again.table.commit(ORIGIN)
+    with pytest.raises(WrongShape, match="another lake table"):
+        IcebergLineage(again.iceberg).record()
+    assert line.handle().recorded() == recorded
+
+
+def test_a_recording_of_a_newer_headrace_is_refused(line: IcebergLines):
+    line.table.record()
+    with (
+        lineage_of(line).transaction() as change,
+        change.update_snapshot(snapshot_properties={"headrace.recorded": "2:{}"}).fast_append(),
+    ):
+        pass
+    with pytest.raises(WrongShape, match="upgrade Headrace"):
+        line.table.record()
+
+
+@pytest.mark.parametrize("text", ["1:", "1:[]", '1:{"snapshot": 1, "since": 2}'])
+def test_a_recording_that_cant_be_read_is_refused_with_what_to_do(line: IcebergLines, text: str):
+    line.table.record()
+    with (
+        lineage_of(line).transaction() as change,
+        change.update_snapshot(snapshot_properties={"headrace.recorded": text}).fast_append(),
+    ):
+        pass
+    with pytest.raises(WrongShape, match="roll the table back"):
+        line.table.record()
+
+
+def test_columns_that_others_added_stay_filled(line: IcebergLines):
+    line.table.record()
+    with lineage_of(line).update_schema() as change:
+        change.add_column("note", StringType())
+    land(line.ice, 3)
+    line.table.record()
+    line.lake.rollback(2)
+    line.table.record()
+    assert pages_in(line.handle()) == line.lake.pages()
+    assert lineage_of(line).scan().to_arrow()["note"].null_count == 2
+
+
+# --- other engines ------------------------------------------------------------------------------------------
+
+
+def rewrite_all(table: Table) -> None:
+    """Put all rows into one new file, as another engine's compaction does."""
+    table.overwrite(table.scan().to_arrow())
+
+
+def test_after_another_engine_rewrote_the_lake_tables_files_the_ranges_name_the_files_that_landed(
+    line: IcebergLines,
+):
+    before = line.lake.pages()
+    table = line.ice.iceberg.open()
+    whole = a_file(line.ice.iceberg.staging_spec(), {A: [1, 2]})
+    with table.transaction() as change, change.update_snapshot().overwrite() as rewrite:
+        for task in table.scan().plan_files():
+            rewrite.delete_data_file(task.file)
+        rewrite.append_data_file(next(data_files((whole,), table.metadata)))
+    assert [Path(file.path).name for file in read.landed_files(line.ice.iceberg)] == [Path(whole.path).name]
+    land(line.ice, 3)
+    line.table.record()
+    assert pages_in(line.table)[:3] == before
+    assert [len(r.files) for page in before for r in page.ranges] == [1, 1]
+    assert pages_in(line.handle()) == line.lake.pages()
+
+
+def test_after_another_engine_rewrote_the_lineage_tables_files_recording_goes_on(line: IcebergLines):
+    line.table.record()
+    rewrite_all(lineage_of(line))
+    land(line.ice, 3)
+    assert line.table.record().snapshots == 4
+    assert pages_in(line.handle()) == line.lake.pages()
+
+
+def test_after_the_lineage_tables_own_history_was_lost_the_rows_tell_how_far_it_goes(line: IcebergLines):
+    recorded = line.table.record()
+    rewrite_all(lineage_of(line))
+    forget_history(lineage_of(line))
+    assert line.handle().recorded() == recorded
+    land(line.ice, 3)
+    line.table.record()
+    assert pages_in(line.handle()) == line.lake.pages()
+
+
+def test_after_a_rollback_of_the_lineage_table_the_ledgers_are_recorded_again(line: IcebergLines):
+    first = line.table.record()
+    before = lineage_of(line).current_snapshot()
+    assert before is not None
+    land(line.ice, 3)
+    line.table.record()
+    lineage_of(line).manage_snapshots().set_current_snapshot(before.snapshot_id).commit()
+    assert line.handle().recorded() == first
+    line.table.record()
+    assert pages_in(line.handle()) == line.lake.pages()
+
+
+def test_after_expiry_of_everything_that_is_recorded_recording_goes_on_without_a_gap(line: IcebergLines):
+    line.table.record()
+    before = line.lake.pages()
+    forget_history(line.ice.iceberg.open())
+    land(line.ice, 3)
+    recorded = line.table.record()
+    assert (recorded.snapshots, recorded.gaps) == (4, 0)
+    assert pages_in(line.handle())[:3] == before
+
+
+def test_an_expired_snapshot_that_the_metadata_log_still_names_is_recorded(line: IcebergLines):
+    append_as_others(line.ice.iceberg.open())
+    later = datetime.now(UTC) + timedelta(days=1)
+    before = line.lake.pages()
+    line.ice.iceberg.open().maintenance.expire_snapshots().older_than(later).commit()
+    assert line.table.record().gaps == 0
+    assert pages_in(line.handle()) == before
+
+
+# --- faults -------------------------------------------------------------------------------------------------
+
+
+def test_a_process_that_dies_between_its_files_and_the_commit_leaves_nothing_that_readers_see(
+    line: IcebergLines,
+):
+    class Killed(BaseException):
+        pass
+
+    def die() -> None:
+        raise Killed
+
+    line.before_next_swap(die)
+    with pytest.raises(Killed):
+        line.table.record()
+    assert list((line.ice.folder / "warehouse").rglob("*lineage*/data/*.parquet"))
+    assert line.handle().recorded().snapshot is None
+    line.handle().record()
+    assert pages_in(line.handle()) == line.lake.pages()
+
+
+def test_a_late_request_of_a_recorder_that_was_thought_dead_is_refused(line: IcebergLines):
+    """Its request arrives after another process has recorded the same ledgers."""
+    sent: list[tuple[Any, ...]] = []
+    commit = line.own.catalog.commit_table
+
+    def held_back(*args: Any) -> Any:
+        sent.append(args)
+        patch(line.own.catalog, "commit_table", commit)
+        raise LostOnTheWay("request")
+
+    patch(line.own.catalog, "commit_table", held_back)
+    line.table.record()
+    with pytest.raises(CommitFailedException, match="Requirement failed: branch main"):
+        commit(*sent[0])
+    assert pages_in(line.handle()) == line.lake.pages()
+
+
+def test_a_table_that_was_dropped_meanwhile_doesnt_get_half_of_the_ledgers(line: IcebergLines):
+    line.table.record()
+    land(line.ice, 3)
+
+    def drop_and_make_anew() -> None:
+        line.drop()
+        line.handle().record()
+
+    line.before_next_swap(drop_and_make_anew)
+    line.table.record()
+    assert pages_in(line.handle()) == line.lake.pages()
+
+
+def test_storage_that_doesnt_answer_is_unreachable_and_nothing_is_recorded(
+    line: IcebergLines, monkeypatch: pytest.MonkeyPatch
+):
+    def down(*_: Any, **__: Any) -> Any:
+        raise OSError("no route to host")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("pipeline.lake.lineage_table._dataframe_to_data_files", down)
+        with pytest.raises(Unreachable):
+            line.table.record()
+    line.table.record()
+    assert pages_in(line.handle()) == line.lake.pages()
+
+
+# --- its size, and what it costs ----------------------------------------------------------------------------
+
+
+def loads(line: IcebergLines, act: Callable[[], object]) -> list[str]:
+    """The tables that were loaded from the catalog meanwhile."""
+    found: list[str] = []
+    load = line.own.catalog.load_table
+
+    def counted(name: Any) -> Table:
+        found.append(".".join(name) if isinstance(name, tuple) else name)
+        return load(name)
+
+    patch(line.own.catalog, "load_table", counted)
+    act()
+    patch(line.own.catalog, "load_table", load)
+    return found
+
+
+def test_a_recording_with_nothing_new_loads_each_table_once(line: IcebergLines):
+    line.table.record()
+    assert sorted(loads(line, line.table.record)) == ["lake.records", NAME]
+
+
+def test_a_recording_reads_only_ledgers_that_arent_recorded(
+    line: IcebergLines, monkeypatch: pytest.MonkeyPatch
+):
+    line.table.record()
+    newest = land(line.ice, 3)
+    found: list[int] = []
+
+    def noted(link: Any, table: Any) -> LedgerEntry:
+        found.append(link.snapshot)
+        return read.entry_of(link, table)
+
+    monkeypatch.setattr("pipeline.lake.lineage_table.entry_of", noted)
+    line.table.record()
+    assert found == [newest]
+
+
+def test_a_long_history_is_recorded_in_pieces_oldest_first(
+    line: IcebergLines, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(lineage_table, "_MOST_ROWS", 2)
+    for number in range(3, 7):
+        land(line.ice, number)
+    recorded = line.table.record(at_most=timedelta(0))
+    assert (recorded.snapshots, line.handle().recorded()) == (2, recorded)
+    assert pages_in(line.handle()) == line.lake.pages()
+    assert line.table.record().snapshot == line.lake.table.load().snapshot
+    assert line.commits() == 4
+    assert pages_in(line.handle()) == line.lake.pages()
+
+
+def test_a_rollback_is_followed_in_pieces(line: IcebergLines, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(lineage_table, "_MOST_ROWS", 1)
+    line.table.record()
+    line.lake.rollback(1)
+    for number in range(3, 6):
+        land(line.ice, number)
+    assert line.table.record(at_most=timedelta(0)).ranges == 2
+    line.lake.rollback(1)
+    line.table.record()
+    assert pages_in(line.handle()) == line.lake.pages()
+    assert line.table.recorded().snapshot == line.lake.table.load().snapshot
+
+
+def test_the_table_keeps_only_its_newest_snapshots_and_those_that_somebody_named(line: IcebergLines):
+    line.table.record()
+    first = lineage_of(line).current_snapshot()
+    assert first is not None
+    lineage_of(line).manage_snapshots().create_tag(first.snapshot_id, "audit").commit()
+    for number in range(3, 30):
+        land(line.ice, number)
+        line.table.record()
+    table = lineage_of(line)
+    assert len(table.snapshots()) == 21
+    assert table.refs()["audit"].snapshot_id == first.snapshot_id
+    assert len(table.metadata.metadata_log) <= 20
+    assert pages_in(line.handle()) == line.lake.pages()
+
+
+def test_many_small_files_become_one(line: IcebergLines, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(lineage_content, "_MOST_SMALL_FILES", 4)
+    for number in range(3, 15):
+        land(line.ice, number)
+        line.table.record()
+        assert len(list(lineage_of(line).scan().plan_files())) <= 4
+    assert pages_in(line.handle()) == line.lake.pages()
+
+
+def test_ledgers_in_several_files_are_cut_by_a_rollback(line: IcebergLines):
+    for number in range(3, 8):
+        land(line.ice, number)
+        if number % 2:
+            line.table.record()
+    line.table.record()
+    line.lake.rollback(4)
+    land(line.ice, 20)
+    recorded = line.table.record()
+    assert (recorded.snapshots, recorded.ranges) == (5, 4)
+    assert pages_in(line.handle()) == line.lake.pages()
+
+
+def test_times_of_the_lineage_tables_snapshots_never_go_back(line: IcebergLines):
+    line.table.record()
+    line.ice.clock.at = NOON - timedelta(hours=1)
+    land(line.ice, 3)
+    line.table.record()
+    times = [entry.timestamp_ms for entry in lineage_of(line).history()]
+    assert times == sorted(times)
+
+
+def test_a_lost_part_is_a_sentence_in_the_table(line: IcebergLines):
+    append_as_others(line.ice.iceberg.open())
+    forget_history(line.ice.iceberg.open())
+    line.table.record()
+    (row,) = lineage_of(line).scan("entry = 'lost'").to_arrow().to_pylist()
+    assert "were expired before their ledgers were recorded" in row["why"]
+    # Its tag keeps the newest landing.
+    assert [type(entry) for entry in line.table.entries()] == [Lost, LedgerEntry]
+
+
+def test_two_recorders_in_turn_write_each_ledger_once(line: IcebergLines):
+    before_next_swap(line.own.catalog, lambda: line.handle().record())
+    line.table.record()
+    rows = lineage_of(line).scan().to_arrow()
+    assert rows.num_rows == 3
