@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from pipeline.core.expiry_plan import AT_LEAST, ExpiryPlan, History, Keep, Shape, plan_expiry
+from pipeline.core.expiry_plan import AT_LEAST, ExpiryPlan, History, Keep, Shape, Why, plan_expiry
 from pipeline.core.recording import Recorded
 from pipeline.core.words import counted
 from pipeline.errors import HeadraceError
@@ -63,7 +63,7 @@ class Expiring:
         except Exception as error:  # noqa: BLE001 - see above
             # Only its type: the text of a library's error may quote whole snapshots.
             return self._failed(shape, f"an unexpected {type(error).__name__}")
-        self.has_more = left > 0
+        self.has_more = self.has_more or left > 0
         if not removed and not left:
             return None
         more = f"; {left:,} more at the next chance" if left else ""
@@ -78,7 +78,10 @@ class Expiring:
         while True:
             history = self.table.retained()
             plan = self._plan(history, recorded)
-            self._kept = len(plan.stays)
+            unrecorded = sum(why is Why.UNRECORDED for why in plan.stays.values())
+            self.has_more = unrecorded >= AT_LEAST
+            # Snapshots that only wait for the recording of their ledgers are tried again after the next wave.
+            self._kept = len(plan.stays) - (unrecorded if self.has_more else 0)
             if len(plan.goes) < AT_LEAST:
                 return removed, 0
             has_tried = removed or refused

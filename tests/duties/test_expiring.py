@@ -160,9 +160,12 @@ def test_snapshots_whose_ledgers_could_not_be_recorded_stay(place: Place):
     place.commits(40)
     up_to = place.ledgers.record().snapshot
     place.ledgers.is_stuck = True
-    place.commits(20)
+    place.commits(30)
     place.wave()
     assert min(place.world.table.retained().snapshots) == up_to
+    place.ledgers.is_stuck = False
+    place.wave("second")
+    assert place.ledgers.calls == 3
 
 
 @pytest.mark.parametrize("trouble", [Unreachable("the catalog is away"), ValueError("secret payload")])

@@ -156,7 +156,7 @@ def test_upkeep_finds_and_deletes_files_on_s3(tmp_path: Path, endpoint: str, mon
     table_id = table.open().metadata.table_uuid.hex
     states = [each for each in look.stored if each.path.startswith(f"state/headrace/{table_id}-")]
     assert len(states) == 2
-    assert {each.path for each in states} <= look.named
+    assert {each.path for each in states} <= set(look.named)
     assert files.delete([orphan]) == ((orphan,), None)
     assert orphan not in files.look().stored
     memory = Unnamed(NOON, {orphan.path: timedelta(days=1)})
