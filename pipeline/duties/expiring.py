@@ -1,6 +1,6 @@
 """Expire the lake table's snapshots, a few seconds at a time.
 
-    record the ledgers -> look at snapshots and refs -> plan -> one commit that removes snapshots -> (time left? look again)
+    would enough go? -> record the ledgers -> look -> plan -> one commit that removes snapshots -> (time left? look again)
 
 A run does this between two waves, with no shard claimed, and the leader in its tick where no run does. Nothing waits for it: what
 isn't expired now is expired at the next chance, and an error is a sentence for people. No file is deleted.
@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from pipeline.core.expiry_plan import AT_LEAST, ExpiryPlan, History, Keep, Shape, Why, plan_expiry
-from pipeline.core.recording import Recorded
 from pipeline.core.words import counted
 from pipeline.errors import HeadraceError
 from pipeline.ports import Clock, ExpirableTable, LineageTable, TableState
@@ -72,12 +71,17 @@ class Expiring:
     def _expire(self) -> tuple[int, int]:
         """The number of snapshots that were removed, and of those that could have been removed, too."""
         until = self.clock.monotonic() + _AT_A_TIME.total_seconds()
-        # First of all: a snapshot whose ledger isn't recorded stays.
+        history = self.table.retained()
+        if len(self._plan(history, history.head).goes) < AT_LEAST:
+            # Too few would go even if all ledgers were recorded: a recording would be a commit for nothing.
+            self._kept = len(history.snapshots)
+            return 0, 0
+        # Before anything goes: a snapshot whose ledger isn't recorded stays.
         recorded = self.lineage().record(at_most=_AT_A_TIME / 2)
         removed = refused = 0
         while True:
             history = self.table.retained()
-            plan = self._plan(history, recorded)
+            plan = self._plan(history, recorded.snapshot)
             unrecorded = sum(why is Why.UNRECORDED for why in plan.stays.values())
             self.has_more = unrecorded >= AT_LEAST
             # Snapshots that only wait for the recording of their ledgers are tried again after the next wave.
@@ -93,9 +97,9 @@ class Expiring:
             else:
                 refused += 1
 
-    def _plan(self, history: History, recorded: Recorded) -> ExpiryPlan:
+    def _plan(self, history: History, recorded: int | None) -> ExpiryPlan:
         keep = Keep(self.settings.keep_snapshots, self.settings.keep_for)
-        return plan_expiry(history, recorded=recorded.snapshot, keep=keep, now=self.clock.now())
+        return plan_expiry(history, recorded=recorded, keep=keep, now=self.clock.now())
 
     def _failed(self, shape: Shape, why: str) -> str:
         # Not again after each wave: what keeps failing would only cost time.

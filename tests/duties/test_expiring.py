@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.expiry_plan import Shape
+from pipeline.core.expiry_plan import History, Shape
 from pipeline.core.recording import Recorded
 from pipeline.duties.expiring import Expiring
 from pipeline.duties.run import Run
@@ -19,6 +19,7 @@ from pipeline.memory.table import MemoryTable, Way
 from pipeline.settings.model import UpkeepSettings
 from tests.duties.reading import an_attempt
 from tests.duties.world import TICK, World
+from tests.lake.tables import patch
 
 HOUR = timedelta(hours=1)
 FEW = UpkeepSettings(keep_snapshots=10, keep_for=timedelta(minutes=1))
@@ -130,14 +131,28 @@ def test_a_run_looks_at_nothing_while_the_snapshots_are_few(place: Place):
 def test_where_everything_stays_the_next_plan_waits_for_25_more_snapshots(place: Place):
     place.expiring = place.an_expiring(replace(FEW, keep_for=9 * HOUR))
     place.commits(60)
+    looks = looks_at(place.world.table)
     for run in ("first", "second"):
         place.wave(run)
-    assert place.ledgers.calls == 1
+    assert len(looks) == 1
     for _ in range(24):
         place.world.table.append_as_others()
     place.wave("third")
-    assert place.ledgers.calls == 2
-    assert place.heard == []
+    assert len(looks) == 2
+    assert (place.ledgers.calls, place.heard) == (0, [])
+
+
+def looks_at(table: MemoryTable) -> list[int]:
+    """One entry for each look at all snapshots from now on."""
+    retained, looks = table.retained, list[int]()
+
+    def counted() -> History:
+        found = retained()
+        looks.append(len(found.snapshots))
+        return found
+
+    patch(table, "retained", counted)
+    return looks
 
 
 def test_fewer_than_25_snapshots_are_not_worth_a_commit(place: Place):
@@ -160,7 +175,7 @@ def test_snapshots_whose_ledgers_could_not_be_recorded_stay(place: Place):
     place.commits(40)
     up_to = place.ledgers.record().snapshot
     place.ledgers.is_stuck = True
-    place.commits(30)
+    place.commits(40)
     place.wave()
     assert min(place.world.table.retained().snapshots) == up_to
     place.ledgers.is_stuck = False

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -22,7 +23,7 @@ from pyiceberg.table.update import (
 
 from pipeline.core.expiry_plan import Shape
 from pipeline.core.position import Position
-from pipeline.duties.expiring import Expiring
+from pipeline.duties.expiring import Expiring, look_after
 from pipeline.errors import CommitUnknown
 from pipeline.lake import read
 from pipeline.lake.catalog import CATALOG_NAME, embedded_catalog
@@ -149,6 +150,43 @@ def test_a_table_that_forbids_expiry_is_left_alone(lake: IcebergLake):
     before = known(lake)
     assert expire(lake) is None
     assert known(lake) == before
+
+
+def test_an_expiry_by_pyicebergs_own_removal_leaves_a_table_that_goes_on(lake: IcebergLake):
+    """As with the catalogs of Glue and Hive: it takes the parent's id from the children of removed snapshots."""
+    for number in range(4, 40):
+        land(lake.iceberg, number)
+    catalog = lake.iceberg.catalog
+    assert isinstance(catalog, SqlCatalog)
+    patch(catalog, "commit_table", partial(SqlCatalog.commit_table, catalog))
+    assert expire(lake) == "33 snapshots of the lake table expired"
+    oldest = min(lake.handle().retained().snapshots.values(), key=lambda each: each.sequence)
+    assert oldest.parent is None
+    land(lake.iceberg, 40)
+    rollback(lake, oldest.snapshot)
+    assert lake.handle().load().positions.of(A) == at(35)
+    assert expire(lake) is None
+    commits(lake, 40)
+    assert expire(lake) is not None
+    assert len(list(IcebergLineage(lake.handle()).entries())) > 40
+
+
+def test_beside_an_engine_that_commits_and_expires_a_table_at_rest_stays_whole(lake: IcebergLake):
+    """The other engine keeps its newest snapshot only, and the positions would get lost in it."""
+    before = lake.iceberg.load().positions
+    expiring = an_expiring(lake)
+    carried = 0
+    for number in range(130):
+        append_as_others(lake.iceberg.open(), number=number)
+        if number in {17, 57, 97}:
+            lake.expire_all_but_the_head(forget=False)
+        notes = list(look_after(lake.iceberg, lake.iceberg.load(), expiring))
+        carried += sum("committed once more" in note for note in notes)
+        shape = lake.iceberg.load().shape
+        assert shape.foreign <= 50
+        assert not shape.is_cut
+    assert carried == 3  # after each expiry of the other engine
+    assert lake.handle().load().positions == before
 
 
 # --- the request ----------------------------------------------------------------------------------------------
