@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pipeline.cli.options import add_config, load
-from pipeline.cli.telling import tell
+from pipeline.cli.telling import tell, tell_aside
 from pipeline.core.words import counted, no_such_shard
 
 if TYPE_CHECKING:
@@ -62,9 +62,13 @@ def _rebuild(adapters: "Adapters") -> int:
 def _show(args: argparse.Namespace, adapters: "Adapters") -> int:
     import pandas as pd
 
+    from pipeline.core.lineage import Lost
     from pipeline.lake.lineage_frame import lineage_frame
 
-    frame = lineage_frame(adapters.lineage("lineage").entries())
+    entries = list(adapters.lineage("lineage").entries())
+    if lost := [entry for entry in entries if isinstance(entry, Lost)]:
+        tell_aside(f"{counted(len(lost), 'part')} of the history without a ledger; the first: {lost[0].why}")
+    frame = lineage_frame(entries)
     if args.shard is not None:
         landed = frame[frame["shard"] == args.shard]
         if landed.empty:

@@ -72,6 +72,30 @@ def test_the_command_writes_csv_that_pandas_reads_back(
     assert back["upto"].tolist() == lineage_frame(IcebergLineage(lake.iceberg).entries())["upto"].tolist()
 
 
+def test_the_command_prints_the_same_before_and_after_a_recording(
+    settings: Path, lake: IcebergLake, capsys: pytest.CaptureFixture[str]
+):
+    def said(*more: str) -> str:
+        assert main(["lineage", "--config", str(settings), *more]) == 0
+        return capsys.readouterr().out
+
+    before = said(), said("--csv")
+    IcebergLineage(lake.iceberg).record()
+    assert (said(), said("--csv")) == before
+
+
+def test_the_command_says_aside_that_a_part_of_the_history_has_no_ledger(
+    settings: Path, lake: IcebergLake, capsys: pytest.CaptureFixture[str]
+):
+    lake.expire_all_but_the_head(forget=True)
+    assert main(["lineage", "--config", str(settings)]) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines()[-1] == "0 records in 1 range of 1 shard"
+    assert said.err.startswith(
+        "1 part of the history without a ledger; the first: the ledgers of snapshots before"
+    )
+
+
 @pytest.fixture
 def leases(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lease table with one shard of which no record has landed."""
