@@ -21,6 +21,7 @@ from pipeline.ports import (
     Pages,
     ShardSource,
     Stage,
+    TableFiles,
     Tables,
     WorkerStore,
 )
@@ -144,6 +145,11 @@ class Adapters:
             )
 
         return self._kept(make, "table", writer)
+
+    def files(self, user: str) -> TableFiles:
+        from pipeline.lake.table_files import IcebergFiles
+
+        return self._kept(lambda: IcebergFiles(self.table(user)), "files", user)
 
     def lineage(self, writer: str) -> IcebergLineage:
         from pipeline.lake.lineage_table import IcebergLineage

@@ -8,6 +8,7 @@ import dagster as dg
 from assets.lineage import build_lineage
 from assets.names import slug
 from assets.records import build_records, streams_outside
+from assets.upkeep import build_upkeep
 from pipeline.duties.wave import OnArrow
 from pipeline.ports import Ports
 from pipeline.settings.file import read_settings
@@ -36,9 +37,11 @@ def build_definitions(
     instance = KeptInstance()
     records = build_records(wiring, on_arrow)
     job = dg.define_asset_job(f"{slug(settings.application)}_consume", selection=[records])
+    upkeep, schedule = build_upkeep(wiring)
     return dg.Definitions(
         assets=[records, build_lineage(settings), *_outside(settings)],
-        jobs=[job],
+        jobs=[job, upkeep],
+        schedules=[schedule],
         sensors=[
             build_leader(wiring, instance),
             *(build_worker(wiring, instance, w.id, job) for w in settings.workers),

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pipeline.core.batch import Batch, BatchLimits, Manifest
 from pipeline.core.change import Applied, Change, Outcome, Refused
+from pipeline.core.deletion_plan import FilesLook, StoredFile, Unnamed
 from pipeline.core.due import RunVerdict
 from pipeline.core.election import LockRow
+from pipeline.core.expiry_plan import History, Shape
 from pipeline.core.landing import Landing, Proposal
 from pipeline.core.lease import Lease
 from pipeline.core.lineage import LedgerEntry, Lost
@@ -277,6 +279,8 @@ class TableState:
     origin_allowed: bool
     """Whether an origin may be decided: the table's history is known down to its first snapshot, and Headrace never wrote to it."""
     # Else reading would start anew in a table that was rolled back or lost its history, without a person's decision.
+    shape: Shape = field(default=Shape(), compare=False)
+    """What the look showed of the table's history, for upkeep. It says nothing about the state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +341,53 @@ class RepairableTable(LandingTable, Protocol):
 
     def rebuild(self, landing: Landing, on: int | None) -> TableState:
         """Commit exactly these positions, if the snapshot `on` still is the newest one."""
+        ...
+
+
+class ExpirableTable(Protocol):
+    """What the upkeep of the table's metadata needs as well."""
+
+    def retained(self) -> History:
+        """All snapshots and refs of the newest metadata."""
+        ...
+
+    def expire(self, history: History, snapshots: Sequence[int]) -> bool:
+        """Remove these snapshots from the metadata in one commit, if each ref still is as in `history`. No file is deleted.
+
+        Returns whether they were removed. False where another commit came first, and nothing was changed.
+        """
+        ...
+
+    def carry(self) -> TableState:
+        """Commit main's positions once more, in an empty snapshot on top of main. Returns the state as that commit left it.
+
+        Every commit that was prepared before is refused from then on. Raises ChainBroken where the table has no positions.
+        """
+        ...
+
+
+class LakeTable(RepairableTable, ExpirableTable, Protocol):
+    """All that Headrace does with the lake table."""
+
+
+class TableFiles(Protocol):
+    """The files of the lake table, for upkeep. Nothing else deletes files."""
+
+    def look(self) -> FilesLook:
+        """Load the table anew, and list the files in its folders that have names of the form that Headrace gives.
+
+        Raises WrongShape where the table names a file that the listing doesn't have.
+        """
+        ...
+
+    def remembered(self) -> Unnamed:
+        """What the last look remembered; `Unnamed()` if that can't be read."""
+        ...
+
+    def remember(self, memory: Unnamed) -> None: ...
+
+    def delete(self, files: Sequence[StoredFile]) -> tuple[tuple[StoredFile, ...], str | None]:
+        """Delete these files. Returns those that are gone, and an error where not all are."""
         ...
 
 
@@ -472,11 +523,13 @@ class Ports(Protocol):
 
     def pages(self) -> Pages: ...
 
-    def table(self, writer: str) -> RepairableTable:
+    def table(self, writer: str) -> LakeTable:
         """`writer`: the name of the duty or run that commits, for the table's history."""
         # Before each commit the table compares this host's clock with the newest Date that `source(writer)` got from Kinesis. So a
         # duty has to ask for both by the same name.
         ...
+
+    def files(self, user: str) -> TableFiles: ...
 
     def lineage(self, writer: str) -> LineageTable:
         """`writer`: the name of the duty or run that records, for the lineage table's history."""

@@ -2,7 +2,7 @@
 
     wire(settings) ──► Wiring ──► leader_turn, worker_turn      for Dagster's sensors
                               ├─► reading                       for Dagster's runs and `headrace consume`
-                              └─► recovery, repairing, adopting   for a person's commands
+                              └─► recovery, repairing, adopting, upkeep   for a person's commands, and the upkeep job
 
 Importing this module imports neither Dagster nor boto3, pyiceberg or Spark: `pipeline.adapters` imports and makes the
 real ports when they are first needed.
@@ -25,6 +25,7 @@ from pipeline.duties.chain import WavePorts
 from pipeline.duties.chain_repair import Repairing
 from pipeline.duties.claims import Claims
 from pipeline.duties.due_rows import DueRows
+from pipeline.duties.expiring import Expiring
 from pipeline.duties.known_tables import KnownTables
 from pipeline.duties.leader_report import LeaderMemory
 from pipeline.duties.leader_tick import LeaderDuty
@@ -36,6 +37,7 @@ from pipeline.duties.run import OnWave, Reading, Run
 from pipeline.duties.stream_facts import KnownStreams
 from pipeline.duties.streams import asked_by
 from pipeline.duties.turns import LastTick, Turn, leader_turn, worker_turn
+from pipeline.duties.upkeep import Upkeep
 from pipeline.duties.wave import Arrow, OnArrow
 from pipeline.duties.wave_rows import WaveRows
 from pipeline.duties.worker_report import WorkerMemory
@@ -64,6 +66,7 @@ class _Sensor(Generic[_Memory]):
     """
     streams: KnownStreams | None = None
     tables: KnownTables | None = None
+    expiring: Expiring | None = None
 
 
 @dataclass(slots=True)
@@ -131,7 +134,7 @@ class Wiring:
         if not sensor.at_work.acquire(blocking=False):
             return Turn(sentence="leader: the previous tick is still at work", cursor=cursor)
         try:
-            duty = replace(self.leader(), tables=self._known_tables())
+            duty = replace(self.leader(), tables=self._known_tables(), expiring=self._leaders_expiring())
             return leader_turn(
                 duty,
                 cursor,
@@ -205,6 +208,21 @@ class Wiring:
             sensor.tables = KnownTables(tables, self.ports.clock)
         return sensor.tables
 
+    def _leaders_expiring(self) -> Expiring:
+        sensor, table = self.remembered.leader, self.ports.table("leader")
+        if sensor.expiring is None or sensor.expiring.table is not table:
+            sensor.expiring = self.expiring("leader")
+        return sensor.expiring
+
+    def expiring(self, user: str) -> Expiring:
+        ports = self.ports
+        return Expiring(
+            table=ports.table(user),
+            lineage=lambda: ports.lineage(user),
+            settings=self.settings.upkeep,
+            clock=ports.clock,
+        )
+
     def policy(self) -> Policy:
         """Made once for each tick, run and command, on the ports of that moment. The parts of a policy keep nothing: a run asks them
         anew at each wave."""
@@ -274,6 +292,8 @@ class Wiring:
             clock=self.ports.clock,
             on_wave=on_wave,
             is_stopping=is_stopping,
+            expiring=self.expiring(worker_id),
+            tell=on_waiting,
         )
         # Four beats in each lease duration, so that a run that misses three in a row still counts as alive.
         with self.ports.timer.beating(attempt.beat, self.settings.times.lease_duration / 4):
@@ -344,6 +364,16 @@ class Wiring:
             source=ports.source(run_id),
             table=ports.table(run_id),
             run=run_id,
+        )
+
+    def upkeep(self) -> Upkeep:
+        ports = self.ports
+        return Upkeep(
+            table=ports.table("upkeep"),
+            files=ports.files("upkeep"),
+            expiring=self.expiring("upkeep"),
+            settings=self.settings.upkeep,
+            clock=ports.clock,
         )
 
     def adopting(self) -> Adopting:

@@ -2,11 +2,11 @@
 
 import dagster as dg
 
-from pipeline.ports import LineageTable, Ports, RepairableTable
+from pipeline.ports import LakeTable, LineageTable, Ports, TableFiles
 from pipeline.settings.model import Settings
 
 
-class LakeResource(dg.ConfigurableResource[RepairableTable]):
+class LakeResource(dg.ConfigurableResource[LakeTable]):
     table: str
     catalog: str
     """The type of the user's catalog, or the folder of the embedded catalog. Dagster shows this text, so the catalog's other
@@ -22,9 +22,12 @@ class LakeResource(dg.ConfigurableResource[RepairableTable]):
             ports=ports,
         )
 
-    def landing_table(self, writer: str) -> RepairableTable:
+    def landing_table(self, writer: str) -> LakeTable:
         """`writer`: the name of the committing worker or command, which goes into the table's history."""
         return self.ports.table(writer)
+
+    def table_files(self, user: str) -> TableFiles:
+        return self.ports.files(user)
 
     def lineage_table(self, writer: str) -> LineageTable:
         return self.ports.lineage(writer)

@@ -6,13 +6,14 @@ from pipeline.clock import SystemClock, SystemIds, SystemTimer
 from pipeline.ports import (
     Clock,
     Ids,
+    LakeTable,
     LeaderLock,
     LeaseStore,
     LineageTable,
     Pages,
-    RepairableTable,
     ShardSource,
     Stage,
+    TableFiles,
     Tables,
     Timer,
     WorkerStore,
@@ -51,8 +52,11 @@ class ResourcePorts:
     def pages(self) -> Pages:
         return self.stream.pages()
 
-    def table(self, writer: str) -> RepairableTable:
+    def table(self, writer: str) -> LakeTable:
         return self.lake.landing_table(writer)
+
+    def files(self, user: str) -> TableFiles:
+        return self.lake.table_files(user)
 
     def lineage(self, writer: str) -> LineageTable:
         return self.lake.lineage_table(writer)

@@ -10,8 +10,9 @@ tests and the simulator use it to see a wave, or to end it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from pipeline.core.change import require_some
 from pipeline.core.lease import Lease
@@ -30,6 +31,8 @@ from pipeline.duties.wave_streams import WaveStreams
 from pipeline.errors import HeadraceError
 from pipeline.ports import OnWaiting
 from pipeline.settings.model import Settings
+
+T = TypeVar("T")
 
 _OLD = 1.0
 """Seconds. Lease rows that were read longer ago are read again before they are claimed."""
@@ -117,6 +120,16 @@ class Attempt:
         self.load.report_when_due()
         self.failed.update({p.lease_key: p.why for p in log.problems if p.fatal})
         return log.report(len(claimed))
+
+    def between_waves(self, act: Callable[[], T]) -> T:
+        """Do something while no shard is claimed. A run that hangs in it stops its beat as well (I40), and begins its next wave with
+        all its time."""
+        self.claims.note_progress()
+        self._is_at_work = True
+        try:
+            return act()
+        finally:
+            self._is_at_work = False
 
     def _claim(self, log: WaveLog, streams: WaveStreams, rows: Iterable[Lease]) -> None:
         claimable = self.claims.claimable(log, streams.by_name, rows)

@@ -19,6 +19,7 @@ from pipeline.core.sighting import Sightings
 from pipeline.duties.assignment_pass import Assigning, AssignmentMemory
 from pipeline.duties.cleanup import CleanupDue
 from pipeline.duties.electing import Electing, LockState
+from pipeline.duties.expiring import Expiring, look_after
 from pipeline.duties.known_tables import KnownTables
 from pipeline.duties.known_workers import KnownWorkers, owners_of, watch
 from pipeline.duties.lake_table import ensure_table
@@ -31,7 +32,7 @@ from pipeline.errors import HeadraceError
 from pipeline.ports import (
     Clock,
     Ids,
-    LandingTable,
+    LakeTable,
     LeaderLock,
     LeaseStore,
     Listing,
@@ -59,9 +60,11 @@ class LeaderDuty:
     workers: WorkerStore
     lock: LeaderLock
     source: ShardSource
-    table: LandingTable
+    table: LakeTable
     clock: Clock
     ids: Ids
+    expiring: Expiring | None = None
+    """What expires the lake table's snapshots where no run does; None: this leader doesn't."""
 
     def tick(self, memory: LeaderMemory) -> LeaderReport:
         began = self.clock.monotonic()
@@ -209,6 +212,7 @@ class LeaderDuty:
         tally.notes.extend(done.notes)
         if not done.is_cut_short:
             memory = replace(memory, cleanup=memory.cleanup.after(due, now))
+            tally.notes.extend(look_after(self.table, done.state, self.expiring))
         return replace(memory, last_sync=now), listing, None
 
     def _assign_when_due(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from pipeline.duties.attempt import Attempt
+from pipeline.duties.expiring import Expiring
 from pipeline.duties.readers import Readers
 from pipeline.duties.wave import Arrow, Landed, OnArrow, WaveReport
 from pipeline.errors import HeadraceError, Transient
@@ -40,6 +41,10 @@ class Run:
     on_wave: OnWave
     is_stopping: Callable[[], bool]
     """Whether a person told this run's worker to stop."""
+    expiring: Expiring | None = None
+    """What expires the lake table's snapshots between two waves; None: this run doesn't."""
+    tell: Callable[[str], object] = field(default=lambda _: None)
+    """Called with a sentence for people about what the run did between two waves."""
     waiting: dict[str, str] = field(default_factory=dict)
     """Named shards that aren't read up to their tip yet, each with the reason. By lease key."""
     _began: float = field(init=False)
@@ -115,7 +120,17 @@ class Run:
         report = self.attempt.wave(keys)
         self._began += report.waited  # the wait for Spark doesn't count against `times.linger`
         self.on_wave(report)
+        self._look_after_table(report)
         return report
+
+    def _look_after_table(self, report: WaveReport) -> None:
+        """Between two waves, with no shard claimed and all that has landed reported."""
+        shape, expiring = report.shape, self.expiring
+        if shape is None or expiring is None or not expiring.is_due(shape):
+            return
+        sentence = self.attempt.between_waves(lambda: expiring.step(shape))
+        if sentence is not None:
+            self.tell(sentence)
 
     def _must_end(self) -> bool:
         lingered = self.clock.monotonic() - self._began > self.settings.times.linger.total_seconds()

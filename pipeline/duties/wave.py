@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pipeline.core.batch import Staged
+from pipeline.core.expiry_plan import Shape
 from pipeline.core.words import counted
 
 
@@ -58,6 +59,8 @@ class WaveReport:
     """Sentences that a person should see although nothing failed: recorded gaps, foreign ranges, rows that were left over."""
     waited: float = 0.0
     """Seconds that the wave waited for its stage to open."""
+    shape: Shape | None = None
+    """The shape of the lake table's history after the wave's commit; None where the wave had nothing to land."""
 
     @property
     def rows(self) -> int:
@@ -94,6 +97,7 @@ class WaveLog:
     """The error that ended the wave, as a sentence: all shards of the wave have failed."""
     waited: float = 0.0
     """Seconds that the wave waited for its stage to open."""
+    shape: Shape | None = None
 
     def report(self, claimed: int) -> WaveReport:
         return WaveReport(
@@ -103,4 +107,5 @@ class WaveLog:
             self.snapshot,
             notes=tuple(self.notes),
             waited=self.waited,
+            shape=self.shape,
         )

@@ -44,7 +44,7 @@ class LandingStep:
         refused: dict[ShardKey, RangeRefused] = {r.range.key: r for r in committed.landing.refused}
         ranges = {r.key: r for r in committed.landing.page.ranges}
         listed = self._listed_if_ended(streams, ranges.values())
-        log.snapshot = committed.snapshot
+        log.snapshot, log.shape = committed.snapshot, committed.state.shape
         checkpoints: dict[ShardKey, Change] = {}
         ended: list[Staged] = []
         for staged in staged_wave.manifest.staged:

@@ -3,13 +3,14 @@
 pyiceberg's own commit isn't used, for two reasons; a contract test shows each of them. Its retry *rebases*: it puts
 the append on a newer base without a check of the positions, so that a range could land twice. And with retries off,
 it deletes the manifests of a commit whose answer was lost, though the commit may have landed. Here nothing is deleted: files
-that no snapshot names are orphans, and orphan removal deletes them by their age.
+that no snapshot names are orphans, which `headrace upkeep` deletes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from uuid import UUID, uuid4
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
@@ -36,6 +37,11 @@ snapshots are gone: a second origin would land records again.
 """
 
 
+OWN_COMMIT = "4ead4ace"
+"""How the ids of Headrace's commits begin. The names of their manifests have them, so that upkeep knows which manifests it may delete:
+those of other engines may belong to a commit that is still to come, which their engine would put on any newer snapshot."""
+
+
 @dataclass(frozen=True, slots=True)
 class PreparedCommit:
     """A commit whose manifests are written. One request to the catalog lands it or is refused."""
@@ -53,7 +59,8 @@ class PreparedCommit:
         """Send the request. It landed if this returns, and didn't if CommitFailedException is raised (another commit was faster).
         After any other exception it may have landed or not.
         """
-        table._do_commit(updates=self.updates, requirements=self.requirements)  # noqa: SLF001 - one request without retry
+        # Not by way of pyiceberg's Table, which deletes old metadata files after its commit: only upkeep deletes.
+        table.catalog.commit_table(table, self.requirements, self.updates)
 
 
 class _NothingStaged(Transaction):
@@ -77,6 +84,7 @@ def prepare(
     update = _NothingStaged(table).update_snapshot(snapshot_properties=dict(summary))
     # merge_append, because fast_append never merges manifests: with a commit every few seconds their list would only grow.
     producer = update.overwrite() if replaced else update.merge_append()
+    producer.commit_uuid = UUID(OWN_COMMIT + uuid4().hex[len(OWN_COMMIT) :])
     for file in files:
         producer.append_data_file(file)
     for file in replaced:

@@ -33,10 +33,15 @@ def links_of(metadata: TableMetadata) -> dict[int, Link]:
 
 
 def older(table: Table) -> Iterator[Known]:
-    """Snapshots in the older metadata files that the metadata log names, newest file first. Each file is read when needed.
+    """Snapshots in the older metadata files that the metadata log names, newest file first. Each file is read when needed."""
+    return map(links_of, older_metadata(table))
 
-    These files hold snapshots that were expired since, with their parents and summaries. Iceberg deletes the files in
-    time (`write.metadata.previous-versions-max`), so a file that is gone only ends the list.
+
+def older_metadata(table: Table) -> Iterator[TableMetadata]:
+    """The older metadata files that the metadata log names, newest first. Each file is read when needed.
+
+    These files hold snapshots that were expired since, with their parents and summaries. The files are deleted in time
+    (`write.metadata.previous-versions-max`), so a file that is gone only ends the list.
     """
     name = ".".join(table.name())
     for entry in reversed(table.metadata.metadata_log):
@@ -45,7 +50,7 @@ def older(table: Table) -> Iterator[Known]:
                 metadata = read_metadata(table.io, entry.metadata_file, of=name)
             except MetadataLost:
                 return
-        yield links_of(metadata)
+        yield metadata
 
 
 def main_of(table: Table) -> Iterator[Link]:

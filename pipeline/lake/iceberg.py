@@ -10,7 +10,7 @@ for a failure; the table itself is loaded again, and the walk over its snapshots
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,21 +21,25 @@ from pathlib import Path
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, TableAlreadyExistsError
 from pyiceberg.table import Table
+from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.clock import dice
 from pipeline.core.batch import StagedFile
+from pipeline.core.expiry_plan import History, Shape
 from pipeline.core.landing import Landing, Proposal, decide_landing
+from pipeline.core.lineage import LedgerPage
 from pipeline.core.position import Positions
 from pipeline.core.repair_plan import TableEvidence
 from pipeline.core.stream import StreamId
 from pipeline.core.words import counted
-from pipeline.errors import ClockOff, CommitUnknown, MetadataLost, Transient, Unreachable
+from pipeline.errors import ChainBroken, ClockOff, CommitUnknown, MetadataLost, Transient, Unreachable
 from pipeline.lake.append import PreparedCommit, landing_marks, prepare
 from pipeline.lake.aws_access import options_of_s3
 from pipeline.lake.catalog import asking, open_catalog
 from pipeline.lake.data_files import data_files, ids_of
 from pipeline.lake.evidence import Remains, evidence_of
+from pipeline.lake.expire import history_of, remove_snapshots
 from pipeline.lake.file_io import with_own_io
 from pipeline.lake.history import head_of, links_of, main_of, older
 from pipeline.lake.metadata_files import finding_metadata
@@ -44,7 +48,7 @@ from pipeline.lake.position_chain import Known, Link, landed, nearest_ours
 from pipeline.lake.schema import ORDER, PARTITIONS, PROPERTIES, SCHEMA, check_shape, missing_properties
 from pipeline.lake.state_files import StateFiles
 from pipeline.lake.summary import positions_in, summary_of
-from pipeline.ports import Clock, Committed, RepairableTable, StagingSpec, TableState
+from pipeline.ports import Clock, Committed, LakeTable, StagingSpec, TableState
 
 _TRIES = 100
 """Commits of other writers that may come first before this one gives up. Among 32 writers that commit without a break, one in
@@ -79,7 +83,7 @@ def _place(location: str) -> str:
     return location if "://" in location else str(Path(location).absolute())
 
 
-class IcebergTable(RepairableTable):
+class IcebergTable(LakeTable):
     def __init__(
         self,
         catalog: Mapping[str, str],
@@ -128,8 +132,10 @@ class IcebergTable(RepairableTable):
                 return
             self.check_clock()
             try:
-                with asking(f"the lake table {self.identifier}"), table.transaction() as change:
-                    change.set_properties(missing)
+                with asking(f"the lake table {self.identifier}"):
+                    # Not pyiceberg's own commit, which deletes old metadata files afterwards: only upkeep deletes.
+                    same = AssertTableUUID(uuid=table.metadata.table_uuid)
+                    table.catalog.commit_table(table, (same,), (SetPropertiesUpdate(updates=missing),))
             except CommitFailedException:
                 # Another writer committed meanwhile: load the table again.
                 continue
@@ -182,7 +188,7 @@ class IcebergTable(RepairableTable):
             base, mine = self._look_for(tries)
             # Before anything else: an earlier try that has landed must not be sent again (D7).
             if mine is not None:
-                return _committed(mine, tries[mine][1])
+                return _committed(mine, tries[mine][1], on=base.state.shape)
             self._check_patience(len(tries), unsure)
             # After each look, not once: a process may have stood still for days since the last one.
             try:
@@ -199,7 +205,7 @@ class IcebergTable(RepairableTable):
             landing = decide_landing(base.state.positions, proposal)
             if landing.is_empty:
                 return Committed(landing, None, base.state)
-            attempt = self._prepare(base, landing)
+            attempt = self._prepare(base, landing, move_tag=landing.positions != base.state.positions)
             # Noted before it is sent, because its answer may be lost.
             tries[attempt.snapshot] = attempt, landing
             try:
@@ -212,7 +218,7 @@ class IcebergTable(RepairableTable):
             except Exception as error:  # noqa: BLE001 - of any error but a refusal the commit may have landed
                 unsure.append(error)
                 continue
-            return _committed(attempt.snapshot, landing)
+            return _committed(attempt.snapshot, landing, on=base.state.shape)
 
     def evidence(self, streams: Iterable[StreamId]) -> TableEvidence:
         table = self.open()
@@ -230,12 +236,37 @@ class IcebergTable(RepairableTable):
         self.check_clock()
         table = self.open()
         base = _Base(table, TableState(Positions(), head_of(table), origin_allowed=False))
-        attempt = self._prepare(base, landing) if base.state.snapshot == on else None
+        attempt = self._prepare(base, landing, move_tag=True) if base.state.snapshot == on else None
         if attempt is None or not self._sent(attempt, table):
             raise Transient(
                 f"{self.identifier} has a new snapshot since the repair was planned. Nothing was changed; run the command again"
             )
         return TableState(landing.positions, attempt.snapshot, origin_allowed=False)
+
+    # --- upkeep ---------------------------------------------------------------------------------------------
+
+    def retained(self) -> History:
+        return history_of(self.open())
+
+    def expire(self, history: History, snapshots: Sequence[int]) -> bool:
+        table = self.open()
+        with asking(f"the lake table {self.identifier}"):
+            return remove_snapshots(table, history, snapshots)
+
+    def carry(self) -> TableState:
+        self.check_clock()
+        for _ in range(_TRIES):
+            base = self._look()
+            if base.state.origin_allowed:
+                raise ChainBroken(f"{self.identifier} has no positions that could be carried forward")
+            landing = Landing(LedgerPage(), (), (), base.state.positions)
+            attempt = self._prepare(base, landing, move_tag=True)
+            if self._sent(attempt, base.table):
+                return _committed(attempt.snapshot, landing, on=base.state.shape).state
+        raise Transient(
+            f"the positions of {self.identifier} couldn't be carried forward: {_TRIES} times another commit was faster. "
+            "Nothing was changed; the next time tries again"
+        )
 
     # --- the parts ------------------------------------------------------------------------------------------
 
@@ -260,14 +291,16 @@ class IcebergTable(RepairableTable):
         """Load the table and its positions."""
         table = self.open()
         head, current = head_of(table), links_of(table.metadata)
-        found = nearest_ours(head, current, older(table))
+        reads, foreign = _Reads(older(table)), list[Link]()
+        found = nearest_ours(head, current, reads, passed=foreign)
+        shape = Shape(len(current), len(foreign), is_cut=reads.any)
         if found is None:
             with asking(f"the storage of {self.identifier}"):
                 check_never_ours(table, current)
-            return _Base(table, TableState(Positions(), head, origin_allowed=True))
+            return _Base(table, TableState(Positions(), head, origin_allowed=True, shape=shape))
         with asking(f"the state of {self.identifier}"):
             positions = positions_in(found.summary, self.states)
-        return _Base(table, TableState(positions, head, origin_allowed=False))
+        return _Base(table, TableState(positions, head, origin_allowed=False, shape=shape))
 
     def _look_for(self, tries: Mapping[int, tuple[PreparedCommit, Landing]]) -> tuple[_Base, int | None]:
         """The newest base, and the snapshot of the try that is part of it, if one is."""
@@ -281,13 +314,20 @@ class IcebergTable(RepairableTable):
 
         Only ancestors of main's head count: a snapshot that the metadata knows may have been rolled back (D17).
         """
-        return landed(
-            head_of(table),
-            links_of(table.metadata),
-            older(table),
-            tries={attempt.snapshot for attempt in attempts},
-            since=min(attempt.sequence for attempt in attempts),
-        )
+        try:
+            return landed(
+                head_of(table),
+                links_of(table.metadata),
+                older(table),
+                tries={attempt.snapshot for attempt in attempts},
+                since=min(attempt.sequence for attempt in attempts),
+            )
+        except ChainBroken as cut:
+            # The positions are found, so that nothing is broken. Only the part of the history is gone in which this commit would be.
+            raise CommitUnknown(
+                f"whether a commit to {self.identifier} landed isn't known: the snapshots of that time have been expired since. The "
+                "commit landed whole or not at all, and the next wave starts at the table's positions"
+            ) from cut
 
     def _sent(self, attempt: PreparedCommit, table: Table) -> bool:
         """Send an attempt once, and return whether it landed; also where another run has committed on top of it since."""
@@ -321,15 +361,15 @@ class IcebergTable(RepairableTable):
                     found[each] = link
         return found
 
-    def _prepare(self, base: _Base, landing: Landing) -> PreparedCommit:
+    def _prepare(self, base: _Base, landing: Landing, *, move_tag: bool) -> PreparedCommit:
         check_shape(base.table)
         files = list(data_files(landing.files, base.table.metadata))
         with asking(f"the storage of {self.identifier}"):
-            summary = summary_of(landing, self.states, writer=self._writer)
+            uuid = base.table.metadata.table_uuid
+            summary = summary_of(landing, self.states, writer=self._writer, table=uuid)
             now_ms = int(self.clock.now().timestamp() * 1000)
             attempt = prepare(base.table, files, summary, now_ms=now_ms)
-        moved = landing.positions != base.state.positions
-        return attempt.also(*landing_marks(base.table, attempt.snapshot, move_tag=moved))
+        return attempt.also(*landing_marks(base.table, attempt.snapshot, move_tag=move_tag))
 
     def _check_files(self, table: Table, files: tuple[StagedFile, ...]) -> None:
         """Refuse staged files that are old or gone: Iceberg would commit a file that doesn't exist, and then every scan fails."""
@@ -378,5 +418,19 @@ def _pause(attempt: float, *, waited: float) -> float:
     return dice() * longest
 
 
-def _committed(snapshot: int, landing: Landing) -> Committed:
-    return Committed(landing, snapshot, TableState(landing.positions, snapshot, origin_allowed=False))
+def _committed(snapshot: int, landing: Landing, *, on: Shape) -> Committed:
+    """`on`: the shape of the base. The commit adds one snapshot, which has the positions itself."""
+    state = TableState(landing.positions, snapshot, origin_allowed=False, shape=Shape(on.snapshots + 1))
+    return Committed(landing, snapshot, state)
+
+
+class _Reads(Iterator[Known]):
+    """Snapshots of older metadata files, with a note whether any file was asked for."""
+
+    def __init__(self, older: Iterator[Known]) -> None:
+        self._older = older
+        self.any = False
+
+    def __next__(self) -> Known:
+        self.any = True
+        return next(self._older)

@@ -91,8 +91,11 @@ def ancestors(head: int | None, current: Known, older: Iterator[Known]) -> Itera
         at = known[at].parent
 
 
-def nearest_ours(head: int | None, current: Known, older: Iterator[Known]) -> Link | None:
-    """The snapshot whose positions are the table's; None where no snapshot of main has positions."""
+def nearest_ours(
+    head: int | None, current: Known, older: Iterator[Known], *, passed: list[Link] | None = None
+) -> Link | None:
+    """The snapshot whose positions are the table's; None where no snapshot of main has positions. `passed` gets the snapshots of
+    other engines above it."""
     for link in ancestors(head, current, older):
         # Checked before `ours`: whatever its summary holds, a cherry-pick's positions may not be those of main.
         if link.picked:
@@ -103,6 +106,8 @@ def nearest_ours(head: int | None, current: Known, older: Iterator[Known]) -> Li
             )
         if link.ours:
             return link
+        if passed is not None:
+            passed.append(link)
     return None
 
 

@@ -19,6 +19,7 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
+    RemoveSnapshotsUpdate,
     TableRequirement,
     TableUpdate,
     _apply_table_update,
@@ -113,7 +114,11 @@ def applied(updates: tuple[TableUpdate, ...], base: TableMetadata, location: str
     context = _TableMetadataUpdateContext()
     changed = base
     for each in updates:
-        changed = _apply_table_update(each, changed, context)
+        if isinstance(each, RemoveSnapshotsUpdate):
+            changed = without_snapshots(changed, frozenset(each.snapshot_ids))
+            context.add_update(each)
+        else:
+            changed = _apply_table_update(each, changed, context)
     if not context.has_changes():
         return base
     changed = _update_table_metadata_log(changed, location, base.last_updated_ms)
@@ -124,3 +129,27 @@ def applied(updates: tuple[TableUpdate, ...], base: TableMetadata, location: str
     changed.spec().check_compatible(changed.schema())
     changed.sort_order().check_compatible(changed.schema())
     return changed
+
+
+def without_snapshots(base: TableMetadata, gone: frozenset[int]) -> TableMetadata:
+    """The metadata without these snapshots. Refused if a ref names one of them, because the ref would have to go as well.
+
+    pyiceberg's own removal takes a time that grows with the number of removed snapshots times the number of all snapshots, and takes
+    the parent's id from the children of removed snapshots. As in Iceberg's Java library the parent's id stays here, and the snapshot
+    log begins after the newest removed entry: a log with holes would give wrong answers to queries of former times.
+    """
+    known = {each.snapshot_id for each in base.snapshots}
+    named = {ref.snapshot_id for ref in base.refs.values()}
+    if not gone <= known - named:
+        raise CommitFailedException(
+            "another commit has removed some of these snapshots, or has put a ref on one"
+        )
+    log = base.snapshot_log
+    removed = [place for place, entry in enumerate(log) if entry.snapshot_id in gone]
+    changed = {
+        "snapshots": [each for each in base.snapshots if each.snapshot_id not in gone],
+        "snapshot_log": log[removed[-1] + 1 :] if removed else log,
+        "statistics": [each for each in base.statistics if each.snapshot_id not in gone],
+        "partition_statistics": [each for each in base.partition_statistics if each.snapshot_id not in gone],
+    }
+    return base.model_copy(update=changed)

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from pyiceberg.io import FileIO, load_file_io
 
@@ -26,21 +26,21 @@ class StateFiles:
     options: Mapping[str, str] = field(default_factory=dict)
     """The catalog's properties, which include endpoint and region of the file system."""
 
-    def write(self, values: Mapping[str, str]) -> str:
+    def write(self, values: Mapping[str, str], *, of: UUID) -> str:
         """Store values and return the pointer to them. It is called before the commit whose summary has the pointer: a crash in between
-        leaves an unused file, and never a pointer without a file.
+        leaves an unused file, and never a pointer without a file. `of`: the table, because several may have one folder.
         """
         body = json.dumps(dict(values), indent=1).encode()
-        name = f"{uuid4().hex}.json"
-        with self._io().new_output(self._path(name)).create() as out:
+        name = f"{of.hex}-{uuid4().hex}.json"
+        with self.io().new_output(self.path(name)).create() as out:
             out.write(body)
         return f"{_VERSION}:{name}:{hashlib.sha256(body).hexdigest()}"
 
     def read(self, pointer: str) -> dict[str, str]:
         name, digest = _parse(pointer)
-        path = self._path(name)
+        path = self.path(name)
         try:
-            with self._io().new_input(path).open() as source:
+            with self.io().new_input(path).open() as source:
                 body = source.read()
         except FileNotFoundError as error:
             raise ChainBroken(
@@ -54,11 +54,16 @@ class StateFiles:
             )
         return dict(json.loads(body))
 
-    def _path(self, name: str) -> str:
+    def path(self, name: str) -> str:
         return f"{self.location.rstrip('/')}/{name}"
 
-    def _io(self) -> FileIO:
+    def io(self) -> FileIO:
         return load_file_io(dict(self.options), self.location)
+
+
+def name_in(pointer: str) -> str:
+    """The name of the file that a summary points to."""
+    return _parse(pointer)[0]
 
 
 def _parse(pointer: str) -> tuple[str, str]:

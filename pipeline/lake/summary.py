@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from uuid import UUID
 
 from pipeline.core.landing import Landing
 from pipeline.core.ledger_codec import read_ledger, read_positions, write_ledger, write_positions
@@ -22,11 +23,11 @@ _MOST_TEXT = 500
 """The most characters of an entry that only people read."""
 
 
-def summary_of(landing: Landing, states: StateFiles, *, writer: str) -> dict[str, str]:
+def summary_of(landing: Landing, states: StateFiles, *, writer: str, table: UUID) -> dict[str, str]:
     """The summary's entries for this landing. Writes a state file first if they are too large."""
     values = {POSITIONS: write_positions(landing.positions), LEDGER: write_ledger(landing.page)}
     if sum(map(len, values.values())) > LIMIT:
-        values = {STATE: states.write(values)}
+        values = {STATE: states.write(values, of=table)}
     runs = ", ".join(sorted({r.run for r in landing.page.ranges}))
     return values | {RUN: runs[:_MOST_TEXT], WRITER: writer[:_MOST_TEXT]}
 

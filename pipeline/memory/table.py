@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Literal
 
 from pipeline.core.batch import StagedFile
+from pipeline.core.expiry_plan import MAIN, History, Ref, Seen, Shape
 from pipeline.core.landing import Landing, Proposal, decide_landing
 from pipeline.core.lineage import LedgerPage
 from pipeline.core.position import Positions
 from pipeline.core.repair_plan import KnownState, LastRow, Picked, TableEvidence
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.errors import ChainBroken, CommitUnknown, Transient, Unknown
-from pipeline.ports import Clock, Committed, RepairableTable, StagingSpec, TableState
+from pipeline.ports import Clock, Committed, LakeTable, StagingSpec, TableState
 
 COLUMNS = (
     "stream",
@@ -68,7 +69,7 @@ class Snapshot:
         return self.id
 
 
-class MemoryTable(RepairableTable):
+class MemoryTable(LakeTable):
     def __init__(self, clock: Clock, location: str = "memory") -> None:
         self.snapshots: dict[int, Snapshot] = {}
         self.head: int | None = None
@@ -80,6 +81,7 @@ class MemoryTable(RepairableTable):
         """Staged files that something else has deleted."""
         self.is_there = True
         """Whether the catalog has the table. Only the tests of its creation begin without."""
+        self.tags: dict[str, int] = {}
         self._forgotten: set[int] = set()
         """Expired snapshots that no metadata file describes any more. Their rows are still in the table."""
         self._clock = clock
@@ -109,9 +111,9 @@ class MemoryTable(RepairableTable):
         while True:
             base = self.load()
             # An earlier try whose answer was lost may have landed. It counts only if it is part of main (D17 of docs/protocol.md).
-            for snapshot in self.history(base.snapshot) if tries else ():
-                if snapshot.id in tries:
-                    return self._committed(snapshot.id, tries[snapshot.id])
+            mine = self._landed(base.snapshot, tries)
+            if mine is not None:
+                return self._committed(mine, tries[mine])
             if unsure >= _UNSURE_TRIES:
                 raise CommitUnknown(f"{unsure} commits got no clear answer, and the table shows none of them")
             self._check_files(proposal.files, unsure=unsure)
@@ -119,14 +121,7 @@ class MemoryTable(RepairableTable):
             landing = decide_landing(base.positions, proposal)
             if landing.is_empty:
                 return Committed(landing, None, base)
-            made = Snapshot(
-                next(self._ids),
-                base.snapshot,
-                landing.positions,
-                landing.page,
-                landing.files,
-                at=self._clock.now(),
-            )
+            made = self._snapshot(base.snapshot, landing)
             tries[made.id] = landing
             try:
                 if self._swap(made):
@@ -139,6 +134,37 @@ class MemoryTable(RepairableTable):
         while head is not None:
             yield self.snapshots[head]
             head = self.snapshots[head].parent
+
+    # --- upkeep -----------------------------------------------------------------------------------------------
+
+    def retained(self) -> History:
+        with self._lock:
+            seen = {s.id: _seen(s) for s in self.snapshots.values() if self._knows(s.id)}
+            return History(seen, self._refs())
+
+    def expire(self, history: History, snapshots: Sequence[int]) -> bool:
+        self.fault("request")
+        with self._lock:
+            if self._refs() != history.refs:
+                return False
+            self._forgotten.update(snapshots)
+        self.fault("answer")
+        return True
+
+    def carry(self) -> TableState:
+        while True:
+            base = self.load()
+            if base.origin_allowed:
+                raise ChainBroken("the table has no positions that could be carried forward")
+            landing = Landing(LedgerPage(), (), (), base.positions)
+            made = self._snapshot(base.snapshot, landing)
+            try:
+                if self._swap(made):
+                    return self._state(made.id)
+            except LostOnTheWay as lost:
+                if self._landed(self.head, {made.id: landing}) is None:
+                    raise CommitUnknown("a commit got no clear answer") from lost
+                return self._state(self.head)
 
     # --- what others do to a table ----------------------------------------------------------------------------
 
@@ -179,7 +205,7 @@ class MemoryTable(RepairableTable):
         )
 
     def rebuild(self, landing: Landing, on: int | None) -> TableState:
-        made = Snapshot(next(self._ids), on, landing.positions, landing.page, landing.files)
+        made = self._snapshot(on, landing)
         try:
             moved = not self._swap(made)
         except LostOnTheWay as lost:
@@ -210,6 +236,27 @@ class MemoryTable(RepairableTable):
             pass
         return reached, tuple(reversed(picked)), is_whole
 
+    def _snapshot(self, parent: int | None, landing: Landing) -> Snapshot:
+        return Snapshot(
+            next(self._ids), parent, landing.positions, landing.page, landing.files, at=self._clock.now()
+        )
+
+    def _refs(self) -> dict[str, Ref]:
+        main = {} if self.head is None else {MAIN: Ref(self.head, is_branch=True)}
+        return main | {name: Ref(snapshot) for name, snapshot in self.tags.items()}
+
+    def _landed(self, head: int | None, tries: Mapping[int, Landing]) -> int | None:
+        """The snapshot among `tries` that main leads to, if it leads to one. Ids grow, so that none is below the lowest of them."""
+        try:
+            for snapshot in self.walk(head) if tries else ():
+                if snapshot.id in tries:
+                    return snapshot.id
+                if snapshot.id < min(tries):
+                    break
+        except ChainBroken as cut:
+            raise CommitUnknown("the snapshots of that time have been expired since") from cut
+        return None
+
     def _swap(self, made: Snapshot) -> bool:
         self.fault("request")
         with self._lock:
@@ -221,20 +268,22 @@ class MemoryTable(RepairableTable):
         return True
 
     def _state(self, head: int | None) -> TableState:
-        for snapshot in self.walk(head):
+        known = len(self.snapshots) - len(self._forgotten)
+        for foreign, snapshot in enumerate(self.walk(head)):
             if snapshot.picked is not None:
                 raise ChainBroken(
                     f"snapshot {snapshot.id} is a cherry-pick. Nothing was committed; run `headrace repair`"
                 )
             if snapshot.ours:
-                return TableState(snapshot.positions, head, origin_allowed=False)
+                shape = Shape(known, foreign)
+                return TableState(snapshot.positions, head, origin_allowed=False, shape=shape)
         if any(snapshot.ours for snapshot in self.snapshots.values()):
             raise ChainBroken("the table was rolled back to before its first landing. Nothing was committed")
         if any(snapshot.files for snapshot in self.history(head)):
             raise ChainBroken(
                 "the table has records, but no positions. Nothing was committed; run `headrace repair`"
             )
-        return TableState(Positions(), head, origin_allowed=True)
+        return TableState(Positions(), head, origin_allowed=True, shape=Shape(known, known))
 
     def walk(self, head: int | None) -> Iterator[Snapshot]:
         """The snapshots of main, newest first, as far as a metadata file describes them."""
@@ -251,7 +300,14 @@ class MemoryTable(RepairableTable):
     def _put(self, files: tuple[StagedFile, ...], *, picked: int | None = None) -> int:
         with self._lock:
             made = Snapshot(
-                next(self._ids), self.head, Positions(), LedgerPage(), files, ours=False, picked=picked
+                next(self._ids),
+                self.head,
+                Positions(),
+                LedgerPage(),
+                files,
+                ours=False,
+                picked=picked,
+                at=self._clock.now(),
             )
             self.snapshots[made.id] = made
             self.head = made.id
@@ -272,3 +328,14 @@ class MemoryTable(RepairableTable):
         if unsure:
             raise CommitUnknown(f"{why}, and an earlier try got no clear answer")
         raise Transient(f"{why}. Nothing was committed")
+
+
+def _seen(snapshot: Snapshot) -> Seen:
+    return Seen(
+        snapshot.id,
+        snapshot.parent,
+        snapshot.id,
+        snapshot.at,
+        carries=snapshot.ours and snapshot.picked is None,
+        is_pick=snapshot.picked is not None,
+    )

@@ -205,6 +205,29 @@ class LandingSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UpkeepSettings:
+    enabled: bool = knob(
+        default=True,
+        doc="Headrace expires the lake table's old snapshots, so that commits stay fast, and its upkeep job deletes files that nothing "
+        "names any more. false: something else has to do both.",
+    )
+    keep_snapshots: int = knob(
+        100,
+        doc="The newest snapshots of the table that stay, however old they are: main can be rolled back to them.",
+    )
+    keep_for: timedelta = knob(
+        timedelta(hours=1),
+        doc="Snapshots younger than this stay, however many they are. Choose it longer than the longest break of a reader that reads "
+        "the table's changes from snapshot to snapshot. Each snapshot that stays makes all commits slower.",
+    )
+    orphans_after: timedelta = knob(
+        timedelta(days=3),
+        doc="How long a file must have been seen without a name in the table's metadata before the upkeep job deletes it. It must be "
+        "longer than the longest query of the table; at least a day.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AwsSettings:
     region: str | None = knob(
         doc="AWS region of all services. Default: the region of the environment or of the profile. For a bucket in another region set "
@@ -363,6 +386,9 @@ class Settings:
     )
     landing: LandingSettings = knob(
         factory=LandingSettings, doc="The Iceberg table into which records are landed."
+    )
+    upkeep: UpkeepSettings = knob(
+        factory=UpkeepSettings, doc="How the lake table is kept small: what is expired and deleted, and when."
     )
     private_files: bool = knob(
         default=True,

@@ -50,6 +50,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         _fractions,
         _shared,
         _landing,
+        _upkeep,
         _times,
     ):
         yield from rule(settings)
@@ -340,6 +341,19 @@ def _inside(path: str, folder: str) -> bool:
     # s3a: and s3n: are other names of s3:, and a path without a scheme is the same place as with file:.
     path, folder = (normpath(re.sub(r"^(?:file://|file:)|(?<=^s3)[an](?=:)", "", p)) for p in (path, folder))
     return path == folder or path.startswith(f"{folder}/")
+
+
+_LEAST_ORPHANS_AFTER = timedelta(days=1)
+"""A commit may name files that were staged half a day ago (`pipeline/lake/iceberg.py`), and hosts' clocks differ."""
+
+
+def _upkeep(settings: Settings) -> Iterator[Broken]:
+    after = settings.upkeep.orphans_after
+    if after < _LEAST_ORPHANS_AFTER:
+        yield Broken(
+            "upkeep.orphans_after",
+            f"is {show(after)}; allowed: {show(_LEAST_ORPHANS_AFTER)} or more, else files are deleted that a running query reads",
+        )
 
 
 def _times(settings: Settings) -> Iterator[Broken]:

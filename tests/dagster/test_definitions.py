@@ -1,14 +1,16 @@
 """The definitions that Dagster gets."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import dagster as dg
 import pytest
 
 from assets.names import lineage_key
-from pipeline.settings.model import TimeSettings
+from pipeline.settings.model import TimeSettings, UpkeepSettings
 from sensors.interval import interval
 from tests.dagster.fixtures import MakeWorld
+from tests.dagster.world import Ports
 
 
 def test_the_asset_records_is_partitioned_by_shard_and_depends_on_the_stream(make_world: MakeWorld):
@@ -52,3 +54,26 @@ def test_sensors_run_from_the_start_with_the_intervals_that_the_settings_say(mak
 def test_the_interval_of_a_sensor_is_a_second_less_than_its_tick(tick: float, asked: int):
     """Dagster's daemon looks at its sensors every 5 s: an interval of 5 s would give a tick every 10 s. An interval of 0 means Dagster's 30 s."""
     assert interval(timedelta(seconds=tick)) == asked
+
+
+def test_the_upkeep_job_runs_by_a_schedule_unless_the_settings_switch_upkeep_off(make_world: MakeWorld):
+    from pipeline.definitions import (
+        build_definitions,
+    )  # its import reads settings, which the fixture provides
+
+    world = make_world()
+    app = world.settings.application
+    for enabled, status in ((True, "RUNNING"), (False, "STOPPED")):
+        settings = replace(world.settings, upkeep=UpkeepSettings(enabled=enabled))
+        defs = build_definitions(settings, ports=Ports(world.world))
+        (schedule,) = defs.get_repository_def().schedule_defs
+        assert schedule.job_name == f"{app}_upkeep"
+        assert schedule.default_status is dg.DefaultScheduleStatus[status]
+
+
+def test_the_upkeep_job_runs_before_anything_has_landed_and_afterwards(make_world: MakeWorld):
+    world = make_world()
+    job = world.defs.resolve_job_def(f"{world.settings.application}_upkeep")
+    assert job.execute_in_process().success
+    world.world.lead()
+    assert job.execute_in_process().success

@@ -68,6 +68,9 @@ class Ports:
     def table(self, _writer: str) -> Any:
         return self.world.table
 
+    def files(self, _user: str) -> Any:
+        return self.world.files
+
     def lineage(self, _writer: str) -> Any:
         return self.world.lineage
 

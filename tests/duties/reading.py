@@ -48,6 +48,9 @@ class PortsOf:
     def table(self, _writer: str) -> Any:
         return self.place.table
 
+    def files(self, _user: str) -> Any:
+        return self.place.files
+
     def lineage(self, _writer: str) -> Any:
         return self.place.lineage
 

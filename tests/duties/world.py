@@ -23,6 +23,7 @@ from pipeline.duties.worker_report import WorkerMemory, WorkerReport
 from pipeline.duties.worker_tick import WorkerDuty
 from pipeline.kcl.migration import ClientVersion
 from pipeline.memory.clock import CountingIds, MemoryClock
+from pipeline.memory.files import MemoryFiles
 from pipeline.memory.leader_lock import MemoryLeaderLock
 from pipeline.memory.leases import MemoryLeaseStore
 from pipeline.memory.lineage import MemoryLineage
@@ -97,6 +98,7 @@ class World:
         self.runs = MemoryRuns(self.clock)
         self.table = MemoryTable(self.clock)
         self.lineage = MemoryLineage(self.table)
+        self.files = MemoryFiles(self.table)
         self.stage = MemoryStage(self.source, self.clock)
         self.ids = CountingIds()
         self.tables = MadeTables()

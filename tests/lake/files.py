@@ -93,7 +93,7 @@ def a_file(
 ) -> StagedFile:
     """Write a file as a Spark task does: shards and sequence numbers in order, with the field ids of the spec."""
     table = pa.table(_columns(rows, arrival), _schema(spec, with_ids=with_ids))
-    path = f"{spec.location}/{arrival:%Y-%m-%d}/{uuid4().hex}.parquet"
+    path = f"{spec.location}/arrival_ts_day={arrival:%Y-%m-%d}/{uuid4().hex}.parquet"
     storage, inside = _storage(spec, path)
     footers: list[pq.FileMetaData] = []
     with storage.open_output_stream(inside) as out:

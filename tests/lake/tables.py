@@ -20,17 +20,17 @@ from pipeline.lake.catalog import embedded_catalog
 from pipeline.lake.data_files import data_files, ids_of
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.memory.table import LostOnTheWay, MemoryTable, Way
-from pipeline.ports import RepairableTable, StagingSpec
+from pipeline.ports import LakeTable, StagingSpec
 from tests.lake.files import STREAM, StandingClock, a_file, a_key, numbers_in
 
 
 class Lake(Protocol):
     """One table, with what can be seen of it from outside."""
 
-    table: RepairableTable
+    table: LakeTable
     clock: StandingClock
 
-    def handle(self) -> RepairableTable:
+    def handle(self) -> LakeTable:
         """Open the same table as another process does."""
         ...
 
@@ -82,9 +82,9 @@ class MemoryLake:
         self.clock = StandingClock()
         self.memory = MemoryTable(self.clock, str(folder / "data"))
         self.memory.rows_of = rows_in_file
-        self.table: RepairableTable = self.memory
+        self.table: LakeTable = self.memory
 
-    def handle(self) -> RepairableTable:
+    def handle(self) -> LakeTable:
         return self.table
 
     def lose(self, way: Way, *, times: int = 1) -> None:
@@ -150,7 +150,7 @@ class IcebergLake:
         self.folder = folder
         self.iceberg = self.handle()
         self.iceberg.ensure(create=True)
-        self.table: RepairableTable = self.iceberg
+        self.table: LakeTable = self.iceberg
 
     def handle(self) -> IcebergTable:
         return IcebergTable(

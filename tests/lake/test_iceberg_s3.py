@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,6 +13,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from pipeline.aws.pages_decode import record_schema
+from pipeline.core.deletion_plan import Unnamed
 from pipeline.core.landing import Proposal
 from pipeline.core.lineage import Kind
 from pipeline.lake import read, summary
@@ -19,6 +21,7 @@ from pipeline.lake.catalog import embedded_catalog
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.lineage_table import IcebergLineage
 from pipeline.lake.stage_files import write_files
+from pipeline.lake.table_files import IcebergFiles
 from tests.lake.files import NOON, ORIGIN, StandingClock, a_key, a_landing, a_range, at, numbers_in
 from tests.lake.lineages import pages_in
 
@@ -135,3 +138,28 @@ def test_a_wave_with_one_file_takes_at_most_twelve_requests(
         assert requests.seen, "the log of the stand-in has lines for the requests"
         assert len(requests.seen) <= 12, "\n".join(requests.seen)
     assert numbers_in(read.rows(table)) == {A.shard_id: [1, 2, 3]}
+
+
+def test_upkeep_finds_and_deletes_files_on_s3(tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(summary, "LIMIT", 0)
+    table = open_table(tmp_path, endpoint)
+    table.ensure(create=True)
+    table.commit(ORIGIN)
+    table.commit(a_landing(table.staging_spec(), A, after=None, numbers=[1]))
+    files = IcebergFiles(table)
+    staged = a_landing(table.staging_spec(), A, after=1, numbers=[2]).files[0]
+    look = files.look()
+    # The stand-in keeps what other tests left in the buckets.
+    (orphan,) = (each for each in look.stored if each.path == staged.path.removeprefix("s3://"))
+    assert orphan.size == staged.size
+    assert orphan.path not in look.named
+    table_id = table.open().metadata.table_uuid.hex
+    states = [each for each in look.stored if each.path.startswith(f"state/headrace/{table_id}-")]
+    assert len(states) == 2
+    assert {each.path for each in states} <= set(look.named)
+    assert files.delete([orphan]) == ((orphan,), None)
+    assert orphan not in files.look().stored
+    memory = Unnamed(NOON, {orphan.path: timedelta(days=1)})
+    files.remember(memory)
+    assert files.remembered() == memory
+    assert numbers_in(read.rows(table)) == {A.shard_id: [1]}

@@ -117,6 +117,7 @@ _SAMPLES = {
     "coordination.point_in_time_recovery": "true",
     "coordination.deletion_protection": "true",
     "landing.table": "lake.other",
+    "upkeep.orphans_after": "2d",
     "aws.endpoint": "http://127.0.0.1:4567",
     "workers.0.spark.remote": "sc://one:1",
 }

@@ -47,7 +47,8 @@ class People:
         if not self._is_whole() or table.head is None:
             return
         now = table.load().positions.origins.keys()
-        behind = [snapshot.id for snapshot in table.history(table.head)][1:_BACK]
+        kept = table.retained().snapshots
+        behind = [snapshot.id for snapshot in table.history(table.head) if snapshot.id in kept][1:_BACK]
         fit = [at for at in behind if table.state_at(at).positions.origins.keys() == now]
         if fit:
             to = world.rng.choice(fit)

@@ -310,9 +310,9 @@ _PAST_BUGS: Final = (
         "the newest snapshot with positions counts, even if it was rolled back and isn't part of the table",
         (
             "memory.table",
-            "        for snapshot in self.walk(head):\n            if snapshot.picked is not None:\n                raise",
+            "        for foreign, snapshot in enumerate(self.walk(head)):\n            if snapshot.picked is not None:\n                raise",
             (
-                "        for snapshot in (self.snapshots[at] for at in sorted(self.snapshots, reverse=True)):\n"
+                "        for foreign, snapshot in enumerate(self.snapshots[at] for at in sorted(self.snapshots, reverse=True)):\n"
                 "            if snapshot.picked is not None:\n                raise"
             ),
         ),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pipeline.core.batch import Batch, BatchLimits, Manifest
 from pipeline.core.change import Applied, Change, Outcome, Refused
+from pipeline.core.expiry_plan import History
 from pipeline.core.landing import Proposal
+from pipeline.core.recording import Recorded
 from pipeline.errors import TablesMissing, Unreachable
 from pipeline.memory.leases import one_by_one
 from pipeline.ports import Committed, OnWaiting, StagingSpec, TableState
@@ -244,6 +247,42 @@ class Table(Port):
         world.sim.pause(0.005)
         world.tally.add_commit(process.claim, done)
         return done
+
+    def retained(self) -> History:
+        history: History = self._calls.call(LOAD, "table.retained", self._server.retained)
+        return history
+
+    def expire(self, history: History, snapshots: Sequence[int]) -> bool:
+        self._require_nothing_claimed("expires snapshots")
+        self._calls.world.sim.pause(0.05)
+        done: bool = self._server.expire(history, snapshots)
+        self._calls.world.tally.expired += len(snapshots) if done else 0
+        return done
+
+    def carry(self) -> TableState:
+        self._calls.world.sim.pause(0.05)
+        state: TableState = self._server.carry()
+        return state
+
+    def _require_nothing_claimed(self, what: str) -> None:
+        claim = self._calls.process.claim
+        for row in self._calls.world.leases.rows.values():
+            if claim and row.run_claim == claim:
+                raise Violation("I40", f"{claim} {what} while it holds {row.key}", row.key)
+
+
+class Lineage(Port):
+    service, name = "lake", "lineage"
+
+    def __init__(self, calls: ServiceCalls) -> None:
+        super().__init__(calls, calls.world.lineage)
+
+    def record(self, *, at_most: timedelta | None = None) -> Recorded:
+        if not self._calls.process.alive:
+            raise Killed
+        self._calls.world.sim.pause(0.2 + self._calls.world.rng.random())
+        recorded: Recorded = self._server.record(at_most=at_most)
+        return recorded
 
 
 class Stage:

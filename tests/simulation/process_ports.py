@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import HeadraceError
-from pipeline.ports import Clock, LineageTable, Pages
-from tests.simulation.ports import Leases, Lock, ServiceCalls, Source, Stage, Table, Tables, Workers
+from pipeline.ports import Clock, Pages, TableFiles
+from tests.simulation.ports import Leases, Lineage, Lock, ServiceCalls, Source, Stage, Table, Tables, Workers
 from tests.simulation.scheduler import Process
 
 if TYPE_CHECKING:
@@ -137,8 +137,15 @@ class ProcessPorts:
     def table(self, writer: str) -> Any:
         return self._table
 
-    def lineage(self, writer: str) -> LineageTable:
-        raise AssertionError("no duty of the simulated fleet records lineage")
+    @cached_property
+    def _lineage(self) -> Lineage:
+        return Lineage(self._calls)
+
+    def files(self, user: str) -> TableFiles:
+        raise AssertionError("no duty of the simulated fleet deletes files")
+
+    def lineage(self, writer: str) -> Any:
+        return self._lineage
 
     def pages(self) -> Pages:
         raise AssertionError("the simulator reads no pages: its stage reads the stream in memory")

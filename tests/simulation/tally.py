@@ -19,6 +19,8 @@ class Tally:
     """The claims of the runs of which the table refused a range."""
     staged_rows: int = 0
     refused_rows: int = 0
+    expired: int = 0
+    """Snapshots that Headrace's own expiry removed."""
 
     def add_commit(self, claim: str, done: Committed) -> None:
         self.commits += 1

@@ -14,6 +14,7 @@ from pipeline.core.stream import ShardKey, StreamId, lease_key
 from pipeline.duties.turns import Turn
 from pipeline.memory.clock import START, CountingIds
 from pipeline.memory.leader_lock import MemoryLeaderLock
+from pipeline.memory.lineage import MemoryLineage
 from pipeline.memory.stage import MemoryStage
 from pipeline.settings.choices import FormerStreams, InitialPosition, StreamsMode
 from pipeline.settings.kcl_block import KclSettings
@@ -23,6 +24,7 @@ from pipeline.settings.model import (
     Settings,
     StreamSettings,
     TimeSettings,
+    UpkeepSettings,
     WaveSettings,
     WorkerSettings,
 )
@@ -48,6 +50,8 @@ NAMES = ("orders", "orders-b", "orders-c")
 STREAM = NAMES[0]
 _READS_A_SECOND = 5
 _MOST_LINES = 200_000
+_UPKEEP = UpkeepSettings(keep_snapshots=10, keep_for=timedelta(minutes=1))
+"""So that snapshots expire within minutes."""
 _CLEANUP = _FORMER_WAIT = timedelta(seconds=60)
 """Shorter than the defaults, so that clean-ups happen within minutes in a plan without a quiet stretch. All other
 times are the defaults."""
@@ -74,6 +78,7 @@ class World:
         self.workers = WatchedWorkers(self)
         self.lock = MemoryLeaderLock()
         self.table = WatchedTable(self)
+        self.lineage = MemoryLineage(self.table)
         self.stage = MemoryStage(self.source, self.clock)
         self.tables_missing = False
         self.runs: dict[str, RunAtWork] = {}
@@ -146,6 +151,7 @@ class World:
             times=TimeSettings() if plan.quiet else TimeSettings(cleanup=_CLEANUP),
             assignment=AssignmentSettings(graceful=plan.graceful),
             wave=WaveSettings(records=plan.wave_records),
+            upkeep=_UPKEEP,
         )
 
     # -- for processes -----------------------------------------------------------------------------

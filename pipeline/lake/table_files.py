@@ -1,0 +1,62 @@
+"""The files of the lake table on Iceberg, and the memory of those that nothing names: a small JSON file beside the state files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from pyarrow import ArrowException
+
+from pipeline.core.deletion_plan import FilesLook, StoredFile, Unnamed
+from pipeline.errors import Unreachable
+from pipeline.lake.catalog import asking
+from pipeline.lake.expire import is_frozen
+from pipeline.lake.iceberg import IcebergTable
+from pipeline.lake.stored_files import StoredFiles
+from pipeline.ports import TableFiles
+
+
+class IcebergFiles(TableFiles):
+    def __init__(self, lake: IcebergTable) -> None:
+        self._lake = lake
+        self._entries: dict[str, frozenset[str]] = {}
+
+    def look(self) -> FilesLook:
+        files = self._files()
+        try:
+            with asking(f"the storage of {self._lake.identifier}"):
+                # In this order: a file of the newest snapshot was there before the listing, so that the listing has to show it.
+                named = files.named()
+                listing = files.listing()
+        except ArrowException as error:
+            raise Unreachable(f"the storage of {self._lake.identifier} can't be read now: {error}") from error
+        files.check(listing, named)
+        return FilesLook(listing, named.all, is_frozen=is_frozen(files.table.metadata))
+
+    def remembered(self) -> Unnamed:
+        try:
+            with self._lake.states.io().new_input(self._memory()).open() as source:
+                found = json.loads(source.read())
+            since = {str(path): timedelta(seconds=float(age)) for path, age in found["unnamed"].items()}
+            return Unnamed(datetime.fromisoformat(found["looked"]), since)
+        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+            # Missing at the first look. Damaged if a process died while it wrote the file: then all files wait once more.
+            return Unnamed()
+
+    def remember(self, memory: Unnamed) -> None:
+        unnamed = {path: age.total_seconds() for path, age in memory.since.items()}
+        looked = None if memory.looked is None else memory.looked.isoformat()
+        body = json.dumps({"looked": looked, "unnamed": unnamed}, indent=1).encode()
+        output = self._lake.states.io().new_output(self._memory())
+        with asking(f"the state of {self._lake.identifier}"), output.create(overwrite=True) as out:
+            out.write(body)
+
+    def delete(self, files: Sequence[StoredFile]) -> tuple[tuple[StoredFile, ...], str | None]:
+        return self._files().delete(files)
+
+    def _files(self) -> StoredFiles:
+        return StoredFiles(self._lake.open(), self._lake.states, self._entries)
+
+    def _memory(self) -> str:
+        return self._lake.states.path(f"upkeep-{self._lake.open().metadata.table_uuid.hex}.json")
