@@ -28,7 +28,7 @@ from pyiceberg.table.update import (
 from pipeline.lake.schema import missing_sort_order
 
 TAG = "headrace"
-"""A tag on the newest snapshot that moved a position, so that expiry keeps this snapshot. Positions are never read by way of
+"""A tag on the newest snapshot that moved a position or carried all of them, so that other engines' expiry keeps this snapshot. Positions are never read by way of
 the tag: after a rollback of main, the tag is on a snapshot that is no longer part of the table.
 """
 MARK = "headrace.landed"

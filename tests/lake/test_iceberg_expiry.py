@@ -171,6 +171,13 @@ def test_an_expiry_by_pyicebergs_own_removal_leaves_a_table_that_goes_on(lake: I
     assert len(list(IcebergLineage(lake.handle()).entries())) > 40
 
 
+def test_the_tag_goes_to_the_snapshot_that_carries_the_positions(lake: IcebergLake):
+    """Another engine's expiry keeps tagged snapshots: the nearest positions are the best to keep."""
+    append_as_others(lake.iceberg.open())
+    carried = lake.iceberg.carry().snapshot
+    assert lake.iceberg.retained().refs["headrace"].snapshot == carried
+
+
 def test_beside_an_engine_that_commits_and_expires_a_table_at_rest_stays_whole(lake: IcebergLake):
     """The other engine keeps its newest snapshot only, and the positions would get lost in it."""
     before = lake.iceberg.load().positions

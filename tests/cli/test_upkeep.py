@@ -1,0 +1,67 @@
+"""`headrace upkeep` on a table in a folder: what it prints, and what it changes."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli import DONE, main
+from pipeline.demo.reading import the_table
+from pipeline.lake.iceberg import IcebergTable
+from tests.lake.files import ORIGIN, a_key, a_landing
+
+A = a_key(0)
+
+
+class App:
+    def __init__(self, folder: Path) -> None:
+        self.config = folder / "headrace.yaml"
+        self.config.write_text(
+            "application: orders\nstreams: [{name: orders}]\naws: {region: eu-west-1}\n"
+            "landing: {table: lake.records, home: lake}\nupkeep: {keep_snapshots: 5, keep_for: 1ms}\n"
+        )
+        self.folder = folder / "lake"
+
+    @property
+    def table(self) -> IcebergTable:
+        return the_table(self.folder)
+
+    def __call__(self, *arguments: str) -> int:
+        return main(["upkeep", "--config", str(self.config), *arguments])
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> App:
+    made = App(tmp_path)
+    table = made.table
+    table.ensure()
+    table.commit(ORIGIN)
+    return made
+
+
+def test_upkeep_expires_and_tells_what_waits(app: App, capsys: pytest.CaptureFixture[str]):
+    for _ in range(40):
+        app.table.carry()
+    a_landing(app.table.staging_spec(), A, after=None, numbers=[1])
+    assert app() == DONE
+    out = capsys.readouterr().out
+    assert "36 snapshots of the lake table expired" in out
+    assert len(app.table.retained().snapshots) == 5
+    assert "0 files (0 bytes) deleted; 1 file (" in out
+
+
+def test_a_dry_run_changes_nothing(app: App, capsys: pytest.CaptureFixture[str]):
+    for _ in range(40):
+        app.table.carry()
+    before = app.table.retained()
+    assert app("--dry-run") == DONE
+    assert app.table.retained() == before
+    assert "0 files (0 bytes) deleted" in capsys.readouterr().out
+
+
+def test_upkeep_of_a_table_into_which_nothing_landed_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    app = App(tmp_path)
+    app.table.ensure()
+    assert app() == DONE
+    assert capsys.readouterr().out == "no file deleted: nothing has landed in the table yet\n"
