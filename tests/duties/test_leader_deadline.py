@@ -124,7 +124,7 @@ def test_the_watching_of_handovers_goes_on_over_a_pass_that_takes_several_ticks(
     memory = world.leader_memory["w1"].assignment
     assert memory.unfinished
     assert memory.last_pass == world.clock.now() - DEADLINE, (
-        "the memory holds when the pass looked, so that the next look adds the time since then"
+        "the memory holds the time of this pass's look, so that the next look adds the time since then"
     )
 
 

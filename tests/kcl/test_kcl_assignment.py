@@ -294,7 +294,7 @@ def test_a_target_that_couldnt_take_one_lease_is_assigned_no_other_in_the_same_p
     leases = [*held("hot", 400.0), *held("warm", *[90.0] * 5)]
     workers = [a_worker("hot", 90.0), a_worker("warm", 75.0), a_worker("cool", 30.0)]
     rules = KclRules(graceful=False, dampening=1.0)
-    # The lease with 400 would lift `cool` above the average, one with 90 wouldn't. KCL doesn't try it any more.
+    # The lease with 400 would lift `cool` above the average, a lease with 90 wouldn't. KCL tries only the first.
     assert "cool" not in after_one_run(leases, workers, rules)
 
 

@@ -1,6 +1,6 @@
 """The judge of lost records: which records Kinesis trimmed before a run read them, and which gaps have to report them.
 
-It is worked out from the records that were put, their arrivals, the retention, and the times at which shards were
+What was lost is worked out from the records that were put, their arrivals, the retention, and the times at which shards were
 really read, never from what the product says. A record that isn't in the table must have been trimmed when its shard
 was read, and must lie in a gap that was committed before. No gap is needed for a record that was trimmed before the
 stream could first be read: with TRIM_HORIZON, a record that arrived before the origin was decided.
@@ -268,5 +268,5 @@ def _proof(shard: ShardTruth, at: float) -> datetime | None:
 
 
 def _was_read_by_kcl(shard: ShardTruth) -> bool:
-    """Whether KCL read the shard to its end. When that was isn't known to Headrace."""
+    """Whether KCL read the shard to its end. Headrace doesn't know when KCL did so."""
     return shard.ended and shard.begins == len(shard.sequences)
