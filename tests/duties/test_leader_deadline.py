@@ -117,7 +117,7 @@ def test_a_tick_without_any_time_left_assigns_nothing_and_doesnt_count_an_assign
     assert assign_passes(world) == before + 1
 
 
-def test_the_watching_of_handovers_goes_on_over_a_pass_that_takes_several_ticks() -> None:
+def test_handovers_are_still_watched_while_a_pass_takes_several_ticks() -> None:
     world = SlowWrites()
     world.until_leases_can_be_given_out()
     world.lead()

@@ -310,8 +310,8 @@ def test_without_throughput_memory_comes_before_cpu():
 
 
 def test_without_throughput_a_worker_above_the_average_loses_leases_first():
-    """Two workers have 0 KB/s to move. That of the worker beyond its range but below the average is -0.0, which
-    Java sorts last."""
+    """Two workers have 0 KB/s to move. For the worker that is beyond its range but below the average the number is
+    -0.0, which Java sorts last."""
     leases = [*held("a_strict", *[0.0] * 4), *held("hot", *[0.0] * 4)]
     workers = [a_worker("a_strict", 40.0, limit=30), a_worker("hot", 90.0, limit=100), a_worker("idle", 10.0)]
     world = World(leases, AT_ONCE)

@@ -247,7 +247,7 @@ class Losses:
                 yield f"record {sequence} of {shard.arrivals[at]} is neither in the table nor in a gap"
 
     def _is_accounted_for(self, shard: ShardTruth, at: int, now: datetime) -> bool:
-        """Whether the record had been trimmed and reported when its shard was read, or is so by now."""
+        """Whether the record was trimmed and reported before its shard was read, or has been by now."""
         arrival = shard.arrivals[at]
         if shard.sequences[at] in shard.left_out or self.is_reported(shard, arrival, now):
             return True
