@@ -118,7 +118,10 @@ class Losses:
         for a shard whose parents left the stream unread, were read to their end by KCL, or ended without a record
         after starting the same way."""
         stream, world = shard.key.stream, self.world
-        if not self.is_first_with_an_origin(stream) or self._named_within_reach(stream) is not None:
+        if (
+            not self.is_first_with_an_origin(stream)
+            or self._named_moment_within_retention(stream) is not None
+        ):
             return False
         parents = (world.truth.shards[ShardKey(stream, name)] for name in shard.parents)
         return all(
@@ -132,7 +135,7 @@ class Losses:
         """Whether this is the first life of the stream that has an origin. KCL alone may have read earlier lives."""
         return next((each for each in self.decided if each.arn == stream.arn), stream) == stream
 
-    def _named_within_reach(self, stream: StreamId) -> datetime | None:
+    def _named_moment_within_retention(self, stream: StreamId) -> datetime | None:
         origin = self.decided[stream]
         named = origin.start.at
         return None if named is None or named < origin.decided - self.retention else named
@@ -176,8 +179,8 @@ class Losses:
             # From which shard the unread parent descends can't be known any more, so any shard may be its ancestor.
             every = (each for each in self.world.truth.shards.values() if each.key.stream == stream)
             proofs = (_proof(each, at) for each in every if each.token is not None)
-            return min((self._begun(stream), *(proof for proof in proofs if proof is not None)))
-        return max(placed, default=self._begun(stream))
+            return min((self._beginning_of(stream), *(proof for proof in proofs if proof is not None)))
+        return max(placed, default=self._beginning_of(stream))
 
     def _may_lack_a_parent(self, shard: ShardTruth, parents: Iterable[ShardTruth]) -> bool:
         """Whether another parent of the shard may be unknown: no listing shows the shard, and a parent's END names only
@@ -185,10 +188,10 @@ class Losses:
         alone = (shard.key.shard_id,)
         return self.world.is_unlisted(shard.key) and any(parent.named == alone for parent in parents)
 
-    def _begun(self, stream: StreamId) -> datetime:
+    def _beginning_of(self, stream: StreamId) -> datetime:
         if stream not in self.decided or not self.is_first_with_an_origin(stream):
             return datetime.fromtimestamp(stream.epoch, UTC)
-        origin, named = self.decided[stream], self._named_within_reach(stream)
+        origin, named = self.decided[stream], self._named_moment_within_retention(stream)
         return origin.decided if named is None or named > origin.decided else named
 
     def add_proof(self, shard: ShardTruth, each: Range, stop: int) -> None:
