@@ -68,5 +68,5 @@ def _aws_configuration(folder: Path) -> Path:
 
 @pytest.fixture
 def joined_spark(spark_server: SparkServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process and its children use that server as the local one."""
+    """This process and its children use the shared Spark server as their local server."""
     monkeypatch.setenv(DISCOVERY, str(spark_server.discovery))

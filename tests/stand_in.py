@@ -45,7 +45,7 @@ def aws() -> Iterator[LocalAws]:
 
 @pytest.fixture(scope="session")
 def dynamodb(aws: LocalAws) -> "DynamoDBClient":
-    from pipeline.aws.clients import dynamodb_client  # here, since tests without AWS needn't wait for boto3
+    from pipeline.aws.clients import dynamodb_client  # here, so that tests without AWS needn't import boto3
 
     endpoint = os.environ.get(OTHER_DYNAMODB_VARIABLE, aws.endpoint)
     return dynamodb_client(AwsSettings(region=aws.region, endpoint=endpoint))

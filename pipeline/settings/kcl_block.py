@@ -17,8 +17,8 @@ class KclSettings:
         kcl="clientVersionConfig (2.x: CLIENT_VERSION_CONFIG_COMPATIBLE_WITH_2X_PHASE1)",
     )
     failover: timedelta | None = knob(
-        doc="Set this to work beside running KCL workers, in their tables: it is their failoverTimeMillis, at least 20s. Needs "
-        "`heartbeat: lease` and `allow_foreign_checkpoints: true`.",
+        doc="Set this to work beside running KCL workers, in their tables: the value is the failoverTimeMillis of these workers, at least 20s. "
+        "Needs `heartbeat: lease` and `allow_foreign_checkpoints: true`.",
     )
     heartbeat: Heartbeat = knob(
         Heartbeat.WORKER,

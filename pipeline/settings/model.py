@@ -178,8 +178,8 @@ class AssignmentSettings:
     )
     cpu: bool = knob(
         default=True,
-        doc="Workers report how busy the CPUs of the hosts are on which their Spark tasks run, and the leader weighs it. false: a "
-        "worker's load is the throughput of its leases alone.",
+        doc="Workers report how busy the CPUs of the hosts are on which their Spark tasks run, and the leader balances by this, too. "
+        "false: a worker's load is the throughput of its leases alone.",
         kcl="disableWorkerMetrics (the opposite)",
     )
 
@@ -269,7 +269,8 @@ class TimeSettings:
     )
     leader_tick: timedelta = knob(
         timedelta(seconds=5),
-        doc="The time between two ticks of the leader's sensor, as above. The leader's lock is valid for four ticks.",
+        doc="The time between two ticks of the leader's sensor, rounded up like `times.worker_tick`. "
+        "The leader's lock is valid for four ticks.",
     )
     lease_duration: timedelta = knob(
         timedelta(seconds=20),

@@ -35,10 +35,10 @@ GONE: Mapping[str, str] = {
     "aws.wire": "GetRecords is always asked for JSON",
     "coordination.scan_segments": "the size of the lease table decides into how many parts a scan is split",
     "discovery.every": "Headrace looks for streams once a minute",
-    "times.garbage_cleanup": "it is six times as long as times.cleanup",
-    "times.hung_after": "it is twice as long as wave.seconds, and two minutes at least",
+    "times.garbage_cleanup": "the rows of shards that no longer exist are deleted in every sixth round of times.cleanup",
+    "times.hung_after": "a run counts as hung when a wave takes longer than twice wave.seconds, and longer than two minutes",
     "times.leader_deadline": "a leader's tick always works for 40 s at most",
-    "times.leader_lock": "it is four times as long as times.leader_tick",
+    "times.leader_lock": "the leader's lock is valid for four times times.leader_tick",
 }
 """Earlier key without a current one -> the rule that replaced the setting.
 

@@ -199,7 +199,7 @@ def test_a_shard_whose_parent_has_not_ended_is_not_read_before_it(make_world: Ma
 def test_claims_are_released_if_a_wave_raises_an_error(make_world: MakeWorld):
     def on_arrow(arrow: Arrow, _keys: tuple[str, ...]) -> None:
         if arrow is Arrow.STAGED:
-            raise RuntimeError("a bug of ours")
+            raise RuntimeError("a mistake in Headrace")
 
     world = make_world(on_arrow=on_arrow)
     world.settle()

@@ -320,7 +320,7 @@ def test_an_unknown_status_of_a_migration_is_an_error(app: Application):
         look(app.client, app.settings)
 
 
-# --- how often it is asked ----------------------------------------------------------------------------------
+# --- how often DynamoDB is asked ----------------------------------------------------------------------------------
 
 
 def test_the_layout_is_looked_at_once_a_minute_and_without_a_scan_while_there_is_a_lock(app: Application):

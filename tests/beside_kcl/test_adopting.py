@@ -35,7 +35,7 @@ def kcl(world: World, rows: Mapping[int, Checkpoint | Lease]) -> None:
 
 
 def at(world: World, shard: int, number: int) -> Checkpoint:
-    """The shard's first so many records were checkpointed by KCL, so they must not land."""
+    """KCL's checkpoint at this record of the shard. The records up to it must not land."""
     its = [record for record in world.put if record[0] == world.shard(shard)]
     world.skipped |= set(its[: number + 1])
     return Checkpoint(str(its[number][1]))

@@ -145,42 +145,42 @@ def test_a_stopped_application_whose_rows_went_on_is_refused() -> None:
         joining(world, beside_kcl=False).survey(STREAM, timestamp=moment)
 
 
-def goes_back_to_its_start(world: World) -> None:
+def put_row_back_to_its_start(world: World) -> None:
     kcl_writes(world, world.shard(COUNTED), TRIM_HORIZON)
 
 
-def goes_back_to_an_earlier_record(world: World) -> None:
+def put_row_back_to_an_earlier_record(world: World) -> None:
     kcl_writes(world, world.shard(COUNTED), Checkpoint(str(world.put[0][1])))
 
 
-def begins_at_another_place(world: World) -> None:
+def put_row_at_another_place(world: World) -> None:
     kcl_writes(world, world.shard(AT_THE_TIP), TRIM_HORIZON)
 
 
-def begins_at_another_moment(world: World) -> None:
+def put_row_at_another_moment(world: World) -> None:
     kcl_writes(world, world.shard(AT_A_MOMENT), LATEST)
 
 
-def is_gone(world: World) -> None:
+def delete_row(world: World) -> None:
     world.leases.wipe(lease_key(world.shard(COUNTED), multi=True))
 
 
 @pytest.mark.parametrize(
-    "changed",
+    "change_row",
     [
-        goes_back_to_its_start,
-        goes_back_to_an_earlier_record,
-        begins_at_another_place,
-        begins_at_another_moment,
-        is_gone,
+        put_row_back_to_its_start,
+        put_row_back_to_an_earlier_record,
+        put_row_at_another_place,
+        put_row_at_another_moment,
+        delete_row,
     ],
 )
-def test_a_row_that_doesnt_go_on_from_its_adopted_position_is_refused_and_named(changed) -> None:
+def test_a_row_that_doesnt_go_on_from_its_adopted_position_is_refused_and_named(change_row) -> None:
     world, moment = a_fleet()
     adopt(world, STREAM, moment)
     kcl_reads(world, NEW, 3)
     before = world.table.load(), world.leases.scan()
-    changed(world)
+    change_row(world)
     with pytest.raises(OriginUnsafe, match=r"before.*shardId-0.*went back"):
         adopt(world, STREAM, moment)
     assert world.table.load() == before[0]

@@ -78,8 +78,8 @@ def test_a_new_application_beside_the_fleet_needs_no_adoption() -> None:
 
 
 def test_in_a_new_application_kcl_may_checkpoint_first_and_headrace_reads_on_after_it() -> None:
-    """The origin is decided before the worker has a row. If the first wave decided it, it would be refused here for
-    ever."""
+    """The origin is decided before the worker has a row. If the first wave decided the
+    origin, the commit of that origin would be refused here for ever."""
     world = shared(World(shards=1))
     key = world.shard(0)
     world.leases.apply(change.create(Lease(key.shard_id, owner="kcl-1"), "KCL"))
@@ -166,7 +166,8 @@ def test_only_leases_that_kept_owner_and_checkpoint_and_were_renewed_a_few_times
 def test_the_workers_tick_reports_the_fleets_failover_time_while_kcl_leads(
     renewals: int, *, told: bool
 ) -> None:
-    """One renewal in a tick of 5 s means 15 s, which is near enough to 20 s; three renewals mean 5 s."""
+    """KCL renews leases three times within its failover time. A renewal in each tick of 5 s shows a failover time of
+    15 s, which is near enough to 20 s; three renewals show one of 5 s."""
     world, said = Beside(), ""
     for _ in range(60):
         world.beats()
@@ -180,7 +181,7 @@ def test_the_workers_tick_reports_the_fleets_failover_time_while_kcl_leads(
 def test_the_beats_of_headraces_own_workers_are_not_counted() -> None:
     world = Beside()
     for row in world.leases.scan().leases:
-        world.leases.apply(change.assign(row, "w1", "KCL's leader gives it to ours"))
+        world.leases.apply(change.assign(row, "w1", "KCL's leader assigns it to w1"))
     for _ in range(60):
         world.beats()
         said = str(world.work("w1"))

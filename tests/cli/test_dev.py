@@ -62,7 +62,8 @@ def the_dagster(folder: Path) -> int:
 
 @contextmanager
 def started(folder: Path, aws: LocalAws, output: int) -> Iterator["subprocess.Popen[bytes]"]:
-    """A `headrace dev` that doesn't outlive the block, also where an assertion fails; `folder` ends its Dagster."""
+    """A `headrace dev` that doesn't outlive the block, also where an assertion fails. The
+    fixture `folder` ends its Dagster."""
     with subprocess.Popen(
         [sys.executable, "-c", HEADRACE, str(free_port())],
         cwd=folder,

@@ -244,7 +244,7 @@ def test_the_error_of_a_single_shard_is_shown_unchanged(
 def test_if_only_the_release_of_a_row_fails_the_command_says_what_was_done(
     app: App, aws: LocalAws, capsys: pytest.CaptureFixture[str]
 ):
-    aws.inject("error", operation="UpdateItem", skip=1)  # the first command holds the row
+    aws.inject("error", operation="UpdateItem", skip=1)  # the first request, which holds the row, succeeds
     assert app("skip", "--shard", FIRST, "--yes") == 75
     aws.clear_faults()
     assert (

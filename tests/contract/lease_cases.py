@@ -23,7 +23,7 @@ PENDING = replace(CLAIMED, pending=Checkpoint("150", 1), pending_state=b"state")
 IN_HANDOVER: Row = {"owner": "next", "checkpoint_owner": "me"}
 NOON = datetime(2026, 1, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 FAILURE = Failure(NOON, "AWS doesn't let this worker read the shard (AccessDeniedException)")
-FAILING = replace(CLAIMED, failure=Failure(NOON - timedelta(minutes=3), "the same, three minutes before"))
+FAILING = replace(CLAIMED, failure=Failure(NOON - timedelta(minutes=3), "an error of three minutes before"))
 FURTHER_CHECKPOINT = Checkpoint("49590338271490256608559692538361571095921575989136588999", 0)
 
 

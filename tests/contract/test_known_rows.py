@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 ROW = Lease("shardId-000000000000", 5, owner="me")
 SECOND = Lease("shardId-000000000001", 3, owner="me")
 AS_KNOWN = replace(ROW, counter=4)
-"""The row as the caller has read it, before it was written once more: it shows whether the row was read again."""
+"""The row as the caller has read it, before it was written once more. A store that answers this row hasn't read the
+row again."""
 
 
 @pytest.fixture(params=["memory", "dynamodb"])

@@ -329,7 +329,7 @@ def odd() -> Lease:
 
 
 def spoil(store: LeaseStore, key: str) -> None:
-    """A row that isn't understood."""
+    """Put a row with this key that isn't understood."""
     if isinstance(store, MemoryLeaseStore):
         store.hold_odd_row(key, "leaseCounter is a text")
         return

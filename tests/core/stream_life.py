@@ -203,7 +203,7 @@ class World:
             moved = [name for name in sorted(self.rows) if not self.rows[name].has_ended and self.read(name)]
             if not made and not moved:
                 return
-        raise AssertionError("positions still move")
+        raise AssertionError("positions still move after all rounds")
 
     def _is_gone(self, key: ShardKey) -> bool:
         return self.stream.is_gone(key.shard_id, self.now)

@@ -89,7 +89,7 @@ def test_no_file_of_a_refused_shard_lands_and_no_shard_lands_in_part(wave: tuple
 def test_a_range_is_refused_only_for_its_own_fault_or_for_a_file_shared_with_a_refused_shard(
     wave: tuple[Positions, Proposal],
 ):
-    """A refused shard takes no shard along that it shares no file with."""
+    """A refused shard takes only those shards along that share a file with it."""
     base, proposal = wave
     landing = decide_landing(base, proposal)
     alone = {r.key for r in proposal.ranges if decide_landing(base, Proposal((r,))).refused}

@@ -15,7 +15,7 @@ from pipeline.core.stream import ShardKey
 from tests.core.stream_life import STREAM, Stream, World, moment
 
 SEEDS = 300
-"""How many seeds of each of the ten mixes are run."""
+"""How many seeds are run with each combination of parameters in this file."""
 STARTS = (TRIM_HORIZON, LATEST, AT_TIMESTAMP)
 
 

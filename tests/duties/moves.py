@@ -33,7 +33,7 @@ def ticks_until(world: World, happened: object, most: int = 40) -> int:
         if happened():  # type: ignore[operator]
             return ticks
         world.tick()
-    raise AssertionError(f"it didn't happen within {most} ticks")
+    raise AssertionError(f"the awaited event didn't happen within {most} ticks")
 
 
 def in_lease_mode(world: World) -> World:

@@ -59,7 +59,7 @@ class SlowWorld(World):
             self.lead()
             if self.leader_memory["w1"].streams.unfinished is None:
                 return ticks
-        raise AssertionError("the sync never came to its end")
+        raise AssertionError("the sync never ended")
 
     def share_with_kcl(self) -> None:
         kcl = replace(self.settings.kcl, heartbeat=Heartbeat.LEASE, failover=timedelta(seconds=20))

@@ -225,7 +225,8 @@ def gaps_of(life: Life, shard: str) -> list[tuple[datetime | None, datetime | No
 
 
 def test_a_gap_below_a_shard_that_left_unread_begins_where_the_last_known_shard_was_read_to() -> None:
-    """Shard 1 had records from before the origin was decided. Its parent was being read then, so that they were to be read, too."""
+    """Shard 1 had records from before the origin was decided. Its parent was being read then, so that these records
+    were to be read, too."""
     life = Life(on_data_loss=GOES_ON)
     life.settings = replace(life.settings, wave=WaveSettings(records=1))
     life.produce(0)

@@ -117,14 +117,14 @@ def test_a_tick_without_any_time_left_assigns_nothing_and_doesnt_count_an_assign
     assert assign_passes(world) == before + 1
 
 
-def test_the_watching_of_handovers_goes_on_over_a_pass_that_takes_several_ticks() -> None:
+def test_handovers_are_still_watched_while_a_pass_takes_several_ticks() -> None:
     world = SlowWrites()
     world.until_leases_can_be_given_out()
     world.lead()
     memory = world.leader_memory["w1"].assignment
     assert memory.unfinished
     assert memory.last_pass == world.clock.now() - DEADLINE, (
-        "the memory holds when the pass looked, so that the next look adds the time since then"
+        "the memory holds the time of this pass's look, so that the next look adds the time since then"
     )
 
 

@@ -227,7 +227,7 @@ def test_a_deployment_whose_stream_doesnt_exist_doesnt_take_the_lock() -> None:
 
 
 def test_a_deployment_that_cant_read_the_leases_doesnt_take_the_lock() -> None:
-    """Without them it could assign none."""
+    """A leader that can't read the leases could assign none."""
     world = World(workers=("w1", "w2"))
     scan = world.leases.scan
 

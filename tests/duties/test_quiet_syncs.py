@@ -202,8 +202,8 @@ def test_after_refused_writes_the_next_sync_lists_the_shards_again() -> None:
 def test_a_shard_that_late_listings_left_out_while_its_children_have_rows_gets_a_row_with_the_next_clean_up() -> (
     None
 ):
-    """The children cover the shard's hash keys, so no sync notices it. But they wait for it: no record is lost or
-    out of order."""
+    """The children cover the shard's hash keys, so no sync notices that the shard has no row. But the children wait
+    for the shard: no record is lost or out of order."""
     world = QuietWorld(shards=1, is_quiet=False)
     world.produce(0, 3)
     left, right = world.source.split(world.shard(0))

@@ -95,7 +95,8 @@ def test_an_error_at_one_row_delays_only_the_rows_of_its_descendants() -> None:
 
 
 def test_an_error_at_one_row_doesnt_keep_the_round_from_its_end() -> None:
-    """The rows that wait for it are no work for the next tick, which would begin with the same row again."""
+    """The rows that wait for the row with the error are no work for the next tick, which would begin with the same row
+    again."""
     world = World(shards=2)
     world.leases.hold_odd_row(world.shard(0).shard_id, "odd")
     for _ in range(3):

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.eventually import eventually
 
 CUT = "E2E_CUT"
-"""The environment variable by which processes find the folder."""
+"""The environment variable with the folder of `Cuts`."""
 
 
 @dataclass(frozen=True)

@@ -46,8 +46,8 @@ def kcl_leads(stage: Stage) -> int:
 
 
 def new_application(stage: Stage) -> int:
-    """Headrace's worker joins a new 3.5.1 application before its first checkpoint, and its first run starts long
-    after that."""
+    """Headrace's worker joins a new 3.5.1 application before KCL's first checkpoint. The worker's first run starts
+    long after that checkpoint."""
     with scene("new application", 4, stage) as play:
         lake = empty_lake(play)
         with play.traffic.flowing():

@@ -22,7 +22,8 @@ def empty_lake(play: Scene) -> Lake:
 
 
 def settings_file(play: Scene, lake: Lake, **more: object) -> Path:
-    """Write a settings file with the required settings and `more`. All others have Headrace's defaults."""
+    """Write a settings file with the required settings and `more`. All other settings have Headrace's
+    defaults."""
     path = play.fleet.folder / "headrace.yaml"
     text = {
         "application": APP,

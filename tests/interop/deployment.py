@@ -88,7 +88,7 @@ class Deployment:
                 end(server)
 
     def stop(self) -> None:
-        """Stop it. The leases are given up, runs end, and the exit code is 0."""
+        """Stop the deployment. The leases are given up, runs end, and the exit code is 0."""
         self.process.terminate()
         code = self.process.wait(_STOP_SECONDS)
         if code:

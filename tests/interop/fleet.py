@@ -110,8 +110,8 @@ class Fleet:
         return self._start(name, command + [f"{key}={value}" for key, value in given.items()])
 
     def start_ours(self, name: str, home: Path, **more: str | float) -> Member:
-        """Start a worker of Headrace in the same application. `home` is the folder of the lake table, which all of
-        them share."""
+        """Start a worker of Headrace in the same application. `home` is the folder of the lake table, which all
+        workers of Headrace share."""
         given = {
             "worker": name,
             "app": self.app,

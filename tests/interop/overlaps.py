@@ -40,7 +40,7 @@ class Commit:
     rows: int = 0
     ended: bool = False
 
-    def brought(self, record: Record) -> bool:
+    def has_landed(self, record: Record) -> bool:
         is_before_end = self.upto is not None and record.number <= self.upto
         return (
             record.shard == self.shard
@@ -78,7 +78,7 @@ def explain(both: Iterable[Record], events: Sequence[Event], commits: Sequence[C
     unexplained = []
     for record in both:
         of_shard = [event for event in events if event.shard == record.shard]
-        commit = next((each for each in commits if each.brought(record)), None)
+        commit = next((each for each in commits if each.has_landed(record)), None)
         causes = [_cause(record, number, of_shard, commit) for number in _processed(record, of_shard)]
         if None in causes or not causes:
             unexplained.append(record)

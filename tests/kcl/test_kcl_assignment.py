@@ -294,7 +294,7 @@ def test_a_target_that_couldnt_take_one_lease_is_assigned_no_other_in_the_same_p
     leases = [*held("hot", 400.0), *held("warm", *[90.0] * 5)]
     workers = [a_worker("hot", 90.0), a_worker("warm", 75.0), a_worker("cool", 30.0)]
     rules = KclRules(graceful=False, dampening=1.0)
-    # The lease with 400 would lift `cool` above the average, one with 90 wouldn't. KCL doesn't try it any more.
+    # The lease with 400 would lift `cool` above the average, a lease with 90 wouldn't. KCL tries only the first.
     assert "cool" not in after_one_run(leases, workers, rules)
 
 
@@ -310,8 +310,8 @@ def test_without_throughput_memory_comes_before_cpu():
 
 
 def test_without_throughput_a_worker_above_the_average_loses_leases_first():
-    """Two workers have 0 KB/s to move. That of the worker beyond its range but below the average is -0.0, which
-    Java sorts last."""
+    """Two workers have 0 KB/s to move. For the worker that is beyond its range but below the average the number is
+    -0.0, which Java sorts last."""
     leases = [*held("a_strict", *[0.0] * 4), *held("hot", *[0.0] * 4)]
     workers = [a_worker("a_strict", 40.0, limit=30), a_worker("hot", 90.0, limit=100), a_worker("idle", 10.0)]
     world = World(leases, AT_ONCE)

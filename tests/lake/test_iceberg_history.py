@@ -261,7 +261,7 @@ def test_a_conflict_reported_for_a_commit_that_landed_deletes_nothing(lake: Iceb
 
     def conflict_with_itself(commit: Callable[..., Any], args: tuple[Any, ...]) -> None:
         commit(*args)
-        raise CommitFailedException("the repeated request met its own first")
+        raise CommitFailedException("the table has changed since the commit was prepared")
 
     wrap(lake, conflict_with_itself)
     land(lake, 3, [4])

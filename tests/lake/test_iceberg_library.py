@@ -57,7 +57,7 @@ def test_without_retries_pyiceberg_deletes_the_manifests_of_a_landed_commit_that
 
     def commit_and_refuse(*args: Any) -> Any:
         commit(*args)
-        raise CommitFailedException("the repeated request met its own first")
+        raise CommitFailedException("the table has changed since the commit was prepared")
 
     patch(catalog, "commit_table", commit_and_refuse)
     with pytest.raises(CommitFailedException):

@@ -52,9 +52,9 @@ try:
 except MissingPackage as error:
     assert "'a_package_nobody_has'" in str(error)
 else:
-    raise AssertionError("nothing was missing")
+    raise AssertionError("the missing package caused no error")
 session.stop()
-print("all of it held")
+print("everything held")
 """
 
 
@@ -73,4 +73,4 @@ def test_a_wave_is_staged_by_a_classic_session_too(tmp_path: Path):
         check=False,
     )
 
-    assert done.stdout.splitlines()[-1:] == ["all of it held"], done.stderr[-3000:]
+    assert done.stdout.splitlines()[-1:] == ["everything held"], done.stderr[-3000:]

@@ -105,9 +105,9 @@ def test_a_first_job_that_fails_is_reported_in_one_sentence():
 
 def test_an_error_of_headraces_own_code_isnt_reported_as_sparks():
     session = Mock()
-    session.range.return_value.collect.side_effect = ValueError("of Headrace")
+    session.range.return_value.collect.side_effect = ValueError("a mistake in Headrace")
 
-    with pytest.raises(ValueError, match="of Headrace"):
+    with pytest.raises(ValueError, match="a mistake in Headrace"):
         SparkStage(lambda _: session, script()).open(warn)
 
 

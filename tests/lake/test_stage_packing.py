@@ -158,11 +158,11 @@ def test_every_task_reports_the_load_of_its_host():
 
 def test_an_error_in_headraces_own_code_isnt_reported_as_sparks():
     def raise_an_own_error(_on_waiting: OnWaiting) -> None:
-        raise ValueError("ours")
+        raise ValueError("a mistake in Headrace")
 
     stage = SparkStage(raise_an_own_error, script())  # type: ignore[arg-type]
 
-    with pytest.raises(ValueError, match="ours"):
+    with pytest.raises(ValueError, match="a mistake in Headrace"):
         stage.stage([a_batch()], a_spec("unused"), ROOMY)
 
 

@@ -118,7 +118,7 @@ def test_spark_workers_import_the_modules_that_were_sent_to_them(spark: "SparkSe
 
     assert len(found) == 2
     assert all(f"/{engine_zip().name}/pipeline/" in file for file in found)
-    # neither the checkout nor the copy from which the server's own daemon is started
+    # No module comes from the checkout, or from the copy of which the server's own daemon is started.
     assert not [
         file for file in found if file.startswith((str(Path(__file__).parents[2]), str(engine_zip().parent)))
     ]

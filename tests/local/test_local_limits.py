@@ -34,7 +34,7 @@ def test_without_throttle_no_rate_is_refused():
     assert [len(page["Records"]) for page in pages] == [1500] * 20
 
 
-def test_a_shard_is_read_5_times_a_second(strict, client):
+def test_a_shard_can_be_read_5_times_a_second(strict, client):
     tokens = [an_iterator(client, shard) for shard in (0, 1)]
     for _ in range(5):
         client.get_records(ShardIterator=tokens[0])
@@ -45,7 +45,7 @@ def test_a_shard_is_read_5_times_a_second(strict, client):
     assert client.get_records(ShardIterator=tokens[0])["Records"] == []
 
 
-def test_a_page_of_10_mib_is_followed_by_5_seconds_of_refusal(strict, client):
+def test_after_a_page_of_10_mib_reads_are_refused_for_5_seconds(strict, client):
     for _ in range(10):
         put(client, b"x" * (MIB - 3), key="key", ExplicitHashKey="0")
         strict.clock.advance(1)
@@ -96,7 +96,7 @@ def test_a_record_larger_than_a_seconds_quota_is_taken_if_the_whole_quota_is_fre
     assert put(client)["ShardId"] == "shardId-000000000000"
 
 
-def test_list_shards_is_called_1000_times_a_second_and_stream(strict, client):
+def test_list_shards_can_be_called_1000_times_a_second_for_each_stream(strict, client):
     a_stream(client, name="other")
     for _ in range(1000):
         strict.kinesis.call("ListShards", {"StreamName": STREAM})

@@ -100,8 +100,8 @@ def test_each_earlier_name_is_reported_in_one_sentence_with_its_line() -> None:
         "h.yaml:4: coordination.mode is now called kcl.mode: rename it. Until then its value counts"
     )
     assert (
-        "h.yaml:21: times.hung_after has no effect any more: it is twice as long as wave.seconds, and two minutes at "
-        "least. Remove times.hung_after"
+        "h.yaml:21: times.hung_after has no effect any more: a run counts as hung when a wave takes longer than twice "
+        "wave.seconds, and longer than two minutes. Remove times.hung_after"
     ) in loaded.notes
     assert str(loaded.origins["kcl.mode"]) == "h.yaml:4"
 

@@ -137,7 +137,7 @@ def test_no_setting_has_the_name_of_a_secret():
     assert [key for key, *_ in knobs(Settings) if names_secret(key)] == []
 
 
-# --- by shape -----------------------------------------------------------------------------------------------
+# --- values that look like a secret -----------------------------------------------------------------------------------------------
 
 BASE64 = string.ascii_letters + string.digits + "/+"
 FORTY = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"  # AWS's own example of a secret access key
@@ -261,7 +261,7 @@ def test_a_secret_in_a_variable_of_no_setting_is_reported_and_not_repeated() -> 
         assert not _repeats(str(caught.value), FORTY)
 
 
-# --- and no false alarms ------------------------------------------------------------------------------------
+# --- values that aren't secrets ------------------------------------------------------------------------------------
 
 words = st.sampled_from(
     [

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _BEFORE = 3.0
-"""How many seconds before the first deployment starts the rows are adopted."""
+"""The rows are adopted so many seconds before the first deployment starts."""
 
 
 class Adoption:

@@ -108,20 +108,22 @@ class CallFaults:
         mix = self.mix
         self._rates = {each.name: getattr(mix, each.name) for each in fields(mix)}
         own = {READ: "lost", ASK_KINESIS: "kinesis", LOAD: "lake"}
-        troubles = {way: self._of_reads(kind) for way, kind in own.items()} | {WRITE: self._of_writes()}
+        troubles = {way: self._faults_of_reads(kind) for way, kind in own.items()} | {
+            WRITE: self._faults_of_writes()
+        }
         for way, its in troubles.items():
             self._faults_of[way] = tuple((self._rates[kind], kind, how) for kind, how in its)
             self._any[way] = sum(rate for rate, _, _ in self._faults_of[way]) + 1e-9
 
-    def _of_reads(self, own: str) -> tuple[tuple[str, How], ...]:
+    def _faults_of_reads(self, own: str) -> tuple[tuple[str, How], ...]:
         return (
-            (own, self._silent),
+            (own, self._give_no_answer),
             ("throttled", self._throttle),
             ("slow", self._slow),
             ("killed", self._kill_first),
         )
 
-    def _of_writes(self) -> tuple[tuple[str, How], ...]:
+    def _faults_of_writes(self) -> tuple[tuple[str, How], ...]:
         return (
             ("throttled", self._throttle),
             ("lost", self._lose),
@@ -165,7 +167,7 @@ class CallFaults:
     def _down(self, process: Process, what: str, do: Callable[[], Any]) -> Any:
         self._give_up(process, what, "the service is unavailable")
 
-    def _silent(self, process: Process, what: str, do: Callable[[], Any]) -> Any:
+    def _give_no_answer(self, process: Process, what: str, do: Callable[[], Any]) -> Any:
         self._give_up(process, what, "no answer came")
 
     def _throttle(self, process: Process, what: str, do: Callable[[], Any]) -> Any:

@@ -90,8 +90,8 @@ class WatchedLeases:
         return self.store.held_by(worker_id, known)
 
     def apply(self, change: Change, by: Process, *, looked: float | None = None) -> Applied | Refused:
-        """`looked`: when the sending process had last read the worker rows. It is passed in because the request may
-        arrive late."""
+        """`looked`: when the sending process had last read the worker rows. The time is passed in because the request
+        may arrive late."""
         self._require_table()
         if change.key == ODD:
             raise Violation(

@@ -1,6 +1,6 @@
 """The judge of lost records: which records Kinesis trimmed before a run read them, and which gaps have to report them.
 
-It is worked out from the records that were put, their arrivals, the retention, and the times at which shards were
+What was lost is worked out from the records that were put, their arrivals, the retention, and the times at which shards were
 really read, never from what the product says. A record that isn't in the table must have been trimmed when its shard
 was read, and must lie in a gap that was committed before. No gap is needed for a record that was trimmed before the
 stream could first be read: with TRIM_HORIZON, a record that arrived before the origin was decided.
@@ -118,7 +118,10 @@ class Losses:
         for a shard whose parents left the stream unread, were read to their end by KCL, or ended without a record
         after starting the same way."""
         stream, world = shard.key.stream, self.world
-        if not self.is_first_with_an_origin(stream) or self._named_within_reach(stream) is not None:
+        if (
+            not self.is_first_with_an_origin(stream)
+            or self._named_moment_within_retention(stream) is not None
+        ):
             return False
         parents = (world.truth.shards[ShardKey(stream, name)] for name in shard.parents)
         return all(
@@ -132,7 +135,7 @@ class Losses:
         """Whether this is the first life of the stream that has an origin. KCL alone may have read earlier lives."""
         return next((each for each in self.decided if each.arn == stream.arn), stream) == stream
 
-    def _named_within_reach(self, stream: StreamId) -> datetime | None:
+    def _named_moment_within_retention(self, stream: StreamId) -> datetime | None:
         origin = self.decided[stream]
         named = origin.start.at
         return None if named is None or named < origin.decided - self.retention else named
@@ -176,8 +179,8 @@ class Losses:
             # From which shard the unread parent descends can't be known any more, so any shard may be its ancestor.
             every = (each for each in self.world.truth.shards.values() if each.key.stream == stream)
             proofs = (_proof(each, at) for each in every if each.token is not None)
-            return min((self._begun(stream), *(proof for proof in proofs if proof is not None)))
-        return max(placed, default=self._begun(stream))
+            return min((self._beginning_of(stream), *(proof for proof in proofs if proof is not None)))
+        return max(placed, default=self._beginning_of(stream))
 
     def _may_lack_a_parent(self, shard: ShardTruth, parents: Iterable[ShardTruth]) -> bool:
         """Whether another parent of the shard may be unknown: no listing shows the shard, and a parent's END names only
@@ -185,10 +188,10 @@ class Losses:
         alone = (shard.key.shard_id,)
         return self.world.is_unlisted(shard.key) and any(parent.named == alone for parent in parents)
 
-    def _begun(self, stream: StreamId) -> datetime:
+    def _beginning_of(self, stream: StreamId) -> datetime:
         if stream not in self.decided or not self.is_first_with_an_origin(stream):
             return datetime.fromtimestamp(stream.epoch, UTC)
-        origin, named = self.decided[stream], self._named_within_reach(stream)
+        origin, named = self.decided[stream], self._named_moment_within_retention(stream)
         return origin.decided if named is None or named > origin.decided else named
 
     def add_proof(self, shard: ShardTruth, each: Range, stop: int) -> None:
@@ -247,7 +250,7 @@ class Losses:
                 yield f"record {sequence} of {shard.arrivals[at]} is neither in the table nor in a gap"
 
     def _is_accounted_for(self, shard: ShardTruth, at: int, now: datetime) -> bool:
-        """Whether the record had been trimmed and reported when its shard was read, or is so by now."""
+        """Whether the record was trimmed and reported before its shard was read, or has been by now."""
         arrival = shard.arrivals[at]
         if shard.sequences[at] in shard.left_out or self.is_reported(shard, arrival, now):
             return True
@@ -268,5 +271,5 @@ def _proof(shard: ShardTruth, at: float) -> datetime | None:
 
 
 def _was_read_by_kcl(shard: ShardTruth) -> bool:
-    """Whether KCL read the shard to its end. When that was isn't known to Headrace."""
+    """Whether KCL read the shard to its end. Headrace doesn't know when KCL did so."""
     return shard.ended and shard.begins == len(shard.sequences)

@@ -164,7 +164,7 @@ def a_plan(seed: int) -> Plan:
 
 
 def widened(plan: Plan, rng: Random) -> Plan:
-    """Add rare kinds, drawn from a generator of their own. A seed that draws none of them keeps the plan it had
+    """Add rare kinds, drawn from a random generator of their own. A seed that draws none of them keeps the plan it had
     before they existed."""
     if rng.random() < 0.06:
         plan = replace(
@@ -192,8 +192,8 @@ def widened(plan: Plan, rng: Random) -> Plan:
 
 
 def stretched(plan: Plan, rng: Random) -> Plan:
-    """Add more rare kinds from a third generator: denials, half-done portions of writes, an early end of traffic,
-    long stretches."""
+    """Add more rare kinds, also drawn from a random generator of their own: denials, half-done portions of writes, an
+    early end of traffic, long stretches."""
     if rng.random() < 0.12:
         # A shard that failed often isn't tried again for up to ten minutes.
         plan = replace(
@@ -237,7 +237,7 @@ def stretched(plan: Plan, rng: Random) -> Plan:
 
 
 def cooled(plan: Plan, rng: Random) -> Plan:
-    """Add runs whose Spark starts slowly or not at all, from a generator of their own."""
+    """Add runs whose Spark starts slowly or not at all, drawn from a random generator of their own."""
     if rng.random() < 0.15:
         # A shard whose runs often found no Spark isn't tried again for up to a minute.
         mix = replace(plan.mix, cold=_between(rng, 0.03, 0.5))

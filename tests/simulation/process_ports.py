@@ -63,9 +63,9 @@ class _Beating:
             sim.at(min(self._process.frozen_until, sim.now + 5.0), self._fire)
             return
         sim.after(self._every, self._fire)
-        sim.spawn(self._process, self._once)
+        sim.spawn(self._process, self._beat_in_a_task)
 
-    def _once(self) -> None:
+    def _beat_in_a_task(self) -> None:
         with suppress(HeadraceError):
             self._beat()
 

@@ -1,5 +1,5 @@
-"""The lake table and the judge of its commits: does each agree with the records that were put (I1, I3, I4, I8, I9,
-I12, I13)?"""
+"""The lake table and the judge of its commits: does each commit agree with the records that were put (I1, I3, I4,
+I8, I9, I12, I13)?"""
 
 from __future__ import annotations
 

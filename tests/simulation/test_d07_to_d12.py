@@ -18,13 +18,13 @@ def test_d7_a_commit_request_that_arrives_after_its_retry_lands_no_record_twice(
         world = scene.world
         late: list[Any] = []
 
-        def lose_the_first(process, what, args):
+        def lose_the_first_request(process, what, args):
             if what == "table.swap" and process.claim and not late:
                 late.append(args[0])
                 world.sim.after(5.0, partial(world.table.swap_now, args[0], "late"))
                 raise LostOnTheWay
 
-        scene.on_call(lose_the_first)
+        scene.on_call(lose_the_first_request)
         scene.put(0)
         scene.run_until(lambda: scene.is_read_up(0), within=60.0)
         scene.run(10.0)
@@ -44,13 +44,13 @@ def test_d7_a_claim_request_that_arrives_late_doesnt_keep_the_shard_from_being_r
             except HeadraceError as error:
                 raise AssertionError(error) from error
 
-        def lose_the_first(process, what, args):
+        def lose_the_first_request(process, what, args):
             if what == "leases.apply" and "run_claim" in args[0].put and not late:
                 late.append(process)
                 world.sim.after(3.0, lambda: apply_late(args[0], process))
                 raise Unreachable("leases.apply didn't answer")
 
-        scene.on_call(lose_the_first)
+        scene.on_call(lose_the_first_request)
         scene.put(0)
         took = scene.run_until(lambda: scene.is_read_up(0), within=120.0)
         assert late

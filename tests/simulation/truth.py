@@ -126,7 +126,8 @@ class Truth:
         return 0 if origin is None else bisect_left(shard.arrivals, origin)
 
     def is_passed(self, shard: ShardTruth, placed: Collection[ShardKey]) -> bool:
-        """Whether a descendant of the shard has a position, so that the shard counts as ended without one."""
+        """Whether a descendant of the shard has a position, so that the shard counts as ended without a position
+        of its own."""
         children = [self.shards[ShardKey(shard.key.stream, child)] for child in shard.children]
         return any(child.key in placed or self.is_passed(child, placed) for child in children)
 

@@ -252,19 +252,19 @@ class World:
     def neighbours(self) -> list[tuple[ShardTruth, ShardTruth]]:
         """Pairs of open shards that can be merged."""
         ranges = {}
-        stream = self._one_of_them()
+        stream = self._a_stream_in_the_settings()
         for shard in self.source.list_shards(stream):
             its = self.truth.shards[ShardKey(stream, shard.shard_id)]
             if its.closed is None and shard.hash_range is not None:
                 ranges[shard.hash_range.start] = (its, shard.hash_range.end)
         return [(one, ranges[end + 1][0]) for one, end in ranges.values() if end + 1 in ranges]
 
-    def _one_of_them(self) -> StreamId:
+    def _a_stream_in_the_settings(self) -> StreamId:
         asked = [stream for name, stream in self.truth.living.items() if name not in self.truth.taken_out]
         return self.rng.choice(asked) if len(asked) > 1 else asked[0]
 
     def recreate(self) -> None:
-        now, stream = self.clock.now(), self._one_of_them()
+        now, stream = self.clock.now(), self._a_stream_in_the_settings()
         if now.timestamp() < stream.epoch + 2:
             return  # lives are told apart by whole seconds
         self.note("kinesis", f"stream {stream.name} is deleted and created again")

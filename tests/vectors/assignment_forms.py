@@ -83,7 +83,8 @@ def leader_passes(case: Any, expected: Any, graphs: Any) -> Any:
 
 
 def leader_steps(case: Any, expected: Any, graphs: Any) -> Any:
-    """Passes with changes of the rows between them. The steps of the case hold the expectations; None if all hold."""
+    """Passes with changes of the rows between them. The case has an expectation for each step. Returns None if all
+    expectations hold."""
     store, term, rules = MemoryLeaseStore(), Term(), _rules(case["config"])
     for number, step in enumerate(case["steps"]):
         if "reset" in step:

@@ -220,7 +220,7 @@ OPERATIONS: dict[str, Operation] = {
 KEYS_OF: dict[str, KeysOf] = {"leases_of_by_index": _held}
 """Operations that read. They return keys of leases."""
 NOT_BUILT: dict[str, str] = {
-    "set_table_migration": "moving rows between tables is left to KCL's own leader; ours goes by what it wrote",
+    "set_table_migration": "only KCL's own leader moves rows between tables; Headrace acts by the status that it finds",
     "create_stream": "KCL's stream rows are off by default and reserved for future use there",
     "delete_stream": "KCL's stream rows are off by default and reserved for future use there",
 }

@@ -51,8 +51,8 @@ SEEN_BY_COUNTER: dict[str, Any] = {"lease_key": KEY, "seen_counter": 11}
 SEEN_BY_OWNER: dict[str, Any] = {"lease_key": KEY, "seen_owner": "ann", "seen_checkpoint_owner": None}
 
 
-def but(row: dict[str, Any], **odd: Any) -> dict[str, Any]:
-    """A row. An attribute given as None is left out."""
+def row_with(row: dict[str, Any], **odd: Any) -> dict[str, Any]:
+    """The row with other attributes. An attribute given as None is left out."""
     return {name: value for name, value in {**row, **odd}.items() if value is not None}
 
 
@@ -117,30 +117,30 @@ CASES = [
         "take",
         {**TAKE, "seen_owner": "ann"},
         ROW,
-        but(ROW, **COUNTED_UP, **SWITCHED, leaseOwner={"S": "cid"}),
+        row_with(ROW, **COUNTED_UP, **SWITCHED, leaseOwner={"S": "cid"}),
     ),
     a_case(
         "take",
         {**TAKE, "seen_owner": "ben", "seen_checkpoint_owner": "ann"},
-        but(ROW, **IN_HANDOVER),
-        but(ROW, **COUNTED_UP, **SWITCHED, leaseOwner={"S": "cid"}),
+        row_with(ROW, **IN_HANDOVER),
+        row_with(ROW, **COUNTED_UP, **SWITCHED, leaseOwner={"S": "cid"}),
     ),
-    a_case("take", {**TAKE, "me": "ann", "seen_owner": "ann"}, ROW, but(ROW, **COUNTED_UP)),
-    refused("take", {**TAKE, "seen_owner": "ann"}, but(ROW, **COUNTED_UP)),
-    a_case("renew", RENEW, ROW, but(ROW, **COUNTED_UP, throughputKBps={"N": "0.000885"})),
-    refused("renew", RENEW, but(ROW, **IN_HANDOVER)),
-    refused("renew", RENEW, but(ROW, **COUNTED_UP)),
+    a_case("take", {**TAKE, "me": "ann", "seen_owner": "ann"}, ROW, row_with(ROW, **COUNTED_UP)),
+    refused("take", {**TAKE, "seen_owner": "ann"}, row_with(ROW, **COUNTED_UP)),
+    a_case("renew", RENEW, ROW, row_with(ROW, **COUNTED_UP, throughputKBps={"N": "0.000885"})),
+    refused("renew", RENEW, row_with(ROW, **IN_HANDOVER)),
+    refused("renew", RENEW, row_with(ROW, **COUNTED_UP)),
     a_case(
         "renew",
         {**RENEW, "knows_checkpoint_owner": True, "throughput_kbps": None},
-        but(ROW, **IN_HANDOVER),
-        but(ROW, **IN_HANDOVER, **COUNTED_UP),
+        row_with(ROW, **IN_HANDOVER),
+        row_with(ROW, **IN_HANDOVER, **COUNTED_UP),
     ),
     a_case(
         "checkpoint",
         {**SEEN_BY_COUNTER, "checkpoint": "90", "sub": 0, "hash_range": ["3", "9"]},
-        but(ROW, **PENDING),
-        but(
+        row_with(ROW, **PENDING),
+        row_with(
             ROW,
             **COUNTED_UP,
             checkpoint={"S": "90"},
@@ -150,18 +150,18 @@ CASES = [
             endingHashKey={"S": "9"},
         ),
     ),
-    refused("checkpoint", {**SEEN_BY_COUNTER, "checkpoint": "90", "sub": 0}, but(ROW, **COUNTED_UP)),
+    refused("checkpoint", {**SEEN_BY_COUNTER, "checkpoint": "90", "sub": 0}, row_with(ROW, **COUNTED_UP)),
     a_case(
         "prepare_checkpoint",
         {**SEEN_BY_COUNTER, "pending": "80", "pending_sub": 3, "pending_state": {"B64": "aGk="}},
         ROW,
-        but(ROW, **COUNTED_UP, **PENDING),
+        row_with(ROW, **COUNTED_UP, **PENDING),
     ),
     a_case(
         "prepare_checkpoint",
         {**SEEN_BY_COUNTER, "pending": "80", "pending_sub": 3},
-        but(ROW, **PENDING),
-        but(ROW, **COUNTED_UP, **{**PENDING, "pendingCheckpointState": None}),
+        row_with(ROW, **PENDING),
+        row_with(ROW, **COUNTED_UP, **{**PENDING, "pendingCheckpointState": None}),
     ),
     a_case(
         "prepare_checkpoint",
@@ -173,13 +173,13 @@ CASES = [
             "hash_range": ["3", "9"],
         },
         ROW,
-        but(ROW, **COUNTED_UP, **PENDING, startingHashKey={"S": "3"}, endingHashKey={"S": "9"}),
+        row_with(ROW, **COUNTED_UP, **PENDING, startingHashKey={"S": "3"}, endingHashKey={"S": "9"}),
     ),
     a_case(
         "checkpoint",
         {**SEEN_BY_COUNTER, "checkpoint": "77", "sub": 2, "stream": "123456789012:orders:7", "shard": "s"},
-        but(ROW, ownerSwitchesSinceCheckpoint={"N": "0"}),
-        but(
+        row_with(ROW, ownerSwitchesSinceCheckpoint={"N": "0"}),
+        row_with(
             ROW,
             **COUNTED_UP,
             ownerSwitchesSinceCheckpoint={"N": "0"},
@@ -191,57 +191,57 @@ CASES = [
         "assign",
         {**SEEN_BY_OWNER, "new_owner": "ben"},
         ROW,
-        but(ROW, **COUNTED_UP, **SWITCHED, leaseOwner={"S": "ben"}),
+        row_with(ROW, **COUNTED_UP, **SWITCHED, leaseOwner={"S": "ben"}),
     ),
-    refused("assign", {**SEEN_BY_OWNER, "new_owner": "ben"}, but(ROW, **IN_HANDOVER)),
+    refused("assign", {**SEEN_BY_OWNER, "new_owner": "ben"}, row_with(ROW, **IN_HANDOVER)),
     refused("assign", {**SEEN_BY_OWNER, "new_owner": "ben"}, None),
     a_case(
         "assign",
         {"lease_key": KEY, "seen_owner": None, "seen_checkpoint_owner": "ann", "new_owner": "ann"},
-        but(ROW, leaseOwner=None, checkpointOwner={"S": "ann"}),
-        but(ROW, **COUNTED_UP, **SWITCHED),
+        row_with(ROW, leaseOwner=None, checkpointOwner={"S": "ann"}),
+        row_with(ROW, **COUNTED_UP, **SWITCHED),
     ),
     a_case(
         "initiate_handover",
         {"lease_key": KEY, "seen_owner": "ann", "new_owner": "ben"},
         ROW,
-        but(ROW, **IN_HANDOVER),
+        row_with(ROW, **IN_HANDOVER),
     ),
-    a_case("evict", SEEN_BY_OWNER, ROW, but(ROW, **COUNTED_UP, leaseOwner=None)),
+    a_case("evict", SEEN_BY_OWNER, ROW, row_with(ROW, **COUNTED_UP, leaseOwner=None)),
     a_case(
         "evict",
         {"lease_key": KEY, "seen_owner": "ben", "seen_checkpoint_owner": "ann"},
-        but(ROW, **IN_HANDOVER),
-        but(ROW, **COUNTED_UP, leaseOwner={"S": "ben"}),
+        row_with(ROW, **IN_HANDOVER),
+        row_with(ROW, **COUNTED_UP, leaseOwner={"S": "ben"}),
     ),
     a_case(
         "set_child_shards",
         {"lease_key": KEY, "children": ["shardId-x"]},
         ROW,
-        but(ROW, childShardIds={"SS": ["shardId-x"]}),
+        row_with(ROW, childShardIds={"SS": ["shardId-x"]}),
     ),
     refused("set_child_shards", {"lease_key": KEY, "children": ["shardId-x"]}, None),
     a_case(
         "set_hash_range",
         {"lease_key": KEY, "hash_range": ["3", "9"]},
         ROW,
-        but(ROW, startingHashKey={"S": "3"}, endingHashKey={"S": "9"}),
+        row_with(ROW, startingHashKey={"S": "3"}, endingHashKey={"S": "9"}),
     ),
     a_case("delete_lease", {"lease_key": KEY}, ROW, None),
     a_case("lock_acquire", {"me": "ann", "new_version": "v1", "seen": None}, None, LOCK),
     a_case(
         "lock_acquire",
         {"me": "ben", "new_version": "v2", "seen": "old"},
-        but(LOCK, isReleased={"S": "1"}),
-        but(LOCK, ownerName={"S": "ben"}, recordVersionNumber={"S": "v2"}),
+        row_with(LOCK, isReleased={"S": "1"}),
+        row_with(LOCK, ownerName={"S": "ben"}, recordVersionNumber={"S": "v2"}),
     ),
     refused("lock_acquire", {"me": "ben", "new_version": "v2", "seen": None}, LOCK),
     refused("lock_acquire", {"me": "ben", "new_version": "v2", "seen": "v0"}, LOCK),
     a_case(
         "lock_acquire",
         {"me": "ben", "new_version": "v2", "seen": "v1"},
-        but(LOCK, leaseKey=None, key=LOCK["leaseKey"], entityType=None),
-        but(
+        row_with(LOCK, leaseKey=None, key=LOCK["leaseKey"], entityType=None),
+        row_with(
             LOCK,
             leaseKey=None,
             key=LOCK["leaseKey"],
@@ -254,7 +254,7 @@ CASES = [
         "lock_heartbeat",
         {"me": "ann", "seen": "v1", "new_version": "v2"},
         LOCK,
-        but(LOCK, recordVersionNumber={"S": "v2"}),
+        row_with(LOCK, recordVersionNumber={"S": "v2"}),
     ),
     refused("lock_heartbeat", {"me": "ben", "seen": "v1", "new_version": "v2"}, LOCK),
     a_case("lock_release", {"me": "ann", "seen": "v1"}, LOCK, None),
@@ -272,14 +272,14 @@ CASES = [
         "set_client_version",
         NEXT,
         VERSION,
-        but(VERSION, **HISTORY, cv={"S": NEXT["new"]}, mb={"S": "ben"}, mts={"N": "1800000060007"}),
+        row_with(VERSION, **HISTORY, cv={"S": NEXT["new"]}, mb={"S": "ben"}, mts={"N": "1800000060007"}),
     ),
-    refused("set_client_version", NEXT, but(VERSION, cv={"S": "CLIENT_VERSION_2X"})),
+    refused("set_client_version", NEXT, row_with(VERSION, cv={"S": "CLIENT_VERSION_2X"})),
     a_case(
         "set_client_version",
         {**NEXT, "seen": None},
         None,
-        but(
+        row_with(
             VERSION,
             cv={"S": NEXT["new"]},
             mb={"S": "ben"},
@@ -303,9 +303,9 @@ CASES = [
         "args": {"me": "ann"},
         "rows": [
             ROW,
-            but(ROW, leaseKey={"S": "b"}, **IN_HANDOVER),
-            but(ROW, leaseKey={"S": "c"}, leaseOwner={"S": "ann"}, checkpointOwner={"S": "ben"}),
-            but(ROW, leaseKey={"S": "d"}, leaseOwner=None),
+            row_with(ROW, leaseKey={"S": "b"}, **IN_HANDOVER),
+            row_with(ROW, leaseKey={"S": "c"}, leaseOwner={"S": "ann"}, checkpointOwner={"S": "ben"}),
+            row_with(ROW, leaseKey={"S": "d"}, leaseOwner=None),
         ],
         "accepted": [KEY],
     },
@@ -338,7 +338,7 @@ def test_a_case_that_expects_something_else_fails(room: Room, case: Any):
             wrong.append({**case, "after": None})
             wrong.append({**case, "after": {**case["after"], "more": {"S": "x"}}})
             for name in case["after"].keys() - {"leaseKey", "key"}:
-                wrong.append({**case, "after": but(case["after"], **{name: None})})
+                wrong.append({**case, "after": row_with(case["after"], **{name: None})})
     report = run_all(copy.deepcopy(wrong), room)
     assert (report.passed, report.failed) == (0, len(wrong))
     assert all(line.startswith(case["name"]) for line in report.lines)
@@ -392,7 +392,10 @@ def test_the_error_for_a_file_without_cases_says_so(text: str, tmp_path, capsys)
         ({"me": "ann", "rows": [ROW], "keys": [KEY]}, {}),
         (
             {"owner": "ann"},
-            {"rows": [ROW, but(ROW, leaseKey={"S": "b"}, checkpointOwner={"S": "ann"})], "accepted": [KEY]},
+            {
+                "rows": [ROW, row_with(ROW, leaseKey={"S": "b"}, checkpointOwner={"S": "ann"})],
+                "accepted": [KEY],
+            },
         ),
         ({"me": "ben"}, {"rows": [ROW], "accepted": []}),
     ],
