@@ -231,6 +231,12 @@ def test_each_write_leaves_the_expected_row_and_gives_the_expected_reason(
         (lambda: change.checkpoint(HELD, "me", "run/1", at=AT), ChangeKind.CHECKPOINT),
         (lambda: change.prepare_checkpoint(HELD, "me", "run/1", at=AT), ChangeKind.PREPARE),
         (lambda: change.release(HELD, "run/1"), ChangeKind.RELEASE),
+        (
+            lambda: change.checkpoint_and_release(
+                change.checkpoint(HELD, "me", "run/1", at=AT), change.release(HELD, "run/1")
+            ),
+            ChangeKind.CHECKPOINT_AND_RELEASE,
+        ),
         (lambda: change.want(HELD, "run/9"), ChangeKind.WANT),
         (lambda: change.unwant(HELD, "run/2"), ChangeKind.UNWANT),
         (lambda: change.assign(HELD, "w3", "w"), ChangeKind.ASSIGN),
