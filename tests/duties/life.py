@@ -135,6 +135,7 @@ class Life:
     def wave(self, keys: Iterable[str] | None = None) -> WaveReport:
         run = self.run()
         report = run.wave(keys)
+        run.let_go()
         self.runs.end(run.run_id)
         return report
 

@@ -184,7 +184,9 @@ class World:
     def wave(self, worker: str = "w1", run: str = "run", keys: Iterable[str] | None = None) -> WaveReport:
         self.runs.launch(run, worker)
         self.runs.start(run)
-        report = self.a_run(worker, run).wave(keys)
+        attempt = self.a_run(worker, run)
+        report = attempt.wave(keys)
+        attempt.let_go()
         self.runs.end(run)
         return report
 
