@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.simulation.kept_bugs import KEPT
 from tests.simulation.once_unseen import ONCE_UNSEEN
 from tests.simulation.planted import a_bug
 
@@ -248,7 +249,7 @@ _TIME: Final = (
         "a hung run never stops beating (D8)",
         (
             "duties.attempt",
-            "if self._is_at_work and self.claims.time_without_progress() > self.settings.hung_after:",
+            "if self.claims.time_without_progress() > self.settings.hung_after:",
             "if False:",
         ),
         seeds=200,
@@ -399,4 +400,4 @@ _SHARED: Final = (
     ),
 )
 
-BUGS: Final = {bug.name: bug for bug in (*_TABLE, *_ROWS, *_TIME, *_PAST, *_SHARED, *ONCE_UNSEEN)}
+BUGS: Final = {bug.name: bug for bug in (*_TABLE, *_ROWS, *_TIME, *_PAST, *_SHARED, *KEPT, *ONCE_UNSEEN)}
