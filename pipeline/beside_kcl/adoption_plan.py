@@ -168,6 +168,9 @@ def _continues(shard: AdoptedShard | None, at: Position) -> bool:
     if shard.row is not None and shard.row.run_claim is not None:
         # A run of Headrace is reading the shard, and writes the row after its commit: the row may be behind the table.
         return True
+    if shard.row is not None and shard.row.landed is not None and shard.row.checkpoint == shard.row.landed:
+        # Headrace wrote this checkpoint itself. It is late where the run that kept the row was killed.
+        return True
     to = shard.position or Position(start=TRIM)
     if to.ended:
         return True

@@ -7,6 +7,9 @@
     kcl.mode: 2.x                  | the first in the shuffle | KclNotJoined   | Headrace's  | it takes them itself
     kcl.mode: 2.x, kcl.failover    | the first in the shuffle | JoinedFleet    | KCL's       | it takes them itself
 
+Runs keep claims from wave to wave only with the first of these four, and then with `kcl.heartbeat: worker` and without
+`kcl.allow_foreign_checkpoints`.
+
 Where `kcl.failover` isn't set, KCL workers can still be started at any time, so `KclNotJoined` looks for them at each tick.
 """
 
@@ -18,11 +21,12 @@ from dataclasses import dataclass, replace
 from pipeline.beside_kcl.adoption_check import AdoptionCheck
 from pipeline.beside_kcl.company import JoinedFleet, KclNotJoined
 from pipeline.beside_kcl.joined import JoinedWork, KclRows
+from pipeline.beside_kcl.keeping import KeepsNothing, KeepsUntilKclIsSeen
 from pipeline.beside_kcl.land_foreign import TakeInForeign
 from pipeline.beside_kcl.mode_2x import AssignsNothing, ElectedByShuffle, TakesLeases
 from pipeline.beside_kcl.strategy import giving_of
 from pipeline.duties.alone import LeasesBeat, WorkersBeat, alone, rules_of
-from pipeline.duties.policy import OtherWorkers, Policy, SignsOfLife
+from pipeline.duties.policy import Keeping, OtherWorkers, Policy, SignsOfLife
 from pipeline.ports import Clock, Ids, LandingTable, LeaderLock, LeaseStore, ShardSource, Tables, WorkerStore
 from pipeline.settings.choices import Heartbeat, Mode
 from pipeline.settings.model import Settings
@@ -50,6 +54,7 @@ def policy_of(settings: Settings, ports: PolicyPorts) -> Policy:
         alone(settings, signs_of_life=life, leases=ports.leases, workers=ports.workers, lock=ports.lock),
         other_workers=_company(settings, ports),
         strategy=giving_of(settings, rules_of(settings, life)),
+        keeping=_keeping(settings, ports),
     )
     if settings.kcl.allow_foreign_checkpoints:
         policy = replace(policy, before_reading=TakeInForeign(ports.leases))
@@ -83,6 +88,15 @@ def _life(settings: Settings) -> SignsOfLife:
             return WorkersBeat()
         case Heartbeat.LEASE:
             return LeasesBeat()
+
+
+def _keeping(settings: Settings, ports: PolicyPorts) -> Keeping:
+    """Settings that are meant for tables with KCL workers keep nothing, also while no KCL worker is there."""
+    kcl = settings.kcl
+    expects_kcl = settings.is_shared or kcl.allow_foreign_checkpoints or kcl.mode is Mode.KCL_2
+    if expects_kcl or kcl.heartbeat is Heartbeat.LEASE:
+        return KeepsNothing()
+    return KeepsUntilKclIsSeen(ports.lock, ports.workers)
 
 
 def _company(settings: Settings, ports: PolicyPorts) -> OtherWorkers:

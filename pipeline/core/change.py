@@ -130,11 +130,19 @@ def repair(read: Lease, run_claim: str, at: Checkpoint) -> Change:
 
 
 def checkpoint(
-    read: Lease, me: str, run_claim: str, *, at: Checkpoint, throughput_kbps: float | None = None
+    read: Lease,
+    me: str,
+    run_claim: str,
+    *,
+    at: Checkpoint,
+    throughput_kbps: float | None = None,
+    looked_at: datetime | None = None,
+    behind_ms: int | None = None,
 ) -> Change:
+    """`looked_at`, `behind_ms`: as in `release`, for a row that the run goes on keeping."""
     # The claim is required and not only the holder: a run that was frozen wakes up in a worker that still holds the lease, while
     # another run of the same worker has gone on (D2). KCL counts owner switches since the last checkpoint.
-    put: dict[str, Any] = {"checkpoint": at, "landed": at, "owner_switches": 0}
+    put: dict[str, Any] = {"checkpoint": at, "landed": at, "owner_switches": 0} | _look(looked_at, behind_ms)
     if throughput_kbps is not None:
         # As many places as the row keeps. Else `is_own_write` would find another value after a lost answer.
         put["throughput_kbps"] = round(throughput_kbps, 6)
@@ -178,15 +186,9 @@ def release(
     """Remove the claim. `failure`: the wave failed for this shard. `is_well`: the wave read it without an error, so a failure in
     the row is removed. With neither, a failure in the row stays."""
     # The counter stays. With a release that counts up, the renewal of a KCL worker that had just taken the row would fail.
-    put: dict[str, Any] = {} if failure is None else {"failure": failure}
+    put: dict[str, Any] = ({} if failure is None else {"failure": failure}) | _look(looked_at, behind_ms)
     if throughput_kbps is not None:
         put["throughput_kbps"] = throughput_kbps
-    if looked_at is not None:
-        put["looked_at"] = looked_at.replace(
-            microsecond=looked_at.microsecond // 1000 * 1000
-        )  # as the row keeps it
-    if behind_ms is not None:
-        put["behind_ms"] = behind_ms
     return Change(
         read.key,
         "the wave is over",
@@ -194,6 +196,21 @@ def release(
         put=put,
         remove=frozenset({"run_claim", "failure"} if is_well and read.failure else {"run_claim"}),
         kind=ChangeKind.RELEASE,
+    )
+
+
+def checkpoint_and_release(last: Change, free: Change) -> Change:
+    """A `checkpoint` and a `release` of one row in one write, for a row that the run has kept from wave to wave."""
+    # Two writes would leave a moment in which the row is free and behind the table.
+    return Change(
+        last.key,
+        f"{last.why}, and {free.why}",
+        holder=last.holder,
+        requires={**last.requires, **free.requires},
+        put={**last.put, **free.put},
+        add=last.add,
+        remove=last.remove | free.remove,
+        kind=ChangeKind.CHECKPOINT_AND_RELEASE,
     )
 
 
@@ -396,7 +413,17 @@ def delete_garbage(read: Lease, why: str) -> Change:
 
 
 def _stamp(at: datetime | None) -> dict[str, Any]:
-    return {} if at is None else {"assigned_at": at.replace(microsecond=at.microsecond // 1000 * 1000)}
+    return {} if at is None else {"assigned_at": _in_milliseconds(at)}
+
+
+def _look(looked_at: datetime | None, behind_ms: int | None) -> dict[str, Any]:
+    looked = {} if looked_at is None else {"looked_at": _in_milliseconds(looked_at)}
+    return looked | ({} if behind_ms is None else {"behind_ms": behind_ms})
+
+
+def _in_milliseconds(at: datetime) -> datetime:
+    """The time as the row keeps it."""
+    return at.replace(microsecond=at.microsecond // 1000 * 1000)
 
 
 _MARKS = frozenset({"wanted_by", "assigned_at"})

@@ -9,6 +9,7 @@ repair        | a run, before a wave     | holder as read, runClaim = mine, chec
 checkpoint    | a run, after a commit    | holder = me, runClaim = mine, checkpoint as read
 prepare       | nothing yet              | as checkpoint
 release       | a run, after a wave      | runClaim = mine
+checkpoint and release | a run that kept the row | as checkpoint, and as release
 want          | a waiting run            | wantedBy as read
 unwant        | a waiting run            | wantedBy = mine
 assign        | the leader               | owner, checkpointOwner, leaseCounter and streamEpoch as observed
@@ -45,6 +46,7 @@ class ChangeKind(StrEnum):
     CHECKPOINT = "checkpoint"
     PREPARE = "prepare"
     RELEASE = "release"
+    CHECKPOINT_AND_RELEASE = "checkpoint and release"
     WANT = "want"
     UNWANT = "unwant"
     ASSIGN = "assign"

@@ -8,6 +8,8 @@ a position                 a later one, of Headrace      stops the shard: the ta
 a position                 a later one, of another       stops the shard: another program read it
 none                       a sequence number             stops the shard: the table lost the position
 none                       a word such as TRIM_HORIZON   starts at TRIM_HORIZON after its parents, else at the origin
+
+For a claim that the run has kept, the row's checkpoint is the later one of the row's and of what the run itself has landed.
 """
 
 from __future__ import annotations

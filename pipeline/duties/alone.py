@@ -54,6 +54,7 @@ def alone(
         strategy=GapStrategy(rules_of(settings, signs_of_life)),
         own_leases=AssignedLeases(lock=lock, workers=workers, leases=leases, times=settings.times),
         before_reading=NoForeignRanges(),
+        keeping=KeepsClaims(),
     )
 
 
@@ -224,3 +225,10 @@ class NoForeignRanges:
 
     def record_foreign_ranges(self, shards: ClaimedShards) -> tuple[TableState, list[str]]:
         return shards.state, []
+
+
+class KeepsClaims:
+    """No other program goes by the rows' checkpoints, so they may be written late."""
+
+    def may_keep(self, lost_to: frozenset[str]) -> bool:
+        return True

@@ -167,7 +167,8 @@ class Assigning:
             )
         written = WrittenChanges(not_tried=len(plan.changes))
         if has_time():
-            written = tally.write(self.leases, plan.changes, has_time=has_time)
+            changes = self._without_revived(plan.changes, listing, fleet)
+            written = tally.write(self.leases, changes, has_time=has_time)
         # A row that fails for ever must not leave every pass unfinished: only transient failures count.
         unwritten = written.not_tried + (written.failed_rows if isinstance(written.trouble, Transient) else 0)
         if unwritten:
@@ -187,6 +188,19 @@ class Assigning:
         if unwritten:
             seen = replace(seen, passes=memory.passes, cpu_passes=memory.cpu_passes, unfinished=True)
         return PassResult(seen, sightings_to_keep(fleet, listing.leases, plan.presumed_dead))
+
+    def _without_revived(
+        self, changes: tuple[Change, ...], listing: Listing, fleet: KnownWorkers
+    ) -> tuple[Change, ...]:
+        """The changes without those that take leases from dead workers which have just beaten again.
+
+        The lease's counter, which each take-over requires as it was read, doesn't tell: it stands still while a living run keeps
+        its claim from wave to wave. So the workers' rows are read once more, after the look and just before the writes.
+        """
+        dead = {row.key: row.holder for row in listing.leases if row.holder in fleet.dead}
+        asked = sorted({holder for c in changes if (holder := dead.get(c.key)) is not None})
+        back = fleet.back_among(self.workers.get_many(asked).workers) if asked else frozenset()
+        return tuple(each for each in changes if dead.get(each.key) not in back)
 
     def _delete_stale_rows(self, fleet: KnownWorkers, now: datetime, tally: Tally) -> None:
         """Delete the rows of dead workers whose time stamp, by the worker's clock, is a day old.

@@ -10,7 +10,8 @@ tests and the simulator use it to see a wave, or to end it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -18,6 +19,7 @@ from pipeline.core.change import require_some
 from pipeline.core.lease import Lease
 from pipeline.duties.chain import Claimed, WavePorts
 from pipeline.duties.claims import Claims
+from pipeline.duties.kept import KeptClaims
 from pipeline.duties.lake_table import ensure_table
 from pipeline.duties.load_report import LoadReport
 from pipeline.duties.planning import Planning
@@ -56,38 +58,52 @@ class Attempt:
     """Lease keys of shards that failed lately, and that this run doesn't read."""
     failed: dict[str, str] = field(default_factory=dict)
     """Lease keys of shards that failed in this run, each with the reason. The run doesn't read them again."""
-    _is_at_work: bool = False
+    kept: KeptClaims = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.kept = KeptClaims(claims=self.claims, times=self.settings.times)
 
     def beat(self) -> bool:
-        """Show that this run lives, if its wave makes progress. A timer thread calls this beside the waves.
+        """Show that this run lives, if it makes progress. A timer thread calls this beside the waves and the pauses between them.
 
         A run that hangs stops beating, so that other runs may take its shards (D8, D11).
         """
-        if self._is_at_work and self.claims.time_without_progress() > self.settings.hung_after:
+        if self.claims.time_without_progress() > self.settings.hung_after:
             return False
         self.claims.beat()
-        if self._is_at_work:
-            held = tuple(
-                self.claims.held.values()
-            )  # a copy: the wave's thread changes the dictionary meanwhile
-            beats = self.policy.signs_of_life.beats_of_run(self.claims.me, held)
-            require_some(self.ports.leases.apply_all(beats))
+        held = tuple(self.claims.held.values())  # a copy: the wave's thread changes the dictionary meanwhile
+        beats = self.policy.signs_of_life.beats_of_run(self.claims.me, held)
+        require_some(self.ports.leases.apply_all(beats))
         return True
 
     def expected(self) -> tuple[str, ...]:
         """Lease keys of the claimed shards that surely have records to read: never read before, or behind."""
-        held = self.claims.held.values()
+        held = self.kept.rows().values()
         return tuple(row.key for row in held if row.looked_at is None or row.behind_ms)
+
+    def look(self) -> None:
+        """Called at each worker tick of a pause: give away what others wait for. An error passes by, because the next wave looks,
+        too."""
+        with suppress(HeadraceError):
+            self.kept.look(WaveLog())
+
+    def let_go(self) -> None:
+        """Release all rows at the end of the run. A row that can't be released now becomes free once the claim is dead."""
+        with suppress(HeadraceError):
+            self.kept.let_go(WaveLog())
 
     def wave(self, keys: Iterable[str] | None = None) -> WaveReport:
         """One wave: claim, read, land, checkpoint, release. `keys`: the shards to read; None for what is due of all leases that
         the worker owns."""
         log = WaveLog()
         self.claims.note_progress()
-        self._is_at_work = True
         self.beat()
+        # A run for named shards keeps none: the run that reads all due shards of the worker may wait for them.
+        keeps = keys is None and self.policy.keeping.may_keep(self.kept.lost_to)
+        kept = self.kept.begin_wave(log, keeps=keeps)
         streams = WaveStreams(log, self.ports.source, self.claims)
-        candidates = self._candidates(keys)
+        lost = {p.lease_key for p in log.problems}
+        candidates = [row for row in self._candidates(keys, kept) if row.key not in lost]
         try:
             rows = streams.describe(candidates, self.settings)
         finally:
@@ -98,12 +114,16 @@ class Attempt:
             rows = self.rows.choose(rows, streams.known, living)
             self.claims.note_progress()
         claimed: tuple[str, ...] = ()
+        warm: frozenset[str] = frozenset()
         try:
             self._claim(log, streams, rows)
             claimed = self.claims.keys
             if claimed:
                 self.on_arrow(Arrow.CLAIMED, claimed)
-                self._read_and_land(Claimed(self.claims, streams, log))
+                self._read_and_land(Claimed(self.claims, self.kept, streams, log))
+            # Not after an error: the next wave then takes the same warm shards again.
+            self.rows.remember(rows, log.landed)
+            warm = self.rows.warm
         except HeadraceError as error:
             log.stopped_by = str(error)
             raise
@@ -112,32 +132,32 @@ class Attempt:
             log.stopped_by = f"the wave was stopped by an unexpected {type(error).__name__}"
             raise
         finally:
-            self.claims.release(log)
+            self.kept.end_wave(log, keep=warm)
             self.on_arrow(Arrow.RELEASED, claimed)
-            self._is_at_work = False
-        # Not after an error: the next wave then takes the same warm shards again.
-        self.rows.remember(rows, log.landed)
         self.load.report_when_due()
         self.failed.update({p.lease_key: p.why for p in log.problems if p.fatal})
         return log.report(len(claimed))
 
     def between_waves(self, act: Callable[[], T]) -> T:
-        """Do something while no shard is claimed. A run that hangs in it stops its beat as well (I40), and begins its next wave with
-        all its time."""
+        """Release all rows, and then do something else. A run that hangs in it stops its beat as well (I40), and begins its next wave
+        with all its time."""
+        self.let_go()
         self.claims.note_progress()
-        self._is_at_work = True
         try:
             return act()
         finally:
-            self._is_at_work = False
+            self.claims.note_progress()
 
     def _claim(self, log: WaveLog, streams: WaveStreams, rows: Iterable[Lease]) -> None:
         claimable = self.claims.claimable(log, streams.by_name, rows)
+        self.kept.release_others(log, claimable)
         if claimable:
             self._make_ready(log, claimable)
         if log.waited >= _OLD:
+            self.kept.let_go(log)
             claimable = self.claims.claimable(log, streams.by_name, self._read_again(claimable))
-        self.claims.take(log, streams.by_name, claimable)
+        kept = set(self.claims.keys)
+        self.claims.take(log, streams.by_name, [row for row in claimable if row.key not in kept])
 
     def _make_ready(self, log: WaveLog, claimable: Sequence[Lease]) -> None:
         """Look at the lake table, and open the stage. Both come before the first claim: no other run can read a claimed shard,
@@ -154,8 +174,9 @@ class Attempt:
         self.claims.note_progress()
 
     def _hear_waiting(self, sentence: str) -> None:
-        """A run that waits for Spark goes on beating for as long as the stage tells of the wait."""
+        """A run that waits for Spark goes on beating for as long as the stage tells of the wait. It keeps no shard meanwhile (I41)."""
         self.claims.note_progress()
+        self.kept.let_go(WaveLog())
         self.on_waiting(sentence)
 
     def _read_again(self, rows: Iterable[Lease]) -> list[Lease]:
@@ -178,10 +199,15 @@ class Attempt:
         self._landing.follow(landed)
         self.on_arrow(Arrow.CHECKPOINTED, keys)
 
-    def _candidates(self, keys: Iterable[str] | None) -> list[Lease]:
-        """The rows of shards that this run may try to read."""
+    def _candidates(self, keys: Iterable[str] | None, kept: Mapping[str, Lease]) -> list[Lease]:
+        """The rows of shards that this run may try to read. `kept`: rows that were just read, by lease key."""
         leases = self.ports.leases
-        found = leases.held_by(self.claims.me).leases if keys is None else [leases.get(key) for key in keys]
+        found: Iterable[Lease | None]
+        if keys is None:
+            owned = {row.key: row for row in leases.held_by(self.claims.me, kept).leases}
+            found = {**owned, **kept}.values()  # the index of owners may lack a new row for a while
+        else:
+            found = [leases.get(key) for key in keys]
         left_alone = self.left_alone | self.failed.keys()
         return [row for row in found if row is not None and not row.has_ended and row.key not in left_alone]
 
@@ -214,4 +240,6 @@ class Attempt:
 
     @property
     def _landing(self) -> LandingStep:
-        return LandingStep(run_id=self.run_id, ports=self.ports, claims=self.claims, ends=self._ends)
+        return LandingStep(
+            run_id=self.run_id, ports=self.ports, claims=self.claims, kept=self.kept, ends=self._ends
+        )

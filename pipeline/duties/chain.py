@@ -15,6 +15,7 @@ from pipeline.core.batch import Manifest
 from pipeline.core.start_of_reading import Read
 from pipeline.core.stream import ShardKey
 from pipeline.duties.claims import Claims
+from pipeline.duties.kept import KeptClaims
 from pipeline.duties.wave import WaveLog
 from pipeline.duties.wave_streams import WaveStreams
 from pipeline.ports import Committed, LandingTable, LeaseStore, ShardSource, Stage
@@ -36,6 +37,8 @@ class WavePorts:
 class Claimed:
     claims: Claims
     """The claims of the run, with the claimed rows as they were last read or written."""
+    kept: KeptClaims
+    """The claimed rows as they would be if each wave wrote them."""
     streams: WaveStreams
     log: WaveLog
 

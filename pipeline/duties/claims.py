@@ -1,4 +1,4 @@
-"""The lease rows that one attempt of a run has claimed: claim them, wait for them, write them, release them.
+"""The lease rows that one attempt of a run has claimed: claim them, wait for them, write them. `kept.py` releases them.
 
 A claim belongs to the attempt, not to a wave: it stays in a row until the attempt releases the row, and it counts as alive as
 long as the attempt beats for it.
@@ -6,18 +6,16 @@ long as the attempt beats for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
 from pipeline.core import change
-from pipeline.core.change import Applied, Change, Outcome, Refused, applied, require_some
+from pipeline.core.change import Applied, Change, Outcome, Refused, require_some
 from pipeline.core.due import LivenessTimes, run_lives
-from pipeline.core.failure import failed_again
 from pipeline.core.lease import Lease, run_of_claim
-from pipeline.core.load import rate_after_quiet
 from pipeline.core.sighting import Sighting, look
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.sync import is_of_this_life
@@ -47,16 +45,20 @@ class Claims:
     """Claims of other runs that the worker's tick judged dead."""
     held: dict[ShardKey, Lease] = field(default_factory=dict)
     """The rows with this attempt's claim, as they were last read or written."""
-    _claiming: tuple[Lease, ...] = ()
-    """Rows whose claim was sent and not answered, as they were before. They may have the claim, and are released with the others."""
-    _progress_at: float = 0.0
-    """When a step of the wave last ended, by the monotonic clock. A wave of thousands of shards takes long without being hung."""
+    _claiming: dict[ShardKey, Lease] = field(default_factory=dict)
+    """Rows whose claim was sent and not answered, as they were before."""
+    _progress_at: float = field(init=False)
+    """When a step of a wave, or of the pause after it, last ended, by the monotonic clock. A wave of thousands of shards takes
+    long without being hung."""
     _beats: Mapping[str, Sighting] = field(default_factory=dict)
     """By claim: the beats of other runs."""
     _looked_at: float | None = None
     """When `_beats` was last read, by the monotonic clock."""
     _waited_for: set[str] = field(default_factory=set)
     """Lease keys of rows that may have this attempt's claim in `wantedBy`."""
+
+    def __post_init__(self) -> None:
+        self.note_progress()
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -68,7 +70,7 @@ class Claims:
         self.workers.beat_run(self.me, self.claim)
 
     def note_progress(self) -> None:
-        """Called after each step of a wave: a run without progress stops beating (D8)."""
+        """Called after each step of a wave and of a pause: a run without progress stops beating (D8)."""
         self._progress_at = self.clock.monotonic()
 
     def time_without_progress(self) -> timedelta:
@@ -98,20 +100,20 @@ class Claims:
         # If one of these rows names a waiting run, that is this run or a dead one: the claim removes its name.
         claims = [change.claim(row, self.me, self.claim, over=row.wanted_by is not None) for row in wanted]
         # Noted before the writes: a wave that ends in the middle of them releases the rows that were written.
-        self._claiming = tuple(wanted)
+        self._claiming = {ShardKey(streams[row.stream], row.shard_id): row for row in wanted}
         outcomes = self.leases.apply_all(claims)
-        answers = tuple(zip(wanted, outcomes, strict=True))
-        for row, outcome in answers:
+        for (key, row), outcome in zip(tuple(self._claiming.items()), outcomes, strict=True):
+            # A write without an answer may have been applied (D7); a write that was answered by an error was not.
+            if not isinstance(outcome, Unreachable):
+                del self._claiming[key]
             match outcome:
                 case Applied(lease):
-                    self.held[ShardKey(streams[row.stream], lease.shard_id)] = lease
+                    self.held[key] = lease
                 case Refused(found):
                     log.problems.append(Problem(row.key, _why_refused(found), fatal=False))
                 case error:
                     why = f"its row couldn't be claimed ({error}); nothing was read"
                     log.problems.append(Problem(row.key, why, fatal=isinstance(error, Terminal)))
-        # A write without an answer may have been applied (D7); a write that was answered by an error was not.
-        self._claiming = tuple(row for row, outcome in answers if isinstance(outcome, Unreachable))
         require_some(outcomes)
         self.note_progress()
 
@@ -153,7 +155,7 @@ class Claims:
                 self.held[key] = lease
                 return True
             case Refused(found):
-                why = f"its row {_taken(found, self.claim)} meanwhile; what was committed stays"
+                why = self.why_lost(found)
             case error:
                 why = f"its row couldn't be written ({error}); what was committed stays, and the next wave repairs the row"
         log.problems.append(Problem(wanted.key, why, fatal=False))
@@ -167,55 +169,14 @@ class Claims:
         """Note in the rows why this run claimed none of them."""
         note_unclaimed(rows, why, me=self.me, leases=self.leases, at=self.clock.now())
 
-    def release(self, log: WaveLog) -> None:
-        """Release all rows after a wave, also after one that failed. A row that can't be released becomes free for other runs
-        once this claim's beat has stood still."""
-        troubled = {p.lease_key for p in log.problems}
-        failed = {p.lease_key: p.why for p in log.problems if p.fatal}
-        landed = {each.lease_key: each.staged for each in log.landed}
-        releases: list[Change] = []
-        rows = {row.key: row for row in (*self._claiming, *self.held.values())}
-        for row in rows.values():
-            # None also where the commit failed: the row keeps its times, so that the shard stays as due as it was.
-            staged = landed.get(row.key)
-            looked_at = behind = kbps = None
-            if staged is not None and row.key not in troubled:
-                # Kinesis's times, if there are any: a probe of a shard without a record begins at this time.
-                looked_at = staged.upto.seen or staged.last_arrival or self.clock.now()
-                # None: the wave's limits were reached before the shard was asked for a page. It may have records to read, and
-                # 1 ms behind makes it due.
-                behind = 1 if staged.behind is None else staged.behind // timedelta(milliseconds=1)
-                kbps = rate_after_quiet(row, staged, looked_at)
-            # A wave that broke off has failed for each shard that it hasn't read.
-            is_read = staged is not None or row.has_ended
-            why = failed.get(row.key, None if is_read else log.stopped_by)
-            releases.append(
-                change.release(
-                    row,
-                    self.claim,
-                    looked_at=looked_at,
-                    behind_ms=behind,
-                    failure=None if why is None else failed_again(row.failure, why, self.clock.now()),
-                    is_well=is_read and why is None,
-                    throughput_kbps=kbps,
-                )
-            )
-        # The leader may have initiated handovers during the wave: they are completed now, because no run reads the shards.
-        given = [row for row in self._write_each(log, releases) if row.checkpoint_owner == self.me]
-        why = f"{self.me} hands over to"
-        self._write_each(log, [change.complete_handover(row, f"{why} {row.owner}") for row in given])
-        self.held.clear()
-        self._claiming = ()
+    def hold_unanswered(self) -> None:
+        """Count rows as held whose claim was sent and not answered: they may have the claim, and are released with the others."""
+        self.held = {**self._claiming, **self.held}
+        self._claiming = {}
 
-    def _write_each(self, log: WaveLog, changes: Sequence[Change]) -> tuple[Lease, ...]:
-        """Write the changes of a release. Returns the rows that were written; an error is a problem of its shard."""
-        outcomes = self.leases.apply_all(changes)
-        for each, outcome in zip(changes, outcomes, strict=True):
-            if isinstance(outcome, HeadraceError):
-                why = f"its row couldn't be released ({outcome})"
-                log.problems.append(Problem(each.key, why, fatal=False))
-        self.note_progress()
-        return applied(outcomes)
+    def why_lost(self, found: Lease | None) -> str:
+        """Why a write on a claimed row was refused. `found`: the row as it is."""
+        return f"its row {_taken(found, self.claim)} meanwhile; what was committed stays"
 
     def _why_not(self, row: Lease, stream: StreamId) -> str | None:
         if not is_of_this_life(stream, row):

@@ -56,6 +56,11 @@ class KnownWorkers:
         """Headrace's workers, as against those of another application that uses the same tables."""
         return frozenset(row.worker_id for row in self.rows if row.is_ours)
 
+    def back_among(self, rows: Iterable[Worker]) -> frozenset[str]:
+        """The workers that have beaten since this look. `rows`: worker rows that were read later."""
+        seen = {name: each.token for name, each in self.seen.items()}
+        return frozenset(r.worker_id for r in rows if _token(r) != seen.get(r.worker_id))
+
     def patience_with(self, name: str) -> timedelta:
         return self.patience.get(name, self.duration)
 

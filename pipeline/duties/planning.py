@@ -133,7 +133,8 @@ class Planning:
     ) -> dict[ShardKey, Begin]:
         plans: dict[ShardKey, Begin] = {}
         for stream, facts in tuple(claimed.streams.facts.items()):
-            begin = partial(self._plans_of, claimed.claims.held, facts, positions, families[stream])
+            # What a kept row doesn't say yet is this run's own: such a row isn't behind the table, and it shows a rollback.
+            begin = partial(self._plans_of, claimed.kept.rows(), facts, positions, families[stream])
             plans |= claimed.streams.isolate(stream, begin) or {}
         return plans
 

@@ -278,6 +278,17 @@ class BeforeReading(Protocol):
         ...
 
 
+# --- from one wave to the next ------------------------------------------------------------------------------
+
+
+class Keeping(Protocol):
+    """Whether a run keeps the claims of shards that its next wave takes, and writes their checkpoints late."""
+
+    def may_keep(self, lost_to: frozenset[str]) -> bool:
+        """Asked before each wave. `lost_to`: the workers that hold leases which this run had claimed and lost."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     election: Election
@@ -287,3 +298,4 @@ class Policy:
     strategy: AssignmentStrategy
     own_leases: OwnLeases
     before_reading: BeforeReading
+    keeping: Keeping

@@ -9,7 +9,7 @@ Dagster's asset, `headrace consume` and the simulator call `Reading`. This modul
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -25,6 +25,8 @@ OnWave = Callable[[WaveReport], None]
 
 _EMPTY_PAUSE = 1.0
 """Seconds after a wave that brought no record from a shard that isn't at its tip, such as one with empty pages."""
+_STOP_PAUSE = 1.0
+"""Seconds between two looks whether the worker stops. A stopping worker can give up a shard only once its run has released it."""
 _RETRY_PAUSE = 2.0
 """Seconds between two tries to claim a named shard."""
 _TRIES = 10
@@ -48,6 +50,7 @@ class Run:
     waiting: dict[str, str] = field(default_factory=dict)
     """Named shards that aren't read up to their tip yet, each with the reason. By lease key."""
     _began: float = field(init=False)
+    _is_told_to_stop: bool = False
 
     def __post_init__(self) -> None:
         self._began = self.clock.monotonic()
@@ -57,6 +60,12 @@ class Run:
 
         Each wave plans anew: it begins to read children and new leases, and leaves leases that went to another worker.
         """
+        try:
+            self._until_nothing_comes()
+        finally:
+            self.attempt.let_go()
+
+    def _until_nothing_comes(self) -> None:
         last_news = self._began
         while True:
             began = self.clock.monotonic()
@@ -70,6 +79,8 @@ class Run:
                 return
             if not report.goes_on:
                 self._pause_until(began + report.waited + self.settings.wave.every.total_seconds())
+                if self._is_told_to_stop:
+                    return
             elif report.rows == 0:
                 self.clock.pause(_EMPTY_PAUSE)
 
@@ -137,9 +148,19 @@ class Run:
         return lingered or self.is_stopping()
 
     def _pause_until(self, moment: float) -> None:
-        left = moment - self.clock.monotonic()
-        if left > 0:
-            self.clock.pause(left)
+        """Wait for the next wave. Meanwhile the run looks at each worker tick whether it has to give shards away, and more often
+        whether it has to stop: that is one read, however many shards the run keeps."""
+        tick = self.settings.times.worker_tick.total_seconds()
+        looked = self.clock.monotonic()
+        while (left := moment - self.clock.monotonic()) > 0 and not self._is_told_to_stop:
+            self.clock.pause(min(left, _STOP_PAUSE))
+            now = self.clock.monotonic()
+            if looked + tick <= now < moment:
+                self.attempt.look()
+                looked = now
+            with suppress(Transient):  # the end of the next wave asks again
+                self._is_told_to_stop = now < moment and self.is_stopping()
+            self.attempt.claims.note_progress()
 
 
 def _is_current(landed: Landed, key: str, since: datetime) -> bool:

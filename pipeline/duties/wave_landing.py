@@ -20,9 +20,11 @@ from pipeline.core.start_of_reading import Read
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.duties.chain import LandedWave, StagedWave, WavePorts
 from pipeline.duties.claims import Claims
+from pipeline.duties.kept import KeptClaims
 from pipeline.duties.shard_ends import ShardEnds
 from pipeline.duties.wave import Landed, Problem
 from pipeline.duties.wave_streams import WaveStreams
+from pipeline.ports import Committed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +32,22 @@ class LandingStep:
     run_id: str
     ports: WavePorts
     claims: Claims
+    kept: KeptClaims
     ends: ShardEnds
 
     def land(self, staged: StagedWave) -> LandedWave:
+        self.kept.write_late()
         committed = self.ports.table.commit(self._proposal(staged))
         self.claims.note_progress()
+        self._remember(staged, committed)
         return LandedWave(staged, committed)
+
+    def _remember(self, wave: StagedWave, committed: Committed) -> None:
+        """Where this wave keeps claims, remember at once what has landed. Whatever fails from here on, the release tells it."""
+        landed = {r.key for r in committed.landing.page.ranges if not r.upto.ended}
+        for staged in wave.manifest.staged:
+            if self.kept.keeps and staged.key in landed:
+                self.kept.note_landed(staged.key, staged)
 
     def follow(self, wave: LandedWave) -> None:
         """Bring the lease rows into step with the lake table, which the commit has moved on."""
@@ -57,7 +69,7 @@ class LandingStep:
             landed = ranges.get(staged.key)  # None: the wave found nothing that needs a range
             if landed is not None and staged.upto.ended and staged.key.stream in listed:
                 ended.append(staged)
-            elif landed is not None and not landed.upto.ended:
+            elif landed is not None and not landed.upto.ended and not self.kept.keeps:
                 checkpoints |= self._checkpoint(row, staged)
             log.landed.append(
                 Landed(

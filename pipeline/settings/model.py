@@ -319,6 +319,11 @@ class TimeSettings:
         doc="The time between two looks for new records in an idle shard.",
         kcl="idleTimeBetweenReadsInMillis",
     )
+    checkpoint: timedelta = knob(
+        timedelta(seconds=60),
+        doc="The most by which a lease row's checkpoint is behind the lake table while a run keeps its claim from wave to wave. It is "
+        "exact once the claim is released.",
+    )
     materialize: timedelta = knob(
         timedelta(minutes=5), doc="The least time between two materialization events of one shard in a run."
     )

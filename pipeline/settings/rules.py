@@ -365,6 +365,13 @@ def _times(settings: Settings) -> Iterator[Broken]:
             "else a living worker counts as dead",
             also=("times.worker_tick",),
         )
+    if times.checkpoint < 2 * times.worker_tick:
+        yield Broken(
+            "times.checkpoint",
+            f"is {show(times.checkpoint)}; allowed: at least two worker ticks ({show(2 * times.worker_tick)}), "
+            "because a run looks at the rows that it keeps once in each tick",
+            also=("times.worker_tick",),
+        )
     if wave.every > times.linger:
         yield Broken(
             "wave.every",

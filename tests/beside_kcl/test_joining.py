@@ -186,6 +186,23 @@ def test_a_row_that_doesnt_go_on_from_its_adopted_position_is_refused_and_named(
     assert world.table.load() == before[0]
 
 
+@pytest.mark.parametrize("by_us", [True, False], ids=["by Headrace", "by another program"])
+def test_a_row_that_is_behind_goes_on_if_headrace_wrote_its_checkpoint_itself(*, by_us: bool) -> None:
+    """A run that keeps its claims writes checkpoints late. One that was killed leaves them so, also after the claim is gone."""
+    world, moment = a_fleet()
+    adopt(world, STREAM, moment)
+    name = lease_key(world.shard(COUNTED), multi=True)
+    earlier = Checkpoint(str(world.put[0][1]))
+    row = world.leases.get(name)
+    assert row is not None
+    world.leases._rows[name] = replace(row, checkpoint=earlier, landed=earlier if by_us else row.checkpoint)
+    if by_us:
+        assert adopt(world, STREAM, moment).is_done
+    else:
+        with pytest.raises(OriginUnsafe, match=r"before.*shardId-0.*went back"):
+            adopt(world, STREAM, moment)
+
+
 def test_rows_without_the_stamp_of_an_adoption_belong_to_another_application() -> None:
     world, moment = a_fleet()
     adopt(world, STREAM, moment)

@@ -33,7 +33,7 @@ class App:
 def app(tmp_path: Path) -> App:
     made = App(tmp_path)
     table = made.table
-    table.ensure()
+    table.ensure(create=True)
     table.commit(ORIGIN)
     return made
 
@@ -62,6 +62,6 @@ def test_upkeep_of_a_table_into_which_nothing_landed_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     app = App(tmp_path)
-    app.table.ensure()
+    app.table.ensure(create=True)
     assert app() == DONE
     assert capsys.readouterr().out == "no file deleted: nothing has landed in the table yet\n"

@@ -257,6 +257,13 @@ def test_each_write_leaves_the_expected_row_and_gives_the_expected_reason(
         (lambda: change.checkpoint(IN_HANDOVER, "me", "run/1", at=CHECKPOINT), ChangeKind.CHECKPOINT),
         (lambda: change.prepare_checkpoint(IN_HANDOVER, "me", "run/1", at=CHECKPOINT), ChangeKind.PREPARE),
         (lambda: change.release(IN_HANDOVER, "run/1"), ChangeKind.RELEASE),
+        (
+            lambda: change.checkpoint_and_release(
+                change.checkpoint(IN_HANDOVER, "me", "run/1", at=CHECKPOINT),
+                change.release(IN_HANDOVER, "run/1"),
+            ),
+            ChangeKind.CHECKPOINT_AND_RELEASE,
+        ),
         (lambda: change.want(IN_HANDOVER, "run/9"), ChangeKind.WANT),
         (lambda: change.unwant(IN_HANDOVER, "run/2"), ChangeKind.UNWANT),
         (lambda: change.assign(IN_HANDOVER, "w3", "w"), ChangeKind.ASSIGN),

@@ -15,6 +15,7 @@ from pipeline.core.lease import Lease
 from pipeline.core.position import Position
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.duties.claims import Claims
+from pipeline.duties.kept import KeptClaims
 from pipeline.duties.wave import Landed, WaveLog
 from pipeline.errors import HeadraceError
 from pipeline.memory.clock import MemoryClock
@@ -63,6 +64,7 @@ class Place:
             times=TIMES,
             dead_claims=frozenset(dead_claims),
         )
+        self.kept = KeptClaims(claims=self.claims, times=TIMES)
 
     def take(self, *rows: Lease) -> None:
         """Claim what the run may claim of these rows."""

@@ -140,6 +140,7 @@ class Life:
         """One run with one wave."""
         run = self.run()
         report = run.wave(keys)
+        run.let_go()
         self.runs.end(run.run_id)
         return report
 

@@ -29,6 +29,10 @@ class Scripted:
         self.waves: list[tuple[float, tuple[str, ...] | None]] = []
         """When each wave began, and which shards it was asked to read."""
         self.takes = timedelta(0)
+        self.looks: list[float] = []
+        """When the run looked at its kept rows in a pause."""
+        self.ends = 0
+        """How often the run released all rows."""
 
     def wave(self, keys: tuple[str, ...] | None = None) -> WaveReport:
         """The next report of the script; the last report is repeated."""
@@ -39,6 +43,12 @@ class Scripted:
         if isinstance(report, HeadraceError):
             raise report
         return report
+
+    def look(self) -> None:
+        self.looks.append(self.clock.monotonic())
+
+    def let_go(self) -> None:
+        self.ends += 1
 
     def expected(self) -> tuple[str, ...]:
         return ("expected",)

@@ -129,7 +129,7 @@ def test_of_failed_claims_only_one_without_an_answer_is_released_because_it_may_
     place.take()
     place.rows.trouble.clear()
     place.rows.writes.clear()
-    place.claims.release(place.log)
+    place.kept.end_wave(place.log)
     assert sorted(change.key for change in place.rows.writes) == ["s1", "s3"]
 
 
@@ -241,7 +241,7 @@ def test_each_answer_counts_as_progress_of_the_run() -> None:
     steps = (
         place.take,
         lambda: place.claims.write(place.log, a_key(), beat(place.row(), "w1")),
-        lambda: place.claims.release(place.log),
+        lambda: place.kept.end_wave(place.log),
         place.claims.note_progress,
     )
     for step in steps:
@@ -365,4 +365,4 @@ def test_a_store_that_gives_fewer_answers_than_changes_is_an_error() -> None:
     with pytest.raises(ValueError, match="zip"):
         place.claims.write_all(place.log, {a_key(): beat(place.row(), "w1")})
     with pytest.raises(ValueError, match="zip"):
-        place.claims.release(place.log)
+        place.kept.end_wave(place.log)

@@ -26,7 +26,7 @@ def released(place: Place, *of: Landed, **row: Any) -> Lease:
     place.take()
     place.clock.advance(MINUTE)
     place.log.landed.extend(of)
-    place.claims.release(place.log)
+    place.kept.end_wave(place.log)
     return place.row()
 
 
@@ -105,7 +105,7 @@ def test_an_error_that_stops_the_whole_wave_is_noted_for_each_shard_that_wasnt_r
     ended = place.claims.held[a_key("s2")]
     place.claims.held[a_key("s2")] = replace(ended, checkpoint=SHARD_END)
     place.log.landed.append(landed("s1"))
-    place.claims.release(place.log)
+    place.kept.end_wave(place.log)
     failures = {row.key: row.failure.why if row.failure else None for row in place.rows.scan().leases}
     assert failures == {"s1": None, "s2": None, "s3": "denied"}
     place = Place(a_row())
@@ -126,7 +126,7 @@ def test_a_handover_that_was_started_meanwhile_is_completed_with_the_release() -
     asked = initiate_handover(place.row("s1"), "w2", "a test")
     assert isinstance(place.rows.apply(asked), Applied)
     place.rows.writes.clear()
-    place.claims.release(place.log)
+    place.kept.end_wave(place.log)
     row = place.row("s1")
     assert (row.owner, row.checkpoint_owner, row.run_claim) == ("w2", None, None)
     assert place.row("s2").owner == "w1"
@@ -137,7 +137,7 @@ def test_a_failed_release_is_reported_and_the_other_rows_are_released() -> None:
     place = Place(a_row("s1"), a_row("s2"))
     place.take()
     place.rows.trouble["s1"] = Throttled("later")
-    place.claims.release(place.log)
+    place.kept.end_wave(place.log)
     assert place.log.problems == [Problem("s1", "its row couldn't be released (later)", fatal=False)]
     assert (place.row("s1").run_claim, place.row("s2").run_claim) == (MINE, None)
     assert place.claims.held == {}
@@ -157,11 +157,11 @@ def test_a_claim_whose_answer_was_lost_is_released_once() -> None:
     place.take()
     place.rows.apply = apply  # type: ignore[method-assign]
     place.rows.writes.clear()
-    place.claims.release(place.log)
+    place.kept.end_wave(place.log)
     assert sorted(change.key for change in place.rows.writes) == ["s1", "s2"]
     assert place.row("s1").run_claim is None
     place.rows.writes.clear()
-    place.claims.release(WaveLog())
+    place.kept.end_wave(WaveLog())
     assert not place.rows.writes
 
 
@@ -178,7 +178,7 @@ def test_claims_that_arrived_before_the_run_was_interrupted_are_released() -> No
         place.take()
     place.rows.apply_all = apply_all  # type: ignore[method-assign]
     assert [row.run_claim for row in place.rows.scan().leases] == [MINE, None]
-    place.claims.release(place.log)
+    place.kept.end_wave(place.log)
     assert [row.run_claim for row in place.rows.scan().leases] == [None, None]
 
 
@@ -194,5 +194,5 @@ def test_a_handover_that_cannot_be_completed_is_reported() -> None:
         return apply(change)
 
     place.rows.apply = throttle_the_completion  # type: ignore[method-assign]
-    place.claims.release(place.log)
+    place.kept.end_wave(place.log)
     assert place.log.problems == [Problem("s1", "its row couldn't be released (later)", fatal=False)]

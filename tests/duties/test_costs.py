@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from pipeline.aws.tables import DynamoTables
 from pipeline.aws.workers import DynamoWorkerStore
 from pipeline.clock import SystemClock
 from pipeline.duties.leader_tick import LeaderDuty
+from pipeline.duties.run import Run
 from pipeline.settings.choices import Heartbeat, Layout
 from pipeline.settings.kcl_block import KclSettings
 from pipeline.settings.model import WorkerSettings
@@ -302,6 +304,64 @@ def test_with_heartbeat_lease_writes_grow_with_the_leases(make: MakeWorld) -> No
     world.clock.advance(TICK)
     bill = world.price("worker, 5 leases, heartbeat: lease", world.work)
     assert bill.of("UpdateItem", leases_of(world)) == 5
+
+
+def flowing(world: PricedWorld, runs: int) -> tuple[Bill, float]:
+    """What so many runs of the default length cost while records flow into each shard, and how many seconds they take. The
+    ticks of the worker's sensor are in the bill, too."""
+    number, began = len(world.leases.scan().leases), world.clock.monotonic()
+
+    def pause(seconds: float) -> None:
+        before = world.clock.monotonic() // 5
+        world.clock.advance(timedelta(seconds=max(seconds, 1e-3)))
+        if world.clock.monotonic() // 5 > before:
+            world.work()
+            for shard in range(number):
+                world.produce(shard, 1)
+
+    world.clock.pause = pause  # type: ignore[method-assign]
+    with world.meter.bill() as bill:
+        for run in range(runs):
+            world.runs.launch(f"flows-{run}", "w1")
+            world.runs.start(f"flows-{run}")
+            Run(
+                attempt=world.a_run("w1", f"flows-{run}"),
+                settings=world.settings,
+                clock=world.clock,
+                on_wave=lambda _: None,
+                is_stopping=lambda: False,
+            ).all_that_is_due()
+            world.runs.end(f"flows-{run}")
+    return bill, world.clock.monotonic() - began
+
+
+@pytest.mark.parametrize("shards", [4, pytest.param(50, marks=pytest.mark.slow)])
+def test_a_flowing_shard_costs_less_than_three_writes_in_a_hundred_seconds(
+    make: MakeWorld, shards: int
+) -> None:
+    world = make(shards=shards)
+    bill, seconds = flowing(world, runs=2)
+    rows = sum(bill.of(kind, leases_of(world)) for kind in ("UpdateItem", "PutItem", "DeleteItem"))
+    print(
+        f"{shards} flowing shards: {rows / shards / seconds:.4f} writes a second and shard, "
+        f"{bill.reads / shards / seconds:.2f} read units; other writes {(bill.written - rows) / seconds:.2f} a second"
+    )
+    assert rows / shards / seconds <= 0.03
+    assert bill.reads / shards / seconds <= 1.0
+    assert (bill.written - rows) / seconds <= 0.5, "beats of the worker and its runs"
+
+
+@pytest.mark.slow
+def test_with_heartbeat_lease_a_flowing_shard_costs_three_writes_a_wave_and_its_beats(
+    make: MakeWorld,
+) -> None:
+    world = make(shards=5, heartbeat=Heartbeat.LEASE)
+    bill, seconds = flowing(world, runs=1)
+    writes = bill.of("UpdateItem", leases_of(world)) / 5 / seconds
+    print(
+        f"heartbeat: lease: {writes:.2f} writes a second and shard, {bill.reads / 5 / seconds:.2f} read units"
+    )
+    assert writes >= 0.3
 
 
 @pytest.mark.slow

@@ -47,6 +47,26 @@ def test_a_beat_by_the_ticks_own_timer_doesnt_cost_the_deployment_its_lead() -> 
     assert all(world.lead().leads for _ in range(3))
 
 
+def test_a_worker_that_beats_again_after_the_leaders_look_keeps_its_leases() -> None:
+    """The counters of its leases don't tell: they stand still while a living run keeps its claims from wave to wave."""
+    world = World(workers=("w1", "w2"), shards=4)
+    world.settle()
+    let_host_die(world, "w2")
+    get_many, came_back = world.rows.get_many, False
+
+    def just_then(names: Sequence[str]) -> WorkerListing:
+        nonlocal came_back
+        if not came_back and "w2" in names and world.leader_memory["w1"].workers["w2"].credit > 3 * TICK:
+            came_back = True
+            world.rows.beat("w2", "dagster-1", found="dagster-1")
+        return get_many(names)
+
+    world.rows.get_many = just_then  # type: ignore[method-assign,assignment]
+    ticks_until(world, lambda: came_back)
+    assert owners(world) == {"w1": 2, "w2": 2}
+    assert ticks_until(world, lambda: owners(world) == {"w1": 4}) >= 4, "its silence counts anew"
+
+
 def test_a_preview_in_kcl_mode_2_x_assigns_nothing() -> None:
     world = World(shards=2)
     how = replace(world.settings.kcl, mode=Mode.KCL_2, heartbeat=Heartbeat.LEASE)

@@ -155,6 +155,7 @@ def test_of_two_runs_at_once_one_reports_its_cpu_and_the_other_does_so_later(wor
     world.produce(0)
     measure(world, 40)
     one.wave()
+    one.let_go()
     world.produce(0)
     measure(world, 80)
     other.wave()

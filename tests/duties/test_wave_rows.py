@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from pipeline.beside_kcl.keeping import KeepsNothing
 from pipeline.core.change import Applied, Change, Refused
 from pipeline.core.position import Start
 from pipeline.core.stream import ShardKey
@@ -102,14 +104,14 @@ def test_a_wave_writes_only_to_the_rows_of_shards_with_records() -> None:
     world.produce(7)
     report = run.wave()
     assert (report.claimed, report.rows) == (1, 10)
-    assert world.leases.writes == {world.key(7): 3}, "one write each for claim, checkpoint and release"
+    assert world.leases.writes == {world.key(7): 1}, "a claim, which the run keeps"
     world.next_wave()
     world.leases.writes.clear()
     run.wave()
     world.next_wave()
     assert run.wave().claimed == 0
-    assert world.leases.writes == {world.key(7): 2}, (
-        "the shard was read once more, found quiet, and then left alone"
+    assert world.leases.writes == {world.key(7): 1}, (
+        "the shard was read once more, found quiet, released with its checkpoint, and then left alone"
     )
     world.check()
 
@@ -275,9 +277,10 @@ def test_if_no_claim_has_an_answer_the_wave_fails_as_a_whole() -> None:
         run.wave()
 
 
-def test_the_next_wave_writes_a_checkpoint_that_had_no_answer() -> None:
+def test_the_next_wave_writes_a_checkpoint_that_had_no_answer_where_no_claim_is_kept() -> None:
     world = CountingWorld(shards=2)
     run = world.at_rest()
+    run.policy = replace(run.policy, keeping=KeepsNothing())
     for shard in range(2):
         world.produce(shard)
     commit = world.table.commit
@@ -371,6 +374,8 @@ def waits_of_records(every: float, *, shards: int, seconds: int) -> list[float]:
         on_wave=note_landings,
         is_stopping=lambda: world.clock.monotonic() - began > seconds,
     ).all_that_is_due()
+    world.runs.end("run")
+    world.wave(run="the rest")
     world.check()
     return found
 

@@ -193,7 +193,9 @@ class World:
         """One run of this worker with one wave."""
         self.runs.launch(run, worker)
         self.runs.start(run)
-        report = self.a_run(worker, run).wave(keys)
+        attempt = self.a_run(worker, run)
+        report = attempt.wave(keys)
+        attempt.let_go()
         self.runs.end(run)
         return report
 

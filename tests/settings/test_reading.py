@@ -132,7 +132,7 @@ def _sample(key: str, hint: object) -> str:
         int: "7",
         bool: "false",
         float: "0.5",
-        timedelta: "2m30s" if key.endswith(("linger", "duration")) else "9s",
+        timedelta: "2m30s" if key.endswith(("linger", "duration", "times.checkpoint")) else "9s",
     }
     return _SAMPLES.get(key) or (kinds.get(hint, "some-text") if isinstance(hint, type) else "some-text")
 

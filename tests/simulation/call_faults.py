@@ -44,6 +44,8 @@ class Mix:
     swap_late: float = 0.0
     hung: float = 0.0
     """A wave takes far too long to read."""
+    hung_between: float = 0.0
+    """A run hangs between two waves, as a share of the seconds that runs wait there."""
     cut: float = 0.0
     """The run's process is killed between two steps of a wave, as a share of these."""
     missed: float = 0.0
@@ -96,6 +98,10 @@ class CallFaults:
     down: dict[str, float] = field(default_factory=dict)
     """The services that are unavailable, each with until when."""
     last_fault: float = 0.0
+    met: dict[Process, float] = field(default_factory=dict)
+    """By process: when one of its calls last met a fault."""
+    hangs: dict[Process, float] = field(default_factory=dict)
+    """The processes of which a task has hung, each with until when."""
     happened: Counter[str] = field(default_factory=Counter)
     """How often each kind of fault or rare event happened."""
     _rates: dict[str, float] = field(default_factory=dict)
@@ -156,8 +162,14 @@ class CallFaults:
         return None
 
     def note_fault(self, process: Process, what: str, how: str) -> None:
-        self.last_fault = self.sim.now
+        self.last_fault = self.met[process] = self.sim.now
         self.note(process.name, f"{what}: {how}")
+
+    def hang(self, process: Process, what: str, seconds: float) -> None:
+        """Let a task of the process stand still, while the process's other tasks go on."""
+        self.note_fault(process, what, f"hangs for {seconds:.0f} s")
+        self.hangs[process] = self.sim.now + seconds
+        self.sim.pause(seconds)
 
     def _give_up(self, process: Process, what: str, why: str) -> Any:
         self.note_fault(process, what, why)

@@ -3,10 +3,9 @@ I23, I25)?"""
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pipeline.core.change import Applied, Change, Refused
 from pipeline.core.change_kind import ChangeKind
@@ -14,10 +13,8 @@ from pipeline.core.checkpoint import Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.core.lineage import Kind, Range
 from pipeline.core.stream import ShardKey
-from pipeline.core.worker import Worker
 from pipeline.errors import TablesMissing
 from pipeline.memory.leases import MemoryLeaseStore
-from pipeline.memory.workers import MemoryWorkerStore
 from pipeline.ports import NO_ROWS, Listing
 from pipeline.settings.choices import Heartbeat
 from tests.simulation.scheduler import Process
@@ -30,11 +27,10 @@ if TYPE_CHECKING:
 _MILLISECOND = timedelta(milliseconds=1)
 ODD = "somebody-elses"
 """The key of a row that Headrace doesn't understand."""
-_STEADY, _FOR_A_WHILE = 10.0, 30.0
-"""Seconds. A run that has beaten at least every `_STEADY` seconds for `_FOR_A_WHILE` can't have looked dead to any
-process."""
-PERSON = "person"
-"""The beginning of the run ids of people's commands."""
+_FOR_A_WHILE = 30.0
+"""Seconds. A run that has beaten steadily for so long can't have looked dead to any process."""
+_SEEN_BY = 20.0
+"""Seconds by which each worker has seen what a person wrote into a row: at rest it reads its rows at every third tick."""
 
 
 class WatchedLeases:
@@ -133,6 +129,7 @@ class WatchedLeases:
             self.made[after.key] = self._world.sim.now
             self._judge_position(after, by)
             return
+        self._world.kept.note_write(before, after, change, by)
         if after.checkpoint != before.checkpoint:
             self._judge_checkpoint(before, after, by)
         if after.run_claim != before.run_claim:
@@ -210,7 +207,8 @@ class WatchedLeases:
             )
 
     def forget_ahead(self, key: str) -> None:
-        """Forget that the row was ahead of the table: a person has repositioned it."""
+        """Forget that the row was ahead of the table: a person has repositioned it. A shard that had ended may be open again."""
+        self.made[key] = self._world.sim.now + _SEEN_BY
         self._ahead = {which: at for which, at in self._ahead.items() if which[1] != key}
 
     def require_not_ahead(self, landed: Range) -> None:
@@ -231,10 +229,18 @@ class WatchedLeases:
     def _judge_claim(self, before: Lease, after: Lease, change: Change, by: Process) -> None:
         key, world = after.key, self._world
         if after.run_claim is None:
-            if by.worker and before.holder == after.holder and before.run_claim != by.claim:
+            its = world.runs.get(
+                before.run_claim or ""
+            )  # a late request may be of the process's previous claim
+            if (
+                by.worker
+                and before.holder == after.holder
+                and before.run_claim != by.claim
+                and (its is None or its.process is not by)
+            ):
                 raise Violation("I2", f"{by} ({by.claim}) released {key}, claimed by {before.run_claim}", key)
             if "looked_at" in change.put:
-                self._judge_looked(before, change, by)
+                self._judge_looked(after, change, by)
             return
         if after.run_claim != by.claim:
             raise Violation("I2", f"{by} claimed {key} for {after.run_claim}", key)
@@ -417,50 +423,3 @@ def _short(row: Lease | None) -> str:
     claim = f" claim {row.run_claim}" if row.run_claim else ""
     wanted = f" wanted {row.wanted_by}" if row.wanted_by else ""
     return f"{row.owner}{over} #{row.counter} @{row.checkpoint}{claim}{wanted}"
-
-
-class WatchedWorkers(MemoryWorkerStore):
-    """The worker table. It records by the true clock when each worker and each claim beat last."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__(clock=world.clock)
-        if world.plan.odd_rows:
-            self.hold_odd_row(ODD, "its form is unknown")
-        self._sim = world.sim
-        self.beaten: dict[str, float] = {}
-        """By claim: when it beat last."""
-        self.steady: dict[str, float] = {}
-        """By claim: since when it has beaten without a longer pause than `_STEADY`."""
-        self._beats: dict[str, list[float]] = {}
-
-    def silence(self, worker_id: str, seen: float) -> float:
-        """How long the worker had not beaten at the time `seen`."""
-        beats = self._beats.get(worker_id, [])
-        at = bisect_right(beats, seen)
-        return seen - (beats[at - 1] if at else 0.0)
-
-    def delete_stale(self, worker: Worker) -> bool:
-        """I7: a worker's row is deleted once the worker hasn't beaten for a day, even if the deleting host's clock
-        is some minutes off."""
-        silent = timedelta(seconds=self.silence(worker.worker_id, self._sim.now))
-        if silent < timedelta(days=1) - timedelta(minutes=10):
-            raise Violation(
-                "I7", f"the row of {worker.worker_id} is deleted after {silent}", worker.worker_id
-            )
-        return super().delete_stale(worker)
-
-    def beat(self, worker_id: str, instance: str, **how: Any) -> Worker | None:
-        done = super().beat(worker_id, instance, **how)
-        if done is not None:
-            self._beats.setdefault(worker_id, []).append(self._sim.now)
-        return done
-
-    def beat_run(self, worker_id: str, run_claim: str) -> None:
-        super().beat_run(worker_id, run_claim)
-        if run_claim.startswith(PERSON):
-            return  # a person's command removes this beat at the same moment, so no other process sees it
-        now = self._sim.now
-        self._beats.setdefault(worker_id, []).append(now)
-        if now - self.beaten.get(run_claim, -1e9) > _STEADY:
-            self.steady[run_claim] = now
-        self.beaten[run_claim] = now

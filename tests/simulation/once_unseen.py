@@ -40,9 +40,9 @@ ONCE_UNSEEN: Final = (
         "trouble-is-a-look",
         "a wave's release says 'looked at' on the rows of shards that the wave had trouble with",
         (
-            "duties.claims",
-            "            if staged is not None and row.key not in troubled:",
-            "            if staged is not None:",
+            "duties.kept",
+            "        landed = {each.lease_key: each.staged for each in log.landed if each.lease_key not in troubled}",
+            "        landed = {each.lease_key: each.staged for each in log.landed}",
         ),
         among={"troubles": {"deny": 40.0}},
     ),

@@ -19,8 +19,8 @@ from pipeline.duties.chain_repair import Repairing
 from pipeline.duties.recover import Busy, Recovery
 from pipeline.errors import ChainBroken, HeadraceError
 from pipeline.wiring import NoDagster
-from tests.simulation.lease_watch import PERSON
 from tests.simulation.truth import Violation
+from tests.simulation.worker_watch import PERSON
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -102,6 +102,7 @@ class Plan:
     """Whether the lease table and the worker table hold a row each that Headrace doesn't understand."""
     puts_every: float = 4.0
     wave_records: int = 1_000_000
+    wave_every: float = 10.0
     mix: Mix = CALM
     troubles: dict[str, float] = field(default_factory=dict)
     wave_takes: float = 0.0
@@ -160,7 +161,8 @@ def a_plan(seed: int) -> Plan:
     plan = widened(plan, Random(f"wide {seed}"))
     plan = replace(plan, odd_rows=Random(f"odd {seed}").random() < 0.1)
     plan = stretched(plan, Random(f"stretch {seed}"))
-    return cooled(plan, Random(f"cold {seed}"))
+    plan = cooled(plan, Random(f"cold {seed}"))
+    return kept(plan, Random(f"kept {seed}"))
 
 
 def widened(plan: Plan, rng: Random) -> Plan:
@@ -242,6 +244,22 @@ def cooled(plan: Plan, rng: Random) -> Plan:
         # A shard whose runs often found no Spark isn't tried again for up to a minute.
         mix = replace(plan.mix, cold=_between(rng, 0.03, 0.5))
         return replace(plan, mix=mix, settle_seconds=max(plan.settle_seconds, 1000.0))
+    return plan
+
+
+def kept(plan: Plan, rng: Random) -> Plan:
+    """Add what matters for claims that are kept from wave to wave: much traffic, long pauses, hangs in them, and thieves."""
+    if rng.random() < 0.12:
+        plan = replace(plan, mix=replace(plan.mix, hung_between=_between(rng, 0.0003, 0.005)))
+    if plan.mode is not Mode.OWN or plan.foreign or plan.heartbeat is not Heartbeat.WORKER:
+        return plan
+    if rng.random() < 0.1:
+        plan = replace(plan, troubles={**plan.troubles, "steal": rng.uniform(80.0, 250.0)})
+    if rng.random() < 0.15:
+        plan = replace(plan, puts_every=rng.uniform(0.3, 1.0), wave_records=1_000_000)
+    if rng.random() < 0.08 and plan.retention > 3600.0:
+        # A record waits up to five minutes for its wave, and five more where that wave fails.
+        return replace(plan, wave_every=300.0, settle_seconds=max(plan.settle_seconds, 1500.0))
     return plan
 
 

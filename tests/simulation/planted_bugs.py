@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.simulation.kept_bugs import KEPT
 from tests.simulation.once_unseen import ONCE_UNSEEN
 from tests.simulation.planted import a_bug
 
@@ -248,7 +249,7 @@ _TIME_BUGS: Final = (
         "a hung run never stops beating (D8)",
         (
             "duties.attempt",
-            "if self._is_at_work and self.claims.time_without_progress() > self.settings.hung_after:",
+            "if self.claims.time_without_progress() > self.settings.hung_after:",
             "if False:",
         ),
         seeds=200,
@@ -401,5 +402,13 @@ _SHARED_TABLE_BUGS: Final = (
 
 BUGS: Final = {
     bug.name: bug
-    for bug in (*_TABLE_BUGS, *_ROW_BUGS, *_TIME_BUGS, *_PAST_BUGS, *_SHARED_TABLE_BUGS, *ONCE_UNSEEN)
+    for bug in (
+        *_TABLE_BUGS,
+        *_ROW_BUGS,
+        *_TIME_BUGS,
+        *_PAST_BUGS,
+        *_SHARED_TABLE_BUGS,
+        *KEPT,
+        *ONCE_UNSEEN,
+    )
 }

@@ -112,6 +112,16 @@ class Leases(Port):
         self._calls.process.scans = found = self._calls.call(READ, "leases.scan", self._server.scan)
         return found
 
+    def get(self, key: str) -> Any:
+        found = self._calls.call(READ, "leases.get", self._server.get, key)
+        self._calls.world.kept.note_read(self._calls.process, () if found is None else (found,))
+        return found
+
+    def get_many(self, keys: Sequence[str]) -> Any:
+        found = self._calls.call(READ, "leases.get_many", self._server.get_many, keys)
+        self._calls.world.kept.note_read(self._calls.process, found.leases)
+        return found
+
     def apply(self, change: Change) -> Applied | Refused:
         process = self._calls.process
         done: Applied | Refused = self._calls.call(
@@ -245,6 +255,7 @@ class Table(Port):
             world.call_faults.freeze(process, "table.commit", lambda: None)
         done: Committed = self._server.commit(proposal)
         world.sim.pause(0.005)
+        world.kept.note_landed(process.claim, done.landing.page.ranges)
         world.tally.add_commit(process.claim, done)
         return done
 
@@ -332,13 +343,13 @@ class Stage:
         if not calls.process.alive:
             raise Killed
         self.open(lambda _: None)
+        world.kept.judge_use(calls.process, batches)
         world.sim.pause(0.1 + world.rng.random() * (1.0 + 2.0 * world.plan.wave_takes))
         if world.script is not None:
             world.script(calls.process, "stage.read", (batches,))
         if world.call_faults.occurs("hung"):
             seconds = world.rng.choice((30.0, 130.0, 400.0, 1e6))
-            world.call_faults.note_fault(calls.process, "stage", f"hangs for {seconds:.0f} s")
-            world.sim.pause(seconds)
+            world.call_faults.hang(calls.process, "stage", seconds)
         for batch in batches:
             world.count_read(batch.key)
         made = world.stage.stage(batches, spec, limits)

@@ -70,6 +70,22 @@ class _Beating:
             self._beat()
 
 
+class RunClock:
+    """The clock of a process's host. A run may hang while it waits for its next wave."""
+
+    def __init__(self, world: World, process: Process) -> None:
+        self._faults = world.call_faults
+        self._random = world.rng
+        self._process = process
+        self.now = process.host.now
+        self.monotonic = process.host.monotonic
+
+    def pause(self, seconds: float) -> None:
+        self._process.host.pause(seconds)
+        if self._faults.occurs("hung_between"):
+            self._faults.hang(self._process, "a pause", self._random.choice((30.0, 130.0, 400.0, 1e6)))
+
+
 class ProcessPorts:
     """`on_run` is called with the claim and the worker of each run that is put together with these ports, before
     the run starts."""
@@ -81,7 +97,7 @@ class ProcessPorts:
         self._calls = ServiceCalls(world, process)
         self._on_run = on_run
         self._fresh = ""
-        self.clock: Clock = process.host
+        self.clock: Clock = RunClock(world, process)
         self.timer = SimTimer(world, process)
 
     @property

@@ -74,12 +74,17 @@ class RunAtWork:
         self._since = self.host.now()
 
     @property
+    def is_at_work(self) -> bool:
+        return self.process in self.host.processes
+
+    @property
     def is_alive_for_dagster(self) -> bool:
         run = self.instance.runs.get(self.run_id) if self.instance is not None else None
         return run is not None and run.state is not RunState.OVER
 
     def _work(self, work: Callable[[], RunEnding]) -> None:
         ending = work()
+        self.world.kept.judge_end(self.process)
         failed = f", failed: {','.join(ending.failed)}" if ending.failed else ""
         self.world.note(self.process.name, f"is over{failed}{f' ({ending.error})' if ending.error else ''}")
         self.process.on_death = None
@@ -89,6 +94,7 @@ class RunAtWork:
 
     def _on_arrow(self, arrow: Arrow, keys: tuple[str, ...]) -> None:
         world = self.world
+        world.kept.note_arrow(self.process, arrow)
         if arrow is Arrow.CLAIMED and self.keys is not None:
             self._require_not_read_past_beginning(keys)
         if world.script is not None:

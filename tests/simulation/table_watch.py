@@ -97,6 +97,7 @@ class WatchedTable(MemoryTable):
                 shard.goes_back()
                 shard.token, shard.read, shard.gaps = token, read, gaps
         self._world.losses.sure = False
+        self._world.kept.note_rollback()
         self.rollback(to)
 
     def compact(self) -> None:
@@ -122,6 +123,7 @@ class WatchedTable(MemoryTable):
         }
         if self.repairing:
             self._world.losses.sure = False
+            self._world.kept.note_rollback()
             self._judge_repair(made)
             return
         rows: dict[ShardKey, list[int]] = {}
@@ -206,6 +208,7 @@ class WatchedTable(MemoryTable):
         stop = shard.read if upto[0] is None else bisect_right(shard.sequences, upto[0])
         wanted = shard.sequences[max(shard.read, self._first(shard)) : stop]
         if each.kind is Kind.LANDED:
+            self._world.kept.judge_commit(each)
             self._judge_landed(shard, each, wanted, rows, by)
             losses.add_proof(shard, each, max(stop, shard.read, self._first(shard)))
         elif each.kind is Kind.ADOPT:

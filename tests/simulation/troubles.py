@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tests.simulation.hosts import Deployment
 from tests.simulation.machine import Host
 from tests.simulation.scheduler import Process
+from tests.simulation.thief import Thief
 from tests.simulation.world import World
 
 _MOST_OPEN = 10
@@ -235,6 +236,9 @@ class Troubles:
             self._note(f"the worker row {worker} is deleted")
             self._stopped.discard(worker)
             self.world.workers.wipe(worker)
+
+    def steal(self) -> None:
+        Thief(self.world).steal()
 
     def roll_back(self) -> None:
         self.world.people.roll_back()

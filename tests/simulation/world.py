@@ -31,8 +31,9 @@ from pipeline.settings.model import (
 from tests.simulation.adoption import Adoption
 from tests.simulation.call_faults import CallFaults
 from tests.simulation.hosts import Deployment
+from tests.simulation.kept_watch import KeptWatch
 from tests.simulation.kinesis import WatchedSource
-from tests.simulation.lease_watch import ODD, WatchedLeases, WatchedWorkers
+from tests.simulation.lease_watch import ODD, WatchedLeases
 from tests.simulation.losses import Losses
 from tests.simulation.machine import Host, MachineClock
 from tests.simulation.people import People
@@ -45,6 +46,7 @@ from tests.simulation.stretches import TICK, AllHostsOff
 from tests.simulation.table_watch import WatchedTable
 from tests.simulation.tally import Tally
 from tests.simulation.truth import History, ShardTruth, Truth, Violation
+from tests.simulation.worker_watch import WatchedWorkers
 
 NAMES = ("orders", "orders-b", "orders-c")
 STREAM = NAMES[0]
@@ -74,6 +76,9 @@ class World:
         self.losses = Losses(self)
         # Sequence numbers get one digit longer after some records, so that their order as text would be wrong.
         self.source._sequence = count(10**21 - self.rng.randrange(5, 200))
+        self.kept = KeptWatch(self)
+        self.thieves: set[str] = set()
+        """KCL workers that take leases although no setting provides for them."""
         self.leases = WatchedLeases(self)
         self.workers = WatchedWorkers(self)
         self.lock = MemoryLeaderLock()
@@ -150,7 +155,7 @@ class World:
             kcl=KclSettings(mode=plan.mode, heartbeat=plan.heartbeat, allow_foreign_checkpoints=plan.foreign),
             times=TimeSettings() if plan.quiet else TimeSettings(cleanup=_CLEANUP),
             assignment=AssignmentSettings(graceful=plan.graceful),
-            wave=WaveSettings(records=plan.wave_records),
+            wave=WaveSettings(records=plan.wave_records, every=timedelta(seconds=plan.wave_every)),
             upkeep=_UPKEEP,
         )
 
