@@ -14,7 +14,10 @@ from typing import Any
 
 
 def unfreeze_dataclasses() -> None:
-    """Make dataclasses that aren't frozen. It must be called before the product's modules are imported."""
+    """Make dataclasses that aren't frozen. It must be called before the product's modules are imported. A second call, as in the
+    child of a process that has called it, changes nothing."""
+    if dataclasses.replace is _replace:
+        return
     real = dataclasses.dataclass
 
     def dataclass(cls: type | None = None, /, *, frozen: bool = False, **how: Any) -> Any:
