@@ -150,11 +150,11 @@ def _closed_over_files(
     while grew:
         grew = False
         for file in proposal.files:
-            if not file.shards & out:
+            causes = file.shards & out
+            if not causes:
                 continue
-            for key in file.shards - out:
-                cause = min(file.shards & out)
-                why = f"it shares a file with {cause.shard_id}, which is refused"
+            why = f"it shares a file with {min(causes).shard_id}, which is refused"
+            for key in sorted(file.shards - out):
                 taken[key] = RangeRefused(by_key[key], by_key[key].after, why)
                 out.add(key)
                 grew = True

@@ -401,6 +401,18 @@ def test_a_shard_refused_for_a_shared_file_names_the_shards_it_shares_with():
     assert apart.refused[2].why == f"it shares a file with {B.shard_id}, which is refused"
 
 
+def test_all_shards_of_a_file_name_the_same_refused_shard_and_come_in_their_order():
+    """Also where sets of shards have another order, as in another process."""
+    base = base_of(dict.fromkeys(KEYS, Position(5)))
+    ranges = tuple(landed(key, Position(5 if key != D else 4), Position(6)) for key in KEYS)
+    landing = decide_landing(base, Proposal(ranges, (a_file("all", *KEYS),)))
+    others = [key for key in KEYS if key != D]
+    assert [each.range.key for each in landing.refused] == [D, *others]
+    assert {each.why for each in landing.refused[1:]} == {
+        f"it shares a file with {D.shard_id}, which is refused"
+    }
+
+
 def test_a_file_with_a_shard_that_has_no_range_is_an_error_that_names_its_shards():
     both = f"files hold rows of shards that the proposal has no range for: {[B, C]}"
     with pytest.raises(ValueError, match=f"^{re.escape(both)}$"):
