@@ -85,7 +85,7 @@ class RunAtWork:
     def _work(self, work: Callable[[], RunEnding]) -> None:
         ending = work()
         self.world.kept.judge_end(self.process)
-        failed = f", failed: {','.join(ending.failed)}" if ending.failed else ""
+        failed = f", failed: {','.join(sorted(ending.failed))}" if ending.failed else ""
         self.world.note(self.process.name, f"is over{failed}{f' ({ending.error})' if ending.error else ''}")
         self.process.on_death = None
         if self.instance is not None:
