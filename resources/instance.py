@@ -7,7 +7,7 @@ hardly ever changes in Dagster's databases is kept beside it, because Dagster op
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 
 import dagster as dg
@@ -21,8 +21,11 @@ _PARTITIONS_HOLD = 60.0
 class KnownInstance:
     """An instance, and what is known of it."""
 
-    def __init__(self, instance: dg.DagsterInstance) -> None:
+    def __init__(
+        self, instance: dg.DagsterInstance, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self.instance = instance
+        self._monotonic = monotonic
         self._partitions: dict[str, tuple[frozenset[str], float]] = {}
         """By name of the partitions: those that were there at the last look, and until when they count as being there."""
 
@@ -33,10 +36,8 @@ class KnownInstance:
     def missing_partitions(self, name: str, keys: Iterable[str]) -> list[str]:
         """Those of these keys that Dagster doesn't have as dynamic partitions of that name, in their order."""
         keys = tuple(keys)
-        if not keys:
-            return []
         there, until = self._partitions.get(name, (frozenset[str](), 0.0))
-        now = time.monotonic()
+        now = self._monotonic()
         if now > until or not there.issuperset(keys):
             there = frozenset(self.instance.get_dynamic_partitions(name))
             self._partitions[name] = there, now + _PARTITIONS_HOLD

@@ -15,7 +15,7 @@ from pipeline.settings.model import TimeSettings
 
 @dataclass(frozen=True)
 class OwnRuns:
-    """Dagster is asked once, when an answer is first needed. `over`: when this run was the latest, none was open any more."""
+    """Dagster is asked once, when an answer is first needed. `over`: while this run is the latest, no run is open (None: nor was any)."""
 
     worker_id: str
     runs: Runs
@@ -29,10 +29,8 @@ class OwnRuns:
     @cached_property
     def open(self) -> tuple[str, ...]:
         """Runs that Dagster doesn't count as over."""
-        latest = (
-            self.latest
-        )  # asked first: a run that is launched between the two must not look as if it were over
-        return () if latest is not None and latest == self.over else self.runs.open_runs(self.worker_id)
+        # `latest` is asked first: a run that is launched between the two questions must not look as if it were over.
+        return () if self.latest == self.over else self.runs.open_runs(self.worker_id)
 
     def judge(self, claims: Mapping[str, Sighting]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The open runs: those that live, and those that only Dagster believes alive."""

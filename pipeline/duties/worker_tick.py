@@ -90,11 +90,9 @@ class WorkerDuty:
         watched = self.policy.own_leases.watch_leader(memory.leader, memory.own_leases_memory, now)
         known = memory.known.at(now, tick=self.times.worker_tick)
         runs = self._own_runs(memory.latest_run if known.read else None)
-        if row.run_beats or runs.open or runs.latest != memory.latest_run:
+        if row.run_beats or runs.latest != memory.latest_run:
             known = KnownRows()  # a run may have changed the rows since they were read
-        memory = replace(
-            memory, leader=watched.watch, own_leases_memory=watched.memory, rival=None, known=KnownRows()
-        )
+        memory = replace(memory, leader=watched.watch, own_leases_memory=watched.memory, rival=None)
         memory, mine, previous = self._read_rows(row, memory, now, known)
         memory = self._count_failures(memory, runs, now)
         living = runs.living_claims(memory.claims)
@@ -131,7 +129,7 @@ class WorkerDuty:
         if not due and (memory.probed is not None or is_time(memory.last_probe, now, every=self.times.probe)):
             due, probed = rows.probe(plan, streams, memory.probed, at_most=PROBES_A_TICK)
             memory = replace(memory, probed=probed, last_probe=memory.last_probe if probed else now)
-        stirs = due or beats or dead or memory.claims or asked.failed
+        stirs = due or beats or memory.claims or asked.failed
         if not stirs and all(lease.checkpoint_owner is None for lease in mine):
             memory = replace(memory, known=known.after(mine, now))
         return replace(
@@ -158,7 +156,8 @@ class WorkerDuty:
             # A beat that was removed from the worker's row counts as one that stands still.
             beats.setdefault(claim, seen.token if seen else "none")
         claims = look(memory.claims, beats, since=self._since(memory, now), tick=self.times.worker_tick)
-        return replace(memory, last_look=now, claims=claims), mine, frozenset(g.worker_id for g in previous)
+        memory = replace(memory, last_look=now, claims=claims, known=KnownRows())
+        return memory, mine, frozenset(each.worker_id for each in previous)
 
     def _previous_holders(self, mine: Iterable[Lease]) -> tuple[Worker, ...]:
         """The rows of Headrace's workers whose runs have claimed leases that are being handed over to this worker."""

@@ -13,10 +13,12 @@ from pipeline.core import change
 from pipeline.core.change import Applied
 from pipeline.core.checkpoint import TRIM_HORIZON
 from pipeline.core.lease import Lease
+from pipeline.errors import Throttled
 from pipeline.memory.leases import MemoryLeaseStore
 from pipeline.ports import NO_ROWS, Listing
 from pipeline.settings.choices import Heartbeat
 from pipeline.settings.kcl_block import KclSettings
+from tests.duties.two_streams import MORE, fail_for
 from tests.duties.world import TICK, World
 
 TICKS_FROM_READ_TO_READ = 3
@@ -41,12 +43,16 @@ class CountingLeases(MemoryLeaseStore):
 
 
 class Resting(World):
-    """One worker with four shards, all read to their ends and found idle."""
+    """One worker with four shards of each stream, all read to their ends and found idle."""
 
     def __init__(
-        self, *, heartbeat: Heartbeat = Heartbeat.WORKER, workers: tuple[str, ...] = ("w1",)
+        self,
+        *,
+        heartbeat: Heartbeat = Heartbeat.WORKER,
+        workers: tuple[str, ...] = ("w1",),
+        more_streams: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(shards=4, workers=workers)
+        super().__init__(shards=4, workers=workers, more_streams=more_streams)
         self.settings = replace(self.settings, kcl=KclSettings(heartbeat=heartbeat))
         self.leases: CountingLeases = CountingLeases()
         self.settle()
@@ -113,8 +119,10 @@ def test_a_lease_is_handed_over_at_the_tick_after_the_leader_began_the_handover(
     assert "1 shard handed over" in str(world.work())
 
 
-def test_the_rows_are_read_at_each_tick_while_a_lease_is_handed_over_to_the_worker() -> None:
+@pytest.mark.parametrize("at", range(TICKS_FROM_READ_TO_READ))
+def test_the_rows_are_read_at_each_tick_while_a_lease_is_handed_over_to_the_worker(at: int) -> None:
     world = Resting()
+    world.reads_of(at)
     row = world.leases.held_by("w1").leases[0]
     world.leases.apply(change.assign(row, "other", "for the test"))
     world.work()
@@ -124,24 +132,81 @@ def test_the_rows_are_read_at_each_tick_while_a_lease_is_handed_over_to_the_work
     assert min(world.reads_of(6)) > 0
 
 
-def test_after_a_run_the_rows_are_read_at_the_next_tick() -> None:
+@pytest.mark.parametrize("at", range(TICKS_FROM_READ_TO_READ))
+def test_after_a_run_the_rows_are_read_at_the_next_tick(at: int) -> None:
     world = Resting()
+    world.reads_of(at)
     world.produce(0)
     world.wave(run="second")
     assert world.reads_of(1) == [4]
 
 
-def test_while_a_run_is_open_the_rows_are_read_at_each_tick() -> None:
+@pytest.mark.parametrize("at", range(TICKS_FROM_READ_TO_READ))
+def test_while_a_run_is_open_the_rows_are_read_at_each_tick(at: int) -> None:
     world = Resting()
+    world.reads_of(at)
     world.runs.launch("second", "w1")
     assert world.reads_of(4) == [4] * 4
 
 
-def test_while_a_run_of_another_process_beats_the_rows_are_read_at_each_tick() -> None:
+@pytest.mark.parametrize("at", range(TICKS_FROM_READ_TO_READ))
+def test_while_a_run_of_another_process_beats_the_rows_are_read_at_each_tick(at: int) -> None:
     """The other process is `headrace consume`, whose runs Dagster doesn't know."""
     world = Resting()
+    world.reads_of(at)
     world.rows.beat_run("w1", "consume/1")
     assert world.reads_of(4) == [4] * 4
+
+
+@pytest.mark.parametrize("at", range(TICKS_FROM_READ_TO_READ))
+def test_while_a_shard_is_due_the_rows_are_read_at_each_tick(at: int) -> None:
+    world = Resting()
+    world.reads_of(at)
+    given = Lease("shardId-000000000009", owner="w1", stream_epoch=world.stream.epoch)
+    world.leases.apply(change.create(given, "for the test"))
+    assert world.work().due
+    world.clock.advance(TICK)
+    assert world.reads_of(4) == [5] * 4
+
+
+@pytest.mark.parametrize("at", range(TICKS_FROM_READ_TO_READ))
+def test_while_a_run_waits_for_a_shard_the_rows_are_read_at_each_tick(at: int) -> None:
+    world = Resting()
+    world.reads_of(at)
+    row = world.leases.held_by("w1").leases[0]
+    assert isinstance(world.leases.apply(change.want(row, "another-workers-run/1")), Applied)
+    world.reads_of(TICKS_FROM_READ_TO_READ)
+    assert world.reads_of(4) == [4] * 4
+
+
+def test_while_a_stream_cant_be_described_the_rows_are_read_at_each_tick() -> None:
+    """The tick notes the failure in the rows of that stream."""
+    world = Resting(more_streams=(MORE,))
+    assert 0 in world.reads_of(2)
+    fail_for(world, MORE, Throttled("too much"))
+    world.reads_of(TICKS_FROM_READ_TO_READ)
+    assert world.reads_of(4) == [8] * 4
+
+
+@pytest.mark.parametrize("at", range(TICKS_FROM_READ_TO_READ))
+def test_a_quiet_lease_that_came_is_read_once_and_then_with_the_others(at: int) -> None:
+    world = Resting(workers=("w1", "w2"))
+    world.reads_of(at)
+    row = world.leases.held_by("w2").leases[0]
+    assert isinstance(world.leases.apply(change.assign(row, "w1", "for the test")), Applied)
+    assert world.reads_of(6).count(1) <= 1
+
+
+@pytest.mark.parametrize("at", range(TICKS_FROM_READ_TO_READ))
+def test_after_a_stop_that_was_called_off_the_rows_are_read_at_the_next_tick(at: int) -> None:
+    world = Resting()
+    world.reads_of(at)
+    world.rows.set_stopping("w1", stopping=True)
+    assert world.reads_of(1) == [4], "a worker that gives up its leases reads them first"
+    world.rows.set_stopping("w1", stopping=False)
+    for row in world.leases.scan().leases:
+        world.leases.apply(change.assign(row, "w1", "for the test"))
+    assert world.reads_of(1) == [4]
 
 
 @pytest.mark.parametrize("at", range(TICKS_FROM_READ_TO_READ))
@@ -151,6 +216,21 @@ def test_a_new_record_is_noticed_as_soon_as_by_a_worker_that_reads_the_rows_at_e
     world.produce(2)
     probe, tick = world.settings.times.probe, world.settings.times.worker_tick
     assert world.ticks_until_due(most=probe // tick + 1)
+
+
+@pytest.mark.parametrize("at", range(TICKS_FROM_READ_TO_READ))
+def test_after_a_change_of_the_aws_account_rows_with_the_same_keys_are_read_within_three_ticks(
+    at: int,
+) -> None:
+    world = Resting()
+    world.reads_of(at)
+    before = world.leases.scan().leases
+    world.leases = CountingLeases()
+    for row in before:
+        world.leases.apply(
+            change.create(Lease(row.key, owner="w1", stream_epoch=row.stream_epoch), "for the test")
+        )
+    assert world.ticks_until_due(most=TICKS_FROM_READ_TO_READ)
 
 
 @pytest.mark.parametrize("at", range(TICKS_FROM_READ_TO_READ))
@@ -172,6 +252,14 @@ def test_the_rows_are_read_at_the_first_tick_after_minutes_of_failed_ticks() -> 
     world = Resting()
     assert 0 in world.reads_of(2)
     world.clock.advance(timedelta(minutes=5))
+    assert world.reads_of(1) == [4]
+
+
+def test_the_rows_are_read_at_the_first_tick_after_the_clock_was_set_back() -> None:
+    """Else a worker whose clock was an hour fast would know its rows for an hour."""
+    world = Resting()
+    assert 0 in world.reads_of(2)
+    world.clock.jump(-timedelta(hours=1))
     assert world.reads_of(1) == [4]
 
 

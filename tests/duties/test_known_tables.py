@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.clock import SystemTimer
 from pipeline.duties.turns import Turn
-from pipeline.errors import TablesMissing
+from pipeline.errors import TablesMissing, Throttled
 from pipeline.memory.leases import MemoryLeaseStore
 from pipeline.ports import Listing
 from pipeline.wiring import Wiring
@@ -105,3 +105,24 @@ def test_each_tick_fails_while_the_tables_cant_be_made(monkeypatch: pytest.Monke
     for _ in range(3):
         with pytest.raises(TablesMissing):
             world.turn()
+
+
+def test_a_look_that_failed_is_repeated_at_the_next_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Deployment()
+    with monkeypatch.context() as patch:
+
+        def throttled() -> bool:
+            raise Throttled("too much")
+
+        patch.setattr(world.tables, "ensure", throttled)
+        assert world.turn().sentence == "leader: too much"
+    assert "coordination tables created" in world.turn().sentence
+
+
+def test_after_a_change_of_the_aws_account_the_tables_of_the_new_account_are_looked_at_at_the_next_tick() -> (
+    None
+):
+    world = Deployment()
+    world.turn()
+    world.tables = CountedTables(missing=True)
+    assert "coordination tables created" in world.turn().sentence
