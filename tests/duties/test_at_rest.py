@@ -18,7 +18,7 @@ from pipeline.memory.leases import MemoryLeaseStore
 from pipeline.ports import NO_ROWS, Listing
 from pipeline.settings.choices import Heartbeat
 from pipeline.settings.kcl_block import KclSettings
-from tests.duties.two_streams import MORE, fail_for
+from tests.duties.two_streams import RETURNS, fail_for
 from tests.duties.world import TICK, World
 
 TICKS_FROM_READ_TO_READ = 3
@@ -181,9 +181,9 @@ def test_while_a_run_waits_for_a_shard_the_rows_are_read_at_each_tick(at: int) -
 
 def test_while_a_stream_cant_be_described_the_rows_are_read_at_each_tick() -> None:
     """The tick notes the failure in the rows of that stream."""
-    world = Resting(more_streams=(MORE,))
+    world = Resting(more_streams=(RETURNS,))
     assert 0 in world.reads_of(2)
-    fail_for(world, MORE, Throttled("too much"))
+    fail_for(world, RETURNS, Throttled("too much"))
     world.reads_of(TICKS_FROM_READ_TO_READ)
     assert world.reads_of(4) == [8] * 4
 

@@ -17,46 +17,16 @@ from pipeline.errors import OriginUnsafe, Terminal, Throttled, Unknown, Unreacha
 from pipeline.ports import StreamFacts
 from pipeline.settings.choices import InitialPosition, OnDataLoss
 from pipeline.settings.model import StreamSettings
+from tests.duties.two_streams import (
+    BOTH_STREAMS,
+    RETURNS,
+    fail_for,
+    let_kinesis_answer,
+    recreate,
+    rows_by_stream,
+    two_streams,
+)
 from tests.duties.world import STREAM, World
-
-RETURNS = "returns"
-BOTH_STREAMS = (STREAM, RETURNS)
-
-
-def two_streams(**how: object) -> World:
-    return World(more_streams=(RETURNS,), **how)  # type: ignore[arg-type]
-
-
-def rows_by_stream(world: World) -> Counter[str]:
-    return Counter(row.stream or "" for row in world.leases.scan().leases)
-
-
-def fail_for(world: World, stream: str, error: Exception) -> None:
-    """Let DescribeStreamSummary fail for this stream. Kinesis still answers for the other streams."""
-    describe = world.source.describe
-
-    def fail(name: str) -> StreamFacts:
-        facts = describe(name)
-        if facts.stream.name == stream:
-            raise error
-        return facts
-
-    world.source.describe = fail  # type: ignore[method-assign]
-
-
-def let_kinesis_answer(world: World) -> None:
-    del world.source.describe
-
-
-def recreate(world: World, name: str) -> None:
-    world.source.delete_stream(name)
-    world.clock.advance(timedelta(seconds=90))
-    made = world.source.create_stream(name, world.shards)
-    if name == STREAM:
-        world.stream = made
-
-
-# -- leader --------------------------------------------------------------------------------------------------------
 
 
 def test_each_shard_of_each_stream_has_a_row_with_kcls_key_and_attributes() -> None:
