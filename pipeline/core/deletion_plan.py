@@ -1,11 +1,14 @@
 """Which files of the lake table may be deleted. Pure functions on values.
 
 A file's age counts from the look that first saw it without a name, not from the time when it was written: a file of ten days ago
-that a compaction replaced a minute ago may have a reader.
+that a compaction replaced a minute ago may have a reader. Only metadata files that are older than the table's whole log needn't
+wait: each commit leaves one behind, and Iceberg itself would delete it in that commit. Newer ones wait like all other files: a catalog
+that was restored from a backup doesn't name the newest ones, and a person may still need them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -15,12 +18,20 @@ _LONGEST = timedelta(hours=36)
 that jumps days ahead makes no file old."""
 
 
+_METADATA = re.compile(r"/(\d{5,})-[^/]+\.metadata\.json$")
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class StoredFile:
     """A file with a name of the form that Headrace gives."""
 
     path: str
     size: int
+
+    @property
+    def version(self) -> int | None:
+        """Of a metadata file: the number in its name, which counts the table's commits."""
+        return _version(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +73,15 @@ def plan_deletion(
         each.path: before.since[each.path] + passed if each.path in before.since else timedelta()
         for each in unnamed
     }
-    return DeletionPlan(
-        tuple(each for each in unnamed if since[each.path] >= after),
-        tuple(each for each in unnamed if since[each.path] < after),
-        Unnamed(now, since),
-    )
+    oldest = min((version for path in named if (version := _version(path)) is not None), default=0)
+    due: list[StoredFile] = []
+    waiting: list[StoredFile] = []
+    for each in unnamed:
+        is_out_of_log = each.version is not None and each.version < oldest
+        (due if is_out_of_log or since[each.path] >= after else waiting).append(each)
+    return DeletionPlan(tuple(due), tuple(waiting), Unnamed(now, since))
+
+
+def _version(path: str) -> int | None:
+    found = _METADATA.search(path)
+    return None if found is None else int(found.group(1))

@@ -36,6 +36,22 @@ def test_a_long_break_counts_as_a_day_and_a_half_and_a_clock_that_goes_back_as_n
         assert plan.memory.since == {"a": HOUR + counted}
 
 
+def test_a_metadata_file_older_than_the_whole_log_goes_at_once_and_a_newer_one_waits():
+    def a_file(version: int) -> StoredFile:
+        return StoredFile(f"bucket/table/metadata/{version:05}-0f.metadata.json", 1)
+
+    named = {a_file(version).path for version in (7, 8, 100_000)} | {"bucket/table/data/1.parquet"}
+    stored = [a_file(version) for version in (6, 7, 9, 100_001)]
+    plan = plan_deletion([*stored, A], named, Unnamed(), now=NOW, after=DAY)
+    assert plan.due == (a_file(6),)
+    assert {*plan.waiting} == {A, a_file(9), a_file(100_001)}
+
+
+def test_without_any_known_metadata_file_none_goes_at_once():
+    old = StoredFile("table/metadata/00001-0f.metadata.json", 1)
+    assert plan_deletion([old], set(), Unnamed(), now=NOW, after=DAY).waiting == (old,)
+
+
 @given(st.lists(st.tuples(st.booleans(), st.integers(-48, 96)), max_size=12))
 def test_a_file_is_never_older_than_the_time_since_a_look_last_found_its_name(looks: list[tuple[bool, int]]):
     """True: a look at which the file had a name. Each number: the hours until the next look by a clock that may jump."""
