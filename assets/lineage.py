@@ -11,7 +11,7 @@ from assets.names import lineage_key, records_key
 from pipeline.core.lineage import Lost
 from pipeline.core.recording import Recorded
 from pipeline.errors import HeadraceError
-from pipeline.ports import LineageTable
+from pipeline.lake_ports import LineageTable
 from pipeline.settings.model import Settings
 from resources.lake import LakeResource
 

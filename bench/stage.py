@@ -35,7 +35,7 @@ from pipeline.core.position import TRIM
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.lake.gauge import host_gauge
 from pipeline.lake.stage_task import stage_batches
-from pipeline.ports import Pages, RecordPage, StagingSpec
+from pipeline.lake_ports import Pages, RecordPage, StagingSpec
 
 _STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/bench", 1_769_000_000)
 _PAGE = 10_000

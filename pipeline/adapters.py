@@ -15,16 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.clock import SystemClock, SystemIds, SystemTimer
-from pipeline.ports import (
-    LeaderLock,
-    LeaseStore,
-    Pages,
-    ShardSource,
-    Stage,
-    TableFiles,
-    Tables,
-    WorkerStore,
-)
+from pipeline.lake_ports import Pages, Stage, TableFiles
+from pipeline.ports import LeaderLock, LeaseStore, ShardSource, Tables, WorkerStore
 from pipeline.settings.model import Settings
 
 if TYPE_CHECKING:

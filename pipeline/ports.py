@@ -2,36 +2,29 @@
 
 An adapter on AWS, Spark, Iceberg or Dagster implements each port, and most ports have one in memory as well. The tests in
 `tests/contract` hold both to the same promises, so that a duty works on either in the same way.
+
+`pipeline.lake_ports` has the ports of the lake.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
-from pipeline.core.batch import Batch, BatchLimits, Manifest
 from pipeline.core.change import Applied, Change, Outcome, Refused
-from pipeline.core.deletion_plan import FilesLook, StoredFile, Unnamed
 from pipeline.core.due import RunVerdict
 from pipeline.core.election import LockRow
-from pipeline.core.expiry_plan import History, Shape
-from pipeline.core.landing import Landing, Proposal
 from pipeline.core.lease import Lease
-from pipeline.core.lineage import LedgerEntry, Lost
-from pipeline.core.position import Positions, Start
-from pipeline.core.recording import Recorded
-from pipeline.core.repair_plan import TableEvidence
-from pipeline.core.shard import Child, Shard
+from pipeline.core.position import Start
+from pipeline.core.shard import Shard
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.worker import Metrics, Worker
 from pipeline.kcl.migration import ClientVersion
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from pipeline.lake_ports import LakeTable, LineageTable, Pages, Stage, TableFiles
 
 
 class Clock(Protocol):
@@ -263,205 +256,6 @@ class Tables(Protocol):
 
     def client_version(self) -> ClientVersion | None:
         """The version of KCL that KCL's workers have agreed to behave as; None where no KCL worker has written one."""
-        ...
-
-
-# --- the lake -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class TableState:
-    """The lake table at one snapshot, on which a commit can be built."""
-
-    positions: Positions
-    snapshot: int | None
-    """None where the table has no snapshot yet."""
-    origin_allowed: bool
-    """Whether an origin may be decided: the table's history is known down to its first snapshot, and Headrace never wrote to it."""
-    # Else reading would start anew in a table that was rolled back or lost its history, without a person's decision.
-    shape: Shape = field(default=Shape(), compare=False)
-    """What the look showed of the table's history, for upkeep. It says nothing about the state."""
-
-
-@dataclass(frozen=True, slots=True)
-class StagingSpec:
-    """What a Spark worker has to know to write files that a commit can name. It can be pickled, and holds no credentials."""
-
-    location: str
-    """Folder of the data files, as a URI or a local path."""
-    field_ids: tuple[tuple[str, int], ...]
-    """Column name -> field id in the table's schema."""
-    # Iceberg finds a file's columns by these ids, so staged and landed files stay readable after a column was renamed.
-    options: tuple[tuple[str, str], ...] = ()
-    """Region, endpoint and the name of a profile, for the file system."""
-    compression: str = "zstd"
-    private: bool = True
-    """Local files and folders are readable only by the user who runs Spark's workers. It has no effect on remote files."""
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    landing: Landing
-    snapshot: int | None
-    """None where nothing was left to commit."""
-    state: TableState
-    """The table as this commit left it; where nothing was left to commit, as it was found."""
-
-
-class LandingTable(Protocol):
-    def exists(self) -> bool: ...
-
-    def ensure(self, *, create: bool) -> None:
-        """Make sure that the table has Headrace's columns and properties. `create`: make it if it doesn't exist; else that raises
-        Unknown."""
-        # Only `pipeline.duties.lake_table` and commands decide that a table may be made.
-        ...
-
-    def load(self) -> TableState:
-        """The newest state of the table. Raises ChainBroken where its snapshots don't lead back to positions."""
-        ...
-
-    def staging_spec(self) -> StagingSpec: ...
-
-    def commit(self, proposal: Proposal) -> Committed:
-        """Land the part of the proposal that `decide_landing` accepts on the newest snapshot, by compare-and-swap.
-
-        Raises CommitUnknown where an answer was lost and the table can't be read to find out whether the commit landed.
-        """
-        ...
-
-
-class RepairableTable(LandingTable, Protocol):
-    """What `headrace repair` needs as well. No run and no sensor uses it."""
-
-    def evidence(self, streams: Iterable[StreamId]) -> TableEvidence:
-        """All that the table still has for a repair. It reads the sequence numbers of all rows. `streams`: the streams that exist,
-        because rows have a stream's name and not its ARN."""
-        ...
-
-    def rebuild(self, landing: Landing, on: int | None) -> TableState:
-        """Commit exactly these positions, if the snapshot `on` still is the newest one."""
-        ...
-
-
-class ExpirableTable(Protocol):
-    """What the upkeep of the table's metadata needs as well."""
-
-    def retained(self) -> History:
-        """All snapshots and refs of the newest metadata."""
-        ...
-
-    def expire(self, history: History, snapshots: Sequence[int]) -> bool:
-        """Remove these snapshots from the metadata in one commit, if each ref still is as in `history`. No file is deleted.
-
-        Returns whether they were removed. False where another commit came first, and nothing was changed.
-        """
-        ...
-
-    def carry(self) -> TableState:
-        """Commit main's positions once more, in an empty snapshot on top of main. Returns the state as that commit left it.
-
-        Every commit that was prepared before is refused from then on. Raises ChainBroken where the table has no positions.
-        """
-        ...
-
-
-class LakeTable(RepairableTable, ExpirableTable, Protocol):
-    """All that Headrace does with the lake table."""
-
-
-class TableFiles(Protocol):
-    """The files of the lake table, for upkeep. Nothing else deletes files."""
-
-    def look(self) -> FilesLook:
-        """Load the table anew, and list the files in its folders that have names of the form that Headrace gives.
-
-        Raises WrongShape where the table names a file that the listing doesn't have.
-        """
-        ...
-
-    def remembered(self) -> Unnamed:
-        """What the last look remembered; `Unnamed()` if that can't be read."""
-        ...
-
-    def remember(self, memory: Unnamed) -> None: ...
-
-    def delete(self, files: Sequence[StoredFile]) -> tuple[tuple[StoredFile, ...], str | None]:
-        """Delete these files. Returns those that are gone, and an error where not all are."""
-        ...
-
-
-# --- the lineage table ------------------------------------------------------------------------------------------
-
-
-class LineageTable(Protocol):
-    """The ledgers of all commits of the lake table, as a table of its own: they stay when snapshots of the lake table expire.
-
-    It always is the ledger of main's ancestors, up to the recorded snapshot. After a rollback of the lake table, the next
-    `record` also removes the ledgers of the snapshots that main no longer leads to.
-    """
-
-    def recorded(self) -> Recorded:
-        """How far the table goes. It reads the lineage table only, and answers `Recorded()` where there is no such table yet."""
-        ...
-
-    def record(self, *, at_most: timedelta | None = None) -> Recorded:
-        """Bring the table up to the newest snapshot of the lake table, and return what is recorded now. After the time `at_most`
-        it ends with a part of that, at least a second's work; the next call goes on.
-
-        Makes the table where it doesn't exist. Any number of processes may call this at the same time, and a process may die at
-        any point of it: each ledger is in the table once. It reads the snapshots from the head of the lake table down to the
-        recorded one, so that one has to stay when others expire. Raises Transient or Unreachable where the catalog doesn't
-        answer; the next call goes on.
-        """
-        ...
-
-    def entries(self) -> Iterator[LedgerEntry | Lost]:
-        """The ledgers of main's snapshots, oldest first: those in the table, then those that aren't recorded yet. Among them, the
-        parts of the history whose ledger was lost before it was recorded."""
-        ...
-
-
-OnWaiting = Callable[[str], None]
-"""Called with a sentence for people, every few seconds while something takes long; maybe from another thread."""
-
-
-class Stage(Protocol):
-    def open(self, on_waiting: OnWaiting) -> None:
-        """Return once `stage` needn't wait for the engine that it runs on. The first call may take minutes; a call on an
-        open stage returns at once. Raises where the engine doesn't start; the next call then tries again."""
-        ...
-
-    def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
-        """Read and stage all batches, in one Spark job. A shard that fails has an error in its line of the manifest, and doesn't
-        stop the others."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class RecordPage:
-    """One answer of GetRecords, decoded."""
-
-    records: pa.RecordBatch | None
-    """With the columns of the lake table; None where the answer had no record."""
-    rows: int
-    bytes: int
-    answered: datetime
-    """The Date of the answer, which is the time by Kinesis's clock."""
-    behind: timedelta
-    """MillisBehindLatest."""
-    last_sequence: int | None
-    first_arrival: datetime | None
-    last_arrival: datetime | None
-    children: tuple[Child, ...] | None
-    """The shard's children on the last page of a closed shard; None on every other page."""
-
-
-class Pages(Protocol):
-    """The reader that Spark's workers use. It is pickled into the Spark task."""
-
-    def pages(self, batch: Batch) -> Iterator[RecordPage]:
-        """The shard's pages in order from the batch's start, until the caller stops or the shard ends."""
         ...
 
 

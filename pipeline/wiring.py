@@ -43,7 +43,8 @@ from pipeline.duties.wave_rows import WaveRows
 from pipeline.duties.worker_report import WorkerMemory
 from pipeline.duties.worker_tick import WorkerDuty
 from pipeline.errors import TablesMissing
-from pipeline.ports import OnWaiting, Ports, RunOutcome, Runs, ShardSource
+from pipeline.lake_ports import OnWaiting
+from pipeline.ports import Ports, RunOutcome, Runs, ShardSource
 from pipeline.settings.model import Settings
 
 _Memory = TypeVar("_Memory")

@@ -2,7 +2,8 @@
 
 import dagster as dg
 
-from pipeline.ports import LakeTable, LineageTable, Ports, TableFiles
+from pipeline.lake_ports import LakeTable, LineageTable, TableFiles
+from pipeline.ports import Ports
 from pipeline.settings.model import Settings
 
 

@@ -3,21 +3,8 @@
 from dataclasses import dataclass, field
 
 from pipeline.clock import SystemClock, SystemIds, SystemTimer
-from pipeline.ports import (
-    Clock,
-    Ids,
-    LakeTable,
-    LeaderLock,
-    LeaseStore,
-    LineageTable,
-    Pages,
-    ShardSource,
-    Stage,
-    TableFiles,
-    Tables,
-    Timer,
-    WorkerStore,
-)
+from pipeline.lake_ports import LakeTable, LineageTable, Pages, Stage, TableFiles
+from pipeline.ports import Clock, Ids, LeaderLock, LeaseStore, ShardSource, Tables, Timer, WorkerStore
 from resources.lake import LakeResource
 from resources.lease_tables import LeaseTablesResource
 from resources.spark import SparkResource

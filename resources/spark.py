@@ -3,7 +3,8 @@
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
-from pipeline.ports import Ports, Stage
+from pipeline.lake_ports import Stage
+from pipeline.ports import Ports
 from pipeline.settings.model import Settings
 
 

@@ -2,7 +2,8 @@
 
 import dagster as dg
 
-from pipeline.ports import Pages, Ports, ShardSource
+from pipeline.lake_ports import Pages
+from pipeline.ports import Ports, ShardSource
 from pipeline.settings.model import Settings
 from resources.aws import AwsResource, place_of
 

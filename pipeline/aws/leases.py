@@ -22,8 +22,9 @@ from pipeline.aws.lease_item import (
 )
 from pipeline.aws.rows import NO_INDEX, ConditionFailed, Rows
 from pipeline.clock import SystemClock
-from pipeline.core.change import Applied, Change, Outcome, Refused, is_own_write
+from pipeline.core.change import Applied, Change, Outcome, Refused
 from pipeline.core.lease import Lease
+from pipeline.core.own_write import is_own_write
 from pipeline.errors import HeadraceError, TablesMissing, Transient, WrongShape
 from pipeline.kcl.scan_segments import scan_segments
 from pipeline.ports import NO_ROWS, Clock, Listing, SkippedRow

@@ -37,7 +37,7 @@ from pipeline.errors import (
     Unreachable,
     WrongShape,
 )
-from pipeline.ports import RecordPage
+from pipeline.lake_ports import RecordPage
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.client import KinesisClient

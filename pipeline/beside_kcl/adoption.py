@@ -28,7 +28,8 @@ from pipeline.core.stream import ShardKey
 from pipeline.core.sync import rows_of
 from pipeline.core.words import counted
 from pipeline.errors import BadSetting, OriginUnsafe, PositionsDisagree, Transient
-from pipeline.ports import LandingTable, LeaseStore, ShardSource, StreamFacts
+from pipeline.lake_ports import LandingTable
+from pipeline.ports import LeaseStore, ShardSource, StreamFacts
 
 
 def owners_that_renewed(before: Iterable[Lease], after: Iterable[Lease]) -> tuple[str, ...]:

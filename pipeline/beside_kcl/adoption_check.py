@@ -20,7 +20,8 @@ from pipeline.duties.lake_table import ensure_table
 from pipeline.duties.origin import ensure_origin, plan_origin
 from pipeline.duties.part_memory import PartMemory, from_json
 from pipeline.errors import HeadraceError, OriginUnsafe, Unknown
-from pipeline.ports import LandingTable, LeaseStore, ShardSource, TableState
+from pipeline.lake_ports import LandingTable, TableState
+from pipeline.ports import LeaseStore, ShardSource
 from pipeline.settings.model import Settings
 
 

@@ -27,7 +27,8 @@ from pipeline.beside_kcl.mode_2x import AssignsNothing, ElectedByShuffle, TakesL
 from pipeline.beside_kcl.strategy import giving_of
 from pipeline.duties.alone import LeasesBeat, WorkersBeat, alone, rules_of
 from pipeline.duties.policy import Keeping, OtherWorkers, Policy, SignsOfLife
-from pipeline.ports import Clock, Ids, LandingTable, LeaderLock, LeaseStore, ShardSource, Tables, WorkerStore
+from pipeline.lake_ports import LandingTable
+from pipeline.ports import Clock, Ids, LeaderLock, LeaseStore, ShardSource, Tables, WorkerStore
 from pipeline.settings.choices import Heartbeat, Mode
 from pipeline.settings.model import Settings
 

@@ -13,7 +13,8 @@ from pipeline.core.landing import Proposal
 from pipeline.core.lease import Lease
 from pipeline.core.lineage import Range
 from pipeline.duties.policy import ClaimedShards
-from pipeline.ports import LeaseStore, TableState
+from pipeline.lake_ports import TableState
+from pipeline.ports import LeaseStore
 
 _GENERATIONS = 20
 """The most generations of parents that are looked up. A stream isn't expected to be resharded more often between two waves."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pipeline.core.start_of_reading import Stop
     from pipeline.core.stream import ShardKey
     from pipeline.duties.recover import Recovery
-    from pipeline.ports import Pages
+    from pipeline.lake_ports import Pages
 
 
 def add(subparsers: "Subparsers") -> None:

@@ -34,7 +34,8 @@ from pipeline.duties.policy import (
     SignsOfLife,
     TakenLeases,
 )
-from pipeline.ports import LeaderLock, LeaseStore, Listing, TableState, WorkerStore
+from pipeline.lake_ports import TableState
+from pipeline.ports import LeaderLock, LeaseStore, Listing, WorkerStore
 from pipeline.settings.model import Settings, TimeSettings
 
 

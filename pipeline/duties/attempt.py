@@ -31,7 +31,7 @@ from pipeline.duties.wave_landing import LandingStep
 from pipeline.duties.wave_rows import WaveRows
 from pipeline.duties.wave_streams import WaveStreams
 from pipeline.errors import HeadraceError
-from pipeline.ports import OnWaiting
+from pipeline.lake_ports import OnWaiting
 from pipeline.settings.model import Settings
 
 T = TypeVar("T")

@@ -18,7 +18,8 @@ from pipeline.duties.claims import Claims
 from pipeline.duties.kept import KeptClaims
 from pipeline.duties.wave import WaveLog
 from pipeline.duties.wave_streams import WaveStreams
-from pipeline.ports import Committed, LandingTable, LeaseStore, ShardSource, Stage
+from pipeline.lake_ports import Committed, LandingTable, Stage
+from pipeline.ports import LeaseStore, ShardSource
 
 Reads = Mapping[ShardKey, Read]
 

@@ -16,7 +16,8 @@ from pipeline.core.sync import rows_of
 from pipeline.core.words import counted
 from pipeline.duties.streams import asked_by
 from pipeline.errors import ChainBroken, Unknown
-from pipeline.ports import LeaseStore, RepairableTable, ShardSource, StreamFacts
+from pipeline.lake_ports import RepairableTable
+from pipeline.ports import LeaseStore, ShardSource, StreamFacts
 from pipeline.settings.model import Settings
 
 

@@ -21,7 +21,8 @@ from pipeline.core.position import Positions
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.sync import is_of_this_life, rows_of
 from pipeline.duties.writing import WrittenChanges, write_all
-from pipeline.ports import LandingTable, LeaseStore, Listing, ShardSource, TableState
+from pipeline.lake_ports import LandingTable, TableState
+from pipeline.ports import LeaseStore, Listing, ShardSource
 from pipeline.settings.model import Settings, TimeSettings
 
 ASKED_A_PASS = 100

@@ -15,7 +15,8 @@ from datetime import timedelta
 from pipeline.core.expiry_plan import AT_LEAST, ExpiryPlan, History, Keep, Shape, Why, plan_expiry
 from pipeline.core.words import counted
 from pipeline.errors import HeadraceError
-from pipeline.ports import Clock, ExpirableTable, LineageTable, TableState
+from pipeline.lake_ports import ExpirableTable, LineageTable, TableState
+from pipeline.ports import Clock
 from pipeline.settings.model import UpkeepSettings
 
 _AT_A_TIME = timedelta(seconds=5)

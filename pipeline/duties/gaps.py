@@ -20,7 +20,8 @@ from pipeline.core.lineage import Kind, Range
 from pipeline.core.position import Position, Positions
 from pipeline.core.shard import Shard
 from pipeline.core.stream import ShardKey
-from pipeline.ports import LandingTable, ShardSource, StreamFacts
+from pipeline.lake_ports import LandingTable
+from pipeline.ports import ShardSource, StreamFacts
 
 
 @dataclass(slots=True)

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from pipeline.core.beginning import why_not_make_table
 from pipeline.core.lease import Lease
 from pipeline.errors import OriginUnsafe
-from pipeline.ports import LandingTable, LeaseStore
+from pipeline.lake_ports import LandingTable
+from pipeline.ports import LeaseStore
 
 
 def ensure_table(table: LandingTable, leases: LeaseStore, *, name: str) -> None:

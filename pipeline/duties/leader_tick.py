@@ -29,10 +29,10 @@ from pipeline.duties.shard_sync import ShardSync
 from pipeline.duties.streams import StreamsMemory, Tracking, of_our_form
 from pipeline.duties.writing import Tally
 from pipeline.errors import HeadraceError
+from pipeline.lake_ports import LakeTable
 from pipeline.ports import (
     Clock,
     Ids,
-    LakeTable,
     LeaderLock,
     LeaseStore,
     Listing,

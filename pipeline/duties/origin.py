@@ -10,7 +10,8 @@ from pipeline.core.lease import Lease
 from pipeline.core.position import TRIM, Origin, Start
 from pipeline.core.words import counted
 from pipeline.errors import OriginUnsafe, Transient
-from pipeline.ports import LandingTable, StreamFacts, TableState
+from pipeline.lake_ports import LandingTable, TableState
+from pipeline.ports import StreamFacts
 from pipeline.settings.choices import InitialPosition
 from pipeline.settings.model import StreamSettings
 

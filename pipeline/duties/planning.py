@@ -26,7 +26,8 @@ from pipeline.duties.shard_ends import ShardEnds
 from pipeline.duties.streams import how_to_read
 from pipeline.duties.wave import Problem
 from pipeline.duties.wave_streams import WaveStreams
-from pipeline.ports import StreamFacts, TableState
+from pipeline.lake_ports import TableState
+from pipeline.ports import StreamFacts
 from pipeline.settings.choices import OnDataLoss
 from pipeline.settings.model import Settings
 

@@ -27,7 +27,8 @@ from pipeline.duties.electing import Electing, LockState
 from pipeline.duties.known_workers import KnownWorkers
 from pipeline.duties.leader_watch import LeaderWatchMemory
 from pipeline.duties.part_memory import PartMemory
-from pipeline.ports import LandingTable, Listing, ShardSource, TableState
+from pipeline.lake_ports import LandingTable, TableState
+from pipeline.ports import Listing, ShardSource
 
 # --- who leads ----------------------------------------------------------------------------------------------
 

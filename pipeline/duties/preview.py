@@ -19,7 +19,8 @@ from pipeline.duties.leader_tick import LeaderDuty
 from pipeline.duties.origin import plan_origin
 from pipeline.duties.streams import StreamsLook, Tracked, Tracking, is_wanted_life, of_our_form
 from pipeline.errors import TablesMissing, Unknown
-from pipeline.ports import Listing, TableState, WorkerListing
+from pipeline.lake_ports import TableState
+from pipeline.ports import Listing, WorkerListing
 from pipeline.settings.choices import Create, InitialPosition
 
 _Found = TypeVar("_Found")

@@ -27,16 +27,8 @@ from pipeline.duties.gaps import children_in
 from pipeline.duties.policy import Policy
 from pipeline.duties.streams import asked_by
 from pipeline.errors import HeadraceError, PositionsDisagree, Unknown
-from pipeline.ports import (
-    Clock,
-    LandingTable,
-    LeaseStore,
-    Pages,
-    Runs,
-    ShardSource,
-    StreamFacts,
-    WorkerStore,
-)
+from pipeline.lake_ports import LandingTable, Pages
+from pipeline.ports import Clock, LeaseStore, Runs, ShardSource, StreamFacts, WorkerStore
 from pipeline.settings.model import Settings
 
 _LOOKS_BACK = (timedelta(minutes=1), timedelta(hours=1))

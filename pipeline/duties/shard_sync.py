@@ -28,7 +28,8 @@ from pipeline.duties.streams import Tracked, Unfinished, is_wanted_life
 from pipeline.duties.writing import Tally
 from pipeline.errors import HeadraceError, Transient, Unreachable
 from pipeline.kcl.coverage import SeenHoles, coverage_warnings
-from pipeline.ports import LandingTable, LeaseStore, Listing, ShardSource, StreamFacts, TableState
+from pipeline.lake_ports import LandingTable, TableState
+from pipeline.ports import LeaseStore, Listing, ShardSource, StreamFacts
 from pipeline.settings.choices import InitialPosition
 from pipeline.settings.model import Settings, StreamSettings
 

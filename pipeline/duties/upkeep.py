@@ -17,7 +17,8 @@ from pipeline.core.expiry_plan import Shape
 from pipeline.core.words import counted
 from pipeline.duties.expiring import Expiring
 from pipeline.errors import Unreachable
-from pipeline.ports import Clock, LakeTable, TableFiles
+from pipeline.lake_ports import LakeTable, TableFiles
+from pipeline.ports import Clock
 from pipeline.settings.model import UpkeepSettings
 
 _MOST_STEPS = 100

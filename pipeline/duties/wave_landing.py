@@ -24,7 +24,7 @@ from pipeline.duties.kept import KeptClaims
 from pipeline.duties.shard_ends import ShardEnds
 from pipeline.duties.wave import Landed, Problem
 from pipeline.duties.wave_streams import WaveStreams
-from pipeline.ports import Committed
+from pipeline.lake_ports import Committed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,7 +48,8 @@ from pipeline.lake.position_chain import Known, Link, landed, nearest_ours
 from pipeline.lake.schema import ORDER, PARTITIONS, PROPERTIES, SCHEMA, check_shape, missing_properties
 from pipeline.lake.state_files import StateFiles
 from pipeline.lake.summary import positions_in, summary_of
-from pipeline.ports import Clock, Committed, LakeTable, StagingSpec, TableState
+from pipeline.lake_ports import Committed, LakeTable, StagingSpec, TableState
+from pipeline.ports import Clock
 
 _TRIES = 100
 """Commits of other writers that may come first before this one gives up. Among 32 writers that commit without a break, one in

@@ -36,7 +36,7 @@ from pipeline.lake.lineage_schema import OF, PROPERTIES, SCHEMA, check_lineage
 from pipeline.lake.position_chain import Link
 from pipeline.lake.read import entry_of, time_of
 from pipeline.lake.summary import WRITER
-from pipeline.ports import LineageTable
+from pipeline.lake_ports import LineageTable
 
 _TRIES = 20
 """Commits of other recorders that may come first before this one gives up. After one of them, little is left to record."""

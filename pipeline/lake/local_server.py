@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.errors import Unreachable
 from pipeline.lake.waiting import PATIENCE, telling, warn
-from pipeline.ports import OnWaiting
+from pipeline.lake_ports import OnWaiting
 
 if TYPE_CHECKING:
     import grpc

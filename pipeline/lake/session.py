@@ -25,7 +25,7 @@ from pipeline.errors import BadSetting, Unreachable
 from pipeline.lake.local_server import answers, bring_up
 from pipeline.lake.ship import engine_zip, private_folder
 from pipeline.lake.waiting import PATIENCE, telling, warn
-from pipeline.ports import OnWaiting
+from pipeline.lake_ports import OnWaiting
 from pipeline.settings.model import SparkSettings
 
 if TYPE_CHECKING:

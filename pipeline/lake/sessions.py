@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pipeline.errors import Unknown
 from pipeline.lake.session import spark_session
 from pipeline.lake.stage import SparkStage
-from pipeline.ports import OnWaiting, Pages, Stage
+from pipeline.lake_ports import OnWaiting, Pages, Stage
 from pipeline.settings.model import Settings, WorkerSettings
 
 if TYPE_CHECKING:

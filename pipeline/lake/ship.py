@@ -30,6 +30,7 @@ _EXECUTORS_NEED = (
     "__init__.py",
     "clock.py",
     "errors.py",
+    "lake_ports.py",
     "ports.py",
     "settings",
     "core",

@@ -20,7 +20,7 @@ from pipeline.errors import HeadraceError, MissingPackage, Unreachable
 from pipeline.lake.ship import is_connect, ship
 from pipeline.lake.stage_codec import decode_batches, decode_manifest, encode_batches, encode_manifest
 from pipeline.lake.waiting import PATIENCE, telling, warn
-from pipeline.ports import OnWaiting, Pages, StagingSpec
+from pipeline.lake_ports import OnWaiting, Pages, StagingSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -23,7 +23,7 @@ from pipeline.errors import BadSetting, WrongShape
 from pipeline.lake.aws_access import keys_of
 from pipeline.lake.file_io import SMALL_FILES
 from pipeline.lake.private_files import PrivateFiles
-from pipeline.ports import StagingSpec
+from pipeline.lake_ports import StagingSpec
 
 _ROW_GROUP = 64 * 1024 * 1024
 """The least bytes in memory of a row group. A row group for each shard made the footers, and so the manifests, six times

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 from pipeline.core.batch import WITHIN_THE_SECOND, Batch, BatchLimits, Gap, Staged
 from pipeline.core.position import Position
 from pipeline.errors import DataLoss, HeadraceError
-from pipeline.ports import Clock, Pages, RecordPage
+from pipeline.lake_ports import Pages, RecordPage
+from pipeline.ports import Clock
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -23,7 +23,8 @@ from pipeline.errors import HeadraceError
 from pipeline.lake.gauge import Gauge
 from pipeline.lake.stage_files import write_files
 from pipeline.lake.stage_read import Box, ShardReading
-from pipeline.ports import Clock, Pages, StagingSpec
+from pipeline.lake_ports import Pages, StagingSpec
+from pipeline.ports import Clock
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 LEAST_WEIGHT = 0.01

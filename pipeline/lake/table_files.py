@@ -14,7 +14,7 @@ from pipeline.lake.catalog import asking
 from pipeline.lake.expire import is_frozen
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.stored_files import StoredFiles
-from pipeline.ports import TableFiles
+from pipeline.lake_ports import TableFiles
 
 
 class IcebergFiles(TableFiles):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from pipeline.core.deletion_plan import FilesLook, StoredFile, Unnamed
 from pipeline.errors import WrongShape
+from pipeline.lake_ports import TableFiles
 from pipeline.memory.table import MemoryTable
-from pipeline.ports import TableFiles
 
 
 class MemoryFiles(TableFiles):

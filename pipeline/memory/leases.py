@@ -7,8 +7,9 @@ from dataclasses import replace
 from threading import Lock
 from typing import Any
 
-from pipeline.core.change import Applied, Change, Outcome, Refused, is_own_write
+from pipeline.core.change import Applied, Change, Outcome, Refused
 from pipeline.core.lease import Lease
+from pipeline.core.own_write import is_own_write
 from pipeline.errors import HeadraceError, WrongShape
 from pipeline.ports import NO_ROWS, Listing, SkippedRow
 

@@ -10,8 +10,8 @@ from pipeline.core.lineage import LedgerEntry, Lost
 from pipeline.core.lineage_rows import DERIVED, LOST, RANGE, Row, entries_of, rows_of
 from pipeline.core.recording import Recorded, Tail, tail_of
 from pipeline.errors import CommitUnknown
+from pipeline.lake_ports import LineageTable
 from pipeline.memory.table import LostOnTheWay, MemoryTable, Snapshot, Way
-from pipeline.ports import LineageTable
 
 _UNSURE_TRIES = 3
 """Recordings without an answer before `record` raises CommitUnknown."""

@@ -11,8 +11,9 @@ from pipeline.core.batch import WITHIN_THE_SECOND, Batch, BatchLimits, Gap, Mani
 from pipeline.core.position import Position
 from pipeline.core.stream import ShardKey
 from pipeline.errors import DataLoss, HeadraceError, Unknown
+from pipeline.lake_ports import OnWaiting, StagingSpec
 from pipeline.memory.source import MemoryRecord, MemorySource
-from pipeline.ports import Clock, OnWaiting, StagingSpec
+from pipeline.ports import Clock
 
 StagedRow = tuple[ShardKey, int]
 """A record as a test knows it: shard and sequence number."""

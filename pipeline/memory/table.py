@@ -17,7 +17,8 @@ from pipeline.core.position import Positions
 from pipeline.core.repair_plan import KnownState, LastRow, Picked, TableEvidence
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.errors import ChainBroken, CommitUnknown, Transient, Unknown
-from pipeline.ports import Clock, Committed, LakeTable, StagingSpec, TableState
+from pipeline.lake_ports import Committed, LakeTable, StagingSpec, TableState
+from pipeline.ports import Clock
 
 COLUMNS = (
     "stream",

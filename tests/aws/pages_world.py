@@ -9,8 +9,8 @@ from pipeline.aws.pages_client import KinesisAccess, tapped
 from pipeline.core.batch import Batch
 from pipeline.core.position import TRIM, Position, Start
 from pipeline.core.stream import ShardKey, StreamId
+from pipeline.lake_ports import RecordPage
 from pipeline.local.inprocess import InProcessKinesis
-from pipeline.ports import RecordPage
 
 
 class World:

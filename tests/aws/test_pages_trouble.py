@@ -17,7 +17,7 @@ from pipeline.core.stream import ShardKey
 from pipeline.errors import BadAnswer, BadSetting, DataLoss, Terminal, Throttled, Unreachable
 from pipeline.lake.gauge import Gauge
 from pipeline.lake.stage_task import stage_batches
-from pipeline.ports import StagingSpec
+from pipeline.lake_ports import StagingSpec
 from tests.aws.pages_world import World, numbers_of, until_tip
 
 

@@ -12,8 +12,8 @@ from pipeline.core.lineage import Kind, ParentIs, ParentReason, Range
 from pipeline.core.position import Origin, Position, Start
 from pipeline.core.stream import ShardKey
 from pipeline.errors import CommitUnknown, Transient
+from pipeline.lake_ports import LandingTable
 from pipeline.memory.table import LostOnTheWay
-from pipeline.ports import LandingTable
 from tests.lake.files import NOON, ORIGIN, STREAM, a_file, a_key, a_landing, a_range, at, with_origin
 from tests.lake.tables import IcebergLake, Lake, MemoryLake
 

@@ -10,7 +10,7 @@ from pipeline.core.lineage import LedgerEntry, LedgerPage, Lost
 from pipeline.core.position import Position
 from pipeline.core.recording import Recorded
 from pipeline.errors import CommitUnknown
-from pipeline.ports import LineageTable
+from pipeline.lake_ports import LineageTable
 from tests.lake.files import ORIGIN, a_key, a_landing, a_range
 from tests.lake.lineages import IcebergLines, Lineage, MemoryLines, losses_in, pages_in
 

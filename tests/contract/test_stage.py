@@ -15,10 +15,10 @@ from pipeline.core.stream import ShardKey
 from pipeline.errors import BadSetting, HeadraceError
 from pipeline.lake.session import DISCOVERY, stop_local_server
 from pipeline.lake.sessions import Sessions
+from pipeline.lake_ports import OnWaiting, RecordPage, Stage, StagingSpec
 from pipeline.memory.clock import MemoryClock
 from pipeline.memory.source import MemorySource
 from pipeline.memory.stage import MemoryStage
-from pipeline.ports import OnWaiting, RecordPage, Stage, StagingSpec
 from pipeline.settings.model import Settings, WorkerSettings
 from tests.lake.stage_script import a_batch, a_page, a_spec
 

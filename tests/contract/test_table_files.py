@@ -10,8 +10,8 @@ from pipeline.core.batch import StagedFile
 from pipeline.core.deletion_plan import StoredFile, Unnamed
 from pipeline.errors import WrongShape
 from pipeline.lake.table_files import IcebergFiles
+from pipeline.lake_ports import TableFiles
 from pipeline.memory.files import MemoryFiles
-from pipeline.ports import TableFiles
 from tests.lake.files import ORIGIN, a_file, a_key, a_landing
 from tests.lake.tables import IcebergLake, Lake, MemoryLake
 

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.core import change, change_kind
-from pipeline.core.change import Change, is_own_write
+from pipeline.core.change import Change
 from pipeline.core.change_kind import ChangeKind
 from pipeline.core.checkpoint import SHARD_END, Checkpoint
 from pipeline.core.lease import Lease, run_of_claim
+from pipeline.core.own_write import is_own_write
 from tests.core.strategies import CHECKPOINTS, LEASES
 
 READ_ROW = Lease("shardId-0", 5, Checkpoint("100"), owner="me", run_claim="run/1")

@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 import pytest
 
 from pipeline.core import change
-from pipeline.core.change import Applied, Change, Outcome, Refused, is_own_write
+from pipeline.core.change import Applied, Change, Outcome, Refused
 from pipeline.core.change_kind import ChangeKind
 from pipeline.core.checkpoint import SHARD_END, Checkpoint
 from pipeline.core.failure import Failure
 from pipeline.core.lease import Lease
+from pipeline.core.own_write import is_own_write
 from pipeline.errors import Throttled
 from pipeline.memory.leases import MemoryLeaseStore
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from pipeline.core.batch import Batch, BatchLimits, HostLoad, Manifest
+from pipeline.lake_ports import OnWaiting, StagingSpec
 from pipeline.memory.stage import MemoryStage
-from pipeline.ports import OnWaiting, StagingSpec
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.duties.attempt import Attempt
 from pipeline.duties.wave import OnArrow
-from pipeline.ports import OnWaiting
+from pipeline.lake_ports import OnWaiting
 from pipeline.wiring import Hints, Wiring
 
 if TYPE_CHECKING:

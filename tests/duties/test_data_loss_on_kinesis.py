@@ -19,9 +19,9 @@ from pipeline.core.recovery_plan import Decision, Person, WhatIsLeft, plan_skip
 from pipeline.core.stream import ShardKey
 from pipeline.duties.recover import Held, Recovery
 from pipeline.lake.stage_task import stage_batches
+from pipeline.lake_ports import OnWaiting, StagingSpec
 from pipeline.local.endpoint import LocalAws, local_aws
 from pipeline.memory.table import MemoryTable
-from pipeline.ports import OnWaiting, StagingSpec
 from pipeline.settings.choices import OnDataLoss
 from pipeline.settings.model import AwsSettings
 from tests.duties.life import STREAM, Life

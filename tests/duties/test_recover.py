@@ -25,8 +25,8 @@ from pipeline.core.recovery_plan import (
 from pipeline.core.start_of_reading import Stop
 from pipeline.duties.recover import Busy, Held, Recovery
 from pipeline.errors import PositionsDisagree, Throttled, Unknown
+from pipeline.lake_ports import RecordPage
 from pipeline.memory.source import MemorySource
-from pipeline.ports import RecordPage
 from tests.duties.life import DAY, Life
 
 HOUR = timedelta(hours=1)

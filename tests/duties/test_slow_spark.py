@@ -11,7 +11,7 @@ from pipeline.core.change import Applied, beat, claim
 from pipeline.duties.run import OnWave, Run
 from pipeline.duties.wave import WaveReport
 from pipeline.errors import BadSetting, HeadraceError, Unreachable, WrongShape
-from pipeline.ports import OnWaiting
+from pipeline.lake_ports import OnWaiting
 from pipeline.settings.choices import Heartbeat
 from tests.duties.reading import an_attempt
 from tests.duties.world import World

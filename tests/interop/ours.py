@@ -27,8 +27,8 @@ from pipeline.duties.turns import RunAsk
 from pipeline.duties.wave import Arrow, WaveReport
 from pipeline.errors import HeadraceError
 from pipeline.lake.stage_task import stage_batches
+from pipeline.lake_ports import OnWaiting, Pages, Stage, StagingSpec
 from pipeline.memory.runs import MemoryRuns
-from pipeline.ports import OnWaiting, Pages, Stage, StagingSpec
 from pipeline.settings.choices import Heartbeat, Layout, Mode
 from pipeline.settings.kcl_block import KclSettings
 from pipeline.settings.model import (

@@ -15,7 +15,7 @@ from pipeline.core.landing import Proposal
 from pipeline.core.lineage import Kind, ParentReason, Range
 from pipeline.core.position import TRIM, Origin, Position
 from pipeline.core.stream import ShardKey, StreamId
-from pipeline.ports import StagingSpec
+from pipeline.lake_ports import StagingSpec
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1_769_000_000)

@@ -6,9 +6,9 @@ from typing import Protocol
 
 from pipeline.core.lineage import LedgerEntry, LedgerPage, Lost
 from pipeline.lake.lineage_table import IcebergLineage
+from pipeline.lake_ports import LineageTable
 from pipeline.memory.lineage import MemoryLineage
 from pipeline.memory.table import LostOnTheWay, Way
-from pipeline.ports import LineageTable
 from tests.lake.tables import IcebergLake, Lake, MemoryLake, before_next_swap, lose
 
 

@@ -16,7 +16,7 @@ from pipeline.core.position import TRIM, Position
 from pipeline.core.shard import Child
 from pipeline.core.stream import ShardKey
 from pipeline.lake.stage_task import stage_batches
-from pipeline.ports import Pages, RecordPage, StagingSpec
+from pipeline.lake_ports import Pages, RecordPage, StagingSpec
 from tests.lake.files import NOON, StandingClock, a_key
 
 DAY = timedelta(days=1)

@@ -19,8 +19,8 @@ from pipeline.lake import read
 from pipeline.lake.catalog import embedded_catalog
 from pipeline.lake.data_files import data_files, ids_of
 from pipeline.lake.iceberg import IcebergTable
+from pipeline.lake_ports import LakeTable, StagingSpec
 from pipeline.memory.table import LostOnTheWay, MemoryTable, Way
-from pipeline.ports import LakeTable, StagingSpec
 from tests.lake.files import STREAM, StandingClock, a_file, a_key, numbers_in
 
 

@@ -18,7 +18,7 @@ from pipeline.lake.aws_access import keys_of, with_aws
 from pipeline.lake.file_io import with_own_io
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.stage_files import write_files
-from pipeline.ports import StagingSpec
+from pipeline.lake_ports import StagingSpec
 from pipeline.settings.model import AwsSettings, LandingSettings, Settings
 from tests.lake.files import NOON, ORIGIN, StandingClock, a_key, a_landing, at, numbers_in
 from tests.lake.stage_script import a_page, a_spec

@@ -21,7 +21,7 @@ from pyiceberg.types import LongType, NestedField
 
 from pipeline.core.landing import Proposal
 from pipeline.lake.catalog import embedded_catalog, open_catalog
-from pipeline.ports import StagingSpec
+from pipeline.lake_ports import StagingSpec
 from tests.lake.files import a_file, a_key, a_range, with_origin
 from tests.lake.tables import IcebergLake, append_as_others, patch
 

@@ -6,7 +6,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.ports import LandingTable
+from pipeline.lake_ports import LandingTable
 from tests.eventually import eventually
 from tests.lake import recorder_process
 from tests.lake.files import ORIGIN

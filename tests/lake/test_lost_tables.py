@@ -11,7 +11,7 @@ from pipeline.core.repair_plan import Repair, plan_repair
 from pipeline.errors import ChainBroken, Unknown
 from pipeline.lake.data_files import data_files, ids_of
 from pipeline.lake.schema import PARTITIONS, SCHEMA
-from pipeline.ports import StagingSpec
+from pipeline.lake_ports import StagingSpec
 from tests.lake.files import NOON, ORIGIN, STREAM, a_file, a_key, a_landing, at
 from tests.lake.tables import IcebergLake
 

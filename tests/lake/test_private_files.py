@@ -19,7 +19,7 @@ from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.lineage_table import IcebergLineage
 from pipeline.lake.private_files import make_folder
 from pipeline.lake.stage_files import write_files
-from pipeline.ports import StagingSpec
+from pipeline.lake_ports import StagingSpec
 from tests.lake.files import NOON, STREAM, StandingClock, a_key, a_range, at, with_origin
 from tests.modes import mode_of, modes_below, open_to_others, usual_umask
 

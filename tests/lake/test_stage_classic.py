@@ -15,7 +15,7 @@ from pipeline.errors import MissingPackage
 from pipeline.lake.session import spark_session
 from pipeline.lake.ship import engine_zip, is_connect
 from pipeline.lake.stage import SparkStage
-from pipeline.ports import RecordPage
+from pipeline.lake_ports import RecordPage
 from pipeline.settings.model import SparkSettings
 from tests.lake.stage_script import ROOMY, a_batch, a_key, a_page, a_spec, rows_of
 

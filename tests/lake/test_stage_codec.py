@@ -70,6 +70,7 @@ def test_the_zip_holds_the_modules_that_executors_import_and_no_others():
     assert {
         "pipeline/__init__.py",
         "pipeline/errors.py",
+        "pipeline/lake_ports.py",
         "pipeline/ports.py",
         "pipeline/core/batch.py",
         "pipeline/kcl/cpu.py",

@@ -14,7 +14,7 @@ from pipeline.errors import BadSetting, MissingPackage, Transient
 from pipeline.lake.session import spark_session
 from pipeline.lake.stage import SparkStage, pack
 from pipeline.lake.stage_codec import encode_manifest
-from pipeline.ports import OnWaiting
+from pipeline.lake_ports import OnWaiting
 from pipeline.settings.model import SparkSettings
 from tests.lake.files import a_key
 from tests.lake.stage_script import ROOMY, a_batch, a_spec, script

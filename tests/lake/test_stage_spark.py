@@ -27,8 +27,8 @@ from pipeline.errors import MissingPackage, Unreachable
 from pipeline.lake.session import DISCOVERY, spark_session
 from pipeline.lake.ship import engine_zip, ship
 from pipeline.lake.stage import SparkStage
+from pipeline.lake_ports import RecordPage
 from pipeline.local.endpoint import LocalAws
-from pipeline.ports import RecordPage
 from pipeline.settings.model import SparkSettings
 from tests.lake.files import a_key
 from tests.lake.stage_script import ROOMY, a_batch, a_page, a_spec, files_in, rows_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pipeline.core.landing import Proposal
 from pipeline.errors import Transient
-from pipeline.ports import LandingTable
+from pipeline.lake_ports import LandingTable
 from tests.lake.files import a_file, a_key, a_range
 from tests.lake.tables import IcebergLake
 

@@ -196,7 +196,7 @@ _ROW_BUGS: Final = (
         "believed-without-claim",
         "after a lost answer a process takes another process's write for its own",
         (
-            "core.change",
+            "core.own_write",
             "not change.put or not _is_marked(change, found):\n        return False",
             "not change.put:\n        return False\n    if found:\n        return True",
         ),

@@ -13,8 +13,8 @@ from pipeline.core.expiry_plan import History
 from pipeline.core.landing import Proposal
 from pipeline.core.recording import Recorded
 from pipeline.errors import TablesMissing, Unreachable
+from pipeline.lake_ports import Committed, OnWaiting, StagingSpec, TableState
 from pipeline.memory.leases import one_by_one
-from pipeline.ports import Committed, OnWaiting, StagingSpec, TableState
 from tests.simulation.call_faults import ASK_KINESIS, LOAD, READ, READS, WRITE, CallKind
 from tests.simulation.scheduler import Killed, Process
 from tests.simulation.truth import Violation

@@ -10,7 +10,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import HeadraceError
-from pipeline.ports import Clock, Pages, TableFiles
+from pipeline.lake_ports import Pages, TableFiles
+from pipeline.ports import Clock
 from tests.simulation.ports import Leases, Lineage, Lock, ServiceCalls, Source, Stage, Table, Tables, Workers
 from tests.simulation.scheduler import Process
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from pipeline.core.lineage import Kind, Range
 from pipeline.core.position import Origin
 from pipeline.core.stream import ShardKey, StreamId
+from pipeline.lake_ports import TableState
 from pipeline.memory.clock import START
 from pipeline.memory.table import LostOnTheWay, MemoryTable, Snapshot
-from pipeline.ports import TableState
 from pipeline.settings.choices import InitialPosition
 from tests.simulation.truth import ShardTruth, Violation
 
