@@ -98,8 +98,8 @@ _TABLE_BUGS: Final = (
         ("duties.origin", "if read:", "if False:"),
         (
             "core.landing",
-            "for stream, origin in proposal.origins if stream not in base.origins}",
-            "for stream, origin in proposal.origins}",
+            "if stream not in base.origins and not _has_later_life(base, stream)",
+            "if not _has_later_life(base, stream)",
         ),
         (
             "core.position",
