@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-from pipeline.core.assign import AssignmentInput, GapRules
+from pipeline.core.assign import AssignmentInput, GapRules, plan_assign
 from pipeline.core.change import Applied, Change
 from pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON
 from pipeline.core.lease import Lease
@@ -116,6 +116,11 @@ def later(scene: AssignmentInput, by: timedelta = 2 * DWELL) -> AssignmentInput:
 def counts(scene: AssignmentInput) -> dict[str | None, int]:
     """How many open leases each worker owns."""
     return dict(Counter(row.owner for row in scene.leases if not row.has_ended))
+
+
+def after(scene: AssignmentInput, rules: GapRules = AT_ONCE) -> dict[str | None, int]:
+    """How many open leases each worker owns after the plan was carried out."""
+    return counts(carried_out(scene, plan_assign(scene, rules)))
 
 
 def loads(scene: AssignmentInput) -> dict[str, float]:
