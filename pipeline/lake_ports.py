@@ -71,8 +71,8 @@ class LandingTable(Protocol):
     def exists(self) -> bool: ...
 
     def ensure(self, *, create: bool) -> None:
-        """Make sure that the table has Headrace's columns and properties. `create`: make it if it doesn't exist; else that raises
-        Unknown."""
+        """Make sure that the table has Headrace's columns and properties. A table that doesn't exist is
+        made if `create` is true; if `create` is false, Unknown is raised."""
         # Only `pipeline.duties.lake_table` and commands decide that a table may be made.
         ...
 

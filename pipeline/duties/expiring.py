@@ -27,7 +27,8 @@ snapshots times the number of all snapshots: a thousand of ten thousand take the
 
 
 _LEADER_LATE = 4
-"""A run expires 25 snapshots too many. The leader waits for four times as many: then no run works on the table."""
+"""A run begins to expire when 25 snapshots more than needed are there. The leader waits for four times as many: so many are there only
+if no run works on the table."""
 _TRIES = 5
 """Commits of others that may come first before the rest is left to the next chance."""
 
