@@ -165,12 +165,12 @@ class LineageTable(Protocol):
         ...
 
     def record(self, *, at_most: timedelta | None = None) -> Recorded:
-        """Bring the table up to the newest snapshot of the lake table, and return what is recorded now. After the time `at_most`
-        it ends with a part of that, at least a second's work; the next call goes on.
+        """Bring the lineage table up to the newest snapshot of the lake table, and return what is recorded now. A call that reaches
+        `at_most` ends early with a part recorded, after at least a second's work; the next call goes on from there.
 
-        Makes the table where it doesn't exist. Any number of processes may call this at the same time, and a process may die at
-        any point of it: each ledger is in the table once. It reads the snapshots from the head of the lake table down to the
-        recorded one, so that one has to stay when others expire. Raises Transient or Unreachable where the catalog doesn't
+        Makes the lineage table where it doesn't exist. Any number of processes may call this at the same time, and a process may
+        die at any point of the call: each ledger is in the lineage table once. The call reads the snapshots from the head of the
+        lake table down to the recorded one, so the recorded snapshot has to stay when others expire. Raises Transient or Unreachable where the catalog doesn't
         answer; the next call goes on.
         """
         ...

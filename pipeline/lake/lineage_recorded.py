@@ -38,7 +38,7 @@ def read_recorded(text: str, identifier: str) -> Recorded:
 
 
 def recorded_of(rows: pa.Table) -> Recorded:
-    """What these rows tell by themselves."""
+    """How far the lineage table goes, as its rows show: `rows` are all of them."""
     if not rows.num_rows:
         return Recorded()
     newest = pc.max(rows["snapshot_sequence"])
