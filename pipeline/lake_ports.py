@@ -104,7 +104,7 @@ class RepairableTable(LandingTable, Protocol):
 
 
 class ExpirableTable(Protocol):
-    """What the upkeep of the table's metadata needs as well."""
+    """What expiry needs of the lake table, besides the methods of LandingTable."""
 
     def retained(self) -> History:
         """All snapshots and refs of the newest metadata."""

@@ -38,7 +38,7 @@ def read_recorded(text: str, identifier: str) -> Recorded:
 
 
 def recorded_of(rows: pa.Table) -> Recorded:
-    """How far the lineage table goes, as its rows show: `rows` are all of them."""
+    """How far a lineage table with just these rows would go, and its counts."""
     if not rows.num_rows:
         return Recorded()
     newest = pc.max(rows["snapshot_sequence"])
