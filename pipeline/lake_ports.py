@@ -156,8 +156,8 @@ class TableFiles(Protocol):
 class LineageTable(Protocol):
     """The ledgers of all commits of the lake table, as a table of its own: they stay when snapshots of the lake table expire.
 
-    It always is the ledger of main's ancestors, up to the recorded snapshot. After a rollback of the lake table, the next
-    `record` also removes the ledgers of the snapshots that main no longer leads to.
+    The table holds the ledger of main's snapshots, from the first to the recorded one, and of no others. After a rollback of the
+    lake table, the next `record` also removes the ledgers of the snapshots that main no longer leads to.
     """
 
     def recorded(self) -> Recorded:
@@ -170,8 +170,8 @@ class LineageTable(Protocol):
 
         Makes the lineage table where it doesn't exist. Any number of processes may call this at the same time, and a process may
         die at any point of the call: each ledger is in the lineage table once. The call reads the snapshots from the head of the
-        lake table down to the recorded one, so the recorded snapshot has to stay when others expire. Raises Transient or Unreachable where the catalog doesn't
-        answer; the next call goes on.
+        lake table down to the recorded one, so the recorded snapshot has to stay when others expire. Raises Transient or
+        Unreachable where the catalog doesn't answer; the next call goes on.
         """
         ...
 

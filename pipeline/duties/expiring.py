@@ -27,8 +27,8 @@ snapshots times the number of all snapshots: a thousand of ten thousand take the
 
 
 _LEADER_LATE = 4
-"""A run begins to expire when 25 snapshots more than needed are there. The leader waits for four times as many: so many are there only
-if no run works on the table."""
+"""A run begins to expire when 25 snapshots more than needed are there. The leader waits for four times as many: so many are
+there only if no run works on the table."""
 _TRIES = 5
 """Commits of others that may come first before the rest is left to the next chance."""
 
@@ -50,8 +50,8 @@ class Expiring:
         self._kept = self.settings.keep_snapshots
 
     def is_due(self, shape: Shape, *, late: int = 1) -> bool:
-        """Whether a plan is worth its cost. `late`: as for `Shape.is_due`. The leader asks with more than 1, and so leaves the snapshots
-        of busy tables to the runs."""
+        """Whether a plan is worth its cost. `late`: as for `Shape.is_due`. The leader asks with more than 1, and so leaves the
+        snapshots of busy tables to the runs."""
         return self.settings.enabled and shape.is_due(self._kept, late=late)
 
     def step(self, shape: Shape) -> str | None:
