@@ -71,8 +71,8 @@ class LandingTable(Protocol):
     def exists(self) -> bool: ...
 
     def ensure(self, *, create: bool) -> None:
-        """Make sure that the table has Headrace's columns and properties. `create`: make it if it doesn't exist; else that raises
-        Unknown."""
+        """Make sure that the table has Headrace's columns and properties. A table that doesn't exist is
+        made if `create` is true; if `create` is false, Unknown is raised."""
         # Only `pipeline.duties.lake_table` and commands decide that a table may be made.
         ...
 
@@ -104,7 +104,7 @@ class RepairableTable(LandingTable, Protocol):
 
 
 class ExpirableTable(Protocol):
-    """What the upkeep of the table's metadata needs as well."""
+    """What expiry needs of the lake table, besides the methods of LandingTable."""
 
     def retained(self) -> History:
         """All snapshots and refs of the newest metadata."""
@@ -156,8 +156,8 @@ class TableFiles(Protocol):
 class LineageTable(Protocol):
     """The ledgers of all commits of the lake table, as a table of its own: they stay when snapshots of the lake table expire.
 
-    It always is the ledger of main's ancestors, up to the recorded snapshot. After a rollback of the lake table, the next
-    `record` also removes the ledgers of the snapshots that main no longer leads to.
+    The table holds the ledger of main's snapshots, from the first to the recorded one, and of no others. After a rollback of the
+    lake table, the next `record` also removes the ledgers of the snapshots that main no longer leads to.
     """
 
     def recorded(self) -> Recorded:
@@ -165,13 +165,13 @@ class LineageTable(Protocol):
         ...
 
     def record(self, *, at_most: timedelta | None = None) -> Recorded:
-        """Bring the table up to the newest snapshot of the lake table, and return what is recorded now. After the time `at_most`
-        it ends with a part of that, at least a second's work; the next call goes on.
+        """Bring the lineage table up to the newest snapshot of the lake table, and return what is recorded now. A call that reaches
+        `at_most` ends early with a part recorded, after at least a second's work; the next call goes on from there.
 
-        Makes the table where it doesn't exist. Any number of processes may call this at the same time, and a process may die at
-        any point of it: each ledger is in the table once. It reads the snapshots from the head of the lake table down to the
-        recorded one, so that one has to stay when others expire. Raises Transient or Unreachable where the catalog doesn't
-        answer; the next call goes on.
+        Makes the lineage table where it doesn't exist. Any number of processes may call this at the same time, and a process may
+        die at any point of the call: each ledger is in the lineage table once. The call reads the snapshots from the head of the
+        lake table down to the recorded one, so the recorded snapshot has to stay when others expire. Raises Transient or
+        Unreachable where the catalog doesn't answer; the next call goes on.
         """
         ...
 

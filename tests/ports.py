@@ -1,4 +1,4 @@
-"""Ports for commands that can't choose one by themselves."""
+"""Network ports for commands that can't choose one by themselves."""
 
 import random
 

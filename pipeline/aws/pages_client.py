@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis.client import KinesisClient
 
 _CONNECTIONS = 64
-"""At least the threads that read at the same time in one process. Unused connections cost nothing."""
+"""At least as many as threads that read at the same time in one process. Unused connections cost nothing."""
 _HELD_BODY = "HeadraceBody"
 _making = Lock()
 

@@ -92,7 +92,7 @@ def _life(settings: Settings) -> SignsOfLife:
 
 
 def _keeping(settings: Settings, ports: PolicyPorts) -> Keeping:
-    """Settings that are meant for tables with KCL workers keep nothing, also while no KCL worker is there."""
+    """With settings that are meant for tables with KCL workers, runs keep no claim, also while no KCL worker is there."""
     kcl = settings.kcl
     expects_kcl = settings.is_shared or kcl.allow_foreign_checkpoints or kcl.mode is Mode.KCL_2
     if expects_kcl or kcl.heartbeat is Heartbeat.LEASE:

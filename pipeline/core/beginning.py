@@ -1,7 +1,7 @@
 """Whether an application may begin anew: make its lake table, or decide the start of a stream in a table without positions.
 
 An application that has worked before has its positions in a table. If this table can't be found, a new one would take each stream
-from its start again, so that records land twice, or with LATEST skip records. So a person has to say that it shall be so.
+from its start again, so that records land twice, or with LATEST skip records. So only a person may decide that it begins anew.
 """
 
 from __future__ import annotations

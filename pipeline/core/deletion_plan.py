@@ -1,9 +1,11 @@
 """Which files of the lake table may be deleted. Pure functions on values.
 
-A file's age counts from the look that first saw it without a name, not from the time when it was written: a file of ten days ago
-that a compaction replaced a minute ago may have a reader. Only metadata files that are older than the table's whole log needn't
-wait: each commit leaves one behind, and Iceberg itself would delete it in that commit. Newer ones wait like all other files: a catalog
-that was restored from a backup doesn't name the newest ones, and a person may still need them.
+A file is named or unnamed: the table's metadata leads to it, or doesn't. An unnamed file's age counts from the look that first found
+it unnamed, not from the time when it was written: a file of ten days ago that a compaction replaced a minute ago may have a reader.
+
+Only metadata files that are older than all files in the table's metadata log needn't wait: each commit replaces the metadata file, and
+Iceberg itself would delete the oldest one then. Newer metadata files wait like all other files: a catalog that was restored from a
+backup doesn't name the newest ones, and a person may still need them.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 _LONGEST = timedelta(hours=36)
-"""The most time that counts between two looks. In a longer break a file may have got a name and lost it again, unseen; and a clock
-that jumps days ahead makes no file old."""
+"""The most time that counts between two looks. In a longer break a file may have been named and become unnamed again, unseen. The
+limit also keeps a clock that jumps days ahead from making a file old."""
 
 
 _METADATA = re.compile(r"/(\d{5,})-[^/]+\.metadata\.json$")
@@ -41,7 +43,7 @@ class Unnamed:
     looked: datetime | None = None
     """When the last look was."""
     since: Mapping[str, timedelta] = field(default_factory=dict)
-    """The files that nothing named at the last look, each with the time that counts."""
+    """By path: the files that were unnamed at the last look, each with its age, counted from the look that first found it unnamed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class DeletionPlan:
 def plan_deletion(
     stored: Iterable[StoredFile], named: Collection[str], before: Unnamed, *, now: datetime, after: timedelta
 ) -> DeletionPlan:
-    """`named`: the paths of all files that the table's metadata names. `after`: how long a file has to be without a name."""
+    """`named`: the paths of all files that the table's metadata names. `after`: how long a file has to be unnamed."""
     passed = timedelta() if before.looked is None else min(max(now - before.looked, timedelta()), _LONGEST)
     unnamed = sorted(each for each in stored if each.path not in named)
     since = {

@@ -39,7 +39,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class HoleRows:
-    """The rows of a shard in the hole below the span with this number, counted from 0; after the last span, its number plus one."""
+    """The rows of a shard that lie in one hole between its spans.
+
+    `hole`: 0 is the hole below the first span, 1 the one below the second span, and so on; the last is the hole above all spans.
+    """
 
     hole: int
     rows: int

@@ -190,7 +190,7 @@ def _of_branch(history: History, ref: Ref, keep: Keep, now: datetime) -> dict[in
 
 
 def _ways(history: History, stays: Iterable[int]) -> set[int]:
-    """The snapshots on the ways from those that stay to their positions. A snapshot whose way has no end keeps none of it."""
+    """The snapshots on the ways from those that stay down to the nearest positions. A way without positions keeps nothing."""
     leads: dict[int, bool] = {}
     """Whether the way from a snapshot that was walked over ends at positions."""
     on_ways: set[int] = set()

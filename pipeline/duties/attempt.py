@@ -139,8 +139,8 @@ class Attempt:
         return log.report(len(claimed))
 
     def between_waves(self, act: Callable[[], T]) -> T:
-        """Release all rows, and then do something else. A run that hangs in it stops its beat as well (I40), and begins its next wave
-        with all its time."""
+        """Release all rows, and then call `act`. A run that hangs in `act` stops beating, as one that hangs in a wave does. The
+        time that `act` took doesn't count as time of the next wave (I40)."""
         self.let_go()
         self.claims.note_progress()
         try:

@@ -27,7 +27,8 @@ snapshots times the number of all snapshots: a thousand of ten thousand take the
 
 
 _LEADER_LATE = 4
-"""A run expires 25 snapshots too many. The leader waits for four times as many: then no run works on the table."""
+"""A run begins to expire when 25 snapshots more than needed are there. The leader waits for four times as many: so many are
+there only if no run works on the table."""
 _TRIES = 5
 """Commits of others that may come first before the rest is left to the next chance."""
 
@@ -42,14 +43,15 @@ class Expiring:
     settings: UpkeepSettings
     clock: Clock
     has_more: bool = field(default=False, init=False)
-    """The last step left something for the next chance."""
+    """The last step left snapshots that the next step can remove, or ledgers that it has to record first."""
     _kept: int = field(init=False)
 
     def __post_init__(self) -> None:
         self._kept = self.settings.keep_snapshots
 
     def is_due(self, shape: Shape, *, late: int = 1) -> bool:
-        """`late`: how many times `AT_LEAST` the snapshots must be too many. The leader leaves those of busy tables to the runs."""
+        """Whether a plan is worth its cost. `late`: as for `Shape.is_due`. The leader asks with more than 1, and so leaves the
+        snapshots of busy tables to the runs."""
         return self.settings.enabled and shape.is_due(self._kept, late=late)
 
     def step(self, shape: Shape) -> str | None:

@@ -234,7 +234,7 @@ class KeptClaims:
         return tuple(refused), free
 
     def _freed(self, key: ShardKey, told: _Told) -> Change:
-        """The write that releases a row, and that makes the row exact where it is late."""
+        """The write that releases a row. Where the row's checkpoint is late, the same write brings it up to what the run has landed."""
         row, ought = self.claims.held[key], self.row(key)
         if row.holder != self.claims.me:
             # A worker that isn't Headrace's has taken the row, and goes by what it says.

@@ -50,7 +50,7 @@ class OwnRuns:
         )
 
     def is_over(self, claim: str) -> bool:
-        """Whether Dagster says so, or knows no such run."""
+        """Whether Dagster says that the claim's run is over, or knows no such run."""
         return self.runs.verdict(run_of_claim(claim)).state in {RunState.OVER, RunState.UNKNOWN}
 
     @property

@@ -245,7 +245,7 @@ def _workers(seen: Observation) -> Iterator[Finding]:
     if seen.dropped and seen.watched is not None:
         yield Finding(
             "leases-dropped",
-            f"{counted(len(seen.dropped), 'open lease')} didn't move for {in_words(seen.watched)} while their workers renewed "
+            f"{counted(len(seen.dropped), 'open lease')} not renewed for {in_words(seen.watched)} while their workers renewed "
             f"other leases ({_some(seen.dropped)})",
             needs_person=_watched(seen, DEAD_AFTER),
             names=seen.dropped,

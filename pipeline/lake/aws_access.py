@@ -28,8 +28,8 @@ _lasting: dict[str, Any] = {}
 
 
 def with_aws(properties: Mapping[str, str], aws: AwsSettings) -> dict[str, str]:
-    """The catalog's properties, completed by the settings. The catalog's own win; an empty one means AWS's own endpoint, or the
-    profile or region of the environment."""
+    """The catalog's properties, completed by the settings. A property that the catalog has isn't replaced; if it is empty, it stands
+    for AWS's own endpoint, or for the profile or region of the environment."""
     given = {
         "client.region": aws.region,
         "client.profile-name": aws.profile,

@@ -377,7 +377,7 @@ class IcebergTable(LakeTable):
         oldest = min((file.staged_at for file in files), default=None)
         if oldest is not None and self.clock.now() - oldest > _STALE:
             raise Transient(
-                f"files staged at {oldest.isoformat()} are older than {_STALE} and may be removed as orphans at any "
+                f"files staged at {oldest.isoformat()} are older than {_STALE}, and upkeep may delete them at any "
                 "time. Nothing was committed; the next wave reads their records again"
             )
         with asking(f"the storage of {self.identifier}"), ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:

@@ -38,7 +38,7 @@ def read_recorded(text: str, identifier: str) -> Recorded:
 
 
 def recorded_of(rows: pa.Table) -> Recorded:
-    """What these rows tell by themselves."""
+    """How far a lineage table with just these rows would go, and its counts."""
     if not rows.num_rows:
         return Recorded()
     newest = pc.max(rows["snapshot_sequence"])

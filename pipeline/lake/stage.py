@@ -208,8 +208,8 @@ def _meaning(error: Exception) -> HeadraceError | None:
             "package where Spark's workers run, or set PYSPARK_PYTHON there to a Python that has it"
         )
     return Unreachable(
-        f"the Spark job that stages records failed: {_cause(text)}. Nothing was committed, and files that the job left "
-        "behind are removed as orphans. The next wave reads the same records again"
+        f"the Spark job that stages records failed: {_cause(text)}. Nothing was committed, and upkeep deletes the files "
+        "that the job left behind. The next wave reads the same records again"
     )
 
 

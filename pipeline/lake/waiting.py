@@ -19,7 +19,7 @@ _log = logging.getLogger("headrace")
 
 
 def warn(sentence: str) -> None:
-    """Write such a sentence into the log: for callers that don't show it elsewhere."""
+    """Write a sentence about a wait into the log: for callers that don't show these sentences elsewhere."""
     _log.warning(sentence)
 
 

@@ -64,7 +64,7 @@ class MemoryStage:
             )
         except Unknown:
             gone = DataLoss(
-                f"{batch.key} is gone from Kinesis before its end was read: `headrace skip` decides"
+                f"{batch.key} is gone from Kinesis before its end was read: a person decides by `headrace skip`"
             )
             return replace(nothing, error=str(gone), data_loss=True), ()
         except HeadraceError as error:
@@ -100,6 +100,6 @@ class MemoryStage:
             return None
         if not batch.goes_on:
             raise DataLoss(
-                f"records of {batch.key} may have left the stream before they were read: `headrace skip` decides"
+                f"records of {batch.key} may have left the stream before they were read: a person decides by `headrace skip`"
             )
         return Gap(batch.witness, now - batch.retention)

@@ -255,7 +255,7 @@ class MemoryTable(LakeTable):
                 if snapshot.id < min(tries):
                     break
         except ChainBroken as cut:
-            raise CommitUnknown("the snapshots of that time have been expired since") from cut
+            raise CommitUnknown("the snapshots of the time of this commit have been expired since") from cut
         return None
 
     def _swap(self, made: Snapshot) -> bool:

@@ -182,7 +182,7 @@ def test_a_carrying_commit_without_an_answer_counts_only_if_it_landed(lake: Lake
 
 
 def test_a_lost_answer_behind_an_expired_history_is_an_unknown_commit_not_a_broken_table(lake: Lake):
-    """The commit may have landed below the snapshots that are left. The positions are found, so nothing is to be repaired."""
+    """The commit may be one of the expired snapshots. The positions are found, so nothing is to be repaired."""
     proposal = a_landing(lake.table.staging_spec(), A, after=4, numbers=[5])
 
     def meanwhile() -> None:

@@ -1,4 +1,4 @@
-"""Whether an application may begin anew: by its lease rows alone."""
+"""Whether an application may begin anew, decided from its lease rows alone."""
 
 from pipeline.core.beginning import why_no_origin, why_not_make_table
 from pipeline.core.checkpoint import SHARD_END, Checkpoint

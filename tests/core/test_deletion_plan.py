@@ -1,4 +1,4 @@
-"""How long a file has been without a name, counted in looks."""
+"""How long the table's metadata hasn't named a file, counted in looks."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -54,7 +54,7 @@ def test_without_any_known_metadata_file_none_goes_at_once():
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(-48, 96)), max_size=12))
 def test_a_file_is_never_older_than_the_time_since_a_look_last_found_its_name(looks: list[tuple[bool, int]]):
-    """True: a look at which the file had a name. Each number: the hours until the next look by a clock that may jump."""
+    """True: a look at which the table's metadata named the file. Each number: hours until the next look, by a clock that may jump."""
     memory, now, longest = Unnamed(), NOW, timedelta()
     unnamed_for: timedelta | None = None
     for is_named, hours in looks:

@@ -68,7 +68,9 @@ def test_a_wave_that_begins_no_shard_asks_for_no_listing_and_no_row() -> None:
     leases.asked = leases.batches = 0
     life.produce(2, 1)
     assert life.wave().rows == 1
-    assert (leases.asked, leases.batches) == (0, 1), "after the wave, of the row that the run keeps"
+    assert (leases.asked, leases.batches) == (0, 1), (
+        "rows are read once only: after the wave, the one that the run keeps"
+    )
 
 
 def test_a_child_waits_for_its_parent_if_the_parents_row_isnt_understood() -> None:

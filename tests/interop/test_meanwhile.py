@@ -1,4 +1,4 @@
-"""A scenario whose producer fails, fails too, even if the records so far would hold."""
+"""A scenario whose producer fails, fails too, even if the records so far pass all checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes a scenario fail: each check is tried on an output that holds, and on one with a fault that the check
+"""What makes a scenario fail: each check is tried on an output that passes, and on one with a fault that the check
 must find."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What must hold for the outputs of all workers, and how long things took. Events go in, facts come out."""
+"""What must hold for the outputs of all workers, and how long things took, worked out from the workers' events."""
 
 from __future__ import annotations
 

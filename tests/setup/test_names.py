@@ -20,7 +20,7 @@ COMMANDS = ("add", "run")
 """Names that each module of a command has. `headrace` imports these modules by their names."""
 UNUSED = {
     "pipeline.cli.__init__.main": "the headrace command of pyproject.toml",
-    "pipeline.core.change.prepare_checkpoint": "a later step needs it, with the rules of `prepare` in pipeline/kcl",
+    "pipeline.core.change.prepare_checkpoint": "a later version needs it, with the rules of `prepare` in pipeline/kcl",
     "pipeline.inspect.as_frame.observe_frame": "for users: docs/operations.md",
     "pipeline.lake.session.stop_local_server": "a test session stops the Spark server that its tests started",
     "pipeline.local.pytest_plugin.headrace_aws": "for users: a fixture, which pytest finds by its name",

@@ -146,7 +146,7 @@ class KeptWatch:
             raise Violation("I36", f"{process} is over and has left its claim on {', '.join(left)}", left[0])
 
     def _judge_exact(self, before: Lease, after: Lease, by: Process) -> None:
-        """A run that releases a row which it has kept makes the row exact with it."""
+        """A run that releases a row which it has kept brings the checkpoint up to all that it landed, in the same write."""
         key = after.key
         landed, world = self._landed.get((by.claim, key)), self._world
         is_kept = self._claimed.get((by.claim, key), 0.0) < self._waves.get(by.claim, -1.0)
