@@ -398,3 +398,23 @@ def test_a_time_in_whole_milliseconds_is_written_unchanged():
 def test_a_beat_without_a_rate_leaves_the_rate_alone():
     assert change.beat(IN_HANDOVER, "me").put == {}
     assert change.beat(IN_HANDOVER, "me", throughput_kbps=0.0).put == {"throughput_kbps": 0.0}
+
+
+def test_a_checkpoint_may_say_when_the_shard_was_looked_at_and_how_far_the_run_is_behind() -> None:
+    made = change.checkpoint(IN_HANDOVER, "me", "run/1", at=CHECKPOINT, looked_at=NOON, behind_ms=7)
+    assert (made.put["looked_at"], made.put["behind_ms"]) == (NOON, 7)
+
+
+def test_one_write_that_checkpoints_and_releases_asks_and_does_what_both_writes_do() -> None:
+    failing = replace(IN_HANDOVER, failure=FAILURE)
+    last = change.checkpoint(failing, "me", "run/1", at=CHECKPOINT, throughput_kbps=1.5)
+    free = change.release(failing, "run/1", looked_at=NOON, behind_ms=7, is_well=True)
+    both = change.checkpoint_and_release(last, free)
+    assert (both.key, both.kind, both.holder) == ("shardId-0", ChangeKind.CHECKPOINT_AND_RELEASE, "me")
+    assert both.why == f"{last.why}, and {free.why}"
+    assert both.requires == {"run_claim": "run/1", "checkpoint": Checkpoint("100")}
+    assert both.put == {**last.put, **free.put}
+    assert both.put.keys() > last.put.keys()
+    assert both.put.keys() > free.put.keys()
+    assert both.add == {"counter": 1}
+    assert both.remove == {"pending", "pending_state", "run_claim", "failure"}

@@ -82,7 +82,7 @@ def test_adoption_new_streams_rollbacks_and_expired_snapshots_happen_and_break_n
     for plan, happened in (
         (replace(without_faults, adopted=True, opens=60.0), {"adopted"}),
         (
-            replace(without_faults, streams=3, added=1, removed=True),
+            replace(without_faults, seed=6, streams=3, added=1, removed=True),
             {"stream_added", "stream_removed", "forgotten_rows"},
         ),
         (replace(without_faults, streams=2, added=1, discovered=True), {"stream_added"}),
