@@ -117,6 +117,40 @@ def test_waves_begin_at_regular_times_however_long_each_of_them_takes() -> None:
     assert place.waves() == [0.0, 15.0, 30.0]
 
 
+def test_in_a_pause_a_run_looks_at_its_kept_rows_at_each_worker_tick_and_not_at_the_end_of_the_pause() -> (
+    None
+):
+    place = Place(NOTHING)
+    place.run.all_that_is_due()
+    assert place.world.settings.times.worker_tick == 5 * SECOND
+    assert [at - place.zero for at in place.attempt.looks] == [5.0, EVERY + 5.0]
+
+
+def test_in_a_pause_a_run_asks_each_second_whether_to_stop_and_after_each_wave_once() -> None:
+    place, asked = Place(NOTHING), list[float]()
+
+    def is_stopping() -> bool:
+        asked.append(place.elapsed())
+        return False
+
+    place.run.is_stopping = is_stopping
+    place.run.all_that_is_due()
+    assert asked == [float(second) for second in range(int(IDLE) + 1)]
+
+
+def test_a_run_that_cant_find_out_in_a_pause_whether_to_stop_goes_on() -> None:
+    place = Place(NOTHING)
+
+    def is_stopping() -> bool:
+        if place.elapsed() == 3.0:
+            raise Throttled("later")
+        return False
+
+    place.run.is_stopping = is_stopping
+    place.run.all_that_is_due()
+    assert place.waves() == [0.0, EVERY, IDLE]
+
+
 def test_a_run_ends_after_the_linger_time_though_records_still_come() -> None:
     place = Place(SOME)
     place.run.all_that_is_due()
