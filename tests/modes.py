@@ -3,7 +3,7 @@
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -19,8 +19,13 @@ def usual_umask() -> Iterator[None]:
 
 def modes_below(folder: Path) -> dict[str, str]:
     """The octal modes of the folder and of everything in it, by relative path."""
-    found = [folder, *folder.rglob("*")]
-    return {path.relative_to(folder).as_posix(): mode_of(path) for path in found if not path.is_symlink()}
+    modes: dict[str, str] = {}
+    for path in (folder, *folder.rglob("*")):
+        # A running SQLite deletes its -wal files.
+        with suppress(FileNotFoundError):
+            if not path.is_symlink():
+                modes[path.relative_to(folder).as_posix()] = mode_of(path)
+    return modes
 
 
 def open_to_others(folder: Path) -> dict[str, str]:
