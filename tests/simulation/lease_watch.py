@@ -330,14 +330,14 @@ class WatchedLeases:
         if shard is None or found is None or not losses.sure:
             return
         read, at = found
+        if read.upto.ended and read.error is None:
+            return  # a wave reached the end and failed before it landed the end; the row tells of an earlier wave
         said = change.put["looked_at"], change.put.get("behind_ms")
         stamp = read.upto.seen or read.last_arrival or said[0]
         left = 1 if read.behind is None else read.behind // _MILLISECOND
         if abs(stamp - said[0]) > _MILLISECOND or left != said[1]:
             return  # this release belongs to an earlier wave and arrives late
-        behind = (
-            read.upto.sequence is not None and not read.upto.ended and row.checkpoint != read.upto.checkpoint
-        )
+        behind = read.upto.sequence is not None and row.checkpoint != read.upto.checkpoint
         if read.error is not None or behind:
             why = read.error or f"the shard was read to {read.upto}, and the row says {row.checkpoint}"
             raise Violation(
