@@ -65,14 +65,14 @@ def spans_of(entries: Iterable[LedgerEntry | Lost]) -> Mapping[ShardKey, tuple[S
 
 
 def _joined(spans: Sequence[Span]) -> tuple[Span, ...]:
-    joined: list[Span] = []
+    merged: list[Span] = []
     for span in spans:
-        if joined and span.above <= joined[-1].upto:
-            if span.upto > joined[-1].upto:
-                joined[-1] = replace(joined[-1], upto=span.upto, last=span.last, entered=span.entered)
+        if merged and span.above <= merged[-1].upto:
+            if span.upto > merged[-1].upto:
+                merged[-1] = replace(merged[-1], upto=span.upto, last=span.last, entered=span.entered)
         else:
-            joined.append(span)
-    return tuple(joined)
+            merged.append(span)
+    return tuple(merged)
 
 
 def hole_of(sequence: int, spans: Sequence[Span]) -> int | None:
