@@ -126,15 +126,9 @@ class LeaderDuty:
         return memory, self.watch(self.workers.glance([*own, *memory.workers]), memory.workers, since)
 
     def watch(self, found: WorkerListing, before: Sightings, since: timedelta | None) -> KnownWorkers:
-        times = self.settings.times
-        return watch(
-            found,
-            before,
-            since,
-            tick=times.leader_tick,
-            duration=times.lease_duration,
-            patience=self.policy.other_workers.patience,
-        )
+        times, patience = self.settings.times, self.policy.other_workers.patience
+        tick, duration = times.leader_tick, times.lease_duration
+        return watch(found, before, since, tick=tick, duration=duration, patience=patience)
 
     def _why_not(self, fleet: KnownWorkers) -> str | None:
         """Why this deployment must not lead. It may lead as long as one of its workers isn't stopping."""
