@@ -158,9 +158,9 @@ def test_the_second_write_of_a_release_that_fails_too_is_reported_and_the_row_is
     found = changed(place, checkpoint=SEVEN)
     apply = place.rows.apply
 
-    def then_throttle(wanted: Change) -> Applied | Refused:
+    def then_throttle(change: Change) -> Applied | Refused:
         try:
-            return apply(wanted)
+            return apply(change)
         finally:
             place.rows.trouble["s1"] = Throttled("later")
 
