@@ -225,6 +225,15 @@ class App:
             "PYTHONPATH": str(ROOT),
         }
 
+    def start_daemon(self) -> subprocess.Popen[str]:
+        """Start Dagster's daemon on the definitions that `Cuts` can stop.
+
+        The test opens the Dagster instance first: two processes that create Dagster's tables in the same SQLite file
+        at the same time fail with "table already exists".
+        """
+        assert self.instance
+        return self.processes.start("run", "-m", "tests.e2e.cut_definitions", program="dagster-daemon")
+
     def start_run(self, request: dg.RunRequest) -> subprocess.Popen[str]:
         """Start the requested run in a process of its own that stops or dies at the steps which `Cuts` names."""
         config = self.home / "run.yaml"

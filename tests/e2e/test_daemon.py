@@ -16,10 +16,6 @@ PATIENCE = 280.0
 """In seconds. On a busy machine Dagster's daemon and then a run need minutes to start."""
 
 
-def _daemon(app: App) -> Popen[str]:
-    return app.processes.start("run", "-m", "tests.e2e.cut_definitions", program="dagster-daemon")
-
-
 def _stop(daemon: Popen[str]) -> None:
     daemon.terminate()
     daemon.wait(60)
@@ -58,7 +54,7 @@ def test_under_the_daemon_no_record_is_lost_or_doubled_by_a_killed_and_a_cancell
     app = _an_app(make_app)
     app.cuts.kill(Arrow.COMMITTED)
     app.produce(20)
-    daemon = _daemon(app)
+    daemon = app.start_daemon()
     app.cuts.await_killed(within=PATIENCE)
     app.produce(20)
     _await_landed(app)
@@ -87,7 +83,7 @@ def test_under_the_daemon_no_record_is_lost_or_doubled_if_run_after_run_is_kille
     make_app: MakeApp, arrow: Arrow
 ):
     app = _an_app(make_app)
-    daemon = _daemon(app)
+    daemon = app.start_daemon()
     for _ in range(3):
         app.cuts.kill(arrow)
         app.produce(20)
@@ -103,12 +99,12 @@ def test_after_a_daemon_was_killed_with_its_runs_another_daemon_goes_on(make_app
     app = _an_app(make_app)
     app.produce(20)
     app.cuts.hold(Arrow.COMMITTED)
-    first = _daemon(app)
+    first = app.start_daemon()
     held = _held_run(app)
     first.kill()
     first.wait(30)
     app.produce(20)
-    second = _daemon(app)
+    second = app.start_daemon()
 
     app.cuts.let_go()
     _await_landed(app)

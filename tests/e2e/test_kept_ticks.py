@@ -47,7 +47,7 @@ def _old_ticks(app: App, sensor: InstigatorState) -> set[tuple[TickStatus, int]]
 
 def test_the_daemon_deletes_skipped_ticks_after_a_day_and_all_others_after_a_week(make_app: MakeApp):
     app = make_app(times={"worker_tick": "5s", "leader_tick": "5s", "lease_duration": "15s"})
-    daemon = app.processes.start("run", "-m", "tests.e2e.cut_definitions", program="dagster-daemon")
+    daemon = app.start_daemon()
     sensors = eventually(
         lambda: found if len(found := _sensors(app)) == 2 else None, "both sensors have ticked"
     )
