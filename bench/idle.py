@@ -192,7 +192,7 @@ def _free_port() -> int:
         return int(asked.getsockname()[1])
 
 
-def _wait_for_rest(deployments: Collection[Deployment], *, within: float = 180.0) -> None:
+def _wait_for_rest(deployments: Collection[Deployment], *, within: float = 600.0) -> None:
     """Wait until a first run of each deployment has looked at every shard and has ended."""
     until, quiet_since = time.monotonic() + within, None
     with ExitStack() as stack:
