@@ -1,7 +1,7 @@
 """Positions and ledger as texts: the two values that each commit writes into its snapshot's summary or into a file.
 
-    "1:" + base85( zlib( JSON ) )          about 40 bytes a shard: all positions, or a ledger
-    "2:" + base85( zlib( JSON ) )          what has changed since a full state (`pipeline.core.state_delta`)
+    "1:" + base85( zlib( JSON ) )          about 40 bytes a shard: all positions in a summary, or a ledger
+    "2:" + base64( zlib( JSON ) )          all positions, or what has changed since then (`pipeline.core.state_delta`), in a file
 
 The number before the colon is the version of the format. A version that this code doesn't know is refused, and every version
 that was ever written can be read (I17 of docs/protocol.md).
@@ -25,6 +25,7 @@ from pipeline.errors import WrongShape
 
 VERSION = 1
 DELTA_VERSION = 2
+"""A form that is made faster, for files: of ten thousand shards. It takes a third of the time, and a tenth more bytes."""
 _MAX_UNPACKED = 64 * 1024 * 1024
 """Bytes. Any engine that writes to the table can write a summary, and a small text can unpack to gigabytes."""
 _PLAIN_SHARD = re.compile(r"shardId-([0-9]{12})")
@@ -78,6 +79,19 @@ def _positions_in(body: Json) -> Positions:
         for shard, *at in rows:
             shards[ShardKey(stream, _shard_in(shard))] = _position_in(at)
     return Positions(origins, shards)
+
+
+def write_full(positions: Positions) -> str:
+    """All positions, for a file: a delta against a state without shards."""
+    return write_delta(Delta(positions.origins, positions.shards))
+
+
+def read_full(text: str) -> Positions:
+    """All positions in a file. Files of earlier versions have them as summaries do."""
+    if text.startswith(f"{VERSION}:"):
+        return read_positions(text)
+    whole = read_delta(text)
+    return Positions(whole.origins, whole.moved)
 
 
 def write_delta(delta: Delta) -> str:
@@ -246,8 +260,12 @@ def _shard_in(value: int | str) -> str:
 
 def _pack(body: Json, version: int = VERSION) -> str:
     text = json.dumps(body, separators=(",", ":"), ensure_ascii=True)
-    # Level 6: the highest level takes twice the time, and saves one byte in a hundred.
-    return f"{version}:{base64.b85encode(zlib.compress(text.encode(), 6)).decode()}"
+    if version == VERSION:
+        # Level 6: the highest level takes twice the time, and saves one byte in a hundred.
+        packed = base64.b85encode(zlib.compress(text.encode(), 6))
+    else:
+        packed = base64.b64encode(zlib.compress(text.encode(), 1))
+    return f"{version}:{packed.decode()}"
 
 
 def _unpack(text: str, wanted: int = VERSION) -> Json:
@@ -258,7 +276,8 @@ def _unpack(text: str, wanted: int = VERSION) -> Json:
             "Nothing was changed; upgrade Headrace in this deployment"
         )
     unpack = zlib.decompressobj()
-    raw = unpack.decompress(base64.b85decode(packed), _MAX_UNPACKED)
+    decoded = base64.b85decode(packed) if wanted == VERSION else base64.b64decode(packed, validate=True)
+    raw = unpack.decompress(decoded, _MAX_UNPACKED)
     if unpack.unconsumed_tail or not unpack.eof:
         raise WrongShape(
             "a value in the snapshot's summary is cut off, or larger than any that Headrace writes"
@@ -286,9 +305,11 @@ __all__ = [
     "DELTA_VERSION",
     "VERSION",
     "read_delta",
+    "read_full",
     "read_ledger",
     "read_positions",
     "write_delta",
+    "write_full",
     "write_ledger",
     "write_positions",
 ]

@@ -7,7 +7,8 @@
 
 Each snapshot leads to its state by itself, so that it can be read after every other snapshot has expired.
 
-A digest protects against a delta that lacks a shard. It comes from the digest of the snapshot below and the ledger, while the
+A digest protects against a delta that lacks a shard. It is a sum over shards and origins, so that a landing changes only its own
+part. It comes from the digest of the snapshot below and the ledger, while the
 positions come from the full state and the delta: both have to agree when the state is written, and again when it is read (I34 of
 docs/protocol.md). Pure functions on values.
 """
@@ -33,11 +34,14 @@ class FullState:
     """All positions, as a file has them."""
 
     positions: Positions
+    numbers: Mapping[ShardKey, int]
+    """What each shard adds to the digest. Kept, because each delta against this state subtracts some of them."""
     digest: int
 
     @classmethod
     def of(cls, positions: Positions) -> FullState:
-        return cls(positions, digest_of(positions))
+        numbers = {key: _of_shard(key, at) for key, at in positions.shards.items()}
+        return cls(positions, numbers, (sum(numbers.values()) + _of_origins(positions)) % _MODULUS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +68,12 @@ class State:
     positions: Positions
 
 
+def as_full(positions: Positions) -> State:
+    """The state of a snapshot that writes a full state itself."""
+    return unchanged(FullState.of(positions))
+
+
 def unchanged(full: FullState) -> State:
-    """The state of the snapshot that has written the full state."""
     return State(full, Delta(full.positions.origins), full.digest, full.positions)
 
 
@@ -77,8 +85,8 @@ def restored(full: FullState, delta: Delta, digest: int) -> State | None:
     return State(full, delta, digest, Positions(delta.origins, shards))
 
 
-def plan_delta(base: State, landing: Landing) -> tuple[Delta, int] | None:
-    """What to write for a landing on this base, with the digest; None where a new full state is due.
+def plan_state(base: State, landing: Landing) -> State:
+    """What to write for a landing on this base: a delta against the base's full state, or a full state of its own.
 
     A full state is due when the deltas together would have more shards than it has itself. So a table whose shards all move at
     each commit writes full states only, one of whose shards few move writes them seldom, and neither writes more than twice
@@ -97,46 +105,30 @@ def plan_delta(base: State, landing: Landing) -> tuple[Delta, int] | None:
             moved[key] = now
     spent = base.delta.spent + len(moved) + len(dropped)
     delta = Delta(landing.positions.origins, moved, frozenset(dropped), spent)
-    digest = digest_after(base, landing)
-    _check(digest, _digest_with(base.full, delta))
-    return None if spent > len(full) else (delta, digest)
+    digest = _digest_by_ledger(base, landing, touched)
+    planned = State(base.full, delta, _digest_with(base.full, delta), landing.positions)
+    if spent > len(full):
+        planned = as_full(landing.positions)
+    if planned.digest != digest:
+        raise ValueError("a landing's positions aren't those of its base with its ledger applied")
+    return planned
 
 
-def plan_full(base: State | None, landing: Landing) -> FullState:
-    """The full state to write for a landing. `base`: None where the base has no digest, or where a repair starts anew."""
-    full = FullState.of(landing.positions)
-    if base is not None:
-        _check(digest_after(base, landing), full.digest)
-    return full
-
-
-def digest_after(base: State, landing: Landing) -> int:
+def _digest_by_ledger(base: State, landing: Landing, touched: Iterable[ShardKey]) -> int:
     """The digest of the base with the landing's ledger applied."""
-    page = landing.page
-    touched = {r.key for r in page.ranges if r.moves} | set(page.dropped)
     before = ((key, base.positions.of(key)) for key in touched)
     after = ((key, landing.positions.of(key)) for key in touched)
     digest = base.digest - _of_shards(before) + _of_shards(after)
-    return (digest + sum(_of_origin(*each) for each in page.origins)) % _MODULUS
-
-
-def digest_of(positions: Positions) -> int:
-    """A number that tells states apart. It is a sum over shards and origins, so that a landing changes only its own part."""
-    return (_of_shards(positions.shards.items()) + _of_origins(positions)) % _MODULUS
+    return (digest + sum(_of_origin(*each) for each in landing.page.origins)) % _MODULUS
 
 
 def _digest_with(full: FullState, delta: Delta) -> int:
     changed = (*delta.moved, *delta.dropped)
-    gone = _of_shards((key, full.positions.of(key)) for key in changed)
+    gone = sum(full.numbers.get(key, 0) for key in changed)
     digest = full.digest - gone + _of_shards(delta.moved.items())
     if delta.origins != full.positions.origins:
         digest += _of_origins(Positions(delta.origins)) - _of_origins(full.positions)
     return digest % _MODULUS
-
-
-def _check(by_ledger: int, by_positions: int) -> None:
-    if by_ledger != by_positions:
-        raise ValueError("a landing's positions aren't those of its base with its ledger applied")
 
 
 def _of_shards(shards: Iterable[tuple[ShardKey, Position | None]]) -> int:

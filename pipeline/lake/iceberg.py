@@ -46,7 +46,7 @@ from pipeline.lake.metadata_files import finding_metadata
 from pipeline.lake.never_ours import check_never_ours
 from pipeline.lake.position_chain import Known, Link, landed, nearest_ours
 from pipeline.lake.schema import ORDER, PARTITIONS, PROPERTIES, SCHEMA, check_shape, missing_properties
-from pipeline.lake.state_files import KeptState, StateFiles
+from pipeline.lake.state_files import KeptStates, StateFiles
 from pipeline.lake.summary import Stored, state_in, summary_of
 from pipeline.lake_ports import Committed, LakeTable, StagingSpec, TableState
 from pipeline.ports import Clock
@@ -97,7 +97,7 @@ class IcebergTable(LakeTable):
         writer: str = "",
         date_of_aws: Callable[[], datetime | None] = lambda: None,
         private: bool = True,
-        kept: KeptState | None = None,
+        kept: KeptStates | None = None,
     ) -> None:
         """`state`: folder (path or URI) outside the table's location, for large positions. `date_of_aws`: AWS's time now, if
         known. `private`: only this user may read local files that the table creates. `kept`: shared by all that open the table
@@ -105,7 +105,7 @@ class IcebergTable(LakeTable):
         """
         self.identifier = identifier
         own_io = with_own_io(catalog, _place(state), private=private)
-        self.states = StateFiles(state, own_io, kept or KeptState())
+        self.states = StateFiles(state, own_io, kept or KeptStates())
         self._private = private
         self._properties = with_own_io(catalog, catalog.get("warehouse", ""), private=private)
         self.clock = clock
@@ -372,9 +372,7 @@ class IcebergTable(LakeTable):
         files = list(data_files(landing.files, base.table.metadata))
         with asking(f"the storage of {self.identifier}"):
             uuid = base.table.metadata.table_uuid
-            summary = summary_of(
-                landing, self.states, writer=self._writer, table=uuid, base=base.stored
-            )
+            summary = summary_of(landing, self.states, writer=self._writer, table=uuid, base=base.stored)
             now_ms = int(self.clock.now().timestamp() * 1000)
             attempt = prepare(base.table, files, summary, now_ms=now_ms)
         return attempt.also(*landing_marks(base.table, attempt.snapshot, move_tag=move_tag))

@@ -20,8 +20,8 @@ from uuid import UUID, uuid4
 
 from pyiceberg.io import FileIO, load_file_io
 
-from pipeline.core.ledger_codec import read_positions
-from pipeline.core.state_delta import FullState
+from pipeline.core.ledger_codec import read_full
+from pipeline.core.state_delta import FullState, State
 from pipeline.errors import ChainBroken, WrongShape
 from pipeline.lake.position_chain import POSITIONS
 
@@ -80,12 +80,23 @@ class Pointer:
 
 
 @dataclass(slots=True)
-class KeptState:
-    """The full state that this process has read last, so that it needn't be decoded for each commit. The file is read and its hash
-    compared each time; a file that is lost or changed is noticed all the same."""
+class KeptStates:
+    """The states that this process has read or written last, so that it needn't decode ten thousand positions for each commit. It
+    reads the files and compares their hashes all the same: which state is the table's, and whether it is whole, is never taken from here.
+    """
 
-    last: tuple[str, FullState] | None = None
-    """The hash of the file, and what it has. One value, because the sensors of a process tick in threads."""
+    _last: tuple[tuple[Pointer, State], ...] = ()
+    """Newest first. One value, because the sensors of a process tick in threads."""
+
+    def keep(self, pointer: Pointer, state: State) -> None:
+        # Two: a state whose commit was refused doesn't replace the one in use.
+        self._last = ((pointer, state), *(each for each in self._last if each[0] != pointer))[:2]
+
+    def find(self, pointer: Pointer) -> State | None:
+        return next((state for known, state in self._last if known == pointer), None)
+
+    def full(self, file: StateFile) -> FullState | None:
+        return next((state.full for known, state in self._last if known.full == file), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +105,7 @@ class StateFiles:
     """A folder: a local path or a URI."""
     options: Mapping[str, str] = field(default_factory=dict)
     """The catalog's properties, which include endpoint and region of the file system."""
-    kept: KeptState = field(default_factory=KeptState, compare=False)
+    kept: KeptStates = field(default_factory=KeptStates, compare=False)
 
     def write(self, values: Mapping[str, str], *, of: UUID) -> StateFile:
         """Store values in a new file. It is called before the commit whose summary names the file: a crash in between leaves an
@@ -110,12 +121,9 @@ class StateFiles:
         return dict(json.loads(self._body(file)))
 
     def full(self, file: StateFile) -> FullState:
-        body, kept = self._body(file), self.kept.last
-        if kept is not None and kept[0] == file.hash:
-            return kept[1]
-        read = FullState.of(read_positions(json.loads(body)[POSITIONS]))
-        self.kept.last = file.hash, read
-        return read
+        """All positions that a full file has."""
+        text = self.read(file)[POSITIONS]
+        return self.kept.full(file) or FullState.of(read_full(text))
 
     def path(self, name: str) -> str:
         return f"{self.location.rstrip('/')}/{name}"

@@ -15,12 +15,13 @@ from pipeline.core.ledger_codec import (
     read_ledger,
     read_positions,
     write_delta,
+    write_full,
     write_ledger,
     write_positions,
 )
 from pipeline.core.lineage import LedgerPage
 from pipeline.core.position import Positions
-from pipeline.core.state_delta import State, plan_delta, plan_full, restored, unchanged
+from pipeline.core.state_delta import State, as_full, plan_state, restored, unchanged
 from pipeline.errors import ChainBroken
 from pipeline.lake.position_chain import POSITIONS, STATE
 from pipeline.lake.state_files import Pointer, StateFile, StateFiles
@@ -69,13 +70,15 @@ def _written(
     landing: Landing, ledger: Mapping[str, str], states: StateFiles, *, table: UUID, base: Stored | None
 ) -> Pointer:
     """Write a delta against the full file that the base has, or a full file."""
-    planned = None if base is None else plan_delta(base.state, landing)
-    if base is not None and planned is not None:
-        delta, digest = planned
-        return Pointer(base.full, states.write({POSITIONS: write_delta(delta), **ledger}, of=table), digest)
-    full = plan_full(None if base is None else base.state, landing)
-    file = states.write({POSITIONS: write_positions(full.positions), **ledger}, of=table)
-    return Pointer(file, digest=full.digest)
+    state = as_full(landing.positions) if base is None else plan_state(base.state, landing)
+    if base is not None and state.full is base.state.full:
+        delta = states.write({POSITIONS: write_delta(state.delta), **ledger}, of=table)
+        pointer = Pointer(base.full, delta, state.digest)
+    else:
+        full = states.write({POSITIONS: write_full(state.positions), **ledger}, of=table)
+        pointer = Pointer(full, digest=state.digest)
+    states.kept.keep(pointer, state)
+    return pointer
 
 
 def state_in(summary: Mapping[str, str], states: StateFiles) -> tuple[Positions, Stored | None]:
@@ -83,19 +86,27 @@ def state_in(summary: Mapping[str, str], states: StateFiles) -> tuple[Positions,
     if STATE not in summary:
         return read_positions(summary[POSITIONS]), None
     pointer = Pointer.read(summary[STATE])
-    full = states.full(pointer.full)
     if pointer.digest is None:
-        return full.positions, None
-    state: State | None = unchanged(full)
-    if pointer.delta is not None:
-        state = restored(full, read_delta(states.read(pointer.delta)[POSITIONS]), pointer.digest)
-    if state is None or state.digest != pointer.digest:
+        return states.full(pointer.full).positions, None
+    state = _restored(pointer, states)
+    if state is None:
         raise ChainBroken(
             f"the positions in {', '.join(map(states.path, pointer.names))} aren't those that the table's ledgers lead to: their digest "
             "differs from the one in the snapshot. Nothing was committed; run `headrace repair`, which takes the positions from the "
             "rows, and report this as an error of Headrace"
         )
+    states.kept.keep(pointer, state)
     return state.positions, Stored(state, pointer.full)
+
+
+def _restored(pointer: Pointer, states: StateFiles) -> State | None:
+    """The state in the files; None where it hasn't the digest that the pointer names."""
+    full = states.full(pointer.full)
+    changes = None if pointer.delta is None else states.read(pointer.delta)[POSITIONS]
+    if (kept := states.kept.find(pointer)) is not None:
+        return kept
+    delta = unchanged(full).delta if changes is None else read_delta(changes)
+    return restored(full, delta, pointer.digest or 0)
 
 
 def positions_in(summary: Mapping[str, str], states: StateFiles) -> Positions:
