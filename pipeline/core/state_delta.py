@@ -7,10 +7,9 @@
 
 Each snapshot leads to its state by itself, so that it can be read after every other snapshot has expired.
 
-A digest protects against a delta that lacks a shard. It is a sum over shards and origins, so that a landing changes only its own
-part. It comes from the digest of the snapshot below and the ledger, while the
-positions come from the full state and the delta: both have to agree when the state is written, and again when it is read (I34 of
-docs/protocol.md). Pure functions on values.
+A digest protects against a delta that lacks a shard. It comes from the digest of the snapshot below and the ledger, while the
+positions come from the full state and the delta; whoever reads them compares (I34 of docs/protocol.md). It is a sum over shards and
+origins, so that a landing changes only its own part. Pure functions on values.
 """
 
 from __future__ import annotations
@@ -81,8 +80,7 @@ def restored(full: FullState, delta: Delta, digest: int) -> State | None:
     """The state that the delta leads to. None where it hasn't this digest."""
     if _digest_with(full, delta) != digest:
         return None
-    shards = full.positions.with_shards(delta.moved, delta.dropped).shards
-    return State(full, delta, digest, Positions(delta.origins, shards))
+    return State(full, delta, digest, _applied(full, delta))
 
 
 def plan_state(base: State, landing: Landing) -> State:
@@ -104,12 +102,15 @@ def plan_state(base: State, landing: Landing) -> State:
         elif now != full.get(key):
             moved[key] = now
     spent = base.delta.spent + len(moved) + len(dropped)
-    delta = Delta(landing.positions.origins, moved, frozenset(dropped), spent)
+    delta = Delta({**dict(page.origins), **base.delta.origins}, moved, frozenset(dropped), spent)
     digest = _digest_by_ledger(base, landing, touched)
-    planned = State(base.full, delta, _digest_with(base.full, delta), landing.positions)
     if spent > len(full):
         planned = as_full(landing.positions)
-    if planned.digest != digest:
+        agree = planned.digest == digest
+    else:
+        planned = State(base.full, delta, digest, landing.positions)
+        agree = _applied(base.full, delta) == landing.positions
+    if not agree:
         raise ValueError("a landing's positions aren't those of its base with its ledger applied")
     return planned
 
@@ -120,6 +121,10 @@ def _digest_by_ledger(base: State, landing: Landing, touched: Iterable[ShardKey]
     after = ((key, landing.positions.of(key)) for key in touched)
     digest = base.digest - _of_shards(before) + _of_shards(after)
     return (digest + sum(_of_origin(*each) for each in landing.page.origins)) % _MODULUS
+
+
+def _applied(full: FullState, delta: Delta) -> Positions:
+    return Positions(delta.origins, full.positions.with_shards(delta.moved, delta.dropped).shards)
 
 
 def _digest_with(full: FullState, delta: Delta) -> int:
