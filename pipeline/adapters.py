@@ -123,6 +123,7 @@ class Adapters:
         from pipeline.lake.aws_access import with_aws
         from pipeline.lake.catalog import embedded_catalog
         from pipeline.lake.iceberg import IcebergTable
+        from pipeline.lake.state_files import KeptStates
 
         def make() -> IcebergTable:
             landing, private = self.settings.landing, self.settings.private_files
@@ -136,6 +137,7 @@ class Adapters:
                 # Before each commit, this host's clock is compared with AWS's.
                 date_of_aws=lambda: self.source(writer).aws_now(),
                 private=private,
+                kept=self._kept(KeptStates, "state"),
             )
 
         return self._kept(make, "table", writer)

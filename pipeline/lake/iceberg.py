@@ -46,8 +46,8 @@ from pipeline.lake.metadata_files import finding_metadata
 from pipeline.lake.never_ours import check_never_ours
 from pipeline.lake.position_chain import Known, Link, landed, nearest_ours
 from pipeline.lake.schema import ORDER, PARTITIONS, PROPERTIES, SCHEMA, check_shape, missing_properties
-from pipeline.lake.state_files import StateFiles
-from pipeline.lake.summary import positions_in, summary_of
+from pipeline.lake.state_files import KeptStates, StateFiles
+from pipeline.lake.summary import Stored, state_in, summary_of
 from pipeline.lake_ports import Committed, LakeTable, StagingSpec, TableState
 from pipeline.ports import Clock
 
@@ -77,6 +77,8 @@ class _Base:
 
     table: Table
     state: TableState
+    stored: Stored | None = None
+    """What the positions were made of, where they are in files."""
 
 
 def _place(location: str) -> str:
@@ -95,12 +97,15 @@ class IcebergTable(LakeTable):
         writer: str = "",
         date_of_aws: Callable[[], datetime | None] = lambda: None,
         private: bool = True,
+        kept: KeptStates | None = None,
     ) -> None:
         """`state`: folder (path or URI) outside the table's location, for large positions. `date_of_aws`: AWS's time now, if
-        known. `private`: only this user may read local files that the table creates.
+        known. `private`: only this user may read local files that the table creates. `kept`: shared by all that open the table
+        in one process.
         """
         self.identifier = identifier
-        self.states = StateFiles(state, with_own_io(catalog, _place(state), private=private))
+        own_io = with_own_io(catalog, _place(state), private=private)
+        self.states = StateFiles(state, own_io, kept or KeptStates())
         self._private = private
         self._properties = with_own_io(catalog, catalog.get("warehouse", ""), private=private)
         self.clock = clock
@@ -300,8 +305,8 @@ class IcebergTable(LakeTable):
                 check_never_ours(table, current)
             return _Base(table, TableState(Positions(), head, origin_allowed=True, shape=shape))
         with asking(f"the state of {self.identifier}"):
-            positions = positions_in(found.summary, self.states)
-        return _Base(table, TableState(positions, head, origin_allowed=False, shape=shape))
+            positions, stored = state_in(found.summary, self.states)
+        return _Base(table, TableState(positions, head, origin_allowed=False, shape=shape), stored)
 
     def _look_for(self, tries: Mapping[int, tuple[PreparedCommit, Landing]]) -> tuple[_Base, int | None]:
         """The newest base, and the snapshot of the try that is part of it, if one is."""
@@ -367,7 +372,7 @@ class IcebergTable(LakeTable):
         files = list(data_files(landing.files, base.table.metadata))
         with asking(f"the storage of {self.identifier}"):
             uuid = base.table.metadata.table_uuid
-            summary = summary_of(landing, self.states, writer=self._writer, table=uuid)
+            summary = summary_of(landing, self.states, writer=self._writer, table=uuid, base=base.stored)
             now_ms = int(self.clock.now().timestamp() * 1000)
             attempt = prepare(base.table, files, summary, now_ms=now_ms)
         return attempt.also(*landing_marks(base.table, attempt.snapshot, move_tag=move_tag))
