@@ -15,10 +15,10 @@ _CROWDED = 2.0
 """A commit that took more than so many times its last attempt met other writers."""
 _LEAST, _MOST = 0.7, 0.9
 """Between two commits a crowded writer waits for such a part of the time that the first one took. Less than the whole, so that the
-waits shrink once the other writers are gone."""
+waits shrink once the other writers are gone: to five attempts for a writer that goes on committing without a break."""
 _CROWD = 12
-"""So many writers meet, on average, in a commit that takes so many times its attempt. If more meet, the pauses grow with them: of all
-writers only a few should send a request at the same moment."""
+"""A pause is up to an attempt long where a writer's commits take up to so many attempts. Where they take longer there are more writers,
+and the pauses grow with them: of all writers only a few should try at the same moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def pause_after_refusal(last: LastCommit | None, *, attempt: float, waited: floa
     """
     if waited >= AT_MOST or not attempt:
         return 0.0
-    usual = max(attempt, last.took if last is not None else 0.0)
-    longest = max(attempt, max(usual, waited) / _CROWD)
-    age = waited / usual if last is not None else 0.0
-    return min(dice * longest / (1 + age), AT_MOST - waited)
+    # A writer without a last commit guesses by what this one has taken so far.
+    usual = max(attempt, waited if last is None else last.took)
+    pause = dice * max(attempt, usual / _CROWD) / (1 + waited / usual)
+    return min(pause, AT_MOST - waited)
