@@ -60,7 +60,7 @@ demo: setup ## land a stream on this machine through two reshards, and check eve
 	@$(in_venv) headrace demo $(ARGS)
 
 bench: setup ## measure speed and cost against named baselines
-	@for file in bench/*.py; do \
+	@for file in bench/[!_]*.py; do \
 		[ -e "$$file" ] || { echo "make bench has no benchmark to run yet." >&2; exit 1; }; \
 		$(in_venv) python "$$file" $(ARGS) || exit 1; \
 	done

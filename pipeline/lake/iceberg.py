@@ -11,7 +11,6 @@ for a failure; the table itself is loaded again, and the walk over its snapshots
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -25,19 +24,19 @@ from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.clock import dice
-from pipeline.core.batch import StagedFile
+from pipeline.core.commit_pace import LastCommit, pause_after_refusal, pause_before
 from pipeline.core.expiry_plan import History, Shape
 from pipeline.core.landing import Landing, Proposal, decide_landing
 from pipeline.core.lineage import LedgerPage
 from pipeline.core.position import Positions
 from pipeline.core.repair_plan import TableEvidence
 from pipeline.core.stream import StreamId
-from pipeline.core.words import counted
 from pipeline.errors import ChainBroken, ClockOff, CommitUnknown, MetadataLost, Transient, Unreachable
 from pipeline.lake.append import PreparedCommit, landing_marks, prepare
 from pipeline.lake.aws_access import options_of_s3
 from pipeline.lake.catalog import asking, open_catalog
-from pipeline.lake.data_files import data_files, ids_of
+from pipeline.lake.commit_files import CommitFiles
+from pipeline.lake.data_files import ids_of
 from pipeline.lake.evidence import Remains, evidence_of
 from pipeline.lake.expire import history_of, remove_snapshots
 from pipeline.lake.file_io import with_own_io
@@ -52,21 +51,10 @@ from pipeline.lake_ports import Committed, LakeTable, StagingSpec, TableState
 from pipeline.ports import Clock
 
 _TRIES = 100
-"""Commits of other writers that may come first before this one gives up. Among 32 writers that commit without a break, one in
-a hundred commits takes 70 tries.
-"""
-_LONGEST_PAUSE = 16
-"""The longest pause after a first refusal, in durations of an attempt. A pause is a random part of it, so that up to 16
-writers seldom commit at the same moment.
-"""
-_HALVED_AFTER = 8
-"""Durations of an attempt after which the longest pause is half as long, so that a commit that has waited long comes first."""
+"""Commits of other writers that may come first before this one gives up. Among 32 writers that commit without a break, the unluckiest
+of some hundred commits takes about 40 tries."""
 _UNSURE_TRIES = 3
 """Errors without a clear answer in one commit before it raises CommitUnknown."""
-_LOOKS_AT_ONCE = 8
-"""Staged files whose existence is asked for at the same time: a wave on a cluster may have staged dozens of files."""
-_STALE = timedelta(hours=12)
-"""Orphan removal may delete files that are a day old. With half of that, a late commit never names a deleted file."""
 _CLOCK_LEEWAY = timedelta(seconds=30)
 """Other engines refuse a table whose snapshots go back in time by more than 60 s: two hosts may each be off by half of it."""
 
@@ -111,6 +99,7 @@ class IcebergTable(LakeTable):
         self.clock = clock
         self._writer = writer
         self._date_of_aws = date_of_aws
+        self._last: LastCommit | None = None
 
     @cached_property
     def catalog(self) -> Catalog:
@@ -172,11 +161,13 @@ class IcebergTable(LakeTable):
         )
 
     def commit(self, proposal: Proposal) -> Committed:
+        began = self.clock.monotonic()
+        self.clock.pause(pause_before(self._last, now=began, dice=dice()))
         self.check_clock()
         # Every commit that was sent, by its snapshot id: an answer that was lost may belong to any of them.
         tries: dict[int, tuple[PreparedCommit, Landing]] = {}
         try:
-            return self._land(proposal, tries)
+            return self._land(proposal, tries, began=began)
         except (Unreachable, MetadataLost) as error:
             if not tries:
                 # Nothing was sent, so nothing can have landed.
@@ -186,9 +177,11 @@ class IcebergTable(LakeTable):
                 "commit landed whole or not at all. The staged files are kept; the next wave starts at the table's positions"
             ) from error
 
-    def _land(self, proposal: Proposal, tries: dict[int, tuple[PreparedCommit, Landing]]) -> Committed:
+    def _land(
+        self, proposal: Proposal, tries: dict[int, tuple[PreparedCommit, Landing]], *, began: float
+    ) -> Committed:
         unsure: list[Exception] = []
-        began = self.clock.monotonic()
+        files = CommitFiles(proposal.files)
         while True:
             tried_at = self.clock.monotonic()
             base, mine = self._look_for(tries)
@@ -198,7 +191,7 @@ class IcebergTable(LakeTable):
             self._check_patience(len(tries), unsure)
             # After each look, not once: a process may have stood still for days since the last one.
             try:
-                self._check_files(base.table, proposal.files)
+                files.check(base.table.io, now=self.clock.now(), storage=f"the storage of {self.identifier}")
             except Transient as gone:
                 if not unsure:
                     raise
@@ -211,20 +204,29 @@ class IcebergTable(LakeTable):
             landing = decide_landing(base.state.positions, proposal)
             if landing.is_empty:
                 return Committed(landing, None, base.state)
-            attempt = self._prepare(base, landing, move_tag=landing.positions != base.state.positions)
+            moves = landing.positions != base.state.positions
+            attempt = self._prepare(base, landing, move_tag=moves, files=files)
             # Noted before it is sent, because its answer may be lost.
             tries[attempt.snapshot] = attempt, landing
             try:
                 attempt.send(base.table)
             except CommitFailedException:
                 # Another commit was faster: the catalog has certainly refused this one.
-                now = self.clock.monotonic()
-                self.clock.pause(_pause(now - tried_at, waited=now - began))
+                self._pause_after_refusal(began, tried_at)
                 continue
             except Exception as error:  # noqa: BLE001 - of any error but a refusal the commit may have landed
                 unsure.append(error)
+                files = CommitFiles(proposal.files)
                 continue
+            ended = self.clock.monotonic()
+            self._last = LastCommit(ended, took=ended - began, attempt=ended - tried_at)
             return _committed(attempt.snapshot, landing, on=base.state.shape)
+
+    def _pause_after_refusal(self, began: float, tried_at: float) -> None:
+        now = self.clock.monotonic()
+        self.clock.pause(
+            pause_after_refusal(self._last, attempt=now - tried_at, waited=now - began, dice=dice())
+        )
 
     def evidence(self, streams: Iterable[StreamId]) -> TableEvidence:
         table = self.open()
@@ -367,32 +369,18 @@ class IcebergTable(LakeTable):
                     found[each] = link
         return found
 
-    def _prepare(self, base: _Base, landing: Landing, *, move_tag: bool) -> PreparedCommit:
+    def _prepare(
+        self, base: _Base, landing: Landing, *, move_tag: bool, files: CommitFiles | None = None
+    ) -> PreparedCommit:
         check_shape(base.table)
-        files = list(data_files(landing.files, base.table.metadata))
+        files = files or CommitFiles()
+        added = files.entries(landing.files, base.table.metadata)
         with asking(f"the storage of {self.identifier}"):
             uuid = base.table.metadata.table_uuid
             summary = summary_of(landing, self.states, writer=self._writer, table=uuid, base=base.stored)
             now_ms = int(self.clock.now().timestamp() * 1000)
-            attempt = prepare(base.table, files, summary, now_ms=now_ms)
+            attempt = prepare(base.table, added, summary, now_ms=now_ms, again=files)
         return attempt.also(*landing_marks(base.table, attempt.snapshot, move_tag=move_tag))
-
-    def _check_files(self, table: Table, files: tuple[StagedFile, ...]) -> None:
-        """Refuse staged files that are old or gone: Iceberg would commit a file that doesn't exist, and then every scan fails."""
-        oldest = min((file.staged_at for file in files), default=None)
-        if oldest is not None and self.clock.now() - oldest > _STALE:
-            raise Transient(
-                f"files staged at {oldest.isoformat()} are older than {_STALE}, and upkeep may delete them at any "
-                "time. Nothing was committed; the next wave reads their records again"
-            )
-        with asking(f"the storage of {self.identifier}"), ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
-            found = pool.map(lambda file: table.io.new_input(file.path).exists(), files)
-            gone = [file.path for file, there in zip(files, found, strict=True) if not there]
-        if gone:
-            raise Transient(
-                f"{counted(len(gone), 'staged file')} can't be found any more, the first is {gone[0]}: something else deleted "
-                "it. Nothing was committed; the next wave reads the records again"
-            )
 
     def check_clock(self) -> None:
         aws_now = self._date_of_aws()
@@ -413,15 +401,6 @@ class IcebergTable(LakeTable):
                 f"{tried} times another commit to {self.identifier} was faster. Nothing was committed; the next wave reads "
                 "the same records again"
             )
-
-
-def _pause(attempt: float, *, waited: float) -> float:
-    """How many seconds to wait after a refusal. `attempt`: the seconds that the refused attempt took.
-
-    Random, so that two writers that met once don't meet again, and shorter for a commit that has waited longer.
-    """
-    longest = attempt * _LONGEST_PAUSE / (1 + waited / (attempt * _HALVED_AFTER)) if attempt else 0.0
-    return dice() * longest
 
 
 def _committed(snapshot: int, landing: Landing, *, on: Shape) -> Committed:
