@@ -45,7 +45,15 @@ from pipeline.lake.history import head_of, links_of, main_of, older
 from pipeline.lake.metadata_files import finding_metadata
 from pipeline.lake.never_ours import check_never_ours
 from pipeline.lake.position_chain import Known, Link, landed, nearest_ours
-from pipeline.lake.schema import ORDER, PARTITIONS, PROPERTIES, SCHEMA, check_shape, missing_properties
+from pipeline.lake.schema import (
+    ORDER,
+    PARTITIONS,
+    PROPERTIES,
+    SCHEMA,
+    check_shape,
+    missing_columns,
+    missing_properties,
+)
 from pipeline.lake.state_files import StateFiles
 from pipeline.lake.summary import positions_in, summary_of
 from pipeline.lake_ports import Committed, LakeTable, StagingSpec, TableState
@@ -128,21 +136,24 @@ class IcebergTable(LakeTable):
         for _ in range(_TRIES):
             table = self.open()
             check_shape(table)
+            columns, only_if = missing_columns(table)
             missing = missing_properties(table.properties)
-            if not missing:
+            if not (missing or columns):
                 return
             self.check_clock()
             try:
                 with asking(f"the lake table {self.identifier}"):
                     # Not pyiceberg's own commit, which deletes old metadata files afterwards: only upkeep deletes.
                     same = AssertTableUUID(uuid=table.metadata.table_uuid)
-                    table.catalog.commit_table(table, (same,), (SetPropertiesUpdate(updates=missing),))
+                    # The columns first: Iceberg in Java refuses a property that names a column which the table lacks.
+                    wanted = (*columns, SetPropertiesUpdate(updates=missing))
+                    table.catalog.commit_table(table, (same, *only_if), wanted)
             except CommitFailedException:
                 # Another writer committed meanwhile: load the table again.
                 continue
             return
         raise Transient(
-            f"the properties of {self.identifier} couldn't be set: {_TRIES} times another commit was faster. Nothing "
+            f"columns or properties of {self.identifier} couldn't be set: {_TRIES} times another commit was faster. Nothing "
             "was changed; the next tick or run tries again"
         )
 
@@ -158,9 +169,10 @@ class IcebergTable(LakeTable):
 
     def staging_spec(self) -> StagingSpec:
         table = self.open()
+        ids = ids_of(table.schema())
         return StagingSpec(
             location=f"{table.location().rstrip('/')}/data",
-            field_ids=tuple((column, ids_of(table.schema())[column]) for column in SCHEMA.column_names),
+            field_ids=tuple((column, ids[column]) for column in SCHEMA.column_names if column in ids),
             # No credentials: the spec travels to Spark's executors, which have their own, or those of the named profile.
             options=options_of_s3(self._properties),
             private=self._private,

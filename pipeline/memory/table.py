@@ -31,6 +31,7 @@ COLUMNS = (
     "arrival_ts",
     "data",
     "decode_error",
+    "sort_key",
 )
 _STALE = timedelta(hours=12)
 """Staged files that are older than this aren't committed, as in the table on Iceberg: clean-up tools may have deleted them."""
