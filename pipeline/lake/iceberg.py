@@ -21,7 +21,6 @@ from pathlib import Path
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, TableAlreadyExistsError
 from pyiceberg.table import Table
-from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.clock import dice
@@ -51,11 +50,10 @@ from pipeline.lake.schema import (
     PROPERTIES,
     SCHEMA,
     check_shape,
-    missing_columns,
-    missing_properties,
+    missing_parts,
 )
 from pipeline.lake.state_files import StateFiles
-from pipeline.lake.summary import positions_in, summary_of
+from pipeline.lake.summary import carried_in, summary_of
 from pipeline.lake_ports import Committed, LakeTable, StagingSpec, TableState
 from pipeline.ports import Clock
 
@@ -136,18 +134,14 @@ class IcebergTable(LakeTable):
         for _ in range(_TRIES):
             table = self.open()
             check_shape(table)
-            columns, only_if = missing_columns(table)
-            missing = missing_properties(table.properties)
-            if not (missing or columns):
+            missing, only_if = missing_parts(table)
+            if not missing:
                 return
             self.check_clock()
             try:
                 with asking(f"the lake table {self.identifier}"):
                     # Not pyiceberg's own commit, which deletes old metadata files afterwards: only upkeep deletes.
-                    same = AssertTableUUID(uuid=table.metadata.table_uuid)
-                    # The columns first: Iceberg in Java refuses a property that names a column which the table lacks.
-                    wanted = (*columns, SetPropertiesUpdate(updates=missing))
-                    table.catalog.commit_table(table, (same, *only_if), wanted)
+                    table.catalog.commit_table(table, only_if, missing)
             except CommitFailedException:
                 # Another writer committed meanwhile: load the table again.
                 continue
@@ -215,7 +209,7 @@ class IcebergTable(LakeTable):
             # Decided anew on each base (D9): a range is accepted only if it begins at the position in this very snapshot, to
             # which the catalog's compare-and-swap then ties the commit. So each record lands once (I1), and the ranges of a shard
             # form one chain (I4).
-            landing = decide_landing(base.state.positions, proposal)
+            landing = decide_landing(base.state.positions, proposal, base.state.through)
             if landing.is_empty:
                 return Committed(landing, None, base.state)
             attempt = self._prepare(base, landing, move_tag=landing.positions != base.state.positions)
@@ -272,7 +266,7 @@ class IcebergTable(LakeTable):
             base = self._look()
             if base.state.origin_allowed:
                 raise ChainBroken(f"{self.identifier} has no positions that could be carried forward")
-            landing = Landing(LedgerPage(), (), (), base.state.positions)
+            landing = Landing(LedgerPage(), (), (), base.state.positions, base.state.through)
             attempt = self._prepare(base, landing, move_tag=True)
             if self._sent(attempt, base.table):
                 return _committed(attempt.snapshot, landing, on=base.state.shape).state
@@ -312,8 +306,8 @@ class IcebergTable(LakeTable):
                 check_never_ours(table, current)
             return _Base(table, TableState(Positions(), head, origin_allowed=True, shape=shape))
         with asking(f"the state of {self.identifier}"):
-            positions = positions_in(found.summary, self.states)
-        return _Base(table, TableState(positions, head, origin_allowed=False, shape=shape))
+            positions, through = carried_in(found.summary, self.states)
+        return _Base(table, TableState(positions, head, origin_allowed=False, shape=shape, through=through))
 
     def _look_for(self, tries: Mapping[int, tuple[PreparedCommit, Landing]]) -> tuple[_Base, int | None]:
         """The newest base, and the snapshot of the try that is part of it, if one is."""
@@ -433,7 +427,10 @@ def _pause(attempt: float, *, waited: float) -> float:
 
 def _committed(snapshot: int, landing: Landing, *, on: Shape) -> Committed:
     """`on`: the shape of the base. The commit adds one snapshot, which has the positions itself."""
-    state = TableState(landing.positions, snapshot, origin_allowed=False, shape=Shape(on.snapshots + 1))
+    shape = Shape(on.snapshots + 1)
+    state = TableState(
+        landing.positions, snapshot, origin_allowed=False, shape=shape, through=landing.through
+    )
     return Committed(landing, snapshot, state)
 
 

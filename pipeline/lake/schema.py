@@ -9,7 +9,14 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, UNSORTED_SORT_ORDER_ID, SortField, SortOrder
-from pyiceberg.table.update import AddSortOrderUpdate, AssertDefaultSortOrderId, TableRequirement, TableUpdate
+from pyiceberg.table.update import (
+    AddSortOrderUpdate,
+    AssertDefaultSortOrderId,
+    AssertTableUUID,
+    SetPropertiesUpdate,
+    TableRequirement,
+    TableUpdate,
+)
 from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import BinaryType, LongType, NestedField, PrimitiveType, StringType, TimestamptzType
 
@@ -117,9 +124,19 @@ def missing_sort_order(
     return (AddSortOrderUpdate.model_validate({"sort-order": UNSORTED_SORT_ORDER}),), (only_if,)
 
 
-def missing_columns(table: Table) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
-    """The update that gives a table of an older version of Headrace the columns that came later, with what has to be true; nothing
-    where the table has them. Rows that are there have null in them."""
+def missing_parts(table: Table) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
+    """The update that gives the table the columns and properties that it lacks, with what has to be true; no update where it has all.
+
+    Tables of older versions of Headrace lack the columns that came later; rows that are there have null in them.
+    """
+    # The columns first: Iceberg in Java refuses a property that names a column which the table lacks.
+    updates, requirements = _missing_columns(table)
+    if missing := missing_properties(table.properties):
+        updates = (*updates, SetPropertiesUpdate(updates=missing))
+    return updates, (AssertTableUUID(uuid=table.metadata.table_uuid), *requirements)
+
+
+def _missing_columns(table: Table) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
     missing = [each for each in _COLUMNS if each[0] in _CAME_LATER and each[0] not in _names(table)]
     if not missing:
         return (), ()

@@ -12,6 +12,8 @@ lengths they sort wrongly. The lineage table's `sort_key` of a position has the 
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,10 +29,10 @@ def with_sort_key(rows: pa.Table, spec: StagingSpec) -> pa.Table:
     return rows.append_column(SORT_KEY, sort_keys(rows["sequence_number"], rows["sub_sequence_number"]))
 
 
-def sort_keys(sequence: pa.ChunkedArray, sub: pa.ChunkedArray) -> pa.ChunkedArray:
-    """For each record its sort key; null where the record has no sequence number."""
+def sort_keys(sequence: Any, sub: Any) -> Any:
+    """Two columns to one: for each record its sort key; null where the record has no sequence number."""
     # A leading zero would make a number longer than a greater one.
     digits = pc.ascii_ltrim(sequence, "0")
-    length = pc.utf8_lpad(pc.binary_length(digits).cast(pa.string()), 3, "0")
-    within = pc.utf8_lpad(pc.fill_null(sub, 0).cast(pa.string()), 19, "0")
+    length = pc.utf8_lpad(pc.cast(pc.binary_length(digits), pa.string()), 3, "0")
+    within = pc.fill_null(pc.utf8_lpad(pc.cast(sub, pa.string()), 19, "0"), "0" * 19)
     return pc.binary_join_element_wise(length, digits, within, ":")

@@ -83,6 +83,7 @@ def test_a_task_writes_sort_keys_with_bounds_into_a_table_that_has_the_column(tm
     zeros = "0" * 19
     assert found.read()[SORT_KEY].to_pylist() == [f"001:9:{zeros}", f"002:10:{zeros}"]
     bounds = found.metadata.row_group(0).column(found.schema_arrow.names.index(SORT_KEY)).statistics
+    assert bounds is not None
     assert (bounds.min, bounds.max) == (f"001:9:{zeros}", f"002:10:{zeros}")
 
 
