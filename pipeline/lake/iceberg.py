@@ -20,7 +20,6 @@ from pathlib import Path
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, TableAlreadyExistsError
 from pyiceberg.table import Table
-from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.clock import dice
@@ -44,7 +43,14 @@ from pipeline.lake.history import head_of, links_of, main_of, older
 from pipeline.lake.metadata_files import finding_metadata
 from pipeline.lake.never_ours import check_never_ours
 from pipeline.lake.position_chain import Known, Link, landed, nearest_ours
-from pipeline.lake.schema import ORDER, PARTITIONS, PROPERTIES, SCHEMA, check_shape, missing_properties
+from pipeline.lake.schema import (
+    ORDER,
+    PARTITIONS,
+    PROPERTIES,
+    SCHEMA,
+    check_shape,
+    missing_parts,
+)
 from pipeline.lake.state_files import KeptStates, StateFiles
 from pipeline.lake.summary import Stored, state_in, summary_of
 from pipeline.lake_ports import Committed, LakeTable, StagingSpec, TableState
@@ -122,21 +128,20 @@ class IcebergTable(LakeTable):
         for _ in range(_TRIES):
             table = self.open()
             check_shape(table)
-            missing = missing_properties(table.properties)
+            missing, only_if = missing_parts(table)
             if not missing:
                 return
             self.check_clock()
             try:
                 with asking(f"the lake table {self.identifier}"):
                     # Not pyiceberg's own commit, which deletes old metadata files afterwards: only upkeep deletes.
-                    same = AssertTableUUID(uuid=table.metadata.table_uuid)
-                    table.catalog.commit_table(table, (same,), (SetPropertiesUpdate(updates=missing),))
+                    table.catalog.commit_table(table, only_if, missing)
             except CommitFailedException:
                 # Another writer committed meanwhile: load the table again.
                 continue
             return
         raise Transient(
-            f"the properties of {self.identifier} couldn't be set: {_TRIES} times another commit was faster. Nothing "
+            f"columns or properties of {self.identifier} couldn't be set: {_TRIES} times another commit was faster. Nothing "
             "was changed; the next tick or run tries again"
         )
 
@@ -152,9 +157,10 @@ class IcebergTable(LakeTable):
 
     def staging_spec(self) -> StagingSpec:
         table = self.open()
+        ids = ids_of(table.schema())
         return StagingSpec(
             location=f"{table.location().rstrip('/')}/data",
-            field_ids=tuple((column, ids_of(table.schema())[column]) for column in SCHEMA.column_names),
+            field_ids=tuple((column, ids[column]) for column in SCHEMA.column_names if column in ids),
             # No credentials: the spec travels to Spark's executors, which have their own, or those of the named profile.
             options=options_of_s3(self._properties),
             private=self._private,
@@ -201,7 +207,7 @@ class IcebergTable(LakeTable):
             # Decided anew on each base (D9): a range is accepted only if it begins at the position in this very snapshot, to
             # which the catalog's compare-and-swap then ties the commit. So each record lands once (I1), and the ranges of a shard
             # form one chain (I4).
-            landing = decide_landing(base.state.positions, proposal)
+            landing = decide_landing(base.state.positions, proposal, base.state.through)
             if landing.is_empty:
                 return Committed(landing, None, base.state)
             moves = landing.positions != base.state.positions
@@ -267,7 +273,7 @@ class IcebergTable(LakeTable):
             base = self._look()
             if base.state.origin_allowed:
                 raise ChainBroken(f"{self.identifier} has no positions that could be carried forward")
-            landing = Landing(LedgerPage(), (), (), base.state.positions)
+            landing = Landing(LedgerPage(), (), (), base.state.positions, base.state.through)
             attempt = self._prepare(base, landing, move_tag=True)
             if self._sent(attempt, base.table):
                 return _committed(attempt.snapshot, landing, on=base.state.shape).state
@@ -307,8 +313,12 @@ class IcebergTable(LakeTable):
                 check_never_ours(table, current)
             return _Base(table, TableState(Positions(), head, origin_allowed=True, shape=shape))
         with asking(f"the state of {self.identifier}"):
-            positions, stored = state_in(found.summary, self.states)
-        return _Base(table, TableState(positions, head, origin_allowed=False, shape=shape), stored)
+            carried = state_in(found.summary, self.states)
+        return _Base(
+            table,
+            TableState(carried.positions, head, origin_allowed=False, shape=shape, through=carried.through),
+            carried.stored,
+        )
 
     def _look_for(self, tries: Mapping[int, tuple[PreparedCommit, Landing]]) -> tuple[_Base, int | None]:
         """The newest base, and the snapshot of the try that is part of it, if one is."""
@@ -405,7 +415,10 @@ class IcebergTable(LakeTable):
 
 def _committed(snapshot: int, landing: Landing, *, on: Shape) -> Committed:
     """`on`: the shape of the base. The commit adds one snapshot, which has the positions itself."""
-    state = TableState(landing.positions, snapshot, origin_allowed=False, shape=Shape(on.snapshots + 1))
+    shape = Shape(on.snapshots + 1)
+    state = TableState(
+        landing.positions, snapshot, origin_allowed=False, shape=shape, through=landing.through
+    )
     return Committed(landing, snapshot, state)
 
 

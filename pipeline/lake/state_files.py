@@ -120,10 +120,9 @@ class StateFiles:
     def read(self, file: StateFile) -> dict[str, str]:
         return dict(json.loads(self._body(file)))
 
-    def full(self, file: StateFile) -> FullState:
-        """All positions that a full file has."""
-        text = self.read(file)[POSITIONS]
-        return self.kept.full(file) or FullState.of(read_full(text))
+    def full(self, file: StateFile, values: Mapping[str, str]) -> FullState:
+        """All positions that a full file has. `values`: what was read from it."""
+        return self.kept.full(file) or FullState.of(read_full(values[POSITIONS]))
 
     def path(self, name: str) -> str:
         return f"{self.location.rstrip('/')}/{name}"
