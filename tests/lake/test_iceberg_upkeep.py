@@ -246,7 +246,7 @@ def test_the_full_state_file_stays_that_only_an_expired_snapshot_has_written(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(summary, "LIMIT", 0)
-    many = tuple(a_range(a_key(n), None, 7, kind=Kind.ADOPT) for n in range(40))
+    many = tuple(a_range(a_key(n), None, 7, kind=Kind.ADOPT) for n in range(100))
     kept.lake.iceberg.commit(Proposal(many))
     writer, full = kept.lake.iceberg.load().snapshot, full_file(kept)
     shorten(kept)
@@ -264,7 +264,7 @@ def test_the_full_state_file_stays_that_only_an_expired_snapshot_has_written(
     assert full_file(kept) == full
     found = kept.lake.handle().load().positions
     assert found.of(A) == at(8)
-    assert len(found.shards) == 40
+    assert len(found.shards) == 100
 
 
 def test_files_of_expired_snapshots_stay_while_an_older_metadata_file_names_them(kept: Kept):
