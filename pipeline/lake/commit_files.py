@@ -16,6 +16,7 @@ from pyiceberg.manifest import (
     DEFAULT_READ_VERSION,
     MANIFEST_LIST_FILE_STRUCTS,
     DataFile,
+    ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
@@ -24,10 +25,11 @@ from pyiceberg.manifest import (
 from pyiceberg.table import Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation
-from pyiceberg.table.update.snapshot import _MergeAppendFiles
+from pyiceberg.table.update.snapshot import _ManifestMergeManager, _MergeAppendFiles
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from pipeline.core.batch import StagedFile
+from pipeline.core.merge_plan import Mergeable, plan_merges
 from pipeline.core.words import counted
 from pipeline.errors import Transient
 from pipeline.lake.catalog import asking
@@ -110,6 +112,36 @@ class Append(_MergeAppendFiles):
         existing = ExecutorFactory.get_or_create().submit(self._existing_manifests)
         added = [self._commit_files.manifest(self, self._added_data_files)] if self._added_data_files else []
         return self._process_manifests([*added, *existing.result()])
+
+    def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        """Merge manifests by `plan_merges` instead of by pyiceberg's plan."""
+        data = [each for each in manifests if each.content == ManifestContent.DATA]
+        if not self._merge_enabled:
+            return manifests
+        asked = [
+            Mergeable(
+                (each.added_files_count or 0) + (each.existing_files_count or 0),
+                each.manifest_length,
+                each.partition_spec_id,
+            )
+            for each in data
+        ]
+        merges = plan_merges(asked, at_once=self._min_count_to_merge, at_most=self._target_size_bytes)
+        if not merges:
+            return manifests
+        merger = _ManifestMergeManager(
+            target_size_bytes=self._target_size_bytes,
+            min_count_to_merge=self._min_count_to_merge,
+            merge_enabled=True,
+            snapshot_producer=self,
+        )
+        # Not merge_manifests, which has a plan of its own.
+        made = [
+            merger._create_manifest(data[places[0]].partition_spec_id, [data[place] for place in places])  # noqa: SLF001
+            for places in merges
+        ]
+        gone = {data[place].manifest_path for places in merges for place in places}
+        return [*made, *(each for each in manifests if each.manifest_path not in gone)]
 
     def write_added(self, files: list[DataFile]) -> ManifestFile:
         metadata = self._transaction.table_metadata

@@ -1,8 +1,11 @@
 """How long commits let other writers come first: single answers, and races of many writers in virtual time."""
 
+from datetime import timedelta
+
 import pytest
 
 from pipeline.core.commit_pace import AT_MOST, LastCommit, pause_after_refusal, pause_before
+from pipeline.settings.model import Settings, StreamSettings
 from tests.core.commit_race import ATTEMPT, Writer, p99, race
 
 CROWDED = LastCommit(100.0, took=3.0, attempt=0.2)
@@ -52,6 +55,12 @@ def test_two_writers_that_met_once_dont_meet_again():
 def test_after_twenty_seconds_a_commit_doesnt_pause_any_more():
     assert pause_after_refusal(CROWDED, attempt=0.2, waited=AT_MOST + 5, dice=0.999) == 0
     assert pause_after_refusal(CROWDED, attempt=0.2, waited=AT_MOST - 0.01, dice=0.999) < 0.02
+
+
+def test_a_commit_that_waits_for_others_doesnt_count_as_hung():
+    """I40. Progress is noted when a commit begins and when it ends."""
+    least = Settings(application="a", streams=(StreamSettings(name="s"),), workers=()).hung_after
+    assert timedelta(seconds=2 * AT_MOST) < least
 
 
 def test_a_clock_that_stands_still_gives_no_pause():

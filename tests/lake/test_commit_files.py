@@ -4,9 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFile
 from pyiceberg.types import StringType
 
 from pipeline.core.landing import Proposal
+from pipeline.errors import Unreachable
 from pipeline.lake import commit_files
 from pipeline.lake.data_files import data_files
 from tests.lake.files import ORIGIN, a_file, a_key, a_landing, a_range, numbers_in
@@ -139,3 +141,18 @@ def test_twenty_manifests_are_merged_by_an_attempt_that_uses_its_manifest_again(
     assert head is not None
     assert len(head.manifests(table.io)) == 1
     assert lake.numbers() == {A.shard_id: [1], B.shard_id: list(range(1, 20))}
+
+
+def test_only_a_file_that_isnt_found_counts_as_gone(lake: IcebergLake, monkeypatch: pytest.MonkeyPatch):
+    """S3 answers 403 while a role lacks a right. The staged file may be there all the same."""
+    proposal = a_landing(lake.iceberg.staging_spec(), A, after=None, numbers=[1])
+
+    def forbidden(_: PyArrowFile) -> bool:
+        raise PermissionError("AWS Error ACCESS_DENIED during HeadObject operation")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PyArrowFile, "exists", forbidden)
+        with pytest.raises(Unreachable, match="can't be reached now"):
+            lake.table.commit(proposal)
+    assert lake.numbers() == {}
+    assert not lake.table.commit(proposal).landing.refused
