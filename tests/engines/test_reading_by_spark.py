@@ -9,12 +9,12 @@ import pytest
 from tests.docs.pages import ROOT
 from tests.docs.reading_table import HOME, make_table
 from tests.engines.parts import or_skip
-from tests.engines.spark41 import Spark41, spark41
+from tests.engines.spark41 import Spark41, SparkRefused, spark41
 
 pytestmark = pytest.mark.slow
 
 PAGE = (ROOT / "docs" / "reading.md").read_text(encoding="utf-8")
-DAY, COUNTS, ORDER, ANY_ORDER, THROUGH, NEW = re.findall(
+DAY, COUNTS, ORDER, ANY_ORDER, THROUGH, VIEW, LANDED, NEW = re.findall(
     r"^```sql\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL
 )
 SETTINGS = dict(
@@ -62,3 +62,17 @@ def test_the_newest_snapshot_of_headrace_states_up_to_when_the_table_is_complete
 
 def test_the_lineage_table_finds_what_landed_since(spark: Spark41):
     assert spark.sql(NEW) == [[*row, 3] for row in IN_ORDER[1:]]
+
+
+def test_a_changelog_view_has_what_was_appended_since_a_snapshot(spark: Spark41):
+    ((since,),) = spark.sql(
+        "SELECT snapshot_id FROM lake.orders.snapshots WHERE summary['added-records'] = '1'"
+    )
+    spark.sql(VIEW.replace("1234", str(since)))
+    assert [row[:2] for row in spark.sql(LANDED)] == IN_ORDER[1:]
+
+
+def test_a_changelog_view_from_a_snapshot_that_is_gone_is_an_error(spark: Spark41):
+    spark.sql(VIEW)
+    with pytest.raises(SparkRefused, match=r"1234"):
+        spark.sql(LANDED)
