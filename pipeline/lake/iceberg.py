@@ -149,6 +149,11 @@ class IcebergTable(LakeTable):
     def load(self) -> TableState:
         return self._look().state
 
+    def base(self) -> tuple[Table, TableState]:
+        """The table as it is now, with its positions. A commit can be built on it."""
+        found = self._look()
+        return found.table, found.state
+
     def history(self) -> Iterator[Link]:
         """Main's snapshots, newest first, also expired ones that an older metadata file in the log still describes.
 
@@ -193,7 +198,7 @@ class IcebergTable(LakeTable):
             self._check_patience(len(tries), unsure)
             # After each look, not once: a process may have stood still for days since the last one.
             try:
-                self._check_files(base.table, proposal.files)
+                self.check_files(base.table, proposal.files)
             except Transient as gone:
                 if not unsure:
                     raise
@@ -238,7 +243,7 @@ class IcebergTable(LakeTable):
         table = self.open()
         base = _Base(table, TableState(Positions(), head_of(table), origin_allowed=False))
         attempt = self._prepare(base, landing, move_tag=True) if base.state.snapshot == on else None
-        if attempt is None or not self._sent(attempt, table):
+        if attempt is None or not self.sent(attempt, table):
             raise Transient(
                 f"{self.identifier} has a new snapshot since the repair was planned. Nothing was changed; run the command again"
             )
@@ -262,7 +267,7 @@ class IcebergTable(LakeTable):
                 raise ChainBroken(f"{self.identifier} has no positions that could be carried forward")
             landing = Landing(LedgerPage(), (), (), base.state.positions)
             attempt = self._prepare(base, landing, move_tag=True)
-            if self._sent(attempt, base.table):
+            if self.sent(attempt, base.table):
                 return _committed(attempt.snapshot, landing, on=base.state.shape).state
         raise Transient(
             f"the positions of {self.identifier} couldn't be carried forward: {_TRIES} times another commit was faster. "
@@ -330,7 +335,7 @@ class IcebergTable(LakeTable):
                 "commit landed whole or not at all, and the next wave starts at the table's positions"
             ) from cut
 
-    def _sent(self, attempt: PreparedCommit, table: Table) -> bool:
+    def sent(self, attempt: PreparedCommit, table: Table) -> bool:
         """Send an attempt once, and return whether it landed; also where another run has committed on top of it since."""
         lost: Exception | None = None
         try:
@@ -372,7 +377,7 @@ class IcebergTable(LakeTable):
             attempt = prepare(base.table, files, summary, now_ms=now_ms)
         return attempt.also(*landing_marks(base.table, attempt.snapshot, move_tag=move_tag))
 
-    def _check_files(self, table: Table, files: tuple[StagedFile, ...]) -> None:
+    def check_files(self, table: Table, files: tuple[StagedFile, ...]) -> None:
         """Refuse staged files that are old or gone: Iceberg would commit a file that doesn't exist, and then every scan fails."""
         oldest = min((file.staged_at for file in files), default=None)
         if oldest is not None and self.clock.now() - oldest > _STALE:

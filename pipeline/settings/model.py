@@ -208,8 +208,8 @@ class LandingSettings:
 class UpkeepSettings:
     enabled: bool = knob(
         default=True,
-        doc="Headrace expires the lake table's old snapshots, so that commits stay fast, and its upkeep job deletes files that nothing "
-        "names any more. false: something else has to do both.",
+        doc="Headrace expires the lake table's old snapshots, so that commits stay fast, and its upkeep job compacts data "
+        "files and deletes files that nothing names any more. false: something else has to do all of it, and `retention` does nothing.",
     )
     keep_snapshots: int = knob(
         100,
@@ -224,6 +224,25 @@ class UpkeepSettings:
         timedelta(days=3),
         doc="How long a file must have been seen without a name in the table's metadata before the upkeep job deletes it. It must be "
         "longer than the longest query of the table; at least a day.",
+    )
+    compact: bool = knob(
+        default=True,
+        doc="The upkeep job rewrites the small files of the waves as fewer and larger ones, on the Spark of the first worker. false: "
+        "something else does it, or nothing.",
+    )
+    compact_after: timedelta = knob(
+        timedelta(hours=1),
+        doc="How long ago the newest record of a file must have arrived before the file is compacted.",
+    )
+    compact_to: int = knob(
+        64 * 1024 * 1024,
+        doc="The size up to which files are put together. A Spark task holds the rows of one such file in memory, uncompressed, and twice "
+        "while it sorts them.",
+        unit="bytes",
+    )
+    retention: timedelta | None = knob(
+        doc="Records that arrived longer ago than this leave the table, day by day (UTC), a day once all of it is older. Rows that others put "
+        "into these days leave too. Positions stay. Default: all records stay."
     )
 
 

@@ -228,10 +228,9 @@ class WatchedTable(MemoryTable):
         """A repaired position must agree with the last landed row of its shard. A shard without a position is read
         from its beginning, unless Kinesis has forgotten it or it counts as ended because of its descendants."""
         landed: dict[ShardKey, int] = {}
-        for snapshot in self.history(made.parent):
-            for file in snapshot.files:
-                for key, sequence in self._world.stage.rows[file.path]:
-                    landed[key] = max(sequence, landed.get(key, 0))
+        for file in self.files_at(made.parent):
+            for key, sequence in self._world.stage.rows[file.path]:
+                landed[key] = max(sequence, landed.get(key, 0))
         for key, shard in self._world.truth.shards.items():
             at = made.positions.shards.get(key)
             token = None if at is None else at.token
