@@ -127,12 +127,13 @@ def write_file(
     """Write one file. `done`: gets its name, before the file exists."""
     folder = f"{_ARRIVAL}_day={day.isoformat()}"
     name = f"{folder}/{fresh()}.parquet"
+    own = dict(target.spec.field_ids)  # a compaction also writes the columns that others have added
     groups = max(1, table.nbytes // _ROW_GROUP)
     footers: list[pq.FileMetaData] = []
     options: dict[str, Any] = {
         "compression": target.spec.compression,
         "use_dictionary": _DICTIONARY,
-        "write_statistics": _STATISTICS,
+        "write_statistics": [*_STATISTICS, *(name for name in table.column_names if name not in own)],
         # Arrow's own schema in the footer would only make it larger; Iceberg reads Parquet's.
         "store_schema": False,
     }

@@ -89,7 +89,7 @@ class Small:
 
     def rows(self) -> pa.Table:
         """All rows with all columns, in one order."""
-        found = read.rows(self.lake.handle())
+        found = read.rows(self.lake.handle()).cast(self.table.open().schema().as_arrow())
         return found.sort_by([(name, "ascending") for name in KEYS]).combine_chunks()
 
     def operation(self) -> str:
