@@ -41,8 +41,11 @@ class IcebergFiles(TableFiles):
         return FilesLook(listing, named.all, is_frozen=is_frozen(files.table.metadata))
 
     def remembered(self) -> Unnamed:
+        table = self._open()
+        if table is None:
+            return Unnamed()
         try:
-            with self._lake.states.io().new_input(self._memory()).open() as source:
+            with self._lake.states.io().new_input(self._memory(table)).open() as source:
                 found = json.loads(source.read())
             since = {str(path): timedelta(seconds=float(age)) for path, age in found["unnamed"].items()}
             return Unnamed(datetime.fromisoformat(found["looked"]), since)
@@ -51,10 +54,13 @@ class IcebergFiles(TableFiles):
             return Unnamed()
 
     def remember(self, memory: Unnamed) -> None:
+        table = self._open()
+        if table is None:
+            return
         unnamed = {path: age.total_seconds() for path, age in memory.since.items()}
         looked = None if memory.looked is None else memory.looked.isoformat()
         body = json.dumps({"looked": looked, "unnamed": unnamed}, indent=1).encode()
-        output = self._lake.states.io().new_output(self._memory())
+        output = self._lake.states.io().new_output(self._memory(table))
         with asking(f"the state of {self._lake.identifier}"), output.create(overwrite=True) as out:
             out.write(body)
 
@@ -72,9 +78,8 @@ class IcebergFiles(TableFiles):
     def _open(self) -> Table | None:
         return self._lake.open()
 
-    def _memory(self) -> str:
-        table = self._open()
-        return self._lake.states.path(f"upkeep-{table.metadata.table_uuid.hex if table else 'none'}.json")
+    def _memory(self, table: Table) -> str:
+        return self._lake.states.path(f"upkeep-{table.metadata.table_uuid.hex}.json")
 
 
 class LineageFiles(IcebergFiles):

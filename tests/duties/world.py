@@ -24,10 +24,10 @@ from pipeline.duties.worker_tick import WorkerDuty
 from pipeline.kcl.migration import ClientVersion
 from pipeline.memory.clock import CountingIds, MemoryClock
 from pipeline.memory.files import MemoryFiles
-from pipeline.memory.live import MemoryLive, MemoryRewriter
 from pipeline.memory.leader_lock import MemoryLeaderLock
 from pipeline.memory.leases import MemoryLeaseStore
 from pipeline.memory.lineage import MemoryLineage
+from pipeline.memory.live import MemoryLive, MemoryRewriter
 from pipeline.memory.runs import MemoryRuns
 from pipeline.memory.source import MemorySource
 from pipeline.memory.stage import MemoryStage

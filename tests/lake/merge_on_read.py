@@ -108,7 +108,7 @@ def _entry(
 ) -> DataFile:
     partition = next(t.file.partition for t in table.scan().plan_files() if t.file.file_path == data_file)
     bounds = None if equality else {_PATH: data_file.encode()}
-    made = DataFile.from_args(
+    return DataFile.from_args(
         content=content,
         file_path=path,
         file_format=FileFormat.PARQUET,
@@ -122,7 +122,6 @@ def _entry(
         spec_id=table.metadata.default_spec_id,
         key_metadata=None,
     )
-    return made
 
 
 def _commit(table: Table, deletes: DataFile) -> None:

@@ -89,7 +89,7 @@ def test_columns_that_others_added_keep_their_values(small: Small):
         small.land()
     paths = {each.path for each in small.live() if each.is_ours}
     assert len(paths) == 11
-    noted = sorted(paths)[0]
+    noted = min(paths)
     _fill_note(small, noted)
     rows = small.rows()
     assert rows["note"].null_count == rows.num_rows - 4
