@@ -346,6 +346,7 @@ def _inside(path: str, folder: str) -> bool:
 _LEAST_ORPHANS_AFTER = timedelta(days=1)
 """A commit may name files that were staged half a day ago (`pipeline/lake/iceberg.py`), and hosts' clocks differ."""
 
+
 _LEAST_RETENTION = timedelta(days=1)
 
 

@@ -56,9 +56,7 @@ class Place:
         self.lake.clock.at += DAY
 
     def compacting(self, settings: UpkeepSettings = SETTINGS) -> Compacting:
-        return Compacting(
-            table=self.live, rewriter=self._noted, settings=settings, clock=self.lake.clock
-        )
+        return Compacting(table=self.live, rewriter=self._noted, settings=settings, clock=self.lake.clock)
 
     def _noted(self) -> Rewriter:
         place = self

@@ -53,9 +53,6 @@ class _RowDelta(_FastAppendFiles):
             )
         return [writer.to_manifest_file(), *self._existing_manifests()]
 
-    def _summary(self, snapshot_properties: dict[str, str] | None = None):  # type: ignore[no-untyped-def] # pyiceberg's
-        return super()._summary(snapshot_properties or {})
-
 
 def delete_rows(table: Table, data_file: str, *places: int) -> None:
     """Delete rows of a data file by a position delete file, as Spark's DELETE does in merge-on-read mode."""
@@ -87,10 +84,10 @@ def delete_by_values(table: Table, data_file: str) -> None:
 def _position_deletes(table: Table, data_file: str, places: tuple[int, ...]) -> str:
     path = f"{table.location()}/data/{uuid4().hex}-deletes.parquet"
     schema = pa.schema(
-        [
+        (
             pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": str(_PATH)}),
             pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(_PLACE)}),
-        ]
+        )
     )
     rows = pa.table({"file_path": [data_file] * len(places), "pos": list(places)}, schema)
     pq.write_table(rows, path.removeprefix("file://"))

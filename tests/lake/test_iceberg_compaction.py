@@ -7,12 +7,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.catalog import Catalog
 
 from pipeline.core.rewriting import Rewritten
+from pipeline.duties.compacting import Compacting
 from pipeline.errors import CommitUnknown
 from pipeline.lake import read, summary
 from pipeline.lake.data_files import data_files
 from pipeline.lake.lineage_table import IcebergLineage
+from pipeline.lake.live_table import IcebergLive
 from pipeline.lake.read import ledger
 from tests.lake.compactions import KEYS, SETTINGS, A, B, Small
 from tests.lake.files import NOON, a_file, a_key
@@ -235,7 +238,9 @@ def test_a_rollback_between_writing_and_commit_is_respected(small: Small):
 # --- faults ---------------------------------------------------------------------------------------------------
 
 
-def _catalog(compacting):  # type: ignore[no-untyped-def] # the catalog of the handle that a test gave it
+def _catalog(compacting: Compacting) -> Catalog:
+    """The catalog of the handle that this compaction has for itself."""
+    assert isinstance(compacting.table, IcebergLive)
     return compacting.table._lake.catalog
 
 
@@ -286,7 +291,12 @@ def test_rows_that_were_written_wrongly_are_never_committed(small: Small, how: s
 
 def test_a_rewritten_file_that_vanished_isnt_committed(small: Small):
     there = small.parquet()
-    small.rewriter.meanwhile = lambda: [Path(each).unlink() for each in small.parquet() - there]
+
+    def vanish() -> None:
+        for each in small.parquet() - there:
+            Path(each).unlink()
+
+    small.rewriter.meanwhile = vanish
     done = small.compacting().run()
     assert not done.done
     assert "can't be found" in str(done.trouble)
