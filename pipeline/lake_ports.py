@@ -18,7 +18,7 @@ from pipeline.core.lineage import LedgerEntry, Lost
 from pipeline.core.position import Positions
 from pipeline.core.recording import Recorded
 from pipeline.core.repair_plan import TableEvidence
-from pipeline.core.rewriting import Group, LiveFile, LiveFiles, Replaced, Rewritten
+from pipeline.core.rewriting import FileGroup, LiveFile, LiveFiles, Replaced, Rewritten
 from pipeline.core.shard import Child
 from pipeline.core.stream import StreamId
 
@@ -153,7 +153,7 @@ class LiveTable(Protocol):
 
 
 class Rewriter(Protocol):
-    def rewrite(self, groups: Sequence[Group]) -> tuple[Rewritten, ...]:
+    def rewrite(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
         """Write the rows of each group into one new file that no commit names yet, in the order of shard and sequence number. A group
         that fails has an error, and doesn't stop the others."""
         ...

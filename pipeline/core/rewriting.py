@@ -52,7 +52,7 @@ class LiveFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FileGroup:
     """Files of one day whose rows are to be in one file."""
 
     day: str
@@ -66,12 +66,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    groups: tuple[Group, ...] = ()
+    groups: tuple[FileGroup, ...] = ()
     """Groups of one day stand together; the oldest day comes first."""
     left: tuple[str, ...] = ()
     """Which files are left as they are although they are small, and why: sentences for people."""
 
-    def by_day(self) -> Iterator[tuple[Group, ...]]:
+    def by_day(self) -> Iterator[tuple[FileGroup, ...]]:
         for _, groups in groupby(self.groups, key=lambda each: each.day):
             yield tuple(groups)
 
@@ -92,7 +92,7 @@ class ShardDigest:
 class Rewritten:
     """A group, and the file that has its rows now. No commit names that file yet."""
 
-    group: Group
+    group: FileGroup
     file: StagedFile | None = None
     """None where the group couldn't be rewritten."""
     before: tuple[ShardDigest, ...] = ()
@@ -106,7 +106,7 @@ class Rewritten:
 class Left:
     """A group that stays as it is, for now."""
 
-    group: Group
+    group: FileGroup
     why: str
 
 
@@ -131,7 +131,7 @@ def plan_compaction(live: LiveFiles, *, now: datetime, after: timedelta, target:
         key=lambda each: (each.day or "", each.newest or now, each.path),
     )
     groups = [
-        Group(day or "", files, live.schema)
+        FileGroup(day or "", files, live.schema)
         for day, of_day in groupby(fit, key=lambda each: each.day)
         for files in _packed(of_day, target)
         if len(files) >= _WORTH or (len(files) > 1 and sum(each.size for each in files) >= _FULL * target)

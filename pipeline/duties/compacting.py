@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from pipeline.core.rewriting import CompactionPlan, Group, Left, LiveFile, Rewritten, plan_compaction
+from pipeline.core.rewriting import CompactionPlan, FileGroup, Left, LiveFile, Rewritten, plan_compaction
 from pipeline.core.words import counted
 from pipeline.errors import HeadraceError
 from pipeline.lake_ports import LiveTable, Rewriter
 from pipeline.ports import Clock
-from pipeline.settings.model import UpkeepSettings
+from pipeline.settings.upkeep_block import UpkeepSettings
 
 _APART = timedelta(seconds=5)
 """Between two commits of one upkeep, so that a landing that lost an attempt to the first has committed before the second."""
@@ -30,7 +30,7 @@ _MOST_TOLD = 5
 class Compacted:
     """What a compaction did, or in a dry run would do."""
 
-    done: tuple[Group, ...] = ()
+    done: tuple[FileGroup, ...] = ()
     files: int = 0
     """The files that have the rows of these groups now."""
     bytes: int = 0
@@ -103,7 +103,7 @@ class Compacting:
         return self.table.drop((self.clock.now() - self.settings.retention).date())
 
 
-def _portions(plan: CompactionPlan) -> Iterable[tuple[Group, ...]]:
+def _portions(plan: CompactionPlan) -> Iterable[tuple[FileGroup, ...]]:
     for of_day in plan.by_day():
         for start in range(0, len(of_day), _AT_ONCE):
             yield of_day[start : start + _AT_ONCE]

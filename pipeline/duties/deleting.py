@@ -16,7 +16,7 @@ from pipeline.core.words import counted
 from pipeline.errors import Unreachable
 from pipeline.lake_ports import TableFiles
 from pipeline.ports import Clock
-from pipeline.settings.model import UpkeepSettings
+from pipeline.settings.upkeep_block import UpkeepSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

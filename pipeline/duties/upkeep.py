@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 
 from pipeline.core.deletion_plan import StoredFile
 from pipeline.core.expiry_plan import Shape
-from pipeline.core.rewriting import Group, LiveFile
+from pipeline.core.rewriting import FileGroup, LiveFile
 from pipeline.core.words import counted
 from pipeline.duties.compacting import Compacted, Compacting
 from pipeline.duties.deleting import Deleted, Deleting
 from pipeline.duties.expiring import Expiring
 from pipeline.errors import HeadraceError
 from pipeline.lake_ports import LakeTable
-from pipeline.settings.model import UpkeepSettings
+from pipeline.settings.upkeep_block import UpkeepSettings
 
 _MOST_STEPS = 100
 """Steps of expiry in one upkeep, each of a few seconds: enough for a hundred thousand snapshots."""
@@ -119,7 +119,7 @@ def _dropped(files: tuple[LiveFile, ...]) -> Iterator[str]:
         yield f"{rows} of {counted(len(days), 'day')} before the retention dropped, in {counted(len(files), 'file')}"
 
 
-def _planned(groups: tuple[Group, ...], left: tuple[str, ...]) -> Iterator[str]:
+def _planned(groups: tuple[FileGroup, ...], left: tuple[str, ...]) -> Iterator[str]:
     files = sum(len(group.files) for group in groups)
     if files:
         yield f"{counted(files, 'data file')} would be compacted into {len(groups):,}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-from pipeline.core.rewriting import Group, Rewritten
+from pipeline.core.rewriting import FileGroup, Rewritten
 from pipeline.errors import Unreachable
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.rewrite_task import RewriteSpec
@@ -31,7 +31,7 @@ class SparkRewriter(Rewriter):
         self._session = session
         self._lake = lake
 
-    def rewrite(self, groups: Sequence[Group]) -> tuple[Rewritten, ...]:
+    def rewrite(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
         if not groups:
             return ()
         schema = schema_to_pyarrow(self._lake.open().schema())
@@ -61,7 +61,7 @@ def _texts(lines: pa.Table) -> list[Any]:
 
 
 def _work(
-    groups: tuple[Group, ...], spec: RewriteSpec
+    groups: tuple[FileGroup, ...], spec: RewriteSpec
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function that Spark pickles and sends to its workers. Its imports run on the worker, from the shipped zip."""
 

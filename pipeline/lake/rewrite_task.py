@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.core.rewriting import Group, Rewritten, ShardDigest
+from pipeline.core.rewriting import FileGroup, Rewritten, ShardDigest
 from pipeline.errors import WrongShape
 from pipeline.lake.stage_files import Target, deleting_on_error, file_system, write_file
 from pipeline.lake_ports import StagingSpec
@@ -41,7 +41,7 @@ class RewriteSpec:
 
 
 def rewrite_group(
-    group: Group, spec: RewriteSpec, *, now: Callable[[], datetime], fresh: Callable[[], str]
+    group: FileGroup, spec: RewriteSpec, *, now: Callable[[], datetime], fresh: Callable[[], str]
 ) -> Rewritten:
     """All rows of the group are in memory at once, and twice while they are sorted."""
     files, root = file_system(spec.staging)

@@ -7,7 +7,7 @@ from datetime import date
 
 from pipeline.core.batch import StagedFile
 from pipeline.core.rewriting import (
-    Group,
+    FileGroup,
     Left,
     LiveFile,
     LiveFiles,
@@ -89,10 +89,10 @@ class MemoryRewriter(Rewriter):
         self._rows = rows
         self._clock = clock
 
-    def rewrite(self, groups: Sequence[Group]) -> tuple[Rewritten, ...]:
+    def rewrite(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
         return tuple(map(self._rewrite, groups))
 
-    def _rewrite(self, group: Group) -> Rewritten:
+    def _rewrite(self, group: FileGroup) -> Rewritten:
         read = tuple(row for each in group.files for row in self._rows[each.path])
         written = self.spoil(tuple(sorted(read)))
         path = f"{group.files[0].path}+{len(self._rows)}"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pipeline.core.batch import StagedFile
 from pipeline.core.rewriting import (
     CompactionPlan,
-    Group,
+    FileGroup,
     LiveFile,
     LiveFiles,
     Rewritten,
@@ -118,7 +118,7 @@ def test_rewriting_comes_to_rest(sizes: list[int]):
 
 # --- the commit -----------------------------------------------------------------------------------------------
 
-GROUP = Group(DAY, FIVE, 3)
+GROUP = FileGroup(DAY, FIVE, 3)
 DIGEST = (ShardDigest("orders", 1, "shard", 10, 99),)
 MADE = Rewritten(
     GROUP, StagedFile("new", frozenset(), 10, 40, b"", partition=DAY, staged_at=NOON), DIGEST, DIGEST

@@ -8,7 +8,8 @@ import pytest
 
 from assets.names import lineage_key
 from pipeline.errors import Unreachable
-from pipeline.settings.model import TimeSettings, UpkeepSettings
+from pipeline.settings.model import TimeSettings
+from pipeline.settings.upkeep_block import UpkeepSettings
 from sensors.interval import interval
 from tests.dagster.fixtures import MakeWorld
 from tests.dagster.world import Ports

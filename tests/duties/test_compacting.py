@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.core.landing import Proposal
-from pipeline.core.rewriting import Group, Rewritten
+from pipeline.core.rewriting import FileGroup, Rewritten
 from pipeline.duties.compacting import Compacting
 from pipeline.duties.deleting import Deleting
 from pipeline.duties.expiring import Expiring
@@ -19,7 +19,7 @@ from pipeline.lake_ports import Rewriter
 from pipeline.memory.files import MemoryFiles
 from pipeline.memory.lineage import MemoryLineage
 from pipeline.memory.live import MemoryLive, MemoryRewriter
-from pipeline.settings.model import UpkeepSettings
+from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.files import NOON, ORIGIN, a_file, a_key, a_range
 from tests.lake.tables import MemoryLake, rows_in_file
 
@@ -62,7 +62,7 @@ class Place:
         place = self
 
         class Noted(Rewriter):
-            def rewrite(self, groups: Sequence[Group]) -> tuple[Rewritten, ...]:
+            def rewrite(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
                 place.rewrites.append((place.lake.clock.monotonic(), groups[0].day))
                 return place.rewriter.rewrite(groups)
 
@@ -90,7 +90,7 @@ def place(tmp_path: Path) -> Place:
 
 
 class NoSpark(Rewriter):
-    def rewrite(self, groups: Sequence[Group]) -> tuple[Rewritten, ...]:
+    def rewrite(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
         raise Unreachable("Spark gave no session; nothing was read")
 
 
@@ -110,7 +110,7 @@ def test_a_compaction_that_fails_at_its_second_day_keeps_the_first(place: Place)
     working = place.rewriter
 
     class Once(Rewriter):
-        def rewrite(self, groups: Sequence[Group]) -> tuple[Rewritten, ...]:
+        def rewrite(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
             place.rewriter = NoSpark()
             return working.rewrite(groups)
 

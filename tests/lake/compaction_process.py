@@ -11,7 +11,8 @@ from pipeline.duties.compacting import Compacting
 from pipeline.lake.live_table import IcebergLive
 from pipeline.lake.rewrite import SparkRewriter
 from pipeline.lake.session import spark_session
-from pipeline.settings.model import SparkSettings, UpkeepSettings
+from pipeline.settings.model import SparkSettings
+from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.tables import IcebergLake
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from pipeline.core.landing import Proposal
-from pipeline.core.rewriting import Group, LiveFile, Rewritten
+from pipeline.core.rewriting import FileGroup, LiveFile, Rewritten
 from pipeline.core.stream import ShardKey
 from pipeline.duties.compacting import Compacting
 from pipeline.lake import read
@@ -18,7 +18,7 @@ from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.live_table import IcebergLive
 from pipeline.lake.rewrite_task import RewriteSpec, rewrite_group
 from pipeline.lake_ports import Rewriter
-from pipeline.settings.model import UpkeepSettings
+from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.files import NOON, ORIGIN, StandingClock, a_file, a_key, a_range
 from tests.lake.tables import IcebergLake
 
@@ -34,9 +34,9 @@ class InProcess(Rewriter):
     lake: IcebergTable
     meanwhile: Callable[[], object] = lambda: None
     spoil: Callable[[Rewritten], Rewritten] = lambda rewritten: rewritten
-    groups: list[Group] = field(default_factory=list)
+    groups: list[FileGroup] = field(default_factory=list)
 
-    def rewrite(self, groups: Sequence[Group]) -> tuple[Rewritten, ...]:
+    def rewrite(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
         spec = RewriteSpec(self.lake.staging_spec(), schema_to_pyarrow(self.lake.open().schema()))
         self.groups += groups
         now = self.lake.clock.now

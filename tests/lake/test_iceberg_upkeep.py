@@ -23,7 +23,7 @@ from pipeline.lake.live_table import IcebergLive
 from pipeline.lake.schema import PROPERTIES
 from pipeline.lake.table_files import IcebergFiles, LineageFiles
 from pipeline.lake_ports import Rewriter, TableFiles
-from pipeline.settings.model import UpkeepSettings
+from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.files import ORIGIN, StandingClock, a_key, a_landing, a_range, at
 from tests.lake.tables import IcebergLake, append_as_others, patch
 

@@ -10,7 +10,7 @@ from pipeline.core.lineage import Kind
 from pipeline.duties.deleting import Deleted, Deleting
 from pipeline.lake.lineage_table import IcebergLineage
 from pipeline.lake.table_files import LineageFiles
-from pipeline.settings.model import UpkeepSettings
+from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.files import ORIGIN, a_key, a_range
 from tests.lake.tables import IcebergLake, before_next_swap
 

@@ -12,7 +12,7 @@ from pipeline.core.change import Applied, Change, Outcome, Refused
 from pipeline.core.expiry_plan import History
 from pipeline.core.landing import Proposal
 from pipeline.core.recording import Recorded
-from pipeline.core.rewriting import Group, LiveFiles, Replaced, Rewritten
+from pipeline.core.rewriting import FileGroup, LiveFiles, Replaced, Rewritten
 from pipeline.errors import TablesMissing, Unreachable
 from pipeline.lake_ports import Committed, OnWaiting, StagingSpec, TableState
 from pipeline.memory.leases import one_by_one
@@ -309,7 +309,7 @@ class Rewriting:
     def __init__(self, calls: ServiceCalls) -> None:
         self._calls = calls
 
-    def rewrite(self, groups: Sequence[Group]) -> tuple[Rewritten, ...]:
+    def rewrite(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
         calls, world = self._calls, self._calls.world
         if not calls.process.alive:
             raise Killed

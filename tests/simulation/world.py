@@ -25,10 +25,10 @@ from pipeline.settings.model import (
     Settings,
     StreamSettings,
     TimeSettings,
-    UpkeepSettings,
     WaveSettings,
     WorkerSettings,
 )
+from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.simulation.adoption import Adoption
 from tests.simulation.call_faults import CallFaults
 from tests.simulation.hosts import Deployment
