@@ -23,12 +23,16 @@ from pathlib import Path
 from bench._landings import ORIGIN, Shard, open_table
 from pipeline.clock import SystemClock
 from pipeline.core.expiry_plan import Shape
+from pipeline.duties.compacting import Compacting
+from pipeline.duties.deleting import Deleting
 from pipeline.duties.expiring import Expiring
 from pipeline.duties.upkeep import Upkeep
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake.table_files import IcebergFiles
-from pipeline.settings.model import UpkeepSettings
+from pipeline.lake.live_table import IcebergLive
+from pipeline.lake.table_files import IcebergFiles, LineageFiles
+from pipeline.lake_ports import Rewriter
+from pipeline.settings.upkeep_block import UpkeepSettings
 
 MOST = 1.5
 """The most that CPU, metadata.json and the folder may have at the end, as a multiple of the baseline."""
@@ -59,6 +63,10 @@ class Wave:
     snapshots: int
 
 
+def _no_spark() -> Rewriter:
+    raise AssertionError("this benchmark compacts nothing")
+
+
 @dataclass(slots=True)
 class Table:
     home: Path
@@ -76,13 +84,20 @@ class Table:
         self.lake.commit(ORIGIN)
         self.shard = Shard(0, self.lake.staging_spec(), self.clock)
         lineage = IcebergLineage(self.lake)
-        settings = replace(UpkeepSettings(), orphans_after=ORPHANS_AFTER)
+        # Compaction is left out: it runs on Spark, and would make the files fewer that a commit has to do with.
+        settings = replace(UpkeepSettings(), orphans_after=ORPHANS_AFTER, compact=False)
         self.expiring = Expiring(
             table=self.lake, lineage=lambda: lineage, settings=settings, clock=self.clock
         )
-        files = IcebergFiles(self.lake)
+        files = (IcebergFiles(self.lake), LineageFiles(lineage))
         self.upkeep = Upkeep(
-            table=self.lake, files=files, expiring=self.expiring, settings=settings, clock=self.clock
+            table=self.lake,
+            deleting=tuple(Deleting(files=each, settings=settings, clock=self.clock) for each in files),
+            expiring=self.expiring,
+            compacting=Compacting(
+                table=IcebergLive(self.lake), rewriter=_no_spark, settings=settings, clock=self.clock
+            ),
+            settings=settings,
         )
 
     def land(self) -> Wave:

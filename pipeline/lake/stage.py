@@ -76,10 +76,10 @@ class SparkStage:
                 ship(session)
                 session.range(1).collect()  # the first executor of a cluster may take minutes to come
             except Exception as error:
-                if not _is_of_spark(error):
+                if not is_of_spark(error):
                     raise
                 late = f"it took longer than {self._patience.total_seconds():.0f} s"
-                why = late if gave_up.is_set() else _cause(str(error))
+                why = late if gave_up.is_set() else cause_of(str(error))
                 raise Unreachable(
                     f"Spark didn't run a first job: {why}; nothing was read, and the next run tries again"
                 ) from error
@@ -199,7 +199,7 @@ def _joined(manifests: Sequence[Manifest], batches: Sequence[Batch]) -> Manifest
 
 def _meaning(error: Exception) -> HeadraceError | None:
     """The Headrace error for a failed Spark job; None for an exception that isn't Spark's."""
-    if not _is_of_spark(error):
+    if not is_of_spark(error):
         return None
     text = str(error)
     if missing := _MISSING.search(text):
@@ -208,19 +208,19 @@ def _meaning(error: Exception) -> HeadraceError | None:
             "package where Spark's workers run, or set PYSPARK_PYTHON there to a Python that has it"
         )
     return Unreachable(
-        f"the Spark job that stages records failed: {_cause(text)}. Nothing was committed, and upkeep deletes the files "
+        f"the Spark job that stages records failed: {cause_of(text)}. Nothing was committed, and upkeep deletes the files "
         "that the job left behind. The next wave reads the same records again"
     )
 
 
-def _is_of_spark(error: Exception) -> bool:
+def is_of_spark(error: Exception) -> bool:
     """Spark Connect raises PySparkException and sometimes plain gRPC errors; classic Spark also raises py4j's. They are recognized
     by the name of their package, so that no client has to be installed only for its exceptions.
     """
     return type(error).__module__.partition(".")[0] in {"pyspark", "grpc", "py4j"}
 
 
-def _cause(text: str) -> str:
+def cause_of(text: str) -> str:
     """The last line of the Python worker's traceback, else the innermost Java error, else the first line."""
     if _CANCELLED.search(text):
         return "the job was cancelled"

@@ -118,9 +118,8 @@ class MemoryLake:
         self.memory.removed.add(file.path)
 
     def numbers(self) -> dict[str, list[int]]:
-        files = [file for snapshot in self.memory.history(self.memory.head) for file in snapshot.files]
         found: dict[str, list[int]] = {}
-        for file in files:
+        for file in self.memory.files_at(self.memory.head):
             for shard, numbers in numbers_in(pq.read_table(file.path)).items():
                 found[shard] = sorted(found.get(shard, []) + numbers)
         return dict(sorted(found.items()))
