@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID, uuid4
 
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table, Transaction
+from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import (
@@ -85,6 +85,9 @@ def prepare(
     # merge_append, because fast_append never merges manifests: with a commit every few seconds their list would only grow.
     producer = update.overwrite() if replaced else update.merge_append()
     producer.commit_uuid = UUID(OWN_COMMIT + uuid4().hex[len(OWN_COMMIT) :])
+    # pyiceberg takes the codec that the table sets for data files in Avro. Of Iceberg's codecs it can't
+    # write two, snappy and uncompressed.
+    producer._compression = TableProperties.WRITE_AVRO_COMPRESSION_DEFAULT  # type: ignore[assignment]  # noqa: SLF001
     for file in files:
         producer.append_data_file(file)
     for file in replaced:

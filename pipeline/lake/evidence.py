@@ -16,7 +16,7 @@ from pipeline.core.lineage import LedgerPage
 from pipeline.core.position import Positions
 from pipeline.core.repair_plan import KnownState, LastRow, Picked, TableEvidence
 from pipeline.core.stream import ShardKey, StreamId
-from pipeline.errors import ChainBroken
+from pipeline.errors import ChainBroken, WrongShape
 from pipeline.lake.catalog import asking
 from pipeline.lake.position_chain import Known, Link, ancestors
 from pipeline.lake.state_files import StateFiles
@@ -28,6 +28,8 @@ shards whose positions were removed long ago.
 """
 _LONGEST = 129
 """The most digits of a sequence number, by Kinesis's API. Padded to one length, sequence numbers compare as text."""
+_UNREADABLE = "Unsupported file format"
+"""pyiceberg's words for data files in Avro, which another engine may write."""
 _OF_SHARD = ["stream", "stream_epoch", "shard_id"]
 
 
@@ -100,7 +102,7 @@ def _rows(remains: Remains, arns: dict[str, str]) -> tuple[dict[ShardKey, LastRo
     strangers = 0
     with asking(f"the lake table {remains.identifier}"):
         columns = (*_OF_SHARD, "sequence_number", "arrival_ts")
-        for batch in remains.table.scan(selected_fields=columns).to_arrow_batch_reader():
+        for batch in _batches(remains, columns):
             for row in _last_rows(pa.Table.from_batches([batch])):
                 if row["stream"] not in arns or row["sequence_number_max"] is None:
                     strangers += row["sequence_number_count"]
@@ -110,6 +112,18 @@ def _rows(remains: Remains, arns: dict[str, str]) -> tuple[dict[ShardKey, LastRo
                 if key not in found or found[key].sequence < sequence:
                     found[key] = LastRow(sequence, row["arrival_ts_max"])
     return found, strangers
+
+
+def _batches(remains: Remains, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from remains.table.scan(selected_fields=columns).to_arrow_batch_reader()
+    except ValueError as error:
+        if _UNREADABLE not in str(error):
+            raise
+        raise WrongShape(
+            f"the lake table {remains.identifier} has data files that pyiceberg can't read ({error}). Nothing was changed; let the engine "
+            "that wrote these files rewrite them as Parquet, then run the command again"
+        ) from error
 
 
 def _last_rows(rows: pa.Table) -> list[dict[str, Any]]:

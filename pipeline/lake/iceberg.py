@@ -45,7 +45,15 @@ from pipeline.lake.history import head_of, links_of, main_of, older
 from pipeline.lake.metadata_files import finding_metadata
 from pipeline.lake.never_ours import check_never_ours
 from pipeline.lake.position_chain import Known, Link, landed, nearest_ours
-from pipeline.lake.schema import ORDER, PARTITIONS, PROPERTIES, SCHEMA, check_shape, missing_properties
+from pipeline.lake.schema import (
+    ORDER,
+    PARTITIONS,
+    PROPERTIES,
+    SCHEMA,
+    check_shape,
+    missing_properties,
+    using_properties_of,
+)
 from pipeline.lake.state_files import StateFiles
 from pipeline.lake.summary import positions_in, summary_of
 from pipeline.lake_ports import Committed, LakeTable, StagingSpec, TableState
@@ -364,8 +372,8 @@ class IcebergTable(LakeTable):
 
     def _prepare(self, base: _Base, landing: Landing, *, move_tag: bool) -> PreparedCommit:
         check_shape(base.table)
-        files = list(data_files(landing.files, base.table.metadata))
-        with asking(f"the storage of {self.identifier}"):
+        with asking(f"the storage of {self.identifier}"), using_properties_of(base.table):
+            files = list(data_files(landing.files, base.table.metadata))
             uuid = base.table.metadata.table_uuid
             summary = summary_of(landing, self.states, writer=self._writer, table=uuid)
             now_ms = int(self.clock.now().timestamp() * 1000)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -105,6 +106,18 @@ def missing_sort_order(
         return (), ()
     only_if = AssertDefaultSortOrderId.model_validate({"default-sort-order-id": table.default_sort_order_id})
     return (AddSortOrderUpdate.model_validate({"sort-order": UNSORTED_SORT_ORDER}),), (only_if,)
+
+
+@contextmanager
+def using_properties_of(table: Table) -> Iterator[None]:
+    """Turn pyiceberg's error about a property that it can't use into a sentence. Another tool may set any property to any text."""
+    try:
+        yield
+    except ValueError as error:
+        raise WrongShape(
+            f"the lake table {'.'.join(table.name())} has a property that pyiceberg can't use: {error}. Nothing was committed and no "
+            "position moved; correct the property or remove it from the table"
+        ) from error
 
 
 def check_shape(table: Table) -> None:

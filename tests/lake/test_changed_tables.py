@@ -106,3 +106,37 @@ def test_another_engine_that_makes_the_table_unsorted_meanwhile_adds_the_sort_or
     lake.iceberg.commit(ORIGIN)
     assert orders_of(lake) == [1, 0]
     assert lake.iceberg.load().positions.origins
+
+
+# --- properties ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", ["snappy", "uncompressed", "zstd"])
+def test_records_land_whatever_codec_another_engine_chose_for_its_avro_files(lake: IcebergLake, codec: str):
+    """pyiceberg would take it for the manifests, too, and can't write the first two."""
+    set_properties(lake, **{"write.avro.compression-codec": codec})
+    proposal = a_landing(lake.iceberg.staging_spec(), A, after=None, numbers=[1])
+    assert not lake.iceberg.commit(proposal).landing.refused
+    assert lake.numbers() == {A.shard_id: [1]}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("commit.manifest.target-size-bytes", "8MB"),
+        ("commit.manifest-merge.enabled", "maybe"),
+        ("write.metadata.metrics.default", "some"),
+        ("write.summary.partition-limit", "few"),
+    ],
+)
+def test_a_property_that_cant_be_used_is_named_and_nothing_lands_until_it_is_corrected(
+    lake: IcebergLake, name: str, value: str
+):
+    set_properties(lake, **{name: value})
+    proposal = a_landing(lake.iceberg.staging_spec(), A, after=None, numbers=[1])
+    with pytest.raises(WrongShape, match=rf"property.*{value}.*no position moved; correct the property"):
+        lake.iceberg.commit(proposal)
+    assert lake.numbers() == {}
+    with lake.iceberg.open().transaction() as change:
+        change.remove_properties(name)
+    assert not lake.iceberg.commit(proposal).landing.refused
