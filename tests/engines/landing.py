@@ -109,7 +109,7 @@ class Landing:
         self.raise_broken()
 
     def says(self, words: str) -> HeadraceError:
-        """Wait until a wave ends with an error that has these words, and no further wave lands after it."""
+        """Wait until a wave ends with an error that has these words."""
         seen = len(self.stops)
         eventually(
             lambda: self.broken or any(words in str(each) for each in self.stops[seen:]),
@@ -171,3 +171,8 @@ class Landing:
             except BaseException as error:  # noqa: BLE001 - the test raises it
                 self.broken.append(error)
                 return
+
+
+def numbers_of(table: IcebergTable) -> dict[str, int]:
+    """For each shard, how many of its records have to be in the table: up to the table's position."""
+    return {key.shard_id: at.sequence or 0 for key, at in table.load().positions.shards.items()}
