@@ -22,11 +22,12 @@ def a_lake(request: pytest.FixtureRequest, folder: Path) -> Lake:
 
 
 def an_iceberg(request: pytest.FixtureRequest, folder: Path) -> IcebergLake:
-    # Tests share one server, so each table has a database or a namespace of its own.
+    # Tests share one server, so each table has a namespace of its own.
+    name = f"n{uuid4().hex[:12]}.records"
     if request.param == "postgres":
         postgres: Postgres = request.getfixturevalue("postgres")
-        return IcebergLake(folder, postgres.catalog(folder))
+        return IcebergLake(folder, postgres.catalog(folder), name=name)
     if request.param == "rest":
         rest: Rest = request.getfixturevalue("rest")
-        return IcebergLake(folder, rest.catalog(), name=f"n{uuid4().hex[:12]}.records")
+        return IcebergLake(folder, rest.catalog(), name=name)
     return IcebergLake(folder)

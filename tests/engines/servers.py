@@ -53,21 +53,24 @@ class Postgres:
         eventually(self._answers, "Postgres answers")
 
     def stop(self) -> None:
-        """Stop it at once, so that clients lose their connections."""
+        """Stop it at once, as a crash does: clients lose their connections, and the next start recovers."""
         assert self._server is not None
-        self._server.send_signal(signal.SIGINT)
+        self._server.send_signal(signal.SIGQUIT)
         self._server.wait(timeout=_SECONDS)
 
-    def catalog(self, folder: Path) -> dict[str, str]:
-        """The properties of a catalog in a database of its own, with its tables' files in a folder of this machine."""
+    def catalog(self, folder: Path, database: str = "postgres") -> dict[str, str]:
+        """The properties of a catalog in a database, with its tables' files in a folder of this machine."""
+        warehouse = folder / "warehouse"
+        warehouse.mkdir(exist_ok=True)
+        return {"type": "sql", "uri": self._uri(database), "warehouse": str(warehouse)}
+
+    def new_database(self) -> str:
         name = f"d{uuid4().hex[:12]}"
         engine = create_engine(self._uri("postgres"), isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:
             connection.execute(text(f"CREATE DATABASE {name}"))
         engine.dispose()
-        warehouse = folder / "warehouse"
-        warehouse.mkdir(exist_ok=True)
-        return {"type": "sql", "uri": self._uri(name), "warehouse": str(warehouse)}
+        return name
 
     def _uri(self, database: str) -> str:
         return f"postgresql+psycopg2://postgres@/{database}?host={self.folder}"

@@ -296,13 +296,14 @@ def test_landing_stops_until_a_repair(busy: Busy, what: str):
     busy.check()
 
 
-def cherry_pick(busy: Busy, _: Landing) -> None:
-    """Write, audit, publish: Spark puts a staged insert on top of main."""
+def cherry_pick(busy: Busy, landing: Landing) -> None:
+    """Write, audit, publish: Spark puts a staged insert on top of the waves that have landed since."""
     busy.alter("SET TBLPROPERTIES ('write.wap.enabled' = 'true')")
     busy.spark.sql("SET spark.wap.id = w1")
     row = "(stream, shard_id, sequence_number, arrival_ts) VALUES ('orders', 'spark-1', '1', current_timestamp())"
     busy.sql(f"INSERT INTO T {row}")
     busy.spark.sql("RESET spark.wap.id")
+    landing.goes_on()
     busy.call("publish_changes(T, wap_id => 'w1')")
 
 
