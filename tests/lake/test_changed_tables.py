@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import pytest
+from pyiceberg.manifest import FileFormat
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AddSortOrderUpdate, SetDefaultSortOrderUpdate
 
 from pipeline.errors import WrongShape
-from tests.lake.files import NOON, ORIGIN, a_key, a_landing, with_origin
+from pipeline.lake.data_files import data_files
+from tests.lake.files import NOON, ORIGIN, STREAM, a_key, a_landing, with_origin
 from tests.lake.tables import IcebergLake, rewrite_metadata
 
 A = a_key(0)
@@ -140,3 +142,18 @@ def test_a_property_that_cant_be_used_is_named_and_nothing_lands_until_it_is_cor
     with lake.iceberg.open().transaction() as change:
         change.remove_properties(name)
     assert not lake.iceberg.commit(proposal).landing.refused
+
+
+# --- files --------------------------------------------------------------------------------------------------
+
+
+def test_a_repair_names_data_files_that_pyiceberg_cant_read(lake: IcebergLake):
+    """Another engine may write Avro, if the table's `write.format.default` says so."""
+    table = lake.iceberg.open()
+    staged = a_landing(lake.iceberg.staging_spec(), A, after=None, numbers=[1]).files
+    (entry,) = data_files(staged, table.metadata)
+    entry[2] = FileFormat.AVRO
+    with table.transaction() as change, change.update_snapshot().fast_append() as append:
+        append.append_data_file(entry)
+    with pytest.raises(WrongShape, match=r"can't read.*AVRO.*rewrite them as Parquet"):
+        lake.iceberg.evidence([STREAM])
