@@ -103,8 +103,10 @@ def _rows(remains: Remains, arns: dict[str, str]) -> tuple[dict[ShardKey, LastRo
     with asking(f"the lake table {remains.identifier}"):
         columns = (*_OF_SHARD, "sequence_number", "arrival_ts")
         for batch in _batches(remains, columns):
-            for row in _last_rows(pa.Table.from_batches([batch])):
-                if row["stream"] not in arns or row["sequence_number_max"] is None:
+            ours = with_landed_form(pa.Table.from_batches([batch]))
+            strangers += len(batch) - len(ours)
+            for row in _last_rows(ours):
+                if row["stream"] not in arns:
                     strangers += row["sequence_number_count"]
                     continue
                 key = ShardKey(StreamId(arns[row["stream"]], row["stream_epoch"]), row["shard_id"])
@@ -112,6 +114,15 @@ def _rows(remains: Remains, arns: dict[str, str]) -> tuple[dict[ShardKey, LastRo
                 if key not in found or found[key].sequence < sequence:
                     found[key] = LastRow(sequence, row["arrival_ts_max"])
     return found, strangers
+
+
+def with_landed_form(rows: pa.Table) -> pa.Table:
+    """The rows that a landing can have written. Another engine may insert rows without epoch or shard, or with any text as their
+    sequence number, also under the name of a stream."""
+    numbers: Any = pc.match_substring_regex(rows["sequence_number"], f"^[0-9]{{1,{_LONGEST}}}$")
+    keys: Any = pc.and_(rows["stream_epoch"].is_valid(), rows["shard_id"].is_valid())
+    # Where the number is null, the filter drops the row.
+    return rows.filter(pc.and_(keys, numbers))
 
 
 def _batches(remains: Remains, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:

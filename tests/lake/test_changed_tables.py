@@ -2,13 +2,18 @@
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.manifest import FileFormat
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AddSortOrderUpdate, SetDefaultSortOrderUpdate
 
+from pipeline.core.batch import StagedFile
 from pipeline.errors import WrongShape
 from pipeline.lake.data_files import data_files
+from pipeline.lake.lineage_rebuild import rebuild
+from pipeline.lake.lineage_table import IcebergLineage
 from tests.lake.files import NOON, ORIGIN, STREAM, a_key, a_landing, with_origin
 from tests.lake.tables import IcebergLake, rewrite_metadata
 
@@ -157,3 +162,43 @@ def test_a_repair_names_data_files_that_pyiceberg_cant_read(lake: IcebergLake):
         append.append_data_file(entry)
     with pytest.raises(WrongShape, match=r"can't read.*AVRO.*rewrite them as Parquet"):
         lake.iceberg.evidence([STREAM])
+
+
+# --- rows ---------------------------------------------------------------------------------------------------
+
+
+def test_rows_that_no_landing_can_have_written_stop_neither_a_repair_nor_a_rebuild(lake: IcebergLake):
+    """Another engine may insert rows without an epoch, without a shard, or with any sequence number, also under a stream's name."""
+    lake.iceberg.commit(a_landing(lake.iceberg.staging_spec(), A, after=None, numbers=[1, 2]))
+    table = lake.iceberg.open()
+    odd: list[dict[str, object]] = [
+        {"stream_epoch": None, "shard_id": A.shard_id, "sequence_number": "7"},
+        {"stream_epoch": STREAM.epoch, "shard_id": None, "sequence_number": "8"},
+        {"stream_epoch": STREAM.epoch, "shard_id": A.shard_id, "sequence_number": "nine"},
+        {"stream_epoch": STREAM.epoch, "shard_id": A.shard_id, "sequence_number": None},
+    ]
+    rows = [{"stream": STREAM.name, "arrival_ts": NOON, **row} for row in odd]
+    staged = a_file_of(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()), lake.folder)
+    with table.transaction() as change, change.update_snapshot().fast_append() as append:
+        append.append_data_file(next(data_files((staged,), table.metadata)))
+    evidence = lake.iceberg.evidence([STREAM])
+    assert {key: last.sequence for key, last in evidence.rows.items()} == {A: 2}
+    assert evidence.unknown_rows == len(odd)
+    lake.iceberg.commit(a_landing(lake.iceberg.staging_spec(), A, after=2, numbers=[3]))
+    lake.expire_all_but_the_head(forget=True)
+    assert rebuild(IcebergLineage(lake.handle())).ranges == 2
+
+
+def a_file_of(rows: pa.Table, folder: Path) -> StagedFile:
+    path, footers, footer = folder / "odd.parquet", list[pq.FileMetaData](), pa.BufferOutputStream()
+    pq.write_table(rows, path, metadata_collector=footers)
+    footers[0].write_metadata_file(footer)
+    return StagedFile(
+        str(path),
+        frozenset({A}),
+        rows=len(rows),
+        size=path.stat().st_size,
+        footer=footer.getvalue().to_pybytes(),
+        partition=f"{NOON:%Y-%m-%d}",
+        staged_at=NOON,
+    )
