@@ -23,16 +23,10 @@ from pathlib import Path
 from bench._landings import ORIGIN, Shard, open_table
 from pipeline.clock import SystemClock
 from pipeline.core.expiry_plan import Shape
-from pipeline.duties.compacting import Compacting
-from pipeline.duties.deleting import Deleting
-from pipeline.duties.expiring import Expiring
 from pipeline.duties.upkeep import Upkeep
 from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake.live_table import IcebergLive
-from pipeline.lake.table_files import IcebergFiles, LineageFiles
-from pipeline.lake_ports import Rewriter
 from pipeline.settings.upkeep_block import UpkeepSettings
+from tests.lake.upkeeps import upkeep_of
 
 MOST = 1.5
 """The most that CPU, metadata.json and the folder may have at the end, as a multiple of the baseline."""
@@ -63,17 +57,12 @@ class Wave:
     snapshots: int
 
 
-def _no_spark() -> Rewriter:
-    raise AssertionError("this benchmark compacts nothing")
-
-
 @dataclass(slots=True)
 class Table:
     home: Path
     clock: Clock
     lake: IcebergTable = field(init=False)
     shard: Shard = field(init=False)
-    expiring: Expiring = field(init=False)
     upkeep: Upkeep = field(init=False)
     upkeep_cpu: float = field(default=0.0, init=False)
     """Seconds of CPU for expiry and for the upkeep job."""
@@ -83,22 +72,9 @@ class Table:
         self.lake.ensure(create=True)
         self.lake.commit(ORIGIN)
         self.shard = Shard(0, self.lake.staging_spec(), self.clock)
-        lineage = IcebergLineage(self.lake)
         # Compaction is left out: it runs on Spark, and would make the files fewer that a commit has to do with.
         settings = replace(UpkeepSettings(), orphans_after=ORPHANS_AFTER, compact=False)
-        self.expiring = Expiring(
-            table=self.lake, lineage=lambda: lineage, settings=settings, clock=self.clock
-        )
-        files = (IcebergFiles(self.lake), LineageFiles(lineage))
-        self.upkeep = Upkeep(
-            table=self.lake,
-            deleting=tuple(Deleting(files=each, settings=settings, clock=self.clock) for each in files),
-            expiring=self.expiring,
-            compacting=Compacting(
-                table=IcebergLive(self.lake), rewriter=_no_spark, settings=settings, clock=self.clock
-            ),
-            settings=settings,
-        )
+        self.upkeep = upkeep_of(self.lake, settings, self.clock)
 
     def land(self) -> Wave:
         proposal = self.shard.next_landing()
@@ -115,8 +91,8 @@ class Table:
 
     def _expire(self, shape: Shape) -> None:
         began = time.process_time()
-        if self.expiring.is_due(shape):
-            self.expiring.step(shape)
+        if self.upkeep.expiring.is_due(shape):
+            self.upkeep.expiring.step(shape)
         self.upkeep_cpu += time.process_time() - began
 
     def tidy(self) -> None:

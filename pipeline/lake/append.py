@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID, uuid4
 
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table, Transaction
+from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Summary
@@ -114,6 +114,9 @@ def prepare(
     else:
         producer = Append(staged_changes, table.io, properties, again or CommitFiles())
     producer.commit_uuid = own_id()
+    # pyiceberg takes the codec that the table sets for data files in Avro. Of Iceberg's codecs it can't
+    # write two, snappy and uncompressed.
+    producer._compression = TableProperties.WRITE_AVRO_COMPRESSION_DEFAULT  # type: ignore[assignment]  # noqa: SLF001
     for file in files:
         producer.append_data_file(file)
     for file in replaced:

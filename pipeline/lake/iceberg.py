@@ -50,6 +50,7 @@ from pipeline.lake.schema import (
     SCHEMA,
     check_shape,
     missing_parts,
+    using_properties_of,
 )
 from pipeline.lake.state_files import KeptStates, StateFiles
 from pipeline.lake.summary import Stored, state_in, summary_of
@@ -384,8 +385,8 @@ class IcebergTable(LakeTable):
     ) -> PreparedCommit:
         check_shape(base.table)
         files = files or CommitFiles()
-        added = files.entries(landing.files, base.table.metadata)
-        with asking(f"the storage of {self.identifier}"):
+        with asking(f"the storage of {self.identifier}"), using_properties_of(base.table):
+            added = files.entries(landing.files, base.table.metadata)
             uuid = base.table.metadata.table_uuid
             summary = summary_of(landing, self.states, writer=self._writer, table=uuid, base=base.stored)
             now_ms = int(self.clock.now().timestamp() * 1000)

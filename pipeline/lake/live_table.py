@@ -29,7 +29,7 @@ from pipeline.lake.commit_files import CommitFiles
 from pipeline.lake.data_files import data_files
 from pipeline.lake.iceberg import Base, IcebergTable
 from pipeline.lake.live_files import ManifestReader
-from pipeline.lake.schema import check_shape
+from pipeline.lake.schema import check_shape, using_properties_of
 from pipeline.lake.summary import summary_of
 from pipeline.lake_ports import LiveTable
 
@@ -123,7 +123,7 @@ class IcebergLive(LiveTable):
         table = base.table
         check_shape(table)
         carried = Landing(LedgerPage(), (), (), base.state.positions, base.state.through)
-        with asking(f"the storage of {self._lake.identifier}"):
+        with asking(f"the storage of {self._lake.identifier}"), using_properties_of(table):
             summary = summary_of(
                 carried,
                 self._lake.states,

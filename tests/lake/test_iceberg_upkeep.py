@@ -12,31 +12,23 @@ import pytest
 from pipeline.core.deletion_plan import StoredFile
 from pipeline.core.landing import Proposal
 from pipeline.core.lineage import Kind
-from pipeline.duties.compacting import Compacting
-from pipeline.duties.deleting import Deleting
-from pipeline.duties.expiring import Expiring
 from pipeline.duties.upkeep import Upkeep, UpkeepReport
 from pipeline.errors import Transient, Unreachable, WrongShape
 from pipeline.lake import stage_files, stage_task, summary
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake.live_table import IcebergLive
 from pipeline.lake.schema import PROPERTIES
 from pipeline.lake.state_files import Pointer
-from pipeline.lake.table_files import IcebergFiles, LineageFiles
-from pipeline.lake_ports import Rewriter, TableFiles
+from pipeline.lake.table_files import IcebergFiles
+from pipeline.lake_ports import TableFiles
 from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.files import ORIGIN, StandingClock, a_key, a_landing, a_range, at
 from tests.lake.tables import IcebergLake, append_as_others, patch
+from tests.lake.upkeeps import upkeep_of
 
 A = a_key(0)
 DAY = timedelta(days=1)
 FEW = UpkeepSettings(keep_snapshots=1, keep_for=timedelta(minutes=1))
 HISTORY = 3
 """Older metadata files that the log names, instead of 200."""
-
-
-def no_spark() -> Rewriter:
-    raise AssertionError("these tests have too few files for a compaction")
 
 
 @dataclass
@@ -61,18 +53,7 @@ class Kept:
         return Path(self.lake.iceberg.open().location().removeprefix("file://"))
 
     def upkeep(self, settings: UpkeepSettings = FEW) -> Upkeep:
-        table = self.lake.iceberg
-        expiring = Expiring(
-            table=table, lineage=lambda: IcebergLineage(table), settings=settings, clock=self.clock
-        )
-        files: tuple[TableFiles, ...] = (IcebergFiles(table), LineageFiles(IcebergLineage(table)))
-        deleting = tuple(Deleting(files=each, settings=settings, clock=self.clock) for each in files)
-        compacting = Compacting(
-            table=IcebergLive(table), rewriter=no_spark, settings=settings, clock=self.clock
-        )
-        return Upkeep(
-            table=table, deleting=deleting, expiring=expiring, compacting=compacting, settings=settings
-        )
+        return upkeep_of(self.lake.iceberg, settings, self.clock)
 
     def lake_files(self) -> TableFiles:
         return self.upkeep().deleting[0].files
