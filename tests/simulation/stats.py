@@ -1,4 +1,5 @@
-"""How long leases stand unread after a worker dies or stops, or after they move, in a fleet without other faults."""
+"""How long leases stand unread after a worker dies or stops, or after they move, and how long a run waits for a shard that
+another run reads, in a fleet without other faults."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from pipeline.core.change import Change
+from pipeline.core.due import RunState
 from pipeline.core.lease import Lease
 from tests.simulation.hosts import Deployment
 from tests.simulation.plan import Plan
@@ -97,6 +99,11 @@ def report(seeds: int, first: int = 0) -> str:
             "handover: from its start until the new owner reads the shard",
             _between(move.asked, move.read),
         )
+        _add(
+            times,
+            "run for a named shard: from its request in the row until it claims the shard",
+            _waited(seed),
+        )
     return "\n".join(
         f"{what}: {_percentiles(those)} ({len(those)} leases)" for what, those in sorted(times.items())
     )
@@ -146,6 +153,32 @@ def _joined(seed: int) -> Watched:
         late.start()
         scene.run_until(lambda: bool(watched.asked) and not watched.waiting, within=2 * _WATCHED_SECONDS)
         return watched
+
+
+def _waited(seed: int) -> dict[str, float]:
+    """How long a run waits for the shard that it was asked for, while the run of the shard's worker reads it."""
+    asked: dict[str, tuple[float, str]] = {}
+    got: dict[str, float] = {}
+    with _warm(seed) as scene:
+        world = scene.world
+
+        def on_change(_before: Lease, after: Lease, change: Change, _by: Process) -> None:
+            wanted = change.put.get("wanted_by")
+            if isinstance(wanted, str) and after.key not in asked:
+                asked[after.key] = (world.sim.now, wanted)
+            if after.key in asked and after.run_claim == asked[after.key][1]:
+                got.setdefault(after.key, world.sim.now - asked[after.key][0])
+
+        world.listeners.append(on_change)
+        scene.run(_WARM_UP_SECONDS + Random(seed).uniform(0.0, 60.0))
+        row = min(world.leases.rows.values(), key=lambda each: (each.run_claim is None, each.key))
+        deployment = next(d for d in world.deployments if row.owner in d.workers)
+        assert row.owner is not None
+        deployment.launch(row.owner, keys=(row.key,))
+        named = [*deployment.instance.runs.values()][-1]
+        # A run that finds the shard free doesn't wait, and counts for nothing here.
+        scene.run_until(lambda: named.state is RunState.OVER, within=_WATCHED_SECONDS)
+        return got
 
 
 def _kill(scene: Scene, deployment: Deployment) -> None:
