@@ -177,7 +177,7 @@ def _waited(seed: int) -> dict[str, float]:
         deployment.launch(row.owner, keys=(row.key,))
         named = [*deployment.instance.runs.values()][-1]
         # A run that finds the shard free doesn't wait, and counts for nothing here.
-        scene.run_until(lambda: named.state is RunState.OVER, within=_WATCHED_SECONDS)
+        scene.run_until(lambda: bool(got) or named.state is RunState.OVER, within=_WATCHED_SECONDS)
         return got
 
 
