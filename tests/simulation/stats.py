@@ -157,28 +157,28 @@ def _joined(seed: int) -> Watched:
 
 def _waited(seed: int) -> dict[str, float]:
     """How long a run waits for the shard that it was asked for, while the run of the shard's worker reads it."""
-    asked: dict[str, tuple[float, str]] = {}
-    got: dict[str, float] = {}
     with _warm(seed) as scene:
         world = scene.world
-
-        def on_change(_before: Lease, after: Lease, change: Change, _by: Process) -> None:
-            wanted = change.put.get("wanted_by")
-            if isinstance(wanted, str) and after.key not in asked:
-                asked[after.key] = (world.sim.now, wanted)
-            if after.key in asked and after.run_claim == asked[after.key][1]:
-                got.setdefault(after.key, world.sim.now - asked[after.key][0])
-
-        world.listeners.append(on_change)
         scene.run(_WARM_UP_SECONDS + Random(seed).uniform(0.0, 60.0))
         row = min(world.leases.rows.values(), key=lambda each: (each.run_claim is None, each.key))
         deployment = next(d for d in world.deployments if row.owner in d.workers)
         assert row.owner is not None
         deployment.launch(row.owner, keys=(row.key,))
-        named = [*deployment.instance.runs.values()][-1]
-        # A run that finds the shard free doesn't wait, and counts for nothing here.
-        scene.run_until(lambda: bool(got) or named.state is RunState.OVER, within=_WATCHED_SECONDS)
-        return got
+        run_id, named = [*deployment.instance.runs.items()][-1]
+        asked: list[float] = []
+        got: list[float] = []
+
+        def is_over() -> bool:
+            now = world.leases.rows[row.key]
+            if (now.wanted_by or "").startswith(f"{run_id}/"):
+                asked.append(world.sim.now)
+            if (now.run_claim or "").startswith(f"{run_id}/"):
+                got.append(world.sim.now)
+            return bool(got) or named.state is RunState.OVER
+
+        scene.run_until(is_over, within=_WATCHED_SECONDS)
+        # A run that finds the shard free doesn't wait.
+        return {row.key: got[0] - asked[0]} if asked and got else {}
 
 
 def _kill(scene: Scene, deployment: Deployment) -> None:
