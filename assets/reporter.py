@@ -14,6 +14,7 @@ import dagster as dg
 from dagster._core.events import AssetMaterializationPlannedData, DagsterEvent
 
 from pipeline.core.position import Position
+from pipeline.core.valid_through_text import time_text
 from pipeline.duties.wave import Landed, WaveReport
 from pipeline.ports import Clock
 
@@ -154,4 +155,6 @@ def _metadata(unreported: _Unreported) -> dict[str, dg.MetadataValue | int]:
     }
     if unreported.last.snapshot is not None:
         metadata["snapshot"] = dg.MetadataValue.text(str(unreported.last.snapshot))
+    if unreported.last.through is not None:
+        metadata["stream valid through"] = dg.MetadataValue.text(time_text(unreported.last.through))
     return metadata

@@ -14,9 +14,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from pipeline.aws.identity import Identity
 from pipeline.clock import SystemClock, SystemIds, SystemTimer
 from pipeline.lake_ports import Pages, Stage, TableFiles
-from pipeline.ports import LeaderLock, LeaseStore, ShardSource, Tables, WorkerStore
+from pipeline.ports import Clock, LeaderLock, LeaseStore, ShardSource, Tables, WorkerStore
 from pipeline.settings.model import Settings
 
 if TYPE_CHECKING:
@@ -37,14 +38,15 @@ goes on waiting."""
 class Adapters:
     """The ports of one application. Dagster runs sensors in several threads, and all of them may share this object."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         self.settings = settings
-        self.clock = SystemClock()
+        self.clock = clock or SystemClock()
         self.ids = SystemIds()
         self.timer = SystemTimer()
         self._sessions: Sessions | None = None
         self._making = threading.RLock()
-        self._identity: tuple[object, ...] = ()
+        self._identity = Identity(self.clock.monotonic)
+        self._made_for: tuple[object, ...] = ()
         self._made: dict[tuple[str, ...], object] = {}
 
     # -- coordination tables ---------------------------------------------------------------------------------------
@@ -121,6 +123,7 @@ class Adapters:
         from pipeline.lake.aws_access import with_aws
         from pipeline.lake.catalog import embedded_catalog
         from pipeline.lake.iceberg import IcebergTable
+        from pipeline.lake.state_files import KeptStates
 
         def make() -> IcebergTable:
             landing, private = self.settings.landing, self.settings.private_files
@@ -134,6 +137,7 @@ class Adapters:
                 # Before each commit, this host's clock is compared with AWS's.
                 date_of_aws=lambda: self.source(writer).aws_now(),
                 private=private,
+                kept=self._kept(KeptStates, "state"),
             )
 
         return self._kept(make, "table", writer)
@@ -177,13 +181,11 @@ class Adapters:
         return self._kept(lambda: kinesis_client(self.settings.aws), "kinesis")
 
     def _kept(self, make: Callable[[], _T], *name: str) -> _T:
-        from pipeline.aws.identity import identity
-
-        now = identity(os.environ)
         # Reentrant, because making one port may ask for another. Without the lock two threads would make two clients.
         with self._making:
-            if now != self._identity:
-                self._identity, self._made = now, {}
+            identity = self._identity.of(os.environ)
+            if identity != self._made_for:
+                self._made_for, self._made = identity, {}
             if name not in self._made:
                 self._made[name] = make()
             return self._made[name]  # type: ignore[return-value] # each name is made by one function

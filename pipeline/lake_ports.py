@@ -20,6 +20,7 @@ from pipeline.core.recording import Recorded
 from pipeline.core.repair_plan import TableEvidence
 from pipeline.core.shard import Child
 from pipeline.core.stream import StreamId
+from pipeline.core.valid_through import Through
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,6 +41,8 @@ class TableState:
     # Else reading would start anew in a table that was rolled back or lost its history, without a person's decision.
     shape: Shape = field(default=Shape(), compare=False)
     """What the look showed of the table's history, for upkeep. It says nothing about the state."""
+    through: Through = field(default_factory=dict)
+    """Up to when the table has all records, by stream."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,36 @@ Credentials of a role need no check here: the client itself fetches new ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Final
 
 _FILES = (("AWS_CONFIG_FILE", ".aws/config"), ("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials"))
 
 
-def identity(environ: Mapping[str, str]) -> tuple[object, ...]:
-    """A value that changes whenever a new client could use other credentials or another endpoint. It holds keys: never show it."""
-    variables = tuple(sorted(item for item in environ.items() if item[0].startswith("AWS_")))
-    return (variables, *(_stamp(environ.get(name), usual) for name, usual in _FILES))
+_CHECKED_EVERY: Final = 1.0
+"""Seconds. A tick asks for a dozen clients; a look at two files for each of them cost more CPU than a request to AWS."""
+
+
+class Identity:
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._looked = -math.inf
+        self._variables: tuple[object, ...] = ()
+        self._stamps: tuple[object, ...] = ()
+
+    def of(self, environ: Mapping[str, str]) -> tuple[object, ...]:
+        """A value that changes whenever a new client could use other credentials or another endpoint: at once for a variable,
+        within a second for a file. It holds keys: never show it.
+        """
+        # The names alone are filtered first: reading a value of os.environ decodes it.
+        variables = tuple(sorted((name, environ[name]) for name in environ if name.startswith("AWS_")))
+        now = self._monotonic()
+        if variables != self._variables or now - self._looked >= _CHECKED_EVERY:
+            self._looked, self._variables = now, variables
+            self._stamps = tuple(_stamp(environ.get(name), usual) for name, usual in _FILES)
+        return (variables, *self._stamps)
 
 
 def _stamp(named: str | None, usual: str) -> tuple[int, int] | None:

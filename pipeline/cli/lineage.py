@@ -85,7 +85,22 @@ def _show(args: argparse.Namespace, adapters: "Adapters") -> int:
     total = int(frame["rows"].sum())
     shards = counted(frame["shard"].nunique(), "shard")
     tell(f"{counted(total, 'record')} in {counted(len(frame), 'range')} of {shards}")
+    _tell_through(adapters)
     return 0
+
+
+def _tell_through(adapters: "Adapters") -> None:
+    from pipeline.core.valid_through_text import time_text
+
+    state = adapters.table("lineage").load()
+    for stream in sorted(state.positions.origins):
+        at = state.through.get(stream)
+        said = (
+            f"every record that arrived before {time_text(at)} has landed, or the lineage tells why not"
+            if at
+            else "not known yet up to when every record has landed"
+        )
+        tell(f"{stream}: {said}")
 
 
 def _require_lease(leases: "LeaseStore", key: str, *, also: "Iterable[str]") -> None:

@@ -4,7 +4,7 @@
     rows                    1 ... 20        21 ... 35   36 ... 50
     derived                                (20 ... 35]
 
-The ledger's ranges of a shard are spans of sequence numbers. Rows in none of them landed in the lost part. The rows in one hole
+The ledger's ranges of a shard are spans of sequence numbers. Rows in none of them landed in the lost part. The rows in one stretch
 between two spans become one range, because which run or commit brought which of them can't be known any more.
 """
 
@@ -38,13 +38,13 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class HoleRows:
-    """The rows of a shard that lie in one hole between its spans.
+class StretchRows:
+    """The rows of a shard that lie in one stretch between its spans.
 
-    `hole`: 0 is the hole below the first span, 1 the one below the second span, and so on; the last is the hole above all spans.
+    `stretch`: 0 is the stretch below the first span, 1 the one below the second span, and so on; the last is the stretch above all spans.
     """
 
-    hole: int
+    stretch: int
     rows: int
     last_sequence: int
     first_arrival: datetime | None = None
@@ -75,8 +75,8 @@ def _joined(spans: Sequence[Span]) -> tuple[Span, ...]:
     return tuple(merged)
 
 
-def hole_of(sequence: int, spans: Sequence[Span]) -> int | None:
-    """The hole that a row is in: the number of spans below it. None where a span accounts for the row."""
+def stretch_of(sequence: int, spans: Sequence[Span]) -> int | None:
+    """The stretch that a row is in: the number of spans below it. None where a span accounts for the row."""
     below = bisect_left(spans, sequence, key=lambda span: span.upto)
     return None if below < len(spans) and spans[below].above < sequence else below
 
@@ -84,7 +84,7 @@ def hole_of(sequence: int, spans: Sequence[Span]) -> int | None:
 def derived(
     entries: Sequence[LedgerEntry | Lost],
     spans: Mapping[ShardKey, tuple[Span, ...]],
-    rows: Mapping[ShardKey, Iterable[HoleRows]],
+    rows: Mapping[ShardKey, Iterable[StretchRows]],
 ) -> list[LedgerEntry | Lost]:
     """The entries, where each lost part has the ranges derived from rows that fell into it. `entries`: oldest first."""
     lost = [entry for entry in entries if isinstance(entry, Lost)]
@@ -92,12 +92,12 @@ def derived(
         return list(entries)
     found: dict[int, list[Range]] = {}
     for key in sorted(rows):
-        for hole in sorted(rows[key], key=lambda hole: hole.hole):
+        for stretch in sorted(rows[key], key=lambda stretch: stretch.stretch):
             known = spans.get(key, ())
-            below = known[hole.hole - 1] if hole.hole else None
-            above = known[hole.hole] if hole.hole < len(known) else None
+            below = known[stretch.stretch - 1] if stretch.stretch else None
+            above = known[stretch.stretch] if stretch.stretch < len(known) else None
             place = _part_after(lost, below.entered if below else 0)
-            found.setdefault(place, []).append(_range(key, below, above, hole))
+            found.setdefault(place, []).append(_range(key, below, above, stretch))
     ranges = {id(part): tuple(found.get(place, ())) for place, part in enumerate(lost)}
     return [replace(e, ranges=ranges[id(e)]) if isinstance(e, Lost) else e for e in entries]
 
@@ -107,8 +107,8 @@ def _part_after(lost: Sequence[Lost], sequence: int) -> int:
     return min(bisect_left(lost, sequence + 1, key=lambda part: part.sequence), len(lost) - 1)
 
 
-def _range(key: ShardKey, below: Span | None, above: Span | None, hole: HoleRows) -> Range:
-    upto = Position(hole.last_sequence, arrival=hole.last_arrival)
+def _range(key: ShardKey, below: Span | None, above: Span | None, stretch: StretchRows) -> Range:
+    upto = Position(stretch.last_sequence, arrival=stretch.last_arrival)
     return Range(
         Kind.LANDED,
         key,
@@ -116,8 +116,8 @@ def _range(key: ShardKey, below: Span | None, above: Span | None, hole: HoleRows
         upto=upto if above is None or above.first is None else above.first,
         run=_RUN,
         claim="",
-        rows=hole.rows,
-        first_arrival=hole.first_arrival,
-        last_arrival=hole.last_arrival,
+        rows=stretch.rows,
+        first_arrival=stretch.first_arrival,
+        last_arrival=stretch.last_arrival,
         why=_WHY,
     )

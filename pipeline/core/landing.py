@@ -7,13 +7,14 @@ commits only if that snapshot still is the newest. Exactly-once rests on this fu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pipeline.core.batch import StagedFile
 from pipeline.core.lineage import LedgerPage, ParentIs, ParentReason, Range
 from pipeline.core.order import children_of_ends
 from pipeline.core.position import Origin, Position, Positions, is_forward
 from pipeline.core.stream import ShardKey, StreamId
+from pipeline.core.valid_through import Through, through_after
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class Proposal:
     files: tuple[StagedFile, ...] = ()
     origins: tuple[tuple[StreamId, Origin], ...] = ()
     drop: tuple[ShardKey, ...] = ()
+    proofs: tuple[tuple[StreamId, frozenset[str]], ...] = ()
+    """For streams, the shards whose positions prove that the table knows all shards (`pipeline.core.valid_through`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +47,21 @@ class Landing:
     refused: tuple[RangeRefused, ...]
     positions: Positions
     """The base's positions with the landed ranges applied."""
+    through: Through = field(default_factory=dict)
+    """Up to when the table has all records, by stream."""
+    proves: bool = False
+    """Whether a statement begins with this commit, which is then worth a snapshot of its own."""
 
     @property
     def is_empty(self) -> bool:
-        return not (self.page.ranges or self.page.origins or self.page.dropped)
+        return not (self.page.ranges or self.page.origins or self.page.dropped or self.proves)
 
 
-def decide_landing(base: Positions, proposal: Proposal) -> Landing:
-    """Accept or refuse each range of the proposal, given the positions of the base."""
+_UNSTATED: Through = {}
+
+
+def decide_landing(base: Positions, proposal: Proposal, stated: Through = _UNSTATED) -> Landing:
+    """Accept or refuse each range of the proposal, given the positions of the base and what the base states (`valid-through`)."""
     _check_proposal(proposal)
     refused: dict[ShardKey, RangeRefused] = {}
     # An origin is decided once for ever: where the base has one, the proposed one is ignored. So is the origin of a life that is
@@ -73,7 +83,9 @@ def decide_landing(base: Positions, proposal: Proposal) -> Landing:
     dropped = tuple(k for k in proposal.drop if k not in moved and _may_drop(base, k))
     positions = base.with_origins(decided).with_shards(moved, dropped)
     page = LedgerPage(landed, tuple(sorted(decided.items())), dropped)
-    return Landing(page, files, tuple(refused.values()), positions)
+    through = through_after(stated, base, page=page, positions=positions, proofs=proposal.proofs)
+    proves = not through.keys() <= stated.keys()
+    return Landing(page, files, tuple(refused.values()), positions, through, proves)
 
 
 def _has_later_life(base: Positions, stream: StreamId) -> bool:

@@ -1,6 +1,7 @@
-"""Positions and ledger as texts: the two values that each commit writes into its snapshot's summary.
+"""Positions and ledger as texts: the two values that each commit writes into its snapshot's summary or into a file.
 
-    "1:" + base85( zlib( JSON ) )          about 40 bytes a shard
+    "1:" + base85( zlib( JSON ) )          about 40 bytes a shard: all positions in a summary, or a ledger
+    "2:" + base64( zlib( JSON ) )          all positions, or what has changed since then (`pipeline.core.state_delta`), in a file
 
 The number before the colon is the version of the format. A version that this code doesn't know is refused, and every version
 that was ever written can be read (I17 of docs/protocol.md).
@@ -12,15 +13,19 @@ import base64
 import json
 import re
 import zlib
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pipeline.core.lineage import Kind, LedgerPage, ParentIs, ParentReason, Range
 from pipeline.core.position import Origin, Position, Positions, Start
+from pipeline.core.state_delta import Delta
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.errors import WrongShape
 
 VERSION = 1
+DELTA_VERSION = 2
+"""A form that is made faster, for files: of ten thousand shards. It takes a third of the time, and a tenth more bytes."""
 _MAX_UNPACKED = 64 * 1024 * 1024
 """Bytes. Any engine that writes to the table can write a summary, and a small text can unpack to gigabytes."""
 _PLAIN_SHARD = re.compile(r"shardId-([0-9]{12})")
@@ -41,6 +46,10 @@ Json = Any  # a value as json.loads returns it; the types of its parts show up a
 
 
 def write_positions(positions: Positions) -> str:
+    return _pack(_positions_out(positions))
+
+
+def _positions_out(positions: Positions) -> Json:
     # Grouped by stream, because an ARN for each shard would make the text several times as long. Sorted, so that equal positions
     # give equal texts.
     streams = sorted(positions.streams())
@@ -49,24 +58,60 @@ def write_positions(positions: Positions) -> str:
     for key in sorted(positions.shards):
         at = positions.shards[key]
         per_stream[number[key.stream]].append([_shard_out(key.shard_id), *_position_out(at)])
-    body = [
+    return [
         [stream.arn, stream.epoch, _origin_out(positions.origins.get(stream)), shards]
         for stream, shards in zip(streams, per_stream, strict=True)
     ]
-    return _pack(body)
 
 
 def read_positions(text: str) -> Positions:
+    with _errors_named("positions"):
+        return _positions_in(_unpack(text))
+
+
+def _positions_in(body: Json) -> Positions:
     origins: dict[StreamId, Origin] = {}
     shards: dict[ShardKey, Position] = {}
-    with _errors_named("positions"):
-        for arn, epoch, origin, rows in _unpack(text):
-            stream = StreamId(arn, epoch)
-            if origin is not None:
-                origins[stream] = _origin_in(origin)
-            for shard, *at in rows:
-                shards[ShardKey(stream, _shard_in(shard))] = _position_in(at)
+    for arn, epoch, origin, rows in body:
+        stream = StreamId(arn, epoch)
+        if origin is not None:
+            origins[stream] = _origin_in(origin)
+        for shard, *at in rows:
+            shards[ShardKey(stream, _shard_in(shard))] = _position_in(at)
     return Positions(origins, shards)
+
+
+def write_full(positions: Positions) -> str:
+    """All positions, for a file: a delta against a state without shards."""
+    return write_delta(Delta(positions.origins, positions.shards))
+
+
+def read_full(text: str) -> Positions:
+    """All positions in a file. Files of earlier versions have them as summaries do."""
+    if text.startswith(f"{VERSION}:"):
+        return read_positions(text)
+    whole = read_delta(text)
+    return Positions(whole.origins, whole.moved)
+
+
+def write_delta(delta: Delta) -> str:
+    streams = sorted({key.stream for key in delta.dropped})
+    body = {
+        "positions": _positions_out(Positions(delta.origins, delta.moved)),
+        "streams": [[s.arn, s.epoch] for s in streams],
+        "dropped": [[streams.index(k.stream), _shard_out(k.shard_id)] for k in sorted(delta.dropped)],
+        "spent": delta.spent,
+    }
+    return _pack(body, DELTA_VERSION)
+
+
+def read_delta(text: str) -> Delta:
+    with _errors_named("changes of positions"):
+        body = _unpack(text, DELTA_VERSION)
+        changed = _positions_in(body["positions"])
+        streams = [StreamId(arn, epoch) for arn, epoch in body["streams"]]
+        dropped = frozenset(ShardKey(streams[i], _shard_in(s)) for i, s in body["dropped"])
+        return Delta(changed.origins, changed.shards, dropped, int(body["spent"]))
 
 
 def write_ledger(page: LedgerPage) -> str:
@@ -76,11 +121,12 @@ def write_ledger(page: LedgerPage) -> str:
     )
     runs = sorted({(r.run, r.claim) for r in page.ranges})
     files = sorted({f for r in page.ranges for f in r.files})
+    place = {name: i for i, name in enumerate(files)}
     body = {
         "streams": [[s.arn, s.epoch] for s in streams],
         "runs": [list(pair) for pair in runs],
         "files": files,
-        "ranges": [_range_out(r, streams, runs, files) for r in page.ranges],
+        "ranges": [_range_out(r, streams, runs, place) for r in page.ranges],
         "origins": [[streams.index(s), _origin_out(o)] for s, o in page.origins],
         "dropped": [[streams.index(k.stream), _shard_out(k.shard_id)] for k in page.dropped],
     }
@@ -99,9 +145,8 @@ def read_ledger(text: str) -> LedgerPage:
 
 
 def _range_out(
-    r: Range, streams: list[StreamId], runs: list[tuple[str, str]], files: list[str]
+    r: Range, streams: list[StreamId], runs: list[tuple[str, str]], place: Mapping[str, int]
 ) -> list[Json]:
-    place = {name: i for i, name in enumerate(files)}
     return [
         r.kind.value,
         streams.index(r.key.stream),
@@ -213,20 +258,26 @@ def _shard_in(value: int | str) -> str:
     return value if isinstance(value, str) else f"shardId-{value:012d}"
 
 
-def _pack(body: Json) -> str:
+def _pack(body: Json, version: int = VERSION) -> str:
     text = json.dumps(body, separators=(",", ":"), ensure_ascii=True)
-    return f"{VERSION}:{base64.b85encode(zlib.compress(text.encode(), 9)).decode()}"
+    if version == VERSION:
+        # Level 6: the highest level takes twice the time, and saves one byte in a hundred.
+        packed = base64.b85encode(zlib.compress(text.encode(), 6))
+    else:
+        packed = base64.b64encode(zlib.compress(text.encode(), 1))
+    return f"{version}:{packed.decode()}"
 
 
-def _unpack(text: str) -> Json:
+def _unpack(text: str, wanted: int = VERSION) -> Json:
     version, colon, packed = text.partition(":")
-    if not colon or version != str(VERSION):
+    if not colon or version != str(wanted):
         raise WrongShape(
-            f"a value in the snapshot's summary has the version {version[:20]!r}, and this Headrace reads version {VERSION}. "
+            f"a value in the snapshot's summary has the version {version[:20]!r}, and this Headrace reads version {wanted}. "
             "Nothing was changed; upgrade Headrace in this deployment"
         )
     unpack = zlib.decompressobj()
-    raw = unpack.decompress(base64.b85decode(packed), _MAX_UNPACKED)
+    decoded = base64.b85decode(packed) if wanted == VERSION else base64.b64decode(packed, validate=True)
+    raw = unpack.decompress(decoded, _MAX_UNPACKED)
     if unpack.unconsumed_tail or not unpack.eof:
         raise WrongShape(
             "a value in the snapshot's summary is cut off, or larger than any that Headrace writes"
@@ -250,4 +301,15 @@ class _errors_named:  # noqa: N801 - used as a statement: `with _errors_named("l
             ) from error
 
 
-__all__ = ["VERSION", "read_ledger", "read_positions", "write_ledger", "write_positions"]
+__all__ = [
+    "DELTA_VERSION",
+    "VERSION",
+    "read_delta",
+    "read_full",
+    "read_ledger",
+    "read_positions",
+    "write_delta",
+    "write_full",
+    "write_ledger",
+    "write_positions",
+]

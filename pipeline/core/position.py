@@ -126,9 +126,12 @@ class Positions:
         return frozenset(self.origins) | {key.stream for key in self.shards}
 
     def with_shards(self, moved: Mapping[ShardKey, Position], dropped: Iterable[ShardKey] = ()) -> Positions:
-        gone = frozenset(dropped)
-        kept = {key: at for key, at in self.shards.items() if key not in gone}
-        return Positions(self.origins, {**kept, **moved})
+        # Copied as a whole, which doesn't compute the hash of each key again: a table may have ten thousand shards.
+        shards = dict(self.shards)
+        for key in dropped:
+            shards.pop(key, None)
+        shards.update(moved)
+        return Positions(self.origins, shards)
 
     def with_origins(self, decided: Mapping[StreamId, Origin]) -> Positions:
         """With these origins added. An origin that is already there stays as it is."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from pipeline.core.change import Change, create, retire
 from pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
@@ -129,7 +129,7 @@ def sync_token(stream: StreamId, leases: Iterable[Lease], positions: Positions) 
     """
     mine = rows_of(stream, leases)
     ranges = [row.hash_range for row in mine if not row.has_ended]
-    if not _cover_all(ranges):
+    if not cover_all(ranges):
         return None
     seen = (
         str(stream),
@@ -144,7 +144,8 @@ def sync_token(stream: StreamId, leases: Iterable[Lease], positions: Positions) 
     return hashlib.blake2b(repr(seen).encode(), digest_size=12).hexdigest()
 
 
-def _cover_all(ranges: list[HashRange | None]) -> bool:
+def cover_all(ranges: Sequence[HashRange | None]) -> bool:
+    """Whether these shards have all hash keys. False too where the hash keys of one aren't known."""
     known = [each for each in ranges if each is not None]
     covered = 0
     for each in sorted(known):

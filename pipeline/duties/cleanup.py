@@ -8,7 +8,7 @@ if due:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -18,8 +18,10 @@ from pipeline.core.due import is_time
 from pipeline.core.landing import Proposal
 from pipeline.core.order import Family, a_family
 from pipeline.core.position import Positions
-from pipeline.core.stream import ShardKey, StreamId
+from pipeline.core.shard import Shard
+from pipeline.core.stream import StreamId
 from pipeline.core.sync import is_of_this_life, rows_of
+from pipeline.core.valid_through import reached, shards_that_prove
 from pipeline.duties.writing import WrittenChanges, write_all
 from pipeline.lake_ports import LandingTable, TableState
 from pipeline.ports import LeaseStore, Listing, ShardSource
@@ -104,12 +106,25 @@ class Cleaning:
             changes += plan_delete_garbage(family, rows, state.positions, gone=gone)
         written = write_all(self.leases, changes, has_time=has_time)
         # Also with `coordination.cleanup: false`, which keeps rows: each snapshot carries all positions.
-        dropped = self._drop(plan_drop(family, rows, state.positions, gone=gone))
-        return CleanupReport(written, dropped)
+        drop = plan_drop(family, rows, state.positions, gone=gone)
+        proofs = () if stream in state.through else self._proofs(family, shards, state.positions)
+        return CleanupReport(written, self._commit(Proposal(drop=drop, proofs=proofs)))
 
     def _gone(self, family: Family, listing: Listing, positions: Positions) -> frozenset[str]:
         asked = worth_asking(family, rows_of(family.stream, listing.leases), positions)[:ASKED_A_PASS]
         return frozenset(key.shard_id for key in asked if self.source.is_gone(key))
 
-    def _drop(self, drop: tuple[ShardKey, ...]) -> int:
-        return len(self.table.commit(Proposal(drop=drop)).landing.page.dropped) if drop else 0
+    @staticmethod
+    def _proofs(
+        family: Family, listed: Iterable[Shard], positions: Positions
+    ) -> tuple[tuple[StreamId, frozenset[str]], ...]:
+        """What lets the statement `valid-through` of the stream begin, if it can begin now."""
+        shards = shards_that_prove(family, listed, positions)
+        # Where no time is known yet, a commit would state nothing.
+        return () if not shards or reached(family.stream, positions) is None else ((family.stream, shards),)
+
+    def _commit(self, proposal: Proposal) -> int:
+        """Returns how many ENDs were removed."""
+        if not (proposal.drop or proposal.proofs):
+            return 0
+        return len(self.table.commit(proposal).landing.page.dropped)

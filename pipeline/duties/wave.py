@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 
 from pipeline.core.batch import Staged
@@ -30,6 +31,8 @@ class Landed:
     snapshot: int | None
     files: tuple[str, ...]
     parents: tuple[str, ...]
+    through: datetime | None = None
+    """Up to when the lake table has all records of the shard's stream; None where that isn't known."""
 
     @property
     def is_quiet(self) -> bool:

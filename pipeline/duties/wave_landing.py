@@ -78,6 +78,7 @@ class LandingStep:
                     committed.snapshot if landed else None,
                     files=landed.files if landed else (),
                     parents=tuple(sorted(row.parents)),
+                    through=committed.state.through.get(staged.key.stream),
                 )
             )
         # Checkpoints go many at a time. The writes at the end of a shard depend on each other, and go one by one.

@@ -24,7 +24,9 @@ from pyiceberg.table.update import (
     TableRequirement,
     TableUpdate,
 )
+from pyiceberg.table.update.snapshot import _OverwriteFiles
 
+from pipeline.lake.commit_files import Append, CommitFiles
 from pipeline.lake.schema import missing_sort_order
 
 TAG = "headrace"
@@ -79,11 +81,16 @@ def prepare(
     *,
     now_ms: int,
     replaced: Collection[DataFile] = (),
+    again: CommitFiles | None = None,
 ) -> PreparedCommit:
-    """Write the manifests of a commit that adds files to main. `replaced`: files of main that the same commit removes."""
-    update = _NothingStaged(table).update_snapshot(snapshot_properties=dict(summary))
-    # merge_append, because fast_append never merges manifests: with a commit every few seconds their list would only grow.
-    producer = update.overwrite() if replaced else update.merge_append()
+    """Write the manifests of a commit that adds files to main. `replaced`: files of main that the same commit removes. `again`: what
+    an earlier attempt may have made of the same files."""
+    change = _NothingStaged(table)
+    producer: Append | _OverwriteFiles
+    if replaced:
+        producer = change.update_snapshot(snapshot_properties=dict(summary)).overwrite()
+    else:
+        producer = Append(change, table.io, dict(summary), again or CommitFiles())
     producer.commit_uuid = UUID(OWN_COMMIT + uuid4().hex[len(OWN_COMMIT) :])
     for file in files:
         producer.append_data_file(file)

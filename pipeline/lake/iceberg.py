@@ -11,7 +11,6 @@ for a failure; the table itself is loaded again, and the walk over its snapshots
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,23 +20,22 @@ from pathlib import Path
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, TableAlreadyExistsError
 from pyiceberg.table import Table
-from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.clock import dice
-from pipeline.core.batch import StagedFile
+from pipeline.core.commit_pace import LastCommit, pause_after_refusal, pause_before
 from pipeline.core.expiry_plan import History, Shape
 from pipeline.core.landing import Landing, Proposal, decide_landing
 from pipeline.core.lineage import LedgerPage
 from pipeline.core.position import Positions
 from pipeline.core.repair_plan import TableEvidence
 from pipeline.core.stream import StreamId
-from pipeline.core.words import counted
 from pipeline.errors import ChainBroken, ClockOff, CommitUnknown, MetadataLost, Transient, Unreachable
 from pipeline.lake.append import PreparedCommit, landing_marks, prepare
 from pipeline.lake.aws_access import options_of_s3
 from pipeline.lake.catalog import asking, open_catalog
-from pipeline.lake.data_files import data_files, ids_of
+from pipeline.lake.commit_files import CommitFiles
+from pipeline.lake.data_files import ids_of
 from pipeline.lake.evidence import Remains, evidence_of
 from pipeline.lake.expire import history_of, remove_snapshots
 from pipeline.lake.file_io import with_own_io
@@ -45,28 +43,24 @@ from pipeline.lake.history import head_of, links_of, main_of, older
 from pipeline.lake.metadata_files import finding_metadata
 from pipeline.lake.never_ours import check_never_ours
 from pipeline.lake.position_chain import Known, Link, landed, nearest_ours
-from pipeline.lake.schema import ORDER, PARTITIONS, PROPERTIES, SCHEMA, check_shape, missing_properties
-from pipeline.lake.state_files import StateFiles
-from pipeline.lake.summary import positions_in, summary_of
+from pipeline.lake.schema import (
+    ORDER,
+    PARTITIONS,
+    PROPERTIES,
+    SCHEMA,
+    check_shape,
+    missing_parts,
+)
+from pipeline.lake.state_files import KeptStates, StateFiles
+from pipeline.lake.summary import Stored, state_in, summary_of
 from pipeline.lake_ports import Committed, LakeTable, StagingSpec, TableState
 from pipeline.ports import Clock
 
 _TRIES = 100
-"""Commits of other writers that may come first before this one gives up. Among 32 writers that commit without a break, one in
-a hundred commits takes 70 tries.
-"""
-_LONGEST_PAUSE = 16
-"""The longest pause after a first refusal, in durations of an attempt. A pause is a random part of it, so that up to 16
-writers seldom commit at the same moment.
-"""
-_HALVED_AFTER = 8
-"""Durations of an attempt after which the longest pause is half as long, so that a commit that has waited long comes first."""
+"""Commits of other writers that may come first before this one gives up. Among 32 writers that commit without a break, the unluckiest
+of some hundred commits takes about 40 tries."""
 _UNSURE_TRIES = 3
 """Errors without a clear answer in one commit before it raises CommitUnknown."""
-_LOOKS_AT_ONCE = 8
-"""Staged files whose existence is asked for at the same time: a wave on a cluster may have staged dozens of files."""
-_STALE = timedelta(hours=12)
-"""Orphan removal may delete files that are a day old. With half of that, a late commit never names a deleted file."""
 _CLOCK_LEEWAY = timedelta(seconds=30)
 """Other engines refuse a table whose snapshots go back in time by more than 60 s: two hosts may each be off by half of it."""
 
@@ -77,6 +71,8 @@ class _Base:
 
     table: Table
     state: TableState
+    stored: Stored | None = None
+    """What the positions were made of, where they are in files."""
 
 
 def _place(location: str) -> str:
@@ -95,17 +91,21 @@ class IcebergTable(LakeTable):
         writer: str = "",
         date_of_aws: Callable[[], datetime | None] = lambda: None,
         private: bool = True,
+        kept: KeptStates | None = None,
     ) -> None:
         """`state`: folder (path or URI) outside the table's location, for large positions. `date_of_aws`: AWS's time now, if
-        known. `private`: only this user may read local files that the table creates.
+        known. `private`: only this user may read local files that the table creates. `kept`: shared by all that open the table
+        in one process.
         """
         self.identifier = identifier
-        self.states = StateFiles(state, with_own_io(catalog, _place(state), private=private))
+        own_io = with_own_io(catalog, _place(state), private=private)
+        self.states = StateFiles(state, own_io, kept or KeptStates())
         self._private = private
         self._properties = with_own_io(catalog, catalog.get("warehouse", ""), private=private)
         self.clock = clock
         self._writer = writer
         self._date_of_aws = date_of_aws
+        self._last: LastCommit | None = None
 
     @cached_property
     def catalog(self) -> Catalog:
@@ -128,21 +128,20 @@ class IcebergTable(LakeTable):
         for _ in range(_TRIES):
             table = self.open()
             check_shape(table)
-            missing = missing_properties(table.properties)
+            missing, only_if = missing_parts(table)
             if not missing:
                 return
             self.check_clock()
             try:
                 with asking(f"the lake table {self.identifier}"):
                     # Not pyiceberg's own commit, which deletes old metadata files afterwards: only upkeep deletes.
-                    same = AssertTableUUID(uuid=table.metadata.table_uuid)
-                    table.catalog.commit_table(table, (same,), (SetPropertiesUpdate(updates=missing),))
+                    table.catalog.commit_table(table, only_if, missing)
             except CommitFailedException:
                 # Another writer committed meanwhile: load the table again.
                 continue
             return
         raise Transient(
-            f"the properties of {self.identifier} couldn't be set: {_TRIES} times another commit was faster. Nothing "
+            f"columns or properties of {self.identifier} couldn't be set: {_TRIES} times another commit was faster. Nothing "
             "was changed; the next tick or run tries again"
         )
 
@@ -158,20 +157,23 @@ class IcebergTable(LakeTable):
 
     def staging_spec(self) -> StagingSpec:
         table = self.open()
+        ids = ids_of(table.schema())
         return StagingSpec(
             location=f"{table.location().rstrip('/')}/data",
-            field_ids=tuple((column, ids_of(table.schema())[column]) for column in SCHEMA.column_names),
+            field_ids=tuple((column, ids[column]) for column in SCHEMA.column_names if column in ids),
             # No credentials: the spec travels to Spark's executors, which have their own, or those of the named profile.
             options=options_of_s3(self._properties),
             private=self._private,
         )
 
     def commit(self, proposal: Proposal) -> Committed:
+        began = self.clock.monotonic()
+        self.clock.pause(pause_before(self._last, now=began, dice=dice()))
         self.check_clock()
         # Every commit that was sent, by its snapshot id: an answer that was lost may belong to any of them.
         tries: dict[int, tuple[PreparedCommit, Landing]] = {}
         try:
-            return self._land(proposal, tries)
+            return self._land(proposal, tries, began=began)
         except (Unreachable, MetadataLost) as error:
             if not tries:
                 # Nothing was sent, so nothing can have landed.
@@ -181,9 +183,11 @@ class IcebergTable(LakeTable):
                 "commit landed whole or not at all. The staged files are kept; the next wave starts at the table's positions"
             ) from error
 
-    def _land(self, proposal: Proposal, tries: dict[int, tuple[PreparedCommit, Landing]]) -> Committed:
+    def _land(
+        self, proposal: Proposal, tries: dict[int, tuple[PreparedCommit, Landing]], *, began: float
+    ) -> Committed:
         unsure: list[Exception] = []
-        began = self.clock.monotonic()
+        files = CommitFiles(proposal.files)
         while True:
             tried_at = self.clock.monotonic()
             base, mine = self._look_for(tries)
@@ -193,7 +197,7 @@ class IcebergTable(LakeTable):
             self._check_patience(len(tries), unsure)
             # After each look, not once: a process may have stood still for days since the last one.
             try:
-                self._check_files(base.table, proposal.files)
+                files.check(base.table.io, now=self.clock.now(), storage=f"the storage of {self.identifier}")
             except Transient as gone:
                 if not unsure:
                     raise
@@ -203,23 +207,32 @@ class IcebergTable(LakeTable):
             # Decided anew on each base (D9): a range is accepted only if it begins at the position in this very snapshot, to
             # which the catalog's compare-and-swap then ties the commit. So each record lands once (I1), and the ranges of a shard
             # form one chain (I4).
-            landing = decide_landing(base.state.positions, proposal)
+            landing = decide_landing(base.state.positions, proposal, base.state.through)
             if landing.is_empty:
                 return Committed(landing, None, base.state)
-            attempt = self._prepare(base, landing, move_tag=landing.positions != base.state.positions)
+            moves = landing.positions != base.state.positions
+            attempt = self._prepare(base, landing, move_tag=moves, files=files)
             # Noted before it is sent, because its answer may be lost.
             tries[attempt.snapshot] = attempt, landing
             try:
                 attempt.send(base.table)
             except CommitFailedException:
                 # Another commit was faster: the catalog has certainly refused this one.
-                now = self.clock.monotonic()
-                self.clock.pause(_pause(now - tried_at, waited=now - began))
+                self._pause_after_refusal(began, tried_at)
                 continue
             except Exception as error:  # noqa: BLE001 - of any error but a refusal the commit may have landed
                 unsure.append(error)
+                files = CommitFiles(proposal.files)
                 continue
+            ended = self.clock.monotonic()
+            self._last = LastCommit(ended, took=ended - began, attempt=ended - tried_at)
             return _committed(attempt.snapshot, landing, on=base.state.shape)
+
+    def _pause_after_refusal(self, began: float, tried_at: float) -> None:
+        now = self.clock.monotonic()
+        self.clock.pause(
+            pause_after_refusal(self._last, attempt=now - tried_at, waited=now - began, dice=dice())
+        )
 
     def evidence(self, streams: Iterable[StreamId]) -> TableEvidence:
         table = self.open()
@@ -260,7 +273,7 @@ class IcebergTable(LakeTable):
             base = self._look()
             if base.state.origin_allowed:
                 raise ChainBroken(f"{self.identifier} has no positions that could be carried forward")
-            landing = Landing(LedgerPage(), (), (), base.state.positions)
+            landing = Landing(LedgerPage(), (), (), base.state.positions, base.state.through)
             attempt = self._prepare(base, landing, move_tag=True)
             if self._sent(attempt, base.table):
                 return _committed(attempt.snapshot, landing, on=base.state.shape).state
@@ -300,8 +313,12 @@ class IcebergTable(LakeTable):
                 check_never_ours(table, current)
             return _Base(table, TableState(Positions(), head, origin_allowed=True, shape=shape))
         with asking(f"the state of {self.identifier}"):
-            positions = positions_in(found.summary, self.states)
-        return _Base(table, TableState(positions, head, origin_allowed=False, shape=shape))
+            carried = state_in(found.summary, self.states)
+        return _Base(
+            table,
+            TableState(carried.positions, head, origin_allowed=False, shape=shape, through=carried.through),
+            carried.stored,
+        )
 
     def _look_for(self, tries: Mapping[int, tuple[PreparedCommit, Landing]]) -> tuple[_Base, int | None]:
         """The newest base, and the snapshot of the try that is part of it, if one is."""
@@ -362,32 +379,18 @@ class IcebergTable(LakeTable):
                     found[each] = link
         return found
 
-    def _prepare(self, base: _Base, landing: Landing, *, move_tag: bool) -> PreparedCommit:
+    def _prepare(
+        self, base: _Base, landing: Landing, *, move_tag: bool, files: CommitFiles | None = None
+    ) -> PreparedCommit:
         check_shape(base.table)
-        files = list(data_files(landing.files, base.table.metadata))
+        files = files or CommitFiles()
+        added = files.entries(landing.files, base.table.metadata)
         with asking(f"the storage of {self.identifier}"):
             uuid = base.table.metadata.table_uuid
-            summary = summary_of(landing, self.states, writer=self._writer, table=uuid)
+            summary = summary_of(landing, self.states, writer=self._writer, table=uuid, base=base.stored)
             now_ms = int(self.clock.now().timestamp() * 1000)
-            attempt = prepare(base.table, files, summary, now_ms=now_ms)
+            attempt = prepare(base.table, added, summary, now_ms=now_ms, again=files)
         return attempt.also(*landing_marks(base.table, attempt.snapshot, move_tag=move_tag))
-
-    def _check_files(self, table: Table, files: tuple[StagedFile, ...]) -> None:
-        """Refuse staged files that are old or gone: Iceberg would commit a file that doesn't exist, and then every scan fails."""
-        oldest = min((file.staged_at for file in files), default=None)
-        if oldest is not None and self.clock.now() - oldest > _STALE:
-            raise Transient(
-                f"files staged at {oldest.isoformat()} are older than {_STALE}, and upkeep may delete them at any "
-                "time. Nothing was committed; the next wave reads their records again"
-            )
-        with asking(f"the storage of {self.identifier}"), ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
-            found = pool.map(lambda file: table.io.new_input(file.path).exists(), files)
-            gone = [file.path for file, there in zip(files, found, strict=True) if not there]
-        if gone:
-            raise Transient(
-                f"{counted(len(gone), 'staged file')} can't be found any more, the first is {gone[0]}: something else deleted "
-                "it. Nothing was committed; the next wave reads the records again"
-            )
 
     def check_clock(self) -> None:
         aws_now = self._date_of_aws()
@@ -410,18 +413,12 @@ class IcebergTable(LakeTable):
             )
 
 
-def _pause(attempt: float, *, waited: float) -> float:
-    """How many seconds to wait after a refusal. `attempt`: the seconds that the refused attempt took.
-
-    Random, so that two writers that met once don't meet again, and shorter for a commit that has waited longer.
-    """
-    longest = attempt * _LONGEST_PAUSE / (1 + waited / (attempt * _HALVED_AFTER)) if attempt else 0.0
-    return dice() * longest
-
-
 def _committed(snapshot: int, landing: Landing, *, on: Shape) -> Committed:
     """`on`: the shape of the base. The commit adds one snapshot, which has the positions itself."""
-    state = TableState(landing.positions, snapshot, origin_allowed=False, shape=Shape(on.snapshots + 1))
+    shape = Shape(on.snapshots + 1)
+    state = TableState(
+        landing.positions, snapshot, origin_allowed=False, shape=shape, through=landing.through
+    )
     return Committed(landing, snapshot, state)
 
 

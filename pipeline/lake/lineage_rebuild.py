@@ -13,7 +13,7 @@ from datetime import datetime
 
 from pyiceberg.table import Table
 
-from pipeline.core.derive import HoleRows, Span, derived, hole_of, spans_of
+from pipeline.core.derive import Span, StretchRows, derived, spans_of, stretch_of
 from pipeline.core.lineage import LedgerEntry, Lost
 from pipeline.core.lineage_rows import rows_of
 from pipeline.core.recording import Recorded
@@ -85,12 +85,12 @@ def _of_main(
 
 def _rows_in_holes(
     lake: IcebergTable, table: Table, spans: Mapping[ShardKey, tuple[Span, ...]]
-) -> Mapping[ShardKey, list[HoleRows]]:
+) -> Mapping[ShardKey, list[StretchRows]]:
     """The rows that no span accounts for. It reads the sequence numbers of all rows."""
     arns = {key.stream.name: key.stream.arn for key in spans}
     with suppress(ChainBroken):  # the streams of the ledgers have to do then
         arns |= {stream.name: stream.arn for stream in lake.load().positions.streams()}
-    found: dict[tuple[ShardKey, int], HoleRows] = {}
+    found: dict[tuple[ShardKey, int], StretchRows] = {}
     with asking(f"the lake table {lake.identifier}"):
         for batch in table.scan(selected_fields=_COLUMNS).to_arrow_batch_reader():
             for stream, epoch, shard, number, arrival in zip(
@@ -99,21 +99,21 @@ def _rows_in_holes(
                 if stream not in arns or number is None:
                     continue
                 key = ShardKey(StreamId(arns[stream], epoch), shard)
-                hole = hole_of(int(number), spans.get(key, ()))
-                if hole is not None:
-                    found[key, hole] = _with_row(found.get((key, hole)), hole, int(number), arrival)
-    by_key: dict[ShardKey, list[HoleRows]] = {}
+                stretch = stretch_of(int(number), spans.get(key, ()))
+                if stretch is not None:
+                    found[key, stretch] = _with_row(found.get((key, stretch)), stretch, int(number), arrival)
+    by_key: dict[ShardKey, list[StretchRows]] = {}
     for (key, _), rows in found.items():
         by_key.setdefault(key, []).append(rows)
     return by_key
 
 
-def _with_row(rows: HoleRows | None, hole: int, number: int, arrival: datetime | None) -> HoleRows:
+def _with_row(rows: StretchRows | None, stretch: int, number: int, arrival: datetime | None) -> StretchRows:
     if rows is None:
-        return HoleRows(hole, 1, number, arrival, arrival)
+        return StretchRows(stretch, 1, number, arrival, arrival)
     arrivals = [at for at in (rows.first_arrival, rows.last_arrival, arrival) if at is not None]
-    return HoleRows(
-        hole,
+    return StretchRows(
+        stretch,
         rows.rows + 1,
         max(rows.last_sequence, number),
         min(arrivals, default=None),

@@ -9,11 +9,19 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, UNSORTED_SORT_ORDER_ID, SortField, SortOrder
-from pyiceberg.table.update import AddSortOrderUpdate, AssertDefaultSortOrderId, TableRequirement, TableUpdate
+from pyiceberg.table.update import (
+    AddSortOrderUpdate,
+    AssertDefaultSortOrderId,
+    AssertTableUUID,
+    SetPropertiesUpdate,
+    TableRequirement,
+    TableUpdate,
+)
 from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import BinaryType, LongType, NestedField, PrimitiveType, StringType, TimestamptzType
 
 from pipeline.errors import WrongShape
+from pipeline.lake.sort_key import SORT_KEY
 
 _COLUMNS: tuple[tuple[str, PrimitiveType, str], ...] = (
     ("stream", StringType(), "Name of the Kinesis stream"),
@@ -30,7 +38,15 @@ _COLUMNS: tuple[tuple[str, PrimitiveType, str], ...] = (
     ("arrival_ts", TimestamptzType(), "When Kinesis received the record"),
     ("data", BinaryType(), "The payload, untouched"),
     ("decode_error", StringType(), "Why a record couldn't be taken apart; data then holds it whole"),
+    (
+        SORT_KEY,
+        StringType(),
+        "Sorts a shard's records: digits of the sequence number, it, the sub-sequence number",
+    ),
 )
+
+_CAME_LATER = frozenset({SORT_KEY})
+"""Columns that tables of older versions of Headrace lack."""
 
 SCHEMA = Schema(
     *(
@@ -49,11 +65,11 @@ PARTITIONS = PartitionSpec(
 ORDER = SortOrder(
     *(
         SortField(source_id=SCHEMA.find_field(name).field_id, transform=IdentityTransform())
-        for name in ("stream", "stream_epoch", "shard_id", "sequence_number", "sub_sequence_number")
+        for name in ("stream", "stream_epoch", "shard_id", SORT_KEY, "sequence_number", "sub_sequence_number")
     )
 )
-"""Compaction by other engines follows this order and keeps a shard's rows together. As text, sequence numbers of different
-lengths sort wrongly, so readers have to order by their numeric values.
+"""Compaction by other engines follows this order and keeps a shard's rows together, in their order. The last two columns are for
+rows of versions of Headrace that write no sort keys. A table that was made by such a version keeps the order that it has.
 """
 
 _HISTORY = "write.metadata.previous-versions-max"
@@ -72,6 +88,7 @@ PROPERTIES: Mapping[str, str] = {
     # Iceberg cuts bounds at 16 characters by default, and shard ids differ only in the last digits of 20 characters.
     "write.metadata.metrics.column.shard_id": "full",
     "write.metadata.metrics.column.sequence_number": "full",
+    f"write.metadata.metrics.column.{SORT_KEY}": "full",
     # Bounds of these columns help no query, and would copy payloads and partition keys into the metadata.
     "write.metadata.metrics.column.partition_key": "none",
     "write.metadata.metrics.column.explicit_hash_key": "none",
@@ -107,12 +124,49 @@ def missing_sort_order(
     return (AddSortOrderUpdate.model_validate({"sort-order": UNSORTED_SORT_ORDER}),), (only_if,)
 
 
+def missing_parts(table: Table) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
+    """The update that gives the table the columns and properties that it lacks, with what has to be true; no update where it has all.
+
+    Tables of older versions of Headrace lack the columns that came later; rows that are there have null in them.
+    """
+    # The columns first: Iceberg in Java refuses a property that names a column which the table lacks.
+    updates, requirements = _missing_columns(table)
+    if missing := missing_properties(table.properties):
+        updates = (*updates, SetPropertiesUpdate(updates=missing))
+    return updates, (AssertTableUUID(uuid=table.metadata.table_uuid), *requirements)
+
+
+def _missing_columns(table: Table) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
+    missing = [each for each in _COLUMNS if each[0] in _CAME_LATER and each[0] not in _names(table)]
+    if not missing:
+        return (), ()
+    change = table.update_schema()
+    for column, kind, doc in missing:
+        change.add_column(column, kind, doc)
+    # Not commit(), which is pyiceberg's own retry loop and deletes old metadata files. The requirement is on the current schema, so
+    # that no two writers add a column.
+    return change._commit()  # noqa: SLF001
+
+
+def _names(table: Table) -> list[str]:
+    return [field.name for field in table.schema().fields]
+
+
 def check_shape(table: Table) -> None:
-    """Refuse a table that lacks one of Headrace's columns or is partitioned differently. Further columns are allowed."""
+    """Refuse a table that lacks one of Headrace's columns or is partitioned differently. Further columns are allowed, and
+    columns that came later may be missing: `missing_columns` adds them."""
     name = ".".join(table.name())
     schema = table.schema()
+    for column in _names(table):
+        if column.lower() in _CAME_LATER and column not in _CAME_LATER:
+            raise WrongShape(
+                f"the lake table {name} has a column {column}, which other engines can't tell from Headrace's {column.lower()}. "
+                "Nothing was read from Kinesis, nothing was written, and no position moved; rename the column"
+            )
     for column, kind, _ in _COLUMNS:
         found = schema.find_type(column) if column in schema.column_names else None
+        if found is None and column in _CAME_LATER:
+            continue
         if found != kind:
             raise WrongShape(
                 f"the lake table {name} has {f'{column} as {found}' if found else f'no column {column}'}, "

@@ -23,6 +23,7 @@ from pipeline.errors import BadSetting, WrongShape
 from pipeline.lake.aws_access import keys_of
 from pipeline.lake.file_io import SMALL_FILES
 from pipeline.lake.private_files import PrivateFiles
+from pipeline.lake.sort_key import SORT_KEY, with_sort_key
 from pipeline.lake_ports import StagingSpec
 
 _ROW_GROUP = 64 * 1024 * 1024
@@ -31,7 +32,15 @@ larger.
 """
 
 _DICTIONARY = ["stream", "stream_epoch", "shard_id", "sub_sequence_number", "partition_key"]
-_STATISTICS = ["stream", "stream_epoch", "shard_id", "sequence_number", "sub_sequence_number", "arrival_ts"]
+_STATISTICS = [
+    "stream",
+    "stream_epoch",
+    "shard_id",
+    "sequence_number",
+    "sub_sequence_number",
+    "arrival_ts",
+    SORT_KEY,
+]
 """Columns with minimum and maximum in the footer. Not data and partition keys: a record of 1 MiB would be in the footer twice."""
 
 _DAY_ZERO = date(1970, 1, 1)
@@ -57,7 +66,7 @@ def write_files(
     rows: Rows, spec: StagingSpec, *, now: Callable[[], datetime], fresh: Callable[[], str]
 ) -> tuple[StagedFile, ...]:
     """Write all files. On an error, files that were begun are deleted as far as possible, and the error is raised."""
-    by_day = _by_day(rows)
+    by_day = _by_day(rows, spec)
     if not by_day:
         return ()
     files, root = _file_system(spec)
@@ -75,11 +84,11 @@ def write_files(
         raise
 
 
-def _by_day(rows: Rows) -> dict[date, list[tuple[ShardKey, pa.Table]]]:
+def _by_day(rows: Rows, spec: StagingSpec) -> dict[date, list[tuple[ShardKey, pa.Table]]]:
     """Rows by arrival day (UTC) and shard. The rows of a shard keep the order in which they were read."""
     days: dict[date, list[tuple[ShardKey, pa.Table]]] = {}
     for key in sorted(rows):
-        table = pa.Table.from_batches(rows[key])
+        table = with_sort_key(pa.Table.from_batches(rows[key]), spec)
         day_numbers = pc.floor_temporal(table[_ARRIVAL], unit="day").cast(pa.date32()).cast(pa.int32())
         distinct: list[Any] = pc.unique(day_numbers).to_pylist()
         for number in distinct:

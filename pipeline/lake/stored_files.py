@@ -27,7 +27,7 @@ from pipeline.errors import WrongShape
 from pipeline.lake.append import OWN_COMMIT
 from pipeline.lake.history import older_metadata
 from pipeline.lake.position_chain import STATE
-from pipeline.lake.state_files import StateFiles, name_in
+from pipeline.lake.state_files import Pointer, StateFiles
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _FORMS = (
@@ -142,7 +142,8 @@ class StoredFiles:
         for each in snapshots:
             pointer = each.summary.additional_properties.get(STATE) if each.summary else None
             if pointer is not None:
-                yield self._path(self.states.path(name_in(pointer)))
+                # Both: the delta file of this snapshot, and the full file that an earlier snapshot has written.
+                yield from (self._path(self.states.path(name)) for name in Pointer.read(pointer).names)
 
     # --- storage ----------------------------------------------------------------------------------------------
 

@@ -1,46 +1,146 @@
-"""The entries that Headrace writes into a snapshot's summary, and how they are read again."""
+"""The entries that Headrace writes into a snapshot's summary, and how they are read again.
+
+Positions and ledger are in the summary where they fit, and else in files that the summary names (`pipeline.lake.state_files`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from uuid import UUID
 
 from pipeline.core.landing import Landing
-from pipeline.core.ledger_codec import read_ledger, read_positions, write_ledger, write_positions
+from pipeline.core.ledger_codec import (
+    read_delta,
+    read_ledger,
+    read_positions,
+    write_delta,
+    write_full,
+    write_ledger,
+    write_positions,
+)
 from pipeline.core.lineage import LedgerPage
 from pipeline.core.position import Positions
+from pipeline.core.state_delta import State, as_full, plan_state, restored, unchanged
+from pipeline.core.valid_through import Through, overall
+from pipeline.core.valid_through_text import read_through, time_text, write_through
+from pipeline.errors import ChainBroken
 from pipeline.lake.position_chain import POSITIONS, STATE
-from pipeline.lake.state_files import StateFiles
+from pipeline.lake.state_files import Pointer, StateFile, StateFiles
 
 LEDGER = "headrace.ledger"
 RUN = "headrace.run"
 WRITER = "headrace.writer"
 """Name of the worker or command that committed, for people who look at the table's history. Headrace doesn't read it."""
 
+THROUGH = "headrace.valid-through"
+"""Up to when the table has all records of all streams, for people and other programs. Left out where that isn't known."""
+THROUGH_OF = "headrace.valid-through.streams"
+"""The same of each stream, by which the next commit goes on: [[ARN, epoch, time], ...]."""
+
 LIMIT = 64 * 1024
 """The most bytes in a summary. Each commit writes a metadata file that repeats the summaries of all snapshots."""
+_SHARDS = LIMIT // 32
+"""With more shards than this, positions aren't even packed to see whether they fit: they seldom take less than 32 bytes a shard."""
 _MOST_TEXT = 500
 """The most characters of an entry that only people read."""
 
 
-def summary_of(landing: Landing, states: StateFiles, *, writer: str, table: UUID) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The state of a snapshot that has it in files."""
+
+    state: State
+    full: StateFile
+
+
+def summary_of(
+    landing: Landing, states: StateFiles, *, writer: str, table: UUID, base: Stored | None = None
+) -> dict[str, str]:
     """The summary's entries for this landing. Writes a state file first if they are too large."""
-    values = {POSITIONS: write_positions(landing.positions), LEDGER: write_ledger(landing.page)}
-    if sum(map(len, values.values())) > LIMIT:
-        values = {STATE: states.write(values, of=table)}
+    told = {LEDGER: write_ledger(landing.page)}
+    if landing.through:
+        told[THROUGH_OF] = write_through(landing.through)
+    values = _inline(landing.positions, told)
+    if values is None:
+        values = {STATE: str(_written(landing, told, states, table=table, base=base))}
     runs = ", ".join(sorted({r.run for r in landing.page.ranges}))
+    until = overall(landing.through, landing.positions)
+    if until is not None:
+        values[THROUGH] = time_text(until)
     return values | {RUN: runs[:_MOST_TEXT], WRITER: writer[:_MOST_TEXT]}
 
 
+def _inline(positions: Positions, told: Mapping[str, str]) -> dict[str, str] | None:
+    if len(positions.shards) > _SHARDS:
+        return None
+    values = {POSITIONS: write_positions(positions), **told}
+    return None if sum(map(len, values.values())) > LIMIT else values
+
+
+def _written(
+    landing: Landing, told: Mapping[str, str], states: StateFiles, *, table: UUID, base: Stored | None
+) -> Pointer:
+    """Write a delta against the full file that the base has, or a full file."""
+    state = as_full(landing.positions) if base is None else plan_state(base.state, landing)
+    if base is not None and state.full is base.state.full:
+        delta = states.write({POSITIONS: write_delta(state.delta), **told}, of=table)
+        pointer = Pointer(base.full, delta, state.digest)
+    else:
+        full = states.write({POSITIONS: write_full(state.positions), **told}, of=table)
+        pointer = Pointer(full, digest=state.digest)
+    states.kept.keep(pointer, state)
+    return pointer
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What a snapshot says of all shards and streams. Each commit carries it on."""
+
+    positions: Positions
+    through: Through
+    """Nothing by an older version of Headrace."""
+    stored: Stored | None = None
+    """For positions in files with a digest."""
+
+
+def state_in(summary: Mapping[str, str], states: StateFiles) -> Carried:
+    if STATE not in summary:
+        return Carried(read_positions(summary[POSITIONS]), _through_in(summary))
+    pointer = Pointer.read(summary[STATE])
+    own = states.read(pointer.own)
+    if pointer.digest is None:
+        return Carried(states.full(pointer.full, own).positions, _through_in(own))
+    state = _restored(pointer, states, own)
+    if state is None:
+        raise ChainBroken(
+            f"the positions in {', '.join(map(states.path, pointer.names))} aren't those that the table's ledgers lead to: their digest "
+            "differs from the one in the snapshot. Nothing was committed; run `headrace repair`, which takes the positions from the "
+            "rows, and report this as an error of Headrace"
+        )
+    states.kept.keep(pointer, state)
+    return Carried(state.positions, _through_in(own), Stored(state, pointer.full))
+
+
+def _through_in(values: Mapping[str, str]) -> Through:
+    return read_through(values.get(THROUGH_OF, "[]"))
+
+
+def _restored(pointer: Pointer, states: StateFiles, own: Mapping[str, str]) -> State | None:
+    """The state in the files; None where it hasn't the digest that the pointer names. `own`: what the snapshot's own file has."""
+    full = states.full(pointer.full, own if pointer.delta is None else states.read(pointer.full))
+    if (kept := states.kept.find(pointer)) is not None:
+        return kept
+    delta = unchanged(full).delta if pointer.delta is None else read_delta(own[POSITIONS])
+    return restored(full, delta, pointer.digest or 0)
+
+
 def positions_in(summary: Mapping[str, str], states: StateFiles) -> Positions:
-    return read_positions(_resolved(summary, states)[POSITIONS])
+    return state_in(summary, states).positions
 
 
 def ledger_in(summary: Mapping[str, str], states: StateFiles) -> LedgerPage:
     """The ledger page in a summary; empty for a snapshot that lands no range and only repeats the positions."""
-    text = _resolved(summary, states).get(LEDGER)
+    values = states.read(Pointer.read(summary[STATE]).own) if STATE in summary else summary
+    text = values.get(LEDGER)
     return LedgerPage() if text is None else read_ledger(text)
-
-
-def _resolved(summary: Mapping[str, str], states: StateFiles) -> Mapping[str, str]:
-    return states.read(summary[STATE]) if STATE in summary else summary

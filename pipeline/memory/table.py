@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Literal
@@ -16,6 +16,7 @@ from pipeline.core.lineage import LedgerPage
 from pipeline.core.position import Positions
 from pipeline.core.repair_plan import KnownState, LastRow, Picked, TableEvidence
 from pipeline.core.stream import ShardKey, StreamId
+from pipeline.core.valid_through import Through
 from pipeline.errors import ChainBroken, CommitUnknown, Transient, Unknown
 from pipeline.lake_ports import Committed, LakeTable, StagingSpec, TableState
 from pipeline.ports import Clock
@@ -31,6 +32,7 @@ COLUMNS = (
     "arrival_ts",
     "data",
     "decode_error",
+    "sort_key",
 )
 _STALE = timedelta(hours=12)
 """Staged files that are older than this aren't committed, as in the table on Iceberg: clean-up tools may have deleted them."""
@@ -59,6 +61,7 @@ class Snapshot:
     picked: int | None = None
     """For a cherry-pick, the snapshot whose rows it has, without that snapshot's positions; else None."""
     at: datetime = _EPOCH
+    through: Through = field(default_factory=dict)
 
     @property
     def snapshot(self) -> int:
@@ -119,7 +122,7 @@ class MemoryTable(LakeTable):
                 raise CommitUnknown(f"{unsure} commits got no clear answer, and the table shows none of them")
             self._check_files(proposal.files, unsure=unsure)
             # Each try is decided anew: the decision on an older base says nothing about the new one (D9).
-            landing = decide_landing(base.positions, proposal)
+            landing = decide_landing(base.positions, proposal, base.through)
             if landing.is_empty:
                 return Committed(landing, None, base)
             made = self._snapshot(base.snapshot, landing)
@@ -157,7 +160,7 @@ class MemoryTable(LakeTable):
             base = self.load()
             if base.origin_allowed:
                 raise ChainBroken("the table has no positions that could be carried forward")
-            landing = Landing(LedgerPage(), (), (), base.positions)
+            landing = Landing(LedgerPage(), (), (), base.positions, base.through)
             made = self._snapshot(base.snapshot, landing)
             try:
                 if self._swap(made):
@@ -239,7 +242,13 @@ class MemoryTable(LakeTable):
 
     def _snapshot(self, parent: int | None, landing: Landing) -> Snapshot:
         return Snapshot(
-            next(self._ids), parent, landing.positions, landing.page, landing.files, at=self._clock.now()
+            next(self._ids),
+            parent,
+            landing.positions,
+            landing.page,
+            landing.files,
+            at=self._clock.now(),
+            through=landing.through,
         )
 
     def _refs(self) -> dict[str, Ref]:
@@ -277,7 +286,13 @@ class MemoryTable(LakeTable):
                 )
             if snapshot.ours:
                 shape = Shape(known, foreign)
-                return TableState(snapshot.positions, head, origin_allowed=False, shape=shape)
+                return TableState(
+                    snapshot.positions,
+                    head,
+                    origin_allowed=False,
+                    shape=shape,
+                    through=snapshot.through,
+                )
         if any(snapshot.ours for snapshot in self.snapshots.values()):
             raise ChainBroken("the table was rolled back to before its first landing. Nothing was committed")
         if any(snapshot.files for snapshot in self.history(head)):

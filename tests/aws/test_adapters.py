@@ -9,13 +9,19 @@ import pytest
 
 from pipeline.adapters import Adapters
 from pipeline.aws import clients
+from pipeline.memory.clock import MemoryClock
 from pipeline.settings.model import AwsSettings, LandingSettings, Settings, StreamSettings
 
 CREDENTIALS_FILE = "[default]\naws_access_key_id = {0}\naws_secret_access_key = secret\n"
 
 
 @pytest.fixture
-def adapters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Adapters:
+def clock() -> MemoryClock:
+    return MemoryClock()
+
+
+@pytest.fixture
+def adapters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: MemoryClock) -> Adapters:
     """The adapters of a process whose AWS keys are in a file."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
@@ -29,7 +35,8 @@ def adapters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Adapters:
             streams=(StreamSettings(name="orders"),),
             aws=AwsSettings(region="eu-west-1", endpoint="http://127.0.0.1:1"),
             landing=LandingSettings(home=str(tmp_path / "lake")),
-        )
+        ),
+        clock,
     )
 
 
@@ -52,9 +59,12 @@ def test_each_duty_has_its_own_source(adapters: Adapters):
     assert adapters.source("leader") is not adapters.source("sensor of w1")
 
 
-def test_new_keys_in_the_credentials_file_are_used_from_the_next_tick_on(adapters: Adapters, tmp_path: Path):
+def test_new_keys_in_the_credentials_file_are_used_a_second_later(
+    adapters: Adapters, clock: MemoryClock, tmp_path: Path
+):
     before, leases = key_of(adapters), adapters.leases()
     (tmp_path / "credentials").write_text(CREDENTIALS_FILE.format("rotated"))
+    clock.pause(1)
     assert (before, key_of(adapters)) == ("first", "rotated")
     assert adapters.leases() is not leases
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.derive import HoleRows, Span, derived, hole_of, spans_of
+from pipeline.core.derive import Span, StretchRows, derived, spans_of, stretch_of
 from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, Range
 from pipeline.core.position import Position
 from tests.lake.files import NOON, a_key
@@ -43,7 +43,7 @@ def test_a_range_that_moves_no_sequence_number_accounts_for_no_row():
 
 def test_a_row_between_two_spans_is_in_the_hole_between_them():
     spans = spans_of([an_entry(1, a_range(None, 20)), an_entry(3, a_range(35, 50))])[A]
-    assert [hole_of(n, spans) for n in (1, 20, 21, 35, 36, 50, 51)] == [None, None, 1, 1, None, None, 2]
+    assert [stretch_of(n, spans) for n in (1, 20, 21, 35, 36, 50, 51)] == [None, None, 1, 1, None, None, 2]
 
 
 def test_the_rows_of_a_hole_become_one_range_from_the_span_below_to_the_span_above():
@@ -52,7 +52,7 @@ def test_the_rows_of_a_hole_become_one_range_from_the_span_below_to_the_span_abo
         lost(3),
         an_entry(3, a_range(35, 50)),
     ]
-    rows = {A: [HoleRows(1, rows=9, last_sequence=34, first_arrival=NOON, last_arrival=NOON)]}
+    rows = {A: [StretchRows(1, rows=9, last_sequence=34, first_arrival=NOON, last_arrival=NOON)]}
     _, part, _ = derived(entries, spans_of(entries), rows)
     assert isinstance(part, Lost)
     (made,) = part.ranges
@@ -63,13 +63,13 @@ def test_the_rows_of_a_hole_become_one_range_from_the_span_below_to_the_span_abo
 
 def test_rows_above_all_spans_end_with_their_last_row():
     entries: list[LedgerEntry | Lost] = [an_entry(1, a_range(None, 20)), lost(3)]
-    _, part = derived(entries, spans_of(entries), {A: [HoleRows(1, 3, 25, NOON, NOON)]})
+    _, part = derived(entries, spans_of(entries), {A: [StretchRows(1, 3, 25, NOON, NOON)]})
     assert isinstance(part, Lost)
     assert part.ranges[0].upto == Position(25, arrival=NOON)
 
 
 def test_rows_of_a_shard_without_any_ledger_begin_at_its_start():
-    _, part = derived([an_entry(1), lost(3)], {}, {B: [HoleRows(0, 3, 25)]})
+    _, part = derived([an_entry(1), lost(3)], {}, {B: [StretchRows(0, 3, 25)]})
     assert isinstance(part, Lost)
     assert (part.ranges[0].key, part.ranges[0].after) == (B, None)
 
@@ -82,22 +82,22 @@ def test_rows_belong_to_the_lost_part_after_the_ledger_below_them():
         an_entry(5, a_range(35, 50)),
         lost(7),
     ]
-    rows = {A: [HoleRows(1, 9, 34), HoleRows(2, 1, 60)], B: [HoleRows(0, 2, 2)]}
+    rows = {A: [StretchRows(1, 9, 34), StretchRows(2, 1, 60)], B: [StretchRows(0, 2, 2)]}
     parts = [e for e in derived(entries, spans_of(entries), rows) if isinstance(e, Lost)]
     assert [[(r.key, r.rows) for r in part.ranges] for part in parts] == [[(B, 2)], [(A, 9)], [(A, 1)]]
 
 
 def test_without_a_lost_part_nothing_is_derived():
     entries = [an_entry(1, a_range(None, 20))]
-    assert derived(entries, spans_of(entries), {A: [HoleRows(1, 3, 25)]}) == entries
+    assert derived(entries, spans_of(entries), {A: [StretchRows(1, 3, 25)]}) == entries
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 10)), max_size=8), st.integers(0, 60))
 def test_a_row_is_in_a_hole_exactly_if_no_range_accounts_for_it(ranges: list[tuple[int, int]], row: int):
     entries = [an_entry(i, a_range(a, a + n)) for i, (a, n) in enumerate(ranges, start=1)]
     spans = spans_of(entries).get(A, ())
-    hole = hole_of(row, spans)
-    assert (hole is None) == any(a < row <= a + n for a, n in ranges)
-    if hole is not None:
-        assert all(span.upto < row for span in spans[:hole])
-        assert all(row <= span.above for span in spans[hole:])
+    stretch = stretch_of(row, spans)
+    assert (stretch is None) == any(a < row <= a + n for a, n in ranges)
+    if stretch is not None:
+        assert all(span.upto < row for span in spans[:stretch])
+        assert all(row <= span.above for span in spans[stretch:])

@@ -1,6 +1,8 @@
 """The example own-stream, from the first command of its README to the last one that reads."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 from pipeline.local.endpoint import LocalAws
@@ -30,3 +32,24 @@ def test_records_that_were_put_are_consumed_and_shown_by_the_lineage(
     assert all(shard in lineage for shard in SHARDS)
     assert "200 records in 2 ranges of 2 shards" in lineage
     assert "200 records in lake.orders" in example.type("python read_records.py")
+    first = example.type("python read_new.py")
+    assert "200 new records" in first
+    shards = [line.split()[0] for line in first.splitlines() if line.startswith("shardId")]
+    assert shards == sorted(shards)
+    assert "no new commit" in example.type("python read_new.py")
+    example.type("python put_records.py 200")
+    example.type("headrace consume --shard shardId-000000000000 shardId-000000000001")
+    assert "200 new records" in example.type("python read_new.py")
+
+    (example.folder / "read-up-to.txt").write_text("1234")
+    gone = subprocess.run(
+        [sys.executable, "read_new.py"],
+        cwd=example.folder,
+        env=example.variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert gone.returncode == 1
+    assert "Nothing was read" in gone.stderr
+    assert (example.folder / "read-up-to.txt").read_text() == "1234"

@@ -9,7 +9,7 @@ from pipeline.core.lineage import Kind
 from pipeline.core.stream import ShardKey
 from pipeline.errors import ChainBroken, WrongShape
 from pipeline.lake import read
-from pipeline.lake.state_files import StateFiles
+from pipeline.lake.state_files import Pointer
 from tests.lake.files import ORIGIN, a_key, a_landing, a_range, at, with_origin
 from tests.lake.tables import IcebergLake
 
@@ -65,7 +65,7 @@ def test_each_landing_with_large_positions_has_a_file_of_its_own(lake: IcebergLa
 def test_the_files_lie_outside_of_the_tables_location_where_tools_remove_orphans(lake: IcebergLake):
     (file,) = (lake.folder / "state").iterdir()
     assert lake.iceberg.open().location() not in str(file)
-    assert summary_of(lake)["headrace.state"].split(":")[1] == file.name
+    assert Pointer.read(summary_of(lake)["headrace.state"]).names == (file.name,)
 
 
 def test_small_positions_stay_in_the_summary(tmp_path: Path):
@@ -89,7 +89,22 @@ def test_a_file_that_was_changed_is_refused(lake: IcebergLake):
         lake.iceberg.load()
 
 
-@pytest.mark.parametrize("pointer", ["2:a.json:00", "1", "1:../secrets:00", ""])
-def test_the_error_for_a_pointer_of_an_unknown_form_says_to_upgrade(tmp_path: Path, pointer: str):
+_HASH = "0" * 64
+
+
+@pytest.mark.parametrize(
+    "pointer",
+    [
+        f"3:{_HASH}:a.json:{_HASH}",
+        f"2:{_HASH}:a.json",
+        f"2:a.json:{_HASH}",
+        f"2:{_HASH}:a.json:{_HASH}:",
+        f"2:{_HASH}:a.json:{_HASH}:../b.json:{_HASH}",
+        f"1:../secrets:{_HASH}",
+        "1",
+        "",
+    ],
+)
+def test_the_error_for_a_pointer_of_an_unknown_form_says_to_upgrade(pointer: str):
     with pytest.raises(WrongShape, match="upgrade Headrace"):
-        StateFiles(str(tmp_path)).read(pointer)
+        Pointer.read(pointer)

@@ -18,6 +18,7 @@ from pipeline.errors import Transient, Unreachable, WrongShape
 from pipeline.lake import stage_files, stage_task, summary
 from pipeline.lake.lineage_table import IcebergLineage
 from pipeline.lake.schema import PROPERTIES
+from pipeline.lake.state_files import Pointer
 from pipeline.lake.table_files import IcebergFiles
 from pipeline.settings.model import UpkeepSettings
 from tests.lake.files import ORIGIN, StandingClock, a_key, a_landing, a_range, at
@@ -166,9 +167,12 @@ def test_a_state_file_goes_once_no_snapshot_and_no_metadata_file_points_to_it(
     kept.lake.iceberg.commit(Proposal((a_range(A, None, 7, kind=Kind.ADOPT),)))
     (first,) = kept.states()
     shorten(kept)
+    # The first move is a delta against the first file. At the second one a new full file is due, and nothing needs the first any more.
+    for number in (8, 9):
+        kept.lake.iceberg.commit(Proposal((a_range(A, number - 1, number, kind=Kind.ADOPT),)))
+    assert len(kept.states()) == 3
     kept.lake.iceberg.carry()
-    assert len(kept.states()) == 2
-    newest = kept.states() - {first}
+    newest = kept.states() - {first, full_file(kept)}
     for _ in range(30):
         kept.lake.iceberg.carry()
     kept.clock.at += DAY
@@ -178,7 +182,13 @@ def test_a_state_file_goes_once_no_snapshot_and_no_metadata_file_points_to_it(
     kept.days(5)
     assert first not in kept.states()
     assert not newest & kept.states()
-    assert kept.lake.handle().load().positions.of(A) == at(7)
+    assert kept.lake.handle().load().positions.of(A) == at(9)
+
+
+def full_file(kept: Kept) -> str:
+    """The full state file that main's head points to."""
+    head = next(kept.lake.iceberg.history())
+    return Pointer.read(head.summary["headrace.state"]).full.name
 
 
 def test_the_names_of_staged_files_have_the_form_by_which_upkeep_knows_them(kept: Kept):
@@ -230,6 +240,31 @@ def test_the_state_file_of_a_tagged_snapshot_stays(kept: Kept, monkeypatch: pyte
     assert len(kept.states()) < 20
     kept.lake.iceberg.open().manage_snapshots().set_current_snapshot(first).commit()
     assert kept.lake.handle().load().positions.of(A) == at(7)
+
+
+def test_the_full_state_file_stays_that_only_an_expired_snapshot_has_written(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(summary, "LIMIT", 0)
+    many = tuple(a_range(a_key(n), None, 7, kind=Kind.ADOPT) for n in range(100))
+    kept.lake.iceberg.commit(Proposal(many))
+    writer, full = kept.lake.iceberg.load().snapshot, full_file(kept)
+    shorten(kept)
+    kept.lake.iceberg.commit(Proposal((a_range(A, 7, 8, kind=Kind.ADOPT),)))
+    for _ in range(30):
+        kept.lake.iceberg.carry()
+    kept.clock.at += DAY
+    kept.days(1)
+    for _ in range(HISTORY + 1):
+        kept.lake.iceberg.carry()
+    deltas = len(kept.states())
+    kept.days(5)
+    assert writer not in kept.lake.iceberg.retained().snapshots
+    assert len(kept.states()) < deltas
+    assert full_file(kept) == full
+    found = kept.lake.handle().load().positions
+    assert found.of(A) == at(8)
+    assert len(found.shards) == 100
 
 
 def test_files_of_expired_snapshots_stay_while_an_older_metadata_file_names_them(kept: Kept):

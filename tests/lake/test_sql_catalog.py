@@ -7,13 +7,14 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import SetPropertiesUpdate, update_table_metadata
+from sqlalchemy import event
 
 from pipeline.errors import MetadataLost
 from pipeline.lake.catalog import CATALOG_NAME, embedded_catalog
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.sql_catalog import KeepingSqlCatalog, applied
 from tests.lake.files import ORIGIN, a_key, a_landing
-from tests.lake.tables import IcebergLake, append_as_others
+from tests.lake.tables import IcebergLake, append_as_others, before_next_swap
 
 A = a_key(0)
 
@@ -52,6 +53,18 @@ def test_a_commit_copies_no_snapshot(lake: IcebergLake):
     after = lake.iceberg.open().metadata.snapshots
     assert len(after) == len(before) + 1
     assert all(kept is former for kept, former in zip(after, before, strict=False))
+
+
+def test_each_attempt_asks_the_database_twice(lake: IcebergLake):
+    catalog = lake.iceberg.catalog
+    assert isinstance(catalog, KeepingSqlCatalog)
+    asked: list[str] = []
+    event.listen(catalog.engine, "before_cursor_execute", lambda *args: asked.append(args[2].split()[0]))
+    proposal = a_landing(lake.iceberg.staging_spec(), A, after=None, numbers=[1])
+    asked.clear()
+    before_next_swap(catalog, lambda: append_as_others(lake.handle().open()))
+    lake.iceberg.commit(proposal)
+    assert asked == ["SELECT", "UPDATE"] * 2, "one refused attempt, and one that landed"
 
 
 def test_a_table_doesnt_read_again_a_metadata_file_that_it_has_read_or_written(lake: IcebergLake):

@@ -71,8 +71,8 @@ _TABLE_BUGS: Final = (
         "a refused commit is put on the new head without being judged again (D9)",
         (
             "memory.table",
-            "landing = decide_landing(base.positions, proposal)",
-            "landing = next(iter(tries.values()), None) or decide_landing(base.positions, proposal)",
+            "landing = decide_landing(base.positions, proposal, base.through)",
+            "landing = next(iter(tries.values()), None) or decide_landing(base.positions, proposal, base.through)",
         ),
     ),
     a_bug(

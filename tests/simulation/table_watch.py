@@ -1,5 +1,5 @@
 """The lake table and the judge of its commits: does each commit agree with the records that were put (I1, I3, I4,
-I8, I9, I12, I13)?"""
+I8, I9, I12, I13, I34)?"""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pipeline.lake_ports import TableState
 from pipeline.memory.clock import START
 from pipeline.memory.table import LostOnTheWay, MemoryTable, Snapshot
 from pipeline.settings.choices import InitialPosition
+from tests.simulation.state_watch import StateWatch
 from tests.simulation.truth import ShardTruth, Violation
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class WatchedTable(MemoryTable):
         self.repairing = False
         """True while a person's repair is being committed."""
         self.rows_of = lambda file: world.stage.rows[file.path]
+        self._written = StateWatch()
         self._before: dict[int, dict[ShardKey, tuple[Any, ...]]] = {}
         """By snapshot: the position, the number of read records and the gaps of its shards before it."""
         self._made: dict[int, tuple[datetime, float]] = {}
@@ -110,6 +112,8 @@ class WatchedTable(MemoryTable):
     # -- the judge ---------------------------------------------------------------------------------------------
 
     def _judge(self, made: Snapshot, by: str) -> None:
+        ours = (each.id for each in self.history(made.parent) if each.ours)
+        self._written.judge(made, None if self.repairing else next(ours, None))
         for stream, origin in made.page.origins:
             if self._is_dropped_life(stream, made):
                 self.origins[stream] = origin.start.at

@@ -1,0 +1,131 @@
+"""Up to which arrival time the lake table has all records of a stream: the table's statement `valid-through`.
+
+"Every record that Kinesis received between the stream's origin and this time is in the table, or the lineage table tells why it
+isn't." A statement needs two things:
+
+*All shards are known.* The table has positions of shards that were read, and doesn't know of a root shard that no run has read
+yet. So a statement begins with a proof by the leader, which lists all shards at each clean-up (`shards_that_prove`). From then on
+each commit carries it: whatever becomes of the known shards, an END names the children, which count as open.
+
+*How far each open shard has landed.* Up to its witness: the arrival of its last landed record, or the later time at which Kinesis
+said that nothing newer was there. A child that wasn't read yet is bounded by the witnesses of its parents. The stream is as far
+as the shard that is furthest behind, and a shard of which nothing is known keeps the statement where it was.
+
+Only times by Kinesis's clocks count. A statement never goes back: what was complete stays so. It is withdrawn where that needn't be
+so: after a person moved a position, and after an END that may not name all children.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+from pipeline.core.lineage import Kind, LedgerPage, Range
+from pipeline.core.order import Family, children_of_ends
+from pipeline.core.position import Positions
+from pipeline.core.shard import Shard
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.core.sync import cover_all
+
+Through = Mapping[StreamId, datetime]
+"""Stream -> up to when its records are in the table. A stream without a statement isn't there."""
+
+APPROXIMATE = timedelta(minutes=1)
+"""Kinesis's arrival times are approximate, and needn't grow from record to record: a statement stays this far behind them."""
+
+
+def through_after(
+    stated: Through,
+    base: Positions,
+    *,
+    page: LedgerPage,
+    positions: Positions,
+    proofs: Iterable[tuple[StreamId, frozenset[str]]],
+) -> dict[StreamId, datetime]:
+    """The statements of a commit that brings this ledger page. `stated`, `base`: of the snapshot that it is built on; `positions`:
+    of the commit itself. `proofs`: for streams, what `shards_that_prove` returned."""
+    withdrawn = {each.key.stream for each in page.ranges if _withdraws(each)}
+    # Checked on the base: between the leader's look and the commit the table may have been rolled back.
+    placed = _by_stream(base)
+    proven = {stream for stream, shards in proofs if shards and shards <= placed.get(stream, frozenset())}
+    after: dict[StreamId, datetime] = {}
+    for stream in sorted((stated.keys() | proven) - withdrawn):
+        known = [at for at in (stated.get(stream), reached(stream, positions)) if at is not None]
+        if known:
+            after[stream] = max(known)
+    return after
+
+
+def reached(stream: StreamId, positions: Positions) -> datetime | None:
+    """How far all shards that the table knows have landed; None where that isn't known of one of them."""
+    placed = {key.shard_id: at for key, at in positions.shards.items() if key.stream == stream}
+    bounds = [at.witness for at in placed.values() if not at.ended]
+    for child, parents in children_of_ends(stream, positions).items():
+        if child not in placed:
+            # Its records arrived after all of its parents'. Not all of its parents may have ended yet: the earliest is safe.
+            bounds.extend(placed[parent].witness for parent in parents)
+    known = [at for at in bounds if at is not None]
+    return min(known) - APPROXIMATE if known and len(known) == len(bounds) else None
+
+
+def overall(stated: Through, positions: Positions) -> datetime | None:
+    """The statement about all streams of the table together; None where one of them has none. Of each stream only the newest
+    life counts: nothing more can land of a life that is over."""
+    newest: dict[str, StreamId] = {stream.arn: stream for stream in sorted(positions.streams())}
+    if not newest or any(stream not in stated for stream in newest.values()):
+        return None
+    return min(stated[stream] for stream in newest.values())
+
+
+def shards_that_prove(family: Family, listed: Iterable[Shard], positions: Positions) -> frozenset[str] | None:
+    """The shards whose positions prove that the table knows every shard with unread records; None where it may not.
+
+    `listed`: all shards that Kinesis lists. `family`: of this listing and of these positions.
+    """
+    shards = tuple(listed)
+    # A late listing may hide shards, but then hash keys are left out.
+    if not cover_all([shard.hash_range for shard in shards if not shard.closed]):
+        return None
+    passed = family.passed(positions)
+    if all(_is_known(shard.shard_id, family, positions, passed) for shard in shards):
+        return frozenset(key.shard_id for key in positions.shards if key.stream == family.stream)
+    return None
+
+
+def _is_known(shard_id: str, family: Family, positions: Positions, passed: Mapping[str, str]) -> bool:
+    """Whether the shard has a position, comes before one that has, or after open shards that the table knows."""
+    if shard_id in passed or positions.of(ShardKey(family.stream, shard_id)) is not None:
+        # The first range of a descendant named the reason why each shard above it needn't be read.
+        return True
+    return _is_ahead(shard_id, family, positions)
+
+
+def _is_ahead(shard_id: str, family: Family, positions: Positions) -> bool:
+    """Whether the shard is read after known shards: an END names it, or each of its parents has an open position or is itself ahead."""
+    todo, seen, is_anchored = [shard_id], set[str](), False
+    while todo:
+        each = todo.pop()
+        at = positions.of(ShardKey(family.stream, each))
+        if each in family.expected or (at is not None and not at.ended):
+            is_anchored = True
+        elif each not in seen:
+            seen.add(each)
+            parents = family.parents.get(each, frozenset())
+            if at is not None or not parents:
+                # An END that doesn't name this child, or a root shard that no run has read.
+                return False
+            todo += parents
+    # Parents that contradict each other may lead in a circle to nothing.
+    return is_anchored
+
+
+def _withdraws(each: Range) -> bool:
+    """Whether the range may make a statement wrong."""
+    return each.may_go_back or (each.upto.ended and not (each.kind is Kind.LANDED and each.upto.children))
+
+
+def _by_stream(positions: Positions) -> dict[StreamId, frozenset[str]]:
+    found: dict[StreamId, set[str]] = {}
+    for key in positions.shards:
+        found.setdefault(key.stream, set()).add(key.shard_id)
+    return {stream: frozenset(shards) for stream, shards in found.items()}

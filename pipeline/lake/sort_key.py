@@ -1,0 +1,38 @@
+"""The column `sort_key`: a text by which the records of a shard sort in their order, in every engine.
+
+    003:749:0000000000000000012
+    |   |   `-- sub-sequence number, 19 digits
+    |   `------ sequence number
+    `---------- how many digits the sequence number has
+
+Sequence numbers have up to 56 digits today, and 129 by Kinesis's API: too many for any decimal type, and as texts of different
+lengths they sort wrongly. The lineage table's `sort_key` of a position has the same form with an end (`order_text`), so that
+`sort_key > after.sort_key AND sort_key <= upto.sort_key` finds the records of a range.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.lake_ports import StagingSpec
+
+SORT_KEY = "sort_key"
+
+
+def with_sort_key(rows: pa.Table, spec: StagingSpec) -> pa.Table:
+    """The rows with their sort keys, if the table has that column: a driver of an older version of Headrace doesn't name it."""
+    if all(name != SORT_KEY for name, _ in spec.field_ids):
+        return rows
+    return rows.append_column(SORT_KEY, sort_keys(rows["sequence_number"], rows["sub_sequence_number"]))
+
+
+def sort_keys(sequence: Any, sub: Any) -> Any:
+    """Two columns to one: for each record its sort key; null where the record has no sequence number."""
+    # A leading zero would make a number longer than a greater one.
+    digits = pc.ascii_ltrim(sequence, "0")
+    length = pc.utf8_lpad(pc.cast(pc.binary_length(digits), pa.string()), 3, "0")
+    within = pc.fill_null(pc.utf8_lpad(pc.cast(sub, pa.string()), 19, "0"), "0" * 19)
+    return pc.binary_join_element_wise(length, digits, within, ":")

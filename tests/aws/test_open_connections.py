@@ -1,0 +1,132 @@
+"""A request on a connection of boto3's client that is open already, against a server that answers as each test wants."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain, repeat
+
+import pytest
+from botocore.awsrequest import AWSPreparedRequest
+from botocore.httpsession import URLLib3Session
+
+from pipeline.aws.open_connections import OpenConnections
+
+PLAIN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\ncontent-length: 2\r\n\r\n{}"
+
+
+class Server:
+    """Answers requests with the given bytes, one after the other; after `None` it closes the connection."""
+
+    def __init__(self) -> None:
+        self.answers: Iterator[bytes | None] = repeat(PLAIN)
+        self.requests: list[bytes] = []
+        self.connections = 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _serve(self) -> None:
+        with suppress(OSError):  # the listener was closed
+            while True:
+                connection, _ = self._listener.accept()
+                self.connections += 1
+                threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            while request := _request(connection):
+                answer = next(self.answers)
+                self.requests.append(request)
+                if answer is None:
+                    return
+                connection.sendall(answer)
+
+
+def _request(connection: socket.socket) -> bytes:
+    got = b""
+    while not got.endswith(b"{}"):
+        if not (more := connection.recv(65_536)):
+            return b""
+        got += more
+    return got
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def session() -> URLLib3Session:
+    return URLLib3Session(timeout=(2, 0.5))  # type: ignore[arg-type] # the stubs know no pair, which botocore passes itself
+
+
+def opened(server: Server, session: URLLib3Session) -> OpenConnections:
+    """Connections of which one is open, because an ordinary request was answered on it."""
+    request = AWSPreparedRequest("POST", server.url, {}, b"{}", stream_output=False)  # type: ignore[arg-type] # any mapping will do
+    answer = session.send(request)
+    assert answer.status_code == 200
+    return OpenConnections(session, server.url)
+
+
+def test_without_an_open_connection_nothing_is_sent(server: Server, session: URLLib3Session):
+    assert OpenConnections(session, server.url).post({}, b"{}") is None
+    assert (server.connections, server.requests) == (0, [])
+
+
+def test_requests_go_through_the_open_connection(server: Server, session: URLLib3Session):
+    connections = opened(server, session)
+    assert [connections.post({"x-amz-target": "GetRecords"}, b"{}") for _ in range(3)] == [(200, b"{}")] * 3
+    assert server.connections == 1
+    assert (
+        server.requests[1:]
+        == [b"POST / HTTP/1.1\r\nx-amz-target: GetRecords\r\ncontent-length: 2\r\n\r\n{}"] * 3
+    )
+
+
+def test_an_answer_with_another_status_is_given_with_its_status(server: Server, session: URLLib3Session):
+    connections = opened(server, session)
+    server.answers = chain([b"HTTP/1.1 400 Bad Request\r\nContent-Length: 3\r\n\r\nno!"], repeat(PLAIN))
+    assert connections.post({}, b"{}") == (400, b"no!")
+    assert connections.post({}, b"{}") == (200, b"{}")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}and more",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nonly a part",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 90\r\n\r\nonly a part",
+        b"HTTP/1.1 200 OK\r\nContent-Le",
+        b"something else\r\n\r\n",
+    ],
+)
+def test_after_an_answer_of_another_form_the_connection_is_closed(
+    server: Server, session: URLLib3Session, answer: bytes | None
+):
+    connections = opened(server, session)
+    server.answers = chain([answer], repeat(PLAIN))
+    assert connections.post({}, b"{}") is None
+    assert connections.post({}, b"{}") is None, "no connection is open until an ordinary request opens one"
+    assert opened(server, session).post({}, b"{}") == (200, b"{}")
+    assert server.connections == 2
+
+
+def test_an_answer_that_comes_in_pieces_is_put_together(server: Server, session: URLLib3Session):
+    connections = opened(server, session)
+    body = bytes(range(256)) * 4_000  # more than one piece on any network
+    server.answers = iter([b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body])
+    assert connections.post({}, b"{}") == (200, body)

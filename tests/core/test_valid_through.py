@@ -1,0 +1,310 @@
+"""`valid-through`: when the table says that it has all records up to a time, and when it doesn't."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.core.landing import Landing, Proposal, decide_landing
+from pipeline.core.lineage import Kind, Range
+from pipeline.core.order import a_family
+from pipeline.core.position import TRIM, Origin, Position, Positions, Start
+from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.core.valid_through import APPROXIMATE, Through, overall, reached, shards_that_prove
+from pipeline.core.valid_through_text import read_through, time_text, write_through
+
+ORDERS = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1_700_000_000)
+CLICKS = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/clicks", 1_700_000_000)
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+HALVES = (HashRange(0, 9), HashRange(10, MAX_HASH_KEY))
+LEFT, RIGHT = (Shard("left", hash_range=HALVES[0]), Shard("right", hash_range=HALVES[1]))
+
+
+def key(shard: str, stream: StreamId = ORDERS) -> ShardKey:
+    return ShardKey(stream, shard)
+
+
+def positions(stream: StreamId = ORDERS, **at: Position) -> Positions:
+    return Positions({stream: Origin(TRIM, NOON - HOUR)}, {key(s, stream): p for s, p in at.items()})
+
+
+def read(until: datetime, number: int = 5) -> Position:
+    return Position(number, arrival=until)
+
+
+def ended(until: datetime, *children: str) -> Position:
+    return Position(5, ended=True, arrival=until, children=children)
+
+
+def moved(base: Positions, shard: str, upto: Position, kind: Kind = Kind.LANDED) -> Range:
+    return Range(kind, key(shard), base.of(key(shard)), upto, "run", "run/1")
+
+
+def landing(base: Positions, *ranges: Range, stated: Through, **more: object) -> Landing:
+    done = decide_landing(base, Proposal(ranges, **more), stated)  # type: ignore[arg-type]
+    assert not done.refused
+    return done
+
+
+def proof(base: Positions, *listed: Shard) -> set[str] | None:
+    found = shards_that_prove(a_family(ORDERS, listed, positions=base), listed, base)
+    return None if found is None else set(found)
+
+
+# --- how far the known shards have landed -------------------------------------------------------------------
+
+
+def test_a_stream_is_as_far_as_its_shard_that_is_furthest_behind():
+    at = positions(left=read(NOON), right=read(NOON - HOUR))
+    assert reached(ORDERS, at) == NOON - HOUR - APPROXIMATE
+
+
+def test_a_shard_at_rest_counts_up_to_when_kinesis_had_nothing_newer():
+    at = positions(left=read(NOON), right=replace(read(NOON - 9 * HOUR), seen=NOON - HOUR))
+    assert reached(ORDERS, at) == NOON - HOUR - APPROXIMATE
+
+
+def test_a_shard_that_never_had_a_record_counts_up_to_when_kinesis_had_nothing():
+    assert reached(ORDERS, positions(left=Position(seen=NOON))) == NOON - APPROXIMATE
+
+
+@pytest.mark.parametrize("unknown", [Position(7), Position(start=Start(NOON)), Position(gap_accepted=True)])
+def test_nothing_is_said_while_a_shards_position_tells_no_time(unknown: Position):
+    assert reached(ORDERS, positions(left=read(NOON), right=unknown)) is None
+
+
+def test_an_ended_shard_holds_nothing_up():
+    at = positions(left=ended(NOON - 9 * HOUR, "a", "b"), a=read(NOON), b=read(NOON), right=read(NOON))
+    assert reached(ORDERS, at) == NOON - APPROXIMATE
+
+
+def test_a_child_that_wasnt_read_yet_holds_the_statement_at_its_parents_last_record():
+    at = positions(left=ended(NOON - HOUR, "a", "b"), a=read(NOON), right=read(NOON))
+    assert reached(ORDERS, at) == NOON - HOUR - APPROXIMATE
+
+
+def test_the_child_of_a_merge_counts_from_the_parent_that_ended_earlier():
+    at = positions(left=ended(NOON - HOUR, "m"), right=ended(NOON, "m"))
+    assert reached(ORDERS, at) == NOON - HOUR - APPROXIMATE
+
+
+def test_a_child_of_a_parent_without_a_time_isnt_known():
+    at = positions(left=Position(5, ended=True, children=("a", "b")), right=read(NOON))
+    assert reached(ORDERS, at) is None
+
+
+def test_a_stream_without_an_open_shard_says_nothing():
+    assert reached(ORDERS, positions()) is None
+    assert reached(ORDERS, positions(CLICKS, left=read(NOON))) is None
+
+
+# --- the proof that all shards are known --------------------------------------------------------------------
+
+
+def test_the_proof_is_that_each_listed_shard_has_a_position():
+    assert proof(positions(left=read(NOON), right=read(NOON)), LEFT, RIGHT) == {"left", "right"}
+
+
+def test_a_root_shard_that_no_run_has_read_keeps_the_proof_away():
+    assert proof(positions(left=read(NOON)), LEFT, RIGHT) is None
+
+
+def test_a_late_listing_that_leaves_out_hash_keys_proves_nothing():
+    assert proof(positions(left=read(NOON)), LEFT) is None
+    assert proof(positions(left=read(NOON)), LEFT, Shard("right")) is None
+
+
+def test_a_closed_shard_that_no_run_has_read_keeps_the_proof_away():
+    closed = replace(RIGHT, closed=True)
+    child = Shard("child", ("right",), RIGHT.hash_range)
+    assert proof(positions(left=read(NOON)), LEFT, closed, child) is None
+
+
+def test_the_unread_parent_of_a_merge_keeps_the_proof_away():
+    merged = Shard("merged", ("left", "right"), HashRange(0, MAX_HASH_KEY))
+    listed = (replace(LEFT, closed=True), replace(RIGHT, closed=True), merged)
+    assert proof(positions(left=read(NOON)), *listed) is None
+    assert proof(positions(left=read(NOON)), merged) is None
+    assert proof(positions(left=read(NOON), right=read(NOON)), *listed) == {"left", "right"}
+
+
+def test_children_of_open_shards_are_known_though_no_run_has_read_them():
+    grandchild = Shard("grandchild", ("child",), RIGHT.hash_range)
+    listed = (
+        LEFT,
+        replace(RIGHT, closed=True),
+        Shard("child", ("right",), RIGHT.hash_range, closed=True),
+        grandchild,
+    )
+    assert proof(positions(left=read(NOON), right=read(NOON)), *listed) == {"left", "right"}
+    by_end = positions(left=read(NOON), right=ended(NOON, "child"))
+    assert proof(by_end, *listed) == {"left", "right"}
+
+
+def test_a_child_that_its_parents_end_doesnt_name_keeps_the_proof_away():
+    child = Shard("child", ("right",), RIGHT.hash_range)
+    listed = (LEFT, replace(RIGHT, closed=True), child)
+    assert proof(positions(left=read(NOON), right=ended(NOON)), *listed) is None
+
+
+def test_a_shard_from_before_the_origin_does_no_harm_once_a_descendant_was_read():
+    child = Shard("child", ("right",), RIGHT.hash_range)
+    listed = (LEFT, replace(RIGHT, closed=True), child)
+    assert proof(positions(left=read(NOON), child=read(NOON)), *listed) == {"left", "child"}
+
+
+def test_shards_that_contradict_each_other_prove_nothing():
+    one, other = Shard("one", ("other",), LEFT.hash_range), Shard("other", ("one",), RIGHT.hash_range)
+    assert proof(positions(left=read(NOON)), one, other) is None
+
+
+# --- from commit to commit ----------------------------------------------------------------------------------
+
+BASE = positions(left=read(NOON), right=read(NOON))
+STATED = {ORDERS: NOON - APPROXIMATE}
+PROOF = ((ORDERS, frozenset({"left", "right"})),)
+
+
+def test_no_statement_begins_without_a_proof():
+    done = landing(BASE, moved(BASE, "left", read(NOON + HOUR, 6)), stated={})
+    assert done.through == {}
+
+
+def test_a_proof_begins_a_statement_and_is_worth_a_commit():
+    done = landing(BASE, stated={}, proofs=PROOF)
+    assert (done.through, done.proves, done.is_empty) == (STATED, True, False)
+
+
+def test_a_second_proof_of_the_same_commits_nothing():
+    assert landing(BASE, stated=STATED, proofs=PROOF).is_empty
+
+
+def test_a_proof_for_shards_that_a_rollback_took_away_begins_nothing():
+    rolled_back = positions(left=read(NOON))
+    assert landing(rolled_back, stated={}, proofs=PROOF).is_empty
+
+
+def test_a_proof_that_tells_no_time_yet_begins_nothing():
+    unknown = positions(left=Position(5), right=read(NOON))
+    assert landing(unknown, stated={}, proofs=PROOF).is_empty
+
+
+def test_the_statement_moves_on_with_the_shard_that_is_furthest_behind():
+    ahead = landing(BASE, moved(BASE, "left", read(NOON + HOUR, 6)), stated=STATED)
+    assert ahead.through == STATED
+    both = landing(ahead.positions, moved(ahead.positions, "right", read(NOON + 2 * HOUR, 6)), stated=STATED)
+    assert both.through == {ORDERS: NOON + HOUR - APPROXIMATE}
+
+
+def test_arrivals_that_go_back_dont_take_a_statement_back():
+    done = landing(BASE, moved(BASE, "left", read(NOON - HOUR, 6)), stated=STATED)
+    assert done.through == STATED
+
+
+def test_a_shard_that_tells_no_time_keeps_the_statement_where_it_was():
+    base = positions(left=Position(5), right=read(NOON))
+    done = landing(base, moved(base, "right", read(NOON + HOUR, 6)), stated=STATED)
+    assert done.through == STATED
+
+
+def test_a_reshard_is_carried_over_without_a_new_proof():
+    at = landing(BASE, moved(BASE, "right", ended(NOON + HOUR, "a", "b")), stated=STATED)
+    later = landing(at.positions, moved(at.positions, "left", read(NOON + 9 * HOUR, 9)), stated=at.through)
+    assert later.through == {ORDERS: NOON + HOUR - APPROXIMATE}
+
+
+@pytest.mark.parametrize("kind", [Kind.REPOSITION, Kind.REPAIR])
+def test_a_position_that_a_person_moved_withdraws_the_statement(kind: Kind):
+    done = landing(BASE, moved(BASE, "left", read(NOON - HOUR, 1), kind), stated=STATED)
+    assert done.through == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "end"),
+    [
+        (Kind.LANDED, ended(NOON)),
+        (Kind.SKIPPED, ended(NOON, "a", "b")),
+        (Kind.FOREIGN, ended(NOON, "a", "b")),
+    ],
+)
+def test_an_end_that_may_not_name_all_children_withdraws_the_statement(kind: Kind, end: Position):
+    assert landing(BASE, moved(BASE, "left", end, kind), stated=STATED).through == {}
+
+
+def test_a_refused_range_withdraws_nothing():
+    stale = Range(Kind.REPOSITION, key("left"), read(NOON, 1), read(NOON, 2), "run", "run/1")
+    done = decide_landing(BASE, Proposal((stale,)), STATED)
+    assert done.refused
+    assert done.through == STATED
+
+
+def test_a_recorded_gap_withdraws_nothing():
+    """The lineage table names the records that are lost."""
+    done = landing(BASE, moved(BASE, "left", read(NOON + HOUR, 6), Kind.SKIPPED), stated=STATED)
+    assert done.through == STATED
+
+
+def test_an_end_that_is_removed_leaves_the_statement():
+    at = positions(left=ended(NOON - HOUR, "a", "b"), a=read(NOON), b=read(NOON), right=read(NOON))
+    done = landing(at, stated=STATED, drop=(key("left"),))
+    assert done.page.dropped
+    assert done.through == STATED
+
+
+# --- several streams, and lives -----------------------------------------------------------------------------
+
+
+def two_streams(clicks: Position | None = None) -> Positions:
+    at = {**BASE.shards, **({key("left", CLICKS): clicks} if clicks else {})}
+    return Positions(dict.fromkeys((ORDERS, CLICKS), Origin(TRIM, NOON)), at)
+
+
+def test_each_stream_has_its_own_statement_and_the_table_the_earliest():
+    at = two_streams(read(NOON - HOUR))
+    done = landing(at, stated=STATED, proofs=((CLICKS, frozenset({"left"})),))
+    assert done.through == {**STATED, CLICKS: NOON - HOUR - APPROXIMATE}
+    assert overall(done.through, at) == NOON - HOUR - APPROXIMATE
+
+
+def test_the_table_says_nothing_while_one_of_its_streams_doesnt():
+    assert overall(STATED, two_streams()) is None
+    assert overall(STATED, BASE) == NOON - APPROXIMATE
+    assert overall({}, Positions()) is None
+
+
+def test_of_a_stream_that_was_created_again_only_the_newest_life_counts():
+    newer = replace(ORDERS, epoch=ORDERS.epoch + 1)
+    at = Positions(dict.fromkeys((ORDERS, newer), Origin(TRIM, NOON)), BASE.shards)
+    assert overall(STATED, at) is None
+    assert overall({newer: NOON}, at) == NOON
+
+
+# --- the text in the summary --------------------------------------------------------------------------------
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from((ORDERS, CLICKS)),
+        st.datetimes(datetime(1970, 1, 1), datetime(2100, 1, 1)).map(  # noqa: DTZ001
+            lambda at: at.replace(microsecond=at.microsecond // 1000 * 1000, tzinfo=UTC)
+        ),
+    )
+)
+def test_statements_come_back_from_their_text(stated: dict[StreamId, datetime]):
+    assert read_through(write_through(stated)) == stated
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[1]", '[["a"]]', '[["a",1,"noon"]]', '[["a",1,"2026-01-01T00:00:00"]]', "[" * 9999]
+)
+def test_a_text_of_another_form_states_nothing(text: str):
+    assert read_through(text) == {}
+
+
+def test_times_are_told_in_utc_and_sort_as_texts():
+    assert time_text(NOON) == "2026-01-01T12:00:00.000+00:00"
+    assert time_text(NOON) < time_text(NOON + timedelta(milliseconds=1)) < time_text(NOON + HOUR)

@@ -1,0 +1,84 @@
+"""The small table `lake.orders` that the blocks of docs/reading.md read, in the folder `headrace-data`."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+
+from pipeline.aws.pages_decode import record_schema
+from pipeline.core.landing import Proposal
+from pipeline.core.position import Position
+from pipeline.core.stream import ShardKey
+from pipeline.lake.catalog import embedded_catalog
+from pipeline.lake.iceberg import IcebergTable
+from pipeline.lake.lineage_table import IcebergLineage
+from pipeline.lake.stage_files import write_files
+from tests.lake.files import NOON, ORIGIN, StandingClock, a_key, a_range
+
+HOME = "headrace-data"
+LEFT, RIGHT = a_key(0), a_key(1)
+EVENING = datetime(2026, 1, 30, 23, 50, tzinfo=UTC)
+_NAMES = (f"file-{number}" for number in range(1000))
+
+
+def make_table(folder: Path) -> IcebergTable:
+    """Two landings, on 30 and on 31 January, when numbers get a digit more. The lineage is recorded."""
+    home = folder / HOME
+    table = IcebergTable(
+        embedded_catalog(home), "lake.orders", state=str(home / "state"), clock=StandingClock()
+    )
+    table.ensure(create=True)
+    table.commit(ORIGIN)
+    land(table, {LEFT: [(98, EVENING)]})
+    land(
+        table,
+        {LEFT: [(99, NOON - timedelta(minutes=1)), (100, NOON)], RIGHT: [(7, NOON), (8, NOON)]},
+        proven=True,
+    )
+    IcebergLineage(table).record()
+    return table
+
+
+def land(
+    table: IcebergTable, records: dict[ShardKey, Sequence[tuple[int, datetime]]], *, proven: bool = False
+) -> None:
+    """Land records with these numbers and arrivals in one commit. `proven`: the leader has found that both shards have positions."""
+    rows = {key: [_batch(key, each)] for key, each in records.items()}
+    files = write_files(
+        rows, table.staging_spec(), now=lambda: NOON, fresh=lambda: f"{next(_NAMES)}-{id(table)}"
+    )
+    at = table.load().positions
+    ranges = tuple(
+        a_range(
+            key,
+            at.of(key),
+            Position(each[-1][0], arrival=each[-1][1]),
+            rows=len(each),
+            files=[file for file in files if key in file.shards],
+        )
+        for key, each in records.items()
+    )
+    assert not table.commit(Proposal(ranges, files)).landing.refused
+    if proven:
+        placed = frozenset(key.shard_id for key in table.load().positions.shards)
+        table.commit(Proposal(proofs=((LEFT.stream, placed),)))
+
+
+def _batch(key: ShardKey, records: Sequence[tuple[int, datetime]]) -> pa.RecordBatch:
+    amounts = {98: 5, 99: 10, 100: 20, 7: 30, 8: 40}
+    rows = [
+        {
+            "stream": key.stream.name,
+            "stream_epoch": key.stream.epoch,
+            "shard_id": key.shard_id,
+            "sequence_number": str(number),
+            "sub_sequence_number": 0,
+            "partition_key": "customer",
+            "arrival_ts": arrival,
+            "data": json.dumps({"order": number, "amount": amounts.get(number, 0)}).encode(),
+        }
+        for number, arrival in records
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=record_schema())
