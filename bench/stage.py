@@ -4,6 +4,7 @@ Pages are encoded beforehand and answered inside the process, so no server and n
 baseline reads the same pages with boto3's own response parser and stages them with the same code.
 
     python bench/stage.py [--records 200000]
+    python bench/stage.py --quick    50,000 records
 """
 
 from __future__ import annotations
@@ -158,7 +159,9 @@ def _measure(pages: Pages, folder: str) -> tuple[float, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="CPU per record of staging, against boto3's decoding")
     parser.add_argument("--records", type=int, default=200_000)
-    asked = parser.parse_args().records
+    parser.add_argument("--quick", action="store_true", help="50,000 records")
+    said = parser.parse_args()
+    asked = min(said.records, 50_000) if said.quick else said.records
     print(f"{'payload':>8} {'records':>9} {'headrace':>12} {'boto3':>12} {'ratio':>7} {'MB per CPU s':>13}")
     for size in (200, 1024):
         pages = max(1, asked // _PAGE)

@@ -26,7 +26,7 @@ from pipeline.duties.planning import Planning
 from pipeline.duties.policy import Policy
 from pipeline.duties.shard_ends import ShardEnds
 from pipeline.duties.staging import Staging
-from pipeline.duties.wave import Arrow, OnArrow, WaveLog, WaveReport
+from pipeline.duties.wave import Arrow, OnArrow, Problem, WaveLog, WaveReport
 from pipeline.duties.wave_landing import LandingStep
 from pipeline.duties.wave_rows import WaveRows
 from pipeline.duties.wave_streams import WaveStreams
@@ -81,16 +81,21 @@ class Attempt:
         held = self.kept.rows().values()
         return tuple(row.key for row in held if row.looked_at is None or row.behind_ms)
 
-    def look(self) -> None:
-        """Called at each worker tick of a pause: give away what others wait for. An error passes by, because the next wave looks,
-        too."""
-        with suppress(HeadraceError):
-            self.kept.look(WaveLog())
+    def look(self) -> tuple[Problem, ...]:
+        """Called at each worker tick of a pause: give away what others wait for. Returns the rows that were lost. An error passes by,
+        because the next wave looks, too."""
+        return self._between(self.kept.look)
 
-    def let_go(self) -> None:
-        """Release all rows at the end of the run. A row that can't be released now becomes free once the claim is dead."""
+    def let_go(self) -> tuple[Problem, ...]:
+        """Release all rows at the end of the run. Returns the rows that were lost, and those that couldn't be released: they become
+        free once the claim is dead."""
+        return self._between(self.kept.let_go)
+
+    def _between(self, act: Callable[[WaveLog], None]) -> tuple[Problem, ...]:
+        log = WaveLog()
         with suppress(HeadraceError):
-            self.kept.let_go(WaveLog())
+            act(log)
+        return tuple(log.problems)
 
     def wave(self, keys: Iterable[str] | None = None) -> WaveReport:
         """One wave: claim, read, land, checkpoint, release. `keys`: the shards to read; None for what is due of all leases that

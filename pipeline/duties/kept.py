@@ -217,6 +217,9 @@ class KeptClaims:
             match outcome:
                 case Applied(row):
                     self._note_holder(row)
+                    if row.holder != self.claims.me and self._is_behind(key):
+                        # A worker that isn't Headrace's took the row and left the claim. It reads on from the late checkpoint.
+                        log.problems.append(Problem(each.key, self.claims.why_lost(row), fatal=False))
                     free.append(row)
                     self._drop(key)
                 case Refused(found) if found is not None and found.run_claim == self.claims.claim:

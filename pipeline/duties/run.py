@@ -16,7 +16,7 @@ from datetime import datetime
 from pipeline.duties.attempt import Attempt
 from pipeline.duties.expiring import Expiring
 from pipeline.duties.readers import Readers
-from pipeline.duties.wave import Arrow, Landed, OnArrow, WaveReport
+from pipeline.duties.wave import Arrow, Landed, OnArrow, Problem, WaveReport
 from pipeline.errors import HeadraceError, Transient
 from pipeline.ports import Clock
 from pipeline.settings.model import Settings
@@ -63,7 +63,7 @@ class Run:
         try:
             self._until_nothing_comes()
         finally:
-            self.attempt.let_go()
+            self._tell_of(self.attempt.let_go())
 
     def _until_nothing_comes(self) -> None:
         last_news = self._began
@@ -143,6 +143,10 @@ class Run:
         if sentence is not None:
             self.tell(sentence)
 
+    def _tell_of(self, problems: Iterable[Problem]) -> None:
+        for each in problems:
+            self.tell(f"{each.lease_key}: {each.why}")
+
     def _must_end(self) -> bool:
         lingered = self.clock.monotonic() - self._began > self.settings.times.linger.total_seconds()
         return lingered or self.is_stopping()
@@ -156,7 +160,7 @@ class Run:
             self.clock.pause(min(left, _STOP_PAUSE))
             now = self.clock.monotonic()
             if looked + tick <= now < moment:
-                self.attempt.look()
+                self._tell_of(self.attempt.look())
                 looked = now
             with suppress(Transient):  # the end of the next wave asks again
                 self._is_told_to_stop = now < moment and self.is_stopping()

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import ceil
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_READ = 4096
-_WRITE = 1024
-"""Bytes of one write unit. A read unit is `_READ` bytes."""
+READ_UNIT, WRITE_UNIT = 4096, 1024
+"""Bytes."""
 _WRITES = {"PutItem", "UpdateItem", "DeleteItem"}
 _LISTS = {"Scan", "Query"}
 
@@ -46,8 +46,8 @@ class Bill:
         self.reads += other.reads
         self.writes += other.writes
 
-    def times(self, factor: int) -> Bill:
-        requests = Counter({what: n * factor for what, n in self.requests.items()})
+    def times(self, factor: float) -> Bill:
+        requests = Counter({what: round(n * factor) for what, n in self.requests.items()})
         return Bill(requests, self.reads * factor, self.writes * factor)
 
     def __str__(self) -> str:
@@ -61,6 +61,7 @@ class Meter:
 
     def __init__(self, client: DynamoDBClient) -> None:
         self._open: list[Bill] = []
+        self._adding = Lock()  # many rows are written by sixteen threads
         self._events = client.meta.events
 
     @contextmanager
@@ -90,19 +91,25 @@ class Meter:
     def _charge(self, model: Any, parsed: Mapping[str, Any], context: Mapping[str, Any], **_: Any) -> None:
         asked = context["asked"]
         tables = list(asked.get("RequestItems", ())) or [asked.get("TableName", "")]
-        for bill in self._open:
-            bill.requests.update((model.name, table) for table in tables)
-            bill.reads += _read_units(model.name, asked, parsed)
-            bill.writes += _write_units(model.name, asked, parsed)
+        reads, writes = _read_units(model.name, asked, parsed), _write_units(model.name, asked, parsed)
+        self.add(model.name, tables, reads=reads, writes=writes)
+
+    def add(self, operation: str, tables: Sequence[str], *, reads: float = 0.0, writes: float = 0.0) -> None:
+        """Add one request to all bills that are open."""
+        with self._adding:
+            for bill in self._open:
+                bill.requests.update((operation, table) for table in tables)
+                bill.reads += reads
+                bill.writes += writes
 
 
 def _read_units(operation: str, asked: Mapping[str, Any], answer: Mapping[str, Any]) -> float:
     """The units of a read. The size of a listing is rounded up as a whole, that of single rows one by one; a
     missing row costs one unit. Rows that a filter hides would cost units too, which this doesn't count."""
     if operation in _LISTS:
-        return _share(asked) * max(1, ceil(sum(map(_size, answer["Items"])) / _READ))
+        return _share(asked) * max(1, ceil(sum(map(size_of, answer["Items"])) / READ_UNIT))
     if operation == "GetItem":
-        return _share(asked) * _units(answer.get("Item", {}), _READ)
+        return _share(asked) * units_of(answer.get("Item", {}), READ_UNIT)
     if operation == "BatchGetItem":
         found = answer.get("Responses", {})
         return sum(_batch(said, found.get(table, ())) for table, said in asked["RequestItems"].items())
@@ -111,7 +118,7 @@ def _read_units(operation: str, asked: Mapping[str, Any], answer: Mapping[str, A
 
 def _batch(said: Mapping[str, Any], found: Sequence[Mapping[str, Any]]) -> float:
     """The units of a batch of rows."""
-    units = sum(_units(item, _READ) for item in found) + len(said["Keys"]) - len(found)
+    units = sum(units_of(item, READ_UNIT) for item in found) + len(said["Keys"]) - len(found)
     return units * _share(said)
 
 
@@ -125,14 +132,14 @@ def _write_units(operation: str, asked: Mapping[str, Any], answer: Mapping[str, 
     if operation not in _WRITES:
         return 0.0
     written = asked.get("Item") or answer.get("Attributes") or answer.get("Item") or {}
-    return _units(written, _WRITE)
+    return units_of(written, WRITE_UNIT)
 
 
-def _units(item: Mapping[str, Any], unit: int) -> int:
-    return max(1, ceil(_size(item) / unit))
+def units_of(item: Mapping[str, Any], unit: int) -> int:
+    return max(1, ceil(size_of(item) / unit))
 
 
-def _size(item: Mapping[str, Any]) -> int:
+def size_of(item: Mapping[str, Any]) -> int:
     """An item's size as DynamoDB's guide counts it: names and texts in UTF-8, at most 21 bytes for a number, 3 for
     a list or map and 1 for each of its members."""
     return sum(len(name.encode()) + _value(value) for name, value in item.items())

@@ -33,6 +33,9 @@ class Scripted:
         """When the run looked at its kept rows in a pause."""
         self.ends = 0
         """How often the run released all rows."""
+        self.lost_in_pauses: tuple[Problem, ...] = ()
+        """What each look in a pause reports."""
+        self.lost_at_the_end: tuple[Problem, ...] = ()
 
     def wave(self, keys: tuple[str, ...] | None = None) -> WaveReport:
         """The next report of the script; the last report is repeated."""
@@ -44,11 +47,13 @@ class Scripted:
             raise report
         return report
 
-    def look(self) -> None:
+    def look(self) -> tuple[Problem, ...]:
         self.looks.append(self.clock.monotonic())
+        return self.lost_in_pauses
 
-    def let_go(self) -> None:
+    def let_go(self) -> tuple[Problem, ...]:
         self.ends += 1
+        return self.lost_at_the_end
 
     def expected(self) -> tuple[str, ...]:
         return ("expected",)

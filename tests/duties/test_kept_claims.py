@@ -260,7 +260,10 @@ def test_a_run_from_which_a_kcl_worker_takes_a_lease_removes_its_claim_and_keeps
     run = world.begun()
     world.flow(run, waves=2)
     world.leases._rows[KEY] = as_stolen(world.row())
-    run.look()
+    lost = run.look()
+    assert [each.why for each in lost] == [
+        "its row was taken by worker kcl meanwhile; what was committed stays"
+    ]
     assert (world.row().holder, world.row().run_claim) == ("kcl", None)
     world.leases.kinds.clear()
     world.produce(1)

@@ -94,14 +94,23 @@ def test_a_refused_release_is_tried_again_by_the_row_that_was_found_with_the_sha
     assert place.kept.rows() == {}
 
 
-def test_a_row_that_a_kcl_worker_has_taken_is_only_released_and_the_worker_is_noted() -> None:
+def test_a_row_that_a_kcl_worker_has_taken_is_only_released_and_the_worker_is_reported() -> None:
     place = kept()
     before = changed(place, owner="kcl", counter=9)
     place.kept.let_go(place.log)
     assert place.rows.writes == [both(written(), freed()), freed()]
     assert place.row() == replace(before, run_claim=None)
     assert place.kept.lost_to == {"kcl"}
+    assert place.log.problems == [Problem("s1", f"its row was taken by worker kcl {STAYS}", fatal=False)]
+    assert place.kept.rows() == {}
+
+
+def test_a_row_that_a_kcl_worker_has_taken_is_not_reported_where_its_checkpoint_was_exact() -> None:
+    place = kept(lands=None)
+    changed(place, owner="kcl", counter=9)
+    place.kept.let_go(place.log)
     assert place.log.problems == []
+    assert place.kept.lost_to == {"kcl"}
     assert place.kept.rows() == {}
 
 

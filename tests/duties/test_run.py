@@ -28,6 +28,7 @@ class Place:
         self.zero = self.world.clock.monotonic()
         self.attempt = Scripted(self.world, *reports)
         self.heard: list[WaveReport] = []
+        self.told: list[str] = []
         self.stops_at = stops_at
         self.run = self.a_run()
 
@@ -38,6 +39,7 @@ class Place:
             clock=self.world.clock,
             on_wave=self.heard.append,
             is_stopping=lambda: self.elapsed() >= self.stops_at,
+            tell=self.told.append,
         )
 
     def elapsed(self) -> float:
@@ -73,6 +75,14 @@ def test_a_run_without_records_ends_after_the_idle_time() -> None:
     assert place.waves() == [0.0, EVERY, IDLE]
     assert place.attempt.waves[0][1] is None
     assert place.heard == [NOTHING] * 3
+
+
+def test_a_run_tells_of_the_rows_that_it_loses_in_a_pause_and_at_its_end() -> None:
+    place = Place(NOTHING, stops_at=7.0)
+    place.attempt.lost_in_pauses = (Problem("s1", "its row was taken", fatal=False),)
+    place.attempt.lost_at_the_end = (Problem("s2", "its row couldn't be released", fatal=False),)
+    place.run.all_that_is_due()
+    assert place.told == ["s1: its row was taken", "s2: its row couldn't be released"]
 
 
 def test_the_wait_for_spark_doesnt_count_as_idle_time() -> None:

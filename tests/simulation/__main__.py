@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.batch import Line, line_of, run_batch, summed
 from tests.simulation.blind_bugs import BLIND_BUGS
-from tests.simulation.planted import plant
+from tests.simulation.planted import a_bug, plant
 from tests.simulation.planted_bugs import BUGS
 from tests.simulation.quick import exclude_imports_from_gc, unfreeze_dataclasses
 
@@ -22,6 +22,15 @@ if TYPE_CHECKING:
     from tests.simulation.run import Outcome
 
 _PLANTS = BUGS | BLIND_BUGS
+_KEEPS_NOTHING = a_bug(
+    "keeps-nothing",
+    "each wave claims and releases its shards, as beside KCL workers",
+    (
+        "beside_kcl.keeping",
+        "return not asked or not not_ours(asked, self.workers.get_many(asked).workers)",
+        "return False",
+    ),
+)
 _TRACE = 60
 """How many lines of the history a failure prints."""
 
@@ -31,6 +40,8 @@ def main() -> int:
     unfreeze_dataclasses()
     if asked.plant:
         plant(_PLANTS[asked.plant])
+    if asked.keep_nothing:
+        plant(_KEEPS_NOTHING)
     if asked.stats:
         from tests.simulation.stats import report  # imported only once the bug is planted
 
@@ -74,6 +85,11 @@ def _parser() -> argparse.ArgumentParser:
         "--stats",
         action="store_true",
         help="print how long leases stand unread after a worker dies or stops, or after a lease moves",
+    )
+    parser.add_argument(
+        "--keep-nothing",
+        action="store_true",
+        help="let each wave claim and release its shards, to compare --stats with and without kept claims",
     )
     parser.add_argument(
         "--keep", action="store_true", help="save the plan of a seed that fails in tests/simulation/corpus"

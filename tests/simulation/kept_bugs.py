@@ -113,7 +113,7 @@ KEPT: Final = (
     a_bug(
         "claims-left-at-the-end",
         "a run ends without releasing the rows that it has kept",
-        ("duties.run", "            self.attempt.let_go()", "            pass"),
+        ("duties.run", "            self._tell_of(self.attempt.let_go())", "            pass"),
         among=_ALONE,
     ),
 )

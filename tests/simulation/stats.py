@@ -1,4 +1,5 @@
-"""How long leases stand unread after a worker dies or stops, or after they move, in a fleet without other faults."""
+"""How long leases stand unread after a worker dies or stops, or after they move, and how long a run waits for a shard that
+another run reads, in a fleet without other faults."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from pipeline.core.change import Change
+from pipeline.core.due import RunState
 from pipeline.core.lease import Lease
 from tests.simulation.hosts import Deployment
 from tests.simulation.plan import Plan
@@ -97,6 +99,11 @@ def report(seeds: int, first: int = 0) -> str:
             "handover: from its start until the new owner reads the shard",
             _between(move.asked, move.read),
         )
+        _add(
+            times,
+            "run for a named shard: from its request in the row until it claims the shard",
+            _waited(seed),
+        )
     return "\n".join(
         f"{what}: {_percentiles(those)} ({len(those)} leases)" for what, those in sorted(times.items())
     )
@@ -146,6 +153,32 @@ def _joined(seed: int) -> Watched:
         late.start()
         scene.run_until(lambda: bool(watched.asked) and not watched.waiting, within=2 * _WATCHED_SECONDS)
         return watched
+
+
+def _waited(seed: int) -> dict[str, float]:
+    """How long a run waits for the shard that it was asked for, while the run of the shard's worker reads it."""
+    with _warm(seed) as scene:
+        world = scene.world
+        scene.run(_WARM_UP_SECONDS + Random(seed).uniform(0.0, 60.0))
+        row = min(world.leases.rows.values(), key=lambda each: (each.run_claim is None, each.key))
+        deployment = next(d for d in world.deployments if row.owner in d.workers)
+        assert row.owner is not None
+        deployment.launch(row.owner, keys=(row.key,))
+        run_id, named = [*deployment.instance.runs.items()][-1]
+        asked: list[float] = []
+        got: list[float] = []
+
+        def is_over() -> bool:
+            now = world.leases.rows[row.key]
+            if (now.wanted_by or "").startswith(f"{run_id}/"):
+                asked.append(world.sim.now)
+            if (now.run_claim or "").startswith(f"{run_id}/"):
+                got.append(world.sim.now)
+            return bool(got) or named.state is RunState.OVER
+
+        scene.run_until(is_over, within=_WATCHED_SECONDS)
+        # A run that finds the shard free doesn't wait.
+        return {row.key: got[0] - asked[0]} if asked and got else {}
 
 
 def _kill(scene: Scene, deployment: Deployment) -> None:

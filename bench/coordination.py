@@ -1,0 +1,180 @@
+"""What does coordination cost in DynamoDB? Requests and units an hour beside KCL 3.5.1, and AWS's price for them.
+
+The sensors' turns and the runs are the product's own, with default settings and in virtual time (tests/duties/virtual_time.py); each
+request is counted. There is one deployment with one worker, alone in its tables. At rest nothing is put into the stream. Flowing means
+that each shard gets a record every 5 s.
+
+The exit code is 1 if 200 flowing shards cost more than 0.03 writes of lease rows a second and shard. Writes that don't grow with the
+shards (beats, the lock, passes) are printed apart.
+
+    python bench/coordination.py                    10, 200, 1,000 and 10,000 shards
+    python bench/coordination.py --shards 10 200    these numbers of shards
+    python bench/coordination.py --quick            200 shards, less than a minute
+    python bench/coordination.py --prices my.toml   with your own prices, in the form of bench/prices.toml
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+import tomllib
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from pipeline.local.endpoint import LocalAws, local_aws
+from pipeline.settings.choices import InitialPosition
+from pipeline.settings.model import AwsSettings, Settings, StreamSettings, WorkerSettings
+from tests.duties.bill import Bill
+from tests.duties.virtual_time import Deployment
+
+SHARDS = (10, 200, 1_000, 10_000)
+GOAL_AT, GOAL = 200, 0.03
+"""The most writes of lease rows that each of so many flowing shards may cost in a second."""
+HOUR, FIVE_MINUTES, A_MINUTE = 3600.0, 300.0, 60.0
+QUIET_LOOK = 6 * HOUR
+"""A shard at rest is read once in this time: a quarter of the retention, which is a day."""
+WRITES = ("UpdateItem", "PutItem", "DeleteItem")
+READS = ("GetItem", "BatchGetItem", "Query", "Scan")
+
+KCL_AT_REST, KCL_FLOWING, KCL_FIXED = 0.30, 0.95, 0.033 + 0.033
+"""Writes a second of KCL 3.5.1: for each shard at rest, for each shard with a checkpoint for each batch, and for one worker and the
+leader's lock. Measured on fleets of 4, 50 and 200 shards with default settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    region: str
+    written: str
+    currency: str
+    write_unit: float
+    read_unit: float
+
+    @classmethod
+    def of_file(cls, path: Path) -> Prices:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        of = found["per_million"]
+        return cls(
+            found["region"],
+            found["written"],
+            found["currency"],
+            of["write_units"] / 1e6,
+            of["read_units"] / 1e6,
+        )
+
+    def of(self, *, writes: float, reads: float) -> float:
+        return writes * self.write_unit + reads * self.read_unit
+
+
+@dataclass(frozen=True, slots=True)
+class Hour:
+    """What one deployment asks of DynamoDB in an hour."""
+
+    shards: int
+    bill: Bill
+    lease_table: str
+
+    @property
+    def lease_writes(self) -> int:
+        return sum(self.bill.of(kind, self.lease_table) for kind in WRITES)
+
+    @property
+    def fixed_writes(self) -> int:
+        return self.bill.written - self.lease_writes
+
+    @property
+    def reads(self) -> int:
+        return sum(map(self.bill.of, READS))
+
+    @property
+    def lease_writes_a_second(self) -> float:
+        """For each shard."""
+        return self.lease_writes / self.shards / HOUR
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="200 shards, flowing")
+    parser.add_argument("--shards", type=int, nargs="+", default=SHARDS, help="how many shards")
+    parser.add_argument("--prices", type=Path, default=Path(__file__).with_name("prices.toml"))
+    asked = parser.parse_args()
+    prices = Prices.of_file(asked.prices)
+    print(f"prices of {prices.region} in {prices.currency}, written on {prices.written}")
+    fine = True
+    with local_aws("--transition", "0") as aws:
+        os.environ |= aws.environment
+        for shards in (GOAL_AT,) if asked.quick else asked.shards:
+            began = time.monotonic()
+            if not asked.quick:
+                report("at rest", at_rest(aws, shards), prices, KCL_AT_REST)
+            flows = flowing(aws, shards)
+            report("flowing", flows, prices, KCL_FLOWING)
+            print(f"  measured in {time.monotonic() - began:.0f} s", flush=True)
+            fine &= shards != GOAL_AT or flows.lease_writes_a_second <= GOAL
+    print(
+        f"{GOAL_AT} flowing shards may cost {GOAL} writes of lease rows a second and shard: "
+        + ("held" if fine else "MISSED")
+    )
+    return int(not fine)
+
+
+def at_rest(aws: LocalAws, shards: int) -> Hour:
+    """Five minutes in which no shard is read, and the share of an hour in a run that looks at all quiet shards."""
+    made = a_deployment(aws, "rest", shards)
+    still, seconds = made.bill(FIVE_MINUTES)
+    runs = made.runs_made
+    made.clock.advance(timedelta(seconds=QUIET_LOOK))
+    looked, took = made.bill(A_MINUTE)
+    if made.runs_made == runs:
+        raise AssertionError("no run has looked at the quiet shards")
+    bill = looked.times(HOUR / QUIET_LOOK)
+    bill.add(still.times((HOUR - took * HOUR / QUIET_LOOK) / seconds))
+    return Hour(shards, bill, made.settings.lease_table)
+
+
+def flowing(aws: LocalAws, shards: int) -> Hour:
+    """From the first record to the end of the run that reads on for `times.linger`."""
+    made = a_deployment(aws, "flow", shards)
+    made.flows = True
+    bill, seconds = made.bill(FIVE_MINUTES)
+    return Hour(shards, bill.times(HOUR / seconds), made.settings.lease_table)
+
+
+def a_deployment(aws: LocalAws, name: str, shards: int) -> Deployment:
+    """A deployment whose leases are assigned, and whose first run has looked at each shard and has ended."""
+    settings = Settings(
+        application=f"{name}-{shards}",
+        streams=(StreamSettings(name="orders", initial_position=InitialPosition.TRIM_HORIZON),),
+        workers=(WorkerSettings(id="w1"),),
+        aws=AwsSettings(region=aws.region, endpoint=aws.endpoint),
+    )
+    made = Deployment(settings, shards)
+    made.let_pass(2 * A_MINUTE)
+    if made.runs_made == 0:
+        raise AssertionError("no run has looked at the new shards")
+    return made
+
+
+def report(what: str, hour: Hour, prices: Prices, kcl: float) -> None:
+    """Print an hour of Headrace and an hour of KCL."""
+    kcl_writes = (kcl * hour.shards + KCL_FIXED) * HOUR
+    price = prices.of(writes=hour.bill.writes, reads=hour.bill.reads)
+    of_writes = prices.of(writes=hour.bill.writes, reads=0)
+    print(
+        f"{hour.shards:>6,} shards {what:>8}, an hour: {hour.lease_writes:>9,} writes of lease rows "
+        f"({hour.lease_writes_a_second:.4f} a second and shard), {hour.fixed_writes:>5,} others "
+        f"({hour.fixed_writes / HOUR:.2f} a second)\n"
+        f"{'':>24} {hour.reads:>9,} read requests, {hour.bill.reads:>11,.0f} read units "
+        f"({hour.bill.reads / hour.shards / HOUR:.3f} a second and shard)\n"
+        f"{'':>24} {price:.4f} {prices.currency}, {of_writes:.4f} of it for writes\n"
+        f"{'':>24} KCL 3.5.1: {kcl_writes:>9,.0f} writes ({kcl:.2f} a second and shard), "
+        f"{prices.of(writes=kcl_writes, reads=0):.4f} {prices.currency} for these alone"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
