@@ -32,6 +32,7 @@ from pipeline.errors import (
     BadAnswer,
     BadSetting,
     DataLoss,
+    HeadraceError,
     Terminal,
     Throttled,
     Transient,
@@ -110,7 +111,9 @@ class _Reading:
         self._key = batch.key
         self._batch = batch
         self._last = batch.after.sequence if batch.after else None
-        self._iterator: str | None = None
+        self._iterator = batch.iterator
+        self._is_kept = batch.iterator is not None
+        """Whether the iterator is one that an earlier wave left, and hasn't been used yet."""
         self._pace = Pace(source.share, self._host.monotonic())
         self._at_most = MOST_RECORDS
         self.ended = False
@@ -142,6 +145,7 @@ class _Reading:
             last_arrival=answer.last_arrival,
             # Child shards come with the shard's last page.
             children=answer.children if self.ended else None,
+            iterator=answer.next_iterator,
         )
 
     def _ask(self) -> tuple[PageAnswer, datetime]:
@@ -151,12 +155,7 @@ class _Reading:
         if wait := self._pace.wait(self._host.monotonic()):
             self._host.sleep(wait)
         self._pace.note_call(self._host.monotonic())
-        raw = self._call(
-            "get_records",
-            ShardIterator=self._iterator,
-            StreamARN=self._key.stream.arn,
-            Limit=self._at_most,
-        )
+        raw = self._get_records(self._iterator)
         answered = date_of(raw)
         if answered is None:
             raise Unreachable(
@@ -179,6 +178,24 @@ class _Reading:
                 "answer wasn't used, and the request is sent again"
             )
         return answer, answered
+
+    def _get_records(self, iterator: str) -> Any:
+        try:
+            raw = self._call(
+                "get_records",
+                ShardIterator=iterator,
+                StreamARN=self._key.stream.arn,
+                Limit=self._at_most,
+            )
+        except Transient:
+            raise
+        except HeadraceError as error:
+            if self._is_kept:
+                # For example, the stream was deleted and created again since. A new iterator shows what is wrong.
+                raise _IteratorExpired from error
+            raise
+        self._is_kept = False
+        return raw
 
     def _new_iterator(self) -> str:
         arguments: dict[str, Any] = {"StreamARN": self._key.stream.arn, "ShardId": self._key.shard_id}
@@ -224,6 +241,9 @@ class _Reading:
             except (Transient, _IteratorExpired) as trouble:
                 if isinstance(trouble, _IteratorExpired):
                     self._iterator = None
+                    if self._is_kept:
+                        self._is_kept = False
+                        continue
                 # Half of the pause is random, so that readers that were refused together don't all try again together.
                 pause = wait * (0.5 + 0.5 * self._host.dice())
                 if self._host.monotonic() + pause > deadline:
