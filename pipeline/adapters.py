@@ -114,9 +114,9 @@ class Adapters:
         from pipeline.aws.pages import KinesisPages
 
         # Not kept: it holds no connection, and is pickled to Spark's executors.
-        aws = self.settings.aws
+        aws, wave = self.settings.aws, self.settings.wave
         region = self.kinesis().meta.region_name
-        return KinesisPages(region=region, endpoint=aws.endpoint, profile=aws.profile)
+        return KinesisPages(region=region, endpoint=aws.endpoint, profile=aws.profile, share=wave.shard_share)
 
     # -- the lake --------------------------------------------------------------------------------------------------
 

@@ -254,6 +254,8 @@ class RecordPage:
     last_arrival: datetime | None
     children: tuple[Child, ...] | None
     """The shard's children on the last page of a closed shard; None on every other page."""
+    iterator: str | None = None
+    """The shard iterator just after this page."""
 
 
 class Pages(Protocol):

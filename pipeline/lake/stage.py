@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline.core.batch import Batch, BatchLimits, Manifest
 from pipeline.core.words import counted
 from pipeline.errors import HeadraceError, MissingPackage, Unreachable
+from pipeline.lake.kept_iterators import KeptIterators
 from pipeline.lake.ship import is_connect, ship
 from pipeline.lake.stage_codec import decode_batches, decode_manifest, encode_batches, encode_manifest
 from pipeline.lake.waiting import PATIENCE, telling, warn
@@ -60,6 +61,7 @@ class SparkStage:
         self._patience = patience
         self._running: SparkSession | None = None
         self._opened: SparkSession | None = None
+        self._iterators = KeptIterators()
 
     def open(self, on_waiting: OnWaiting) -> None:
         session = self._session(on_waiting)
@@ -90,7 +92,7 @@ class SparkStage:
     def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
         if not batches:
             return Manifest(())
-        packed = pack(batches, self._tasks)
+        packed = pack(self._iterators.given_to(batches), self._tasks)
         # The numbers of the tasks are the job's only input; the tasks themselves travel inside the pickled function.
         work = _work(_tasks(packed, limits), self._pages, spec, self._threads)
         session = self._running = self._session(warn)
@@ -105,7 +107,9 @@ class SparkStage:
             raise meaning from error
         finally:
             self._running = None
-        return _joined(_manifests(lines), batches)
+        manifest = _joined(_manifests(lines), batches)
+        self._iterators.note(manifest)
+        return manifest
 
     def cancel(self) -> None:
         """End the running Spark job, if there is one: `stage` then raises, and files that the job wrote are orphans."""

@@ -236,6 +236,11 @@ class WaveSettings:
         timedelta(seconds=10),
         doc="The least time between the starts of two waves, once a run has read its shards up to the newest record.",
     )
+    shard_share: float = knob(
+        0.8,
+        doc="The part of a shard's limits (5 GetRecords calls and 2 MiB a second, for all applications that read the shard) that a run "
+        "uses at most. Choose 0.5 or less beside applications that read much, and 1 where Headrace reads alone.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

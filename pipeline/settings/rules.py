@@ -235,6 +235,7 @@ def _mode(settings: Settings) -> Iterator[Broken]:
 def _fractions(settings: Settings) -> Iterator[Broken]:
     for key, value in (
         ("assignment.tolerance", settings.assignment.tolerance),
+        ("wave.shard_share", settings.wave.shard_share),
         ("kcl.dampening", settings.kcl.dampening),
         ("kcl.ema_alpha", settings.kcl.ema_alpha),
     ):
