@@ -21,7 +21,7 @@ from pipeline.core.ledger_codec import (
 )
 from pipeline.core.lineage import LedgerPage
 from pipeline.core.position import Positions
-from pipeline.core.state_delta import State, as_full, plan_state, restored, unchanged
+from pipeline.core.state_delta import TiedState, as_full, plan_state, restored, unchanged
 from pipeline.errors import ChainBroken
 from pipeline.lake.position_chain import POSITIONS, STATE
 from pipeline.lake.state_files import Pointer, StateFile, StateFiles
@@ -43,7 +43,7 @@ _MOST_TEXT = 500
 class Stored:
     """The state of a snapshot that has it in files."""
 
-    state: State
+    state: TiedState
     full: StateFile
 
 
@@ -99,7 +99,7 @@ def state_in(summary: Mapping[str, str], states: StateFiles) -> tuple[Positions,
     return state.positions, Stored(state, pointer.full)
 
 
-def _restored(pointer: Pointer, states: StateFiles) -> State | None:
+def _restored(pointer: Pointer, states: StateFiles) -> TiedState | None:
     """The state in the files; None where it hasn't the digest that the pointer names."""
     full = states.full(pointer.full)
     changes = None if pointer.delta is None else states.read(pointer.delta)[POSITIONS]
