@@ -1,6 +1,7 @@
 """`headrace upkeep`: compact the lake table's data files, expire old snapshots, and delete the files that nothing names any more."""
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.cli.options import add_config, load
@@ -25,9 +26,12 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from pipeline.cli.services import join_spark
     from pipeline.wiring import wire
 
-    wiring = wire(load(args).settings)
+    loaded = load(args)
+    join_spark(Path(loaded.name))
+    wiring = wire(loaded.settings)
     try:
         report = wiring.upkeep().run(dry_run=args.dry_run)
     finally:
