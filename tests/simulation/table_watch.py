@@ -144,6 +144,20 @@ class WatchedTable(MemoryTable):
             key = min(rows)
             raise Violation("I11", f"rows of {key} landed without a range", key.shard_id)
         self._judge_positions(made)
+        self._judge_through(made)
+
+    def _judge_through(self, made: Snapshot) -> None:
+        """No record that arrived before the time which the commit states is still to be read."""
+        for stream, until in made.through.items():
+            origin = self.origins.get(stream)
+            for shard in (each for each in self._world.truth.shards.values() if each.key.stream == stream):
+                unread = [at for at in shard.arrivals[shard.read :] if origin is None or at >= origin]
+                if unread and min(unread) < until:
+                    raise Violation(
+                        "valid-through",
+                        f"snapshot {made.id} states {until}, and a record of {shard.key} from {min(unread)} is unread",
+                        shard.key.shard_id,
+                    )
 
     def _judge_rewrite(self, made: Snapshot, by: str) -> None:
         """I35: a compaction changes no row and no position, and replaces only files that readers of its base read."""
