@@ -15,13 +15,14 @@ from pipeline.core.lineage import Kind
 from pipeline.duties.expiring import Expiring
 from pipeline.duties.upkeep import Upkeep, UpkeepReport
 from pipeline.errors import Transient, Unreachable, WrongShape
-from pipeline.lake import stage_files, stage_task, summary
+from pipeline.lake import stage_task, summary
 from pipeline.lake.lineage_table import IcebergLineage
 from pipeline.lake.schema import PROPERTIES
 from pipeline.lake.table_files import IcebergFiles
 from pipeline.settings.model import UpkeepSettings
 from tests.lake.files import ORIGIN, StandingClock, a_key, a_landing, a_range, at
 from tests.lake.tables import IcebergLake, append_as_others, patch
+from tests.lake.written import write_files
 
 A = a_key(0)
 DAY = timedelta(days=1)
@@ -184,7 +185,7 @@ def test_a_state_file_goes_once_no_snapshot_and_no_metadata_file_points_to_it(
 def test_the_names_of_staged_files_have_the_form_by_which_upkeep_knows_them(kept: Kept):
     rows = pq.read_table(path_of(kept.proposal(None, 1).files[0].path), partitioning=None)
     spec = kept.lake.iceberg.staging_spec()
-    stage_files.write_files({A: rows.to_batches()}, spec, now=kept.clock.now, fresh=stage_task._fresh)
+    write_files({A: rows.to_batches()}, spec, now=kept.clock.now, fresh=stage_task._fresh)
     assert len([each for each in kept.upkeep().files.look().stored if each.path.endswith(".parquet")]) == 2
 
 
