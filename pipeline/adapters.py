@@ -111,9 +111,9 @@ class Adapters:
         from pipeline.aws.pages import KinesisPages
 
         # Not kept: it holds no connection, and is pickled to Spark's executors.
-        aws = self.settings.aws
+        aws, wire = self.settings.aws, self.settings.wire
         region = self.kinesis().meta.region_name
-        return KinesisPages(region=region, endpoint=aws.endpoint, profile=aws.profile)
+        return KinesisPages(region=region, endpoint=aws.endpoint, profile=aws.profile, wire=wire)
 
     # -- the lake --------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,9 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, Pro
 
 from pipeline.aws.pages_check import Absurd, check_after
 from pipeline.aws.pages_client import KinesisAccess, date_of, held_body, reader_client, request_id_of
-from pipeline.aws.pages_decode import PageAnswer, decode_answer
+from pipeline.aws.pages_decode import PageAnswer, decode_answer, decode_cbor_answer
+from pipeline.aws.pages_wire import WireChoice, is_cbor
+from pipeline.cbor import NotCborError
 from pipeline.clock import dice
 from pipeline.core.batch import Batch
 from pipeline.core.stream import ShardKey
@@ -38,6 +40,7 @@ from pipeline.errors import (
     WrongShape,
 )
 from pipeline.lake_ports import RecordPage
+from pipeline.settings.choices import Wire
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.client import KinesisClient
@@ -85,6 +88,8 @@ class KinesisPages:
     """Seconds for which one request is tried again: far less than the time after which a run counts as hung (2 min or more)."""
     pace: float = 0.2
     """The least seconds between two requests to a shard: Kinesis allows five a second, for all readers of the shard together."""
+    wire: Wire = Wire.AUTO
+    """The format of requests and answers: the setting `wire`."""
     host: Host = Host()
 
     @property
@@ -107,6 +112,7 @@ class _Reading:
         self._batch = batch
         self._last = batch.after.sequence if batch.after else None
         self._iterator: str | None = None
+        self._wire = WireChoice(source.wire)
         self._next_call = self._host.monotonic()
         self.ended = False
         if batch.after is not None and batch.after.sub:
@@ -140,7 +146,8 @@ class _Reading:
             self._iterator = self._new_iterator()
         # Before a retry too: a shard allows five calls a second, over all its readers (I28).
         self._keep_pace()
-        raw = self._call("get_records", ShardIterator=self._iterator, StreamARN=self._key.stream.arn)
+        asked = {"ShardIterator": self._iterator, "StreamARN": self._key.stream.arn, **self._wire.arguments}
+        raw = self._call("get_records", **asked)
         answered = date_of(raw)
         if answered is None:
             raise Unreachable(
@@ -148,9 +155,10 @@ class _Reading:
                 "wasn't used. Look for a proxy that drops the header"
             )
         try:
-            answer = decode_answer(held_body(raw), self._key, answered)
+            decode = decode_cbor_answer if is_cbor(raw) else decode_answer
+            answer = decode(held_body(raw), self._key, answered)
             check_after(answer.first_sequence, self._last)
-        except (msgspec.DecodeError, Absurd) as error:
+        except (msgspec.DecodeError, NotCborError, Absurd) as error:
             # msgspec's text names a place in the document ("$.Records[3].Data") and never quotes a record.
             raise BadAnswer(
                 f"an answer for {self._key} can't be right and wasn't used: {error} (AWS's request id: {request_id_of(raw)}). Records "
@@ -192,7 +200,8 @@ class _Reading:
             client = self._host.connect(self._source.place)
             return getattr(client, operation)(**arguments)
         except ClientError as error:
-            raise _named(error, self._key) from error
+            named = _named(error, self._key)
+            raise (self._wire.softened(named) if operation == "get_records" else named) from error
         except HTTPClientError as error:
             raise Unreachable(
                 f"Kinesis could not be reached for {self._key} ({type(error).__name__}). Nothing was lost, and the request is sent "
@@ -214,6 +223,8 @@ class _Reading:
             except (Transient, _IteratorExpired) as trouble:
                 if isinstance(trouble, _IteratorExpired):
                     self._iterator = None
+                else:
+                    self._wire.after(trouble)
                 # Half of the pause is random, so that readers that were refused together don't all try again together.
                 pause = wait * (0.5 + 0.5 * self._host.dice())
                 if self._host.monotonic() + pause > deadline:

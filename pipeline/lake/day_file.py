@@ -96,16 +96,15 @@ class DayFile:
             # Before the file exists, so that a file that was begun is deleted on an error too.
             self.begun = True
             self._out = self._place.create(self.name)
-            self._writer = pq.ParquetWriter(
-                self._out,
-                self._place.schema,
-                compression=self._place.spec.compression,
-                use_dictionary=_DICTIONARY,
-                write_statistics=_STATISTICS,
+            options: dict[str, Any] = {
+                "compression": self._place.spec.compression,
+                "use_dictionary": _DICTIONARY,
+                "write_statistics": _STATISTICS,
                 # Arrow's own schema in the footer would only make it larger; Iceberg reads Parquet's.
-                store_schema=False,
-                metadata_collector=self._footers,
-            )
+                "store_schema": False,
+                "metadata_collector": self._footers,
+            }
+            self._writer = pq.ParquetWriter(self._out, self._place.schema, **options)
         return self._writer
 
 

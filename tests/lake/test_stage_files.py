@@ -174,7 +174,7 @@ def test_a_row_group_is_closed_at_its_size_over_all_shards_of_the_task(
 
     metadata = pq.read_metadata(file.path)
     assert [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] == [16, 16, 8]
-    assert (file.rows, file.shards) == (40, {a_key(n) for n in range(5)})
+    assert (file.rows, file.shards) == (40, frozenset(a_key(n) for n in range(5)))
 
 
 def test_each_row_group_holds_shard_after_shard_and_each_shard_by_sequence_number(
@@ -229,7 +229,7 @@ def test_a_backlog_of_more_days_than_files_may_be_open_gets_all_its_rows_staged(
     assert found == [1, 2, 3, 4, 5, 6]
     assert sum(file.rows for file in manifest.files) == 6
     for file in manifest.files:
-        arrivals = pq.ParquetFile(file.path).read()["arrival_ts"].to_pylist()
+        arrivals: list[Any] = pq.ParquetFile(file.path).read()["arrival_ts"].to_pylist()
         assert {moment.date().isoformat() for moment in arrivals} == {file.partition}
 
 
