@@ -1,4 +1,4 @@
-"""How much memory does a staging task need for a backlog of 2 GB over 64 shards? Prints its peak, exit 1 above 512 MB.
+"""How much memory does a staging task need for a backlog of 2 GB over 64 shards? Prints its peak, exit 1 above 512 MiB.
 
     python bench/memory.py
 
@@ -16,7 +16,7 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from email.utils import formatdate
 from typing import Any
@@ -35,15 +35,18 @@ from pipeline.core.stream import ShardKey, StreamId
 from pipeline.lake.stage_task import stage_batches
 from pipeline.lake_ports import StagingSpec
 
-_MOST = 512.0
+_MOST = 512 * 1.048576
+"""MB."""
 _STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/bench", 1_769_000_000)
 _SHARDS, _PAGES, _RECORDS, _PAYLOAD = 64, 4, 8_000, 1024
 _MARK = b"PAGE"
 _ITERATOR = re.compile(rb"iterator-(\d{4})")
-_PART = 64 * 1024
+_PART = 60
+"""Records that come together."""
+_BEHIND, _AT_TIP = (encoded("MillisBehindLatest") + millis for millis in (b"\x19\x03\xe8", b"\x19\x00\x00"))
 
 
-def _page() -> bytes:
+def _page() -> list[bytes]:
     """A full page. The page's number stands where `_MARK` is, in each sequence number and in the iterator."""
     dice, now = random.Random(1), round(time.time() * 1000)
     moment = b"\xc1" + struct.pack(">BQ", 27, now)
@@ -55,29 +58,32 @@ def _page() -> bytes:
         + encoded("PartitionKey") + encoded(f"customer-{dice.randrange(1000)}")
         for n in range(_RECORDS)
     ]  # fmt: skip
-    around = (
-        encoded("MillisBehindLatest"),
-        b"\x19\x03\xe8",
-        encoded("NextShardIterator"),
-        encoded("iterator-PAGE"),
-    )
-    return b"".join((head(MAP, 3), encoded("Records"), head(LIST, len(records)), *records, *around))
+    around = (_BEHIND, encoded("NextShardIterator"), encoded("iterator-PAGE"))
+    first = head(MAP, 3) + encoded("Records") + head(LIST, len(records))
+    return [
+        first,
+        *(b"".join(records[n : n + _PART]) for n in range(0, len(records), _PART)),
+        b"".join(around),
+    ]
 
 
 class _Body:
-    """A body that comes from a slow network."""
+    """A body that comes from a slow network, in parts that are made when they come."""
 
-    def __init__(self, body: bytes) -> None:
-        self._body = body
+    def __init__(self, parts: Sequence[bytes], *changes: tuple[bytes, bytes]) -> None:
+        self._parts = parts
+        self._changes = changes
 
     def stream(self, *_: Any, **__: Any) -> Iterator[bytes]:
-        whole = memoryview(self._body)
-        for at in range(0, len(whole), _PART):
-            time.sleep(0.002)
-            yield bytes(whole[at : at + _PART])
+        for part in self._parts:
+            time.sleep(0.33 / len(self._parts))
+            made = part
+            for old, new in self._changes:
+                made = made.replace(old, new)
+            yield made
 
 
-def _client(page: bytes) -> Any:
+def _client(page: list[bytes]) -> Any:
     client: Any = boto3.session.Session("bench", "bench", region_name="eu-west-1").client(
         "kinesis", endpoint_url="http://in-process.invalid", config=Config(retries={"total_max_attempts": 1})
     )
@@ -87,16 +93,13 @@ def _client(page: bytes) -> Any:
         headers["Date"] = formatdate(time.time(), usegmt=True)
         found = _ITERATOR.search(bytes(request.body))
         if found is None:
-            return AWSResponse(request.url, 200, headers, _Body(b'{"ShardIterator":"iterator-0000"}'))
+            return AWSResponse(request.url, 200, headers, _Body([b'{"ShardIterator":"iterator-0000"}']))
         number = int(found[1])
         headers["Content-Type"] = "application/x-amz-cbor-1.1"
-        body = page.replace(_MARK, f"{number + 1:04}".encode())
+        changes = [(_MARK, f"{number + 1:04}".encode())]
         if number + 1 == _PAGES:
-            body = body.replace(
-                encoded("MillisBehindLatest") + b"\x19\x03\xe8",
-                encoded("MillisBehindLatest") + b"\x19\x00\x00",
-            )
-        return AWSResponse(request.url, 200, headers, _Body(body))
+            changes.append((_BEHIND, _AT_TIP))
+        return AWSResponse(request.url, 200, headers, _Body(page, *changes))
 
     client.meta.events.register("before-send.kinesis.*", send)
     return client

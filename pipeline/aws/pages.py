@@ -24,6 +24,7 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, Pro
 from pipeline.aws.pages_check import Absurd, check_after
 from pipeline.aws.pages_client import KinesisAccess, date_of, held_body, reader_client, request_id_of
 from pipeline.aws.pages_decode import PageAnswer, decode_answer, decode_cbor_answer
+from pipeline.aws.pages_gate import GATE
 from pipeline.aws.pages_wire import WireChoice, is_cbor
 from pipeline.cbor import NotCborError
 from pipeline.clock import dice
@@ -113,6 +114,8 @@ class _Reading:
         self._last = batch.after.sequence if batch.after else None
         self._iterator: str | None = None
         self._wire = WireChoice(source.wire)
+        self._size: int | None = None
+        """Bytes of the last answer."""
         self._next_call = self._host.monotonic()
         self.ended = False
         if batch.after is not None and batch.after.sub:
@@ -146,8 +149,15 @@ class _Reading:
             self._iterator = self._new_iterator()
         # Before a retry too: a shard allows five calls a second, over all its readers (I28).
         self._keep_pace()
-        asked = {"ShardIterator": self._iterator, "StreamARN": self._key.stream.arn, **self._wire.arguments}
+        # Only now, because a reading that waits for its pace needs no memory.
+        with GATE.room(self._size):
+            return self._answer(self._iterator)
+
+    def _answer(self, iterator: str) -> tuple[PageAnswer, datetime]:
+        asked = {"ShardIterator": iterator, "StreamARN": self._key.stream.arn, **self._wire.arguments}
         raw = self._call("get_records", **asked)
+        self._size = len(held_body(raw))
+        GATE.note(self._size)
         answered = date_of(raw)
         if answered is None:
             raise Unreachable(

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from pipeline.core.batch import StagedFile
 from pipeline.core.stream import ShardKey
+from pipeline.lake.allocators import give_back
 from pipeline.lake.day_file import DayFile
 from pipeline.lake.stage_place import Place, place_of
 from pipeline.lake_ports import StagingSpec
@@ -68,6 +69,7 @@ class TaskFiles:
                 self._file(day, self._place).add(key, part)
             while sum(file.waiting_bytes for file in self._open.values()) >= _ROW_GROUP:
                 max(self._open.values(), key=lambda file: file.waiting_bytes).write_group()
+                give_back()
 
     def finish(self) -> tuple[StagedFile, ...]:
         """Close all files and return them, by day. Raises CantWrite."""

@@ -19,6 +19,7 @@ import pyarrow as pa
 from pipeline.clock import SystemClock
 from pipeline.core.batch import Batch, BatchLimits, Manifest, StagedFile
 from pipeline.errors import HeadraceError
+from pipeline.lake.allocators import use_few_heaps
 from pipeline.lake.gauge import Gauge
 from pipeline.lake.stage_files import CantWrite, TaskFiles
 from pipeline.lake.stage_read import Box, ShardReading
@@ -49,6 +50,7 @@ def stage_batches(
     clock = clock or SystemClock()
     if gauge is not None:
         gauge.begin()
+    use_few_heaps()
     task_files = TaskFiles(spec, now=clock.now, fresh=fresh)
     readings = [ShardReading(batch, pages, task_files.add) for batch in batches]
     files: tuple[StagedFile, ...] = ()
