@@ -16,9 +16,9 @@ from pipeline.core.position import TRIM, Origin, Position
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.lake.catalog import embedded_catalog
 from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.stage_files import write_files
 from pipeline.lake_ports import StagingSpec
 from pipeline.ports import Clock
+from tests.lake.written import write_files
 
 _STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/bench", 1_769_000_000)
 _NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)

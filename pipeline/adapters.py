@@ -114,9 +114,14 @@ class Adapters:
         from pipeline.aws.pages import KinesisPages
 
         # Not kept: it holds no connection, and is pickled to Spark's executors.
-        aws, wave = self.settings.aws, self.settings.wave
-        region = self.kinesis().meta.region_name
-        return KinesisPages(region=region, endpoint=aws.endpoint, profile=aws.profile, share=wave.shard_share)
+        settings = self.settings
+        return KinesisPages(
+            region=self.kinesis().meta.region_name,
+            endpoint=settings.aws.endpoint,
+            profile=settings.aws.profile,
+            share=settings.wave.shard_share,
+            wire=settings.wire,
+        )
 
     # -- the lake --------------------------------------------------------------------------------------------------
 

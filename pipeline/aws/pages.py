@@ -23,7 +23,10 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, Pro
 
 from pipeline.aws.pages_check import Absurd, check_after
 from pipeline.aws.pages_client import KinesisAccess, date_of, held_body, reader_client, request_id_of
-from pipeline.aws.pages_decode import PageAnswer, decode_answer
+from pipeline.aws.pages_decode import PageAnswer, decode_answer, decode_cbor_answer
+from pipeline.aws.pages_gate import GATE
+from pipeline.aws.pages_wire import WireChoice, is_cbor
+from pipeline.cbor import NotCborError
 from pipeline.clock import dice
 from pipeline.core.batch import Batch
 from pipeline.core.pace import MOST_RECORDS, Pace
@@ -40,6 +43,7 @@ from pipeline.errors import (
     WrongShape,
 )
 from pipeline.lake_ports import RecordPage
+from pipeline.settings.choices import Wire
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.client import KinesisClient
@@ -90,6 +94,8 @@ class KinesisPages:
     """Seconds for which one request is tried again: far less than the time after which a run counts as hung (2 min or more)."""
     share: float = 1.0
     """The setting wave.shard_share: how much of a shard's limits this reader uses at most (`pipeline.core.pace`)."""
+    wire: Wire = Wire.AUTO
+    """The format of requests and answers: the setting `wire`."""
     host: Host = Host()
 
     @property
@@ -116,6 +122,9 @@ class _Reading:
         """Whether the iterator is one that an earlier wave left, and hasn't been used yet."""
         self._pace = Pace(source.share, self._host.monotonic())
         self._at_most = MOST_RECORDS
+        self._wire = WireChoice(source.wire)
+        self._size: int | None = None
+        """Bytes of the last answer."""
         self.ended = False
         if batch.after is not None and batch.after.sub:
             raise WrongShape(
@@ -155,7 +164,14 @@ class _Reading:
         if wait := self._pace.wait(self._host.monotonic()):
             self._host.sleep(wait)
         self._pace.note_call(self._host.monotonic())
-        raw = self._get_records(self._iterator)
+        # Only now, because a reading that waits for its pace needs no memory.
+        with GATE.room(self._size):
+            return self._answer(self._iterator)
+
+    def _answer(self, iterator: str) -> tuple[PageAnswer, datetime]:
+        raw = self._get_records(iterator)
+        self._size = len(held_body(raw))
+        GATE.note(self._size)
         answered = date_of(raw)
         if answered is None:
             raise Unreachable(
@@ -163,9 +179,10 @@ class _Reading:
                 "wasn't used. Look for a proxy that drops the header"
             )
         try:
-            answer = decode_answer(held_body(raw), self._key, answered)
+            decode = decode_cbor_answer if is_cbor(raw) else decode_answer
+            answer = decode(held_body(raw), self._key, answered)
             check_after(answer.first_sequence, self._last)
-        except (msgspec.DecodeError, Absurd) as error:
+        except (msgspec.DecodeError, NotCborError, Absurd) as error:
             # msgspec's text names a place in the document ("$.Records[3].Data") and never quotes a record.
             raise BadAnswer(
                 f"an answer for {self._key} can't be right and wasn't used: {error} (AWS's request id: {request_id_of(raw)}). Records "
@@ -186,6 +203,7 @@ class _Reading:
                 ShardIterator=iterator,
                 StreamARN=self._key.stream.arn,
                 Limit=self._at_most,
+                **self._wire.arguments,
             )
         except Transient:
             raise
@@ -219,7 +237,8 @@ class _Reading:
             client = self._host.connect(self._source.place)
             return getattr(client, operation)(**arguments)
         except ClientError as error:
-            raise _named(error, self._key) from error
+            named = _named(error, self._key)
+            raise (self._wire.softened(named) if operation == "get_records" else named) from error
         except HTTPClientError as error:
             raise Unreachable(
                 f"Kinesis could not be reached for {self._key} ({type(error).__name__}). Nothing was lost, and the request is sent "
@@ -244,6 +263,8 @@ class _Reading:
                     if self._is_kept:
                         self._is_kept = False
                         continue
+                else:
+                    self._wire.after(trouble)
                 # Half of the pause is random, so that readers that were refused together don't all try again together.
                 pause = wait * (0.5 + 0.5 * self._host.dice())
                 if self._host.monotonic() + pause > deadline:

@@ -7,7 +7,6 @@ records, or hide that records were lost. So nothing of such an answer lands. The
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise, starmap
 from operator import lt
@@ -27,46 +26,42 @@ class Absurd(Exception):
     """Why an answer can't be right. The text never quotes a value that a producer chose."""
 
 
-def check_numbers(numbers: Sequence[str], column: Any) -> tuple[int, int]:
+def check_numbers(column: Any) -> tuple[int, int]:
     """The first and the last sequence number of a page, if the numbers grow from record to record.
 
-    `column`: the same numbers in Arrow.
+    `column`: the numbers, as text in Arrow.
     """
     import pyarrow.compute as pc
 
     lengths: Any = pc.min_max(pc.binary_length(column)).as_py()
     if lengths["max"] > _LONGEST or not pc.all(pc.ascii_is_decimal(column)).as_py():
-        at = next(n for n, each in enumerate(numbers) if not _is_number(each))
-        raise Absurd(f"the sequence number of record {at + 1} of {len(numbers)} isn't a number")
+        at = next(n for n, each in enumerate(column.to_pylist()) if not _is_number(each))
+        raise Absurd(f"the sequence number of record {at + 1} of {len(column)} isn't a number")
     if lengths["min"] == lengths["max"]:
         # Numbers with the same count of digits compare as text, which Arrow does for the whole page at once.
         # Without `min_count=0`, `all` gives null for a page of one record, which has no pairs to compare.
         grows = pc.all(pc.less(column[:-1], column[1:]), min_count=0).as_py()
     else:
-        grows = all(starmap(lt, pairwise(map(int, numbers))))
+        grows = all(starmap(lt, pairwise(map(int, column.to_pylist()))))
     if not grows:
-        at = next(n for n, (a, b) in enumerate(pairwise(map(int, numbers))) if a >= b)
+        at = next(n for n, (a, b) in enumerate(pairwise(map(int, column.to_pylist()))) if a >= b)
         raise Absurd(
-            f"the sequence number of record {at + 2} of {len(numbers)} isn't higher than that of the record before it"
+            f"the sequence number of record {at + 2} of {len(column)} isn't higher than that of the record before it"
         )
-    return int(numbers[0]), int(numbers[-1])
+    return int(column[0].as_py()), int(column[-1].as_py())
 
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _LONGEST
 
 
-def check_arrivals(arrivals: Sequence[float], answered: datetime) -> None:
-    """Check arrival times, in seconds since 1970."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    latest = (answered + _AHEAD).timestamp()
-    found: Any = pc.min_max(pa.array(arrivals, pa.float64())).as_py()
-    if not 0 <= found["min"] <= found["max"] <= latest:
-        at = next(n for n, each in enumerate(arrivals) if not 0 <= each <= latest)
+def check_arrivals(arrivals: Any, answered: datetime) -> None:
+    """Check arrival times: an array of numpy, in seconds since 1970."""
+    # A comparison with NaN is false, so that NaN is refused too.
+    right = (arrivals >= 0) & (arrivals <= (answered + _AHEAD).timestamp())
+    if not right.all():
         raise Absurd(
-            f"record {at + 1} of {len(arrivals)} arrived before 1970 or more than an hour after the answer itself"
+            f"record {int(right.argmin()) + 1} of {len(arrivals)} arrived before 1970 or more than an hour after the answer itself"
         )
 
 

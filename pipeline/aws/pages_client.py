@@ -17,6 +17,8 @@ from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from pipeline.aws.pages_wire import with_wire
+
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.client import KinesisClient
 
@@ -67,7 +69,7 @@ def _client(place: KinesisAccess) -> KinesisClient:
 def tapped(client: KinesisClient) -> KinesisClient:
     """The same client, whose GetRecords answers stay undecoded until `held_body`."""
     client.meta.events.register("before-parse.kinesis.GetRecords", _hold_body)
-    return client
+    return with_wire(client)
 
 
 def _hold_body(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object) -> None:

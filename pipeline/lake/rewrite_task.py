@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 
 from pipeline.core.rewriting import FileGroup, Rewritten, ShardDigest
 from pipeline.errors import WrongShape
-from pipeline.lake.stage_files import Target, deleting_on_error, file_system, write_file
+from pipeline.lake.day_file import ROW_GROUP, DayFile
+from pipeline.lake.stage_place import Place, file_system
 from pipeline.lake_ports import StagingSpec
 
 _FIELD_ID = b"PARQUET:field_id"
@@ -45,32 +46,36 @@ def rewrite_group(
 ) -> Rewritten:
     """All rows of the group are in memory at once, and twice while they are sorted."""
     files, root = file_system(spec.staging)
-    target = Target(files, root, spec.staging, spec.schema)
-    parts = [_read(target, each.path) for each in group.files]
+    place = Place(files, root, spec.staging, spec.schema)
+    parts = [_read(place, each.path) for each in group.files]
     before = _added_up([digest(part) for part in parts])
     table = _sorted(pa.concat_tables(parts))
     del parts
-    with deleting_on_error(target) as done:
-        day = date.fromisoformat(group.day)
-        # No shards: they are for landings, where a refused shard takes its files along.
-        made = write_file(target, day, table, done, shards=frozenset(), now=now, fresh=fresh)
+    # No shards: they are for landings, where a refused shard takes its files along.
+    file = DayFile(place, date.fromisoformat(group.day), fresh())
+    try:
+        file.write_sorted(table, row_group=-(-len(table) // max(1, table.nbytes // ROW_GROUP)))
         del table
-        after = digest(_read(target, made.path, only=_KEY))
+        made = file.finish(now())
+        after = digest(_read(place, made.path, only=_KEY))
+    except BaseException:
+        file.discard()
+        raise
     return Rewritten(group, made, before, after)
 
 
-def _read(target: Target, path: str, only: tuple[str, ...] | None = None) -> pa.Table:
+def _read(place: Place, path: str, only: tuple[str, ...] | None = None) -> pa.Table:
     """The rows of a file with the table's columns, which are found by their ids: a column may have been renamed, and a file has no
     column that was added after it was written."""
-    location = f"{target.spec.location.rstrip('/')}/"
+    location = f"{place.spec.location.rstrip('/')}/"
     if not path.startswith(location):
         raise WrongShape(f"{path} isn't in the table's folder {location}")
     with (
-        target.files.open_input_file(target.path(path[len(location) :])) as source,
+        place.files.open_input_file(place.path(path[len(location) :])) as source,
         pq.ParquetFile(source) as file,
     ):
         names = {_id_of(column): column.name for column in file.schema_arrow}
-        wanted = [column for column in target.schema if only is None or column.name in only]
+        wanted = [column for column in place.schema if only is None or column.name in only]
         found = [names[_id_of(column)] for column in wanted if _id_of(column) in names]
         rows = file.read(columns=found)
     columns: list[Any] = [

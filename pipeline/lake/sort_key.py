@@ -22,11 +22,21 @@ from pipeline.lake_ports import StagingSpec
 SORT_KEY = "sort_key"
 
 
+def with_sort_key_column(read: pa.Schema, spec: StagingSpec) -> pa.Schema:
+    """The schema of rows with their sort keys."""
+    return read.append(pa.field(SORT_KEY, pa.string())) if _is_wanted(spec) else read
+
+
 def with_sort_key(rows: pa.Table, spec: StagingSpec) -> pa.Table:
-    """The rows with their sort keys, if the table has that column: a driver of an older version of Headrace doesn't name it."""
-    if all(name != SORT_KEY for name, _ in spec.field_ids):
+    """The rows with their sort keys."""
+    if not _is_wanted(spec):
         return rows
     return rows.append_column(SORT_KEY, sort_keys(rows["sequence_number"], rows["sub_sequence_number"]))
+
+
+def _is_wanted(spec: StagingSpec) -> bool:
+    """Whether the table has the column: a driver of an older version of Headrace doesn't name it."""
+    return any(name == SORT_KEY for name, _ in spec.field_ids)
 
 
 def sort_keys(sequence: Any, sub: Any) -> Any:

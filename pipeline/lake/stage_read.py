@@ -10,7 +10,7 @@ page ──> could records have left the stream unread before it? ── no ─�
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from threading import Lock
@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING
 
 from pipeline.core.batch import WITHIN_THE_SECOND, Batch, BatchLimits, Gap, Staged
 from pipeline.core.position import Position
+from pipeline.core.stream import ShardKey
 from pipeline.errors import DataLoss, HeadraceError
+from pipeline.lake.stage_files import CantWrite
 from pipeline.lake_ports import Pages, RecordPage
 from pipeline.ports import Clock
 
@@ -27,10 +29,13 @@ if TYPE_CHECKING:
 
 _ZERO = timedelta(0)
 
+Write = Callable[[ShardKey, "pa.RecordBatch"], None]
+"""Takes the rows of a page for the task's files. Raises CantWrite."""
+
 
 class Box:
-    """What all shards of one task together may still read. Every page is counted, so that the task's memory is bounded by the
-    budget and one page per thread.
+    """What all shards of one task together may still read. Every page is counted when it comes, so a task reads at most one page
+    per thread more than its budget.
     """
 
     def __init__(self, limits: BatchLimits, clock: Clock) -> None:
@@ -57,10 +62,12 @@ class Box:
 class ShardReading:
     """One batch while it is read. Only one thread at a time uses it."""
 
-    def __init__(self, batch: Batch, pages: Pages) -> None:
+    def __init__(self, batch: Batch, pages: Pages, write: Write) -> None:
         self.batch = batch
         self.over = False
-        self.batches: list[pa.RecordBatch] = []
+        self._write = write
+        self._wrote = False
+        """Whether rows were given to the task's files."""
         self._pages = self._open(pages)
         self._witness = batch.witness
         """Until this time no record can have left the shard unread."""
@@ -82,8 +89,8 @@ class ShardReading:
                 self._read_page(box)
         except HeadraceError as error:
             self._stop(str(error), data_loss=isinstance(error, DataLoss))
-        except ImportError:
-            # The Spark worker lacks a package, which concerns the whole job and not one shard.
+        except (ImportError, CantWrite):
+            # The Spark worker lacks a package, or the task's files can't be written: that concerns all shards.
             raise
         except Exception as error:  # noqa: BLE001 - an unexpected error in one shard must not stop the others
             # Only the type is reported, because the text of an unexpected error could quote a record.
@@ -93,7 +100,9 @@ class ShardReading:
 
     def failed_to_write(self, why: str) -> None:
         """The task's files couldn't be written, so that nothing of this shard was staged: its position doesn't move."""
-        self.batches = []
+        if not self._wrote:
+            # The shard has no row in these files, so that what was seen of it stands.
+            return
         self._staged = Staged(
             self.batch.key,
             self.batch.after,
@@ -127,14 +136,13 @@ class ShardReading:
         self.over = at_tip or page.children is not None
 
     def _take(self, page: RecordPage, *, at_tip: bool) -> None:
-        was = self._staged
-        if page.records is not None:
-            self.batches.append(page.records)
-        self._witness = _latest(self._witness, page.last_arrival, page.answered if at_tip else None)
-        self._noted = max(self._noted, self._witness)
-        self._staged = replace(
+        was, witness = (
+            self._staged,
+            _latest(self._witness, page.last_arrival, page.answered if at_tip else None),
+        )
+        staged = replace(
             was,
-            upto=_position(was.upto, page, at_tip=at_tip, witness=self._witness),
+            upto=_position(was.upto, page, at_tip=at_tip, witness=witness),
             rows=was.rows + page.rows,
             bytes=was.bytes + page.bytes,
             first_arrival=was.first_arrival or page.first_arrival,
@@ -143,6 +151,12 @@ class ShardReading:
             pages=was.pages + 1,
             iterator=page.iterator,
         )
+        # Between the writing and the line of the manifest nothing can fail: rows in a file that the line doesn't count would land
+        # and be read again.
+        if page.records is not None:
+            self._wrote = True
+            self._write(self.batch.key, page.records)
+        self._staged, self._witness, self._noted = staged, witness, max(self._noted, witness)
 
     def _note_gap(self, until: datetime) -> None:
         self._staged = replace(self._staged, gap=Gap(self._witness, until))

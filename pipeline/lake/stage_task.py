@@ -1,9 +1,9 @@
 """The work of one Spark task, as a plain function: read many shards at once, write their rows, return a manifest.
 
 Nothing here imports Spark. A shard gives at most 2 MB/s while a core decodes hundreds, so a task reads many shards in
-threads. It works in rounds: each shard gets a share of the task's budget by its weight, and the next round divides what idle
-shards have left over among the others. Shards are read in the order of how long they have waited, so that a shard which got
-nothing of a used-up budget is among the first in the next wave.
+threads, and writes their rows while it reads on. It works in rounds: each shard gets a share of the task's budget by its
+weight, and the next round divides what idle shards have left over among the others. Shards are read in the order of how long
+they have waited, so that a shard which got nothing of a used-up budget is among the first in the next wave.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
 from socket import gethostname
 from uuid import uuid4
 
@@ -20,8 +19,9 @@ import pyarrow as pa
 from pipeline.clock import SystemClock
 from pipeline.core.batch import Batch, BatchLimits, Manifest, StagedFile
 from pipeline.errors import HeadraceError
+from pipeline.lake.allocators import use_few_heaps
 from pipeline.lake.gauge import Gauge
-from pipeline.lake.stage_files import write_files
+from pipeline.lake.stage_files import CantWrite, TaskFiles
 from pipeline.lake.stage_read import Box, ShardReading
 from pipeline.lake_ports import Pages, StagingSpec
 from pipeline.ports import Clock
@@ -50,9 +50,21 @@ def stage_batches(
     clock = clock or SystemClock()
     if gauge is not None:
         gauge.begin()
-    readings = [ShardReading(batch, pages) for batch in batches]
-    _read_all(readings, Box(limits, clock), threads)
-    files = _write_all(readings, spec, now=clock.now, fresh=fresh)
+    use_few_heaps()
+    task_files = TaskFiles(spec, now=clock.now, fresh=fresh)
+    readings = [ShardReading(batch, pages, task_files.add) for batch in batches]
+    files: tuple[StagedFile, ...] = ()
+    try:
+        _read_all(readings, Box(limits, clock), threads)
+        files = task_files.finish()
+    except CantWrite as unwritten:
+        # Nothing of the task is staged: shards share files, and no shard may land in part.
+        task_files.discard()
+        for reading in readings:
+            reading.failed_to_write(_why_unwritten(unwritten.error, spec))
+    except BaseException:
+        task_files.discard()
+        raise
     loads = () if gauge is None else gauge.end()
     return Manifest(tuple(reading.staged for reading in readings), files, loads)
 
@@ -68,7 +80,7 @@ def _read_all(readings: Sequence[ShardReading], box: Box, threads: int) -> None:
                 for reading, (records, bytes_) in zip(waiting, shares, strict=True)
             ]
             for job in jobs:
-                # Raises only what concerns the whole job: `read_on` turns a shard's own error into its manifest line.
+                # Raises only what concerns the whole task: `read_on` turns a shard's own error into its manifest line.
                 job.result()
             waiting = [r for r in waiting if not r.over]
 
@@ -80,25 +92,6 @@ def _shares(waiting: Sequence[ShardReading], box: Box) -> list[tuple[int, int]]:
 
 def _weight(batch: Batch) -> float:
     return max(batch.weight, LEAST_WEIGHT)
-
-
-def _write_all(
-    readings: Sequence[ShardReading],
-    spec: StagingSpec,
-    *,
-    now: Callable[[], datetime],
-    fresh: Callable[[], str],
-) -> tuple[StagedFile, ...]:
-    """Write the rows of all shards. If a file can't be written, nothing of the task is staged: shards share files, and no shard
-    may land in part.
-    """
-    filled = [r for r in readings if r.batches]
-    try:
-        return write_files({r.batch.key: r.batches for r in filled}, spec, now=now, fresh=fresh)
-    except (OSError, pa.ArrowException, HeadraceError) as error:
-        for reading in filled:
-            reading.failed_to_write(_why_unwritten(error, spec))
-        return ()
 
 
 def _why_unwritten(error: Exception, spec: StagingSpec) -> str:
@@ -115,4 +108,7 @@ def _why_unwritten(error: Exception, spec: StagingSpec) -> str:
 
 
 def _first_line(error: Exception) -> str:
+    if not isinstance(error, OSError | pa.ArrowException | HeadraceError):
+        # The text of an unexpected error could quote a record.
+        return f"an unexpected {type(error).__name__}"
     return (str(error).splitlines() or [type(error).__name__])[0]

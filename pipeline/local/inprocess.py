@@ -11,6 +11,7 @@ code builds requests, parses errors and retries, and only the network is replace
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -22,11 +23,19 @@ from pipeline.local.http_answer import HttpAnswer, error_answer, wire_answer
 from pipeline.local.kinesis import DEFAULT_REGION, Kinesis
 from pipeline.local.kinesis_region import Options
 from pipeline.local.routing import KINESIS_TARGET
+from pipeline.local.wires import Wire, wire_of
 
 if TYPE_CHECKING:
     from boto3.session import Session
     from botocore.awsrequest import AWSPreparedRequest, AWSResponse
     from mypy_boto3_kinesis import KinesisClient
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    operation: str
+    body: bytes
+    wire: Wire
 
 
 class InProcessKinesis:
@@ -66,33 +75,37 @@ class InProcessKinesis:
 
         target = request.headers["X-Amz-Target"]
         target = target.decode() if isinstance(target, bytes) else str(target)
+        kind: Any = request.headers.get("Content-Type", "")
+        wire = wire_of(kind.decode() if isinstance(kind, bytes) else str(kind))
         given: Any = request.body or b""
         body = given.encode() if isinstance(given, str) else bytes(given)
-        answer = self._answer(target.removeprefix(KINESIS_TARGET), body, region, str(request.url))
+        call = _Call(target.removeprefix(KINESIS_TARGET), body, wire)
+        answer = self._answer(call, region, str(request.url))
         headers = HTTPHeaders()
         for name, value in (*answer.headers, ("Date", http_date(self.clock()))):
             headers[name] = value
         return AWSResponse(str(request.url), answer.status, headers, _Raw(answer.body))
 
-    def _answer(self, operation: str, body: bytes, region: str, url: str) -> HttpAnswer:
+    def _answer(self, call: _Call, region: str, url: str) -> HttpAnswer:
         from botocore.exceptions import ConnectionClosedError
 
         self._requests += 1
         request_id = f"00000000-0000-4000-8000-{self._requests:012x}"
         try:
-            fault = self._fault(operation, body)
-            answer = wire_answer(self.kinesis.answer(operation, body, region), request_id)
+            fault = self._fault(call)
+            body = self.kinesis.answer(call.operation, call.body, region, wire=call.wire)
+            answer = wire_answer(body, request_id, call.wire)
         except AwsError as error:
-            return error_answer(error, request_id, "kinesis")
+            return error_answer(error, request_id, "kinesis", call.wire)
         if fault is not None and fault.kind == "lost":
             raise ConnectionClosedError(endpoint_url=url)
         return answer
 
-    def _fault(self, operation: str, body: bytes) -> Fault | None:
+    def _fault(self, asked: _Call) -> Fault | None:
         faults = self.kinesis.faults
         if not faults:
             return None
-        call = self.kinesis.call_of(operation, body)
+        call = self.kinesis.call_of(asked.operation, asked.body, asked.wire)
         fault = faults.draw(AROUND, call)
         if fault is None:
             return None

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from pipeline.local.cbor import BYTES, LIST, TEXT, NotCborError, Raw, Tagged, decoded, encoded, head
+from pipeline.cbor import BYTES, LIST, TEXT, NotCborError, Raw, Tagged, decoded, encoded, head
 from pipeline.local.errors import unreadable
 from pipeline.local.fields import Request
 

@@ -62,3 +62,10 @@ class Create(StrEnum):
 class Billing(StrEnum):
     ON_DEMAND = "PAY_PER_REQUEST"
     PROVISIONED = "PROVISIONED"
+
+
+class Wire(StrEnum):
+    AUTO = "auto"
+    """CBOR, and JSON where an endpoint doesn't answer well in CBOR."""
+    JSON = "json"
+    CBOR = "cbor"

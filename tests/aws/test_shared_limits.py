@@ -14,6 +14,7 @@ from pipeline.aws.kinesis import KinesisSource
 from pipeline.aws.pages import KinesisPages
 from pipeline.aws.pages_client import reader_client
 from pipeline.core.batch import BatchLimits
+from pipeline.core.stream import ShardKey
 from pipeline.lake.stage_read import Box, ShardReading
 from pipeline.local.kinesis_limits import Reads
 from tests.aws.pages_world import Neighbour, World, numbers_of, read_for, until_tip
@@ -41,6 +42,10 @@ def reads_of(world: World, *neighbours: Neighbour) -> Reads:
 
 
 @pytest.mark.parametrize(("share", "record"), [(0.3, 100_000), (0.8, 1_000), (1.0, 100_000)])
+def _ignore(_key: ShardKey, _rows: object) -> None:
+    """Instead of the files of a task."""
+
+
 def test_a_reader_without_neighbours_uses_its_share_and_is_never_refused(share: float, record: int):
     world = a_backlog(40, record=record)
     began = world.aws.clock()
@@ -168,7 +173,7 @@ def test_a_shard_with_empty_pages_while_behind_is_not_taken_as_caught_up():
     world = World(throttle=True)
     numbers = world.put(b"one", b"two")
     world.aws.inject("empty", count=40)
-    reading = ShardReading(world.batch(), world.reader(share=HALF))
+    reading = ShardReading(world.batch(), world.reader(share=HALF), _ignore)
     box = Box(BatchLimits(1_000, 1_000_000, seconds=600), _Clock(world))
 
     reading.read_on(box, records=1_000, bytes_=1_000_000)
@@ -182,7 +187,7 @@ def test_a_wave_that_ends_at_an_empty_page_while_behind_says_that_it_has_to_go_o
     world = World(throttle=True)
     world.put(b"one")
     world.aws.inject("empty")
-    reading = ShardReading(world.batch(), world.reader(share=HALF))
+    reading = ShardReading(world.batch(), world.reader(share=HALF), _ignore)
 
     reading.read_on(Box(BatchLimits(1_000, 1_000_000, seconds=5), _Clock(world)), records=10, bytes_=10)
 

@@ -18,8 +18,8 @@ from pipeline.demo.evidence import Put
 from pipeline.demo.home import Home
 from pipeline.demo.reading import the_table, write_puts, write_shards
 from pipeline.lake import read
-from pipeline.lake.stage_files import write_files
 from tests.lake.files import NOON, ORIGIN, STREAM, a_key
+from tests.lake.written import write_files
 
 PARENT, OTHER, CHILD = (a_key(n) for n in range(3))
 """The child is the merge of the two parents."""

@@ -14,8 +14,8 @@ from pipeline.core.stream import ShardKey
 from pipeline.lake.catalog import embedded_catalog
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake.stage_files import write_files
 from tests.lake.files import NOON, ORIGIN, StandingClock, a_key, a_range
+from tests.lake.written import write_files
 
 HOME = "headrace-data"
 LEFT, RIGHT = a_key(0), a_key(1)

@@ -21,11 +21,11 @@ from pipeline.core.stream import ShardKey
 from pipeline.errors import HeadraceError
 from pipeline.lake.catalog import asking
 from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.stage_files import write_files
 from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.eventually import eventually
 from tests.lake.files import a_key, a_range
 from tests.lake.upkeeps import upkeep_of
+from tests.lake.written import write_files
 
 KEYS = tuple(a_key(number) for number in range(3))
 _RECORDS = 5

@@ -17,11 +17,11 @@ from pipeline.lake import read
 from pipeline.lake.aws_access import keys_of, with_aws
 from pipeline.lake.file_io import with_own_io
 from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.stage_files import write_files
 from pipeline.lake_ports import StagingSpec
 from pipeline.settings.model import AwsSettings, LandingSettings, Settings
 from tests.lake.files import NOON, ORIGIN, StandingClock, a_key, a_landing, at, numbers_in
 from tests.lake.stage_script import a_page, a_spec
+from tests.lake.written import write_files
 
 A = a_key(0)
 OURS = AwsSettings(region="eu-west-1", profile="work", endpoint="http://127.0.0.1:9")

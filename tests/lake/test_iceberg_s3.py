@@ -22,12 +22,12 @@ from pipeline.lake.catalog import embedded_catalog
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.lineage_table import IcebergLineage
 from pipeline.lake.live_table import IcebergLive
-from pipeline.lake.stage_files import write_files
 from pipeline.lake.table_files import IcebergFiles
 from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.compactions import InProcess
 from tests.lake.files import NOON, ORIGIN, StandingClock, a_key, a_landing, a_range, at, numbers_in
 from tests.lake.lineages import pages_in
+from tests.lake.written import write_files
 
 A, B = a_key(0), a_key(1)
 

@@ -22,9 +22,9 @@ from pipeline.lake import read
 from pipeline.lake.catalog import embedded_catalog
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.schema import PROPERTIES, SCHEMA
-from pipeline.lake.stage_files import write_files
 from tests.lake.files import NOON, ORIGIN, StandingClock, a_file, a_key, a_landing, a_range, with_origin
 from tests.lake.tables import IcebergLake
+from tests.lake.written import write_files
 
 A, B = a_key(0), a_key(1)
 

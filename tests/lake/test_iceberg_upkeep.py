@@ -14,7 +14,7 @@ from pipeline.core.landing import Proposal
 from pipeline.core.lineage import Kind
 from pipeline.duties.upkeep import Upkeep, UpkeepReport
 from pipeline.errors import Transient, Unreachable, WrongShape
-from pipeline.lake import stage_files, stage_task, summary
+from pipeline.lake import stage_task, summary
 from pipeline.lake.schema import PROPERTIES
 from pipeline.lake.state_files import Pointer
 from pipeline.lake.table_files import IcebergFiles
@@ -23,6 +23,7 @@ from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.files import ORIGIN, StandingClock, a_key, a_landing, a_range, at
 from tests.lake.tables import IcebergLake, append_as_others, patch
 from tests.lake.upkeeps import upkeep_of
+from tests.lake.written import write_files
 
 A = a_key(0)
 DAY = timedelta(days=1)
@@ -191,7 +192,7 @@ def full_file(kept: Kept) -> str:
 def test_the_names_of_staged_files_have_the_form_by_which_upkeep_knows_them(kept: Kept):
     rows = pq.read_table(path_of(kept.proposal(None, 1).files[0].path), partitioning=None)
     spec = kept.lake.iceberg.staging_spec()
-    stage_files.write_files({A: rows.to_batches()}, spec, now=kept.clock.now, fresh=stage_task._fresh)
+    write_files({A: rows.to_batches()}, spec, now=kept.clock.now, fresh=stage_task._fresh)
     assert len([each for each in kept.lake_files().look().stored if each.path.endswith(".parquet")]) == 2
 
 

@@ -18,9 +18,9 @@ from pipeline.lake.file_io import with_own_io
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.lineage_table import IcebergLineage
 from pipeline.lake.private_files import make_folder
-from pipeline.lake.stage_files import write_files
 from pipeline.lake_ports import StagingSpec
 from tests.lake.files import NOON, STREAM, StandingClock, a_key, a_range, at, with_origin
+from tests.lake.written import write_files
 from tests.modes import mode_of, modes_below, open_to_others, usual_umask
 
 KEY = a_key()

@@ -19,6 +19,7 @@ from pipeline.core.position import Position
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.errors import BadSetting, WrongShape
 from pipeline.lake import stage_files
+from pipeline.lake.stage_files import CantWrite, TaskFiles
 from pipeline.lake.stage_task import stage_batches
 from tests.lake.files import NOON, StandingClock, a_key, a_range, with_origin
 from tests.lake.stage_script import (
@@ -34,6 +35,7 @@ from tests.lake.stage_script import (
     staged_of,
 )
 from tests.lake.tables import IcebergLake
+from tests.lake.written import write_files
 
 
 def test_a_task_writes_one_file_for_each_day_with_all_its_shards_in_order(tmp_path: Path):
@@ -161,20 +163,74 @@ def test_files_are_compressed_as_the_spec_says(tmp_path: Path):
     assert pq.read_metadata(file.path).row_group(0).column(8).compression == "ZSTD"
 
 
-def test_row_groups_may_hold_several_shards_and_have_a_minimum_size(
+def test_a_row_group_is_closed_at_its_size_over_all_shards_of_the_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(stage_files, "_ROW_GROUP", 1_500_000)
+    payload = b"x" * 100_000
+    pages = script(**{f"s{n}": [a_page(*range(1, 9), key=a_key(n), payload=payload)] for n in range(5)})
+
+    (file,) = stage([a_batch(n) for n in range(5)], pages, tmp_path).files
+
+    metadata = pq.read_metadata(file.path)
+    assert [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] == [16, 16, 8]
+    assert (file.rows, file.shards) == (40, frozenset(a_key(n) for n in range(5)))
+
+
+def test_each_row_group_holds_shard_after_shard_and_each_shard_by_sequence_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(stage_files, "_ROW_GROUP", 350_000)
+    files = TaskFiles(a_spec(tmp_path), now=StandingClock().now, fresh=lambda: "file")
+    for number in (9, 10, 11, 12):
+        for shard in (1, 0):
+            page = a_page(number, key=a_key(shard), payload=b"x" * 100_000)
+            assert page.records is not None
+            files.add(a_key(shard), page.records)
+
+    (file,) = files.finish()
+
+    opened = pq.ParquetFile(file.path)
+    groups = [opened.read_row_group(n).to_pydict() for n in range(opened.num_row_groups)]
+    found = [list(zip(group["shard_id"], group["sequence_number"], strict=True)) for group in groups]
+    zero, one = a_key(0).shard_id, a_key(1).shard_id
+    assert found == [
+        [(zero, "9"), (zero, "10"), (one, "9"), (one, "10")],
+        [(zero, "11"), (zero, "12"), (one, "11"), (one, "12")],
+    ]
+
+
+def test_rows_wait_for_their_row_group_while_the_task_reads_and_no_longer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(stage_files, "_ROW_GROUP", 1_000_000)
-    payload = b"x" * 100_000
-    pages = script(**{f"s{n}": [a_page(*range(1, 9), key=a_key(n), payload=payload)] for n in range(4)})
+    payload = os.urandom(600_000)
+    sizes: list[int] = []
 
-    (file,) = stage([a_batch(n) for n in range(4)], pages, tmp_path).files
+    def look() -> None:
+        sizes.append(sum(path.stat().st_size for path in tmp_path.rglob("*.parquet")))
 
-    metadata = pq.read_metadata(file.path)
-    assert metadata.num_row_groups == 3
-    sizes = [metadata.row_group(i).num_rows for i in range(3)]
-    assert sum(sizes) == 32
-    assert all(size * 100_000 >= 1_000_000 for size in sizes)
+    steps = [step for n in range(1, 7) for step in (a_page(n, payload=payload, behind=1), look)]
+    stage([a_batch()], script(s0=[*steps, a_page(7)]), tmp_path)
+
+    assert [size // 1_200_000 for size in sizes] == [0, 1, 1, 2, 2, 3]
+
+
+def test_a_backlog_of_more_days_than_files_may_be_open_gets_all_its_rows_staged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(stage_files, "_OPEN_FILES", 2)
+    days = [NOON + timedelta(days=n) for n in (0, 1, 2, 0, 3, 2)]
+    steps = [a_page(n, arrival=day, behind=len(days) - n) for n, day in enumerate(days, start=1)]
+
+    manifest = stage([a_batch()], script(s0=steps), tmp_path)
+
+    found = sorted(number for _, number in rows_of(manifest))
+    assert found == [1, 2, 3, 4, 5, 6]
+    assert sum(file.rows for file in manifest.files) == 6
+    for file in manifest.files:
+        arrivals: list[Any] = pq.ParquetFile(file.path).read()["arrival_ts"].to_pylist()
+        assert {moment.date().isoformat() for moment in arrivals} == {file.partition}
 
 
 def test_a_file_may_hold_shards_of_two_streams(tmp_path: Path):
@@ -219,15 +275,15 @@ def test_staged_files_can_be_committed_and_read_back(tmp_path: Path):
 
 def _full_disk_at_file(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The n-th file can be begun, and then the disk is full."""
-    real, begun = pq.write_table, [0]
+    real, begun = pq.ParquetWriter.write_table, [0]
 
-    def write_table(table: pa.Table, where: Any, **options: Any) -> None:
+    def write_table(self: pq.ParquetWriter, table: pa.Table, **how: Any) -> None:
         begun[0] += 1
-        real(table, where, **options)
+        real(self, table, **how)
         if begun[0] == number:
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(pq, "write_table", write_table)
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", write_table)
 
 
 @contextmanager
@@ -312,7 +368,42 @@ def test_the_errors_for_unusable_tables_are_wrong_shape_and_bad_setting(tmp_path
     clock = StandingClock()
     rows = {a_key(): [page.records for page in [a_page(1)] if page.records]}
 
-    with pytest.raises(BadSetting):
-        stage_files.write_files(rows, a_spec("ftp://x/y"), now=clock.now, fresh=str)
-    with pytest.raises(WrongShape):
-        stage_files.write_files(rows, replace(a_spec(tmp_path), field_ids=()), now=clock.now, fresh=str)
+    with pytest.raises(CantWrite) as unknown_scheme:
+        write_files(rows, a_spec("ftp://x/y"), now=clock.now, fresh=str)
+    with pytest.raises(CantWrite) as no_columns:
+        write_files(rows, replace(a_spec(tmp_path), field_ids=()), now=clock.now, fresh=str)
+    assert isinstance(unknown_scheme.value.error, BadSetting)
+    assert isinstance(no_columns.value.error, WrongShape)
+
+
+def test_an_unexpected_error_in_writing_stages_nothing_and_its_text_isnt_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def write_table(*_: Any, **__: Any) -> None:
+        raise ValueError("payload-canary")
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", write_table)
+
+    manifest = stage([a_batch(after=5)], script(s0=[a_page(6)]), tmp_path)
+
+    assert "an unexpected ValueError" in (staged_of(manifest).error or "")
+    assert "canary" not in str(manifest)
+    assert (manifest.files, files_in(tmp_path), staged_of(manifest).moved) == ((), [], False)
+
+
+def test_a_full_disk_in_the_middle_of_the_reading_fails_the_shards_that_gave_rows_and_deletes_every_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(stage_files, "_ROW_GROUP", 100)
+    _full_disk_at_file(2, monkeypatch)
+    pages = script(
+        s0=[a_page(6, behind=1), a_page(7, behind=1), a_page(8)],
+        s1=[a_page(6, key=a_key(1))],
+        s2=[a_page(key=a_key(2), answered=NOON)],
+    )
+
+    manifest = stage([a_batch(n, 5) for n in range(3)], pages, tmp_path)
+
+    assert [each.upto for each in manifest.staged[:2]] == [each.after for each in manifest.staged[:2]]
+    assert all("No space left on device" in (each.error or "") for each in manifest.staged[:2])
+    assert (staged_of(manifest, 2).error, manifest.files, files_in(tmp_path)) == (None, (), [])

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.local.cbor import Tagged, decoded, encoded
+from pipeline.cbor import Tagged, decoded, encoded
 from pipeline.local.clock import MovableClock
 from pipeline.local.errors import AwsError
 from pipeline.local.kinesis import OPERATIONS, Kinesis
 from pipeline.local.kinesis_region import Options
 from pipeline.local.wires import CBOR, JSON, wire_of
-from tests.local.test_local_cbor import VALUES
+from tests.local.test_cbor import VALUES
 
 ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 ORDERS = {"StreamName": "orders"}

@@ -13,7 +13,7 @@ from pipeline.settings.values import knobs
 
 ROOT = Path(__file__).parents[2]
 KNOBS = [key for key, *_ in knobs(Settings, index="N")]
-MOST = 85
+MOST = 86
 SHIPPED = ("pipeline", "assets", "resources", "sensors")
 VIA_A_PROPERTY = {
     "streams_mode": "multi",

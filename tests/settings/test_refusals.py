@@ -87,7 +87,7 @@ BAD_VARIABLES = [
     ("HEADRACE__STREAMS__NAME", "did you mean HEADRACE__STREAMS__0__NAME?"),
     ("HEADRACE__STREAMS__00__NAME", "did you mean HEADRACE__STREAMS__0__NAME?"),
     ("HEADRACE__", "did you mean"),
-    ("HEADRACE__QQQQQQ", "headrace config --doc"),
+    ("HEADRACE__QQQQQQQQQQQQ", "headrace config --doc"),
     ("HEADRACE__LANDING__CATALOG__URI", "HEADRACE__LANDING__CATALOG='{name: value}'"),
     ("HEADRACE__WORKERS__3__ID", "is entry 3 of workers, but the next free entry is 1"),
     ("HEADRACE__WORKERS__999999999999__ID", "HEADRACE__WORKERS__999999999999__ID"),

@@ -7,10 +7,10 @@ value are refused.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-_UNSIGNED, _NEGATIVE, BYTES, TEXT, LIST, _MAP, _TAG, _SIMPLE = range(8)
+_UNSIGNED, _NEGATIVE, BYTES, TEXT, LIST, MAP, _TAG, _SIMPLE = range(8)
 _DEEPEST = 32  # Kinesis's own requests are four deep
 _INDEFINITE = 31
 _BREAK = 0xFF
@@ -45,8 +45,8 @@ def encoded(value: Any) -> bytes:
 
 def decoded(body: bytes) -> Any:
     """Read bytes that are exactly one value."""
-    reader = _Reader(body)
-    value = reader.value(0)
+    reader = Reader(body)
+    value = reader.value()
     if reader.at != len(body):
         raise NotCborError(f"{len(body) - reader.at} bytes follow the value")
     return value
@@ -71,7 +71,7 @@ def head(major: int, number: int) -> bytes:
 def _write(out: bytearray, value: Any) -> None:
     write = _WRITERS.get(type(value))
     if write is None:
-        raise TypeError(f"the stand-in's CBOR has no {type(value).__name__}")
+        raise TypeError(f"Headrace's CBOR has no {type(value).__name__}")
     write(out, value)
 
 
@@ -97,7 +97,7 @@ def _write_list(out: bytearray, value: list[Any]) -> None:
 
 
 def _write_map(out: bytearray, value: Mapping[str, Any]) -> None:
-    out += head(_MAP, len(value))
+    out += head(MAP, len(value))
     for key, item in value.items():
         _write(out, key)
         _write(out, item)
@@ -122,16 +122,29 @@ _WRITERS: dict[type, Callable[[bytearray, Any], None]] = {
 }
 
 
-class _Reader:
-    """Bytes, and the position up to which they are read."""
+class Reader:
+    """Bytes, and the position up to which they are read. All methods raise NotCborError."""
 
     __slots__ = ("_body", "at")
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes, at: int = 0) -> None:
         self._body = body
-        self.at = 0
+        self.at = at
 
-    def value(self, depth: int) -> Any:
+    def items(self, major: int) -> Iterator[None]:
+        """Read the head of a list or a map, then give a turn for each of its items, and read its end. The caller reads the item, for a
+        map its key and its value, in its turn."""
+        (lead,) = self._take(1)
+        if lead >> 5 != major:
+            raise NotCborError(f"an item of the kind {lead >> 5} is where the kind {major} is expected")
+        if lead & 0x1F == _INDEFINITE:
+            while not self._broken_off():
+                yield
+        else:
+            for _ in range(self._number(lead & 0x1F)):
+                yield
+
+    def value(self, depth: int = 0) -> Any:
         if depth > _DEEPEST:
             raise NotCborError(f"nested deeper than {_DEEPEST}")
         (lead,) = self._take(1)
@@ -187,11 +200,15 @@ class _Reader:
             chunks.append(self._take(length) if major == BYTES else self._text(length))
         return chunks
 
-    def _pair(self, depth: int) -> tuple[str, Any]:
+    def key(self, depth: int = 0) -> str:
+        """Read a key of a map."""
         key = self.value(depth + 1)
         if not isinstance(key, str):
             raise NotCborError(f"a map's key is {type(key).__name__}, not text")
-        return key, self.value(depth + 1)
+        return key
+
+    def _pair(self, depth: int) -> tuple[str, Any]:
+        return self.key(depth), self.value(depth + 1)
 
     def _simple(self, info: int) -> Any:
         if info in _CONSTANTS:

@@ -1,0 +1,62 @@
+"""Full pages take turns in one process, and small ones don't wait."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from threading import Barrier, Event
+
+import pytest
+
+from pipeline.aws.pages_gate import Gate
+
+
+def test_small_answers_come_side_by_side():
+    gate = Gate(100)
+    everybody = Barrier(10, timeout=60)
+
+    def receive() -> None:
+        with gate.room(10):
+            everybody.wait()
+
+    with ThreadPoolExecutor(10) as pool:
+        for job in [pool.submit(receive) for _ in range(10)]:
+            job.result()
+
+
+def test_an_answer_waits_until_the_others_leave_room_for_it():
+    gate = Gate(100)
+    came = Event()
+
+    def receive() -> None:
+        with gate.room(60):
+            came.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        with gate.room(60):
+            job = pool.submit(receive)
+            with ExitStack() as others:
+                others.enter_context(gate.room(40))
+            assert not came.is_set()
+        job.result()
+    assert came.is_set()
+
+
+def test_an_answer_larger_than_the_whole_room_comes_alone():
+    gate = Gate(100)
+    with gate.room(1_000):
+        pass
+
+
+def test_a_failed_request_leaves_its_room():
+    gate = Gate(100)
+    for _ in range(3):
+        with pytest.raises(OSError, match="lost"), gate.room(100):
+            raise OSError("lost")
+
+
+def test_first_answers_are_expected_to_be_full_pages_until_small_ones_came():
+    gate = Gate(10 * 1024 * 1024)
+    for _ in range(40):
+        gate.note(1_000)
+    with ExitStack() as readings:
+        for _ in range(100):
+            readings.enter_context(gate.room(None))
