@@ -4,7 +4,7 @@
               wave, because the first one starts Spark's workers. It has to be flat: with the most shards at most 1.2 times that with 64
               shards. With few shards the cost of a wave itself counts, which doesn't grow with the shards.
     flow      all shards flow, 1.6 records a second each, for so many seconds; the time from a record's arrival to the commit that makes it
-              queryable, and when every shard has landed for the first time, counted from the start of the run
+              queryable, once every shard has landed for the first time; and when that was, counted from the start of the run
 
 CPU and ratios can be trusted on a busy machine, seconds can't. The stand-in shares the machine; its CPU is told, and not counted. The exit code is 1 if
 the CPU for each record isn't flat.
@@ -88,7 +88,8 @@ class Seen:
             if staged.rows and staged.first_arrival and staged.last_arrival:
                 self._shards.add(landed.lease_key)
                 # The records between the first and the last count as spread evenly.
-                for arrival in (staged.first_arrival, staged.last_arrival):
+                # Records that came while Spark started don't count: `complete` tells of the start.
+                for arrival in (staged.first_arrival, staged.last_arrival) if self.complete else ():
                     self.ages.append(((self._committed - arrival).total_seconds(), staged.rows))
         if self.complete is None and len(self._shards) == shards:
             self.complete = time.monotonic() - self.began
