@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _PACKAGE = Path(pipeline.__file__).parent
 _EXECUTORS_NEED = (
     "__init__.py",
+    "cbor.py",
     "clock.py",
     "errors.py",
     "lake_ports.py",
