@@ -147,11 +147,13 @@ class WatchedTable(MemoryTable):
         self._judge_through(made)
 
     def _judge_through(self, made: Snapshot) -> None:
-        """No record that arrived before the time which the commit states is still to be read."""
+        """No record that arrived before the time which the commit states is still to be read. Other rules judge whether those
+        that Kinesis has trimmed before they were read are recorded as lost."""
+        kept = self._world.clock.now() - self._world.losses.retention
         for stream, until in made.through.items():
             origin = self.origins.get(stream)
             for shard in (each for each in self._world.truth.shards.values() if each.key.stream == stream):
-                unread = [at for at in shard.arrivals[shard.read :] if origin is None or at >= origin]
+                unread = [at for at in shard.arrivals[shard.read :] if at >= (origin or kept) and at >= kept]
                 if unread and min(unread) < until:
                     raise Violation(
                         "valid-through",
