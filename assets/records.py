@@ -148,7 +148,11 @@ class _Execution:
         )
 
     def run(self) -> None:
-        ending = self._read()
+        try:
+            ending = self._read()
+        except Exception:
+            self._reporter.settle()
+            raise
         if ending.error is not None:
             if ending.is_passing:
                 self._context.instance.add_run_tags(self._context.run.run_id, {PASSING_TAG: "true"})

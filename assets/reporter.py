@@ -3,8 +3,12 @@
 Dagster launches a run in list mode without partitions, so the run writes the planned events itself ("announces" shards).
 When the run fails, Dagster shows a shard as FAILED if its last planned event has no materialization after it, and no other
 shard. So every announced shard that did well has to be materialized.
+
+One thread writes all events, in their order. They cost 7-11 ms each, so that those of a thousand shards would delay the next wave by
+twenty seconds.
 """
 
+from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -53,21 +57,26 @@ class Reporter:
     _reported_at: dict[str, float] = field(default_factory=dict)
     """When each shard was last materialized, by the monotonic clock."""
     _unreported: dict[str, _Unreported] = field(default_factory=dict)
-    _announcing: list[Future[None]] = field(default_factory=list)
-    """The thread's work that may still be unfinished."""
-    _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "headrace-announce"))
+    _writing: deque[Future[None]] = field(default_factory=deque)
+    """The thread's work that may still be unfinished, in its order."""
+    _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "headrace-report"))
 
     def __post_init__(self) -> None:
         self._announced |= self.announced_by_dagster
 
     def claimed(self, keys: Iterable[str]) -> None:
-        """A wave has claimed these shards: announce them, in a thread of its own beside the Spark job."""
+        """A wave has claimed these shards: announce them beside the Spark job."""
         self._claimed |= set(keys)
         few = len(self._claimed) <= ANNOUNCE_ALL_UP_TO
         self._announce((self._claimed if few else self._claimed & self.recovering) - self._announced)
 
     def waved(self, report: WaveReport) -> None:
-        """A wave has ended: materialize shards, each at most once in `throttle` unless it ended."""
+        """A wave has ended: materialize shards, each at most once in `throttle` unless it ended.
+
+        Raises the error of an event that couldn't be written.
+        """
+        while self._writing and self._writing[0].done():
+            self._writing.popleft().result()
         self._announce({p.lease_key for p in report.problems if p.fatal} - self._announced)
         for landed in report.landed:
             self._remember(landed)
@@ -90,6 +99,10 @@ class Reporter:
         self._announce(failed_keys & self._reported_at.keys())
         for key in sorted(self._announced - failed_keys - self._reported_at.keys()):
             self._log_materialization(key, {"records": 0})
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until all events are written, where the run fails unexpectedly: Dagster goes by their order."""
         self._wait()
         self._thread.shutdown()
 
@@ -110,21 +123,19 @@ class Reporter:
         self._reported_at[key] = self.clock.monotonic()
 
     def _log_materialization(self, key: str, metadata: dict[str, dg.MetadataValue | int]) -> None:
-        self._announce({key} - self._announced)
-        self._wait()  # Dagster needs the planned event before the materialization
-        self.context.log_event(
-            dg.AssetMaterialization(asset_key=self.context.asset_key, partition=key, metadata=metadata)
-        )
+        self._announce({key} - self._announced)  # Dagster needs the planned event before the materialization
+        event = dg.AssetMaterialization(asset_key=self.context.asset_key, partition=key, metadata=metadata)
+        self._writing.append(self._thread.submit(self.context.log_event, event))
         self._reported_at.setdefault(key, self.clock.monotonic())
 
     def _announce(self, keys: set[str]) -> None:
         if keys:
             self._announced |= keys
-            self._announcing.append(self._thread.submit(self._write_planned_events, sorted(keys)))
+            self._writing.append(self._thread.submit(self._write_planned_events, sorted(keys)))
 
     def _wait(self) -> None:
-        while self._announcing:
-            self._announcing.pop().result()
+        while self._writing:
+            self._writing.popleft().result()
 
     def _write_planned_events(self, keys: list[str]) -> None:
         instance, run = self.context.instance, self.context.run

@@ -5,8 +5,11 @@ It has a job of its own because it deletes files, which the role of the runs tha
 
 import dagster as dg
 
+from assets.failure import RunFailed
 from assets.names import slug
+from pipeline.duties.upkeep import UpkeepReport
 from pipeline.wiring import Wiring
+from resources.spark import SparkResource
 
 _EVERY_SIX_HOURS = "23 */6 * * *"
 
@@ -15,12 +18,17 @@ def build_upkeep(wiring: Wiring) -> tuple[dg.JobDefinition, dg.ScheduleDefinitio
     name = f"{slug(wiring.settings.application)}_upkeep"
 
     @dg.op(
-        name="upkeep", description="Expire old snapshots, and delete the files that nothing names any more."
+        name="upkeep",
+        description="Drop days before the retention, compact data files, expire old snapshots, and delete the files that nothing names.",
     )
-    def upkeep(context: dg.OpExecutionContext) -> None:
+    # The resource ends the Spark session with the run.
+    def upkeep(context: dg.OpExecutionContext, spark: SparkResource) -> dg.Output[None]:
         report = wiring.upkeep().run()
         for note in (*report.notes, str(report)):
             context.log.info(note)
+        if report.troubles:
+            raise RunFailed("; ".join(map(str, report.troubles)), _metadata(report))
+        return dg.Output(None, metadata=_metadata(report))
 
     @dg.job(name=name, description=__doc__)
     def job() -> None:
@@ -34,3 +42,20 @@ def build_upkeep(wiring: Wiring) -> tuple[dg.JobDefinition, dg.ScheduleDefinitio
         default_status=status.RUNNING if wiring.settings.upkeep.enabled else status.STOPPED,
     )
     return job, schedule
+
+
+def _metadata(report: UpkeepReport) -> dict[str, dg.MetadataValue]:
+    compacted = report.compacted
+    before = [file for group in compacted.done for file in group.files]
+    number = dg.MetadataValue.int
+    return {
+        "in short": dg.MetadataValue.text("; ".join((*report.notes, str(report)))),
+        "files compacted": number(len(before)),
+        "files after": number(compacted.files),
+        "bytes compacted": number(sum(each.size for each in before)),
+        "bytes after": number(compacted.bytes),
+        "rows compacted": number(sum(each.rows for each in before)),
+        "groups left": number(len(compacted.left)),
+        "rows dropped by retention": number(sum(each.rows for each in report.dropped)),
+        "files deleted": number(len(report.deleted)),
+    }

@@ -23,12 +23,10 @@ from pathlib import Path
 from bench._landings import ORIGIN, Shard, open_table
 from pipeline.clock import SystemClock
 from pipeline.core.expiry_plan import Shape
-from pipeline.duties.expiring import Expiring
 from pipeline.duties.upkeep import Upkeep
 from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake.table_files import IcebergFiles
-from pipeline.settings.model import UpkeepSettings
+from pipeline.settings.upkeep_block import UpkeepSettings
+from tests.lake.upkeeps import upkeep_of
 
 MOST = 1.5
 """The most that CPU, metadata.json and the folder may have at the end, as a multiple of the baseline."""
@@ -65,7 +63,6 @@ class Table:
     clock: Clock
     lake: IcebergTable = field(init=False)
     shard: Shard = field(init=False)
-    expiring: Expiring = field(init=False)
     upkeep: Upkeep = field(init=False)
     upkeep_cpu: float = field(default=0.0, init=False)
     """Seconds of CPU for expiry and for the upkeep job."""
@@ -75,15 +72,9 @@ class Table:
         self.lake.ensure(create=True)
         self.lake.commit(ORIGIN)
         self.shard = Shard(0, self.lake.staging_spec(), self.clock)
-        lineage = IcebergLineage(self.lake)
-        settings = replace(UpkeepSettings(), orphans_after=ORPHANS_AFTER)
-        self.expiring = Expiring(
-            table=self.lake, lineage=lambda: lineage, settings=settings, clock=self.clock
-        )
-        files = IcebergFiles(self.lake)
-        self.upkeep = Upkeep(
-            table=self.lake, files=files, expiring=self.expiring, settings=settings, clock=self.clock
-        )
+        # Compaction is left out: it runs on Spark, and would make the files fewer that a commit has to do with.
+        settings = replace(UpkeepSettings(), orphans_after=ORPHANS_AFTER, compact=False)
+        self.upkeep = upkeep_of(self.lake, settings, self.clock)
 
     def land(self) -> Wave:
         proposal = self.shard.next_landing()
@@ -100,8 +91,8 @@ class Table:
 
     def _expire(self, shape: Shape) -> None:
         began = time.process_time()
-        if self.expiring.is_due(shape):
-            self.expiring.step(shape)
+        if self.upkeep.expiring.is_due(shape):
+            self.upkeep.expiring.step(shape)
         self.upkeep_cpu += time.process_time() - began
 
     def tidy(self) -> None:

@@ -23,9 +23,8 @@ from pipeline.core.landing import Proposal
 from pipeline.core.lineage import Kind, Range
 from pipeline.core.position import Position
 from pipeline.core.stream import ShardKey
-from pipeline.lake import iceberg
 from pipeline.lake.catalog import embedded_catalog
-from pipeline.lake.iceberg import IcebergTable
+from pipeline.lake.iceberg import Base, IcebergTable
 from tests.lake.files import ORIGIN, a_file, a_key
 
 MOST = 2.0
@@ -38,8 +37,8 @@ _HIGH = 49_590_338_271_490_256_608_559_692_538_361_571_095_921_575_989_136_588_8
 class WrittenWhole(IcebergTable):
     """The same table, except that each commit writes the whole state."""
 
-    def _look(self) -> iceberg._Base:
-        return replace(super()._look(), stored=None)
+    def base(self) -> Base:
+        return replace(super().base(), stored=None)
 
 
 @dataclass

@@ -139,7 +139,8 @@ class BotoPages:
 
 
 def _our_pages(client: Any) -> Pages:
-    return KinesisPages(region="eu-west-1", pace=0.0, host=Host(connect=lambda _place: client))
+    host = Host(connect=lambda _place: client, sleep=lambda _seconds: None)
+    return KinesisPages(region="eu-west-1", host=host)
 
 
 def _measure(pages: Pages, folder: str) -> tuple[float, int]:

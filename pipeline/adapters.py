@@ -11,12 +11,13 @@ import os
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.aws.identity import Identity
 from pipeline.clock import SystemClock, SystemIds, SystemTimer
-from pipeline.lake_ports import Pages, Stage, TableFiles
+from pipeline.lake_ports import LiveTable, Pages, Rewriter, Stage, TableFiles
 from pipeline.ports import Clock, LeaderLock, LeaseStore, ShardSource, Tables, WorkerStore
 from pipeline.settings.model import Settings
 
@@ -113,9 +114,9 @@ class Adapters:
         from pipeline.aws.pages import KinesisPages
 
         # Not kept: it holds no connection, and is pickled to Spark's executors.
-        aws = self.settings.aws
+        aws, wave = self.settings.aws, self.settings.wave
         region = self.kinesis().meta.region_name
-        return KinesisPages(region=region, endpoint=aws.endpoint, profile=aws.profile)
+        return KinesisPages(region=region, endpoint=aws.endpoint, profile=aws.profile, share=wave.shard_share)
 
     # -- the lake --------------------------------------------------------------------------------------------------
 
@@ -146,6 +147,23 @@ class Adapters:
         from pipeline.lake.table_files import IcebergFiles
 
         return self._kept(lambda: IcebergFiles(self.table(user)), "files", user)
+
+    def lineage_files(self, user: str) -> TableFiles:
+        from pipeline.lake.table_files import LineageFiles
+
+        return self._kept(lambda: LineageFiles(self.lineage(user)), "lineage files", user)
+
+    def live(self, writer: str) -> LiveTable:
+        from pipeline.lake.live_table import IcebergLive
+
+        return self._kept(lambda: IcebergLive(self.table(writer), writer=writer), "live", writer)
+
+    def rewriter(self) -> Rewriter:
+        """On the Spark of the first worker."""
+        from pipeline.lake.rewrite import SparkRewriter
+
+        worker = self.settings.workers[0].id
+        return SparkRewriter(partial(self.sessions.of, worker), self.table("upkeep"))
 
     def lineage(self, writer: str) -> IcebergLineage:
         from pipeline.lake.lineage_table import IcebergLineage

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from pipeline.core.batch import Batch, BatchLimits, Manifest
@@ -18,6 +18,7 @@ from pipeline.core.lineage import LedgerEntry, Lost
 from pipeline.core.position import Positions
 from pipeline.core.recording import Recorded
 from pipeline.core.repair_plan import TableEvidence
+from pipeline.core.rewriting import FileGroup, LiveFile, LiveFiles, Replaced, Rewritten
 from pipeline.core.shard import Child
 from pipeline.core.stream import StreamId
 from pipeline.core.valid_through import Through
@@ -132,8 +133,37 @@ class LakeTable(RepairableTable, ExpirableTable, Protocol):
     """All that Headrace does with the lake table."""
 
 
+class LiveTable(Protocol):
+    """The data files of the lake table's newest snapshot, for compaction and retention. Nothing here lands a record or moves a position:
+    each commit carries the positions of the snapshot that it is built on.
+    """
+
+    def live(self) -> LiveFiles:
+        """Load the table anew, and look at its data files."""
+        ...
+
+    def replace(self, rewritten: Sequence[Rewritten]) -> Replaced:
+        """Let rewritten files take the place of their groups, in one commit. A group for which `why_left` has a reason in the snapshot
+        that the commit is built on is left. So are all groups where other commits keep coming first.
+
+        Raises CommitUnknown where an answer was lost and the table doesn't show the commit: it lands whole or not at all.
+        """
+        ...
+
+    def drop(self, before: date) -> tuple[LiveFile, ...]:
+        """Remove from the table what `outlived` names, in one commit. Returns the removed files, which stay in the storage."""
+        ...
+
+
+class Rewriter(Protocol):
+    def rewrite(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
+        """Write the rows of each group into one new file that no commit names yet, in the order of shard and sequence number. A group
+        that fails has an error, and doesn't stop the others."""
+        ...
+
+
 class TableFiles(Protocol):
-    """The files of the lake table, for upkeep. Nothing else deletes files."""
+    """The files of a table, for upkeep. Nothing else deletes files."""
 
     def look(self) -> FilesLook:
         """Load the table anew, and list the files in its folders that have names of the form that Headrace gives.
@@ -147,6 +177,10 @@ class TableFiles(Protocol):
         ...
 
     def remember(self, memory: Unnamed) -> None: ...
+
+    def fence(self) -> None:
+        """An empty commit. Every commit to the table that was prepared before is refused from then on."""
+        ...
 
     def delete(self, files: Sequence[StoredFile]) -> tuple[tuple[StoredFile, ...], str | None]:
         """Delete these files. Returns those that are gone, and an error where not all are."""
@@ -220,6 +254,8 @@ class RecordPage:
     last_arrival: datetime | None
     children: tuple[Child, ...] | None
     """The shard's children on the last page of a closed shard; None on every other page."""
+    iterator: str | None = None
+    """The shard iterator just after this page."""
 
 
 class Pages(Protocol):

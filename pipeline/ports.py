@@ -24,7 +24,7 @@ from pipeline.core.shard import Shard
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.worker import Metrics, Worker
 from pipeline.kcl.migration import ClientVersion
-from pipeline.lake_ports import LakeTable, LineageTable, Pages, Stage, TableFiles
+from pipeline.lake_ports import LakeTable, LineageTable, LiveTable, Pages, Rewriter, Stage, TableFiles
 
 
 class Clock(Protocol):
@@ -324,6 +324,12 @@ class Ports(Protocol):
         ...
 
     def files(self, user: str) -> TableFiles: ...
+
+    def lineage_files(self, user: str) -> TableFiles: ...
+
+    def live(self, writer: str) -> LiveTable: ...
+
+    def rewriter(self) -> Rewriter: ...
 
     def lineage(self, writer: str) -> LineageTable:
         """`writer`: the name of the duty or run that records, for the lineage table's history."""

@@ -24,6 +24,8 @@ from pipeline.duties.attempt import Attempt
 from pipeline.duties.chain import WavePorts
 from pipeline.duties.chain_repair import Repairing
 from pipeline.duties.claims import Claims
+from pipeline.duties.compacting import Compacting
+from pipeline.duties.deleting import Deleting
 from pipeline.duties.due_rows import DueRows
 from pipeline.duties.expiring import Expiring
 from pipeline.duties.known_tables import KnownTables
@@ -369,10 +371,21 @@ class Wiring:
 
     def upkeep(self) -> Upkeep:
         ports = self.ports
+        settings = self.settings.upkeep
+        files = (ports.files("upkeep"), ports.lineage_files("upkeep"))
         return Upkeep(
             table=ports.table("upkeep"),
-            files=ports.files("upkeep"),
+            deleting=tuple(Deleting(files=each, settings=settings, clock=ports.clock) for each in files),
             expiring=self.expiring("upkeep"),
+            compacting=self.compacting(),
+            settings=settings,
+        )
+
+    def compacting(self) -> Compacting:
+        ports = self.ports
+        return Compacting(
+            table=ports.live("upkeep"),
+            rewriter=ports.rewriter,
             settings=self.settings.upkeep,
             clock=ports.clock,
         )

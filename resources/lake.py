@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from pipeline.lake_ports import LakeTable, LineageTable, TableFiles
+from pipeline.lake_ports import LakeTable, LineageTable, LiveTable, TableFiles
 from pipeline.ports import Ports
 from pipeline.settings.model import Settings
 
@@ -29,6 +29,12 @@ class LakeResource(dg.ConfigurableResource[LakeTable]):
 
     def table_files(self, user: str) -> TableFiles:
         return self.ports.files(user)
+
+    def lineage_files(self, user: str) -> TableFiles:
+        return self.ports.lineage_files(user)
+
+    def live_table(self, writer: str) -> LiveTable:
+        return self.ports.live(writer)
 
     def lineage_table(self, writer: str) -> LineageTable:
         return self.ports.lineage(writer)

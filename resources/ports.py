@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from pipeline.clock import SystemClock, SystemIds, SystemTimer
-from pipeline.lake_ports import LakeTable, LineageTable, Pages, Stage, TableFiles
+from pipeline.lake_ports import LakeTable, LineageTable, LiveTable, Pages, Rewriter, Stage, TableFiles
 from pipeline.ports import Clock, Ids, LeaderLock, LeaseStore, ShardSource, Tables, Timer, WorkerStore
 from resources.lake import LakeResource
 from resources.lease_tables import LeaseTablesResource
@@ -44,6 +44,15 @@ class ResourcePorts:
 
     def files(self, user: str) -> TableFiles:
         return self.lake.table_files(user)
+
+    def lineage_files(self, user: str) -> TableFiles:
+        return self.lake.lineage_files(user)
+
+    def live(self, writer: str) -> LiveTable:
+        return self.lake.live_table(writer)
+
+    def rewriter(self) -> Rewriter:
+        return self.spark.rewriter()
 
     def lineage(self, writer: str) -> LineageTable:
         return self.lake.lineage_table(writer)

@@ -3,7 +3,7 @@
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
-from pipeline.lake_ports import Stage
+from pipeline.lake_ports import Rewriter, Stage
 from pipeline.ports import Ports
 from pipeline.settings.model import Settings
 
@@ -26,6 +26,9 @@ class SparkResource(LazyPySparkResource):
     def stage(self, worker_id: str) -> Stage:
         """The Stage port on this worker's Spark. The session is made for the first job."""
         return self.ports.stage(worker_id)
+
+    def rewriter(self) -> Rewriter:
+        return self.ports.rewriter()
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         # Dagster calls this at the end of a run. The base class has no such hook, and the sessions belong to the ports.

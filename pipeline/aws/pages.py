@@ -26,11 +26,13 @@ from pipeline.aws.pages_client import KinesisAccess, date_of, held_body, reader_
 from pipeline.aws.pages_decode import PageAnswer, decode_answer
 from pipeline.clock import dice
 from pipeline.core.batch import Batch
+from pipeline.core.pace import MOST_RECORDS, Pace
 from pipeline.core.stream import ShardKey
 from pipeline.errors import (
     BadAnswer,
     BadSetting,
     DataLoss,
+    HeadraceError,
     Terminal,
     Throttled,
     Transient,
@@ -55,7 +57,10 @@ _THROTTLES = frozenset(
 _FIRST_WAIT = 0.2
 """Seconds. Kinesis allows five calls a second to a shard."""
 _LONGEST_WAIT = 5.0
-"""Seconds. After a page of 10 MiB, Kinesis refuses calls for 5 s, to keep to 2 MiB a second."""
+"""Seconds, after an error of Kinesis or of the network."""
+_LONGEST_THROTTLED = 0.5
+"""Seconds. A large page of another reader keeps this reader waiting for up to 5 s; a longer pause would leave part of this reader's
+share unused each time."""
 
 
 _T = TypeVar("_T")
@@ -83,8 +88,8 @@ class KinesisPages:
     """The setting aws.profile: the reading process finds it in the AWS configuration files of its own host."""
     patience: float = 20.0
     """Seconds for which one request is tried again: far less than the time after which a run counts as hung (2 min or more)."""
-    pace: float = 0.2
-    """The least seconds between two requests to a shard: Kinesis allows five a second, for all readers of the shard together."""
+    share: float = 1.0
+    """The setting wave.shard_share: how much of a shard's limits this reader uses at most (`pipeline.core.pace`)."""
     host: Host = Host()
 
     @property
@@ -106,8 +111,11 @@ class _Reading:
         self._key = batch.key
         self._batch = batch
         self._last = batch.after.sequence if batch.after else None
-        self._iterator: str | None = None
-        self._next_call = self._host.monotonic()
+        self._iterator = batch.iterator
+        self._is_kept = batch.iterator is not None
+        """Whether the iterator is one that an earlier wave left, and hasn't been used yet."""
+        self._pace = Pace(source.share, self._host.monotonic())
+        self._at_most = MOST_RECORDS
         self.ended = False
         if batch.after is not None and batch.after.sub:
             raise WrongShape(
@@ -118,6 +126,10 @@ class _Reading:
 
     def next_page(self) -> RecordPage:
         answer, answered = self._with_patience(self._ask)
+        size = answer.bytes + _bytes_of_keys(answer)
+        self._pace.note_page(size)
+        if answer.rows:
+            self._at_most = self._pace.page(size / answer.rows)
         self._iterator = answer.next_iterator
         # Kinesis may answer with an empty page in the middle of a shard: the last record stays the one before it.
         self._last = answer.last_sequence if answer.last_sequence is not None else self._last
@@ -133,14 +145,17 @@ class _Reading:
             last_arrival=answer.last_arrival,
             # Child shards come with the shard's last page.
             children=answer.children if self.ended else None,
+            iterator=answer.next_iterator,
         )
 
     def _ask(self) -> tuple[PageAnswer, datetime]:
         if self._iterator is None:
             self._iterator = self._new_iterator()
-        # Before a retry too: a shard allows five calls a second, over all its readers (I28).
-        self._keep_pace()
-        raw = self._call("get_records", ShardIterator=self._iterator, StreamARN=self._key.stream.arn)
+        # Before a retry too: a shard's limits hold over all its readers (I28).
+        if wait := self._pace.wait(self._host.monotonic()):
+            self._host.sleep(wait)
+        self._pace.note_call(self._host.monotonic())
+        raw = self._get_records(self._iterator)
         answered = date_of(raw)
         if answered is None:
             raise Unreachable(
@@ -164,11 +179,23 @@ class _Reading:
             )
         return answer, answered
 
-    def _keep_pace(self) -> None:
-        wait = self._next_call - self._host.monotonic()
-        if wait > 0:
-            self._host.sleep(wait)
-        self._next_call = self._host.monotonic() + self._source.pace
+    def _get_records(self, iterator: str) -> Any:
+        try:
+            raw = self._call(
+                "get_records",
+                ShardIterator=iterator,
+                StreamARN=self._key.stream.arn,
+                Limit=self._at_most,
+            )
+        except Transient:
+            raise
+        except HeadraceError as error:
+            if self._is_kept:
+                # For example, the stream was deleted and created again since. A new iterator shows what is wrong.
+                raise _IteratorExpired from error
+            raise
+        self._is_kept = False
+        return raw
 
     def _new_iterator(self) -> str:
         arguments: dict[str, Any] = {"StreamARN": self._key.stream.arn, "ShardId": self._key.shard_id}
@@ -214,12 +241,26 @@ class _Reading:
             except (Transient, _IteratorExpired) as trouble:
                 if isinstance(trouble, _IteratorExpired):
                     self._iterator = None
+                    if self._is_kept:
+                        self._is_kept = False
+                        continue
                 # Half of the pause is random, so that readers that were refused together don't all try again together.
                 pause = wait * (0.5 + 0.5 * self._host.dice())
                 if self._host.monotonic() + pause > deadline:
                     raise _given_up(trouble, self._key, self._source.patience) from trouble
                 self._host.sleep(pause)
-                wait = min(wait * 2, _LONGEST_WAIT)
+                wait = min(wait * 2, _LONGEST_THROTTLED if isinstance(trouble, Throttled) else _LONGEST_WAIT)
+
+
+def _bytes_of_keys(answer: PageAnswer) -> int:
+    """The bytes of a page's partition keys, which count in a shard's limit as its data does."""
+    if answer.records is None:
+        return 0
+    import pyarrow.compute as pc
+
+    keys: Any = answer.records["partition_key"]
+    total: Any = pc.sum(pc.binary_length(keys)).as_py()
+    return int(total or 0)
 
 
 def _no_profile(setting: str | None, key: ShardKey) -> str:

@@ -53,8 +53,9 @@ def _client(place: KinesisAccess) -> KinesisClient:
         retries={"total_max_attempts": 1},
         max_pool_connections=_CONNECTIONS,
         connect_timeout=5,
-        # An answer may have 10 MiB, which takes longer than the small answers to a tick (`pipeline.aws.clients` waits 4 s).
-        read_timeout=30,
+        # Of silence, not for a whole answer, which may have 10 MiB. Less than the time for which a request is tried again
+        # (`KinesisPages.patience`), so that a call that is stuck is made once more, on another connection.
+        read_timeout=10,
         # Between two waves the connections are idle, and a NAT gateway drops idle connections without telling.
         tcp_keepalive=True,
     )

@@ -35,7 +35,7 @@ COMMANDS = {
     "status": "show which worker reads which shard, of this or any KCL application",
     "stop": "stop workers cleanly, so that they give up their leases",
     "tables": "create, describe or delete the coordination tables",
-    "upkeep": "expire old snapshots of the lake table, and delete files that nothing names",
+    "upkeep": "compact the lake table's files, expire old snapshots, and delete files that nothing names",
 }
 """Name of a command -> its line in the help. The module of `give-back` is `pipeline.cli.give_back`."""
 

@@ -4,7 +4,6 @@ The command claims each shard in its lease row, as Dagster's runs do, so that th
 """
 
 import argparse
-import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,6 +44,7 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from pipeline.cli.services import join_spark
     from pipeline.errors import BadSetting
     from pipeline.wiring import wire
 
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
             "name what to read: --shard KEY..., or --worker ID for every shard that a worker owns"
         )
     loaded = load(args)
-    _join_spark(Path(loaded.name))
+    join_spark(Path(loaded.name))
     wiring = wire(_as_worker(loaded.settings, args.worker))
     keys = tuple(dict.fromkeys(args.shard))
     output = _Output()
@@ -102,16 +102,6 @@ def _require_owner(worker_id: str, keys: tuple[str, ...], leases: "LeaseStore") 
             raise Unknown(
                 f"{key} is read by worker {row.holder}, not by {worker_id}: leave --worker out; nothing was read"
             )
-
-
-def _join_spark(config: Path) -> None:
-    """Use the local Spark server of a `headrace dev` on the same settings, where one runs, instead of starting another."""
-    from pipeline.cli.services import dagster_home
-    from pipeline.lake.session import DISCOVERY, discovery_in
-
-    discovery = discovery_in(dagster_home(config))
-    if discovery.exists():
-        os.environ.setdefault(DISCOVERY, str(discovery))
 
 
 @dataclass(slots=True)

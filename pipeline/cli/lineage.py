@@ -91,8 +91,13 @@ def _show(args: argparse.Namespace, adapters: "Adapters") -> int:
 
 def _tell_through(adapters: "Adapters") -> None:
     from pipeline.core.valid_through_text import time_text
+    from pipeline.errors import HeadraceError
 
-    state = adapters.table("lineage").load()
+    try:
+        state = adapters.table("lineage").load()
+    except HeadraceError as error:
+        tell_aside(f"up to when every record has landed isn't known: {error}")
+        return
     for stream in sorted(state.positions.origins):
         at = state.through.get(stream)
         said = (

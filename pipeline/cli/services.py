@@ -257,3 +257,12 @@ def _answers(port: int) -> bool:
         return False
     finally:
         connection.close()
+
+
+def join_spark(config: Path) -> None:
+    """Use the local Spark server of a `headrace dev` on the same settings, where one runs, instead of starting another."""
+    from pipeline.lake.session import DISCOVERY, discovery_in
+
+    discovery = discovery_in(dagster_home(config))
+    if discovery.exists():
+        os.environ.setdefault(DISCOVERY, str(discovery))

@@ -1,6 +1,7 @@
-"""`headrace upkeep`: expire old snapshots of the lake table, and delete the files that nothing names any more."""
+"""`headrace upkeep`: compact the lake table's data files, expire old snapshots, and delete the files that nothing names any more."""
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.cli.options import add_config, load
@@ -13,18 +14,29 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "upkeep",
-        description="Expire old snapshots of the lake table, and delete the files that nothing has named for longer than "
-        "upkeep.orphans_after. Dagster's job does the same by its schedule.",
+        description="Drop the days before upkeep.retention from the lake table, compact its data files, expire old snapshots, and delete the "
+        "files that nothing has named for longer than upkeep.orphans_after. Dagster's job does the same by its schedule.",
     )
     add_config(parser)
     parser.add_argument(
-        "--dry-run", action="store_true", help="change nothing, and print the files that would be deleted"
+        "--dry-run",
+        action="store_true",
+        help="change nothing, and print what would be compacted, and the files that would be deleted",
     )
 
 
 def run(args: argparse.Namespace) -> int:
+    from pipeline.cli.services import join_spark
     from pipeline.wiring import wire
 
-    report = wire(load(args).settings).upkeep().run(dry_run=args.dry_run)
+    loaded = load(args)
+    join_spark(Path(loaded.name))
+    wiring = wire(loaded.settings)
+    try:
+        report = wiring.upkeep().run(dry_run=args.dry_run)
+    finally:
+        wiring.ports.close()
     tell(*report.notes, *(each.path for each in report.due), str(report))
+    if report.troubles:
+        raise report.troubles[0]
     return 0

@@ -34,6 +34,8 @@ class Batch:
     goes_on: bool = False
     """True: where records were lost before they were read, the wave records the gap and reads what Kinesis still has. False:
     the loss stops the shard."""
+    iterator: str | None = None
+    """A shard iterator just after `after`, where the last wave left one: it saves a request. It may have expired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,8 @@ class Staged:
     """One sentence. What was staged before the error still lands; the shard counts as failed."""
     data_loss: bool = False
     """Whether the error is that records may be lost before they were read."""
+    iterator: str | None = None
+    """The shard iterator just after `upto`. None where the last page had none, or nothing was read."""
     gap: Gap | None = None
     """Lost records between `after` and the first staged row. Set only where `Batch.goes_on`."""
 

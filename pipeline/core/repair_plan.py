@@ -71,7 +71,8 @@ class TableEvidence:
     """Main is known down to its first snapshot, and none of them is Headrace's: main was rolled back to before Headrace's first
     commit, or replaced."""
     unknown_rows: int = 0
-    """The number of rows of streams that neither the settings nor any snapshot of Headrace knows."""
+    """The number of rows that can't have landed: of streams that neither the settings nor any snapshot of Headrace knows, or without a
+    shard, an epoch or a sequence number. Another engine has inserted them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +314,6 @@ def _sentences(before: Positions, after: Positions, evidence: TableEvidence) -> 
     ]
     if evidence.unknown_rows:
         sentences.append(
-            f"{counted(evidence.unknown_rows, 'row')} of streams that this application doesn't know: left as found"
+            f"{counted(evidence.unknown_rows, 'row')} that no landing of this application wrote: left as found"
         )
     return sentences

@@ -58,8 +58,8 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """The state of one snapshot, and what it was made of. The next snapshot's delta is made from it."""
+class TiedState:
+    """The state of one snapshot, tied to the ledgers by its digest, and what it was made of. The next snapshot's delta is made from it."""
 
     full: FullState
     delta: Delta
@@ -67,23 +67,23 @@ class State:
     positions: Positions
 
 
-def as_full(positions: Positions) -> State:
+def as_full(positions: Positions) -> TiedState:
     """The state of a snapshot that writes a full state itself."""
     return unchanged(FullState.of(positions))
 
 
-def unchanged(full: FullState) -> State:
-    return State(full, Delta(full.positions.origins), full.digest, full.positions)
+def unchanged(full: FullState) -> TiedState:
+    return TiedState(full, Delta(full.positions.origins), full.digest, full.positions)
 
 
-def restored(full: FullState, delta: Delta, digest: int) -> State | None:
+def restored(full: FullState, delta: Delta, digest: int) -> TiedState | None:
     """The state that the delta leads to. None where it hasn't this digest."""
     if _digest_with(full, delta) != digest:
         return None
-    return State(full, delta, digest, _applied(full, delta))
+    return TiedState(full, delta, digest, _applied(full, delta))
 
 
-def plan_state(base: State, landing: Landing) -> State:
+def plan_state(base: TiedState, landing: Landing) -> TiedState:
     """What to write for a landing on this base: a delta against the base's full state, or a full state of its own.
 
     A full state is due when the deltas together would have more shards than it has itself. So a table whose shards all move at
@@ -108,14 +108,14 @@ def plan_state(base: State, landing: Landing) -> State:
         planned = as_full(landing.positions)
         agree = planned.digest == digest
     else:
-        planned = State(base.full, delta, digest, landing.positions)
+        planned = TiedState(base.full, delta, digest, landing.positions)
         agree = _applied(base.full, delta) == landing.positions
     if not agree:
         raise ValueError("a landing's positions aren't those of its base with its ledger applied")
     return planned
 
 
-def _digest_by_ledger(base: State, landing: Landing, touched: Iterable[ShardKey]) -> int:
+def _digest_by_ledger(base: TiedState, landing: Landing, touched: Iterable[ShardKey]) -> int:
     """The digest of the base with the landing's ledger applied."""
     before = ((key, base.positions.of(key)) for key in touched)
     after = ((key, landing.positions.of(key)) for key in touched)

@@ -17,7 +17,7 @@ from pipeline.core.words import counted
 from pipeline.errors import HeadraceError
 from pipeline.lake_ports import ExpirableTable, LineageTable, TableState
 from pipeline.ports import Clock
-from pipeline.settings.model import UpkeepSettings
+from pipeline.settings.upkeep_block import UpkeepSettings
 
 _AT_A_TIME = timedelta(seconds=5)
 """After this time no further commit is begun. Recording ledgers may take half of it."""

@@ -31,6 +31,11 @@ from pipeline.duties.wave import Problem, WaveLog
 from pipeline.errors import HeadraceError
 from pipeline.settings.model import TimeSettings
 
+_WRITTEN_AT_ONCE = 100
+"""Rows. So many are written in about a second, and need no spreading."""
+_PARTS = 6
+"""In half of `times.checkpoint` a run looks about six times: before and after each wave, and in the pauses."""
+
 
 @dataclass(frozen=True, slots=True)
 class Late:
@@ -130,9 +135,7 @@ class KeptClaims:
 
     def write_late(self) -> None:
         """Write the checkpoints of rows that would be too far behind at the next look, which may come somewhat late."""
-        oldest = self.times.checkpoint - 2 * self.times.worker_tick
-        latest = self.claims.clock.monotonic() - oldest.total_seconds()
-        due = [key for key, late in self._late.items() if late.since <= latest and self._is_behind(key)]
+        due = self._due_to_write()
         outcomes = self.claims.leases.apply_all([self._checkpoint(key) for key in due])
         for key, outcome in zip(due, outcomes, strict=True):
             match outcome:
@@ -147,6 +150,21 @@ class KeptClaims:
                     pass
         if due:
             self.claims.note_progress()
+
+    def _due_to_write(self) -> list[ShardKey]:
+        oldest = (self.times.checkpoint - 2 * self.times.worker_tick).total_seconds()
+        now = self.claims.clock.monotonic()
+        behind = sorted(
+            (late.since, n, key) for n, (key, late) in enumerate(self._late.items()) if self._is_behind(key)
+        )
+        # All rows of a run begin to be late with the same wave. A thousand of them, written at once, would delay a wave by
+        # many seconds, so from half of the time on each look writes a part of them.
+        part = len(behind) // _PARTS if len(behind) > _WRITTEN_AT_ONCE else 0
+        return [
+            key
+            for n, (since, _, key) in enumerate(behind)
+            if since <= now - oldest or (n < part and since <= now - oldest / 2)
+        ]
 
     def _is_behind(self, key: ShardKey) -> bool:
         return key in self.claims.held and self.row(key).checkpoint != self.claims.held[key].checkpoint

@@ -1,25 +1,25 @@
-"""The upkeep of the lake table: expire what is left to expire, then delete the files that nothing names any more.
+"""The upkeep of the lake table: drop the days before the retention, compact data files, expire snapshots, delete files without a name.
 
-    expire -> look at the files -> which have been without a name long enough? -> the fence -> look again -> delete the rest
+    drop days -> compact -> expire what is left to expire -> delete what nothing names, of the lake table and of the lineage table
 
-A writer that was paused for days may still send a commit that it prepared: main hasn't moved, so the catalog would accept it, and it
-may name files that look like orphans. The fence is an empty commit. Every commit that was prepared before it is refused, and its
-writer looks anew whether its files exist. A commit that came just before the fence is found by the second look.
+Each of these goes on where another one has failed; the report has what failed. `pipeline/duties/deleting.py` has the last one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
-from pipeline.core.deletion_plan import StoredFile, plan_deletion
+from pipeline.core.deletion_plan import StoredFile
 from pipeline.core.expiry_plan import Shape
+from pipeline.core.rewriting import FileGroup, LiveFile
 from pipeline.core.words import counted
+from pipeline.duties.compacting import Compacted, Compacting
+from pipeline.duties.deleting import Deleted, Deleting
 from pipeline.duties.expiring import Expiring
-from pipeline.errors import Unreachable
-from pipeline.lake_ports import LakeTable, TableFiles
-from pipeline.ports import Clock
-from pipeline.settings.model import UpkeepSettings
+from pipeline.errors import HeadraceError
+from pipeline.lake_ports import LakeTable
+from pipeline.settings.upkeep_block import UpkeepSettings
 
 _MOST_STEPS = 100
 """Steps of expiry in one upkeep, each of a few seconds: enough for a hundred thousand snapshots."""
@@ -28,53 +28,79 @@ _MOST_STEPS = 100
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpkeepReport:
     notes: tuple[str, ...] = ()
-    """What the expiry did, as sentences."""
-    deleted: tuple[StoredFile, ...] = ()
-    due: tuple[StoredFile, ...] = ()
-    """In a dry run: the files that would be deleted."""
-    waiting: tuple[StoredFile, ...] = ()
-    """Files that nothing names, but not for long enough yet."""
-    why_none: str | None = None
-    """Why no file may be deleted."""
+    """What retention, compaction and expiry did, as sentences."""
+    compacted: Compacted = field(default_factory=Compacted)
+    dropped: tuple[LiveFile, ...] = ()
+    """The files of days before the retention."""
+    files: Deleted = field(default_factory=Deleted)
+    troubles: tuple[HeadraceError, ...] = ()
+    """What failed. Everything else was done."""
+
+    @property
+    def deleted(self) -> tuple[StoredFile, ...]:
+        return self.files.deleted
+
+    @property
+    def due(self) -> tuple[StoredFile, ...]:
+        """In a dry run: the files that would be deleted."""
+        return self.files.due
+
+    @property
+    def waiting(self) -> tuple[StoredFile, ...]:
+        return self.files.waiting
 
     def __str__(self) -> str:
-        if self.why_none is not None:
-            return f"no file deleted: {self.why_none}"
-        what = f"{_size(self.due)} would be deleted" if self.due else f"{_size(self.deleted)} deleted"
-        return f"{what}; {_size(self.waiting)} without a name in the table, waiting"
+        return str(self.files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upkeep:
     table: LakeTable
-    files: TableFiles
+    deleting: tuple[Deleting, ...]
+    """The lake table's files first, then the lineage table's."""
     expiring: Expiring
+    compacting: Compacting
     settings: UpkeepSettings
-    clock: Clock
 
     def run(self, *, dry_run: bool = False) -> UpkeepReport:
-        """`dry_run`: change nothing, and report what would be deleted."""
+        """`dry_run`: change nothing, and report what would be done."""
         if not self.settings.enabled:
-            return UpkeepReport(why_none="the setting upkeep.enabled is false")
+            return UpkeepReport(files=Deleted(why_none="the setting upkeep.enabled is false"))
         state = self.table.load()
         if state.origin_allowed:
-            return UpkeepReport(why_none="nothing has landed in the table yet")
-        notes = () if dry_run else tuple(self._expire(state.shape))
-        look = self.files.look()
-        if look.is_frozen:
-            return UpkeepReport(notes=notes, why_none="the table has gc.enabled=false")
-        plan = plan_deletion(
-            look.stored,
-            look.named,
-            self.files.remembered(),
-            now=self.clock.now(),
-            after=self.settings.orphans_after,
-        )
+            return UpkeepReport(files=Deleted(why_none="nothing has landed in the table yet"))
         if dry_run:
-            return UpkeepReport(due=plan.due, waiting=plan.waiting)
-        self.files.remember(plan.memory)
-        deleted = self._delete(plan.due) if plan.due else ()
-        return UpkeepReport(notes=notes, deleted=deleted, waiting=plan.waiting)
+            plan = self.compacting.plan() if self.settings.compact else None
+            notes = tuple(_planned(plan.groups, plan.left)) if plan else ()
+            return UpkeepReport(notes=notes, files=_together(each.look() for each in self.deleting))
+        return self._work(state.shape)
+
+    def _work(self, shape: Shape) -> UpkeepReport:
+        troubles: list[HeadraceError] = []
+        dropped: tuple[LiveFile, ...] = ()
+        compacted = Compacted()
+        try:
+            dropped = self.compacting.expired_rows()
+            if self.settings.compact:
+                compacted = self.compacting.run()
+        except HeadraceError as error:
+            troubles.append(error)
+        if compacted.trouble is not None:
+            troubles.append(compacted.trouble)
+        notes = (*_dropped(dropped), *compacted.sentences(), *self._expire(shape))
+        parts: list[Deleted] = []
+        for each in self.deleting:
+            try:
+                parts.append(each.run())
+            except HeadraceError as error:
+                troubles.append(error)
+        return UpkeepReport(
+            notes=notes,
+            compacted=compacted,
+            dropped=dropped,
+            files=_together(parts),
+            troubles=tuple(troubles),
+        )
 
     def _expire(self, shape: Shape) -> Iterator[str]:
         for _ in range(_MOST_STEPS):
@@ -85,20 +111,26 @@ class Upkeep:
             if not self.expiring.has_more:
                 return
 
-    def _delete(self, due: tuple[StoredFile, ...]) -> tuple[StoredFile, ...]:
-        # The fence. Whatever was prepared before it is refused from now on; whatever was committed before it shows in the next look.
-        self.table.carry()
-        named = self.files.look().named
-        sure = tuple(each for each in due if each.path not in named)
-        gone, error = self.files.delete(sure)
-        if error is not None:
-            raise Unreachable(
-                f"{counted(len(sure) - len(gone), 'file')} of {len(sure)} couldn't be deleted ({error}). Nothing names these files, and the "
-                "next upkeep tries again; the role of the upkeep job needs the right to delete below the table's location and in "
-                "landing.state"
-            )
-        return gone
+
+def _dropped(files: tuple[LiveFile, ...]) -> Iterator[str]:
+    if files:
+        days = {each.day for each in files}
+        rows = counted(sum(each.rows for each in files), "row")
+        yield f"{rows} of {counted(len(days), 'day')} before the retention dropped, in {counted(len(files), 'file')}"
 
 
-def _size(files: tuple[StoredFile, ...]) -> str:
-    return f"{counted(len(files), 'file')} ({sum(each.size for each in files):,} bytes)"
+def _planned(groups: tuple[FileGroup, ...], left: tuple[str, ...]) -> Iterator[str]:
+    files = sum(len(group.files) for group in groups)
+    if files:
+        yield f"{counted(files, 'data file')} would be compacted into {len(groups):,}"
+    yield from left
+
+
+def _together(parts: Iterable[Deleted]) -> Deleted:
+    parts = tuple(parts)
+    return Deleted(
+        deleted=tuple(file for each in parts for file in each.deleted),
+        due=tuple(file for each in parts for file in each.due),
+        waiting=tuple(file for each in parts for file in each.waiting),
+        why_none=next((each.why_none for each in parts if each.why_none), None),
+    )

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from uuid import UUID, uuid4
 
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table, Transaction
+from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertTableUUID,
@@ -26,7 +27,7 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.table.update.snapshot import _OverwriteFiles
 
-from pipeline.lake.commit_files import Append, CommitFiles
+from pipeline.lake.commit_files import Append, CommitFiles, Merging
 from pipeline.lake.schema import missing_sort_order
 
 TAG = "headrace"
@@ -42,6 +43,11 @@ snapshots are gone: a second origin would land records again.
 OWN_COMMIT = "4ead4ace"
 """How the ids of Headrace's commits begin. The names of their manifests have them, so that upkeep knows which manifests it may delete:
 those of other engines may belong to a commit that is still to come, which their engine would put on any newer snapshot."""
+
+
+def own_id() -> UUID:
+    """A new id that begins as those of Headrace do."""
+    return UUID(OWN_COMMIT + uuid4().hex[len(OWN_COMMIT) :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,17 @@ class _NothingStaged(Transaction):
         return self._table.metadata
 
 
+class _Exchange(_OverwriteFiles, Merging):
+    """A commit that removes files of main and adds others."""
+
+    shown_as = Operation.OVERWRITE
+
+    def _summary(self, snapshot_properties: dict[str, str] | None = None) -> Summary:
+        # pyiceberg counts the files of an overwrite, and refuses to count those of a replacement in the same way.
+        summary = super()._summary(snapshot_properties or {})
+        return Summary(self.shown_as, **summary.additional_properties)
+
+
 def prepare(
     table: Table,
     files: Iterable[DataFile],
@@ -82,16 +99,24 @@ def prepare(
     now_ms: int,
     replaced: Collection[DataFile] = (),
     again: CommitFiles | None = None,
+    operation: Operation = Operation.OVERWRITE,
 ) -> PreparedCommit:
-    """Write the manifests of a commit that adds files to main. `replaced`: files of main that the same commit removes. `again`: what
-    an earlier attempt may have made of the same files."""
-    change = _NothingStaged(table)
-    producer: Append | _OverwriteFiles
+    """Write the manifests of a commit that adds files to main.
+
+    `again`: what an earlier attempt may have made of the same files. `replaced`: files of main that the same commit removes. `operation`:
+    of a commit that removes files; by it, readers of changes know a rewrite, which changes no row.
+    """
+    staged_changes, properties = _NothingStaged(table), dict(summary)
+    producer: Append | _Exchange
     if replaced:
-        producer = change.update_snapshot(snapshot_properties=dict(summary)).overwrite()
+        producer = _Exchange(Operation.OVERWRITE, staged_changes, table.io, snapshot_properties=properties)
+        producer.shown_as = operation
     else:
-        producer = Append(change, table.io, dict(summary), again or CommitFiles())
-    producer.commit_uuid = UUID(OWN_COMMIT + uuid4().hex[len(OWN_COMMIT) :])
+        producer = Append(staged_changes, table.io, properties, again or CommitFiles())
+    producer.commit_uuid = own_id()
+    # pyiceberg takes the codec that the table sets for data files in Avro. Of Iceberg's codecs it can't
+    # write two, snappy and uncompressed.
+    producer._compression = TableProperties.WRITE_AVRO_COMPRESSION_DEFAULT  # type: ignore[assignment]  # noqa: SLF001
     for file in files:
         producer.append_data_file(file)
     for file in replaced:

@@ -95,23 +95,8 @@ class CommitFiles:
         return append.own(self._manifest)
 
 
-class Append(_MergeAppendFiles):
-    """pyiceberg's append, with a manifest that an earlier attempt may have written.
-
-    The entries of such a manifest have no snapshot id: readers take the id from the manifest list, as Iceberg's format says.
-    """
-
-    def __init__(
-        self, transaction: Transaction, io: FileIO, summary: dict[str, str], files: CommitFiles
-    ) -> None:
-        super().__init__(Operation.APPEND, transaction, io, snapshot_properties=summary)
-        self._commit_files = files
-
-    def _manifests(self) -> list[ManifestFile]:
-        # At the same time, as in pyiceberg: on S3 each takes tens of milliseconds.
-        existing = ExecutorFactory.get_or_create().submit(self._existing_manifests)
-        added = [self._commit_files.manifest(self, self._added_data_files)] if self._added_data_files else []
-        return self._process_manifests([*added, *existing.result()])
+class Merging(_MergeAppendFiles):
+    """A commit that merges the manifests of main, which otherwise would grow in number with each commit."""
 
     def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Merge manifests by `plan_merges` instead of by pyiceberg's plan."""
@@ -142,6 +127,25 @@ class Append(_MergeAppendFiles):
         ]
         gone = {data[place].manifest_path for places in merges for place in places}
         return [*made, *(each for each in manifests if each.manifest_path not in gone)]
+
+
+class Append(Merging):
+    """pyiceberg's append, with a manifest that an earlier attempt may have written.
+
+    The entries of such a manifest have no snapshot id: readers take the id from the manifest list, as Iceberg's format says.
+    """
+
+    def __init__(
+        self, transaction: Transaction, io: FileIO, summary: dict[str, str], files: CommitFiles
+    ) -> None:
+        super().__init__(Operation.APPEND, transaction, io, snapshot_properties=summary)
+        self._commit_files = files
+
+    def _manifests(self) -> list[ManifestFile]:
+        # At the same time, as in pyiceberg: on S3 each takes tens of milliseconds.
+        existing = ExecutorFactory.get_or_create().submit(self._existing_manifests)
+        added = [self._commit_files.manifest(self, self._added_data_files)] if self._added_data_files else []
+        return self._process_manifests([*added, *existing.result()])
 
     def write_added(self, files: list[DataFile]) -> ManifestFile:
         metadata = self._transaction.table_metadata

@@ -16,7 +16,7 @@ from pipeline.core.lineage import LedgerPage
 from pipeline.core.position import Positions
 from pipeline.core.repair_plan import KnownState, LastRow, Picked, TableEvidence
 from pipeline.core.stream import ShardKey, StreamId
-from pipeline.errors import ChainBroken
+from pipeline.errors import ChainBroken, WrongShape
 from pipeline.lake.catalog import asking
 from pipeline.lake.position_chain import Known, Link, ancestors
 from pipeline.lake.state_files import StateFiles
@@ -28,6 +28,8 @@ shards whose positions were removed long ago.
 """
 _LONGEST = 129
 """The most digits of a sequence number, by Kinesis's API. Padded to one length, sequence numbers compare as text."""
+_UNREADABLE = "Unsupported file format"
+"""pyiceberg's words for data files in Avro, which another engine may write."""
 _OF_SHARD = ["stream", "stream_epoch", "shard_id"]
 
 
@@ -100,9 +102,11 @@ def _rows(remains: Remains, arns: dict[str, str]) -> tuple[dict[ShardKey, LastRo
     strangers = 0
     with asking(f"the lake table {remains.identifier}"):
         columns = (*_OF_SHARD, "sequence_number", "arrival_ts")
-        for batch in remains.table.scan(selected_fields=columns).to_arrow_batch_reader():
-            for row in _last_rows(pa.Table.from_batches([batch])):
-                if row["stream"] not in arns or row["sequence_number_max"] is None:
+        for batch in _batches(remains, columns):
+            ours = with_landed_form(pa.Table.from_batches([batch]))
+            strangers += len(batch) - len(ours)
+            for row in _last_rows(ours):
+                if row["stream"] not in arns:
                     strangers += row["sequence_number_count"]
                     continue
                 key = ShardKey(StreamId(arns[row["stream"]], row["stream_epoch"]), row["shard_id"])
@@ -110,6 +114,27 @@ def _rows(remains: Remains, arns: dict[str, str]) -> tuple[dict[ShardKey, LastRo
                 if key not in found or found[key].sequence < sequence:
                     found[key] = LastRow(sequence, row["arrival_ts_max"])
     return found, strangers
+
+
+def with_landed_form(rows: pa.Table) -> pa.Table:
+    """The rows that a landing can have written. Another engine may insert rows without epoch or shard, or with any text as their
+    sequence number, also under the name of a stream."""
+    numbers: Any = pc.match_substring_regex(rows["sequence_number"], f"^[0-9]{{1,{_LONGEST}}}$")
+    keys: Any = pc.and_(rows["stream_epoch"].is_valid(), rows["shard_id"].is_valid())
+    # Where the number is null, the filter drops the row.
+    return rows.filter(pc.and_(keys, numbers))
+
+
+def _batches(remains: Remains, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from remains.table.scan(selected_fields=columns).to_arrow_batch_reader()
+    except ValueError as error:
+        if _UNREADABLE not in str(error):
+            raise
+        raise WrongShape(
+            f"the lake table {remains.identifier} has data files that pyiceberg can't read ({error}). Nothing was changed; let the engine "
+            "that wrote these files rewrite them as Parquet, then run the command again"
+        ) from error
 
 
 def _last_rows(rows: pa.Table) -> list[dict[str, Any]]:

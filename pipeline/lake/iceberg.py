@@ -50,6 +50,7 @@ from pipeline.lake.schema import (
     SCHEMA,
     check_shape,
     missing_parts,
+    using_properties_of,
 )
 from pipeline.lake.state_files import KeptStates, StateFiles
 from pipeline.lake.summary import Stored, state_in, summary_of
@@ -66,7 +67,7 @@ _CLOCK_LEEWAY = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
-class _Base:
+class Base:
     """The table as it was loaded once, with its positions: the base of one commit."""
 
     table: Table
@@ -146,7 +147,7 @@ class IcebergTable(LakeTable):
         )
 
     def load(self) -> TableState:
-        return self._look().state
+        return self.base().state
 
     def history(self) -> Iterator[Link]:
         """Main's snapshots, newest first, also expired ones that an older metadata file in the log still describes.
@@ -249,9 +250,9 @@ class IcebergTable(LakeTable):
         """Commit a repair, on the snapshot that the repair was planned on and no other. It is tried once."""
         self.check_clock()
         table = self.open()
-        base = _Base(table, TableState(Positions(), head_of(table), origin_allowed=False))
+        base = Base(table, TableState(Positions(), head_of(table), origin_allowed=False))
         attempt = self._prepare(base, landing, move_tag=True) if base.state.snapshot == on else None
-        if attempt is None or not self._sent(attempt, table):
+        if attempt is None or not self.sent(attempt, table):
             raise Transient(
                 f"{self.identifier} has a new snapshot since the repair was planned. Nothing was changed; run the command again"
             )
@@ -270,12 +271,12 @@ class IcebergTable(LakeTable):
     def carry(self) -> TableState:
         self.check_clock()
         for _ in range(_TRIES):
-            base = self._look()
+            base = self.base()
             if base.state.origin_allowed:
                 raise ChainBroken(f"{self.identifier} has no positions that could be carried forward")
             landing = Landing(LedgerPage(), (), (), base.state.positions, base.state.through)
             attempt = self._prepare(base, landing, move_tag=True)
-            if self._sent(attempt, base.table):
+            if self.sent(attempt, base.table):
                 return _committed(attempt.snapshot, landing, on=base.state.shape).state
         raise Transient(
             f"the positions of {self.identifier} couldn't be carried forward: {_TRIES} times another commit was faster. "
@@ -301,7 +302,7 @@ class IcebergTable(LakeTable):
                 properties={"format-version": "2", **PROPERTIES},
             )
 
-    def _look(self) -> _Base:
+    def base(self) -> Base:
         """Load the table and its positions."""
         table = self.open()
         head, current = head_of(table), links_of(table.metadata)
@@ -311,18 +312,18 @@ class IcebergTable(LakeTable):
         if found is None:
             with asking(f"the storage of {self.identifier}"):
                 check_never_ours(table, current)
-            return _Base(table, TableState(Positions(), head, origin_allowed=True, shape=shape))
+            return Base(table, TableState(Positions(), head, origin_allowed=True, shape=shape))
         with asking(f"the state of {self.identifier}"):
             carried = state_in(found.summary, self.states)
-        return _Base(
+        return Base(
             table,
             TableState(carried.positions, head, origin_allowed=False, shape=shape, through=carried.through),
             carried.stored,
         )
 
-    def _look_for(self, tries: Mapping[int, tuple[PreparedCommit, Landing]]) -> tuple[_Base, int | None]:
+    def _look_for(self, tries: Mapping[int, tuple[PreparedCommit, Landing]]) -> tuple[Base, int | None]:
         """The newest base, and the snapshot of the try that is part of it, if one is."""
-        base = self._look()
+        base = self.base()
         if not tries:
             return base, None
         return base, self._found(base.table, [attempt for attempt, _ in tries.values()])
@@ -347,7 +348,7 @@ class IcebergTable(LakeTable):
                 "commit landed whole or not at all, and the next wave starts at the table's positions"
             ) from cut
 
-    def _sent(self, attempt: PreparedCommit, table: Table) -> bool:
+    def sent(self, attempt: PreparedCommit, table: Table) -> bool:
         """Send an attempt once, and return whether it landed; also where another run has committed on top of it since."""
         lost: Exception | None = None
         try:
@@ -380,12 +381,12 @@ class IcebergTable(LakeTable):
         return found
 
     def _prepare(
-        self, base: _Base, landing: Landing, *, move_tag: bool, files: CommitFiles | None = None
+        self, base: Base, landing: Landing, *, move_tag: bool, files: CommitFiles | None = None
     ) -> PreparedCommit:
         check_shape(base.table)
         files = files or CommitFiles()
-        added = files.entries(landing.files, base.table.metadata)
-        with asking(f"the storage of {self.identifier}"):
+        with asking(f"the storage of {self.identifier}"), using_properties_of(base.table):
+            added = files.entries(landing.files, base.table.metadata)
             uuid = base.table.metadata.table_uuid
             summary = summary_of(landing, self.states, writer=self._writer, table=uuid, base=base.stored)
             now_ms = int(self.clock.now().timestamp() * 1000)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 
+import pyarrow as pa
 from pyiceberg.table import Table
 
 from pipeline.core.derive import Span, StretchRows, derived, spans_of, stretch_of
@@ -20,6 +21,7 @@ from pipeline.core.recording import Recorded
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.errors import ChainBroken
 from pipeline.lake.catalog import asking
+from pipeline.lake.evidence import with_landed_form
 from pipeline.lake.history import main_of
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.lineage_recorded import recorded_of
@@ -93,18 +95,19 @@ def _rows_in_holes(
     found: dict[tuple[ShardKey, int], StretchRows] = {}
     with asking(f"the lake table {lake.identifier}"):
         for batch in table.scan(selected_fields=_COLUMNS).to_arrow_batch_reader():
+            rows = with_landed_form(pa.Table.from_batches([batch]))
             for stream, epoch, shard, number, arrival in zip(
-                *(batch[c].to_pylist() for c in _COLUMNS), strict=True
+                *(rows[c].to_pylist() for c in _COLUMNS), strict=True
             ):
-                if stream not in arns or number is None:
+                if stream not in arns:
                     continue
                 key = ShardKey(StreamId(arns[stream], epoch), shard)
                 stretch = stretch_of(int(number), spans.get(key, ()))
                 if stretch is not None:
                     found[key, stretch] = _with_row(found.get((key, stretch)), stretch, int(number), arrival)
     by_key: dict[ShardKey, list[StretchRows]] = {}
-    for (key, _), rows in found.items():
-        by_key.setdefault(key, []).append(rows)
+    for (key, _), stretch_rows in found.items():
+        by_key.setdefault(key, []).append(stretch_rows)
     return by_key
 
 

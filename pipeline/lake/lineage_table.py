@@ -26,7 +26,7 @@ from pipeline.core.lineage import LedgerEntry, Lost
 from pipeline.core.lineage_rows import Row, entries_of, rows_of
 from pipeline.core.recording import Recorded, Tail, tail_of
 from pipeline.errors import ChainBroken, CommitUnknown, Transient
-from pipeline.lake.append import PreparedCommit, prepare
+from pipeline.lake.append import PreparedCommit, own_id, prepare
 from pipeline.lake.catalog import asking
 from pipeline.lake.history import head_of, main_of
 from pipeline.lake.iceberg import IcebergTable
@@ -89,7 +89,7 @@ class IcebergLineage(LineageTable):
         self._writer = writer
 
     def recorded(self) -> Recorded:
-        table = self._open()
+        table = self.find()
         return Recorded() if table is None else self._recorded_in(table)
 
     def record(self, *, at_most: timedelta | None = None) -> Recorded:
@@ -137,6 +137,14 @@ class IcebergLineage(LineageTable):
                 "still in the lake table's snapshots, and none is recorded twice; the next recording goes on"
             ) from unsure[-1]
 
+    def fence(self) -> None:
+        """An empty commit, which says once more how far the table goes. Recordings that were prepared before are refused."""
+
+        def nothing(look: Look, table: Table) -> Content:
+            return Content(as_arrow([], table), (), look.recorded)
+
+        self.commit(nothing)
+
     def entries(self) -> Iterator[LedgerEntry | Lost]:
         look = self._look()
         if look.table is not None:
@@ -151,7 +159,8 @@ class IcebergLineage(LineageTable):
 
     # --- looking --------------------------------------------------------------------------------------------
 
-    def _open(self) -> Table | None:
+    def find(self) -> Table | None:
+        """The lineage table; None where there is none yet."""
         with asking(f"the lineage table {self.identifier}"):
             try:
                 return self.lake.catalog.load_table(self.identifier)
@@ -159,7 +168,7 @@ class IcebergLineage(LineageTable):
                 return None
 
     def _look(self) -> Look:
-        table, lake = self._open(), self.lake.open()
+        table, lake = self.find(), self.lake.open()
         if table is None:
             return Look(lake, None, Recorded(), tail_of(main_of(lake), Recorded(), dict))
         check_lineage(table, str(lake.metadata.table_uuid))
@@ -245,7 +254,10 @@ class IcebergLineage(LineageTable):
         with asking(f"the storage of {self.identifier}"):
             attempt = prepare(
                 table,
-                _dataframe_to_data_files(table.metadata, rows, table.io) if rows.num_rows else (),
+                # The name of the file has this id, by which upkeep knows the file for Headrace's.
+                _dataframe_to_data_files(table.metadata, rows, table.io, write_uuid=own_id())
+                if rows.num_rows
+                else (),
                 {RECORDED: write_recorded(recorded), WRITER: self._writer},
                 now_ms=int(self.lake.clock.now().timestamp() * 1000),
                 replaced=content.replaced,

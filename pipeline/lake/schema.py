@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -150,6 +151,18 @@ def _missing_columns(table: Table) -> tuple[tuple[TableUpdate, ...], tuple[Table
 
 def _names(table: Table) -> list[str]:
     return [field.name for field in table.schema().fields]
+
+
+@contextmanager
+def using_properties_of(table: Table) -> Iterator[None]:
+    """Turn pyiceberg's error about a property that it can't use into a sentence. Another tool may set any property to any text."""
+    try:
+        yield
+    except ValueError as error:
+        raise WrongShape(
+            f"the lake table {'.'.join(table.name())} has a property that pyiceberg can't use: {error}. Nothing was committed and no "
+            "position moved; correct the property or remove it from the table"
+        ) from error
 
 
 def check_shape(table: Table) -> None:

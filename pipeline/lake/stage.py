@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline.core.batch import Batch, BatchLimits, Manifest
 from pipeline.core.words import counted
 from pipeline.errors import HeadraceError, MissingPackage, Unreachable
+from pipeline.lake.kept_iterators import KeptIterators
 from pipeline.lake.ship import is_connect, ship
 from pipeline.lake.stage_codec import decode_batches, decode_manifest, encode_batches, encode_manifest
 from pipeline.lake.waiting import PATIENCE, telling, warn
@@ -60,6 +61,7 @@ class SparkStage:
         self._patience = patience
         self._running: SparkSession | None = None
         self._opened: SparkSession | None = None
+        self._iterators = KeptIterators()
 
     def open(self, on_waiting: OnWaiting) -> None:
         session = self._session(on_waiting)
@@ -76,10 +78,10 @@ class SparkStage:
                 ship(session)
                 session.range(1).collect()  # the first executor of a cluster may take minutes to come
             except Exception as error:
-                if not _is_of_spark(error):
+                if not is_of_spark(error):
                     raise
                 late = f"it took longer than {self._patience.total_seconds():.0f} s"
-                why = late if gave_up.is_set() else _cause(str(error))
+                why = late if gave_up.is_set() else cause_of(str(error))
                 raise Unreachable(
                     f"Spark didn't run a first job: {why}; nothing was read, and the next run tries again"
                 ) from error
@@ -90,7 +92,7 @@ class SparkStage:
     def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
         if not batches:
             return Manifest(())
-        packed = pack(batches, self._tasks)
+        packed = pack(self._iterators.given_to(batches), self._tasks)
         # The numbers of the tasks are the job's only input; the tasks themselves travel inside the pickled function.
         work = _work(_tasks(packed, limits), self._pages, spec, self._threads)
         session = self._running = self._session(warn)
@@ -105,7 +107,9 @@ class SparkStage:
             raise meaning from error
         finally:
             self._running = None
-        return _joined(_manifests(lines), batches)
+        manifest = _joined(_manifests(lines), batches)
+        self._iterators.note(manifest)
+        return manifest
 
     def cancel(self) -> None:
         """End the running Spark job, if there is one: `stage` then raises, and files that the job wrote are orphans."""
@@ -199,7 +203,7 @@ def _joined(manifests: Sequence[Manifest], batches: Sequence[Batch]) -> Manifest
 
 def _meaning(error: Exception) -> HeadraceError | None:
     """The Headrace error for a failed Spark job; None for an exception that isn't Spark's."""
-    if not _is_of_spark(error):
+    if not is_of_spark(error):
         return None
     text = str(error)
     if missing := _MISSING.search(text):
@@ -208,19 +212,19 @@ def _meaning(error: Exception) -> HeadraceError | None:
             "package where Spark's workers run, or set PYSPARK_PYTHON there to a Python that has it"
         )
     return Unreachable(
-        f"the Spark job that stages records failed: {_cause(text)}. Nothing was committed, and upkeep deletes the files "
+        f"the Spark job that stages records failed: {cause_of(text)}. Nothing was committed, and upkeep deletes the files "
         "that the job left behind. The next wave reads the same records again"
     )
 
 
-def _is_of_spark(error: Exception) -> bool:
+def is_of_spark(error: Exception) -> bool:
     """Spark Connect raises PySparkException and sometimes plain gRPC errors; classic Spark also raises py4j's. They are recognized
     by the name of their package, so that no client has to be installed only for its exceptions.
     """
     return type(error).__module__.partition(".")[0] in {"pyspark", "grpc", "py4j"}
 
 
-def _cause(text: str) -> str:
+def cause_of(text: str) -> str:
     """The last line of the Python worker's traceback, else the innermost Java error, else the first line."""
     if _CANCELLED.search(text):
         return "the job was cancelled"

@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from pipeline.core.batch import Batch, Manifest
+from pipeline.core.rewriting import Rewritten
 from pipeline.errors import WrongShape
 
 _VERSION = 1
@@ -35,6 +36,14 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 def decode_manifest(text: bytes) -> Manifest:
     return _decode(text, Manifest)
+
+
+def encode_rewritten(rewritten: Rewritten) -> bytes:
+    return _encode(rewritten)
+
+
+def decode_rewritten(text: bytes) -> Rewritten:
+    return _decode(text, Rewritten)
 
 
 def _encode(content: object) -> bytes:

@@ -50,7 +50,7 @@ Rows = Mapping[ShardKey, list[pa.RecordBatch]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Target:
+class Target:
     """The file system, folder and schema of the files."""
 
     files: fs.FileSystem
@@ -69,18 +69,25 @@ def write_files(
     by_day = _by_day(rows, spec)
     if not by_day:
         return ()
-    files, root = _file_system(spec)
-    target = _Target(files, root, spec, _schema_with_ids(next(iter(by_day.values()))[0][1].schema, spec))
-    done: list[str] = []
-    try:
+    files, root = file_system(spec)
+    target = Target(files, root, spec, _schema_with_ids(next(iter(by_day.values()))[0][1].schema, spec))
+    with deleting_on_error(target) as done:
         return tuple(
             _write_day(target, day, by_day[day], done, now=now, fresh=fresh) for day in sorted(by_day)
         )
+
+
+@contextlib.contextmanager
+def deleting_on_error(target: Target) -> Iterator[list[str]]:
+    """Yields a list for the names of files that are begun. After an error they are deleted, as far as possible."""
+    done: list[str] = []
+    try:
+        yield done
     except Exception:
         for name in done:
             # The first error is the one to report. A file that can't be deleted stays as an orphan.
             with contextlib.suppress(OSError):
-                files.delete_file(target.path(name))
+                target.files.delete_file(target.path(name))
         raise
 
 
@@ -102,7 +109,7 @@ def _by_day(rows: Rows, spec: StagingSpec) -> dict[date, list[tuple[ShardKey, pa
 
 
 def _write_day(
-    target: _Target,
+    target: Target,
     day: date,
     parts: list[tuple[ShardKey, pa.Table]],
     done: list[str],
@@ -110,16 +117,32 @@ def _write_day(
     now: Callable[[], datetime],
     fresh: Callable[[], str],
 ) -> StagedFile:
-    folder = f"{_ARRIVAL}_day={day.isoformat()}"
-    name = f"{folder}/{fresh()}.parquet"
     # Shard after shard, and each shard in the order of its sequence numbers (I12).
     table = pa.concat_tables(part.select(target.schema.names) for _, part in parts).cast(target.schema)
+    shards = frozenset(key for key, _ in parts)
+    return write_file(target, day, table, done, shards=shards, now=now, fresh=fresh)
+
+
+def write_file(
+    target: Target,
+    day: date,
+    table: pa.Table,
+    done: list[str],
+    *,
+    shards: frozenset[ShardKey],
+    now: Callable[[], datetime],
+    fresh: Callable[[], str],
+) -> StagedFile:
+    """Write one file. `done`: gets its name, before the file exists."""
+    folder = f"{_ARRIVAL}_day={day.isoformat()}"
+    name = f"{folder}/{fresh()}.parquet"
+    own = dict(target.spec.field_ids)  # a compaction also writes the columns that others have added
     groups = max(1, table.nbytes // _ROW_GROUP)
     footers: list[pq.FileMetaData] = []
     options: dict[str, Any] = {
         "compression": target.spec.compression,
         "use_dictionary": _DICTIONARY,
-        "write_statistics": _STATISTICS,
+        "write_statistics": [*_STATISTICS, *(name for name in table.column_names if name not in own)],
         # Arrow's own schema in the footer would only make it larger; Iceberg reads Parquet's.
         "store_schema": False,
     }
@@ -135,7 +158,7 @@ def _write_day(
         size = out.tell()
     return StagedFile(
         path=f"{target.spec.location.rstrip('/')}/{name}",
-        shards=frozenset(key for key, _ in parts),
+        shards=shards,
         rows=len(table),
         size=size,
         footer=_footer_bytes(footers[0]),
@@ -178,7 +201,7 @@ def _schema_with_ids(read: pa.Schema, spec: StagingSpec) -> pa.Schema:
     )
 
 
-def _file_system(spec: StagingSpec) -> tuple[fs.FileSystem, str]:
+def file_system(spec: StagingSpec) -> tuple[fs.FileSystem, str]:
     location = spec.location.rstrip("/")
     scheme, separator, rest = location.partition("://")
     local = PrivateFiles() if spec.private else fs.LocalFileSystem()

@@ -141,6 +141,7 @@ class ShardReading:
             last_arrival=page.last_arrival or was.last_arrival,
             behind=page.behind,
             pages=was.pages + 1,
+            iterator=page.iterator,
         )
 
     def _note_gap(self, until: datetime) -> None:

@@ -21,7 +21,7 @@ from uuid import UUID, uuid4
 from pyiceberg.io import FileIO, load_file_io
 
 from pipeline.core.ledger_codec import read_full
-from pipeline.core.state_delta import FullState, State
+from pipeline.core.state_delta import FullState, TiedState
 from pipeline.errors import ChainBroken, WrongShape
 from pipeline.lake.position_chain import POSITIONS
 
@@ -85,14 +85,14 @@ class KeptStates:
     reads the files and compares their hashes all the same: which state is the table's, and whether it is whole, is never taken from here.
     """
 
-    _last: tuple[tuple[Pointer, State], ...] = ()
+    _last: tuple[tuple[Pointer, TiedState], ...] = ()
     """Newest first. One value, because the sensors of a process tick in threads."""
 
-    def keep(self, pointer: Pointer, state: State) -> None:
+    def keep(self, pointer: Pointer, state: TiedState) -> None:
         # Two: a state whose commit was refused doesn't replace the one in use.
         self._last = ((pointer, state), *(each for each in self._last if each[0] != pointer))[:2]
 
-    def find(self, pointer: Pointer) -> State | None:
+    def find(self, pointer: Pointer) -> TiedState | None:
         return next((state for known, state in self._last if known == pointer), None)
 
     def full(self, file: StateFile) -> FullState | None:

@@ -2,7 +2,8 @@
 
 Only files with names that Headrace gives are seen, and only below the table's own location and in the folder for state:
 
-    <table>/data/arrival_ts_day=2026-01-31/<id>.parquet      staged and landed records
+    <table>/data/arrival_ts_day=2026-01-31/<id>.parquet      staged, landed and compacted records
+    <lineage table>/data/00000-0-4ead4ace-...parquet         recorded ledgers
     <table>/metadata/4ead4ace-...-m0.avro, snap-...avro      manifests and manifest lists of Headrace's commits
     <table>/metadata/00042-<uuid>.metadata.json              metadata files, of any engine: see `_FORMS`
     <state>/<uuid of the table>-<id>.json                    positions that are too large for a summary
@@ -26,12 +27,14 @@ from pipeline.core.words import counted
 from pipeline.errors import WrongShape
 from pipeline.lake.append import OWN_COMMIT
 from pipeline.lake.history import older_metadata
+from pipeline.lake.live_files import STAGED
 from pipeline.lake.position_chain import STATE
 from pipeline.lake.state_files import Pointer, StateFiles
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _FORMS = (
-    re.compile(r"data/arrival_ts_day=\d{4}-\d\d-\d\d/[0-9a-f]{32}\.parquet"),
+    re.compile(STAGED),
+    re.compile(rf"data/\d{{5}}-\d+-{OWN_COMMIT}-[0-9a-f-]{{27}}\.parquet"),  # of the lineage table
     re.compile(rf"metadata/(?:snap-\d+-\d+-)?{OWN_COMMIT}-[0-9a-f-]{{27}}(?:-m\d+)?\.avro"),
     # Other engines give their metadata files such names, too. A writer that has written one and is still to commit it can't do so
     # after the fence: the catalog replaces the very metadata file that the writer read, and no other.

@@ -21,7 +21,7 @@ from pipeline.core.ledger_codec import (
 )
 from pipeline.core.lineage import LedgerPage
 from pipeline.core.position import Positions
-from pipeline.core.state_delta import State, as_full, plan_state, restored, unchanged
+from pipeline.core.state_delta import TiedState, as_full, plan_state, restored, unchanged
 from pipeline.core.valid_through import Through, overall
 from pipeline.core.valid_through_text import read_through, time_text, write_through
 from pipeline.errors import ChainBroken
@@ -50,7 +50,7 @@ _MOST_TEXT = 500
 class Stored:
     """The state of a snapshot that has it in files."""
 
-    state: State
+    state: TiedState
     full: StateFile
 
 
@@ -126,7 +126,7 @@ def _through_in(values: Mapping[str, str]) -> Through:
     return read_through(values.get(THROUGH_OF, "[]"))
 
 
-def _restored(pointer: Pointer, states: StateFiles, own: Mapping[str, str]) -> State | None:
+def _restored(pointer: Pointer, states: StateFiles, own: Mapping[str, str]) -> TiedState | None:
     """The state in the files; None where it hasn't the digest that the pointer names. `own`: what the snapshot's own file has."""
     full = states.full(pointer.full, own if pointer.delta is None else states.read(pointer.full))
     if (kept := states.kept.find(pointer)) is not None:

@@ -1,4 +1,5 @@
-"""The files of the lake table on Iceberg, and the memory of those that nothing names: a small JSON file beside the state files."""
+"""The files of the lake table and of the lineage table on Iceberg, and the memory of those that nothing names: for each table a small
+JSON file beside the state files."""
 
 from __future__ import annotations
 
@@ -7,12 +8,14 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from pyarrow import ArrowException
+from pyiceberg.table import Table
 
 from pipeline.core.deletion_plan import FilesLook, StoredFile, Unnamed
 from pipeline.errors import Unreachable
 from pipeline.lake.catalog import asking
 from pipeline.lake.expire import is_frozen
 from pipeline.lake.iceberg import IcebergTable
+from pipeline.lake.lineage_table import IcebergLineage
 from pipeline.lake.stored_files import StoredFiles
 from pipeline.lake_ports import TableFiles
 
@@ -23,7 +26,10 @@ class IcebergFiles(TableFiles):
         self._entries: dict[str, frozenset[str]] = {}
 
     def look(self) -> FilesLook:
-        files = self._files()
+        table = self._open()
+        if table is None:
+            return FilesLook((), frozenset())
+        files = StoredFiles(table, self._lake.states, self._entries)
         try:
             with asking(f"the storage of {self._lake.identifier}"):
                 # In this order: a file of the newest snapshot was there before the listing, so that the listing has to show it.
@@ -35,8 +41,11 @@ class IcebergFiles(TableFiles):
         return FilesLook(listing, named.all, is_frozen=is_frozen(files.table.metadata))
 
     def remembered(self) -> Unnamed:
+        table = self._open()
+        if table is None:
+            return Unnamed()
         try:
-            with self._lake.states.io().new_input(self._memory()).open() as source:
+            with self._lake.states.io().new_input(self._memory(table)).open() as source:
                 found = json.loads(source.read())
             since = {str(path): timedelta(seconds=float(age)) for path, age in found["unnamed"].items()}
             return Unnamed(datetime.fromisoformat(found["looked"]), since)
@@ -45,18 +54,43 @@ class IcebergFiles(TableFiles):
             return Unnamed()
 
     def remember(self, memory: Unnamed) -> None:
+        table = self._open()
+        if table is None:
+            return
         unnamed = {path: age.total_seconds() for path, age in memory.since.items()}
         looked = None if memory.looked is None else memory.looked.isoformat()
         body = json.dumps({"looked": looked, "unnamed": unnamed}, indent=1).encode()
-        output = self._lake.states.io().new_output(self._memory())
+        output = self._lake.states.io().new_output(self._memory(table))
         with asking(f"the state of {self._lake.identifier}"), output.create(overwrite=True) as out:
             out.write(body)
 
+    def fence(self) -> None:
+        self._lake.carry()
+
     def delete(self, files: Sequence[StoredFile]) -> tuple[tuple[StoredFile, ...], str | None]:
-        return self._files().delete(files)
+        table = self._open()
+        return (
+            ((), None)
+            if table is None
+            else StoredFiles(table, self._lake.states, self._entries).delete(files)
+        )
 
-    def _files(self) -> StoredFiles:
-        return StoredFiles(self._lake.open(), self._lake.states, self._entries)
+    def _open(self) -> Table | None:
+        return self._lake.open()
 
-    def _memory(self) -> str:
-        return self._lake.states.path(f"upkeep-{self._lake.open().metadata.table_uuid.hex}.json")
+    def _memory(self, table: Table) -> str:
+        return self._lake.states.path(f"upkeep-{table.metadata.table_uuid.hex}.json")
+
+
+class LineageFiles(IcebergFiles):
+    """The files of the lineage table. A recording that was paused for days is refused by the fence, and writes its files anew."""
+
+    def __init__(self, lineage: IcebergLineage) -> None:
+        super().__init__(lineage.lake)
+        self._lineage = lineage
+
+    def fence(self) -> None:
+        self._lineage.fence()
+
+    def _open(self) -> Table | None:
+        return self._lineage.find()

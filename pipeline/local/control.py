@@ -4,6 +4,7 @@ GET    /_headrace/health
 GET    /_headrace/faults     the plan, with how often each fault matched and struck
 POST   /_headrace/faults     a fault or a list of faults (fields: see faults.py)
 DELETE /_headrace/faults     remove all faults
+GET    /_headrace/reads      for each shard: iterators, calls, refused calls and bytes, over all its readers
 GET    /_headrace/clock
 POST   /_headrace/clock      {"advance_seconds": N} or {"offset_seconds": N}
 POST   /_headrace/reset      forget streams, tables, buckets, faults and the clock's offset
@@ -50,6 +51,8 @@ def _do(route: tuple[str, str], given: Any, kinesis: Kinesis, clock: MovableCloc
         case ("DELETE", "faults"):
             kinesis.faults.clear()
             return []
+        case ("GET", "reads"):
+            return kinesis.reads()
         case ("POST", "clock"):
             _move(clock, given)
             return _time(clock)

@@ -55,6 +55,11 @@ class LocalAws:
         """Add a fault: see faults.Fault."""
         self._ask("POST", "faults", {"kind": kind, **fields})
 
+    def reads(self) -> list[dict[str, Any]]:
+        """For each shard what its readers have asked for and got: see kinesis_limits.Reads."""
+        found: list[dict[str, Any]] = self._ask("GET", "reads")
+        return found
+
     def faults(self) -> list[dict[str, Any]]:
         """Give the plan, with how often each fault matched (`seen`) and struck (`taken`)."""
         plan: list[dict[str, Any]] = self._ask("GET", "faults")

@@ -4,6 +4,7 @@ given to it."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from random import Random
 from typing import Any
 
@@ -76,6 +77,14 @@ class Kinesis:
     def call(self, operation: str, request: Request, region: str = DEFAULT_REGION) -> dict[str, Any]:
         """Carry out an operation with dictionaries as request and answer. Blobs are base64 text in both."""
         return dict(JSON.read(self.answer(operation, JSON.written(request), region)))
+
+    def reads(self) -> list[dict[str, Any]]:
+        """Tell for each shard what its readers have asked for and got since the shard was first read."""
+        return [
+            {"region": name, "stream": stream, "shard": shard, **asdict(reads)}
+            for name, region in self._regions.items()
+            for (stream, shard), reads in region.limits.reads.items()
+        ]
 
     def reset(self) -> None:
         """Forget every stream."""

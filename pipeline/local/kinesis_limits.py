@@ -50,10 +50,25 @@ class _Bucket:
 
 
 @dataclass(slots=True)
+class Reads:
+    """What a shard's readers together have asked for and got. It is counted with and without `--throttle`."""
+
+    iterators: int = 0
+    """GetShardIterator calls that were answered."""
+    calls: int = 0
+    """GetRecords calls that were answered."""
+    refused: int = 0
+    """Calls of both kinds that were refused because of a limit."""
+    bytes: int = 0
+
+
+@dataclass(slots=True)
 class RegionLimits:
     """All token buckets of a region."""
 
     enforced: bool
+    reads: dict[tuple[str, str], Reads] = field(default_factory=dict)
+    """By the names of stream and shard."""
     _buckets: dict[tuple[str, ...], _Bucket] = field(default_factory=dict)
 
     def call(self, operation: str, scope: str, now: float) -> None:
@@ -67,20 +82,25 @@ class RegionLimits:
 
     def iterator(self, stream: str, shard: str, now: float) -> None:
         """Count a GetShardIterator call."""
-        rate = _PER_SHARD["GetShardIterator"]
+        rate, reads = _PER_SHARD["GetShardIterator"], self._reads(stream, shard)
         if self.enforced and not self._take(("iterator", stream, shard), rate, now, amount=1):
+            reads.refused += 1
             raise _exceeded(stream, shard)
+        reads.iterators += 1
 
     def before_read(self, stream: str, shard: str, now: float) -> None:
         """Refuse a GetRecords call beyond 5 a second, or while earlier pages have used up more than 2 MiB a second."""
-        if not self.enforced:
-            return
-        paid = self._bucket(("read", stream, shard), READ_BYTES, now).holds(now, 1)
-        if not paid or not self._take(("reads", stream, shard), READ_CALLS, now, amount=1):
-            raise _exceeded(stream, shard)
+        reads = self._reads(stream, shard)
+        if self.enforced:
+            paid = self._bucket(("read", stream, shard), READ_BYTES, now).holds(now, 1)
+            if not paid or not self._take(("reads", stream, shard), READ_CALLS, now, amount=1):
+                reads.refused += 1
+                raise _exceeded(stream, shard)
+        reads.calls += 1
 
     def after_read(self, stream: str, shard: str, now: float, *, size: int) -> None:
         """Count a page's bytes in full: after a page of 10 MiB, reads are refused for 5 seconds."""
+        self._reads(stream, shard).bytes += size
         if self.enforced and size:
             bucket = self._bucket(("read", stream, shard), READ_BYTES, now)
             bucket.tokens = -size if size > READ_BYTES else bucket.tokens - size
@@ -96,6 +116,9 @@ class RegionLimits:
         records.tokens -= 1
         volume.tokens -= size
         return True
+
+    def _reads(self, stream: str, shard: str) -> Reads:
+        return self.reads.setdefault((stream, shard), Reads())
 
     def _take(self, key: tuple[str, ...], rate: float, now: float, *, amount: float) -> bool:
         bucket = self._bucket(key, rate, now)

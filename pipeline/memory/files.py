@@ -25,10 +25,10 @@ class MemoryFiles(TableFiles):
     def look(self) -> FilesLook:
         there = tuple(each for path, each in self.stored.items() if path not in self._lake.removed)
         kept = self._lake.retained().snapshots
-        live = {file.path for snapshot in self._lake.history(self._lake.head) for file in snapshot.files}
+        live = {file.path for file in self._lake.files_at(self._lake.head)}
         if missing := live & self._lake.removed:
             raise WrongShape(f"{min(missing)} can't be found. Nothing was deleted")
-        named = {file.path for each in kept for file in self._lake.snapshots[each].files}
+        named = {file.path for each in kept for file in self._lake.files_at(each)}
         return FilesLook(there, frozenset(named | live), is_frozen=self.is_frozen)
 
     def remembered(self) -> Unnamed:
@@ -36,6 +36,9 @@ class MemoryFiles(TableFiles):
 
     def remember(self, memory: Unnamed) -> None:
         self._memory = memory
+
+    def fence(self) -> None:
+        self._lake.carry()
 
     def delete(self, files: Sequence[StoredFile]) -> tuple[tuple[StoredFile, ...], str | None]:
         self._lake.removed.update(each.path for each in files)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Literal
@@ -56,6 +56,8 @@ class Snapshot:
     page: LedgerPage
     files: tuple[StagedFile, ...]
     """The files that this commit added."""
+    replaced: frozenset[str] = frozenset()
+    """The paths of the files that this commit removed, because others have their rows."""
     ours: bool = True
     """False: a snapshot of another engine, which has no positions."""
     picked: int | None = None
@@ -139,7 +141,27 @@ class MemoryTable(LakeTable):
             yield self.snapshots[head]
             head = self.snapshots[head].parent
 
+    def files_at(self, head: int | None) -> Iterator[StagedFile]:
+        """The files that a reader of this snapshot reads, newest first."""
+        replaced: set[str] = set()
+        for snapshot in self.history(head):
+            replaced |= snapshot.replaced
+            yield from (file for file in snapshot.files if file.path not in replaced)
+
     # --- upkeep -----------------------------------------------------------------------------------------------
+
+    def exchange(
+        self, base: TableState, added: tuple[StagedFile, ...], replaced: frozenset[str]
+    ) -> int | None:
+        """Commit other files for these, with the positions of the base; None if another commit came first."""
+        landing = Landing(LedgerPage(), added, (), base.positions, base.through)
+        made = replace(self._snapshot(base.snapshot, landing), replaced=replaced)
+        try:
+            return made.id if self._swap(made) else None
+        except LostOnTheWay as lost:
+            if self._landed(self.head, {made.id: landing}) is None:
+                raise CommitUnknown("a commit got no clear answer") from lost
+            return made.id
 
     def retained(self) -> History:
         with self._lock:
@@ -197,7 +219,7 @@ class MemoryTable(LakeTable):
 
     def evidence(self, streams: Iterable[StreamId]) -> TableEvidence:
         reached, picked, is_whole = self._over_picks()
-        rows = [row for s in self.history(self.head) for file in s.files for row in self.rows_of(file)]
+        rows = [row for file in self.files_at(self.head) for row in self.rows_of(file)]
         known = sorted((s for s in self.snapshots.values() if self._knows(s.id)), key=lambda s: -s.id)
         return TableEvidence(
             self.head,

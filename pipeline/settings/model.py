@@ -21,6 +21,7 @@ from pipeline.settings.choices import (
 )
 from pipeline.settings.kcl_block import KclSettings
 from pipeline.settings.knob import knob
+from pipeline.settings.upkeep_block import UpkeepSettings
 
 _LEAST_HUNG = timedelta(minutes=2)
 """After the reading, Spark's answer and the table's commit take a minute at times, however short the wave is."""
@@ -205,29 +206,6 @@ class LandingSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpkeepSettings:
-    enabled: bool = knob(
-        default=True,
-        doc="Headrace expires the lake table's old snapshots, so that commits stay fast, and its upkeep job deletes files that nothing "
-        "names any more. false: something else has to do both.",
-    )
-    keep_snapshots: int = knob(
-        100,
-        doc="The newest snapshots of the table that stay, however old they are: main can be rolled back to them.",
-    )
-    keep_for: timedelta = knob(
-        timedelta(hours=1),
-        doc="Snapshots younger than this stay, however many they are. Choose it longer than the longest break of a reader that reads "
-        "the table's changes from snapshot to snapshot. Each snapshot that stays makes all commits slower.",
-    )
-    orphans_after: timedelta = knob(
-        timedelta(days=3),
-        doc="How long a file must have been seen without a name in the table's metadata before the upkeep job deletes it. It must be "
-        "longer than the longest query of the table; at least a day.",
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AwsSettings:
     region: str | None = knob(
         doc="AWS region of all services. Default: the region of the environment or of the profile. For a bucket in another region set "
@@ -257,6 +235,11 @@ class WaveSettings:
     every: timedelta = knob(
         timedelta(seconds=10),
         doc="The least time between the starts of two waves, once a run has read its shards up to the newest record.",
+    )
+    shard_share: float = knob(
+        0.8,
+        doc="The part of a shard's limits (5 GetRecords calls and 2 MiB a second, for all applications that read the shard) that a run "
+        "uses at most. Choose 0.5 or less beside applications that read much, and 1 where Headrace reads alone.",
     )
 
 

@@ -235,6 +235,7 @@ def _mode(settings: Settings) -> Iterator[Broken]:
 def _fractions(settings: Settings) -> Iterator[Broken]:
     for key, value in (
         ("assignment.tolerance", settings.assignment.tolerance),
+        ("wave.shard_share", settings.wave.shard_share),
         ("kcl.dampening", settings.kcl.dampening),
         ("kcl.ema_alpha", settings.kcl.ema_alpha),
     ):
@@ -347,12 +348,21 @@ _LEAST_ORPHANS_AFTER = timedelta(days=1)
 """A commit may name files that were staged half a day ago (`pipeline/lake/iceberg.py`), and hosts' clocks differ."""
 
 
+_LEAST_RETENTION = timedelta(days=1)
+
+
 def _upkeep(settings: Settings) -> Iterator[Broken]:
     after = settings.upkeep.orphans_after
     if after < _LEAST_ORPHANS_AFTER:
         yield Broken(
             "upkeep.orphans_after",
             f"is {show(after)}; allowed: {show(_LEAST_ORPHANS_AFTER)} or more, else files are deleted that a running query reads",
+        )
+    retention = settings.upkeep.retention
+    if retention is not None and retention < _LEAST_RETENTION:
+        yield Broken(
+            "upkeep.retention",
+            f"is {show(retention)}; allowed: {show(_LEAST_RETENTION)} or more, because whole days go",
         )
 
 

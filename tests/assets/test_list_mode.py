@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from threading import Event
 from typing import Any
 
 import dagster as dg
+import pytest
 
 from pipeline.core.change import Applied, claim
 from pipeline.duties.wave import Arrow
@@ -148,6 +150,36 @@ def test_progress_is_reported_at_once_and_then_only_from_time_to_time(make_world
 
     told = [each.metadata["records"].value for each in world.materializations(key(0))]
     assert told == [10, 40], "the progress of the first wave, and at the end that of all later ones"
+
+
+def test_the_next_wave_reads_while_dagster_still_writes_the_events_of_the_last_one(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+):
+    second_wave = Event()
+    claimed: list[Arrow] = []
+    waited: list[bool] = []
+    write = dg.AssetExecutionContext.log_event
+
+    def write_late(context: dg.AssetExecutionContext, event: Any) -> None:
+        waited.append(second_wave.wait(60))
+        write(context, event)
+
+    def note(arrow: Arrow, _keys: tuple[str, ...]) -> None:
+        if arrow is Arrow.CLAIMED:
+            claimed.append(arrow)
+        if len(claimed) == 2:
+            second_wave.set()
+
+    monkeypatch.setattr(dg.AssetExecutionContext, "log_event", write_late)
+    world = make_world(shards=1, wave_records=10, on_arrow=note)
+    world.settle()
+    world.world.produce(0, 20)
+
+    assert world.read().success
+
+    assert waited
+    assert all(waited)
+    assert [each.metadata["records"].value for each in world.materializations(key(0))] == [10, 10]
 
 
 def test_of_more_than_fifty_shards_only_those_with_records_or_errors_are_announced(make_world: MakeWorld):

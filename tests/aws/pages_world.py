@@ -1,6 +1,7 @@
 """A stream in this process, and a reader whose clock, pauses and random numbers the test controls."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,7 +11,34 @@ from pipeline.core.batch import Batch
 from pipeline.core.position import TRIM, Position, Start
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.lake_ports import RecordPage
+from pipeline.local.errors import AwsError
 from pipeline.local.inprocess import InProcessKinesis
+
+
+@dataclass
+class Neighbour:
+    """Another application that reads the first shard: a call every so many seconds, each for at most `limit` records. It
+    repeats a refused call after half a second."""
+
+    aws: InProcessKinesis
+    iterator: str
+    due: float
+    every: float
+    limit: int
+    calls: int = 0
+    refused: int = 0
+
+    def call(self) -> None:
+        self.calls += 1
+        try:
+            answer = self.aws.kinesis.call(
+                "GetRecords", {"ShardIterator": self.iterator, "Limit": self.limit}
+            )
+            self.iterator = answer["NextShardIterator"]
+            self.due += self.every
+        except AwsError:
+            self.refused += 1
+            self.due += min(self.every, 0.5)
 
 
 class World:
@@ -25,6 +53,8 @@ class World:
         self.sleeps: list[float] = []
         self.requests: list[dict[str, Any]] = []
         self.moments: list[float] = []
+        self.neighbours: list[Neighbour] = []
+        """Other applications that read the shard. They make their calls while the tested reader pauses."""
 
     def now(self) -> datetime:
         return datetime.fromtimestamp(self.aws.clock(), UTC)
@@ -53,6 +83,15 @@ class World:
         at = Position(after) if isinstance(after, int) else after
         return Batch(self.key(shard), at, start, self.now(), timedelta(hours=24))
 
+    def neighbour(self, *, every: float, limit: int) -> Neighbour:
+        iterator = self.client.get_shard_iterator(
+            StreamName="orders", ShardId=self.key().shard_id, ShardIteratorType="TRIM_HORIZON"
+        )
+        self.neighbours.append(
+            Neighbour(self.aws, iterator["ShardIterator"], self.aws.clock(), every=every, limit=limit)
+        )
+        return self.neighbours[-1]
+
     def reader(self, **knobs: Any) -> KinesisPages:
         host = Host(connect=self._connect, sleep=self._sleep, monotonic=self.aws.clock, dice=lambda: 1.0)
         return KinesisPages(region="us-east-1", host=host, **knobs)
@@ -69,7 +108,22 @@ class World:
 
     def _sleep(self, seconds: float) -> None:
         self.sleeps.append(seconds)
-        self.aws.clock.advance(seconds)
+        until = self.aws.clock() + seconds
+        while self.neighbours and (first := min(self.neighbours, key=lambda n: n.due)).due <= until:
+            self.aws.clock.advance(max(0.0, first.due - self.aws.clock()))
+            first.call()
+        self.aws.clock.advance(until - self.aws.clock())
+
+
+def read_for(world: World, pages: Iterable[RecordPage], seconds: float) -> list[RecordPage]:
+    """Read until so many seconds are over by the world's clock."""
+    read: list[RecordPage] = []
+    until = world.aws.clock() + seconds
+    for page in pages:
+        read.append(page)
+        if world.aws.clock() >= until:
+            break
+    return read
 
 
 def until_tip(pages: Iterable[RecordPage]) -> list[RecordPage]:

@@ -1,6 +1,7 @@
 """Which pages the reader in a Spark task gets from a shard."""
 
 import pickle
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pytest
 from pipeline.aws.pages import KinesisPages
 from pipeline.aws.pages_decode import decode_answer
 from pipeline.core.position import Position, Start
-from pipeline.errors import WrongShape
+from pipeline.errors import Terminal, WrongShape
 from tests.aws.pages_world import World, numbers_of, payloads_of, until_tip
 
 NOW = datetime(2099, 12, 31, 23, 59, 59, tzinfo=UTC)
@@ -225,3 +226,54 @@ def test_arrival_times_keep_every_millisecond(stamp: str):
     expected = datetime.fromtimestamp(int(whole), UTC) + timedelta(milliseconds=int(thousandths))
     assert answer.records["arrival_ts"].to_pylist() == [expected]
     assert answer.last_arrival == expected
+
+
+def test_a_batch_with_an_iterator_is_read_without_asking_for_one():
+    world = World()
+    numbers = world.put(b"one", b"two")
+    (page,) = until_tip(world.reader().pages(world.batch()))
+    numbers += world.put(b"three")
+    world.requests.clear()
+
+    (more,) = until_tip(
+        world.reader().pages(replace(world.batch(page.last_sequence), iterator=page.iterator))
+    )
+
+    assert numbers_of([page, more]) == numbers
+    assert [r for r in world.requests if "ShardIteratorType" in r] == []
+
+
+def test_the_last_page_of_a_closed_shard_leaves_no_iterator():
+    world = World()
+    world.split()
+
+    (page,) = world.reader().pages(world.batch())
+
+    assert page.iterator is None
+
+
+def test_an_iterator_that_expired_between_two_waves_is_replaced_at_once():
+    world = World()
+    numbers = world.put(b"one")
+    (page,) = until_tip(world.reader().pages(world.batch()))
+    numbers += world.put(b"two")
+    world.aws.clock.advance(301)
+    world.sleeps.clear()
+
+    (more,) = until_tip(
+        world.reader().pages(replace(world.batch(page.last_sequence), iterator=page.iterator))
+    )
+
+    assert numbers_of([page, more]) == numbers
+    assert sum(world.sleeps) < 0.25
+
+
+def test_with_an_iterator_of_a_stream_that_was_created_again_the_new_stream_says_what_is_wrong():
+    world = World()
+    world.put(b"one")
+    (page,) = until_tip(world.reader().pages(world.batch()))
+    world.client.delete_stream(StreamName="orders", EnforceConsumerDeletion=True)
+    world.client.create_stream(StreamName="orders", ShardCount=1)
+
+    with pytest.raises(Terminal, match="StartingSequenceNumber"):
+        next(world.reader().pages(replace(world.batch(page.last_sequence), iterator=page.iterator)))

@@ -26,7 +26,7 @@ def _no_date(http_response: Any = None, parsed: dict[str, Any] | None = None, **
         parsed["ResponseMetadata"]["HTTPHeaders"].pop("date", None)
 
 
-def test_throttled_reads_are_repeated_after_growing_waits():
+def test_throttled_reads_are_repeated_after_growing_waits_of_at_most_half_a_second():
     world = World()
     numbers = world.put(b"one")
     world.aws.inject("throttle", operation="GetRecords", count=4)
@@ -34,19 +34,20 @@ def test_throttled_reads_are_repeated_after_growing_waits():
     pages = until_tip(world.reader().pages(world.batch()))
 
     assert numbers_of(pages) == numbers
-    assert world.sleeps == [0.2, 0.4, 0.8, 1.6]
+    assert world.sleeps == [0.2, 0.4, 0.5, 0.5]
 
 
 def test_waits_are_random_so_that_readers_dont_come_back_at_the_same_time():
     world = World()
     world.put(b"one")
     world.aws.inject("throttle", operation="GetRecords", count=2)
-    reader = world.reader(pace=0.0)
+    reader = world.reader()
     object.__setattr__(reader.host, "dice", lambda: 0.0)
 
     until_tip(reader.pages(world.batch()))
 
-    assert world.sleeps == [0.1, 0.2]
+    # After the shorter pause the reader also waits until the shard allows its next call.
+    assert world.sleeps == pytest.approx([0.1, 0.1, 0.2], abs=1e-6)
 
 
 def test_full_pages_are_read_at_kinesis_two_mebibytes_a_second():

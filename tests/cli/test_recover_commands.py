@@ -299,7 +299,7 @@ def test_a_cherry_pick_without_headraces_ranges_is_repaired(app: App, capsys: py
     assert app("repair", "--json") == 0
     assert json.loads(capsys.readouterr().out)["plan"] == [
         "1 shard unchanged",
-        "2 rows of streams that this application doesn't know: left as found",
+        "2 rows that no landing of this application wrote: left as found",
     ]
     assert app("repair", "--yes") == 0
     assert "has the positions of 1 shard" in capsys.readouterr().out

@@ -1,5 +1,7 @@
 """`headrace upkeep` on a table in a folder: what it prints, and what it changes."""
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,8 @@ import pytest
 from pipeline.cli import DONE, main
 from pipeline.demo.reading import the_table
 from pipeline.lake.iceberg import IcebergTable
-from tests.lake.files import ORIGIN, a_key, a_landing
+from pipeline.lake.read import landed_files, rows
+from tests.lake.files import ORIGIN, a_key, a_landing, numbers_in
 
 A = a_key(0)
 
@@ -56,6 +59,27 @@ def test_a_dry_run_changes_nothing(app: App, capsys: pytest.CaptureFixture[str])
     assert app("--dry-run") == DONE
     assert app.table.retained() == before
     assert "0 files (0 bytes) deleted" in capsys.readouterr().out
+
+
+def land(app: App, number: int) -> None:
+    made = a_landing(app.table.staging_spec(), A, after=number - 1 or None, numbers=[number])
+    fresh = tuple(replace(each, staged_at=datetime.now(UTC)) for each in made.files)
+    app.table.commit(replace(made, files=fresh))
+
+
+@pytest.mark.usefixtures("joined_spark")
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+def test_upkeep_compacts_on_the_spark_of_the_first_worker(app: App, capsys: pytest.CaptureFixture[str]):
+    for number in range(1, 7):
+        land(app, number)
+    assert app("--dry-run") == DONE
+    assert "6 data files would be compacted into 1" in capsys.readouterr().out
+    assert app() == DONE
+    assert "6 data files (" in (out := capsys.readouterr().out)
+    assert "with all of their 6 rows" in out
+    assert [each.rows for each in landed_files(app.table)] == [6]
+    land(app, 7)
+    assert numbers_in(rows(app.table)) == {A.shard_id: list(range(1, 8))}
 
 
 def test_upkeep_of_a_table_into_which_nothing_landed_says_so(

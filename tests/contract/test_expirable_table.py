@@ -11,16 +11,16 @@ import pytest
 from pipeline.core.expiry_plan import MAIN, Shape
 from pipeline.errors import ChainBroken, CommitUnknown
 from pipeline.memory.table import LostOnTheWay
+from tests.contract.lakes import LAKES, a_lake
 from tests.lake.files import ORIGIN, a_key, a_landing, at
-from tests.lake.tables import IcebergLake, Lake, MemoryLake
+from tests.lake.tables import Lake
 
 A, B = a_key(0), a_key(1)
 
 
-@pytest.fixture(params=[MemoryLake, IcebergLake], ids=["memory", "iceberg"])
+@pytest.fixture(params=LAKES)
 def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
-    made: Lake = request.param(tmp_path)
-    return made
+    return a_lake(request, tmp_path)
 
 
 @pytest.fixture

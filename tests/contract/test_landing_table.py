@@ -14,16 +14,16 @@ from pipeline.core.stream import ShardKey
 from pipeline.errors import CommitUnknown, Transient
 from pipeline.lake_ports import LandingTable
 from pipeline.memory.table import LostOnTheWay
+from tests.contract.lakes import LAKES, a_lake
 from tests.lake.files import NOON, ORIGIN, STREAM, a_file, a_key, a_landing, a_range, at, with_origin
-from tests.lake.tables import IcebergLake, Lake, MemoryLake
+from tests.lake.tables import Lake
 
 A, B, C, D = (a_key(i) for i in range(4))
 
 
-@pytest.fixture(params=[MemoryLake, IcebergLake], ids=["memory", "iceberg"])
+@pytest.fixture(params=LAKES)
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
-    made: Lake = request.param(tmp_path)
-    return made
+    return a_lake(request, tmp_path)
 
 
 @pytest.fixture

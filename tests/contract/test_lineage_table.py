@@ -11,16 +11,19 @@ from pipeline.core.position import Position
 from pipeline.core.recording import Recorded
 from pipeline.errors import CommitUnknown
 from pipeline.lake_ports import LineageTable
+from tests.contract.lakes import LAKES, MEMORY, an_iceberg
 from tests.lake.files import ORIGIN, a_key, a_landing, a_range
 from tests.lake.lineages import IcebergLines, Lineage, MemoryLines, losses_in, pages_in
 
 A, B = a_key(0), a_key(1)
 
 
-@pytest.fixture(params=[MemoryLines, IcebergLines], ids=["memory", "iceberg"])
+@pytest.fixture(params=LAKES)
 def line(request: pytest.FixtureRequest, tmp_path: Path) -> Lineage:
     """A lake table with an origin and two landings of shard A, of which nothing is recorded."""
-    made: Lineage = request.param(tmp_path)
+    made: Lineage = MemoryLines(tmp_path)
+    if request.param != MEMORY:
+        made = IcebergLines(tmp_path, an_iceberg(request, tmp_path))
     made.lake.table.commit(ORIGIN)
     land(made, 1)
     land(made, 2)

@@ -14,6 +14,7 @@ from pipeline.core.repair_plan import Repair, plan_repair
 from pipeline.core.shard import Shard
 from pipeline.core.start_of_reading import Stop
 from pipeline.errors import ChainBroken, CommitUnknown, Transient
+from tests.contract.lakes import LAKES, a_lake
 from tests.lake.files import NOON, ORIGIN, STREAM, a_file, a_key, a_landing, a_range, at
 from tests.lake.tables import IcebergLake, Lake, MemoryLake
 
@@ -21,10 +22,10 @@ A, B, C = (a_key(i) for i in range(3))
 FAMILIES = {STREAM: a_family(STREAM, [Shard(A.shard_id), Shard(B.shard_id, (A.shard_id,))])}
 
 
-@pytest.fixture(params=[MemoryLake, IcebergLake], ids=["memory", "iceberg"])
+@pytest.fixture(params=LAKES)
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
     """Shard A stands at 3, after two landings. Shard C, which is no relative of A, stands at 7."""
-    made: Lake = request.param(tmp_path)
+    made = a_lake(request, tmp_path)
     made.table.commit(ORIGIN)
     land(made, None, [1, 2])
     land(made, 2, [3])

@@ -12,18 +12,19 @@ from pipeline.errors import WrongShape
 from pipeline.lake.table_files import IcebergFiles
 from pipeline.lake_ports import TableFiles
 from pipeline.memory.files import MemoryFiles
+from tests.contract.lakes import LAKES, MEMORY, an_iceberg
 from tests.lake.files import ORIGIN, a_file, a_key, a_landing
-from tests.lake.tables import IcebergLake, Lake, MemoryLake
+from tests.lake.tables import Lake, MemoryLake
 
 A = a_key(0)
 Made = tuple[Lake, TableFiles, Callable[[StagedFile], StoredFile]]
 
 
-@pytest.fixture(params=["memory", "iceberg"])
+@pytest.fixture(params=LAKES)
 def made(request: pytest.FixtureRequest, tmp_path: Path) -> Made:
     """A table with its files, and a function that makes a staged file known to the listing."""
-    if request.param == "iceberg":
-        real = IcebergLake(tmp_path)
+    if request.param != MEMORY:
+        real = an_iceberg(request, tmp_path)
         real.table.commit(ORIGIN)
         return real, IcebergFiles(real.iceberg), lambda file: StoredFile(file.path, file.size)
     lake = MemoryLake(tmp_path)

@@ -11,16 +11,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.ledger_codec import VERSION, read_ledger, read_positions, write_ledger, write_positions
+from pipeline.core.ledger_codec import (
+    DELTA_VERSION,
+    VERSION,
+    read_delta,
+    read_full,
+    read_ledger,
+    read_positions,
+    write_delta,
+    write_full,
+    write_ledger,
+    write_positions,
+)
 from pipeline.core.lineage import LedgerPage
 from pipeline.core.position import Origin, Position, Positions, Start
+from pipeline.core.state_delta import Delta
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.errors import WrongShape
-from tests.core.strategies import ANY_JSON, PAGES, table_positions
+from tests.core.strategies import ANY_JSON, KEYS, PAGES, table_positions
 
 STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1_700_000_000)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-READERS = [read_positions, read_ledger]
+READERS = [read_positions, read_ledger, read_full, read_delta]
 
 
 def packed(body: Any) -> str:
@@ -48,6 +60,41 @@ def test_positions_come_back_as_they_were(book: Positions):
     text = write_positions(book)
     assert read_positions(text) == book
     assert text.isascii()
+
+
+@given(table_positions())
+def test_positions_in_a_file_come_back_as_they_were_also_from_files_of_version_1(book: Positions):
+    assert read_full(write_full(book)) == book
+    assert read_full(write_positions(book)) == book
+
+
+@given(table_positions(), st.frozensets(KEYS, max_size=3), st.integers(0, 10**9))
+def test_changes_of_positions_come_back_as_they_were(
+    book: Positions, dropped: frozenset[ShardKey], spent: int
+):
+    delta = Delta(book.origins, book.shards, dropped, spent)
+    assert read_delta(write_delta(delta)) == delta
+    assert write_delta(delta).startswith(f"{DELTA_VERSION}:")
+
+
+@given(table_positions(), st.integers(0, 10**6), st.sampled_from("0aZ~:{ é"))
+def test_damaged_changes_are_either_read_or_refused_as_having_the_wrong_shape(
+    book: Positions, where: int, letter: str
+):
+    text = write_full(book)
+    where %= len(text)
+    for damaged in (text[:where], text[:where] + letter + text[where + 1 :], text + letter):
+        assert_read_or_refused(damaged)
+
+
+@given(ANY_JSON)
+def test_changes_with_other_contents_are_either_read_or_refused_as_having_the_wrong_shape(body: Any):
+    body = {"positions": [], "streams": [], "dropped": [], "spent": 0} | (
+        body if isinstance(body, dict) else {"spent": body}
+    )
+    assert_read_or_refused(
+        f"{DELTA_VERSION}:{base64.b64encode(zlib.compress(json.dumps(body).encode())).decode()}"
+    )
 
 
 @given(PAGES)
@@ -120,7 +167,7 @@ def assert_read_or_refused(text: str) -> None:
             found = read(text)
         except WrongShape:
             continue
-        assert isinstance(found, (Positions, LedgerPage))
+        assert isinstance(found, (Positions, LedgerPage, Delta))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pipeline.core.landing import Landing, Proposal, decide_landing
 from pipeline.core.ledger_codec import read_delta, read_full, write_delta, write_full
 from pipeline.core.lineage import LedgerPage
 from pipeline.core.position import Position, Positions
-from pipeline.core.state_delta import FullState, State, as_full, plan_state, restored
+from pipeline.core.state_delta import FullState, TiedState, as_full, plan_state, restored
 from pipeline.core.stream import ShardKey
 from tests.core.landings import KEYS, ORIGIN, STREAM, A, B, base_of, landed
 from tests.core.strategies import KEYS as ANY_KEYS
@@ -41,13 +41,13 @@ def histories(draw: st.DrawFn) -> list[Landing]:
     return found
 
 
-def through_files(state: State) -> State | None:
+def through_files(state: TiedState) -> TiedState | None:
     """The state as another process reads it."""
     full = FullState.of(read_full(write_full(state.full.positions)))
     return restored(full, read_delta(write_delta(state.delta)), state.digest)
 
 
-def after(base: State, *moved: ShardKey, drop: tuple[ShardKey, ...] = ()) -> Landing:
+def after(base: TiedState, *moved: ShardKey, drop: tuple[ShardKey, ...] = ()) -> Landing:
     """These shards land one record more, and these leave the positions."""
     to = {key: Position((base.positions.shards[key].sequence or 0) + 100) for key in moved}
     page = LedgerPage(tuple(landed(key, base.positions.of(key), at) for key, at in to.items()), (), drop)
@@ -152,5 +152,5 @@ def test_a_real_decision_lands_on_a_delta():
     assert state.positions.origins == {STREAM: ORIGIN}
 
 
-def _size(state: State) -> int:
+def _size(state: TiedState) -> int:
     return len(state.delta.moved) + len(state.delta.dropped)

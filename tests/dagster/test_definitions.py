@@ -7,10 +7,13 @@ import dagster as dg
 import pytest
 
 from assets.names import lineage_key
-from pipeline.settings.model import TimeSettings, UpkeepSettings
+from pipeline.errors import Unreachable
+from pipeline.settings.model import TimeSettings
+from pipeline.settings.upkeep_block import UpkeepSettings
 from sensors.interval import interval
 from tests.dagster.fixtures import MakeWorld
 from tests.dagster.world import Ports
+from tests.lake.tables import patch
 
 
 def test_the_asset_records_is_partitioned_by_shard_and_depends_on_the_stream(make_world: MakeWorld):
@@ -77,3 +80,33 @@ def test_the_upkeep_job_runs_before_anything_has_landed_and_afterwards(make_worl
     assert job.execute_in_process().success
     world.world.lead()
     assert job.execute_in_process().success
+
+
+def test_the_upkeep_job_tells_files_bytes_and_rows_before_and_after(make_world: MakeWorld):
+    world = make_world()
+    world.world.lead()
+    job = world.defs.resolve_job_def(f"{world.settings.application}_upkeep")
+    done = job.execute_in_process()
+    (output,) = (event for event in done.all_events if event.is_successful_output)
+    told = output.step_output_data.metadata
+    assert {name: told[name].value for name in ("files compacted", "files after", "rows compacted")} == {
+        "files compacted": 0,
+        "files after": 0,
+        "rows compacted": 0,
+    }
+    assert "0 files (0 bytes) deleted" in str(told["in short"].value)
+
+
+def test_an_upkeep_job_of_which_a_part_failed_fails_with_its_sentence(make_world: MakeWorld):
+    world = make_world()
+    world.world.lead()
+    patch(world.world.live, "live", _gone)
+    job = world.defs.resolve_job_def(f"{world.settings.application}_upkeep")
+    done = job.execute_in_process(raise_on_error=False)
+    assert not done.success
+    (failure,) = (event for event in done.all_events if event.is_step_failure)
+    assert "the storage didn't answer" in str(failure.step_failure_data.user_failure_data)
+
+
+def _gone() -> None:
+    raise Unreachable("the storage didn't answer")

@@ -71,6 +71,15 @@ class Ports:
     def files(self, _user: str) -> Any:
         return self.world.files
 
+    def lineage_files(self, _user: str) -> Any:
+        return self.world.lineage_files
+
+    def live(self, _writer: str) -> Any:
+        return self.world.live
+
+    def rewriter(self) -> Any:
+        return self.world.rewriter
+
     def lineage(self, _writer: str) -> Any:
         return self.world.lineage
 

@@ -51,6 +51,15 @@ class PortsOf:
     def files(self, _user: str) -> Any:
         return self.place.files
 
+    def lineage_files(self, _user: str) -> Any:
+        return self.place.lineage_files
+
+    def live(self, _writer: str) -> Any:
+        return self.place.live
+
+    def rewriter(self) -> Any:
+        return self.place.rewriter
+
     def lineage(self, _writer: str) -> Any:
         return self.place.lineage
 

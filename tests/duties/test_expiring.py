@@ -16,7 +16,7 @@ from pipeline.duties.wave import WaveReport
 from pipeline.errors import Unreachable
 from pipeline.memory.lineage import MemoryLineage
 from pipeline.memory.table import MemoryTable, Way
-from pipeline.settings.model import UpkeepSettings
+from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.duties.reading import an_attempt
 from tests.duties.world import TICK, World
 from tests.lake.tables import patch

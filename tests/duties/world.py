@@ -27,6 +27,7 @@ from pipeline.memory.files import MemoryFiles
 from pipeline.memory.leader_lock import MemoryLeaderLock
 from pipeline.memory.leases import MemoryLeaseStore
 from pipeline.memory.lineage import MemoryLineage
+from pipeline.memory.live import MemoryLive, MemoryRewriter
 from pipeline.memory.runs import MemoryRuns
 from pipeline.memory.source import MemorySource
 from pipeline.memory.stage import MemoryStage
@@ -100,6 +101,9 @@ class World:
         self.lineage = MemoryLineage(self.table)
         self.files = MemoryFiles(self.table)
         self.stage = MemoryStage(self.source, self.clock)
+        self.lineage_files = MemoryFiles(self.table)
+        self.live = MemoryLive(self.table)
+        self.rewriter = MemoryRewriter(self.stage.rows, self.clock)
         self.ids = CountingIds()
         self.tables = MadeTables()
         self.leader_memory: dict[str, LeaderMemory] = {}

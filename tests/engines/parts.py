@@ -41,13 +41,14 @@ def or_skip(what: str) -> Iterator[None]:
 
 def class_path(name: str) -> str:
     """The class path of the libraries that `<name>.pom.xml` names."""
-    for tool in ("mvn", "java"):
-        if shutil.which(tool) is None:
-            raise NotAtHand(f"{tool} is not on the PATH")
+    if shutil.which("java") is None:
+        raise NotAtHand("java is not on the PATH")
     pom = _HERE / f"{name}.pom.xml"
     found = _KEPT / f"{name}.classpath"
 
     def fetch() -> None:
+        if shutil.which("mvn") is None:
+            raise NotAtHand("mvn is not on the PATH")
         goals = ["dependency:build-classpath", f"-Dmdep.outputFile={found}"]
         _run("Maven Central", ["mvn", "-B", "-q", "-f", str(pom), *goals])
 

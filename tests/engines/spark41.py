@@ -121,5 +121,7 @@ def _configuration(catalog: Mapping[str, str], folder: Path) -> dict[str, str]:
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.defaultCatalog": CATALOG_NAME,
         name: "org.apache.iceberg.spark.SparkCatalog",
+        # Spark changes the partitioning of a table as it has kept it for 30 s: beside another writer that is always refused.
+        f"{name}.cache-enabled": "false",
         **{f"{name}.{key}": value for key, value in catalog.items()},
     }

@@ -26,7 +26,7 @@ def main() -> None:
             found = spark.sql(json.loads(line))
             rows = [list(row) for row in found.collect()]
             answer = {"columns": found.columns, "rows": rows}
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - each error of Spark is an answer
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer, default=str), file=answers)
     spark.stop()

@@ -19,16 +19,13 @@ from pipeline.core.batch import StagedFile
 from pipeline.core.landing import Proposal
 from pipeline.core.position import Positions
 from pipeline.core.stream import ShardKey
-from pipeline.duties.expiring import Expiring
-from pipeline.duties.upkeep import Upkeep
 from pipeline.errors import Transient
 from pipeline.lake.data_files import data_files
 from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake.table_files import IcebergFiles
-from pipeline.settings.model import UpkeepSettings
+from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.files import ORIGIN, a_file, a_key, a_range
 from tests.lake.tables import IcebergLake, before_next_swap, lose
+from tests.lake.upkeeps import upkeep_of
 
 KEYS = tuple(a_key(number) for number in range(12))
 RECORDS, AT_ONCE = 1_000, 100
@@ -40,7 +37,9 @@ STALE, LOST, OVERTAKEN = 0.3, 0.15, 0.3
 """How likely a writer begins from an old position or checkpoint, loses a request or its answer, and is overtaken by another commit."""
 HOURS = timedelta(hours=8)
 """The time that passes from one upkeep to the next. Staged files are too old for a commit after twelve hours."""
-FEW = UpkeepSettings(keep_snapshots=5, keep_for=timedelta(minutes=1), orphans_after=timedelta(days=1))
+FEW = UpkeepSettings(
+    keep_snapshots=5, keep_for=timedelta(minutes=1), orphans_after=timedelta(days=1), compact=False
+)
 
 
 class Writing(Protocol):
@@ -120,11 +119,8 @@ class Fenced:
 
     def look_after(self) -> None:
         table, clock = self.lake.iceberg, self.lake.clock
-        expiring = Expiring(table=table, lineage=lambda: IcebergLineage(table), settings=FEW, clock=clock)
         before = len(table.retained().snapshots)
-        report = Upkeep(
-            table=table, files=IcebergFiles(table), expiring=expiring, settings=FEW, clock=clock
-        ).run()
+        report = upkeep_of(table, FEW, clock).run()
         self.happened["deleted"] += len(report.deleted)
         self.happened["expired"] += max(0, before - len(table.retained().snapshots))
         clock.at += HOURS

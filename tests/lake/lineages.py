@@ -71,8 +71,8 @@ class MemoryLines:
 
 
 class IcebergLines:
-    def __init__(self, folder: Path) -> None:
-        self.ice = IcebergLake(folder)
+    def __init__(self, folder: Path, ice: IcebergLake | None = None) -> None:
+        self.ice = ice or IcebergLake(folder)
         self.lake: Lake = self.ice
         # A catalog of its own, so that faults reach recordings only.
         self.own = self.ice.handle()
@@ -88,12 +88,12 @@ class IcebergLines:
         before_next_swap(self.own.catalog, act)
 
     def commits(self) -> int:
-        table = self.own.catalog.load_table("lake.records_lineage")
+        table = self.own.catalog.load_table(f"{self.ice.name}_lineage")
         head = table.current_snapshot()
         return head.sequence_number or 0 if head else 0
 
     def drop(self) -> None:
-        self.own.catalog.drop_table("lake.records_lineage")
+        self.own.catalog.drop_table(f"{self.ice.name}_lineage")
 
 
 def pages_in(table: LineageTable) -> list[LedgerPage]:

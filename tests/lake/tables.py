@@ -1,7 +1,7 @@
 """The implementations of the lake table that the contract suites run on, with methods by which a test disturbs them."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,6 +22,8 @@ from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake_ports import LakeTable, StagingSpec
 from pipeline.memory.table import LostOnTheWay, MemoryTable, Way
 from tests.lake.files import STREAM, StandingClock, a_file, a_key, numbers_in
+
+NAME = "lake.records"
 
 
 class Lake(Protocol):
@@ -118,9 +120,8 @@ class MemoryLake:
         self.memory.removed.add(file.path)
 
     def numbers(self) -> dict[str, list[int]]:
-        files = [file for snapshot in self.memory.history(self.memory.head) for file in snapshot.files]
         found: dict[str, list[int]] = {}
-        for file in files:
+        for file in self.memory.files_at(self.memory.head):
             for shard, numbers in numbers_in(pq.read_table(file.path)).items():
                 found[shard] = sorted(found.get(shard, []) + numbers)
         return dict(sorted(found.items()))
@@ -143,19 +144,20 @@ class MemoryLake:
 
 
 class IcebergLake:
-    """A real Iceberg table with a SQLite catalog in a folder."""
+    """A real Iceberg table with its files in a folder, and with a SQLite catalog there too, or with the catalog of the given
+    properties."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, catalog: Mapping[str, str] | None = None, *, name: str = NAME) -> None:
         self.clock = StandingClock()
         self.folder = folder
+        self.properties = catalog or embedded_catalog(folder)
+        self.name = name
         self.iceberg = self.handle()
         self.iceberg.ensure(create=True)
         self.table: LakeTable = self.iceberg
 
     def handle(self) -> IcebergTable:
-        return IcebergTable(
-            embedded_catalog(self.folder), "lake.records", state=str(self.folder / "state"), clock=self.clock
-        )
+        return IcebergTable(self.properties, self.name, state=str(self.folder / "state"), clock=self.clock)
 
     def lose(self, way: Way, *, times: int = 1) -> None:
         lose(self.iceberg.catalog, way, times=times)

@@ -2,12 +2,19 @@
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyiceberg.manifest import FileFormat
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AddSortOrderUpdate, SetDefaultSortOrderUpdate
 
+from pipeline.core.batch import StagedFile
 from pipeline.errors import WrongShape
-from tests.lake.files import NOON, ORIGIN, a_key, a_landing, with_origin
+from pipeline.lake.data_files import data_files
+from pipeline.lake.lineage_rebuild import rebuild
+from pipeline.lake.lineage_table import IcebergLineage
+from tests.lake.files import NOON, ORIGIN, STREAM, a_key, a_landing, with_origin
 from tests.lake.tables import IcebergLake, rewrite_metadata
 
 A = a_key(0)
@@ -106,3 +113,92 @@ def test_another_engine_that_makes_the_table_unsorted_meanwhile_adds_the_sort_or
     lake.iceberg.commit(ORIGIN)
     assert orders_of(lake) == [1, 0]
     assert lake.iceberg.load().positions.origins
+
+
+# --- properties ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", ["snappy", "uncompressed", "zstd"])
+def test_records_land_whatever_codec_another_engine_chose_for_its_avro_files(lake: IcebergLake, codec: str):
+    """pyiceberg would take it for the manifests, too, and can't write the first two."""
+    set_properties(lake, **{"write.avro.compression-codec": codec})
+    proposal = a_landing(lake.iceberg.staging_spec(), A, after=None, numbers=[1])
+    assert not lake.iceberg.commit(proposal).landing.refused
+    assert lake.numbers() == {A.shard_id: [1]}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("commit.manifest.target-size-bytes", "8MB"),
+        ("commit.manifest-merge.enabled", "maybe"),
+        ("write.metadata.metrics.default", "some"),
+        ("write.summary.partition-limit", "few"),
+    ],
+)
+def test_a_property_that_cant_be_used_is_named_and_nothing_lands_until_it_is_corrected(
+    lake: IcebergLake, name: str, value: str
+):
+    set_properties(lake, **{name: value})
+    proposal = a_landing(lake.iceberg.staging_spec(), A, after=None, numbers=[1])
+    with pytest.raises(WrongShape, match=rf"property.*{value}.*no position moved; correct the property"):
+        lake.iceberg.commit(proposal)
+    assert lake.numbers() == {}
+    with lake.iceberg.open().transaction() as change:
+        change.remove_properties(name)
+    assert not lake.iceberg.commit(proposal).landing.refused
+
+
+# --- files --------------------------------------------------------------------------------------------------
+
+
+def test_a_repair_names_data_files_that_pyiceberg_cant_read(lake: IcebergLake):
+    """Another engine may write Avro, if the table's `write.format.default` says so."""
+    table = lake.iceberg.open()
+    staged = a_landing(lake.iceberg.staging_spec(), A, after=None, numbers=[1]).files
+    (entry,) = data_files(staged, table.metadata)
+    entry[2] = FileFormat.AVRO
+    with table.transaction() as change, change.update_snapshot().fast_append() as append:
+        append.append_data_file(entry)
+    with pytest.raises(WrongShape, match=r"can't read.*AVRO.*rewrite them as Parquet"):
+        lake.iceberg.evidence([STREAM])
+
+
+# --- rows ---------------------------------------------------------------------------------------------------
+
+
+def test_rows_that_no_landing_can_have_written_stop_neither_a_repair_nor_a_rebuild(lake: IcebergLake):
+    """Another engine may insert rows without an epoch, without a shard, or with any sequence number, also under a stream's name."""
+    lake.iceberg.commit(a_landing(lake.iceberg.staging_spec(), A, after=None, numbers=[1, 2]))
+    table = lake.iceberg.open()
+    odd: list[dict[str, object]] = [
+        {"stream_epoch": None, "shard_id": A.shard_id, "sequence_number": "7"},
+        {"stream_epoch": STREAM.epoch, "shard_id": None, "sequence_number": "8"},
+        {"stream_epoch": STREAM.epoch, "shard_id": A.shard_id, "sequence_number": "nine"},
+        {"stream_epoch": STREAM.epoch, "shard_id": A.shard_id, "sequence_number": None},
+    ]
+    rows = [{"stream": STREAM.name, "arrival_ts": NOON, **row} for row in odd]
+    staged = a_file_of(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()), lake.folder)
+    with table.transaction() as change, change.update_snapshot().fast_append() as append:
+        append.append_data_file(next(data_files((staged,), table.metadata)))
+    evidence = lake.iceberg.evidence([STREAM])
+    assert {key: last.sequence for key, last in evidence.rows.items()} == {A: 2}
+    assert evidence.unknown_rows == len(odd)
+    lake.iceberg.commit(a_landing(lake.iceberg.staging_spec(), A, after=2, numbers=[3]))
+    lake.expire_all_but_the_head(forget=True)
+    assert rebuild(IcebergLineage(lake.handle())).ranges == 2
+
+
+def a_file_of(rows: pa.Table, folder: Path) -> StagedFile:
+    path, footers, footer = folder / "odd.parquet", list[pq.FileMetaData](), pa.BufferOutputStream()
+    pq.write_table(rows, path, metadata_collector=footers)
+    footers[0].write_metadata_file(footer)
+    return StagedFile(
+        str(path),
+        frozenset({A}),
+        rows=len(rows),
+        size=path.stat().st_size,
+        footer=footer.getvalue().to_pybytes(),
+        partition=f"{NOON:%Y-%m-%d}",
+        staged_at=NOON,
+    )

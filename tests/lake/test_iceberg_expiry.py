@@ -30,7 +30,7 @@ from pipeline.lake.catalog import CATALOG_NAME, embedded_catalog
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.lineage_table import IcebergLineage
 from pipeline.lake.sql_catalog import KeepingSqlCatalog, without_snapshots
-from pipeline.settings.model import UpkeepSettings
+from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.files import ORIGIN, a_key, a_landing, at
 from tests.lake.tables import IcebergLake, append_as_others, patch
 

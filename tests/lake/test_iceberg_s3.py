@@ -16,12 +16,16 @@ from pipeline.aws.pages_decode import record_schema
 from pipeline.core.deletion_plan import Unnamed
 from pipeline.core.landing import Proposal
 from pipeline.core.lineage import Kind
+from pipeline.duties.compacting import Compacting
 from pipeline.lake import read, summary
 from pipeline.lake.catalog import embedded_catalog
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.lineage_table import IcebergLineage
+from pipeline.lake.live_table import IcebergLive
 from pipeline.lake.stage_files import write_files
 from pipeline.lake.table_files import IcebergFiles
+from pipeline.settings.upkeep_block import UpkeepSettings
+from tests.lake.compactions import InProcess
 from tests.lake.files import NOON, ORIGIN, StandingClock, a_key, a_landing, a_range, at, numbers_in
 from tests.lake.lineages import pages_in
 
@@ -163,3 +167,20 @@ def test_upkeep_finds_and_deletes_files_on_s3(tmp_path: Path, endpoint: str, mon
     files.remember(memory)
     assert files.remembered() == memory
     assert numbers_in(read.rows(table)) == {A.shard_id: [1]}
+
+
+def test_files_on_s3_are_compacted(tmp_path: Path, endpoint: str):
+    table = open_table(tmp_path, endpoint)
+    table.ensure(create=True)
+    table.commit(ORIGIN)
+    for number in range(1, 7):
+        table.commit(a_landing(table.staging_spec(), A, after=number - 1 or None, numbers=[number]))
+    table.clock.pause(7200)
+    rewriter = InProcess(table)
+    compacting = Compacting(
+        table=IcebergLive(table), rewriter=lambda: rewriter, settings=UpkeepSettings(), clock=table.clock
+    )
+    done = compacting.run()
+    assert [len(group.files) for group in done.done] == [6]
+    assert [each.rows for each in read.landed_files(table)] == [6]
+    assert numbers_in(read.rows(table)) == {A.shard_id: [1, 2, 3, 4, 5, 6]}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER_ID
 from pyiceberg.transforms import DayTransform, IdentityTransform
@@ -297,3 +298,14 @@ def test_a_host_whose_clock_is_slightly_off_commits(tmp_path: Path):
         date_of_aws=lambda: NOON - timedelta(seconds=30),
     )
     assert table.commit(ORIGIN).snapshot is not None
+
+
+def test_a_commit_that_was_sent_twice_and_refused_the_second_time_lands_once(lake: IcebergLake):
+    """A REST client that signs its requests for AWS repeats one whose answer it didn't get, and reports the second answer."""
+
+    def refuse() -> None:
+        raise CommitFailedException("main has moved")
+
+    lake.after_next_swap(refuse)
+    land(lake, None, [1])
+    assert lake.numbers() == {A.shard_id: [1]}

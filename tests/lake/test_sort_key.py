@@ -170,6 +170,18 @@ def test_any_number_of_processes_may_add_the_column_at_once(old: IcebergLake):
     assert len(table.metadata.schemas) == 2
 
 
+def test_a_column_that_another_engine_adds_meanwhile_stays(old: IcebergLake):
+    opened = old.handle()
+    before_next_swap(
+        opened.catalog,
+        lambda: change_columns(old, lambda columns: columns.add_column("region", StringType())),
+    )
+    opened.ensure(create=False)
+    fields = {column.name: column.field_id for column in old.iceberg.open().schema().fields}
+    assert {"region", SORT_KEY} <= fields.keys()
+    assert len(set(fields.values())) == len(fields)
+
+
 def test_a_landing_that_comes_first_doesnt_keep_the_column_away(old: IcebergLake):
     opened = old.handle()
     proposal = a_landing(old.iceberg.staging_spec(), A, after=1, numbers=[2])

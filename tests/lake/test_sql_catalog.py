@@ -1,6 +1,7 @@
 """Headrace's SqlCatalog against pyiceberg's own: the same metadata, with fewer reads and copies."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -14,7 +15,7 @@ from pipeline.lake.catalog import CATALOG_NAME, embedded_catalog
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.sql_catalog import KeepingSqlCatalog, applied
 from tests.lake.files import ORIGIN, a_key, a_landing
-from tests.lake.tables import IcebergLake, append_as_others, before_next_swap
+from tests.lake.tables import IcebergLake, append_as_others, before_next_swap, patch
 
 A = a_key(0)
 
@@ -95,6 +96,23 @@ def test_a_commit_on_metadata_that_another_process_replaced_is_refused(lake: Ice
     with pytest.raises(CommitFailedException, match="another process"):
         catalog._swap(stale.name(), old, f"{old}.never-there")
     assert lake.handle().open().metadata_location == newest
+
+
+def test_a_late_landing_is_refused_by_what_it_requires_of_the_newest_metadata(lake: IcebergLake):
+    """A REST catalog gets only the requirements and the updates."""
+    sent: list[tuple[Any, ...]] = []
+    commit = lake.iceberg.catalog.commit_table
+
+    def noted(*args: Any) -> Any:
+        sent.append(args)
+        return commit(*args)
+
+    patch(lake.iceberg.catalog, "commit_table", noted)
+    land(lake.iceberg, 1)
+    ((_, requirements, updates),) = sent
+    with pytest.raises(CommitFailedException, match="Requirement failed: branch main"):
+        commit(lake.iceberg.open(), requirements, updates)
+    assert lake.numbers() == {A.shard_id: [1]}
 
 
 def test_pyicebergs_own_catalog_reads_what_headraces_wrote(lake: IcebergLake, tmp_path: Path):

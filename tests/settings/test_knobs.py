@@ -13,7 +13,7 @@ from pipeline.settings.values import knobs
 
 ROOT = Path(__file__).parents[2]
 KNOBS = [key for key, *_ in knobs(Settings, index="N")]
-MOST = 80
+MOST = 85
 SHIPPED = ("pipeline", "assets", "resources", "sensors")
 VIA_A_PROPERTY = {
     "streams_mode": "multi",
@@ -25,7 +25,7 @@ VIA_A_PROPERTY = {
 """Settings that are read by a property of `Settings`."""
 
 
-def test_there_are_at_most_eighty_settings() -> None:
+def test_there_are_no_more_settings_than_were_decided() -> None:
     rows = [line for line in knob_tables().splitlines() if line.startswith("| `")]
     assert len(rows) == len(KNOBS) <= MOST
 

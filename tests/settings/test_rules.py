@@ -120,6 +120,8 @@ CONFLICTING = [
         "kcl.heartbeat is worker; allowed with kcl.mode: 2.x: lease",
     ),
     ("assignment: {tolerance: 10}", "assignment.tolerance is 10.0; allowed: a fraction"),
+    ("wave: {shard_share: 0}", "wave.shard_share is 0.0; allowed: a fraction"),
+    ("wave: {shard_share: 50}", "wave.shard_share is 50.0; allowed: a fraction"),
     ("kcl: {dampening: 0}", "kcl.dampening is 0.0; allowed: a fraction"),
     ("kcl: {ema_alpha: 1.01}", "kcl.ema_alpha is 1.01; allowed: a fraction"),
     ("kcl: {max_throughput_kbps: 0}", "kcl.max_throughput_kbps is 0.0; allowed: more than 0"),

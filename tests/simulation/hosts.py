@@ -201,6 +201,23 @@ class Deployment:
 
         world.sim.after(world.rng.uniform(1.0, 5.0), go)
 
+    def upkeep(self) -> None:
+        """The upkeep job's compaction. Nobody notices its death: the next job goes on."""
+        world, host = self.world, self.host
+        process = world.a_process(f"upkeep@{host.name}", host)
+        compacting = Wiring(self.settings, ProcessPorts(world, process)).compacting()
+
+        def work() -> None:
+            try:
+                world.note(process.name, "; ".join(compacting.run().sentences()) or "compacts nothing")
+            except HeadraceError as error:
+                world.note(process.name, f"compacts nothing: {error}")
+            process.on_death = None
+            host.processes.pop(process, None)
+
+        process.on_death = lambda: host.processes.pop(process, None)
+        world.sim.spawn(process, work, world.rng.uniform(0.5, 3.0))
+
     def consume(self, worker: str, keys: tuple[str, ...]) -> None:
         """`headrace consume`: a run that Dagster doesn't know."""
         run_id = self.world.a_run_id()

@@ -162,7 +162,8 @@ def a_plan(seed: int) -> Plan:
     plan = replace(plan, odd_rows=Random(f"odd {seed}").random() < 0.1)
     plan = stretched(plan, Random(f"stretch {seed}"))
     plan = cooled(plan, Random(f"cold {seed}"))
-    return kept(plan, Random(f"kept {seed}"))
+    plan = kept(plan, Random(f"kept {seed}"))
+    return tidied(plan, Random(f"tidied {seed}"))
 
 
 def widened(plan: Plan, rng: Random) -> Plan:
@@ -260,6 +261,13 @@ def kept(plan: Plan, rng: Random) -> Plan:
     if rng.random() < 0.08 and plan.retention > 3600.0:
         # A record waits up to five minutes for its wave, and five more where that wave fails.
         return replace(plan, wave_every=300.0, settle_seconds=max(plan.settle_seconds, 1500.0))
+    return plan
+
+
+def tidied(plan: Plan, rng: Random) -> Plan:
+    """Add compactions by Headrace, drawn from a random generator of their own."""
+    if rng.random() < 0.25:
+        return replace(plan, troubles={**plan.troubles, "upkeep": rng.uniform(20.0, 120.0)})
     return plan
 
 

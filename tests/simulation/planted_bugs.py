@@ -7,6 +7,7 @@ from typing import Final
 from tests.simulation.kept_bugs import KEPT
 from tests.simulation.once_unseen import ONCE_UNSEEN
 from tests.simulation.planted import a_bug
+from tests.simulation.rewriting_bugs import REWRITING
 
 _CHECKPOINT_WRITE: Final = """f"landed up to {at}",
         holder=me,
@@ -410,5 +411,6 @@ BUGS: Final = {
         *_SHARED_TABLE_BUGS,
         *KEPT,
         *ONCE_UNSEEN,
+        *REWRITING,
     )
 }

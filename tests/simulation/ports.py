@@ -12,6 +12,7 @@ from pipeline.core.change import Applied, Change, Outcome, Refused
 from pipeline.core.expiry_plan import History
 from pipeline.core.landing import Proposal
 from pipeline.core.recording import Recorded
+from pipeline.core.rewriting import FileGroup, LiveFiles, Replaced, Rewritten
 from pipeline.errors import TablesMissing, Unreachable
 from pipeline.lake_ports import Committed, OnWaiting, StagingSpec, TableState
 from pipeline.memory.leases import one_by_one
@@ -280,6 +281,44 @@ class Table(Port):
         for row in self._calls.world.leases.rows.values():
             if claim and row.run_claim == claim:
                 raise Violation("I40", f"{claim} {what} while it holds {row.key}", row.key)
+
+
+class Live(Port):
+    """The lake table's data files as one process reaches them."""
+
+    service, name = "lake", "live"
+
+    def __init__(self, calls: ServiceCalls) -> None:
+        super().__init__(calls, calls.world.live)
+
+    def live(self) -> LiveFiles:
+        found: LiveFiles = self._calls.call(LOAD, "live.live", self._server.live)
+        return found
+
+    def replace(self, rewritten: Sequence[Rewritten]) -> Replaced:
+        if not self._calls.process.alive:
+            raise Killed
+        done: Replaced = self._server.replace(rewritten)
+        self._calls.world.tally.compacted += len(done.done)
+        return done
+
+
+class Rewriting:
+    """Spark writes files for a while, in which the fleet lands, and another engine may work on the table."""
+
+    def __init__(self, calls: ServiceCalls) -> None:
+        self._calls = calls
+
+    def rewrite(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
+        calls, world = self._calls, self._calls.world
+        if not calls.process.alive:
+            raise Killed
+        world.sim.pause(1.0 + 20.0 * world.rng.random())
+        if world.script is not None:
+            world.script(calls.process, "rewriter.rewrite", (groups,))
+        if world.call_faults.occurs("hung"):
+            world.call_faults.hang(calls.process, "rewriter", world.rng.choice((30.0, 130.0, 400.0)))
+        return world.rewriter.rewrite(groups)
 
 
 class Lineage(Port):

@@ -10,9 +10,21 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import HeadraceError
-from pipeline.lake_ports import Pages, TableFiles
+from pipeline.lake_ports import LiveTable, Pages, Rewriter, TableFiles
 from pipeline.ports import Clock
-from tests.simulation.ports import Leases, Lineage, Lock, ServiceCalls, Source, Stage, Table, Tables, Workers
+from tests.simulation.ports import (
+    Leases,
+    Lineage,
+    Live,
+    Lock,
+    Rewriting,
+    ServiceCalls,
+    Source,
+    Stage,
+    Table,
+    Tables,
+    Workers,
+)
 from tests.simulation.scheduler import Process
 
 if TYPE_CHECKING:
@@ -160,6 +172,19 @@ class ProcessPorts:
 
     def files(self, user: str) -> TableFiles:
         raise AssertionError("no duty of the simulated fleet deletes files")
+
+    def lineage_files(self, user: str) -> TableFiles:
+        raise AssertionError("no duty of the simulated fleet deletes files")
+
+    @cached_property
+    def _live(self) -> Live:
+        return Live(self._calls)
+
+    def live(self, writer: str) -> LiveTable:
+        return self._live
+
+    def rewriter(self) -> Rewriter:
+        return Rewriting(self._calls)
 
     def lineage(self, writer: str) -> Any:
         return self._lineage

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from pipeline.core.landing import Landing
 from pipeline.core.ledger_codec import read_delta, write_delta
-from pipeline.core.state_delta import State, as_full, plan_state, restored
+from pipeline.core.state_delta import TiedState, as_full, plan_state, restored
 from pipeline.memory.table import Snapshot
 from tests.simulation.truth import Violation
 
 
 class StateWatch:
     def __init__(self) -> None:
-        self._states: dict[int, State] = {}
+        self._states: dict[int, TiedState] = {}
 
     def judge(self, made: Snapshot, base: int | None) -> None:
         """`base`: the snapshot whose positions were carried forward; None for the first one, and for a repair, which starts anew."""

@@ -120,6 +120,9 @@ class WatchedTable(MemoryTable):
             else:
                 self._judge_origin(stream, origin, made)
             self._world.losses.decided[stream] = origin
+        if made.replaced:
+            self._judge_rewrite(made, by)
+            return
         self._before[made.id] = {
             each.key: (shard.token, shard.read, shard.gaps)
             for each in made.page.ranges
@@ -140,6 +143,37 @@ class WatchedTable(MemoryTable):
         if rows:
             key = min(rows)
             raise Violation("I11", f"rows of {key} landed without a range", key.shard_id)
+        self._judge_positions(made)
+        self._judge_through(made)
+
+    def _judge_through(self, made: Snapshot) -> None:
+        """No record that arrived before the time which the commit states is still to be read."""
+        for stream, until in made.through.items():
+            origin = self.origins.get(stream)
+            for shard in (each for each in self._world.truth.shards.values() if each.key.stream == stream):
+                unread = [at for at in shard.arrivals[shard.read :] if origin is None or at >= origin]
+                if unread and min(unread) < until:
+                    raise Violation(
+                        "valid-through",
+                        f"snapshot {made.id} states {until}, and a record of {shard.key} from {min(unread)} is unread",
+                        shard.key.shard_id,
+                    )
+
+    def _judge_rewrite(self, made: Snapshot, by: str) -> None:
+        """I35: a compaction changes no row and no position, and replaces only files that readers of its base read."""
+        rows = self._world.stage.rows
+        live = {file.path for file in self.files_at(made.parent)}
+        if gone := made.replaced - live:
+            raise Violation("I35", f"{by} replaces {min(gone)}, which isn't in snapshot {made.parent}")
+        before = sorted(row for path in made.replaced for row in rows[path])
+        after = [row for file in made.files for row in rows[file.path]]
+        if before != sorted(after):
+            raise Violation("I35", f"{by} replaces {len(before)} rows by {len(after)} others")
+        if any(list(rows[file.path]) != sorted(rows[file.path]) for file in made.files):
+            raise Violation("I12", f"{by} wrote rows out of order")
+        if made.positions != self._state(made.parent).positions:
+            raise Violation("I35", f"{by} committed other positions than those of snapshot {made.parent}")
+        self._world.note(by, f"snapshot {made.id} has {len(made.files)} files for {len(made.replaced)}")
         self._judge_positions(made)
 
     def _is_dropped_life(self, stream: StreamId, made: Snapshot) -> bool:
@@ -232,10 +266,9 @@ class WatchedTable(MemoryTable):
         """A repaired position must agree with the last landed row of its shard. A shard without a position is read
         from its beginning, unless Kinesis has forgotten it or it counts as ended because of its descendants."""
         landed: dict[ShardKey, int] = {}
-        for snapshot in self.history(made.parent):
-            for file in snapshot.files:
-                for key, sequence in self._world.stage.rows[file.path]:
-                    landed[key] = max(sequence, landed.get(key, 0))
+        for file in self.files_at(made.parent):
+            for key, sequence in self._world.stage.rows[file.path]:
+                landed[key] = max(sequence, landed.get(key, 0))
         for key, shard in self._world.truth.shards.items():
             at = made.positions.shards.get(key)
             token = None if at is None else at.token

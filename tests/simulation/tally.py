@@ -22,6 +22,9 @@ class Tally:
     expired: int = 0
     """Snapshots that Headrace's own expiry removed."""
 
+    compacted: int = 0
+    """Groups of files that compactions replaced."""
+
     def add_commit(self, claim: str, done: Committed) -> None:
         self.commits += 1
         if done.landing.refused:

@@ -249,6 +249,11 @@ class Troubles:
     def compact(self) -> None:
         self.world.table.compact()
 
+    def upkeep(self) -> None:
+        """The upkeep job of a deployment, of which several may be at work at once."""
+        if (deployment := self._a_deployment()) is not None:
+            deployment.upkeep()
+
     # -- the stream --------------------------------------------------------------------------------------------
 
     def split(self) -> None:

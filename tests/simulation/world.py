@@ -15,6 +15,7 @@ from pipeline.duties.turns import Turn
 from pipeline.memory.clock import START, CountingIds
 from pipeline.memory.leader_lock import MemoryLeaderLock
 from pipeline.memory.lineage import MemoryLineage
+from pipeline.memory.live import MemoryLive, MemoryRewriter
 from pipeline.memory.stage import MemoryStage
 from pipeline.settings.choices import FormerStreams, InitialPosition, StreamsMode
 from pipeline.settings.kcl_block import KclSettings
@@ -24,10 +25,10 @@ from pipeline.settings.model import (
     Settings,
     StreamSettings,
     TimeSettings,
-    UpkeepSettings,
     WaveSettings,
     WorkerSettings,
 )
+from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.simulation.adoption import Adoption
 from tests.simulation.call_faults import CallFaults
 from tests.simulation.hosts import Deployment
@@ -52,8 +53,10 @@ NAMES = ("orders", "orders-b", "orders-c")
 STREAM = NAMES[0]
 _READS_A_SECOND = 5
 _MOST_LINES = 200_000
-_UPKEEP = UpkeepSettings(keep_snapshots=10, keep_for=timedelta(minutes=1))
-"""So that snapshots expire within minutes."""
+_UPKEEP = UpkeepSettings(
+    keep_snapshots=10, keep_for=timedelta(minutes=1), compact_after=timedelta(seconds=10)
+)
+"""So that snapshots expire, and files are compacted, within minutes."""
 _CLEANUP = _FORMER_WAIT = timedelta(seconds=60)
 """Shorter than the defaults, so that clean-ups happen within minutes in a plan without a quiet stretch. All other
 times are the defaults."""
@@ -85,6 +88,8 @@ class World:
         self.table = WatchedTable(self)
         self.lineage = MemoryLineage(self.table)
         self.stage = MemoryStage(self.source, self.clock)
+        self.live = MemoryLive(self.table)
+        self.rewriter = MemoryRewriter(self.stage.rows, self.clock)
         self.tables_missing = False
         self.runs: dict[str, RunAtWork] = {}
         """The runs by claim."""

@@ -1,0 +1,65 @@
+"""How fast one reader asks one shard. Kinesis's limits of a shard hold for all its readers together, so a reader keeps to a share.
+
+    allowance   the reader's share of the two limits, of calls and of bytes. What a reader couldn't use, because another reader had
+                used the whole limit meanwhile, it may use later, up to `_SAVED`.
+    page        a page is asked for with at most the bytes of a second's share: after a page of 10 MiB, the largest that there is, Kinesis
+                would refuse all readers for five seconds. A reader that has the shard for itself (share 1) takes whole pages.
+    limits      no two calls follow each other faster than the limits themselves allow, whatever was saved: such a call would be
+                refused, or would take what belongs to another reader.
+
+Times are seconds of a monotonic clock, which the caller gives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+CALLS_A_SECOND = 5.0
+"""GetRecords calls that Kinesis allows a shard."""
+BYTES_A_SECOND = 2.0 * 1024 * 1024
+"""Bytes of records that Kinesis gives from a shard. One page may have five times as many, and uses up five seconds."""
+MOST_RECORDS = 10_000
+"""Records in a page at most."""
+_SAVED = 10.0
+"""Seconds. Twice as long as a page of another reader can keep this one waiting."""
+_ON_THE_WAY = 0.005
+"""Seconds. Kinesis counts a page when it gives the page, a moment after the call was sent."""
+
+
+@dataclass(slots=True)
+class Pace:
+    """The pace of one reader in one shard."""
+
+    share: float
+    """Of the limits, more than 0 and at most 1."""
+    began: float
+    _allowed: float = field(init=False)
+    """When the allowance is enough for a call."""
+    _free: float = field(init=False)
+    """When the limits allow the next call, if this is the only reader."""
+    _called: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._allowed = self._free = self._called = self.began
+
+    def wait(self, now: float) -> float:
+        """Seconds until the next call."""
+        return max(0.0, self._allowed - now, self._free - now)
+
+    def page(self, record: float) -> int:
+        """How many records to ask for, if they have so many bytes each."""
+        if self.share >= 1 or record <= 0:
+            return MOST_RECORDS
+        return min(max(1, int(self.share * BYTES_A_SECOND / record)), MOST_RECORDS)
+
+    def note_call(self, now: float) -> None:
+        """Note a call that is sent now. It uses up nothing of the allowance before `note_page`: Kinesis may refuse it."""
+        self._called = now
+        self._free = now + 1 / CALLS_A_SECOND
+
+    def note_page(self, size: int) -> None:
+        """Note that the last call was answered with so many bytes."""
+        needed = max(1 / CALLS_A_SECOND, size / BYTES_A_SECOND)
+        if size:
+            self._free = max(self._free, self._called + size / BYTES_A_SECOND + _ON_THE_WAY)
+        self._allowed = max(self._allowed, self._called - _SAVED) + needed / self.share

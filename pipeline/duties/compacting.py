@@ -1,0 +1,113 @@
+"""Compaction and retention: fewer and larger data files, and no rows that are older than the settings want.
+
+    look -> plan -> for each day: Spark writes its groups -> one commit -> a while for the landings -> the next day
+
+Only files whose newest row is old enough are rewritten, so that nothing is rewritten beside the waves that add to it. What isn't done now
+is done at the next upkeep. A process that dies between Spark's writing and the commit leaves files that no commit names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from pipeline.core.rewriting import CompactionPlan, FileGroup, Left, LiveFile, Rewritten, plan_compaction
+from pipeline.core.words import counted
+from pipeline.errors import HeadraceError
+from pipeline.lake_ports import LiveTable, Rewriter
+from pipeline.ports import Clock
+from pipeline.settings.upkeep_block import UpkeepSettings
+
+_APART = timedelta(seconds=5)
+"""Between two commits of one upkeep, so that a landing that lost an attempt to the first has committed before the second."""
+_AT_ONCE = 16
+"""Groups of one Spark job and one commit: what is lost if the process dies before the commit."""
+_MOST_TOLD = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a compaction did, or in a dry run would do."""
+
+    done: tuple[FileGroup, ...] = ()
+    files: int = 0
+    """The files that have the rows of these groups now."""
+    bytes: int = 0
+    """Of these files."""
+    left: tuple[Left, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Which files were no part of the plan, and why."""
+    trouble: HeadraceError | None = None
+    """What ended the compaction early. The groups before are done."""
+
+    def sentences(self) -> Iterable[str]:
+        if self.done:
+            before = [file for group in self.done for file in group.files]
+            yield (
+                f"{counted(len(before), 'data file')} ({_bytes(before):,} bytes) compacted into {self.files:,} ({self.bytes:,} bytes), with "
+                f"all of their {counted(sum(each.rows for each in before), 'row')}"
+            )
+        for each in self.left[:_MOST_TOLD]:
+            files = counted(len(each.group.files), "file")
+            yield f"{files} of {each.group.day} not compacted this time: {each.why}"
+        if len(self.left) > _MOST_TOLD:
+            yield f"{counted(len(self.left) - _MOST_TOLD, 'further group')} of files not compacted this time"
+        yield from self.notes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compacting:
+    table: LiveTable
+    rewriter: Callable[[], Rewriter]
+    """Called once there is something to rewrite: most looks need no Spark."""
+    settings: UpkeepSettings
+    clock: Clock
+
+    def plan(self) -> CompactionPlan:
+        return plan_compaction(
+            self.table.live(),
+            now=self.clock.now(),
+            after=self.settings.compact_after,
+            target=self.settings.compact_to,
+        )
+
+    def run(self) -> Compacted:
+        plan = self.plan()
+        done: list[Rewritten] = []
+        left: list[Left] = []
+        trouble: HeadraceError | None = None
+        try:
+            for number, groups in enumerate(_portions(plan)):
+                if number:
+                    self.clock.pause(_APART.total_seconds())
+                replaced = self.table.replace(self.rewriter().rewrite(groups))
+                done += replaced.done
+                left += replaced.left
+        except HeadraceError as error:
+            trouble = error
+        files = [each.file for each in done if each.file is not None]
+        return Compacted(
+            tuple(each.group for each in done),
+            len(files),
+            sum(each.size for each in files),
+            tuple(left),
+            plan.left,
+            trouble,
+        )
+
+    def expired_rows(self) -> tuple[LiveFile, ...]:
+        """Drop the days before the retention. Returns the files that were removed from the table."""
+        if self.settings.retention is None:
+            return ()
+        return self.table.drop((self.clock.now() - self.settings.retention).date())
+
+
+def _portions(plan: CompactionPlan) -> Iterable[tuple[FileGroup, ...]]:
+    for of_day in plan.by_day():
+        for start in range(0, len(of_day), _AT_ONCE):
+            yield of_day[start : start + _AT_ONCE]
+
+
+def _bytes(files: Iterable[LiveFile]) -> int:
+    return sum(each.size for each in files)

@@ -1,0 +1,87 @@
+"""The data files of one snapshot of the lake table, as its manifests describe them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+
+from pyiceberg.conversions import from_bytes
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry
+from pyiceberg.table import Table
+from pyiceberg.table.delete_file_index import DeleteFileIndex
+from pyiceberg.types import TimestamptzType
+
+from pipeline.core.rewriting import LiveFile, LiveFiles
+
+STAGED = r"data/arrival_ts_day=\d{4}-\d\d-\d\d/[0-9a-f]{32}\.parquet"
+"""The names, below the table's location, that Headrace gives to data files, and no other engine does."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY_ZERO = date(1970, 1, 1)
+_BY_VALUES = (
+    "another engine deleted rows of the table by values (an equality delete), which Headrace can't apply: no file is rewritten until that "
+    "engine's rewrite_data_files has applied it"
+)
+
+
+@dataclass(slots=True)
+class ManifestReader:
+    """Reads each manifest once: manifests never change. What it knows of manifests that the newest snapshot doesn't name is dropped."""
+
+    _entries: dict[str, list[ManifestEntry]] = field(default_factory=dict)
+
+    def look(self, table: Table) -> tuple[LiveFiles, dict[str, DataFile]]:
+        """The live files, and pyiceberg's own values for them, by path."""
+        entries = list(self._live(table))
+        deletes = DeleteFileIndex()
+        for entry in entries:
+            if entry.data_file.content is DataFileContent.POSITION_DELETES:
+                deletes.add_delete_file(entry, partition_key=entry.data_file.partition)
+        by_values = any(each.data_file.content is DataFileContent.EQUALITY_DELETES for each in entries)
+        data = [each for each in entries if each.data_file.content is DataFileContent.DATA]
+        files = tuple(_file(each, table, deletes) for each in data)
+        live = LiveFiles(files, table.metadata.current_schema_id, _BY_VALUES if by_values else "")
+        return live, {each.data_file.file_path: each.data_file for each in data}
+
+    def _live(self, table: Table) -> Iterator[ManifestEntry]:
+        head = table.current_snapshot()
+        manifests = [] if head is None else head.manifests(table.io)
+        self._entries = {
+            each.manifest_path: self._entries.get(each.manifest_path) or each.fetch_manifest_entry(table.io)
+            for each in manifests
+        }
+        for entries in self._entries.values():
+            yield from entries
+
+
+def _file(entry: ManifestEntry, table: Table, deletes: DeleteFileIndex) -> LiveFile:
+    file = entry.data_file
+    is_of_spec = file.spec_id == table.metadata.default_spec_id
+    day = file.partition[0] if is_of_spec else None
+    return LiveFile(
+        file.file_path,
+        None if day is None else (_DAY_ZERO + timedelta(days=day)).isoformat(),
+        rows=file.record_count,
+        size=file.file_size_in_bytes,
+        newest=_newest(file, table),
+        is_ours=is_of_spec and _is_ours(file.file_path, table),
+        deletes=frozenset(
+            each.file_path
+            for each in deletes.for_data_file(entry.sequence_number or 0, file, partition_key=file.partition)
+        ),
+    )
+
+
+def _is_ours(path: str, table: Table) -> bool:
+    root = f"{table.location().rstrip('/')}/"
+    return path.startswith(root) and re.fullmatch(STAGED, path[len(root) :]) is not None
+
+
+def _newest(file: DataFile, table: Table) -> datetime | None:
+    bound = (file.upper_bounds or {}).get(table.schema().find_field("arrival_ts").field_id)
+    if bound is None:
+        return None
+    micros: int = from_bytes(TimestamptzType(), bound)  # type: ignore[assignment] # of this type it is a number
+    return _EPOCH + timedelta(microseconds=micros)

@@ -1,0 +1,142 @@
+"""Commits that exchange data files of the lake table, or remove them, and carry the positions on.
+
+    load the table -> which groups are still as they were planned? -> write manifests -> send one request -> done
+      ^                                                                                     |
+      '------------------------------- refused: another commit was faster ------------------'
+
+All that takes long is done before: the files are written, and their footers read. So a commit of a landing that comes in between
+loses at most one attempt. Each attempt looks anew, and has the positions of the very snapshot that it is built on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.table.snapshots import Operation
+
+from pipeline.clock import dice
+from pipeline.core.batch import StagedFile
+from pipeline.core.landing import Landing
+from pipeline.core.lineage import LedgerPage
+from pipeline.core.rewriting import Left, LiveFile, LiveFiles, Replaced, Rewritten, outlived, why_left
+from pipeline.errors import ChainBroken
+from pipeline.lake.append import PreparedCommit, landing_marks, prepare
+from pipeline.lake.catalog import asking
+from pipeline.lake.commit_files import CommitFiles
+from pipeline.lake.data_files import data_files
+from pipeline.lake.iceberg import Base, IcebergTable
+from pipeline.lake.live_files import ManifestReader
+from pipeline.lake.schema import check_shape, using_properties_of
+from pipeline.lake.summary import summary_of
+from pipeline.lake_ports import LiveTable
+
+_TRIES = 5
+"""Commits of others that may come first. Compaction isn't urgent, and the next upkeep tries again."""
+_LONGEST_PAUSE = 2.0
+"""Seconds after a refusal, of which a random part is waited: the landing that came first may have more to commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    """What one attempt changes."""
+
+    added: tuple[StagedFile, ...]
+    removed: tuple[LiveFile, ...]
+    operation: Operation
+
+
+_Decide = Callable[[LiveFiles], _Exchange | None]
+
+
+class IcebergLive(LiveTable):
+    def __init__(self, lake: IcebergTable, *, writer: str = "") -> None:
+        self._lake = lake
+        self._writer = writer
+        self._manifests = ManifestReader()
+
+    def live(self) -> LiveFiles:
+        table = self._lake.open()
+        with asking(f"the storage of {self._lake.identifier}"):
+            return self._manifests.look(table)[0]
+
+    def replace(self, rewritten: Sequence[Rewritten]) -> Replaced:
+        left: list[Left] = []
+        done: list[Rewritten] = []
+
+        def decide(live: LiveFiles) -> _Exchange | None:
+            reasons = [(each, why_left(each, live)) for each in rewritten]
+            left[:] = [Left(each.group, why) for each, why in reasons if why is not None]
+            done[:] = [each for each, why in reasons if why is None]
+            if not done:
+                return None
+            removed = tuple(file for each in done for file in each.group.files)
+            added = tuple(each.file for each in done if each.file is not None)
+            return _Exchange(added, removed, Operation.REPLACE)
+
+        is_tried, snapshot = self._commit(decide)
+        if is_tried and snapshot is None:
+            left.extend(Left(each.group, f"{_TRIES} times another commit was faster") for each in done)
+            done.clear()
+        return Replaced(snapshot, tuple(done), tuple(left))
+
+    def drop(self, before: date) -> tuple[LiveFile, ...]:
+        dropped: tuple[LiveFile, ...] = ()
+
+        def decide(live: LiveFiles) -> _Exchange | None:
+            nonlocal dropped
+            dropped = outlived(live, before=before)
+            return _Exchange((), dropped, Operation.DELETE) if dropped else None
+
+        _, snapshot = self._commit(decide)
+        return () if snapshot is None else dropped
+
+    def _commit(self, decide: _Decide) -> tuple[bool, int | None]:
+        """Whether there was something to commit, and the snapshot that did. Raises CommitUnknown where that isn't known."""
+        self._lake.check_clock()
+        is_tried = False
+        for _ in range(_TRIES):
+            base = self._lake.base()
+            table = base.table
+            if base.state.origin_allowed:
+                raise ChainBroken(f"{self._lake.identifier} has no positions that could be carried forward")
+            with asking(f"the storage of {self._lake.identifier}"):
+                live, known = self._manifests.look(table)
+            exchange = decide(live)
+            if exchange is None:
+                return is_tried, None
+            is_tried = True
+            # After each look: upkeep itself deletes files that no commit has named for days.
+            CommitFiles(exchange.added).check(
+                table.io, now=self._lake.clock.now(), storage=f"the storage of {self._lake.identifier}"
+            )
+            removed = [known[each.path] for each in exchange.removed]
+            attempt = self._prepare(base, exchange, removed)
+            if self._lake.sent(attempt, table):
+                return True, attempt.snapshot
+            self._lake.clock.pause(dice() * _LONGEST_PAUSE)
+        return True, None
+
+    def _prepare(self, base: Base, exchange: _Exchange, removed: list[DataFile]) -> PreparedCommit:
+        table = base.table
+        check_shape(table)
+        carried = Landing(LedgerPage(), (), (), base.state.positions, base.state.through)
+        with asking(f"the storage of {self._lake.identifier}"), using_properties_of(table):
+            summary = summary_of(
+                carried,
+                self._lake.states,
+                writer=self._writer,
+                table=table.metadata.table_uuid,
+                base=base.stored,
+            )
+            attempt = prepare(
+                table,
+                data_files(exchange.added, table.metadata),
+                summary,
+                now_ms=int(self._lake.clock.now().timestamp() * 1000),
+                replaced=removed,
+                operation=exchange.operation,
+            )
+        return attempt.also(*landing_marks(table, attempt.snapshot, move_tag=True))
