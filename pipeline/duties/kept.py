@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import ceil
 
 from pipeline.core import change
 from pipeline.core.batch import Staged
@@ -157,14 +158,15 @@ class KeptClaims:
         behind = sorted(
             (late.since, n, key) for n, (key, late) in enumerate(self._late.items()) if self._is_behind(key)
         )
-        # All rows of a run begin to be late with the same wave. A thousand of them, written at once, would delay a wave by
-        # many seconds, so from half of the time on each look writes a part of them.
-        part = len(behind) // _PARTS if len(behind) > _WRITTEN_AT_ONCE else 0
-        return [
-            key
-            for n, (since, _, key) in enumerate(behind)
-            if since <= now - oldest or (n < part and since <= now - oldest / 2)
-        ]
+        # All rows of a run begin to be late with the same wave. A thousand of them, written at once, would delay a wave by many
+        # seconds, so a look writes a part of them. It writes so many early that the later looks needn't write more than that part;
+        # once the rows are late at different times, none is written early.
+        held = len(self.claims.held)
+        part = held // _PARTS if held > _WRITTEN_AT_ONCE else held
+        tick = self.times.worker_tick.total_seconds()
+        looks_left = [max(0, ceil((since + oldest - now) / tick)) for since, _, _ in behind]
+        early = max((n - part * looks for n, looks in enumerate(looks_left, 1)), default=0)
+        return [key for n, (since, _, key) in enumerate(behind) if since <= now - oldest or n < early]
 
     def _is_behind(self, key: ShardKey) -> bool:
         return key in self.claims.held and self.row(key).checkpoint != self.claims.held[key].checkpoint

@@ -35,7 +35,7 @@ KEPT: Final = (
     a_bug(
         "late-for-ever",
         "the checkpoint of a kept row is written at its release only",
-        ("duties.kept", "if late.since <= latest and self._is_behind(key)", "if False"),
+        ("duties.kept", "        due = self._due_to_write()", "        due: list[ShardKey] = []"),
         among=_ALONE,
     ),
     a_bug(
