@@ -365,12 +365,12 @@ def test_rows_of_every_shard_count_in_the_digest(small: Small):
 def test_a_file_that_lost_a_row_on_its_way_to_the_storage_is_never_committed(
     small: Small, monkeypatch: pytest.MonkeyPatch
 ):
-    write = pq.write_table
+    write = pq.ParquetWriter.write_table
 
-    def losing(table: pa.Table, *args: Any, **options: Any) -> None:
-        write(pa.concat_tables([table.slice(1), table.slice(1, 1)]), *args, **options)
+    def losing(writer: pq.ParquetWriter, table: pa.Table, *args: Any, **options: Any) -> None:
+        write(writer, pa.concat_tables([table.slice(1), table.slice(1, 1)]), *args, **options)
 
-    monkeypatch.setattr(pq, "write_table", losing)
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", losing)
     done = small.compacting().run()
     assert not done.done
     assert "aren't those that were read" in done.left[0].why

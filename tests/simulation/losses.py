@@ -173,14 +173,19 @@ class Losses:
             return own
         stream = shard.key.stream
         parents = [self.world.truth.shards[ShardKey(stream, name)] for name in shard.parents]
-        placed = [self.whole_until(parent, at) for parent in parents if parent.token is not None]
+        placed = [
+            (parent.token[0], self.whole_until(parent, at)) for parent in parents if parent.token is not None
+        ]
         went_unread = any(each.token is None and self.world.is_unlisted(each.key) for each in parents)
         if went_unread or self._may_lack_a_parent(shard, parents):
             # From which shard the unread parent descends can't be known any more, so any shard may be its ancestor.
             every = (each for each in self.world.truth.shards.values() if each.key.stream == stream)
             proofs = (_proof(each, at) for each in every if each.token is not None)
             return min((self._beginning_of(stream), *(proof for proof in proofs if proof is not None)))
-        return max(placed, default=self._beginning_of(stream))
+        beginning = self._beginning_of(stream)
+        # A parent without a record may have been closed before the stream's reading began: it proves nothing of this shard.
+        telling = [until for sequence, until in placed if sequence is not None or until > beginning]
+        return max(telling or (until for _, until in placed), default=beginning)
 
     def _may_lack_a_parent(self, shard: ShardTruth, parents: Iterable[ShardTruth]) -> bool:
         """Whether another parent of the shard may be unknown: no listing shows the shard, and a parent's END names only
