@@ -17,10 +17,10 @@ from pipeline.core.batch import StagedFile
 from pipeline.core.words import counted
 
 _WORTH = 5
-"""Files of one group that are worth a rewrite although they don't fill a file of the wanted size. So a day's last records are
-rewritten with each fifth wave's file at most, and a group of one file never is."""
+"""This many files of one day are worth a rewrite, although they don't fill a file of the wanted size. So the last records of a day are
+rewritten once in five waves at most, and a single file is never rewritten."""
 _FULL = 0.75
-"""A file of this part of the wanted size isn't rewritten: it would be read and written for nothing."""
+"""A file that has at least this part of the wanted size isn't rewritten: little would be gained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ def _packed(files: Iterable[LiveFile], target: int) -> Iterator[tuple[LiveFile, 
 
 
 def _told(closed: Iterable[LiveFile]) -> Iterator[str]:
-    """Who has to know that files stay small."""
+    """Which files stay small although they could be compacted, and why: sentences for the report."""
     deleted = sorted(each.day or "" for each in closed if each.deletes)
     if deleted:
         yield (
