@@ -134,7 +134,7 @@ def plan_compaction(live: LiveFiles, *, now: datetime, after: timedelta, target:
         FileGroup(day or "", files, live.schema)
         for day, of_day in groupby(fit, key=lambda each: each.day)
         for files in _packed(of_day, target)
-        if len(files) >= _WORTH or (len(files) > 1 and sum(each.size for each in files) >= _FULL * target)
+        if len(files) >= _WORTH or sum(each.size for each in files) >= _FULL * target
     ]
     return CompactionPlan(tuple(groups), tuple(_told(closed)))
 
@@ -144,8 +144,11 @@ def why_left(rewritten: Rewritten, now: LiveFiles) -> str | None:
     group, file = rewritten.group, rewritten.file
     if file is None:
         return rewritten.error or "Spark wrote no file"
-    if file.rows != group.rows or sum(each.rows for each in rewritten.before) != group.rows:
-        return f"its files have {counted(group.rows, 'row')}, and {file.rows:,} were written"
+    read = sum(each.rows for each in rewritten.before)
+    if not file.rows == read == group.rows:
+        return (
+            f"its files have {counted(group.rows, 'row')}, {read:,} were read, and {file.rows:,} were written"
+        )
     if rewritten.before != rewritten.after:
         return "the rows that were written aren't those that were read"
     if now.obstacle:
