@@ -72,7 +72,7 @@ class Table:
         self.lake.ensure(create=True)
         self.lake.commit(ORIGIN)
         self.shard = Shard(0, self.lake.staging_spec(), self.clock)
-        # Compaction is left out: it runs on Spark, and would make the files fewer that a commit has to do with.
+        # Compaction is left out: it runs on Spark, and would leave a commit fewer files to deal with.
         settings = replace(UpkeepSettings(), orphans_after=ORPHANS_AFTER, compact=False)
         self.upkeep = upkeep_of(self.lake, settings, self.clock)
 

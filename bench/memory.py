@@ -32,6 +32,7 @@ from pipeline.cbor import LIST, MAP, encoded, head
 from pipeline.core.batch import Batch, BatchLimits
 from pipeline.core.position import TRIM
 from pipeline.core.stream import ShardKey, StreamId
+from pipeline.lake.sort_key import SORT_KEY
 from pipeline.lake.stage_task import stage_batches
 from pipeline.lake_ports import StagingSpec
 
@@ -119,7 +120,9 @@ def main() -> int:
         for n in range(_SHARDS)
     ]
     with tempfile.TemporaryDirectory() as folder:
-        spec = StagingSpec(folder, tuple((name, i) for i, name in enumerate(record_schema().names, 1)))
+        spec = StagingSpec(
+            folder, tuple((name, i) for i, name in enumerate([*record_schema().names, SORT_KEY], 1))
+        )
         limits = BatchLimits(10**9, 10**12, 3600.0)
         manifest = stage_batches(batches, pages, spec=spec, limits=limits, threads=16)
     staged = sum(each.bytes for each in manifest.staged)

@@ -5,7 +5,8 @@
 
 The measure is `plain_loop`, a loop of boto3 and pyarrow over the same records. Answers are made beforehand and given to botocore inside
 the process, for both in the same way, so neither server nor network is measured. The plain loop gets JSON, because boto3 reads
-nothing else. Both read once before they are measured, so that neither pays for fresh memory.
+nothing else. Of four readings of each the cheapest counts: the first one pays for fresh memory, and other work on the machine makes
+any of them dearer.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from pipeline.core.batch import Batch, BatchLimits
 from pipeline.core.position import TRIM
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.lake.gauge import host_gauge
+from pipeline.lake.sort_key import SORT_KEY
 from pipeline.lake.stage_files import TaskFiles
 from pipeline.lake.stage_task import stage_batches
 from pipeline.lake_ports import StagingSpec
@@ -207,14 +209,17 @@ def _headrace(client: Any, folder: str) -> int:
 
 
 def _measured(work: Callable[[Any, str], int], answers: Answers) -> tuple[float, int]:
-    """CPU seconds of this process with all its threads, and records, of the second of two runs, without the making of the client."""
-    taken, count = 0.0, 0
-    for _ in range(2):
+    """CPU seconds of this process with all its threads, and records, of the cheapest of four runs, without the making of the client.
+
+    The first run pays for fresh memory, and neighbours on the machine make any run dearer, up to twice as dear.
+    """
+    taken, count = float("inf"), 0
+    for _ in range(4):
         client = _client(answers)
         with tempfile.TemporaryDirectory() as folder:
             before = time.process_time()
             count = work(client, folder)
-            taken = time.process_time() - before
+            taken = min(taken, time.process_time() - before)
     return taken, count
 
 
@@ -236,7 +241,9 @@ def _steps(answers: Answers, folder: str) -> tuple[float, float]:
 
 
 def _spec(folder: str) -> StagingSpec:
-    return StagingSpec(folder, tuple((name, i) for i, name in enumerate(record_schema().names, 1)))
+    return StagingSpec(
+        folder, tuple((name, i) for i, name in enumerate([*record_schema().names, SORT_KEY], 1))
+    )
 
 
 def _line(payload: int, megabytes: int) -> float:

@@ -164,7 +164,7 @@ class Adapters:
         return self._kept(lambda: IcebergLive(self.table(writer), writer=writer), "live", writer)
 
     def rewriter(self) -> Rewriter:
-        """On the Spark of the first worker."""
+        """Compaction's part on Spark: on that of the first worker in the settings."""
         from pipeline.lake.rewrite import SparkRewriter
 
         worker = self.settings.workers[0].id

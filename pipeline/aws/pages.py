@@ -61,7 +61,7 @@ _THROTTLES = frozenset(
 _FIRST_WAIT = 0.2
 """Seconds. Kinesis allows five calls a second to a shard."""
 _LONGEST_WAIT = 5.0
-"""Seconds, after an error of Kinesis or of the network."""
+"""Seconds to wait after an error of Kinesis or of the network."""
 _LONGEST_THROTTLED = 0.5
 """Seconds. A large page of another reader keeps this reader waiting for up to 5 s; a longer pause would leave part of this reader's
 share unused each time."""

@@ -47,4 +47,4 @@ class Gate:
 
 
 GATE: Final = Gate()
-"""Of this process."""
+"""The one gate of this process."""

@@ -17,10 +17,10 @@ from pipeline.core.batch import StagedFile
 from pipeline.core.words import counted
 
 _WORTH = 5
-"""Files of one group that are worth a rewrite although they don't fill a file of the wanted size. So a day's last records are
-rewritten with each fifth wave's file at most, and a group of one file never is."""
+"""This many files of one day are worth a rewrite, although they don't fill a file of the wanted size. So the last records of a day are
+rewritten once in five waves at most, and a single file is never rewritten."""
 _FULL = 0.75
-"""A file of this part of the wanted size isn't rewritten: it would be read and written for nothing."""
+"""A file that has at least this part of the wanted size isn't rewritten: little would be gained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def plan_compaction(live: LiveFiles, *, now: datetime, after: timedelta, target:
         FileGroup(day or "", files, live.schema)
         for day, of_day in groupby(fit, key=lambda each: each.day)
         for files in _packed(of_day, target)
-        if len(files) >= _WORTH or (len(files) > 1 and sum(each.size for each in files) >= _FULL * target)
+        if len(files) >= _WORTH or sum(each.size for each in files) >= _FULL * target
     ]
     return CompactionPlan(tuple(groups), tuple(_told(closed)))
 
@@ -144,8 +144,11 @@ def why_left(rewritten: Rewritten, now: LiveFiles) -> str | None:
     group, file = rewritten.group, rewritten.file
     if file is None:
         return rewritten.error or "Spark wrote no file"
-    if file.rows != group.rows or sum(each.rows for each in rewritten.before) != group.rows:
-        return f"its files have {counted(group.rows, 'row')}, and {file.rows:,} were written"
+    read = sum(each.rows for each in rewritten.before)
+    if not file.rows == read == group.rows:
+        return (
+            f"its files have {counted(group.rows, 'row')}, {read:,} were read, and {file.rows:,} were written"
+        )
     if rewritten.before != rewritten.after:
         return "the rows that were written aren't those that were read"
     if now.obstacle:
@@ -183,7 +186,7 @@ def _packed(files: Iterable[LiveFile], target: int) -> Iterator[tuple[LiveFile, 
 
 
 def _told(closed: Iterable[LiveFile]) -> Iterator[str]:
-    """Who has to know that files stay small."""
+    """Which files stay small although they could be compacted, and why: sentences for the report."""
     deleted = sorted(each.day or "" for each in closed if each.deletes)
     if deleted:
         yield (

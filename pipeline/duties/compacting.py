@@ -20,9 +20,9 @@ from pipeline.ports import Clock
 from pipeline.settings.upkeep_block import UpkeepSettings
 
 _APART = timedelta(seconds=5)
-"""Between two commits of one upkeep, so that a landing that lost an attempt to the first has committed before the second."""
+"""The pause between two commits of one upkeep, so that a landing that lost an attempt to the first has committed before the second."""
 _AT_ONCE = 16
-"""Groups of one Spark job and one commit: what is lost if the process dies before the commit."""
+"""The most groups of one Spark job and one commit. If the process dies before the commit, the work of one Spark job is lost."""
 _MOST_TOLD = 5
 
 
@@ -34,7 +34,7 @@ class Compacted:
     files: int = 0
     """The files that have the rows of these groups now."""
     bytes: int = 0
-    """Of these files."""
+    """The size of these files together."""
     left: tuple[Left, ...] = ()
     notes: tuple[str, ...] = ()
     """Which files were no part of the plan, and why."""

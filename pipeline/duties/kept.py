@@ -33,7 +33,7 @@ from pipeline.errors import HeadraceError
 from pipeline.settings.model import TimeSettings
 
 _WRITTEN_AT_ONCE = 100
-"""Rows. So many are written in about a second, and need no spreading."""
+"""This many rows are written in about a second, so they needn't be spread over several looks."""
 _PARTS = 6
 """In half of `times.checkpoint` a run looks about six times: before and after each wave, and in the pauses."""
 

@@ -116,7 +116,7 @@ def _dropped(files: tuple[LiveFile, ...]) -> Iterator[str]:
     if files:
         days = {each.day for each in files}
         rows = counted(sum(each.rows for each in files), "row")
-        yield f"{rows} of {counted(len(days), 'day')} before the retention dropped, in {counted(len(files), 'file')}"
+        yield f"{rows} of {counted(len(days), 'day')} older than upkeep.retention, in {counted(len(files), 'file')}"
 
 
 def _planned(groups: tuple[FileGroup, ...], left: tuple[str, ...]) -> Iterator[str]:

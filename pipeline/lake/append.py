@@ -46,7 +46,7 @@ those of other engines may belong to a commit that is still to come, which their
 
 
 def own_id() -> UUID:
-    """A new id that begins as those of Headrace do."""
+    """A new id that begins with `OWN_COMMIT`."""
     return UUID(OWN_COMMIT + uuid4().hex[len(OWN_COMMIT) :])
 
 

@@ -50,7 +50,7 @@ def _open(properties: Mapping[str, str]) -> Catalog:
     catalog = load_catalog(CATALOG_NAME, **properties)
     if type(catalog) is SqlCatalog:  # a subclass is the user's own choice
         catalog.engine.dispose()
-        # Of a database that was restarted since, the first use of each pooled connection would fail, and a tick or a wave with it.
+        # After a restart of the database the first use of each pooled connection would fail, and with it a tick or a wave.
         catalog = KeepingSqlCatalog(CATALOG_NAME, **{"pool_pre_ping": "true", **catalog.properties})
     if isinstance(catalog, SqlCatalog) and catalog.engine.dialect.name == "sqlite":
         # No pool: a SQLite connection that a forked child inherits may corrupt the database, and a

@@ -66,7 +66,7 @@ class CommitFiles:
             )
         paths = [file.path for file in self._files]
         if self._manifest is not None:
-            # It looks like an orphan, too, and a process may stand still for days after a refusal.
+            # The manifest looks like an orphan, too, and a process may stand still for days after a refusal.
             paths.append(self._manifest.manifest_path)
         with asking(storage), ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
             there = dict(zip(paths, pool.map(lambda path: io.new_input(path).exists(), paths), strict=True))

@@ -11,16 +11,14 @@ for a failure; the table itself is loaded again, and the walk over its snapshots
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, TableAlreadyExistsError
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
-from sqlalchemy.exc import IntegrityError
 
 from pipeline.clock import dice
 from pipeline.core.commit_pace import LastCommit, pause_after_refusal, pause_before
@@ -35,6 +33,7 @@ from pipeline.lake.append import PreparedCommit, landing_marks, prepare
 from pipeline.lake.aws_access import options_of_s3
 from pipeline.lake.catalog import asking, open_catalog
 from pipeline.lake.commit_files import CommitFiles
+from pipeline.lake.create_table import create_table
 from pipeline.lake.data_files import ids_of
 from pipeline.lake.evidence import Remains, evidence_of
 from pipeline.lake.expire import history_of, remove_snapshots
@@ -43,15 +42,7 @@ from pipeline.lake.history import head_of, links_of, main_of, older
 from pipeline.lake.metadata_files import finding_metadata
 from pipeline.lake.never_ours import check_never_ours
 from pipeline.lake.position_chain import Known, Link, landed, nearest_ours
-from pipeline.lake.schema import (
-    ORDER,
-    PARTITIONS,
-    PROPERTIES,
-    SCHEMA,
-    check_shape,
-    missing_parts,
-    using_properties_of,
-)
+from pipeline.lake.schema import SCHEMA, check_shape, missing_parts, using_properties_of
 from pipeline.lake.state_files import KeptStates, StateFiles
 from pipeline.lake.summary import Stored, state_in, summary_of
 from pipeline.lake_ports import Committed, LakeTable, StagingSpec, TableState
@@ -124,7 +115,7 @@ class IcebergTable(LakeTable):
     def ensure(self, *, create: bool) -> None:
         if create:
             with asking(f"the catalog of {self.identifier}"):
-                self._create()
+                create_table(self.catalog, self.identifier)
         # Other tools may remove or shorten Headrace's properties, and may do so again: each start checks them.
         for _ in range(_TRIES):
             table = self.open()
@@ -197,14 +188,7 @@ class IcebergTable(LakeTable):
                 return _committed(mine, tries[mine][1], on=base.state.shape)
             self._check_patience(len(tries), unsure)
             # After each look, not once: a process may have stood still for days since the last one.
-            try:
-                files.check(base.table.io, now=self.clock.now(), storage=f"the storage of {self.identifier}")
-            except Transient as gone:
-                if not unsure:
-                    raise
-                raise CommitUnknown(
-                    f"whether a commit to {self.identifier} landed isn't known, and it can't be tried again: {gone}"
-                ) from gone
+            self._check_files(files, base.table, unsure)
             # Decided anew on each base (D9): a range is accepted only if it begins at the position in this very snapshot, to
             # which the catalog's compare-and-swap then ties the commit. So each record lands once (I1), and the ranges of a shard
             # form one chain (I4).
@@ -284,23 +268,6 @@ class IcebergTable(LakeTable):
         )
 
     # --- the parts ------------------------------------------------------------------------------------------
-
-    def _create(self) -> None:
-        """Create namespace and table. A second process that creates them at the same moment finds them created."""
-        if self.catalog.table_exists(self.identifier):
-            # A role that may only write to an existing table needs no right to create one.
-            return
-        # SqlCatalog reports a namespace that another process creates at the same moment as an IntegrityError.
-        with suppress(NamespaceAlreadyExistsError, IntegrityError):
-            self.catalog.create_namespace(self.identifier.rpartition(".")[0])
-        with suppress(TableAlreadyExistsError):
-            self.catalog.create_table(
-                self.identifier,
-                SCHEMA,
-                partition_spec=PARTITIONS,
-                sort_order=ORDER,
-                properties={"format-version": "2", **PROPERTIES},
-            )
 
     def base(self) -> Base:
         """Load the table and its positions."""
@@ -400,6 +367,16 @@ class IcebergTable(LakeTable):
                 f"this host's clock differs from AWS's by {off.total_seconds():+.0f} s: a commit with its time could make the "
                 "table unreadable for other engines. Nothing was committed; set the clock (NTP), then try again"
             )
+
+    def _check_files(self, files: CommitFiles, table: Table, unsure: list[Exception]) -> None:
+        try:
+            files.check(table.io, now=self.clock.now(), storage=f"the storage of {self.identifier}")
+        except Transient as gone:
+            if not unsure:
+                raise
+            raise CommitUnknown(
+                f"whether a commit to {self.identifier} landed isn't known, and the commit can't be tried again: {gone}"
+            ) from gone
 
     def _check_patience(self, tried: int, unsure: list[Exception]) -> None:
         if len(unsure) >= _UNSURE_TRIES:

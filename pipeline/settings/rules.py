@@ -362,7 +362,7 @@ def _upkeep(settings: Settings) -> Iterator[Broken]:
     if retention is not None and retention < _LEAST_RETENTION:
         yield Broken(
             "upkeep.retention",
-            f"is {show(retention)}; allowed: {show(_LEAST_RETENTION)} or more, because whole days go",
+            f"is {show(retention)}; allowed: {show(_LEAST_RETENTION)} or more, because only whole days are removed",
         )
 
 

@@ -32,7 +32,7 @@ class UpkeepSettings:
     compact: bool = knob(
         default=True,
         doc="The upkeep job rewrites the small files of the waves as fewer and larger ones, on the Spark of the first worker. false: "
-        "something else does it, or nothing.",
+        "Headrace compacts nothing; choose it where another tool compacts the table.",
     )
     compact_after: timedelta = knob(
         timedelta(hours=1),
@@ -45,6 +45,6 @@ class UpkeepSettings:
         unit="bytes",
     )
     retention: timedelta | None = knob(
-        doc="Records that arrived longer ago than this leave the table, day by day (UTC), a day once all of it is older. Rows that others put "
-        "into these days leave too. Positions stay. Default: all records stay."
+        doc="The upkeep job removes records that arrived longer ago than this from the table, a whole day (UTC) at a time: a day goes once all of "
+        "it is older. Rows that other engines put into such a day go with it. Positions stay. Default: all records stay."
     )

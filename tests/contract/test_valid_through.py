@@ -10,7 +10,7 @@ from pipeline.core.lineage import Kind, LedgerPage
 from pipeline.core.position import Position
 from pipeline.core.valid_through import APPROXIMATE
 from tests.lake.files import NOON, ORIGIN, STREAM, a_key, a_landing, a_range, at
-from tests.lake.tables import IcebergLake, Lake, MemoryLake, append_as_others
+from tests.lake.tables import IcebergLake, Lake, MemoryLake, append_as_others, summary_of
 
 A, B = a_key(0), a_key(1)
 UP_TO_NOON = {STREAM: NOON - APPROXIMATE}
@@ -124,13 +124,6 @@ def iceberg(tmp_path: Path) -> IcebergLake:
     for key in (A, B):
         made.iceberg.commit(a_landing(made.iceberg.staging_spec(), key, after=None, numbers=[1]))
     return made
-
-
-def summary_of(lake: IcebergLake) -> dict[str, str]:
-    head = lake.iceberg.open().current_snapshot()
-    assert head is not None
-    assert head.summary is not None
-    return head.summary.additional_properties
 
 
 def test_a_summary_has_the_time_and_nothing_while_it_isnt_known(iceberg: IcebergLake):

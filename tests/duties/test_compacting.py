@@ -159,7 +159,7 @@ def test_days_before_the_retention_are_dropped_and_not_compacted_first(place: Pl
     report = place.upkeep(replace(SETTINGS, retention=3 * DAY)).run()
     assert [day for _, day in place.rewrites] == ["2026-02-05"]
     assert len(report.dropped) == 5
-    assert report.notes[0] == "5 rows of 1 day before the retention dropped, in 5 files"
+    assert report.notes[0] == "5 rows of 1 day older than upkeep.retention, in 5 files"
     position = place.lake.table.load().positions.of(A)
     assert position is not None
     assert position.sequence == 10

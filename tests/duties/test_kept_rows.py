@@ -233,52 +233,6 @@ def test_a_late_checkpoint_is_written_two_ticks_before_the_row_would_be_too_late
     assert place.rows.writes == [written()]
 
 
-@pytest.mark.parametrize(("rows", "at_once"), [(100, 0), (102, 17), (600, 100)])
-def test_from_half_of_the_time_on_each_look_writes_a_sixth_of_many_late_checkpoints(
-    rows: int, at_once: int
-) -> None:
-    """Else a thousand of them would be written in one wave, which would take many seconds longer than the others."""
-    place = kept(*(a_row(f"s{n}") for n in range(rows)), lands=None)
-    for n in range(rows):
-        place.kept.note_landed(a_key(f"s{n}"), landed(f"s{n}").staged)
-    place.clock.advance(LATEST / 2 - SECOND)
-    place.kept.write_late()
-    assert place.rows.writes == []
-    place.clock.advance(SECOND)
-    place.kept.write_late()
-    assert len(place.rows.writes) == at_once
-    place.clock.advance(LATEST / 2)
-    place.kept.write_late()
-    assert {each.key for each in place.rows.writes} == {f"s{n}" for n in range(rows)}
-    assert len(place.rows.writes) == rows
-
-
-def test_many_late_checkpoints_are_written_when_they_are_due_once_they_are_late_at_different_times() -> None:
-    """Else each row would be written every 35 s instead of every 50 s."""
-    place = kept(*(a_row(f"s{n}") for n in range(120)), lands=None)
-    for n in range(120):
-        if n and n % 20 == 0:
-            place.clock.advance(LATEST / 10)
-        place.kept.note_landed(a_key(f"s{n}"), landed(f"s{n}").staged)
-    for _ in range(5):
-        place.kept.write_late()
-        assert place.rows.writes == []
-        place.clock.advance(LATEST / 10)
-    place.kept.write_late()
-    assert {each.key for each in place.rows.writes} == {f"s{n}" for n in range(20)}
-
-
-def test_of_many_late_checkpoints_the_latest_are_written_first() -> None:
-    place = kept(*(a_row(f"s{n}") for n in range(120)), lands=None)
-    for n in (*range(1, 120), 0):
-        place.kept.note_landed(a_key(f"s{n}"), landed(f"s{n}").staged)
-        if n == 20:
-            place.clock.advance(SECOND)
-    place.clock.advance(LATEST / 2)
-    place.kept.write_late()
-    assert {each.key for each in place.rows.writes} == {f"s{n}" for n in range(1, 21)}
-
-
 def test_a_late_checkpoint_says_the_rate_and_the_look_of_the_last_wave() -> None:
     place = kept(a_row(throughput_kbps=8.0))
     place.log.landed.append(landed(rows=3, behind=timedelta(milliseconds=7)))

@@ -100,7 +100,7 @@ class Landing:
     _over: threading.Event = field(default_factory=threading.Event)
 
     def goes_on(self) -> None:
-        """Two further waves land, and an upkeep ends well: it began after this call."""
+        """Wait until two further waves have landed, and an upkeep that began after this call has ended well."""
         landed, kept = self.landed, self.kept
         eventually(
             lambda: self.broken or (self.landed >= landed + 2 and self.kept >= kept + 2),

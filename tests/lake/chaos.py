@@ -32,7 +32,7 @@ RECORDS, AT_ONCE = 1_000, 100
 """Records that each shard has, and records of a shard that one wave takes."""
 WRITERS = 4
 KILLED, FROZEN, UPKEPT = 0.08, 0.08, 0.06
-"""How likely each of these is in a turn."""
+"""How likely each of these is in one step of the chaos."""
 STALE, LOST, OVERTAKEN = 0.3, 0.15, 0.3
 """How likely a writer begins from an old position or checkpoint, loses a request or its answer, and is overtaken by another commit."""
 HOURS = timedelta(hours=8)

@@ -301,3 +301,11 @@ def after_next_swap(catalog: Catalog, act: Callable[[], object]) -> None:
         return answer
 
     patch(catalog, "commit_table", commit_and_act)
+
+
+def summary_of(lake: IcebergLake) -> dict[str, str]:
+    """The summary of main's newest snapshot."""
+    head = lake.iceberg.open().current_snapshot()
+    assert head is not None
+    assert head.summary is not None
+    return head.summary.additional_properties

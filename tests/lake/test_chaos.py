@@ -18,7 +18,7 @@ def test_no_record_is_lost_or_doubled_by_the_products_commit_with_upkeep_at_work
     missing = {"killed", "woken", "lost", "overtaken", "refused", "expired", "deleted"} - {
         what for what, n in outcome.happened.items() if n
     }
-    assert not missing, "the chaos has to bite, also the upkeep"
+    assert not missing, "each of these troubles has to happen, and upkeep has to delete files"
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -11,7 +11,7 @@ from pipeline.errors import ChainBroken, WrongShape
 from pipeline.lake import read
 from pipeline.lake.state_files import Pointer
 from tests.lake.files import ORIGIN, a_key, a_landing, a_range, at, with_origin
-from tests.lake.tables import IcebergLake
+from tests.lake.tables import IcebergLake, summary_of
 
 MANY = [a_key(n) for n in range(4_000)]
 DIGITS = 49_590_338_271_490_256_608_559_692_538_361_571_095_921_575_989_136_588_898
@@ -29,13 +29,6 @@ def lake(tmp_path: Path) -> IcebergLake:
 def hash_of(key: ShardKey) -> int:
     """Sequence numbers that can't be compressed."""
     return pow(7, int(key.shard_id[-12:]) + 1, 10**30 + 57)
-
-
-def summary_of(lake: IcebergLake) -> dict[str, str]:
-    head = lake.iceberg.open().current_snapshot()
-    assert head is not None
-    assert head.summary is not None
-    return head.summary.additional_properties
 
 
 def test_large_positions_are_written_to_a_file_and_read_back_completely(lake: IcebergLake):

@@ -1,8 +1,7 @@
 """What upkeep deletes of a real table's files, and what it leaves."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,80 +11,18 @@ import pytest
 from pipeline.core.deletion_plan import StoredFile
 from pipeline.core.landing import Proposal
 from pipeline.core.lineage import Kind
-from pipeline.duties.upkeep import Upkeep, UpkeepReport
 from pipeline.errors import Transient, Unreachable, WrongShape
 from pipeline.lake import stage_task, summary
 from pipeline.lake.schema import PROPERTIES
 from pipeline.lake.state_files import Pointer
 from pipeline.lake.table_files import IcebergFiles
-from pipeline.lake_ports import TableFiles
-from pipeline.settings.upkeep_block import UpkeepSettings
-from tests.lake.files import ORIGIN, StandingClock, a_key, a_landing, a_range, at
+from tests.lake.files import a_key, a_range, at
 from tests.lake.tables import IcebergLake, append_as_others, patch
-from tests.lake.upkeeps import upkeep_of
+from tests.lake.upkeeps import DAY, FEW, A, Kept
 from tests.lake.written import write_files
 
-A = a_key(0)
-DAY = timedelta(days=1)
-FEW = UpkeepSettings(keep_snapshots=1, keep_for=timedelta(minutes=1))
 HISTORY = 3
 """Older metadata files that the log names, instead of 200."""
-
-
-@dataclass
-class Kept:
-    """A table with its upkeep, whose clock a test moves on."""
-
-    lake: IcebergLake
-    is_new: bool = True
-
-    def __post_init__(self) -> None:
-        if self.is_new:
-            # The table was created at the host's time, which no commit may go behind.
-            self.lake.clock.at = datetime.now(UTC) + timedelta(hours=1)
-            self.lake.iceberg.commit(ORIGIN)
-
-    @property
-    def clock(self) -> StandingClock:
-        return self.lake.clock
-
-    @property
-    def root(self) -> Path:
-        return Path(self.lake.iceberg.open().location().removeprefix("file://"))
-
-    def upkeep(self, settings: UpkeepSettings = FEW) -> Upkeep:
-        return upkeep_of(self.lake.iceberg, settings, self.clock)
-
-    def lake_files(self) -> TableFiles:
-        return self.upkeep().deleting[0].files
-
-    def days(self, count: int, settings: UpkeepSettings = FEW) -> list[UpkeepReport]:
-        """One upkeep each day."""
-        found = []
-        for _ in range(count):
-            found.append(self.upkeep(settings).run())
-            self.clock.at += DAY
-        return found
-
-    def proposal(self, after: int | None, number: int) -> Proposal:
-        spec = self.lake.iceberg.staging_spec()
-        made = a_landing(spec, A, after=after, numbers=[number])
-        staged = tuple(replace(each, staged_at=self.clock.at) for each in made.files)
-        return replace(made, files=staged)
-
-    def land(self, number: int) -> None:
-        before = self.lake.iceberg.load().positions.of(A)
-        committed = self.lake.iceberg.commit(self.proposal(before.sequence if before else None, number))
-        assert not committed.landing.refused
-
-    def files(self, folder: str = "") -> set[str]:
-        root = self.root / folder
-        return {str(each.relative_to(self.root)) for each in root.rglob("*") if each.is_file()}
-
-    def states(self) -> set[str]:
-        return {
-            each.name for each in (self.lake.folder / "state").glob("*-*.json") if "upkeep" not in each.name
-        }
 
 
 @pytest.fixture
