@@ -150,7 +150,8 @@ class _Execution:
     def run(self) -> None:
         try:
             ending = self._read()
-        except Exception:
+        except BaseException:
+            # Dagster's own exception for a run that is terminated is no Exception.
             self._reporter.settle()
             raise
         if ending.error is not None:

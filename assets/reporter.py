@@ -103,8 +103,11 @@ class Reporter:
 
     def settle(self) -> None:
         """Wait until all events are written, where the run fails unexpectedly: Dagster goes by their order."""
-        self._wait()
-        self._thread.shutdown()
+        try:
+            self._wait()
+        finally:
+            # Also where one couldn't be written: the events after it are written before the run's last ones.
+            self._thread.shutdown()
 
     def _remember(self, landed: Landed) -> None:
         """Add what a wave has landed of one shard to what is reported next."""

@@ -134,6 +134,8 @@ class _Reading:
             )
 
     def next_page(self) -> RecordPage:
+        # Not by `_ask` alone: with a small share the pause after a full page is longer than the patience for one request.
+        self._keep_pace()
         answer, answered = self._with_patience(self._ask)
         size = answer.bytes + _bytes_of_keys(answer)
         self._pace.note_page(size)
@@ -161,12 +163,16 @@ class _Reading:
         if self._iterator is None:
             self._iterator = self._new_iterator()
         # Before a retry too: a shard's limits hold over all its readers (I28).
-        if wait := self._pace.wait(self._host.monotonic()):
-            self._host.sleep(wait)
-        self._pace.note_call(self._host.monotonic())
+        self._keep_pace()
         # Only now, because a reading that waits for its pace needs no memory.
         with GATE.room(self._size):
+            # Within, because a request may have waited for its room.
+            self._pace.note_call(self._host.monotonic())
             return self._answer(self._iterator)
+
+    def _keep_pace(self) -> None:
+        if wait := self._pace.wait(self._host.monotonic()):
+            self._host.sleep(wait)
 
     def _answer(self, iterator: str) -> tuple[PageAnswer, datetime]:
         raw = self._get_records(iterator)

@@ -19,9 +19,9 @@ _WEIGHT: Final = 0.25
 
 
 class Gate:
-    def __init__(self, most: float = _AT_ONCE) -> None:
+    def __init__(self, most: int = _AT_ONCE) -> None:
         self._most = most
-        self._taken = 0.0
+        self._taken = 0
         self._mean: float = _FULL
         self._changed = Condition()
 
@@ -30,7 +30,8 @@ class Gate:
         """Wait until one more answer may come. `last`: bytes of the shard's last answer, None before the first."""
         with self._changed:
             # One answer may always come, however large.
-            size = min(self._most, self._mean if last is None else last)
+            # Whole bytes: sums of fractions leave a rest when all answers have gone, and then the whole room is never free again.
+            size = min(self._most, int(self._mean) if last is None else last)
             self._changed.wait_for(lambda: self._taken + size <= self._most)
             self._taken += size
         try:

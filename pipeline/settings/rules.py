@@ -232,6 +232,11 @@ def _mode(settings: Settings) -> Iterator[Broken]:
         )
 
 
+_LEAST_SHARE = 0.1
+"""With it, a page of 10 MiB is followed by a pause of 50 s, which may begin just before a wave's time is over. A run counts as hung at the
+earliest a minute after that time."""
+
+
 def _fractions(settings: Settings) -> Iterator[Broken]:
     for key, value in (
         ("assignment.tolerance", settings.assignment.tolerance),
@@ -241,6 +246,13 @@ def _fractions(settings: Settings) -> Iterator[Broken]:
     ):
         if not 0 < value <= 1:
             yield Broken(key, f"is {value}; allowed: a fraction, more than 0 and at most 1 (0.1)")
+    share = settings.wave.shard_share
+    if 0 < share < _LEAST_SHARE:
+        yield Broken(
+            "wave.shard_share",
+            f"is {share}; allowed: {_LEAST_SHARE} to 1. After a page of 10 MiB, the largest, a run with a smaller share would pause for so long "
+            "that it counts as hung",
+        )
     most = settings.kcl.max_throughput_kbps
     if most is not None and most <= 0:
         yield Broken("kcl.max_throughput_kbps", f"is {most}; allowed: more than 0")

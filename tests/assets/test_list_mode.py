@@ -7,7 +7,10 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.errors import DagsterExecutionInterruptedError
+from dagster._core.events import DagsterEvent
 
+from assets.reporter import Reporter
 from pipeline.core.change import Applied, claim
 from pipeline.duties.wave import Arrow
 from pipeline.errors import Throttled, Unreachable
@@ -180,6 +183,48 @@ def test_the_next_wave_reads_while_dagster_still_writes_the_events_of_the_last_o
     assert waited
     assert all(waited)
     assert [each.metadata["records"].value for each in world.materializations(key(0))] == [10, 10]
+
+
+def test_what_a_run_has_landed_is_reported_before_dagster_writes_that_the_run_was_terminated(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+):
+    over = Event()
+    claimed: list[Arrow] = []
+    order: list[str] = []
+    write, fail = dg.AssetExecutionContext.log_event, DagsterEvent.step_failure_event
+    settle = Reporter.settle
+
+    def write_late(context: dg.AssetExecutionContext, event: Any) -> None:
+        over.wait(60)
+        order.append("landed")
+        write(context, event)
+
+    def note_failure(*args: Any, **named: Any) -> DagsterEvent:
+        order.append("terminated")
+        over.set()
+        return fail(*args, **named)
+
+    def settle_late(reporter: Reporter) -> None:
+        over.set()
+        settle(reporter)
+
+    def terminate(arrow: Arrow, _keys: tuple[str, ...]) -> None:
+        if arrow is Arrow.CLAIMED:
+            claimed.append(arrow)
+        if arrow is Arrow.CLAIMED and len(claimed) == 2:
+            raise DagsterExecutionInterruptedError
+
+    monkeypatch.setattr(dg.AssetExecutionContext, "log_event", write_late)
+    monkeypatch.setattr(DagsterEvent, "step_failure_event", note_failure)
+    monkeypatch.setattr(Reporter, "settle", settle_late)
+    world = make_world(shards=1, wave_records=10, on_arrow=terminate)
+    world.settle()
+    world.world.produce(0, 20)
+
+    assert not world.read().success
+
+    assert order == ["landed", "terminated"]
+    assert [each.metadata["records"].value for each in world.materializations(key(0))] == [10]
 
 
 def test_of_more_than_fifty_shards_only_those_with_records_or_errors_are_announced(make_world: MakeWorld):

@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from threading import Barrier, Event
+from threading import Barrier, Event, Thread
 
 import pytest
 
@@ -44,6 +44,29 @@ def test_an_answer_larger_than_the_whole_room_comes_alone():
     gate = Gate(100)
     with gate.room(1_000):
         pass
+
+
+def test_the_whole_room_is_free_again_after_answers_of_any_size():
+    """Sizes that are means aren't whole numbers, and a sum of such numbers isn't exact."""
+    gate = Gate(100)
+    for _ in range(60):
+        gate.note(10)
+    for size in (10, 17, 23, 5, 31) * 20:
+        first, second = ExitStack(), ExitStack()
+        gate.note(size)
+        first.enter_context(gate.room(None))
+        gate.note(size + 1)
+        second.enter_context(gate.room(None))
+        first.close()
+        second.close()
+    came = Event()
+
+    def receive() -> None:
+        with gate.room(1_000):
+            came.set()
+
+    Thread(target=receive, daemon=True).start()
+    assert came.wait(timeout=60)
 
 
 def test_a_failed_request_leaves_its_room():

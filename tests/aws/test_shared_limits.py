@@ -41,11 +41,11 @@ def reads_of(world: World, *neighbours: Neighbour) -> Reads:
     )
 
 
-@pytest.mark.parametrize(("share", "record"), [(0.3, 100_000), (0.8, 1_000), (1.0, 100_000)])
 def _ignore(_key: ShardKey, _rows: object) -> None:
     """Instead of the files of a task."""
 
 
+@pytest.mark.parametrize(("share", "record"), [(0.3, 100_000), (0.8, 1_000), (1.0, 100_000)])
 def test_a_reader_without_neighbours_uses_its_share_and_is_never_refused(share: float, record: int):
     world = a_backlog(40, record=record)
     began = world.aws.clock()
@@ -151,6 +151,19 @@ def test_a_refused_reader_never_waits_longer_than_half_a_second():
     until_tip(world.reader().pages(world.batch()))
 
     assert max(world.sleeps) == 0.5
+
+
+def test_the_pause_of_a_small_share_leaves_the_patience_for_troubles():
+    world = a_backlog(30)
+    pages = world.reader(share=0.2).pages(world.batch())
+    read = [next(pages)]
+    # The page has 10 MiB, for which a reader with this share pauses for longer than it tries one request again.
+    world.aws.inject("throttle", operation="GetRecords", count=2)
+
+    read.append(next(pages))
+
+    assert max(world.sleeps) > 20
+    assert len(numbers_of(read)) == sum(page.rows for page in read)
 
 
 def test_an_iterator_that_expires_while_neighbours_use_up_the_limit_loses_and_doubles_nothing():

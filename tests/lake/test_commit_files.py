@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFile
@@ -12,7 +13,7 @@ from pipeline.errors import Unreachable
 from pipeline.lake import commit_files
 from pipeline.lake.data_files import data_files
 from tests.lake.files import ORIGIN, a_file, a_key, a_landing, a_range, numbers_in
-from tests.lake.tables import IcebergLake, append_as_others, commit_nothing
+from tests.lake.tables import IcebergLake, append_as_others, commit_nothing, patch
 
 A, B = a_key(0), a_key(1)
 
@@ -97,6 +98,49 @@ def test_after_a_request_without_an_answer_the_next_attempt_has_a_manifest_of_it
     lake.lose("request")
     lake.table.commit(a_landing(lake.iceberg.staging_spec(), A, after=None, numbers=[1]))
     assert len(manifests(lake) - before) == 2
+    assert lake.numbers() == {A.shard_id: [1]}
+
+
+def land_and_call_it_a_refusal(lake: IcebergLake, then: Callable[[], object]) -> None:
+    """botocore repeats a request whose answer was lost, and gets a refusal, because its own first request has landed."""
+    commit = lake.iceberg.catalog.commit_table
+
+    def commit_twice(*args: Any) -> Any:
+        patch(lake.iceberg.catalog, "commit_table", commit)
+        commit(*args)
+        then()
+        return commit(*args)
+
+    patch(lake.iceberg.catalog, "commit_table", commit_twice)
+
+
+@pytest.mark.parametrize("refusals", [0, 1])
+def test_a_commit_that_landed_and_was_called_refused_counts_once(lake: IcebergLake, refusals: int):
+    """Also where its manifest is one that an earlier attempt has written."""
+    before = manifests(lake)
+    proposal = a_landing(lake.iceberg.staging_spec(), A, after=None, numbers=[1])
+
+    def real_refusal() -> None:
+        lake.handle().carry()
+        land_and_call_it_a_refusal(lake, then=lambda: None)
+
+    if refusals:
+        lake.before_next_swap(real_refusal)
+    else:
+        land_and_call_it_a_refusal(lake, then=lambda: None)
+    snapshot = lake.table.commit(proposal).snapshot
+    assert len(manifests(lake) - before) == 1
+    assert snapshot == lake.handle().load().snapshot
+    assert lake.numbers() == {A.shard_id: [1]}
+
+
+def test_a_commit_that_landed_and_was_called_refused_and_was_rolled_back_lands_once_more(lake: IcebergLake):
+    before = manifests(lake)
+    proposal = a_landing(lake.iceberg.staging_spec(), A, after=None, numbers=[1])
+    land_and_call_it_a_refusal(lake, then=lambda: lake.rollback(1))
+    committed = lake.table.commit(proposal)
+    assert len(manifests(lake) - before) == 1
+    assert committed.snapshot == lake.handle().load().snapshot
     assert lake.numbers() == {A.shard_id: [1]}
 
 

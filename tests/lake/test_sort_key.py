@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,12 +19,15 @@ from pyiceberg.types import LongType, StringType
 from pipeline.core.landing import Proposal
 from pipeline.core.lineage_rows import order_text
 from pipeline.core.position import Position
+from pipeline.duties.compacting import Compacting
 from pipeline.errors import WrongShape
-from pipeline.lake import read
+from pipeline.lake import read, stage_files
 from pipeline.lake.iceberg import IcebergTable
+from pipeline.lake.live_table import IcebergLive
 from pipeline.lake.schema import PARTITIONS, PROPERTIES, SCHEMA
 from pipeline.lake.sort_key import SORT_KEY, sort_keys
 from pipeline.lake.stage_task import stage_batches
+from tests.lake.compactions import SETTINGS, InProcess
 from tests.lake.files import a_key, a_landing, a_range, with_origin
 from tests.lake.stage_script import ROOMY, a_batch, a_page, a_spec, rows_of, script, stage
 from tests.lake.tables import IcebergLake, before_next_swap
@@ -223,3 +228,58 @@ def test_positions_are_rebuilt_from_rows_with_and_without_sort_keys(old: Iceberg
     land_staged(old, 1, 2, 30)
     (last,) = old.iceberg.evidence([A.stream]).rows.values()
     assert last.sequence == 30
+
+
+def test_a_compaction_keeps_rows_with_and_without_sort_keys_of_files_with_many_row_groups(
+    old: IcebergLake, monkeypatch: pytest.MonkeyPatch
+):
+    old.clock.at = datetime.now(UTC) + timedelta(hours=2)
+    monkeypatch.setattr(stage_files, "ROW_GROUP", 1)
+    land_both(old, [2, 3, 4], [1, 2, 3])
+    old.handle().ensure(create=False)
+    land_both(old, [5, 6, 7], [4, 5, 6])
+    # The keys that are in that file belong to a column that is gone.
+    change_columns(old, lambda change: change.delete_column(SORT_KEY))
+    old.handle().ensure(create=False)
+    for first in (8, 11):
+        land_both(old, [first, first + 1, first + 2], [first - 1, first, first + 1])
+    rows, positions = rows_in(old), old.handle().load().positions
+    assert rows[SORT_KEY].null_count == 13
+
+    rewriter = InProcess(old.iceberg)
+    compacting = Compacting(
+        table=IcebergLive(old.handle()), rewriter=lambda: rewriter, settings=SETTINGS, clock=old.clock
+    )
+    assert [len(group.files) for group in compacting.run().done] == [5]
+
+    assert rows_in(old).equals(rows)
+    assert old.handle().load().positions == positions
+    (file,) = IcebergLive(old.handle()).live().files
+    written = pq.read_table(file.path, columns=["shard_id", "sequence_number"], partitioning=None).to_pylist()
+    order = [(row["shard_id"], int(row["sequence_number"])) for row in written]
+    assert order == sorted(order)
+
+
+def land_both(lake: IcebergLake, of_a: list[int], of_b: list[int]) -> None:
+    """Land what a task staged of two shards that took turns: each page is a row group."""
+    b = a_key(1)
+    pages = script(
+        s0=[a_page(*of_a[:2], behind=1), a_page(*of_a[2:])],
+        s1=[a_page(of_b[0], key=b, behind=1), a_page(*of_b[1:], key=b)],
+    )
+    at = lake.handle().load().positions
+    after = {key: found.sequence if (found := at.of(key)) else None for key in (A, b)}
+    batches = [a_batch(0, after=after[A]), a_batch(1, after=after[b])]
+    manifest = stage_batches(batches, pages, spec=lake.iceberg.staging_spec(), limits=ROOMY, threads=2)
+    assert pq.read_metadata(manifest.files[0].path).num_row_groups == 4
+    files = tuple(replace(file, staged_at=lake.clock.at) for file in manifest.files)
+    ranges = (
+        a_range(A, after[A], of_a[-1], rows=len(of_a), files=files),
+        a_range(b, after[b], of_b[-1], rows=len(of_b), files=files),
+    )
+    assert not lake.handle().commit(Proposal(ranges, files)).landing.refused
+
+
+def rows_in(lake: IcebergLake) -> pa.Table:
+    found = read.rows(lake.handle()).cast(lake.iceberg.open().schema().as_arrow())
+    return found.sort_by([("shard_id", "ascending"), ("sequence_number", "ascending")]).combine_chunks()

@@ -121,6 +121,7 @@ CONFLICTING = [
     ),
     ("assignment: {tolerance: 10}", "assignment.tolerance is 10.0; allowed: a fraction"),
     ("wave: {shard_share: 0}", "wave.shard_share is 0.0; allowed: a fraction"),
+    ("wave: {shard_share: 0.09}", "wave.shard_share is 0.09; allowed: 0.1 to 1"),
     ("wave: {shard_share: 50}", "wave.shard_share is 50.0; allowed: a fraction"),
     ("kcl: {dampening: 0}", "kcl.dampening is 0.0; allowed: a fraction"),
     ("kcl: {ema_alpha: 1.01}", "kcl.ema_alpha is 1.01; allowed: a fraction"),
