@@ -368,7 +368,7 @@ def without_a_row(table: pa.Table) -> pa.Table:
 
 
 def without_a_byte(table: pa.Table) -> pa.Table:
-    payloads = table["data"].to_pylist()
+    payloads: list[Any] = table["data"].to_pylist()
     shorter: Any = pa.array([payloads[0][:-1], *payloads[1:]], table.schema.field("data").type)
     place = table.schema.get_field_index("data")
     return table.set_column(place, table.schema.field(place), shorter)
