@@ -1,5 +1,6 @@
 """What a compaction of a real table keeps, and what it leaves to the next time (I35)."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -362,13 +363,25 @@ def test_rows_of_every_shard_count_in_the_digest(small: Small):
     assert len(read.landed_files(small.table)) == 1
 
 
-def test_a_file_that_lost_a_row_on_its_way_to_the_storage_is_never_committed(
-    small: Small, monkeypatch: pytest.MonkeyPatch
+def without_a_row(table: pa.Table) -> pa.Table:
+    return pa.concat_tables([table.slice(1), table.slice(1, 1)])
+
+
+def without_a_byte(table: pa.Table) -> pa.Table:
+    payloads: list[Any] = table["data"].to_pylist()
+    shorter: Any = pa.array([payloads[0][:-1], *payloads[1:]], table.schema.field("data").type)
+    place = table.schema.get_field_index("data")
+    return table.set_column(place, table.schema.field(place), shorter)
+
+
+@pytest.mark.parametrize("loses", [without_a_row, without_a_byte])
+def test_a_file_that_lost_something_on_its_way_to_the_storage_is_never_committed(
+    small: Small, monkeypatch: pytest.MonkeyPatch, loses: Callable[[pa.Table], pa.Table]
 ):
     write = pq.ParquetWriter.write_table
 
     def losing(writer: pq.ParquetWriter, table: pa.Table, *args: Any, **options: Any) -> None:
-        write(writer, pa.concat_tables([table.slice(1), table.slice(1, 1)]), *args, **options)
+        write(writer, loses(table), *args, **options)
 
     monkeypatch.setattr(pq.ParquetWriter, "write_table", losing)
     done = small.compacting().run()
