@@ -164,7 +164,7 @@ class _Reading:
         if wait := self._pace.wait(self._host.monotonic()):
             self._host.sleep(wait)
         self._pace.note_call(self._host.monotonic())
-        # Only now, because a reading that waits for its pace needs no memory.
+        # The gate comes after the pace, because a reading that only waits needs no memory.
         with GATE.room(self._size):
             return self._answer(self._iterator)
 

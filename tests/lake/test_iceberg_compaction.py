@@ -15,6 +15,7 @@ from pipeline.duties.compacting import Compacting
 from pipeline.errors import CommitUnknown
 from pipeline.lake import read, summary
 from pipeline.lake.data_files import data_files
+from pipeline.lake.day_file import DayFile
 from pipeline.lake.lineage_table import IcebergLineage
 from pipeline.lake.live_table import IcebergLive
 from pipeline.lake.read import ledger
@@ -365,12 +366,12 @@ def test_rows_of_every_shard_count_in_the_digest(small: Small):
 def test_a_file_that_lost_a_row_on_its_way_to_the_storage_is_never_committed(
     small: Small, monkeypatch: pytest.MonkeyPatch
 ):
-    write = pq.write_table
+    write = DayFile.write_sorted
 
-    def losing(table: pa.Table, *args: Any, **options: Any) -> None:
-        write(pa.concat_tables([table.slice(1), table.slice(1, 1)]), *args, **options)
+    def losing(file: DayFile, rows: pa.Table, **options: Any) -> None:
+        write(file, pa.concat_tables([rows.slice(1), rows.slice(1, 1)]), **options)
 
-    monkeypatch.setattr(pq, "write_table", losing)
+    monkeypatch.setattr(DayFile, "write_sorted", losing)
     done = small.compacting().run()
     assert not done.done
     assert "aren't those that were read" in done.left[0].why
