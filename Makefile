@@ -47,7 +47,7 @@ decides := tests/core tests/kcl tests/duties tests/beside_kcl
 coverage: setup ## measure what the quick tests of the deciding code leave out; fails below the floor in pyproject.toml
 	@$(in_venv) HYPOTHESIS_PROFILE=few pytest $(in_parallel) -m "not slow" --cov --cov-report=term-missing:skip-covered $(or $(ARGS),$(decides))
 
-mutants: setup ## plant small mistakes, one at a time, and tell which of them no test notices (15 minutes)
+mutants: setup ## plant small mistakes, one at a time, and tell which of them no test notices (15 to 30 minutes)
 	@$(in_venv) python -m tests.mutants $(ARGS)
 
 local: setup ## run the stand-in for AWS on this machine

@@ -32,7 +32,7 @@ from tests.duties.virtual_time import Deployment
 
 SHARDS = (10, 200, 1_000, 10_000)
 GOAL_AT, GOAL = 200, 0.03
-"""The most writes of lease rows that each of so many flowing shards may cost in a second."""
+"""The number of flowing shards at which the goal is measured, and the goal: the most writes of lease rows a second and shard."""
 HOUR, FIVE_MINUTES, A_MINUTE = 3600.0, 300.0, 60.0
 QUIET_LOOK = 6 * HOUR
 """A shard at rest is read once in this time: a quarter of the retention, which is a day."""

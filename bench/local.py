@@ -64,7 +64,10 @@ def report(aws: LocalAws, what: str, once: Callable[[], int], *, size: int, seco
     while time.perf_counter() - began < seconds:
         records += once()
     took = time.perf_counter() - began
-    client, server = time.process_time() - client, max(0.01, aws.cpu_seconds() - server)  # counted in 10 ms
+    client, server = (
+        time.process_time() - client,
+        max(0.01, aws.cpu_seconds() - server),
+    )  # CPU time is counted in steps of 10 ms
     rate = records / took
     print(
         f"{what:>18}: {rate:>9,.0f}/s {rate * size / 1e6:>7.1f} MB/s; CPU client {client / took:.0%}, server "

@@ -107,7 +107,7 @@ def _client(page: list[bytes]) -> Any:
 
 
 def _no_pause(_seconds: float) -> None:
-    """Instead of keeping to a shard's limits: it is the CPU that is measured."""
+    """Takes the place of the pauses that keep to a shard's limits, because only memory is measured."""
 
 
 def main() -> int:

@@ -188,7 +188,7 @@ def _client(answers: Answers) -> Any:
 
 
 def _no_pause(_seconds: float) -> None:
-    """Instead of keeping to a shard's limits: it is the CPU that is measured."""
+    """Takes the place of the pauses that keep to a shard's limits, because only CPU is measured."""
 
 
 def _plain(client: Any, folder: str) -> int:

@@ -294,7 +294,7 @@ def _spark() -> Iterator[int]:
                 command = (entry / "cmdline").read_bytes()
                 if mark in (entry / "environ").read_bytes() and b"pipeline.local" not in command:
                     yield int(entry.name)
-            except OSError:  # it has ended
+            except OSError:  # the process has ended
                 continue
 
 

@@ -92,7 +92,7 @@ class Writer:
         return table
 
     def _be_late(self, *_: Any) -> None:
-        # Before SQLite takes its lock: a slow network holds up nobody else.
+        # The delay comes before SQLite takes its lock: a slow network holds up nobody else.
         time.sleep(self.late)
 
 
@@ -102,7 +102,7 @@ def main() -> int:
     )
     parser.add_argument("--quick", action="store_true", help="8 writers for 20 seconds")
     parser.add_argument("--writers", type=int, nargs="+", help="how many writers, instead of 8 and 32")
-    parser.add_argument("--seconds", type=float, help="how long they begin landings")
+    parser.add_argument("--seconds", type=float, help="for how many seconds the writers begin landings")
     parser.add_argument(
         "--late", type=float, default=50.0, help="milliseconds added to each request to the catalog"
     )

@@ -55,7 +55,7 @@ def main() -> int:
     for record in records.to_pylist():
         print(record["shard_id"], record["sequence_number"], record["data"].decode(errors="replace"))
     print(f"{records.num_rows} new records")
-    # Last of all: if this program dies before, it reads the same records again.
+    # The file is written last of all: if this program dies before, it reads the same records again.
     MEMORY.write_text(str(upto))
     return 0
 

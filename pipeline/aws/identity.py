@@ -28,9 +28,9 @@ class Identity:
 
     def of(self, environ: Mapping[str, str]) -> tuple[object, ...]:
         """A value that changes whenever a new client could use other credentials or another endpoint: at once for a variable,
-        within a second for a file. It holds keys: never show it.
+        within a second for a file. The value holds keys: never show it.
         """
-        # The names alone are filtered first: reading a value of os.environ decodes it.
+        # The names are filtered before any value is read: reading a value of os.environ decodes it.
         variables = tuple(sorted((name, environ[name]) for name in environ if name.startswith("AWS_")))
         now = self._monotonic()
         if variables != self._variables or now - self._looked >= _CHECKED_EVERY:

@@ -21,7 +21,7 @@ BYTES_A_SECOND = 2.0 * 1024 * 1024
 MOST_RECORDS = 10_000
 """Records in a page at most."""
 _SAVED = 10.0
-"""Seconds. Twice as long as a page of another reader can keep this one waiting."""
+"""Seconds of allowance that a reader can save: twice the time for which a page of another reader can keep it waiting."""
 _ON_THE_WAY = 0.005
 """Seconds. Kinesis counts a page when it gives the page, a moment after the call was sent."""
 

@@ -62,7 +62,7 @@ def reached(stream: StreamId, positions: Positions) -> datetime | None:
     bounds = [at.witness for at in placed.values() if not at.ended]
     for child, parents in children_of_ends(stream, positions).items():
         if child not in placed:
-            # Its records arrived after all of its parents'. Not all of its parents may have ended yet: the earliest is safe.
+            # A child's records arrived after those of all its parents, of which some may be open: the earliest time is safe.
             bounds.extend(placed[parent].witness for parent in parents)
     known = [at for at in bounds if at is not None]
     return min(known) - APPROXIMATE if known and len(known) == len(bounds) else None

@@ -82,8 +82,7 @@ class Attempt:
         return tuple(row.key for row in held if row.looked_at is None or row.behind_ms)
 
     def look(self) -> tuple[Problem, ...]:
-        """Called at each worker tick of a pause: give away what others wait for. Returns the rows that were lost. An error passes by,
-        because the next wave looks, too."""
+        """Called at each worker tick of a pause: give away what others wait for. Returns the rows that were lost. An error doesn't end the run, because the next wave looks, too."""
         return self._between(self.kept.look)
 
     def let_go(self) -> tuple[Problem, ...]:

@@ -39,7 +39,7 @@ _STATISTICS = [
 
 
 class DayFile:
-    """Only one thread at a time uses it. The file is made with its first row group."""
+    """Only one thread at a time may use a DayFile. The file is made with its first row group."""
 
     def __init__(self, place: Place, day: date, name: str) -> None:
         self.day = day

@@ -40,7 +40,7 @@ _LONGEST_PAUSE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Exchange:
+class _Changes:
     """What one attempt changes."""
 
     added: tuple[StagedFile, ...]
@@ -48,7 +48,7 @@ class _Exchange:
     operation: Operation
 
 
-_Decide = Callable[[LiveFiles], _Exchange | None]
+_Decide = Callable[[LiveFiles], _Changes | None]
 
 
 class IcebergLive(LiveTable):
@@ -66,7 +66,7 @@ class IcebergLive(LiveTable):
         left: list[Left] = []
         done: list[Rewritten] = []
 
-        def decide(live: LiveFiles) -> _Exchange | None:
+        def decide(live: LiveFiles) -> _Changes | None:
             reasons = [(each, why_left(each, live)) for each in rewritten]
             left[:] = [Left(each.group, why) for each, why in reasons if why is not None]
             done[:] = [each for each, why in reasons if why is None]
@@ -74,7 +74,7 @@ class IcebergLive(LiveTable):
                 return None
             removed = tuple(file for each in done for file in each.group.files)
             added = tuple(each.file for each in done if each.file is not None)
-            return _Exchange(added, removed, Operation.REPLACE)
+            return _Changes(added, removed, Operation.REPLACE)
 
         is_tried, snapshot = self._commit(decide)
         if is_tried and snapshot is None:
@@ -85,10 +85,10 @@ class IcebergLive(LiveTable):
     def drop(self, before: date) -> tuple[LiveFile, ...]:
         dropped: tuple[LiveFile, ...] = ()
 
-        def decide(live: LiveFiles) -> _Exchange | None:
+        def decide(live: LiveFiles) -> _Changes | None:
             nonlocal dropped
             dropped = outlived(live, before=before)
-            return _Exchange((), dropped, Operation.DELETE) if dropped else None
+            return _Changes((), dropped, Operation.DELETE) if dropped else None
 
         _, snapshot = self._commit(decide)
         return () if snapshot is None else dropped
@@ -119,7 +119,7 @@ class IcebergLive(LiveTable):
             self._lake.clock.pause(dice() * _LONGEST_PAUSE)
         return True, None
 
-    def _prepare(self, base: Base, exchange: _Exchange, removed: list[DataFile]) -> PreparedCommit:
+    def _prepare(self, base: Base, exchange: _Changes, removed: list[DataFile]) -> PreparedCommit:
         table = base.table
         check_shape(table)
         carried = Landing(LedgerPage(), (), (), base.state.positions, base.state.through)

@@ -1,6 +1,6 @@
 """The plain way from a GetRecords answer to rows: a loop over dictionaries, one check after the other.
 
-It is the measure for `pipeline.aws.pages_decode`, which gets the same rows from the same answers faster. It is never made faster.
+It is the measure for `pipeline.aws.pages_decode`, which gets the same rows from the same answers faster. This loop is never made faster.
 """
 
 from base64 import b64decode

@@ -35,7 +35,7 @@ def test_calls_never_exceed_the_share_of_calls_or_bytes(share: float, sizes: lis
     pace, now = Pace(share, 0.0), 0.0
     for size in sizes:
         now = call(pace, now, size)
-    # Each call but the last is paid for by the time until the last.
+    # The time up to the last call has to pay for all calls before it.
     assert len(sizes) - 1 <= share * 5 * now + 1e-6
     assert sum(sizes[:-1]) <= share * BYTES_A_SECOND * now + 1
 

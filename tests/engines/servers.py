@@ -53,7 +53,7 @@ class Postgres:
         eventually(self._answers, "Postgres answers")
 
     def stop(self) -> None:
-        """Stop it at once, as a crash does: clients lose their connections, and the next start recovers."""
+        """Stop the cluster at once, as a crash does: clients lose their connections, and the next start recovers."""
         assert self._server is not None
         self._server.send_signal(signal.SIGQUIT)
         self._server.wait(timeout=_SECONDS)
@@ -108,7 +108,7 @@ def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rest]:
 
 @contextmanager
 def private_postgres() -> Iterator[Postgres]:
-    # Not in pytest's folders, which only their owner may enter: root can't run Postgres, and another user does it for root.
+    # Pytest's folders may be entered by their owner only: root can't run Postgres, and another user does it for root.
     folder = Path(tempfile.mkdtemp(prefix="headrace-postgres-"))
     try:
         if user := _user():

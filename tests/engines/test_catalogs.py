@@ -51,7 +51,7 @@ def land(lake: IcebergLake, number: int) -> None:
 
 
 def test_many_first_starts_at_once_make_one_table(request: pytest.FixtureRequest, tmp_path: Path):
-    """On a database that doesn't have the catalog's own tables yet."""
+    """The database doesn't have the catalog's own tables yet."""
     server: Postgres = request.getfixturevalue("postgres")
     for _ in range(3):
         properties = server.catalog(tmp_path, server.new_database())
@@ -71,7 +71,7 @@ def test_many_first_starts_at_once_make_one_table_by_rest(rest: Rest, tmp_path: 
         try:
             return str(IcebergLake(tmp_path, rest.catalog(), name=name).iceberg.open().metadata.table_uuid)
         except Unreachable:
-            return None  # the server met itself while it made the namespace; the next tick tries again
+            return None  # two of the server's requests made the namespace at the same moment; the next tick tries again
 
     with ThreadPoolExecutor(6) as starts:
         assert len({*starts.map(start, range(6))} - {None}) == 1

@@ -48,7 +48,9 @@ def keys_of(*records: tuple[int | None, int | None]) -> list[str | None]:
 
 
 @given(st.lists(st.tuples(NUMBERS, SUBS), min_size=1, max_size=20))
-def test_sort_keys_sort_as_text_as_sequence_and_sub_sequence_numbers_do(records: list[tuple[int, int]]):
+def test_sort_keys_sort_as_texts_in_the_order_of_sequence_and_sub_sequence_numbers(
+    records: list[tuple[int, int]],
+):
     pairs = sorted(zip(keys_of(*records), records, strict=True))
     assert [record for _, record in pairs] == sorted(records)
 
