@@ -166,7 +166,7 @@ def test_files_are_compressed_as_the_spec_says(tmp_path: Path):
 def test_a_row_group_is_closed_at_its_size_over_all_shards_of_the_task(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(stage_files, "_ROW_GROUP", 1_500_000)
+    monkeypatch.setattr(stage_files, "ROW_GROUP", 1_500_000)
     payload = b"x" * 100_000
     pages = script(**{f"s{n}": [a_page(*range(1, 9), key=a_key(n), payload=payload)] for n in range(5)})
 
@@ -180,7 +180,7 @@ def test_a_row_group_is_closed_at_its_size_over_all_shards_of_the_task(
 def test_each_row_group_holds_shard_after_shard_and_each_shard_by_sequence_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(stage_files, "_ROW_GROUP", 350_000)
+    monkeypatch.setattr(stage_files, "ROW_GROUP", 350_000)
     files = TaskFiles(a_spec(tmp_path), now=StandingClock().now, fresh=lambda: "file")
     for number in (9, 10, 11, 12):
         for shard in (1, 0):
@@ -203,7 +203,7 @@ def test_each_row_group_holds_shard_after_shard_and_each_shard_by_sequence_numbe
 def test_rows_wait_for_their_row_group_while_the_task_reads_and_no_longer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(stage_files, "_ROW_GROUP", 1_000_000)
+    monkeypatch.setattr(stage_files, "ROW_GROUP", 1_000_000)
     payload = os.urandom(600_000)
     sizes: list[int] = []
 
@@ -394,7 +394,7 @@ def test_an_unexpected_error_in_writing_stages_nothing_and_its_text_isnt_reporte
 def test_a_full_disk_in_the_middle_of_the_reading_fails_the_shards_that_gave_rows_and_deletes_every_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(stage_files, "_ROW_GROUP", 100)
+    monkeypatch.setattr(stage_files, "ROW_GROUP", 100)
     _full_disk_at_file(2, monkeypatch)
     pages = script(
         s0=[a_page(6, behind=1), a_page(7, behind=1), a_page(8)],
