@@ -45,7 +45,7 @@ def encoded(value: Any) -> bytes:
 
 def decoded(body: bytes) -> Any:
     """Read bytes that are exactly one value."""
-    reader = Reader(body)
+    reader = CborReader(body)
     value = reader.value()
     if reader.at != len(body):
         raise NotCborError(f"{len(body) - reader.at} bytes follow the value")
@@ -122,7 +122,7 @@ _WRITERS: dict[type, Callable[[bytearray, Any], None]] = {
 }
 
 
-class Reader:
+class CborReader:
     """Bytes, and the position up to which they are read. All methods raise NotCborError."""
 
     __slots__ = ("_body", "at")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pipeline.cbor import BYTES, LIST, MAP, TEXT, NotCborError, Reader
+from pipeline.cbor import BYTES, LIST, MAP, TEXT, CborReader, NotCborError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,7 +113,7 @@ def _list_head(body: bytes, at: int) -> tuple[int | None, int]:
 
 
 def _form(body: bytes, at: int) -> _Form | None:
-    reader, fields, data_at = Reader(body, at), [], 0
+    reader, fields, data_at = CborReader(body, at), [], 0
     for _ in reader.items(MAP):
         begin = reader.at
         name = reader.key()

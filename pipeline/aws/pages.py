@@ -43,7 +43,7 @@ from pipeline.errors import (
     WrongShape,
 )
 from pipeline.lake_ports import RecordPage
-from pipeline.settings.choices import Wire
+from pipeline.settings.choices import WireFormat
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.client import KinesisClient
@@ -94,7 +94,7 @@ class KinesisPages:
     """Seconds for which one request is tried again: far less than the time after which a run counts as hung (2 min or more)."""
     share: float = 1.0
     """The setting wave.shard_share: how much of a shard's limits this reader uses at most (`pipeline.core.pace`)."""
-    wire: Wire = Wire.AUTO
+    wire: WireFormat = WireFormat.AUTO
     """The format of requests and answers: the setting `wire`."""
     host: Host = Host()
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from pipeline.aws.cbor_records import Columns, records_in_bulk
 from pipeline.aws.pages_check import Absurd, check_arrivals, check_behind, check_numbers, check_range
-from pipeline.cbor import LIST, MAP, NotCborError, Reader, Tagged
+from pipeline.cbor import LIST, MAP, CborReader, NotCborError, Tagged
 from pipeline.core.shard import Child
 from pipeline.core.stream import ShardKey
 
@@ -123,7 +123,7 @@ def decode_answer(body: bytes, key: ShardKey, answered: datetime) -> PageAnswer:
 
 def decode_cbor_answer(body: bytes, key: ShardKey, answered: datetime) -> PageAnswer:
     """Decode and check an answer in CBOR. Raises NotCborError too."""
-    reader, plain, columns = Reader(body), {}, None
+    reader, plain, columns = CborReader(body), {}, None
     for _ in reader.items(MAP):
         name = reader.key()
         if name != "Records":

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.cbor import NotCborError, decoded, encoded
 from pipeline.errors import Terminal, Throttled, Unreachable
-from pipeline.settings.choices import Wire
+from pipeline.settings.choices import WireFormat
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.client import KinesisClient
@@ -29,9 +29,9 @@ _ARGUMENT = "HeadraceWire"
 class WireChoice:
     """The format of one shard's requests. With `auto` it is CBOR until an answer gives reason for JSON."""
 
-    def __init__(self, setting: Wire) -> None:
-        self._fixed = setting is not Wire.AUTO
-        self._cbor = setting is not Wire.JSON
+    def __init__(self, setting: WireFormat) -> None:
+        self._fixed = setting is not WireFormat.AUTO
+        self._cbor = setting is not WireFormat.JSON
 
     @property
     def arguments(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from pipeline.core.batch import StagedFile
 from pipeline.core.stream import ShardKey
 from pipeline.lake.sort_key import SORT_KEY, with_sort_key
-from pipeline.lake.stage_place import Place
+from pipeline.lake.stage_place import StagePlace
 
 ROW_GROUP = 64 * 1024 * 1024
 """The bytes in memory at which a row group is closed, over all shards and days of the task. A row group for each shard made the
@@ -41,7 +41,7 @@ _STATISTICS = [
 class DayFile:
     """Only one thread at a time may use a DayFile. The file is made with its first row group."""
 
-    def __init__(self, place: Place, day: date, name: str) -> None:
+    def __init__(self, place: StagePlace, day: date, name: str) -> None:
         self.day = day
         self.name = f"arrival_ts_day={day.isoformat()}/{name}.parquet"
         self.begun = False

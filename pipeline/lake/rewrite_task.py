@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pipeline.core.rewriting import FileGroup, Rewritten, ShardDigest
 from pipeline.errors import WrongShape
 from pipeline.lake.day_file import ROW_GROUP, DayFile
-from pipeline.lake.stage_place import Place, file_system
+from pipeline.lake.stage_place import StagePlace, file_system
 from pipeline.lake_ports import StagingSpec
 
 _FIELD_ID = b"PARQUET:field_id"
@@ -46,7 +46,7 @@ def rewrite_group(
 ) -> Rewritten:
     """All rows of the group are in memory at once, and twice while they are sorted."""
     files, root = file_system(spec.staging)
-    place = Place(files, root, spec.staging, spec.schema)
+    place = StagePlace(files, root, spec.staging, spec.schema)
     parts = [_read(place, each.path) for each in group.files]
     before = _added_up([digest(part) for part in parts])
     table = _sorted(pa.concat_tables(parts))
@@ -64,7 +64,7 @@ def rewrite_group(
     return Rewritten(group, made, before, after)
 
 
-def _read(place: Place, path: str, only: tuple[str, ...] | None = None) -> pa.Table:
+def _read(place: StagePlace, path: str, only: tuple[str, ...] | None = None) -> pa.Table:
     """The rows of a file with the table's columns, which are found by their ids: a column may have been renamed, and a file has no
     column that was added after it was written."""
     location = f"{place.spec.location.rstrip('/')}/"

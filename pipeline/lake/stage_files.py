@@ -20,7 +20,7 @@ from pipeline.core.batch import StagedFile
 from pipeline.core.stream import ShardKey
 from pipeline.lake.allocators import give_back
 from pipeline.lake.day_file import ROW_GROUP, DayFile
-from pipeline.lake.stage_place import Place, place_of
+from pipeline.lake.stage_place import StagePlace, place_of
 from pipeline.lake_ports import StagingSpec
 
 _OPEN_FILES = 16
@@ -47,7 +47,7 @@ class TaskFiles:
         self._now = now
         self._fresh = fresh
         self._lock = Lock()
-        self._place: Place | None = None
+        self._place: StagePlace | None = None
         self._open: dict[date, DayFile] = {}
         """The open files, in the order in which they last got rows."""
         self._all: list[DayFile] = []
@@ -80,7 +80,7 @@ class TaskFiles:
             for file in self._all:
                 file.discard()
 
-    def _file(self, day: date, place: Place) -> DayFile:
+    def _file(self, day: date, place: StagePlace) -> DayFile:
         file = self._open.pop(day, None)
         if file is None:
             if len(self._open) >= _OPEN_FILES:

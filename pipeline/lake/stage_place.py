@@ -18,7 +18,7 @@ from pipeline.lake_ports import StagingSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StagePlace:
     files: fs.FileSystem
     root: str
     spec: StagingSpec
@@ -40,10 +40,10 @@ class Place:
         return self.files.open_output_stream(self.path(name))
 
 
-def place_of(spec: StagingSpec, read: pa.Schema) -> Place:
+def place_of(spec: StagingSpec, read: pa.Schema) -> StagePlace:
     """The place for rows that were read with this schema. Their sort keys are still to be computed."""
     files, root = file_system(spec)
-    return Place(files, root, spec, _schema_with_ids(with_sort_key_column(read, spec), spec))
+    return StagePlace(files, root, spec, _schema_with_ids(with_sort_key_column(read, spec), spec))
 
 
 def _schema_with_ids(read: pa.Schema, spec: StagingSpec) -> pa.Schema:

@@ -64,7 +64,7 @@ class Billing(StrEnum):
     PROVISIONED = "PROVISIONED"
 
 
-class Wire(StrEnum):
+class WireFormat(StrEnum):
     AUTO = "auto"
     """CBOR, and JSON where an endpoint doesn't answer well in CBOR."""
     JSON = "json"

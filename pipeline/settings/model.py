@@ -18,7 +18,7 @@ from pipeline.settings.choices import (
     OnDataLoss,
     Strategy,
     StreamsMode,
-    Wire,
+    WireFormat,
 )
 from pipeline.settings.kcl_block import KclSettings
 from pipeline.settings.knob import knob
@@ -389,8 +389,8 @@ class Settings:
         factory=AwsSettings,
         doc="How to reach AWS. Credentials come from the environment or a role, never from these settings.",
     )
-    wire: Wire = knob(
-        Wire.AUTO,
+    wire: WireFormat = knob(
+        WireFormat.AUTO,
         doc="The format in which Kinesis is asked for records and answers. cbor: payloads come as they are. json: they come as base64, a "
         "third larger, and cost more CPU. auto: cbor, and json for a shard whose endpoint doesn't answer well in cbor.",
     )

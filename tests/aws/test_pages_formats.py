@@ -7,7 +7,7 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HTTPHeaders
 
 from pipeline.errors import BadAnswer, BadSetting, DataLoss, Terminal, Throttled
 from pipeline.local.wires import wire_of
-from pipeline.settings.choices import Wire
+from pipeline.settings.choices import WireFormat
 from tests.aws.pages_world import World, numbers_of, payloads_of, until_tip
 
 JSON, CBOR = "application/x-amz-json-1.1", "application/x-amz-cbor-1.1"
@@ -51,8 +51,10 @@ class _Body:
         return [self._body]
 
 
-@pytest.mark.parametrize(("wire", "kind"), [(Wire.AUTO, CBOR), (Wire.CBOR, CBOR), (Wire.JSON, JSON)])
-def test_records_are_asked_for_in_the_format_of_the_setting(wire: Wire, kind: str):
+@pytest.mark.parametrize(
+    ("wire", "kind"), [(WireFormat.AUTO, CBOR), (WireFormat.CBOR, CBOR), (WireFormat.JSON, JSON)]
+)
+def test_records_are_asked_for_in_the_format_of_the_setting(wire: WireFormat, kind: str):
     world = Formats()
     numbers = world.put(b"\x00\xff one", b"two")
 
@@ -77,11 +79,11 @@ def test_with_cbor_an_endpoint_that_knows_only_json_is_an_error():
     world.put(b"one")
 
     with pytest.raises(Terminal, match="refuses to give records"):
-        until_tip(world.reader(wire=Wire.CBOR).pages(world.batch()))
+        until_tip(world.reader(wire=WireFormat.CBOR).pages(world.batch()))
 
 
-@pytest.mark.parametrize(("asked", "answered"), [(Wire.CBOR, JSON), (Wire.JSON, CBOR)])
-def test_an_answer_is_read_as_what_it_says_it_is(asked: Wire, answered: str):
+@pytest.mark.parametrize(("asked", "answered"), [(WireFormat.CBOR, JSON), (WireFormat.JSON, CBOR)])
+def test_an_answer_is_read_as_what_it_says_it_is(asked: WireFormat, answered: str):
     """A proxy may translate: what counts is the answer's Content-Type."""
     world = Formats()
     numbers = world.put(b"one")
@@ -111,7 +113,7 @@ def _translated_to(kind: str) -> Any:
     return translate
 
 
-@pytest.mark.parametrize("wire", Wire)
+@pytest.mark.parametrize("wire", WireFormat)
 @pytest.mark.parametrize(
     ("code", "status", "kind"),
     [
@@ -121,7 +123,9 @@ def _translated_to(kind: str) -> Any:
         ("InvalidArgumentException", 400, Terminal),
     ],
 )
-def test_errors_have_the_same_names_in_each_format(wire: Wire, code: str, status: int, kind: type[Exception]):
+def test_errors_have_the_same_names_in_each_format(
+    wire: WireFormat, code: str, status: int, kind: type[Exception]
+):
     world = Formats()
     world.put(b"one")
     world.aws.inject("error", operation="GetRecords", code=code, status=status)
@@ -133,7 +137,7 @@ def test_errors_have_the_same_names_in_each_format(wire: Wire, code: str, status
 def test_an_expired_iterator_is_replaced_in_cbor_too():
     world = Formats()
     numbers = world.put(*[b"x" for _ in range(10_500)])
-    pages = world.reader(wire=Wire.CBOR).pages(world.batch())
+    pages = world.reader(wire=WireFormat.CBOR).pages(world.batch())
 
     first = next(pages)
     world.aws.clock.advance(301)
@@ -163,6 +167,6 @@ def test_a_cbor_answer_that_cant_be_right_is_an_error_with_the_aws_request_id(
     monkeypatch.setattr("pipeline.aws.pages.held_body", lambda _: b"\xa1gRecords\x81\xa1dDataepayload-canary")
 
     with pytest.raises(BadAnswer, match=r"AWS's request id: [0-9a-f-]{10,}") as caught:
-        next(world.reader(wire=Wire.CBOR, patience=1.0).pages(world.batch()))
+        next(world.reader(wire=WireFormat.CBOR, patience=1.0).pages(world.batch()))
 
     assert "canary" not in str(caught.value)

@@ -18,7 +18,7 @@ from pipeline.errors import BadAnswer, BadSetting, DataLoss, Terminal, Throttled
 from pipeline.lake.gauge import Gauge
 from pipeline.lake.stage_task import stage_batches
 from pipeline.lake_ports import StagingSpec
-from pipeline.settings.choices import Wire
+from pipeline.settings.choices import WireFormat
 from tests.aws.pages_world import World, numbers_of, until_tip
 
 
@@ -252,7 +252,7 @@ def test_an_impossible_answer_is_an_error_with_the_aws_request_id(
     )["ShardIterator"]
     monkeypatch.setattr(pages, "held_body", lambda _: body)
     monkeypatch.setattr(pages._Reading, "_new_iterator", lambda _: iterator)
-    reading = world.reader(patience=1.0, wire=Wire.JSON).pages(world.batch(100, start=TRIM))
+    reading = world.reader(patience=1.0, wire=WireFormat.JSON).pages(world.batch(100, start=TRIM))
 
     with pytest.raises(BadAnswer, match=why) as caught:
         next(reading)
@@ -298,7 +298,7 @@ def test_a_shard_whose_second_page_is_impossible_lands_its_first_and_delays_no_o
     names = record_schema().names
     manifest = stage_batches(
         batches,
-        world.reader(patience=1.0, wire=Wire.JSON),
+        world.reader(patience=1.0, wire=WireFormat.JSON),
         spec=StagingSpec(str(tmp_path), tuple((name, i) for i, name in enumerate(names, 1))),
         limits=BatchLimits(10**9, 10**12, 3600.0),
         threads=1,
@@ -322,4 +322,4 @@ def test_an_answer_without_next_iterator_and_without_children_doesnt_end_the_sha
     )
 
     with pytest.raises(Unreachable, match="isn't the end of the shard"):
-        until_tip(world.reader(wire=Wire.JSON).pages(world.batch()))
+        until_tip(world.reader(wire=WireFormat.JSON).pages(world.batch()))
