@@ -174,17 +174,13 @@ def _witness(
     own = position.witness if position else None
     if own is not None:
         return own
-    of_parents = [
-        at.witness
-        for p in above.parents
-        if (at := positions.of(ShardKey(key.stream, p.shard_id))) is not None
-    ]
-    known = [t for t in of_parents if t is not None]
+    start = _start_of_stream(key, positions, origin, retention)
+    of_parents = (positions.children_since(ShardKey(key.stream, p.shard_id)) for p in above.parents)
+    # Where another parent was read, the date of the origin's commit isn't the witness: it may be later than the child's first records.
+    latest = max((t for t in of_parents if t is not None), default=start)
     # A parent that is gone without a position may have lost records that no run read, and no position tells when. So the witness
     # of the other parent isn't enough.
-    if known and above.lost is None:
-        return max(known)
-    return min((_start_of_stream(key, positions, origin, retention), *(above.lost or ())))
+    return latest if above.lost is None else min(start, latest, *above.lost)
 
 
 def _start_of_stream(key: ShardKey, positions: Positions, origin: Origin, retention: timedelta) -> datetime:

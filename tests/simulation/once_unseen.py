@@ -51,8 +51,8 @@ ONCE_UNSEEN: Final = (
         "a child counts as complete because one of its parents was read, though the other left the stream unread",
         (
             "core.start_of_reading",
-            "    if known and above.lost is None:",
-            "    if known:",
+            "    return latest if above.lost is None else min(start, latest, *above.lost)",
+            "    return latest",
         ),
         among={
             "retention": 80.0,
@@ -61,6 +61,21 @@ ONCE_UNSEEN: Final = (
             "puts_every": 1.0,
             "hosts": 3,
             "troubles": {"merge": 60.0, "split": 80.0},
+        },
+    ),
+    a_bug(
+        "the-origin-hides-a-loss",
+        "a child counts as complete up to the origin's date, because one of its parents ended without a record",
+        ("core.position", "return None if tells_nothing else at.witness", "return at.witness"),
+        among={
+            "position": "TRIM_HORIZON",
+            "adopted": False,
+            "shards": 6,
+            "puts_every": 6.0,
+            "retention": 90.0,
+            "hosts_off": 150.0,
+            "quiet": 0.0,
+            "troubles": {"merge": 25.0, "kinesis_outage": 50.0},
         },
     ),
     a_bug(
