@@ -9,7 +9,8 @@ each commit carries it: whatever becomes of the known shards, an END names the c
 
 *How far each open shard has landed.* Up to its witness: the arrival of its last landed record, or the later time at which Kinesis
 said that nothing newer was there. A child that wasn't read yet is bounded by the witnesses of its parents, as far as these say
-anything about the child (`Positions.children_since`). The stream is as far as the shard that is furthest behind, and a shard of which nothing is known keeps the statement where it was.
+anything about the child (`Positions.children_since`). The stream is as far as the shard that is furthest behind, and a shard of
+which nothing is known keeps the statement where it was.
 
 Only times by Kinesis's clocks count. A statement never goes back: what was complete stays so. It is withdrawn where that needn't be
 so: after a person moved a position, and after an END that may not name all children.
