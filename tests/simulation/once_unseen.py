@@ -79,6 +79,21 @@ ONCE_UNSEEN: Final = (
         },
     ),
     a_bug(
+        "the-first-moment-is-no-time",
+        "the unknown arrival of an adopted position is lost when the position is written",
+        ("core.ledger_codec", "row[-1] == _EMPTY_POSITION[len(row) - 1]", "not row[-1]"),
+        among={
+            "position": "TRIM_HORIZON",
+            "adopted": True,
+            "shards": 6,
+            "puts_every": 2.0,
+            "retention": 70.0,
+            "hosts_off": 120.0,
+            "quiet": 0.0,
+            "troubles": {"merge": 15.0, "split": 60.0},
+        },
+    ),
+    a_bug(
         "open-and-ended",
         "a shard is ended as gone while listings show it, because Kinesis denied for a while that it exists",
         (
