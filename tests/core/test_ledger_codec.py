@@ -208,7 +208,7 @@ def test_a_shard_id_with_digits_outside_of_ascii_comes_back_as_it_was():
 
 
 @pytest.mark.parametrize("at", [{"arrival": FIRST}, {"seen": FIRST}, {"arrival": FIRST, "seen": FIRST}])
-def test_the_first_moment_of_1970_comes_back_and_doesnt_become_no_time(at: dict[str, datetime]):
+def test_the_first_moment_of_1970_comes_back_and_doesnt_become_no_time(at: dict[str, Any]):
     """Adopting gives it to a position whose record Kinesis has trimmed: without a time, the loss would go unnoticed."""
     key = ShardKey(STREAM, "shardId-000000000001")
     for position in (Position(**at), Position(1, **at), Position(1, ended=True, **at)):
