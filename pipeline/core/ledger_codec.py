@@ -15,7 +15,7 @@ import re
 import zlib
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from pipeline.core.lineage import Kind, LedgerPage, ParentIs, ParentReason, Range
 from pipeline.core.position import Origin, Position, Positions, Start
@@ -196,6 +196,10 @@ def _parent_in(row: Json) -> ParentReason:
     return ParentReason(_shard_in(shard), ParentIs(why), _shard_in(by[0]) if by else None)
 
 
+_EMPTY_POSITION: Final[list[Json]] = [None, None, None, 0, 0, [], None, 0]
+"""The empty value of each field. A time of 0 isn't empty: an adopted position has it where nothing tells when its record arrived."""
+
+
 def _position_out(at: Position) -> list[Json]:
     """The position as a list. Empty fields at its end are left out, because most positions are a sequence number and a time."""
     # As text, because the JSON readers of other languages lose digits of numbers as long as sequence numbers.
@@ -210,7 +214,7 @@ def _position_out(at: Position) -> list[Json]:
         None if at.start is None else [_time_out(at.start.at)],
         int(at.gap_accepted),
     ]
-    while row and not row[-1]:
+    while row and row[-1] == _EMPTY_POSITION[len(row) - 1]:
         row.pop()
     return row
 

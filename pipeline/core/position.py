@@ -114,6 +114,21 @@ class Positions:
         at = self.of(key)
         return at is not None and not at.is_start_only
 
+    def children_since(self, key: ShardKey) -> datetime | None:
+        """A moment that no record of the ended shard's children is older than; None where the table knows no such moment."""
+        at, origin = self.of(key), self.origins.get(key.stream)
+        if at is None:
+            return None
+        # The END of a shard without a record may have no witness but the origin's decision. The shard may have been closed long
+        # before that, and then its children have older records. Where a later start was asked for, older records aren't wanted.
+        tells_nothing = (
+            origin is not None
+            and at.sequence is None
+            and at.witness == origin.decided
+            and (origin.start.at is None or origin.start.at < origin.decided)
+        )
+        return None if tells_nothing else at.witness
+
     def of(self, key: ShardKey) -> Position | None:
         """The shard's position; None where the table has none."""
         return self.shards.get(key)

@@ -174,18 +174,13 @@ def _witness(
     own = position.witness if position else None
     if own is not None:
         return own
-    first = _start_of_stream(key, positions, origin, retention)
-    parents = [positions.of(ShardKey(key.stream, p.shard_id)) for p in above.parents]
-    of_parents = [(at, at.witness) for at in parents if at is not None and at.witness is not None]
-    # A parent that gave no record has the stream's start as its witness. The parent may have been closed before that moment, so it doesn't
-    # tell when this shard's records begin; a parent with records does.
-    telling = [seen for at, seen in of_parents if at.sequence is not None or seen > first]
-    known = telling or [seen for _, seen in of_parents]
+    start = _start_of_stream(key, positions, origin, retention)
+    of_parents = (positions.children_since(ShardKey(key.stream, p.shard_id)) for p in above.parents)
+    # Where another parent was read, the date of the origin's commit isn't the witness: it may be later than the child's first records.
+    latest = max((t for t in of_parents if t is not None), default=start)
     # A parent that is gone without a position may have lost records that no run read, and no position tells when. So the witness
     # of the other parent isn't enough.
-    if known and above.lost is None:
-        return max(known)
-    return min((first, *(above.lost or ())))
+    return latest if above.lost is None else min(start, latest, *above.lost)
 
 
 def _start_of_stream(key: ShardKey, positions: Positions, origin: Origin, retention: timedelta) -> datetime:

@@ -8,8 +8,9 @@ yet. So a statement begins with a proof by the leader, which lists all shards at
 each commit carries it: whatever becomes of the known shards, an END names the children, which count as open.
 
 *How far each open shard has landed.* Up to its witness: the arrival of its last landed record, or the later time at which Kinesis
-said that nothing newer was there. A child that wasn't read yet is bounded by the witnesses of its parents. The stream is as far
-as the shard that is furthest behind, and a shard of which nothing is known keeps the statement where it was.
+said that nothing newer was there. A child that wasn't read yet is bounded by the witnesses of its parents, as far as these say
+anything about the child (`Positions.children_since`). The stream is as far as the shard that is furthest behind, and a shard of
+which nothing is known keeps the statement where it was.
 
 Only times by Kinesis's clocks count. A statement never goes back: what was complete stays so. It is withdrawn where that needn't be
 so: after a person moved a position, and after an END that may not name all children.
@@ -63,7 +64,7 @@ def reached(stream: StreamId, positions: Positions) -> datetime | None:
     for child, parents in children_of_ends(stream, positions).items():
         if child not in placed:
             # A child's records arrived after those of all its parents, of which some may be open: the earliest time is safe.
-            bounds.extend(placed[parent].witness for parent in parents)
+            bounds.extend(positions.children_since(ShardKey(stream, parent)) for parent in parents)
     known = [at for at in bounds if at is not None]
     return min(known) - APPROXIMATE if known and len(known) == len(bounds) else None
 

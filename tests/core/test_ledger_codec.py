@@ -32,6 +32,7 @@ from tests.core.strategies import ANY_JSON, KEYS, PAGES, table_positions
 
 STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1_700_000_000)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 READERS = [read_positions, read_ledger, read_full, read_delta]
 
 
@@ -204,6 +205,15 @@ def test_a_shard_id_with_digits_outside_of_ascii_comes_back_as_it_was():
     key = ShardKey(STREAM, "shardId-" + "\u0660" * 11 + "\u0661")
     book = Positions({}, {key: Position(1)})
     assert read_positions(write_positions(book)) == book
+
+
+@pytest.mark.parametrize("at", [{"arrival": FIRST}, {"seen": FIRST}, {"arrival": FIRST, "seen": FIRST}])
+def test_the_first_moment_of_1970_comes_back_and_doesnt_become_no_time(at: dict[str, Any]):
+    """Adopting gives it to a position whose record Kinesis has trimmed: without a time, the loss would go unnoticed."""
+    key = ShardKey(STREAM, "shardId-000000000001")
+    for position in (Position(**at), Position(1, **at), Position(1, ended=True, **at)):
+        book = Positions({}, {key: position})
+        assert read_positions(write_positions(book)) == book
 
 
 def test_a_time_is_cut_to_milliseconds_and_not_rounded_up():

@@ -312,6 +312,49 @@ def test_the_witness_of_a_child_is_the_latest_of_its_parents_witnesses() -> None
     assert witness(None, None) == MOMENT
 
 
+def _witness_below(
+    origin: Origin, first: Position, second: Position, lost: tuple[datetime, ...] | None = None
+) -> datetime:
+    """The witness of a child of two parents."""
+    other = ShardKey(STREAM, "shardId-000000000009")
+    reasons = tuple(ParentReason(key.shard_id, ParentIs.ENDED) for key in (PARENT, other))
+    positions = Positions({STREAM: origin}, {PARENT: first, other: second})
+    plan = plan_begin(row(), KEY, positions, retention=DAY, above=Above(reasons, lost=lost))
+    assert isinstance(plan, Read)
+    return plan.batch.witness
+
+
+def test_the_origins_date_is_no_witness_of_a_child_of_which_another_parent_was_read_to_an_earlier_time() -> (
+    None
+):
+    """Both parents were closed before the origin was decided. One was read. The other had no record, or left the stream unread,
+    and its END tells only the origin's date. The child's first records may be older than that.
+    """
+    hour = timedelta(hours=1)
+    empty = Position(ended=True, seen=MOMENT)
+    read = Position(7, ended=True, arrival=MOMENT - 3 * hour)
+    for origin in (Origin(TRIM, MOMENT), Origin(Start(MOMENT - 2 * DAY), MOMENT)):
+        assert _witness_below(origin, empty, read) == _witness_below(origin, read, empty) == MOMENT - 3 * hour
+        assert _witness_below(origin, empty, empty) == MOMENT
+        for late in (MOMENT + hour, MOMENT - hour):
+            # The empty parent was open and at its tip after the origin; or its own parent was read up to a time before the origin.
+            assert _witness_below(origin, replace(empty, seen=late), read) == late
+
+
+def test_nothing_before_a_named_start_is_wanted_so_its_date_is_a_witness_for_a_child() -> None:
+    empty, read = Position(ended=True, seen=MOMENT), Position(7, ended=True, arrival=MOMENT - DAY)
+    for named in (MOMENT, MOMENT + DAY):
+        assert _witness_below(Origin(Start(named), MOMENT), empty, read) == MOMENT
+
+
+def test_a_parent_read_to_a_time_before_the_origin_counts_also_beside_a_parent_that_left_the_stream_unread() -> (
+    None
+):
+    read, early = Position(7, ended=True, arrival=MOMENT - 2 * DAY), MOMENT - 3 * DAY
+    assert _witness_below(Origin(TRIM, MOMENT), read, read, ()) == MOMENT - 2 * DAY
+    assert _witness_below(Origin(TRIM, MOMENT), read, read, (early,)) == early
+
+
 def test_a_shard_without_parents_has_the_creation_of_a_recreated_stream_as_its_witness() -> None:
     born = datetime.fromtimestamp(STREAM.epoch, UTC)
 

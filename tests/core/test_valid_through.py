@@ -97,6 +97,16 @@ def test_a_child_of_a_parent_without_a_time_isnt_known():
     assert reached(ORDERS, at) is None
 
 
+def test_nothing_is_said_of_the_child_of_a_shard_whose_end_tells_only_when_the_origin_was_decided():
+    """The shard had no record and may have been closed long before the origin was decided: its child may have older records."""
+    empty = Position(ended=True, seen=NOON - HOUR, children=("a", "b"))
+    assert reached(ORDERS, positions(left=empty, right=read(NOON))) is None
+    at = positions(left=replace(empty, seen=NOON - HOUR / 2), right=read(NOON))
+    assert reached(ORDERS, at) == NOON - HOUR / 2 - APPROXIMATE
+    at = positions(left=empty, a=read(NOON), b=read(NOON), right=read(NOON))
+    assert reached(ORDERS, at) == NOON - APPROXIMATE
+
+
 def test_a_stream_without_an_open_shard_says_nothing():
     assert reached(ORDERS, positions()) is None
     assert reached(ORDERS, positions(CLICKS, left=read(NOON))) is None

@@ -76,8 +76,8 @@ _BEGIN_BUGS: Final = (
         "child-without-witness",
         "a child isn't given the moment up to which its parents were read",
         "core.start_of_reading",
-        "    if known and above.lost is None:",
-        "    if False:",
+        "    return latest if above.lost is None else min(start, latest, *above.lost)",
+        "    return min((start, *(above.lost or ())))",
     ),
     _mistake(
         "later-life-witnessed-late",

@@ -12,8 +12,8 @@ A gap is a false alarm if earlier commits prove that nothing was lost up to a ti
     a committed look at the tip                    every record that had arrived by then has landed
     a parent's proof, for a child without its own  the child's records came after the parent's last record; where a parent
                                                    was never read, after the earliest proof of any shard that was read
-    the stream's beginning                         nothing before the named timestamp is wanted, if that was within
-                                                   the retention; else nothing before the origin's decision
+    the stream's beginning, where a shard has      nothing before the named timestamp is wanted, if that was within
+    none of these                                  the retention; else nothing before the origin's decision
 """
 
 from __future__ import annotations
@@ -168,24 +168,26 @@ class Losses:
 
     def whole_until(self, shard: ShardTruth, at: float) -> datetime:
         """The latest time up to which the commits before `at` prove that no record of the shard was lost."""
+        proven = self._proven_until(shard, at)
+        return self._beginning_of(shard.key.stream) if proven is None else proven
+
+    def _proven_until(self, shard: ShardTruth, at: float) -> datetime | None:
+        """The same, by reading alone; None where only the stream's beginning tells. The beginning proves nothing of a child of
+        which another parent was read: it may be later than the child's first record."""
         own = _proof(shard, at)
         if own is not None:
             return own
         stream = shard.key.stream
         parents = [self.world.truth.shards[ShardKey(stream, name)] for name in shard.parents]
-        placed = [
-            (parent.token[0], self.whole_until(parent, at)) for parent in parents if parent.token is not None
-        ]
+        placed = [self._proven_until(parent, at) for parent in parents if parent.token is not None]
         went_unread = any(each.token is None and self.world.is_unlisted(each.key) for each in parents)
         if went_unread or self._may_lack_a_parent(shard, parents):
             # From which shard the unread parent descends can't be known any more, so any shard may be its ancestor.
             every = (each for each in self.world.truth.shards.values() if each.key.stream == stream)
             proofs = (_proof(each, at) for each in every if each.token is not None)
-            return min((self._beginning_of(stream), *(proof for proof in proofs if proof is not None)))
-        beginning = self._beginning_of(stream)
-        # A parent without a record may have been closed before the stream's reading began: it proves nothing of this shard.
-        telling = [until for sequence, until in placed if sequence is not None or until > beginning]
-        return max(telling or (until for _, until in placed), default=beginning)
+            earliest = min((proof for proof in proofs if proof is not None), default=None)
+            return earliest if earliest is not None and earliest < self._beginning_of(stream) else None
+        return max((proof for proof in placed if proof is not None), default=None)
 
     def _may_lack_a_parent(self, shard: ShardTruth, parents: Iterable[ShardTruth]) -> bool:
         """Whether another parent of the shard may be unknown: no listing shows the shard, and a parent's END names only
@@ -208,7 +210,8 @@ class Losses:
         if each.rows and stop:
             known.append(shard.arrivals[stop - 1])
             self.landed_by[each.claim, each.key] = shard.arrivals[stop - 1]
-        if seen is not None:
+        if seen is not None and not each.upto.ended:
+            # An END only repeats what earlier commits or the shard's parents have told: a closed shard has no tip.
             known.append(seen)
         if known:
             shard.proofs = (*shard.proofs[1 - _PROOFS :], (self.world.sim.now, max(known)))

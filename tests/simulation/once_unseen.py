@@ -51,8 +51,8 @@ ONCE_UNSEEN: Final = (
         "a child counts as complete because one of its parents was read, though the other left the stream unread",
         (
             "core.start_of_reading",
-            "    if known and above.lost is None:",
-            "    if known:",
+            "    return latest if above.lost is None else min(start, latest, *above.lost)",
+            "    return latest",
         ),
         among={
             "retention": 80.0,
@@ -61,6 +61,36 @@ ONCE_UNSEEN: Final = (
             "puts_every": 1.0,
             "hosts": 3,
             "troubles": {"merge": 60.0, "split": 80.0},
+        },
+    ),
+    a_bug(
+        "the-origin-hides-a-loss",
+        "a child counts as complete up to the origin's date, because one of its parents ended without a record",
+        ("core.position", "return None if tells_nothing else at.witness", "return at.witness"),
+        among={
+            "position": "TRIM_HORIZON",
+            "adopted": False,
+            "shards": 6,
+            "puts_every": 6.0,
+            "retention": 90.0,
+            "hosts_off": 150.0,
+            "quiet": 0.0,
+            "troubles": {"merge": 25.0, "kinesis_outage": 50.0},
+        },
+    ),
+    a_bug(
+        "the-first-moment-is-no-time",
+        "the unknown arrival of an adopted position is lost when the position is written",
+        ("core.ledger_codec", "row[-1] == _EMPTY_POSITION[len(row) - 1]", "not row[-1]"),
+        among={
+            "position": "TRIM_HORIZON",
+            "adopted": True,
+            "shards": 6,
+            "puts_every": 2.0,
+            "retention": 70.0,
+            "hosts_off": 120.0,
+            "quiet": 0.0,
+            "troubles": {"merge": 15.0, "split": 60.0},
         },
     ),
     a_bug(
