@@ -107,7 +107,6 @@ class KeptWatch:
     def judge_commit(self, each: Range) -> None:
         """A range of a run is committed: the row shows what had landed a minute before."""
         world, now = self._world, self._world.sim.now
-        self._judge_memory(each)
         reached = self._reached.setdefault(each.key, [])
         bound = _BEHIND + (_FAULTS if world.call_faults.are_on else _SLACK)
         due = next((token for at, token in reversed(reached) if at <= now - bound), None)
@@ -127,7 +126,7 @@ class KeptWatch:
                 row.key,
             )
 
-    def _judge_memory(self, each: Range) -> None:
+    def require_not_behind(self, each: Range) -> None:
         """I8: a run that keeps its claim notices by its own memory that the table was rolled back."""
         key = self._world.key_of(each.key)
         known = self._landed.get((each.claim, key))

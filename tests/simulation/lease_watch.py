@@ -11,7 +11,7 @@ from pipeline.core.change import Applied, Change, Refused
 from pipeline.core.change_kind import ChangeKind
 from pipeline.core.checkpoint import Checkpoint
 from pipeline.core.lease import Lease
-from pipeline.core.lineage import Kind, Range
+from pipeline.core.lineage import Range
 from pipeline.core.stream import ShardKey
 from pipeline.errors import TablesMissing
 from pipeline.memory.leases import MemoryLeaseStore
@@ -215,11 +215,7 @@ class WatchedLeases:
         """A run that claimed a row ahead of the table stops that shard; it doesn't read the shard again from the
         table's position."""
         at = self._ahead.get((landed.claim, self._world.key_of(landed.key)))
-        if (
-            at is not None
-            and landed.kind is Kind.LANDED
-            and _is_beyond(at, landed.after.token if landed.after else None)
-        ):
+        if at is not None and _is_beyond(at, landed.after.token if landed.after else None):
             raise Violation(
                 "I8",
                 f"{landed.run} landed {landed.key} again, though the row's checkpoint {at} shows that the table was rolled back",
