@@ -115,6 +115,30 @@ def test_a_late_landing_is_refused_by_what_it_requires_of_the_newest_metadata(la
     assert lake.numbers() == {A.shard_id: [1]}
 
 
+def test_a_request_that_arrives_after_a_rollback_to_its_base_is_refused(lake: IcebergLake):
+    """Two tries of one commit are built on the same snapshot. The second one landed and was rolled back, so main is at that snapshot
+    again. The row of the table names another metadata file, and Iceberg refuses a sequence number that was given before."""
+    late: list[tuple[Any, ...]] = []
+    commit = lake.iceberg.catalog.commit_table
+
+    def lost(*args: Any) -> Any:
+        late.append(args)
+        patch(lake.iceberg.catalog, "commit_table", commit)
+        raise ConnectionResetError("the request was lost")
+
+    patch(lake.iceberg.catalog, "commit_table", lost)
+    land(lake.iceberg, 1)
+    lake.rollback(1)
+    ((stale, requirements, updates),) = late
+    with pytest.raises(CommitFailedException, match="another process"):
+        commit(stale, requirements, updates)
+    with pytest.raises(ValueError, match="sequence number"):
+        commit(lake.iceberg.open(), requirements, updates)
+    assert lake.numbers() == {}
+    land(lake.iceberg, 1)
+    assert lake.numbers() == {A.shard_id: [1]}
+
+
 def test_pyicebergs_own_catalog_reads_what_headraces_wrote(lake: IcebergLake, tmp_path: Path):
     land(lake.iceberg, 1)
     properties = {key: value for key, value in embedded_catalog(tmp_path).items() if key != "type"}

@@ -36,6 +36,8 @@ class KeptWatch:
         self._read: dict[tuple[str, str], float] = {}
         """By claim and lease key: when the run last read the row, or claimed it."""
         self._claimed: dict[tuple[str, str], float] = {}
+        self._late: set[tuple[str, str]] = set()
+        """By claim and lease key: claims of requests that arrived after the run had given them up."""
         self._landed: dict[tuple[str, str], _Token] = {}
         """How far the run knows that it has landed the shard. Cleared when its claim is removed."""
         self._reached: dict[ShardKey, list[tuple[float, _Token]]] = {}
@@ -65,6 +67,9 @@ class KeptWatch:
 
     def note_write(self, before: Lease, after: Lease, change: Change, by: Process) -> None:
         if change.kind is ChangeKind.CLAIM and by.claim:
+            self._late.discard((by.claim, after.key))
+            if self._world.sim.current is None:
+                self._late.add((by.claim, after.key))
             self._read[by.claim, after.key] = self._claimed[by.claim, after.key] = self._world.sim.now
             self._landed.pop((by.claim, after.key), None)
         elif before.run_claim is not None and after.run_claim is None:
@@ -107,7 +112,6 @@ class KeptWatch:
     def judge_commit(self, each: Range) -> None:
         """A range of a run is committed: the row shows what had landed a minute before."""
         world, now = self._world, self._world.sim.now
-        self._judge_memory(each)
         reached = self._reached.setdefault(each.key, [])
         bound = _BEHIND + (_FAULTS if world.call_faults.are_on else _SLACK)
         due = next((token for at, token in reversed(reached) if at <= now - bound), None)
@@ -127,7 +131,7 @@ class KeptWatch:
                 row.key,
             )
 
-    def _judge_memory(self, each: Range) -> None:
+    def require_not_behind(self, each: Range) -> None:
         """I8: a run that keeps its claim notices by its own memory that the table was rolled back."""
         key = self._world.key_of(each.key)
         known = self._landed.get((each.claim, key))
@@ -140,8 +144,9 @@ class KeptWatch:
             )
 
     def judge_end(self, process: Process) -> None:
-        """A run is over: it has released all rows."""
-        left = sorted(row.key for row in self._world.leases.rows.values() if row.run_claim == process.claim)
+        """A run is over: it has released all rows. It doesn't know of a claim whose request arrived after it gave that claim up."""
+        rows = [row for row in self._world.leases.rows.values() if row.run_claim == process.claim]
+        left = sorted(row.key for row in rows if (process.claim, row.key) not in self._late)
         if process.claim and left and not self._is_disturbed(process, self._world.sim.now - 60.0):
             raise Violation("I36", f"{process} is over and has left its claim on {', '.join(left)}", left[0])
 

@@ -4,14 +4,15 @@ I23, I25)?"""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from pipeline.core.batch import Staged
 from pipeline.core.change import Applied, Change, Refused
 from pipeline.core.change_kind import ChangeKind
 from pipeline.core.checkpoint import Checkpoint
 from pipeline.core.lease import Lease
-from pipeline.core.lineage import Kind, Range
+from pipeline.core.lineage import Range
 from pipeline.core.stream import ShardKey
 from pipeline.errors import TablesMissing
 from pipeline.memory.leases import MemoryLeaseStore
@@ -215,11 +216,7 @@ class WatchedLeases:
         """A run that claimed a row ahead of the table stops that shard; it doesn't read the shard again from the
         table's position."""
         at = self._ahead.get((landed.claim, self._world.key_of(landed.key)))
-        if (
-            at is not None
-            and landed.kind is Kind.LANDED
-            and _is_beyond(at, landed.after.token if landed.after else None)
-        ):
+        if at is not None and _is_beyond(at, landed.after.token if landed.after else None):
             raise Violation(
                 "I8",
                 f"{landed.run} landed {landed.key} again, though the row's checkpoint {at} shows that the table was rolled back",
@@ -326,26 +323,25 @@ class WatchedLeases:
         """A release may say that the shard was looked at only if the run read the shard without trouble and the row
         says how far."""
         shard, losses = self._shard(row), self._world.losses
-        found = losses.newest_read(by.claim, shard.key) if shard is not None else None
-        if shard is None or found is None or not losses.sure:
+        reads = losses.newest_reads(by.claim, shard.key) if shard is not None else ()
+        if shard is None or not reads or not losses.sure:
             return
-        read, at = found
+        read, at = reads[0]
         if read.upto.ended and read.error is None:
             return  # a wave reached the end and failed before it landed the end; the row tells of an earlier wave
         said = change.put["looked_at"], change.put.get("behind_ms")
-        stamp = read.upto.seen or read.last_arrival or said[0]
-        left = 1 if read.behind is None else read.behind // _MILLISECOND
-        if abs(stamp - said[0]) > _MILLISECOND or left != said[1]:
+        if not _tells_of(read, *said):
             return  # this release belongs to an earlier wave and arrives late
-        behind = read.upto.sequence is not None and row.checkpoint != read.upto.checkpoint
-        if read.error is not None or behind:
-            why = read.error or f"the shard was read to {read.upto}, and the row says {row.checkpoint}"
+        # The last wave may have failed after its read. Its row then tells of the wave before, which may have had the same times,
+        # because Kinesis's Date is in whole seconds.
+        before = [each for each, _ in reads[1:] if _tells_of(each, *said) and not _trouble(each, row)]
+        if (why := _trouble(read, row)) and not before:
             raise Violation(
                 "I13",
                 f"{by} writes that it looked at {row.key}, though it had trouble with the shard: {why}",
                 row.key,
             )
-        if read.at_tip:
+        if not why and read.at_tip:
             losses.judge_looked(shard, at)
 
     def _judge_silence(self, before: Lease, by: Process, looked: float) -> None:
@@ -413,6 +409,21 @@ def _is_beyond(said: Checkpoint, token: tuple[int | None, int, bool] | None) -> 
     if said.is_end:
         return token is None or not token[2]
     return said.is_digits and (token is None or (not token[2] and int(said.sequence) > (token[0] or -1)))
+
+
+def _tells_of(read: Staged, looked_at: datetime, behind_ms: int | None) -> bool:
+    """Whether a row with these times tells of this read."""
+    stamp = read.upto.seen or read.last_arrival or looked_at
+    left = 1 if read.behind is None else read.behind // _MILLISECOND
+    return abs(stamp - looked_at) <= _MILLISECOND and left == behind_ms
+
+
+def _trouble(read: Staged, row: Lease) -> str:
+    """Why the row may not tell of this read; empty if it may."""
+    behind = read.upto.sequence is not None and row.checkpoint != read.upto.checkpoint
+    return read.error or (
+        f"the shard was read to {read.upto}, and the row says {row.checkpoint}" if behind else ""
+    )
 
 
 def _short(row: Lease | None) -> str:

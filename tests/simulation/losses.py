@@ -53,7 +53,7 @@ class Losses:
     more."""
     _read_at: dict[tuple[str, ShardKey, _Token], datetime] = field(default_factory=dict)
     """When a shard was read, by claim, shard, and the position that was reached."""
-    _newest: dict[tuple[str, ShardKey], tuple[Staged, datetime]] = field(default_factory=dict)
+    _newest: dict[tuple[str, ShardKey], tuple[tuple[Staged, datetime], ...]] = field(default_factory=dict)
     landed_by: dict[tuple[str, ShardKey], datetime] = field(default_factory=dict)
     """By claim and shard: the arrival of the last record that the run landed."""
     last_read: dict[ShardKey, float] = field(default_factory=dict)
@@ -68,13 +68,16 @@ class Losses:
         now = self.world.clock.now()
         for each in made.staged:
             self._read_at[process.claim, each.key, each.upto.token] = now
-            self._newest[process.claim, each.key] = each, now
+            self._newest[process.claim, each.key] = (
+                (each, now),
+                *self.newest_reads(process.claim, each.key)[:1],
+            )
             if each.error is None:
                 self.last_read[each.key] = self.world.sim.now
 
-    def newest_read(self, claim: str, key: ShardKey) -> tuple[Staged, datetime] | None:
-        """What the run with this claim read last of the shard, and when."""
-        return self._newest.get((claim, key))
+    def newest_reads(self, claim: str, key: ShardKey) -> tuple[tuple[Staged, datetime], ...]:
+        """What the run with this claim read in its last two waves of the shard, and when; the newest first."""
+        return self._newest.get((claim, key), ())
 
     def read_at(self, each: Range) -> datetime:
         return self._read_at.get((each.claim, each.key, each.upto.token)) or self.world.clock.now()

@@ -45,6 +45,7 @@ class WatchedTable(MemoryTable):
             return self.swap_now(made, "a person")
         process, faults = task.process, world.call_faults
         self._made[made.id] = world.clock.now(), process.loaded
+        self._judge_sending(made)
         world.sim.pause(0.01 + 0.1 * world.rng.random())
         if world.script is not None:
             world.script(process, "table.swap", (made,))
@@ -110,6 +111,14 @@ class WatchedTable(MemoryTable):
             )
 
     # -- the judge ---------------------------------------------------------------------------------------------
+
+    def _judge_sending(self, made: Snapshot) -> None:
+        """I8: a run that knows of a rollback doesn't land records again. This is judged by what the run knows when it sends the
+        commit: the request may arrive late, after another try of the same commit has landed and was rolled back."""
+        for each in made.page.ranges:
+            if each.moves and each.kind is Kind.LANDED:
+                self._world.leases.require_not_ahead(each)
+                self._world.kept.require_not_behind(each)
 
     def _judge(self, made: Snapshot, by: str) -> None:
         ours = (each.id for each in self.history(made.parent) if each.ours)
@@ -230,7 +239,6 @@ class WatchedTable(MemoryTable):
             raise Violation(
                 "I1", f"a range of {each.key} ({each.key.stream.epoch}), a shard that never existed", about
             )
-        self._world.leases.require_not_ahead(each)
         after = each.after.token if each.after else None
         if after != shard.token:
             raise Violation(

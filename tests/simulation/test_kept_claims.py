@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pipeline.beside_kcl.adoption import Adopting
+from pipeline.memory.table import LostOnTheWay, Snapshot
+from pipeline.settings.choices import Heartbeat
 from tests.simulation.kept_bugs import KEPT
 from tests.simulation.plan import a_plan
 from tests.simulation.run import run_plan
 from tests.simulation.scene import Scene, a_scene, name
+from tests.simulation.scheduler import Process
 from tests.simulation.thief import NAME, Thief
 
 _DURATION, _TICK, _LAUNCH = 20.0, 5.0, 10.0
@@ -114,6 +119,45 @@ def test_a_kcl_worker_that_takes_a_kept_lease_finds_at_most_a_minute_behind_and_
         scene.run_until(lambda: scene.row(0).holder == "w1", within=200.0)
         stop_traffic(scene)
         scene.settled()
+
+
+def hold_back_one_try(scene: Scene) -> list[Snapshot]:
+    """Hold back the request of the next try to land records. Its run gets no answer and tries again at once."""
+    held: list[Snapshot] = []
+
+    def hold_back(_process: Process, what: str, args: tuple[Any, ...]) -> None:
+        if what == "table.swap" and args[0].files and not held:
+            held.append(args[0])
+            raise LostOnTheWay
+
+    scene.on_call(hold_back)
+    return held
+
+
+@pytest.mark.parametrize(
+    ("heartbeat", "seconds"),
+    [(Heartbeat.WORKER, 0.0), (Heartbeat.LEASE, 30.0)],
+    ids=["while its run keeps the claim", "after its run has claimed a row that was ahead of the table"],
+)
+def test_a_request_that_arrives_after_a_rollback_lands_the_lost_records_once_and_its_run_isnt_to_blame(
+    heartbeat: Heartbeat, seconds: float
+) -> None:
+    """Two tries of one commit have the same base. The second one lands, a person rolls the table back to the base, and then the
+    first one arrives. When the run sent it, none of its tries had landed."""
+    with a_scene(hosts=1, shards=1, heartbeat=heartbeat) as scene:
+        world = scene.world
+        scene.put(0)
+        held = hold_back_one_try(scene)
+        scene.run_until(lambda: scene.is_read_up(0), within=60.0)
+        base = held[0].parent
+        assert base is not None
+        world.table.roll_back(base)
+        scene.put(0)
+        scene.run(seconds)
+        assert world.table.swap_now(held[0], "the network")
+        scene.settled()
+        rows = [row for file in world.table.files_at(world.table.head) for row in world.stage.rows[file.path]]
+        assert sorted(rows) == [(scene.key(0), n) for n in world.truth.of(name(0)).sequences]
 
 
 @pytest.mark.parametrize("bug", KEPT, ids=lambda bug: bug.name)
