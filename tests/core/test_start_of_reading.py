@@ -385,22 +385,3 @@ def test_a_timestamp_of_the_settings_exactly_at_the_edge_of_the_retention_counts
     plan = plan_begin(row(), KEY, Positions({STREAM: Origin(TRIM, MOMENT)}), retention=DAY)
     assert isinstance(plan, Read)
     assert plan.batch.witness == MOMENT
-
-
-def test_a_merge_of_a_parent_without_a_record_may_have_lost_records_since_the_last_record_of_the_other() -> (
-    None
-):
-    other = ShardKey(STREAM, "shardId-000000000009")
-    reasons = tuple(ParentReason(key.shard_id, ParentIs.ENDED) for key in (PARENT, other))
-    before, later = MOMENT - timedelta(minutes=1), MOMENT + timedelta(minutes=1)
-
-    def witness(of_the_empty_parent: datetime) -> datetime:
-        empty = Position(seen=of_the_empty_parent, ended=True)
-        parents = {PARENT: Position(7, arrival=before, ended=True), other: empty}
-        plan = begin(row(), others=parents, parents=reasons)
-        assert isinstance(plan, Read)
-        return plan.batch.witness
-
-    # MOMENT is the decision of the origin, which tells nothing of when the empty parent was closed.
-    assert witness(MOMENT) == before
-    assert witness(later) == later
