@@ -314,6 +314,21 @@ def test_a_row_that_showed_all_commits_in_between_counts_as_late_since_the_next_
     assert place.rows.writes == [written(Checkpoint("12"), seen=NINE)]
 
 
+def test_of_over_a_hundred_late_checkpoints_each_look_after_the_first_writes_a_sixth_rounded_down() -> None:
+    rows = 101
+    place = kept(*(a_row(f"s{n}") for n in range(rows)), lands=None)
+    for n in range(rows):
+        place.kept.note_landed(a_key(f"s{n}"), landed(f"s{n}").staged)
+    place.clock.advance(LATEST / 2)
+    written_by_look: list[int] = []
+    for _ in range(6):
+        place.rows.writes.clear()
+        place.kept.write_late()
+        written_by_look.append(len(place.rows.writes))
+        place.clock.advance(TIMES.worker_tick)
+    assert written_by_look == [21, 16, 16, 16, 16, 16]
+
+
 # --- what is forgotten -------------------------------------------------------------------------------------------
 
 
