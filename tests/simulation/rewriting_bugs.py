@@ -39,7 +39,7 @@ REWRITING: Final = (
         "written-unread",
         "a compaction loses a row, and commits what it has written without comparing it with what it read",
         ("core.rewriting", "    if rewritten.before != rewritten.after:", "    if False:"),
-        ("core.rewriting", "    if file.rows != group.rows or", "    if False and"),
+        ("core.rewriting", "    if not file.rows == read == group.rows:", "    if False:"),
         ("memory.live", "rows: rows\n", "rows: rows[1:]\n"),
         among=_OFTEN,
     ),
