@@ -47,8 +47,7 @@ def through_after(
     of the commit itself. `proofs`: for streams, what `shards_that_prove` returned."""
     withdrawn = {each.key.stream for each in page.ranges if _withdraws(each)}
     # Checked on the base: between the leader's look and the commit the table may have been rolled back.
-    placed = _by_stream(base)
-    proven = {stream for stream, shards in proofs if shards and shards <= placed.get(stream, frozenset())}
+    proven = {stream for stream, shards in proofs if shards and _are_placed(stream, shards, base)}
     after: dict[StreamId, datetime] = {}
     for stream in sorted((stated.keys() | proven) - withdrawn):
         known = [at for at in (stated.get(stream), reached(stream, positions)) if at is not None]
@@ -72,6 +71,9 @@ def reached(stream: StreamId, positions: Positions) -> datetime | None:
 def overall(stated: Through, positions: Positions) -> datetime | None:
     """The statement about all streams of the table together; None where one of them has none. Of each stream only the newest
     life counts: nothing more can land of a life that is over."""
+    if not stated:
+        # A table may have ten thousand shards, and each commit asks.
+        return None
     newest: dict[str, StreamId] = {stream.arn: stream for stream in sorted(positions.streams())}
     if not newest or any(stream not in stated for stream in newest.values()):
         return None
@@ -125,8 +127,5 @@ def _withdraws(each: Range) -> bool:
     return each.may_go_back or (each.upto.ended and not (each.kind is Kind.LANDED and each.upto.children))
 
 
-def _by_stream(positions: Positions) -> dict[StreamId, frozenset[str]]:
-    found: dict[StreamId, set[str]] = {}
-    for key in positions.shards:
-        found.setdefault(key.stream, set()).add(key.shard_id)
-    return {stream: frozenset(shards) for stream, shards in found.items()}
+def _are_placed(stream: StreamId, shards: Iterable[str], positions: Positions) -> bool:
+    return all(ShardKey(stream, shard) in positions.shards for shard in shards)
