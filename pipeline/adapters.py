@@ -161,7 +161,7 @@ class Adapters:
     def live(self, writer: str) -> LiveTable:
         from pipeline.lake.live_table import IcebergLive
 
-        return self._kept(lambda: IcebergLive(self.table(writer), writer=writer), "live", writer)
+        return self._kept(lambda: IcebergLive(self.table(writer)), "live", writer)
 
     def rewriter(self) -> Rewriter:
         """Compaction's part on Spark: on that of the first worker in the settings."""

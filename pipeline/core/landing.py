@@ -52,6 +52,11 @@ class Landing:
     proves: bool = False
     """Whether a statement begins with this commit, which is then worth a snapshot of its own."""
 
+    @classmethod
+    def carrying(cls, positions: Positions, through: Through, files: tuple[StagedFile, ...] = ()) -> Landing:
+        """A commit that lands nothing and repeats what its base has. `files`: those that take the place of others."""
+        return cls(LedgerPage(), files, (), positions, through)
+
     @property
     def is_empty(self) -> bool:
         return not (self.page.ranges or self.page.origins or self.page.dropped or self.proves)

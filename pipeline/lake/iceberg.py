@@ -18,13 +18,15 @@ from pathlib import Path
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation
 
 from pipeline.clock import dice
+from pipeline.core.batch import StagedFile
 from pipeline.core.commit_pace import LastCommit, pause_after_refusal, pause_before
 from pipeline.core.expiry_plan import History, Shape
 from pipeline.core.landing import Landing, Proposal, decide_landing
-from pipeline.core.lineage import LedgerPage
 from pipeline.core.position import Positions
 from pipeline.core.repair_plan import TableEvidence
 from pipeline.core.stream import StreamId
@@ -65,6 +67,9 @@ class Base:
     state: TableState
     stored: Stored | None = None
     """What the positions were made of, where they are in files."""
+
+    def carrying(self, files: tuple[StagedFile, ...] = ()) -> Landing:
+        return Landing.carrying(self.state.positions, self.state.through, files)
 
 
 def _place(location: str) -> str:
@@ -188,7 +193,7 @@ class IcebergTable(LakeTable):
                 return _committed(mine, tries[mine][1], on=base.state.shape)
             self._check_patience(len(tries), unsure)
             # After each look, not once: a process may have stood still for days since the last one.
-            self._check_files(files, base.table, unsure)
+            self._check_files_again(files, base.table, unsure)
             # Decided anew on each base (D9): a range is accepted only if it begins at the position in this very snapshot, to
             # which the catalog's compare-and-swap then ties the commit. So each record lands once (I1), and the ranges of a shard
             # form one chain (I4).
@@ -196,7 +201,7 @@ class IcebergTable(LakeTable):
             if landing.is_empty:
                 return Committed(landing, None, base.state)
             moves = landing.positions != base.state.positions
-            attempt = self._prepare(base, landing, move_tag=moves, files=files)
+            attempt = self.prepare(base, landing, move_tag=moves, files=files)
             # Noted before it is sent, because its answer may be lost.
             tries[attempt.snapshot] = attempt, landing
             try:
@@ -235,7 +240,7 @@ class IcebergTable(LakeTable):
         self.check_clock()
         table = self.open()
         base = Base(table, TableState(Positions(), head_of(table), origin_allowed=False))
-        attempt = self._prepare(base, landing, move_tag=True) if base.state.snapshot == on else None
+        attempt = self.prepare(base, landing, move_tag=True) if base.state.snapshot == on else None
         if attempt is None or not self.sent(attempt, table):
             raise Transient(
                 f"{self.identifier} has a new snapshot since the repair was planned. Nothing was changed; run the command again"
@@ -255,11 +260,9 @@ class IcebergTable(LakeTable):
     def carry(self) -> TableState:
         self.check_clock()
         for _ in range(_TRIES):
-            base = self.base()
-            if base.state.origin_allowed:
-                raise ChainBroken(f"{self.identifier} has no positions that could be carried forward")
-            landing = Landing(LedgerPage(), (), (), base.state.positions, base.state.through)
-            attempt = self._prepare(base, landing, move_tag=True)
+            base = self.base_to_carry()
+            landing = base.carrying()
+            attempt = self.prepare(base, landing, move_tag=True)
             if self.sent(attempt, base.table):
                 return _committed(attempt.snapshot, landing, on=base.state.shape).state
         raise Transient(
@@ -287,6 +290,13 @@ class IcebergTable(LakeTable):
             TableState(carried.positions, head, origin_allowed=False, shape=shape, through=carried.through),
             carried.stored,
         )
+
+    def base_to_carry(self) -> Base:
+        """The base of a commit that carries the positions on."""
+        base = self.base()
+        if base.state.origin_allowed:
+            raise ChainBroken(f"{self.identifier} has no positions that could be carried forward")
+        return base
 
     def _look_for(self, tries: Mapping[int, tuple[PreparedCommit, Landing]]) -> tuple[Base, int | None]:
         """The newest base, and the snapshot of the try that is part of it, if one is."""
@@ -321,7 +331,7 @@ class IcebergTable(LakeTable):
         try:
             attempt.send(table)
         except CommitFailedException:
-            pass
+            pass  # another commit was faster, or this one was sent twice and its first request landed: the look below tells
         except Exception as error:  # noqa: BLE001 - of any error but a refusal the commit may have landed
             lost = error
         else:
@@ -347,9 +357,18 @@ class IcebergTable(LakeTable):
                     found[each] = link
         return found
 
-    def _prepare(
-        self, base: Base, landing: Landing, *, move_tag: bool, files: CommitFiles | None = None
+    def prepare(
+        self,
+        base: Base,
+        landing: Landing,
+        *,
+        move_tag: bool,
+        files: CommitFiles | None = None,
+        replaced: Collection[DataFile] = (),
+        operation: Operation = Operation.OVERWRITE,
     ) -> PreparedCommit:
+        """Prepare one attempt. `files`: those of the landing, with what earlier attempts made of them. `replaced`, `operation`: as
+        in `pipeline.lake.append.prepare`."""
         check_shape(base.table)
         files = files or CommitFiles()
         with asking(f"the storage of {self.identifier}"), using_properties_of(base.table):
@@ -357,7 +376,15 @@ class IcebergTable(LakeTable):
             uuid = base.table.metadata.table_uuid
             summary = summary_of(landing, self.states, writer=self._writer, table=uuid, base=base.stored)
             now_ms = int(self.clock.now().timestamp() * 1000)
-            attempt = prepare(base.table, added, summary, now_ms=now_ms, again=files)
+            attempt = prepare(
+                base.table,
+                added,
+                summary,
+                now_ms=now_ms,
+                replaced=replaced,
+                again=files,
+                operation=operation,
+            )
         return attempt.also(*landing_marks(base.table, attempt.snapshot, move_tag=move_tag))
 
     def check_clock(self) -> None:
@@ -368,9 +395,12 @@ class IcebergTable(LakeTable):
                 "table unreadable for other engines. Nothing was committed; set the clock (NTP), then try again"
             )
 
-    def _check_files(self, files: CommitFiles, table: Table, unsure: list[Exception]) -> None:
+    def check_files(self, files: CommitFiles, table: Table) -> None:
+        files.check(table.io, now=self.clock.now(), storage=f"the storage of {self.identifier}")
+
+    def _check_files_again(self, files: CommitFiles, table: Table, unsure: list[Exception]) -> None:
         try:
-            files.check(table.io, now=self.clock.now(), storage=f"the storage of {self.identifier}")
+            self.check_files(files, table)
         except Transient as gone:
             if not unsure:
                 raise

@@ -14,23 +14,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from pyiceberg.manifest import DataFile
 from pyiceberg.table.snapshots import Operation
 
 from pipeline.clock import dice
 from pipeline.core.batch import StagedFile
-from pipeline.core.landing import Landing
-from pipeline.core.lineage import LedgerPage
 from pipeline.core.rewriting import Left, LiveFile, LiveFiles, Replaced, Rewritten, outlived, why_left
-from pipeline.errors import ChainBroken
-from pipeline.lake.append import PreparedCommit, landing_marks, prepare
 from pipeline.lake.catalog import asking
 from pipeline.lake.commit_files import CommitFiles
-from pipeline.lake.data_files import data_files
-from pipeline.lake.iceberg import Base, IcebergTable
+from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.live_files import ManifestReader
-from pipeline.lake.schema import check_shape, using_properties_of
-from pipeline.lake.summary import summary_of
 from pipeline.lake_ports import LiveTable
 
 _TRIES = 5
@@ -52,9 +44,8 @@ _Decide = Callable[[LiveFiles], _Changes | None]
 
 
 class IcebergLive(LiveTable):
-    def __init__(self, lake: IcebergTable, *, writer: str = "") -> None:
+    def __init__(self, lake: IcebergTable) -> None:
         self._lake = lake
-        self._writer = writer
         self._manifests = ManifestReader()
 
     def live(self) -> LiveFiles:
@@ -98,45 +89,26 @@ class IcebergLive(LiveTable):
         self._lake.check_clock()
         is_tried = False
         for _ in range(_TRIES):
-            base = self._lake.base()
+            base = self._lake.base_to_carry()
             table = base.table
-            if base.state.origin_allowed:
-                raise ChainBroken(f"{self._lake.identifier} has no positions that could be carried forward")
             with asking(f"the storage of {self._lake.identifier}"):
                 live, known = self._manifests.look(table)
-            exchange = decide(live)
-            if exchange is None:
+            changes = decide(live)
+            if changes is None:
                 return is_tried, None
             is_tried = True
+            files = CommitFiles(changes.added)
             # After each look: upkeep itself deletes files that no commit has named for days.
-            CommitFiles(exchange.added).check(
-                table.io, now=self._lake.clock.now(), storage=f"the storage of {self._lake.identifier}"
+            self._lake.check_files(files, table)
+            attempt = self._lake.prepare(
+                base,
+                base.carrying(changes.added),
+                move_tag=True,
+                files=files,
+                replaced=[known[each.path] for each in changes.removed],
+                operation=changes.operation,
             )
-            removed = [known[each.path] for each in exchange.removed]
-            attempt = self._prepare(base, exchange, removed)
             if self._lake.sent(attempt, table):
                 return True, attempt.snapshot
             self._lake.clock.pause(dice() * _LONGEST_PAUSE)
         return True, None
-
-    def _prepare(self, base: Base, exchange: _Changes, removed: list[DataFile]) -> PreparedCommit:
-        table = base.table
-        check_shape(table)
-        carried = Landing(LedgerPage(), (), (), base.state.positions, base.state.through)
-        with asking(f"the storage of {self._lake.identifier}"), using_properties_of(table):
-            summary = summary_of(
-                carried,
-                self._lake.states,
-                writer=self._writer,
-                table=table.metadata.table_uuid,
-                base=base.stored,
-            )
-            attempt = prepare(
-                table,
-                data_files(exchange.added, table.metadata),
-                summary,
-                now_ms=int(self._lake.clock.now().timestamp() * 1000),
-                replaced=removed,
-                operation=exchange.operation,
-            )
-        return attempt.also(*landing_marks(table, attempt.snapshot, move_tag=True))

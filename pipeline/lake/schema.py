@@ -167,7 +167,7 @@ def using_properties_of(table: Table) -> Iterator[None]:
 
 def check_shape(table: Table) -> None:
     """Refuse a table that lacks one of Headrace's columns or is partitioned differently. Further columns are allowed, and
-    columns that came later may be missing: `missing_columns` adds them."""
+    columns that came later may be missing: `missing_parts` adds them."""
     name = ".".join(table.name())
     schema = table.schema()
     for column in _names(table):

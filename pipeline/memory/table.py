@@ -154,7 +154,7 @@ class MemoryTable(LakeTable):
         self, base: TableState, added: tuple[StagedFile, ...], replaced: frozenset[str]
     ) -> int | None:
         """Commit other files for these, with the positions of the base; None if another commit came first."""
-        landing = Landing(LedgerPage(), added, (), base.positions, base.through)
+        landing = Landing.carrying(base.positions, base.through, added)
         made = replace(self._snapshot(base.snapshot, landing), replaced=replaced)
         try:
             return made.id if self._swap(made) else None
@@ -182,7 +182,7 @@ class MemoryTable(LakeTable):
             base = self.load()
             if base.origin_allowed:
                 raise ChainBroken("the table has no positions that could be carried forward")
-            landing = Landing(LedgerPage(), (), (), base.positions, base.through)
+            landing = Landing.carrying(base.positions, base.through)
             made = self._snapshot(base.snapshot, landing)
             try:
                 if self._swap(made):

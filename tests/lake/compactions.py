@@ -81,7 +81,7 @@ class Small:
         return file.path
 
     def compacting(self, settings: UpkeepSettings = SETTINGS) -> Compacting:
-        live = IcebergLive(self.lake.handle(), writer="upkeep")
+        live = IcebergLive(self.lake.handle())
         return Compacting(table=live, rewriter=lambda: self.rewriter, settings=settings, clock=self.clock)
 
     def live(self) -> tuple[LiveFile, ...]:
