@@ -1,9 +1,9 @@
-"""The rewriting of a compaction as one Spark job: one task for each group of files. Rows never pass through the JVM."""
+"""The rewriting of a compaction as one Spark job: one task for each group of files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
@@ -11,17 +11,13 @@ from pipeline.core.rewriting import FileGroup, Rewritten
 from pipeline.errors import Unreachable
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.rewrite_task import RewriteSpec
-from pipeline.lake.ship import ship
-from pipeline.lake.stage import cause_of, is_of_spark
+from pipeline.lake.spark_job import cause_of, is_of_spark, run_tasks
 from pipeline.lake.stage_codec import decode_rewritten, encode_rewritten
 from pipeline.lake.waiting import warn
 from pipeline.lake_ports import OnWaiting, Rewriter
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
-
-_COLUMN = "rewritten"
 
 
 class SparkRewriter(Rewriter):
@@ -38,9 +34,7 @@ class SparkRewriter(Rewriter):
         work = _work(tuple(groups), RewriteSpec(self._lake.staging_spec(), schema))
         session = self._session(warn)
         try:
-            ship(session)
-            lines = session.range(0, len(groups), 1, len(groups)).mapInArrow(work, f"{_COLUMN} binary")
-            found = [decode_rewritten(each) for each in _texts(lines.toArrow())]
+            found = [decode_rewritten(each) for each in run_tasks(session, len(groups), work)]
         except Exception as error:
             if not is_of_spark(error):
                 raise
@@ -55,17 +49,8 @@ class SparkRewriter(Rewriter):
         )
 
 
-def _texts(lines: pa.Table) -> list[Any]:
-    texts: list[Any] = lines.column(_COLUMN).to_pylist()
-    return texts
-
-
-def _work(
-    groups: tuple[FileGroup, ...], spec: RewriteSpec
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that Spark pickles and sends to its workers. Its imports run on the worker, from the shipped zip."""
-
-    def work(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _work(groups: tuple[FileGroup, ...], spec: RewriteSpec) -> Callable[[int], bytes]:
+    def work(number: int) -> bytes:
         from datetime import UTC, datetime
         from uuid import uuid4
 
@@ -75,20 +60,12 @@ def _work(
         from pipeline.errors import HeadraceError
         from pipeline.lake.rewrite_task import rewrite_group
 
-        for batch in numbers:
-            positions: list[Any] = batch.column(0).to_pylist()
-            for number in positions:
-                group = groups[number]
-                try:
-                    made = rewrite_group(
-                        group, spec, now=lambda: datetime.now(UTC), fresh=lambda: uuid4().hex
-                    )
-                except (HeadraceError, OSError, pa.ArrowException) as error:
-                    # The other groups go on. Only the error's first line: pyarrow's may quote values of the rows.
-                    made = Rewritten(
-                        group, error=f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
-                    )
-                column = pa.array([encode_rewritten(made)], pa.binary())
-                yield pa.RecordBatch.from_arrays([column], names=[_COLUMN])
+        group = groups[number]
+        try:
+            made = rewrite_group(group, spec, now=lambda: datetime.now(UTC), fresh=lambda: uuid4().hex)
+        except (HeadraceError, OSError, pa.ArrowException) as error:
+            # The other groups go on. Only the error's first line: pyarrow's may quote values of the rows.
+            made = Rewritten(group, error=f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}")
+        return encode_rewritten(made)
 
     return work

@@ -9,29 +9,25 @@ from __future__ import annotations
 import math
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pipeline.core.batch import Batch, BatchLimits, Manifest
 from pipeline.core.words import counted
 from pipeline.errors import HeadraceError, MissingPackage, Unreachable
 from pipeline.lake.kept_iterators import KeptIterators
 from pipeline.lake.ship import is_connect, ship
+from pipeline.lake.spark_job import cause_of, is_of_spark, run_tasks
 from pipeline.lake.stage_codec import decode_batches, decode_manifest, encode_batches, encode_manifest
 from pipeline.lake.waiting import PATIENCE, telling, warn
 from pipeline.lake_ports import OnWaiting, Pages, StagingSpec
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
-_COLUMN = "manifest"
 _MISSING = re.compile(r"(?:ModuleNotFoundError: No module named '|PACKAGE_NOT_INSTALLED\] )([\w.-]+)")
-_CANCELLED = re.compile(r"\[(?:OPERATION_CANCELED|SPARK_JOB_CANCELLED)\]")
-_PYTHON_ERROR = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)")
-_JAVA_ERROR = re.compile(r"Exception: ([^.\n]+)")
 _LEAST_WEIGHT = 0.01
 """The weight of a shard without expected records, which costs a request all the same."""
 
@@ -93,21 +89,17 @@ class SparkStage:
         if not batches:
             return Manifest(())
         packed = pack(self._iterators.given_to(batches), self._tasks)
-        # The numbers of the tasks are the job's only input; the tasks themselves travel inside the pickled function.
         work = _work(_tasks(packed, limits), self._pages, spec, self._threads)
         session = self._running = self._session(warn)
         try:
-            ship(session)
-            lines = (
-                session.range(0, len(packed), 1, len(packed)).mapInArrow(work, f"{_COLUMN} binary").toArrow()
-            )
+            manifests = run_tasks(session, len(packed), work)
         except Exception as error:
             if (meaning := _meaning(error)) is None:
                 raise
             raise meaning from error
         finally:
             self._running = None
-        manifest = _joined(_manifests(lines), batches)
+        manifest = _joined([decode_manifest(each) for each in manifests], batches)
         self._iterators.note(manifest)
         return manifest
 
@@ -152,38 +144,23 @@ def _tasks(packed: Sequence[Sequence[Batch]], limits: BatchLimits) -> tuple[_Tas
     return tuple(out)
 
 
-def _work(
-    tasks: tuple[_Task, ...], pages: Pages, spec: StagingSpec, threads: int
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that Spark pickles and sends to its workers. Its imports run on the worker, from the shipped zip."""
-
-    def work(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
+def _work(tasks: tuple[_Task, ...], pages: Pages, spec: StagingSpec, threads: int) -> Callable[[int], bytes]:
+    def work(number: int) -> bytes:
         from pipeline.lake.gauge import host_gauge
         from pipeline.lake.stage_task import stage_batches
 
-        for batch in numbers:
-            positions: list[Any] = batch.column(0).to_pylist()
-            for number in positions:
-                task = tasks[number]
-                manifest = stage_batches(
-                    decode_batches(task.batches),
-                    pages,
-                    spec=spec,
-                    limits=task.limits,
-                    threads=threads,
-                    gauge=host_gauge(),
-                )
-                column = pa.array([encode_manifest(manifest)], pa.binary())
-                yield pa.RecordBatch.from_arrays([column], names=[_COLUMN])
+        task = tasks[number]
+        manifest = stage_batches(
+            decode_batches(task.batches),
+            pages,
+            spec=spec,
+            limits=task.limits,
+            threads=threads,
+            gauge=host_gauge(),
+        )
+        return encode_manifest(manifest)
 
     return work
-
-
-def _manifests(lines: pa.Table) -> list[Manifest]:
-    texts: list[Any] = lines.column(_COLUMN).to_pylist()
-    return [decode_manifest(text) for text in texts]
 
 
 def _joined(manifests: Sequence[Manifest], batches: Sequence[Batch]) -> Manifest:
@@ -215,19 +192,3 @@ def _meaning(error: Exception) -> HeadraceError | None:
         f"the Spark job that stages records failed: {cause_of(text)}. Nothing was committed, and upkeep deletes the files "
         "that the job left behind. The next wave reads the same records again"
     )
-
-
-def is_of_spark(error: Exception) -> bool:
-    """Spark Connect raises PySparkException and sometimes plain gRPC errors; classic Spark also raises py4j's. They are recognized
-    by the name of their package, so that no client has to be installed only for its exceptions.
-    """
-    return type(error).__module__.partition(".")[0] in {"pyspark", "grpc", "py4j"}
-
-
-def cause_of(text: str) -> str:
-    """The last line of the Python worker's traceback, else the innermost Java error, else the first line."""
-    if _CANCELLED.search(text):
-        return "the job was cancelled"
-    if found := _PYTHON_ERROR.findall(text) or _JAVA_ERROR.findall(text):
-        return str(found[-1]).strip()
-    return next((line.strip() for line in text.splitlines() if line.strip()), "Spark gave no reason")
