@@ -46,7 +46,7 @@ def build_upkeep(wiring: Wiring) -> tuple[dg.JobDefinition, dg.ScheduleDefinitio
 
 def _metadata(report: UpkeepReport) -> dict[str, dg.MetadataValue]:
     compacted = report.compacted
-    before = [file for group in compacted.done for file in group.files]
+    before = compacted.before
     number = dg.MetadataValue.int
     return {
         "in short": dg.MetadataValue.text("; ".join((*report.notes, str(report)))),

@@ -23,7 +23,7 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, Pro
 
 from pipeline.aws.pages_check import Absurd, check_after
 from pipeline.aws.pages_client import KinesisAccess, date_of, held_body, reader_client, request_id_of
-from pipeline.aws.pages_decode import PageAnswer, decode_answer, decode_cbor_answer
+from pipeline.aws.pages_decode import PageAnswer, decode_answer, decode_cbor_answer, size_of
 from pipeline.aws.pages_gate import GATE
 from pipeline.aws.pages_wire import WireChoice, is_cbor
 from pipeline.cbor import NotCborError
@@ -137,7 +137,8 @@ class _Reading:
         # Not by `_ask` alone: with a small share the pause after a full page is longer than the patience for one request.
         self._keep_pace()
         answer, answered = self._with_patience(self._ask)
-        size = answer.bytes + _bytes_of_keys(answer)
+        # The bytes of partition keys count in a shard's limit as those of data do.
+        size = answer.bytes + (0 if answer.records is None else size_of(answer.records["partition_key"]))
         self._pace.note_page(size)
         if answer.rows:
             self._at_most = self._pace.page(size / answer.rows)
@@ -277,17 +278,6 @@ class _Reading:
                     raise _given_up(trouble, self._key, self._source.patience) from trouble
                 self._host.sleep(pause)
                 wait = min(wait * 2, _LONGEST_THROTTLED if isinstance(trouble, Throttled) else _LONGEST_WAIT)
-
-
-def _bytes_of_keys(answer: PageAnswer) -> int:
-    """The bytes of a page's partition keys, which count in a shard's limit as its data does."""
-    if answer.records is None:
-        return 0
-    import pyarrow.compute as pc
-
-    keys: Any = answer.records["partition_key"]
-    total: Any = pc.sum(pc.binary_length(keys)).as_py()
-    return int(total or 0)
 
 
 def _no_profile(setting: str | None, key: ShardKey) -> str:

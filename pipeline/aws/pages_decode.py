@@ -177,7 +177,7 @@ def _checked(answer: _Answer, columns: Columns | None, key: ShardKey, answered: 
     return PageAnswer(
         records=_batch(columns, millis, key),
         rows=len(columns.data),
-        bytes=_size(columns.data),
+        bytes=size_of(columns.data),
         behind=behind,
         next_iterator=answer.NextShardIterator,
         children=children,
@@ -208,11 +208,10 @@ def _batch(columns: Columns, millis: Any, key: ShardKey) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _size(payloads: pa.BinaryArray) -> int:
-    """Bytes of all payloads, by their offsets."""
-    buffer: Any = payloads.buffers()[1]
-    offsets = np.frombuffer(buffer, np.int32)
-    return int(offsets[payloads.offset + len(payloads)] - offsets[payloads.offset])
+def size_of(column: Any) -> int:
+    """Bytes of all values of a column of text or bytes, by their offsets."""
+    offsets = np.frombuffer(column.buffers()[1], np.int32)
+    return int(offsets[column.offset + len(column)] - offsets[column.offset])
 
 
 def _moment(millis: Any) -> datetime:

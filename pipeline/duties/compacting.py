@@ -41,11 +41,17 @@ class Compacted:
     trouble: HeadraceError | None = None
     """What ended the compaction early. The groups before are done."""
 
+    @property
+    def before(self) -> tuple[LiveFile, ...]:
+        """The files that had the rows of these groups."""
+        return tuple(file for group in self.done for file in group.files)
+
     def sentences(self) -> Iterable[str]:
         if self.done:
-            before = [file for group in self.done for file in group.files]
+            before = self.before
+            size = sum(each.size for each in before)
             yield (
-                f"{counted(len(before), 'data file')} ({_bytes(before):,} bytes) compacted into {self.files:,} ({self.bytes:,} bytes), with "
+                f"{counted(len(before), 'data file')} ({size:,} bytes) compacted into {self.files:,} ({self.bytes:,} bytes), with "
                 f"all of their {counted(sum(each.rows for each in before), 'row')}"
             )
         for each in self.left[:_MOST_TOLD]:
@@ -107,7 +113,3 @@ def _portions(plan: CompactionPlan) -> Iterable[tuple[FileGroup, ...]]:
     for of_day in plan.by_day():
         for start in range(0, len(of_day), _AT_ONCE):
             yield of_day[start : start + _AT_ONCE]
-
-
-def _bytes(files: Iterable[LiveFile]) -> int:
-    return sum(each.size for each in files)

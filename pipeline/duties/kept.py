@@ -160,13 +160,13 @@ class KeptClaims:
         )
         # All rows of a run begin to be late with the same wave. A thousand of them, written at once, would delay a wave by many
         # seconds, so a look writes a part of them. It writes so many early that the later looks needn't write more than that part;
-        # once the rows are late at different times, none is written early.
+        # once the rows are late at different times, none is written early. A row that has no look left is always among the first.
         held = len(self.claims.held)
         part = held // _PARTS if held > _WRITTEN_AT_ONCE else held
         tick = self.times.worker_tick.total_seconds()
         looks_left = [max(0, ceil((since + oldest - now) / tick)) for since, _, _ in behind]
-        early = max((n - part * looks for n, looks in enumerate(looks_left, 1)), default=0)
-        return [key for n, (since, _, key) in enumerate(behind) if since <= now - oldest or n < early]
+        now_due = max((n - part * looks for n, looks in enumerate(looks_left, 1)), default=0)
+        return [key for _, _, key in behind[: max(0, now_due)]]
 
     def _is_behind(self, key: ShardKey) -> bool:
         return key in self.claims.held and self.row(key).checkpoint != self.claims.held[key].checkpoint

@@ -6,10 +6,10 @@ so a wave that didn't land, or a person who moved a position, makes it useless a
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from pipeline.clock import SystemClock
 from pipeline.core.batch import Batch, Manifest
 from pipeline.core.stream import ShardKey
 
@@ -28,7 +28,7 @@ class _Kept:
 class KeptIterators:
     """The iterators that the last waves of this process left."""
 
-    monotonic: Callable[[], float] = time.monotonic
+    monotonic: Callable[[], float] = SystemClock().monotonic
     _kept: dict[ShardKey, _Kept] = field(default_factory=dict)
 
     def given_to(self, batches: Sequence[Batch]) -> list[Batch]:
